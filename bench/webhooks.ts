@@ -348,10 +348,15 @@ async function measure(
   const latencyAt = (share: number) => (latencies.length === 0 ? 0 : round(quantile(latencies, share)));
   const duplicates = received - latencies.length;
   const perSecond = (latencies.length / (lastAt - first)) * 1000;
+  const { rows: groups } = await sql<{ count: number }>`
+    select count(distinct group_id)::int as count from webhook_deliveries where team_id = ${team.team.id}`.execute(
+    kysely(team.em),
+  );
   const row: Row = {
     endpoints: String(endpoints),
     "sink ms": latencyMs,
     deliveries: latencies.length,
+    groups: groups[0]?.count ?? 0,
     "per second": round(perSecond),
     "inserts per second": inserts === undefined ? null : round(inserts),
     "of an insert": inserts === undefined ? null : round(perSecond / inserts, 3),

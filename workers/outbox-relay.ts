@@ -50,6 +50,7 @@ const PASS_LIMIT_MS = 60_000;
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;
+  readonly #onWaiting: (webhookIds: Iterable<string>) => void;
   #client: Client | undefined;
   #loop: Promise<void> = Promise.resolve();
   #listening: Promise<void> = Promise.resolve();
@@ -61,8 +62,10 @@ export class OutboxRelay {
   /** Starts under way, by group. */
   readonly #starting = new Map<string, Promise<void>>();
 
-  constructor(deps: ActivityDeps) {
+  /** @param onWaiting is told the endpoints for which new deliveries wait */
+  constructor(deps: ActivityDeps, onWaiting: (webhookIds: Iterable<string>) => void = () => undefined) {
     this.#deps = deps;
+    this.#onWaiting = onWaiting;
   }
 
   /** Begins, once the cluster is reached. */
@@ -131,13 +134,15 @@ export class OutboxRelay {
     let changes = 0;
     let found = false;
     for (let full = true; full && !stopping.aborted; ) {
-      const { taken, ...rest } = await fanOut(orm.em.fork());
+      const { taken, groups, waiting, ...rest } = await fanOut(orm.em.fork());
       full = rest.full;
-      const groups = await formGroups(orm.em.fork());
-      this.#lookedAt = performance.now();
+      this.#onWaiting(waiting);
       for (const group of groups) await this.#start(group);
+      const waited = await formGroups(orm.em.fork());
+      this.#lookedAt = performance.now();
+      for (const group of waited) await this.#start(group);
       changes += taken;
-      found ||= taken > 0 || groups.length > 0;
+      found ||= taken > 0 || waited.length > 0;
       watched.moved();
     }
     if (!found) return 0;

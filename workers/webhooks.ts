@@ -1,6 +1,7 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { createReplayActivities, type ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
+import { BusyEndpoints } from "../activities/webhooks/busy-endpoints.ts";
 import { createDeliveryActivities, type DeliveryActivities } from "../activities/webhooks/deliveries.ts";
 import { createDeliveryClient } from "../activities/webhooks/http-client.ts";
 import { userAgent } from "../domain/webhooks/headers.ts";
@@ -24,7 +25,8 @@ export function startWebhooks(
     timeoutMs: env.WEBHOOK_TIMEOUT_MS,
     userAgent: userAgent(env.PUBLIC_URL),
   });
-  const relay = new OutboxRelay(deps);
+  const busyEndpoints = new BusyEndpoints();
+  const relay = new OutboxRelay(deps, (webhookIds) => busyEndpoints.wake(webhookIds));
   new Gauge({
     name: "mailkeel_webhook_relay_age_seconds",
     help: "For how long the relay of this process has not looked for events, or failed to",
@@ -35,7 +37,7 @@ export function startWebhooks(
   });
   return {
     activities: {
-      ...createDeliveryActivities({ ...deps, client, onRoom: () => relay.wake() }),
+      ...createDeliveryActivities({ ...deps, client, busyEndpoints, onRoom: () => relay.wake() }),
       ...createReplayActivities(deps),
     },
     connected: (temporal) => relay.connected(temporal),

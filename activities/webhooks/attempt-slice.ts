@@ -1,10 +1,10 @@
 import type { KeyObject } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EntityManager } from "../../db/orm.ts";
-import { type AttemptOutcome, settleAttempts } from "../../domain/webhooks/attempts.ts";
+import { type AttemptOutcome, areSuccesses, settleAttempts } from "../../domain/webhooks/attempts.ts";
 import { type Answer, type ClassifiedAnswer, classifyAnswer, classifyTest } from "../../domain/webhooks/classify.ts";
 import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
-import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
+import { type EndpointChange, FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
 import type { Destination, DueDelivery } from "../../domain/webhooks/open-attempt.ts";
 import { renderEvent } from "../../domain/webhooks/payload.ts";
@@ -12,15 +12,14 @@ import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
 import { signingKey } from "../../domain/webhooks/signature.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { DeliveryClient, DeliveryRequest } from "./http-client.ts";
+import type { LateEndpoints } from "./late-endpoints.ts";
 import type { SharedPlaces } from "./shared-places.ts";
+import type { SuccessWriter } from "./success-writer.ts";
 
 /** Requests that one group has in flight at once. */
 const REQUESTS = 16;
-/**
- * The same at an endpoint that answers late. Its groups at once, six for new deliveries and three for others, then hold
- * 450 places of a process, of which its team may take 666.
- */
-const REQUESTS_WHILE_SLOW = 50;
+/** The same at an endpoint that answers late, as far as `LateEndpoints` has places for them. */
+const REQUESTS_WHILE_SLOW = 100;
 /** An endpoint answers late when its requests take longer than this, in ms. */
 const SLOW_MS = 500;
 /** Answers whose outcomes may be kept before they are written. A crash repeats their requests and those in flight. */
@@ -44,6 +43,8 @@ interface Deps extends Pick<ActivityDeps, "vault" | "stopping" | "countAttempts"
   requests: SharedPlaces;
   /** Connections to Postgres. */
   connections: SharedPlaces;
+  successes: SuccessWriter;
+  lateEndpoints: LateEndpoints;
 }
 
 /** How an attempt treats the deliveries that fail in it. */
@@ -75,10 +76,14 @@ export class AttemptSlice {
   /** Requests that were answered since the last look at how fast that is. */
   #answered = 0;
   #hasSucceeded = false;
+  /** Its health says so, as far as is known here: see `hasSucceededLately`. */
+  #hasSucceededLately: boolean;
   /** The longest wait so far for the next attempt. */
   #waitMs = 0;
   /** Answers in a row after which their delivery is to be tried again. */
   #failuresInRow = 0;
+  /** Deliveries that it was given. */
+  #given = 0;
 
   readonly counts: Counts = { succeeded: 0, failed: 0, blocked: 0 };
   /** Why the latest delivery that is tried again failed. */
@@ -90,6 +95,7 @@ export class AttemptSlice {
     this.#teamId = teamId;
     this.#destination = destination;
     this.#retries = retries;
+    this.#hasSucceededLately = destination.succeededLately;
     const { vault } = deps;
     const { webhookId, encryptedSecret, previousEncryptedSecret, encryptedHeaders } = destination;
     this.#secrets = [encryptedSecret, previousEncryptedSecret]
@@ -98,8 +104,18 @@ export class AttemptSlice {
     this.#customHeaders = openHeaders(vault, webhookId, encryptedHeaders);
   }
 
-  /** @returns a fault of this process that kept some requests from being sent; all other outcomes are written */
+  /** Whether all deliveries so far have arrived, none of the latest late. */
+  get isSwift(): boolean {
+    return this.counts.succeeded === this.#given && !this.#deps.lateEndpoints.isLate(this.#destination.webhookId);
+  }
+
+  /**
+   * Attempts deliveries. It may be called again, with others, once it has returned.
+   * @param beginForMs no request begins later
+   * @returns a fault of this process that kept some requests from being sent; all other outcomes are written
+   */
   async send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
+    this.#given += due.length;
     const queue = due[Symbol.iterator]();
     const begin = new AbortController();
     const endBegin = () => begin.abort();
@@ -109,18 +125,23 @@ export class AttemptSlice {
     // A fault of this process in one lane must not cost the others their outcomes.
     let fault: { reason: unknown } | undefined;
     const lanes: Promise<void>[] = [];
+    const { webhookId, health } = this.#destination;
+    const { lateEndpoints } = this.#deps;
     // Not p-limit: when time is up a lane ends, and the rest of the queue stays for the next slice.
-    const openLanes = (count: number) => {
-      while (lanes.length < Math.min(count, due.length)) {
-        const lane = this.#attemptEach(queue, begin.signal).catch((reason) => {
-          fault ??= { reason };
-        });
-        lanes.push(lane);
-      }
+    const openLane = (end?: () => void) => {
+      const lane = this.#attemptEach(queue, begin.signal).catch((reason) => {
+        fault ??= { reason };
+      });
+      lanes.push(lane.finally(end));
     };
-    openLanes(REQUESTS);
+    const widen = () => {
+      while (lanes.length < Math.min(REQUESTS_WHILE_SLOW, due.length) && lateEndpoints.take(webhookId))
+        openLane(() => lateEndpoints.giveBack(webhookId));
+    };
+    while (lanes.length < Math.min(REQUESTS, due.length)) openLane();
+    if (health === "working" && lateEndpoints.isLate(webhookId)) widen();
     const widening = setInterval(() => {
-      if (this.#isSlow(lanes.length)) openLanes(REQUESTS_WHILE_SLOW);
+      if (this.#isSlow(lanes.length)) widen();
       this.#answered = 0;
     }, SLOW_MS);
     const settling = setInterval(() => void this.#settleSoon(), SETTLE_EVERY_MS);
@@ -145,7 +166,8 @@ export class AttemptSlice {
         : classifyAnswer(delivery.id, answer, this.#retries.isLast);
       this.#unsettled.push(classified);
       this.#answered++;
-      const { isTest, status } = classified.outcome;
+      const { isTest, status, durationMs } = classified.outcome;
+      if (status === "SUCCEEDED") this.#deps.lateEndpoints.note(this.#destination.webhookId, durationMs > SLOW_MS);
       if (!isTest) this.#failuresInRow = status === "RETRYING" ? this.#failuresInRow + 1 : 0;
       this.#hasSucceeded ||= status === "SUCCEEDED";
       while (this.#unsettled.length + this.#settling >= MOST_UNSETTLED && !signal.aborted) {
@@ -182,7 +204,8 @@ export class AttemptSlice {
 
   #compose(delivery: DueDelivery): DeliveryRequest {
     const { url, apiVersion, webhookId } = this.#destination;
-    const body = renderEvent(apiVersion, delivery);
+    // Encoded once for the signature and the socket.
+    const body = Buffer.from(renderEvent(apiVersion, delivery));
     const facts = { ...delivery, deliveryId: delivery.id, webhookId, apiVersion };
     const headers = deliveryHeaders(facts, this.#secrets, body, this.#customHeaders);
     return { url, headers, body };
@@ -218,12 +241,9 @@ export class AttemptSlice {
         const askedWaitMs = Math.max(0, ...answers.map(({ retryAfterMs }) => retryAfterMs));
         this.#setRetry(answers, askedWaitMs);
         const outcomes = answers.map(({ outcome }) => outcome);
-        const { webhookId, succeededLately } = this.#destination;
-        const kind = { isProbe: this.#retries.isProbe, askedWaitMs, succeededLately };
-        const change = await this.#deps.connections.run(this.#teamId, () =>
-          settleAttempts(this.#em, webhookId, outcomes, this.#waitMs, kind),
-        );
+        const change = await this.#settle(outcomes, askedWaitMs);
         if (change) {
+          const { webhookId } = this.#destination;
           const { responseStatus } = outcomes.at(-1) ?? {};
           const facts = { webhookId, teamId: this.#teamId, state: change, reason: this.reason, responseStatus };
           this.#deps.log.info(facts, `an endpoint is ${change}`);
@@ -239,6 +259,21 @@ export class AttemptSlice {
     });
     this.#writing = written.catch(() => undefined);
     return written;
+  }
+
+  /** @returns the state that the endpoint came into */
+  async #settle(outcomes: readonly AttemptOutcome[], askedWaitMs: number): Promise<EndpointChange | undefined> {
+    const { connections, successes } = this.#deps;
+    const { webhookId } = this.#destination;
+    const haveSucceeded = areSuccesses(outcomes);
+    if (haveSucceeded && this.#hasSucceededLately && (await successes.write(this.#teamId, { webhookId, outcomes })))
+      return undefined;
+    const kind = { isProbe: this.#retries.isProbe, askedWaitMs };
+    const change = await connections.run(this.#teamId, () =>
+      settleAttempts(this.#em, webhookId, outcomes, this.#waitMs, kind),
+    );
+    this.#hasSucceededLately = haveSucceeded;
+    return change;
   }
 
   /** The deliveries of a group are retried together, after the longest wait that one of the answers asked for. */

@@ -46,13 +46,14 @@ export interface DeliveryClientOptions {
 
 export function createDeliveryClient({ guard, timeoutMs, userAgent }: DeliveryClientOptions): DeliveryClient {
   const connections = new Connections(guard);
+  const urls = new CheckedUrls(guard);
   const running = new Set<Promise<Answer>>();
   let closed = false;
 
   return {
     post(request) {
       if (closed) return Promise.reject(new Error("The delivery client is closed"));
-      const exchange = new RequestExchange(request, { guard, connections, timeoutMs, userAgent }).run();
+      const exchange = new RequestExchange(request, { urls, connections, timeoutMs, userAgent }).run();
       running.add(exchange);
       const done = () => void running.delete(exchange);
       exchange.then(done, done);
@@ -66,8 +67,31 @@ export function createDeliveryClient({ guard, timeoutMs, userAgent }: DeliveryCl
   };
 }
 
+/** URLs that are remembered at most. */
+const MOST_URLS = 1_000;
+
+/** URLs whose text the guard has let pass, parsed: hundreds of requests a second go to one. */
+class CheckedUrls {
+  readonly #guard: UrlGuard;
+  readonly #passed = new Map<string, URL>();
+
+  constructor(guard: UrlGuard) {
+    this.#guard = guard;
+  }
+
+  /** @throws {AddressRefused} */
+  check(text: string): URL {
+    const passed = this.#passed.get(text);
+    if (passed) return passed;
+    const url = this.#guard.checkUrl(text);
+    if (this.#passed.size >= MOST_URLS) this.#passed.clear();
+    this.#passed.set(text, url);
+    return url;
+  }
+}
+
 interface ExchangeDeps {
-  guard: UrlGuard;
+  urls: CheckedUrls;
   connections: Connections;
   timeoutMs: number;
   userAgent: string;
@@ -105,7 +129,7 @@ class RequestExchange implements Dispatcher.DispatchHandler {
     const { signal, url } = this.#request;
     if (signal?.aborted) return Promise.reject(signal.reason);
     try {
-      this.#url = this.#deps.guard.checkUrl(url);
+      this.#url = this.#deps.urls.check(url);
     } catch (error) {
       return error instanceof AddressRefused ? Promise.resolve(this.#blocked(error)) : Promise.reject(error);
     }

@@ -1,7 +1,7 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
-import type { EntityManager } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { defineStatement, type NamedValues } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import {
@@ -27,69 +27,80 @@ export interface AttemptOutcome {
   isTest?: boolean;
 }
 
-/** The facts of an attempt that decide on how its outcomes are written. */
-interface SettledAttempt extends AttemptKind {
-  /** The endpoint had succeeded lately when the attempt began, so further successes probably change nothing of its health. */
-  succeededLately?: boolean;
-}
-
 /**
  * Writes outcomes, in the order in which they came, and the health of the endpoint that follows, in one transaction. An
  * endpoint that failed for long enough is switched off with it, and its owner's notice is due. A row that another attempt
- * closed meanwhile stays as it is. Successes of an endpoint that has succeeded lately change nothing of its health but a
- * second: a statement of their own writes them alone.
+ * closed meanwhile stays as it is.
  * @param retryInMs how long a RETRYING row waits for its next attempt, in ms; the end of the attempt may lengthen it
  * @returns the state that the endpoint came into, see `updateHealth`
  */
-export async function settleAttempts(
+export function settleAttempts(
   em: EntityManager,
   webhookId: string,
   outcomes: readonly AttemptOutcome[],
   retryInMs: number,
-  { succeededLately = false, ...kind }: SettledAttempt,
+  kind: AttemptKind,
 ): Promise<EndpointChange | undefined> {
   const counted = outcomes.filter(({ isTest }) => !isTest);
-  if (succeededLately && counted.every(({ status }) => status === "SUCCEEDED")) {
-    // One statement, and no lock of the row that all groups of the endpoint share. It waits for the disk: an outcome that a
-    // crash of Postgres took back would be repeated without a row that says so.
-    const { numAffectedRows = 0n } = await writeOutcomes(em, outcomes, { retryInMs, ifSucceededLately: webhookId });
-    if (numAffectedRows > 0n) return undefined;
-  }
   return transaction(em, async (tx) => {
-    await writeOutcomes(tx, outcomes, { retryInMs });
+    const nextAttemptAt = sql`case when o.status = 'RETRYING'
+      then now() + make_interval(secs => ${retryInMs / 1000}::float8) end`;
+    await setOutcomes(outcomes, nextAttemptAt).execute(kysely(tx));
     return counted.length > 0 ? updateHealth(tx, webhookId, counted, kind) : undefined;
   });
 }
 
-/** @param ifSucceededLately an endpoint: nothing is written unless it has succeeded lately and not failed since */
-function writeOutcomes(
-  em: EntityManager,
-  outcomes: readonly AttemptOutcome[],
-  { retryInMs, ifSucceededLately }: { retryInMs: number; ifSucceededLately?: string },
-) {
-  const condition =
-    ifSucceededLately === undefined
-      ? sql``
-      : sql`and exists (
-        select from webhook_health h where h.webhook_id = ${ifSucceededLately} and ${hasSucceededLately("h")})`;
-  return executePrepared(
-    em,
-    ifSucceededLately === undefined ? "attempt_outcomes" : "attempt_successes",
-    sql`
-      update webhook_deliveries d
-      set status = o.status, response_status = o.response_status, response_body = o.response_body,
-        error_message = o.error_message, duration_ms = o.duration_ms, updated_at = now(),
-        next_attempt_at = case when o.status = 'RETRYING'
-          then now() + make_interval(secs => ${retryInMs / 1000}::float8) end
-      from unnest(${outcomes.map(({ id }) => id)}::text[], ${outcomes.map(({ status }) => status)}::text[],
-        ${outcomes.map(({ responseStatus }) => responseStatus)}::smallint[],
-        ${outcomes.map(({ responseBody }) => responseBody)}::text[],
-        ${outcomes.map(({ errorMessage }) => errorMessage)}::text[],
-        ${outcomes.map(({ durationMs }) => durationMs)}::int[]
-      ) as o (id, status, response_status, response_body, error_message, duration_ms)
-      where d.id = o.id and d.status = 'PENDING' ${condition}`,
-  );
+/** Outcomes of one endpoint. */
+export interface EndpointOutcomes {
+  webhookId: string;
+  outcomes: readonly AttemptOutcome[];
 }
+
+/** Whether outcomes are successes, but for those of test deliveries. */
+export const areSuccesses = (outcomes: readonly AttemptOutcome[]): boolean =>
+  outcomes.every(({ status, isTest }) => isTest || status === "SUCCEEDED");
+
+/**
+ * Writes the successes of several endpoints in one statement, without the rows of their health, which all groups of an
+ * endpoint share: a success of one that has succeeded lately, and not failed since, changes nothing of its health but a
+ * second. Nothing of any other endpoint is written; use `settleAttempts` for it.
+ * @param batches see `areSuccesses`
+ * @returns the endpoints of which outcomes were written
+ */
+export async function writeSuccesses(
+  em: EntityManager,
+  batches: readonly EndpointOutcomes[],
+): Promise<ReadonlySet<string>> {
+  const webhookIds = [...new Set(batches.map(({ webhookId }) => webhookId))];
+  const outcomes = batches.flatMap((batch) => batch.outcomes);
+  // It waits for the disk: an outcome that a crash of Postgres took back would be repeated without a row that says so.
+  const { rows } = await sql<{ webhook_id: string }>`
+    with written as (${setOutcomes(outcomes, sql`null`)} and d.webhook_id = any(array(
+      select h.webhook_id from webhook_health h
+      where h.webhook_id = any(${webhookIds}::text[]) and ${hasSucceededLately("h")}))
+    returning d.webhook_id)
+    select distinct webhook_id from written`.execute(kysely(em));
+  return new Set(rows.map(({ webhook_id }) => webhook_id));
+}
+
+/**
+ * An update of deliveries that are PENDING with their outcomes; its condition may be continued. Not to be prepared: a plan
+ * that was kept from a nearly empty table compares each delivery with each outcome, 0.7 s for 60,000 of them.
+ */
+const setOutcomes = (
+  outcomes: readonly AttemptOutcome[],
+  nextAttemptAt: RawBuilder<unknown>,
+): RawBuilder<unknown> => sql`
+  update webhook_deliveries d
+  set status = o.status, response_status = o.response_status, response_body = o.response_body,
+    error_message = o.error_message, duration_ms = o.duration_ms, updated_at = now(), next_attempt_at = ${nextAttemptAt}
+  from unnest(${outcomes.map(({ id }) => id)}::text[], ${outcomes.map(({ status }) => status)}::text[],
+    ${outcomes.map(({ responseStatus }) => responseStatus)}::smallint[],
+    ${outcomes.map(({ responseBody }) => responseBody)}::text[],
+    ${outcomes.map(({ errorMessage }) => errorMessage)}::text[],
+    ${outcomes.map(({ durationMs }) => durationMs)}::int[]
+  ) as o (id, status, response_status, response_body, error_message, duration_ms)
+  where d.id = o.id and d.status = 'PENDING'`;
 
 /** The deliveries of a group that have not ended. */
 export interface GroupLeft {
@@ -104,7 +115,7 @@ export interface GroupLeft {
 }
 
 /** An attempt that ends, or its part. */
-interface EndedAttempt {
+interface EndedAttempt extends NamedValues {
   groupId: string;
   epoch: number;
   /** Attempts of the ladder that the deliveries have used up by now. */
@@ -116,14 +127,15 @@ interface EndedAttempt {
  * whole attempt the deliveries that are left wait together, as long as the one that waits longest; those of a failing
  * endpoint leave the group and wait in Postgres. Does nothing when another process has taken the attempt over.
  */
-export async function closeAttempt(
-  em: EntityManager,
-  { groupId, epoch, attemptsUsed }: EndedAttempt,
-): Promise<GroupLeft> {
-  const { rows } = await executePrepared(
-    em,
-    "attempt_close",
-    sql<GroupLeft>`
+export async function closeAttempt(em: EntityManager, ended: EndedAttempt): Promise<GroupLeft> {
+  const { rows } = await close(em, ended);
+  const [left] = rows;
+  if (!left) throw new Error("an aggregate without a row");
+  return left;
+}
+
+const close = defineStatement(
+  (_em, { groupId, epoch, attemptsUsed }: EndedAttempt) => sql<GroupLeft>`
     with left_over as (
       select count(*) filter (where status = 'PENDING')::int as pending,
         count(*) filter (where status = 'RETRYING')::int as retrying, max(next_attempt_at) as retry_at,
@@ -154,8 +166,4 @@ export async function closeAttempt(
     select pending, retrying, (select count(*)::int from returned) as returned, greatest(0, ceil(extract(epoch from retry_at - now()) * 1000))::int as "waitMs",
       ${isoInstant(sql.ref("retry_at"))} as "nextAttemptAt"
     from left_over`,
-  );
-  const [left] = rows;
-  if (!left) throw new Error("an aggregate without a row");
-  return left;
-}
+);

@@ -23,7 +23,7 @@ export interface DeliveryFacts {
 export function deliveryHeaders(
   { deliveryId, webhookId, eventId, type, apiVersion, isReplay, isTest }: DeliveryFacts,
   secrets: readonly (string | KeyObject)[],
-  body: string,
+  body: string | Buffer,
   custom: CustomHeaders = {},
 ): Record<string, string> {
   const timestamp = Math.floor(Date.now() / 1000);

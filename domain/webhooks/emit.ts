@@ -88,10 +88,10 @@ export const emitWritten = (
  * `object`. When `emitted` has a row, the outbox got one, and the caller notifies the relay.
  */
 export const emitCreated = (tenant: Tenant, type: EventName): RawBuilder<unknown> => sql`
-    emitted as (${intoOutbox(
-      tenant,
-      sql`select ${sql.lit(type)} as type, object from made where ${isWanted(tenant, type)}`,
-    )} returning 1)`;
+    emitted as (
+      insert into webhook_outbox (team_id, environment, type, objects)
+      select ${tenant.teamId}, ${tenant.environment}, ${sql.lit(type)}, '[' || object::text || ']' from made
+      where ${isWanted(tenant, type)} returning 1)`;
 
 /** Records that are still in the database: how one is made from a row, and which rows. */
 export interface Rows<Record> {

@@ -4,6 +4,7 @@ import { executePrepared } from "../../db/prepared.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { ENDPOINT_OFF } from "./endpoint-health.ts";
+import { GROUP_COLUMNS, type Group, groupRows, type NewGroup, planWritten } from "./grouping.ts";
 import { EVENT_KEPT } from "./retention.ts";
 
 /** How much one pass takes from the outbox: a transaction that holds its rows for milliseconds. */
@@ -15,7 +16,10 @@ export interface FannedOut {
   taken: number;
   /** As many as one look takes: there may be more. */
   full: boolean;
-  deliveries: number;
+  /** Groups of the deliveries, as far as their endpoints had room at once. The caller starts a workflow for each. */
+  groups: Group[];
+  /** Endpoints of the other deliveries. */
+  waiting: Set<string>;
 }
 
 /** A statement that is prepared names its columns: the result of `*` changes with a migration, which no connection survives. */
@@ -48,14 +52,15 @@ const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environ
 
 /**
  * Takes the oldest changes from the outbox and writes an event for each that an endpoint subscribed to, with a PENDING
- * delivery per endpoint, in one transaction. An endpoint that the platform has switched off gets BLOCKED ones, which can
- * be replayed. Any number of relays may do this at once.
+ * delivery per endpoint, in one transaction. Where the endpoint has room and no other delivery waits for it, they are in a
+ * group at once. An endpoint that the platform has switched off gets BLOCKED ones, which can be replayed. Any number of relays
+ * may do this at once.
  */
 export function fanOut(em: EntityManager): Promise<FannedOut> {
   return transaction(em, async (tx) => {
     const outbox = kysely(tx).selectFrom("webhook_outbox").select(OUTBOX_COLUMNS).orderBy("seq").limit(OUTBOX_ROWS);
     const { rows: locked } = await executePrepared(tx, "relay_outbox", outbox.forUpdate().skipLocked());
-    if (locked.length === 0) return { taken: 0, full: false, deliveries: 0 };
+    if (locked.length === 0) return { taken: 0, full: false, groups: [], waiting: new Set() };
     const endpoints = await readEndpoints(tx, locked);
 
     const events: NewEvent[] = [];
@@ -75,13 +80,15 @@ export function fanOut(em: EntityManager): Promise<FannedOut> {
         }
       }
     }
-    if (events.length > 0) {
-      await insertEvents(tx, events);
-      await insertDeliveries(tx, deliveries);
-    }
+    const active = deliveries.filter(({ endpoint }) => endpoint.active);
+    const byEndpoint = Map.groupBy(active, ({ endpoint }) => endpoint.id);
+    const ids = new Map([...byEndpoint].map(([id, members]) => [id, members.map((delivery) => delivery.id)]));
+    const groups = ids.size > 0 ? await planWritten(tx, ids) : [];
     const done = locked.slice(0, taken).map(({ seq }) => seq);
-    await executePrepared(tx, "relay_taken", sql`delete from webhook_outbox where seq = any(${done}::bigint[])`);
-    return { taken, full: taken < locked.length || locked.length === OUTBOX_ROWS, deliveries: deliveries.length };
+    await writeAll(tx, { done, events, deliveries, groups });
+    const grouped = new Set(groups.flatMap(({ ids }) => ids));
+    const waiting = new Set(active.flatMap(({ id, endpoint }) => (grouped.has(id) ? [] : [endpoint.id])));
+    return { taken, full: taken < locked.length || locked.length === OUTBOX_ROWS, groups, waiting };
   });
 }
 
@@ -111,34 +118,47 @@ function splitObjects(objects: string): string[] {
   return parsed.length === 1 ? [objects.slice(1, -1)] : parsed.map((object) => JSON.stringify(object));
 }
 
-async function insertEvents(em: EntityManager, events: readonly NewEvent[]): Promise<void> {
-  await executePrepared(
-    em,
-    "relay_events",
-    sql`
-    insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
-    select *, now() + ${EVENT_KEPT} from unnest(
-      ${events.map(({ id }) => id)}::text[], ${events.map(({ row }) => row.team_id)}::text[],
-      ${events.map(({ row }) => row.environment)}::text[], ${events.map(({ row }) => row.type)}::text[],
-      ${events.map(({ object }) => object)}::text[],
-      ${events.map(({ row }) => new Date(row.created_at).toISOString())}::timestamptz[])`,
-  );
+interface Written {
+  /** Rows of the outbox that are done. */
+  done: readonly string[];
+  events: readonly NewEvent[];
+  deliveries: readonly NewDelivery[];
+  groups: readonly NewGroup[];
 }
 
-async function insertDeliveries(em: EntityManager, deliveries: readonly NewDelivery[]): Promise<void> {
+async function writeAll(em: EntityManager, { done, events, deliveries, groups }: Written): Promise<void> {
+  const taken = sql`delete from webhook_outbox where seq = any(${done}::bigint[])`;
+  if (events.length === 0) {
+    await executePrepared(em, "relay_taken", taken);
+    return;
+  }
+  const groupOf = new Map(groups.flatMap(({ id, ids }) => ids.map((delivery) => [delivery, id])));
   await executePrepared(
     em,
-    "relay_deliveries",
+    "relay_written",
     sql`
-    insert into webhook_deliveries
-      (id, team_id, environment, webhook_id, event_id, event_type, status, ended_ungrouped, error_message)
-    select id, team_id, environment, webhook_id, event_id, event_type,
-      case when active then 'PENDING' else 'BLOCKED' end, not active, case when active then null else ${ENDPOINT_OFF} end
-    from unnest(
-      ${deliveries.map(({ id }) => id)}::text[], ${deliveries.map(({ endpoint }) => endpoint.team_id)}::text[],
-      ${deliveries.map(({ endpoint }) => endpoint.environment)}::text[],
-      ${deliveries.map(({ endpoint }) => endpoint.id)}::text[], ${deliveries.map(({ eventId }) => eventId)}::text[],
-      ${deliveries.map(({ type }) => type)}::text[], ${deliveries.map(({ endpoint }) => endpoint.active)}::boolean[]
-    ) as d (id, team_id, environment, webhook_id, event_id, event_type, active)`,
+    with events as (
+      insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
+      select *, now() + ${EVENT_KEPT} from unnest(
+        ${events.map(({ id }) => id)}::text[], ${events.map(({ row }) => row.team_id)}::text[],
+        ${events.map(({ row }) => row.environment)}::text[], ${events.map(({ row }) => row.type)}::text[],
+        ${events.map(({ object }) => object)}::text[],
+        ${events.map(({ row }) => new Date(row.created_at).toISOString())}::timestamptz[])
+    ), groups as (
+      insert into webhook_groups (${GROUP_COLUMNS}) ${groupRows(groups)}
+    ), deliveries as (
+      insert into webhook_deliveries
+        (id, team_id, environment, webhook_id, event_id, event_type, group_id, status, ended_ungrouped, error_message)
+      select id, team_id, environment, webhook_id, event_id, event_type, group_id,
+        case when active then 'PENDING' else 'BLOCKED' end, not active,
+        case when active then null else ${ENDPOINT_OFF} end
+      from unnest(
+        ${deliveries.map(({ id }) => id)}::text[], ${deliveries.map(({ endpoint }) => endpoint.team_id)}::text[],
+        ${deliveries.map(({ endpoint }) => endpoint.environment)}::text[],
+        ${deliveries.map(({ endpoint }) => endpoint.id)}::text[], ${deliveries.map(({ eventId }) => eventId)}::text[],
+        ${deliveries.map(({ type }) => type)}::text[], ${deliveries.map(({ id }) => groupOf.get(id) ?? null)}::text[],
+        ${deliveries.map(({ endpoint }) => endpoint.active)}::boolean[]
+      ) as d (id, team_id, environment, webhook_id, event_id, event_type, group_id, active)
+    ) ${taken}`,
   );
 }

@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { GroupLane } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
@@ -56,7 +56,8 @@ interface Candidate {
   is_probed: boolean;
 }
 
-interface NewGroup extends Group {
+/** A group that is to be written. */
+export interface NewGroup extends Group {
   environment: Tenant["environment"];
   lane: GroupLane;
   attemptsUsed: number;
@@ -80,11 +81,25 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
     if (vacancies.length === 0) return [];
     const waiting = await readWaiting(tx, vacancies);
     const groups = formOf(vacancies, waiting);
-    if (groups.length > 0) await insertGroups(tx, groups);
+    if (groups.length > 0) await writeGroups(tx, groups);
     const probes = groups.filter(({ lane }) => lane === "PROBE");
     if (probes.length > 0) await noteProbes(tx, probes);
     return groups;
   });
+}
+
+/**
+ * Plans groups of deliveries that are about to be written, for endpoints that no other new delivery waits for: a delivery
+ * that gets its group later has a second version of its row, in all indexes. Those that are in none wait for `formGroups`.
+ * @param em the transaction that writes the deliveries and, with `groupRows`, the groups
+ * @param written ids of the deliveries by endpoint, oldest first
+ */
+export async function planWritten(em: EntityManager, written: ReadonlyMap<string, string[]>): Promise<NewGroup[]> {
+  const candidates = await lockFree(em, [...written.keys()]);
+  const waiting = [...written].map(
+    ([webhookId, fresh]) => [webhookId, { fresh, isHeldUp: false, old: [], next: null }] as const,
+  );
+  return formOf(candidates.filter(hasRoom), new Map(waiting));
 }
 
 /**
@@ -97,9 +112,33 @@ async function lockCandidates(em: EntityManager): Promise<Candidate[]> {
     "relay_candidates",
     sql<Candidate>`
     with recursive waiting as (${endpointsWaiting})
+    ${candidatesOf(sql`waiting`)}
+    where not e.active or not ${isFailing("h")} or coalesce(h.probe_at <= now(), true)
+    for update of h skip locked`,
+  );
+  return rows;
+}
+
+/** Those of the endpoints that are on, do not fail and have no new delivery that waits, as far as no other relay locks them. */
+async function lockFree(em: EntityManager, webhookIds: readonly string[]): Promise<Candidate[]> {
+  const { rows } = await executePrepared(
+    em,
+    "relay_free",
+    sql<Candidate>`
+    ${candidatesOf(sql`unnest(${webhookIds}::text[])`)}
+    where e.active and not ${isFailing("h")} and (
+      select d.id from webhook_deliveries d where d.webhook_id = w.webhook_id and ${isWaitingNew("d")}
+      order by ${queueKey("d")} limit 1) is null
+    for update of h skip locked`,
+  );
+  return rows;
+}
+
+/** The beginning of a query for endpoints with their load. @param endpoints a source of rows of one column, their ids */
+const candidatesOf = (endpoints: RawBuilder<unknown>): RawBuilder<Candidate> => sql`
     select w.webhook_id, e.team_id, e.environment, e.active, h.consecutive_failures as failures,
       ${healthOf("h")} as health, h.backlog_until, h.probed_id, g.*, t.*
-    from waiting w join webhook_endpoints e on e.id = w.webhook_id join webhook_health h on h.webhook_id = e.id
+    from ${endpoints} as w (webhook_id) join webhook_endpoints e on e.id = w.webhook_id join webhook_health h on h.webhook_id = e.id
     cross join lateral (
       select count(*) filter (where lane = 'NEW' and phase = 'FIRST')::int as new_groups,
         count(*) filter (where ${TAKES_PLACE})::int as old_groups,
@@ -108,12 +147,7 @@ async function lockCandidates(em: EntityManager): Promise<Candidate[]> {
           and created_at > now() - make_interval(secs => ${sql.lit(PROBE_SECONDS)})), false) as is_probed
       from webhook_groups where webhook_id = w.webhook_id) g
     cross join lateral (
-      select count(*)::int as team_groups from webhook_groups where team_id = e.team_id and ${COUNTS_FOR_TEAM}) t
-    where not e.active or not ${isFailing("h")} or coalesce(h.probe_at <= now(), true)
-    for update of h skip locked`,
-  );
-  return rows;
-}
+      select count(*)::int as team_groups from webhook_groups where team_id = e.team_id and ${COUNTS_FOR_TEAM}) t`;
 
 const loadOf = ({ health, new_groups, old_groups, team_groups, probes, is_probed }: Candidate): EndpointLoad => ({
   health,
@@ -195,18 +229,20 @@ function groupsOf(candidate: Candidate, load: EndpointLoad, waiting: WaitingDeli
   }));
 }
 
-/** One that continues the ladder stands as if the attempt before had just ended. */
-async function insertGroups(em: EntityManager, groups: readonly NewGroup[]): Promise<void> {
-  await executePrepared(
-    em,
-    "relay_groups",
-    sql`
-    insert into webhook_groups (id, team_id, environment, webhook_id, size, lane, attempt)
-    select * from unnest(${groups.map(({ id }) => id)}::text[], ${groups.map(({ teamId }) => teamId)}::text[],
-      ${groups.map(({ environment }) => environment)}::text[], ${groups.map(({ webhookId }) => webhookId)}::text[],
-      ${groups.map(({ size }) => size)}::smallint[], ${groups.map(({ lane }) => lane)}::text[],
-      ${groups.map(({ attemptsUsed }) => Math.max(1, attemptsUsed))}::smallint[])`,
-  );
+/** A query for the rows of groups. One that continues the ladder stands as if the attempt before had just ended. */
+export const groupRows = (groups: readonly NewGroup[]): RawBuilder<unknown> => sql`
+  select * from unnest(${groups.map(({ id }) => id)}::text[], ${groups.map(({ teamId }) => teamId)}::text[],
+    ${groups.map(({ environment }) => environment)}::text[], ${groups.map(({ webhookId }) => webhookId)}::text[],
+    ${groups.map(({ size }) => size)}::smallint[], ${groups.map(({ lane }) => lane)}::text[],
+    ${groups.map(({ attemptsUsed }) => Math.max(1, attemptsUsed))}::smallint[]
+  ) as g (${GROUP_COLUMNS})`;
+
+/** The columns of `groupRows`. */
+export const GROUP_COLUMNS = sql.raw("id, team_id, environment, webhook_id, size, lane, attempt");
+
+/** Writes groups of deliveries that wait. */
+async function writeGroups(em: EntityManager, groups: readonly NewGroup[]): Promise<void> {
+  await executePrepared(em, "relay_groups", sql`insert into webhook_groups (${GROUP_COLUMNS}) ${groupRows(groups)}`);
   // Not prepared, so that it is planned for this many ids and the table of now. A plan that was kept from a nearly empty
   // table compared each delivery that waits with each id: 20 s, with the health of all endpoints locked.
   await sql`

@@ -1,12 +1,12 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus, GroupLane, GroupPhase } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { defineStatement, executePrepared } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { endGroup } from "./end-group.ts";
-import { ENDPOINT_OFF, type EndpointHealth, hasSucceededLately, healthOf } from "./endpoint-health.ts";
+import { ENDPOINT_OFF, type EndpointHealth, hasSucceededLately, healthOf, isFailing } from "./endpoint-health.ts";
 import { COUNTS_FOR_TEAM, TAKES_PLACE } from "./grouping.ts";
 import { moreGroups, OLD_GROUPS } from "./plan-groups.ts";
 import { queueKey } from "./waiting.ts";
@@ -16,6 +16,16 @@ const SLOT_SECONDS = 60;
 
 /** The workflow of a group is presumed dead when its next attempt is this late, in seconds. */
 const LATE_SECONDS = 120;
+
+/** When an attempt that begins now is late. */
+const LATE_AT = sql`now() + make_interval(secs => ${sql.lit(LATE_SECONDS)})`;
+/** The epoch of a group's first attempt. */
+const FIRST_EPOCH = 1;
+
+/** The secret before a rotation, while it signs too. @param endpoint alias of `webhook_endpoints` */
+const previousSecret = (endpoint: string): RawBuilder<string | null> => sql<string | null>`case
+  when ${sql.ref(`${endpoint}.previous_secret_expires_at`)} > now()
+  then ${sql.ref(`${endpoint}.previous_encrypted_secret`)} end`;
 
 const INTERRUPTED = "The outcome is unknown: the service was interrupted during this attempt.";
 const OUTCOME_UNKNOWN = `${INTERRUPTED} It is made again.`;
@@ -60,6 +70,8 @@ export type OpenedAttempt =
       isProbe: boolean;
       /** The last attempt of the ladder ends a delivery. */
       mayGiveUp: boolean;
+      /** The version of the endpoint's row, with which `takeMore` is called; null when the group may take no more. */
+      endpointVersion: string | null;
     }
   /** Its deliveries wait in Postgres again: the endpoint is failing, or has no place for another group that retries. */
   | { state: "returned"; deliveries: number }
@@ -81,10 +93,12 @@ interface GroupAttempt {
  * begin of the same attempt was cut off are closed as unknown and get a new row in this attempt; those that failed in the
  * attempt before get their next row. A repeated call changes nothing more.
  */
-export function openAttempt(
+export async function openAttempt(
   em: EntityManager,
   { groupId, attempt, extra = 0, keepForMs }: GroupAttempt,
 ): Promise<OpenedAttempt> {
+  const first = attempt === 1 ? await openFirst(em, groupId) : undefined;
+  if (first) return first;
   return transaction(em, async (tx) => {
     const group = await lockGroup(tx, groupId);
     if (!group) return { state: "ended", failed: 0, blocked: 0 };
@@ -117,6 +131,7 @@ export function openAttempt(
       ...(await readDue(tx, groupId)),
       isProbe,
       mayGiveUp: !isProbe || (await isOlder(tx, groupId, keepForMs)),
+      endpointVersion: null,
       destination: {
         webhookId: group.webhook_id,
         url: group.url,
@@ -130,6 +145,45 @@ export function openAttempt(
     };
   });
 }
+
+/**
+ * Begins the first attempt of a group of new deliveries in one statement.
+ * @returns undefined when that is not possible: the attempt was begun before, or the endpoint is off, failing or gone
+ */
+async function openFirst(em: EntityManager, groupId: string): Promise<OpenedAttempt | undefined> {
+  const { rows } = await beginFirst(em, { groupId });
+  const begun = rows[0]?.begun;
+  if (!begun) return undefined;
+  const { endpointVersion, ...destination } = begun;
+  const due = rows.flatMap(({ begun: _, ...row }) => (row.id === null ? [] : [row]));
+  return {
+    state: "open",
+    epoch: FIRST_EPOCH,
+    ...(await endWithoutEvent(em, groupId, due)),
+    isProbe: false,
+    mayGiveUp: true,
+    endpointVersion,
+    destination,
+  };
+}
+
+const beginFirst = defineStatement(
+  (_em, { groupId }: { groupId: string }) => sql<
+    DueRow & { begun: (Destination & { endpointVersion: string }) | null }
+  >`
+    with begun as (
+      update webhook_groups g
+      set attempting = true, epoch = ${FIRST_EPOCH}, begun_at = now(), due_at = ${LATE_AT}
+      from webhook_endpoints e join webhook_health h on h.webhook_id = e.id
+      where g.id = ${groupId} and g.lane = 'NEW' and g.phase = 'FIRST' and g.attempt = 1 and g.epoch = 0
+        and not g.attempting and e.id = g.webhook_id and e.active and not ${isFailing("h")}
+      returning e.id as "webhookId", e.xmin::text as "endpointVersion", e.url, e.api_version as "apiVersion", e.encrypted_secret as "encryptedSecret",
+        ${previousSecret("e")} as "previousEncryptedSecret", e.encrypted_headers as "encryptedHeaders",
+        ${healthOf("h")} as health, coalesce(${hasSucceededLately("h")}, false) as "succeededLately"
+    ), due as (${dueRows(groupId)})
+    select due.*, case when row_number() over (order by due.id) = 1 then to_json(begun) end as begun
+    from begun left join due on true order by due.id`,
+);
 
 interface GroupRow {
   team_id: string;
@@ -161,7 +215,7 @@ async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow |
     select g.team_id, g.lane, g.phase, g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
       e.encrypted_secret, e.encrypted_headers,
       ${healthOf("h")} as health, ${hasSucceededLately("h")} as succeeded_lately,
-      case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as previous_encrypted_secret
+      ${previousSecret("e")} as previous_encrypted_secret
     from webhook_groups g
     left join webhook_endpoints e on e.id = g.webhook_id
     left join webhook_health h on h.webhook_id = g.webhook_id
@@ -239,22 +293,36 @@ async function beginAttempt(em: EntityManager, groupId: string, attempt: number,
     update webhook_groups
     set attempting = true, epoch = ${epoch}, attempt = ${attempt}, begun_at = coalesce(begun_at, now()),
       slot_until = case when phase = 'RETRYING' then now() + make_interval(secs => ${SLOT_SECONDS}) end,
-      due_at = now() + make_interval(secs => ${LATE_SECONDS})
+      due_at = ${LATE_AT}
     where id = ${groupId}`,
   );
 }
 
-/** The deliveries to be attempted. Those whose event is gone end FAILED: else their group would look for it for ever. */
+/** A delivery to be attempted; its event is kept no more when `object` is null. */
+export type DueRow = DueDelivery | { id: string; object: null } | { id: null; object: null };
+
+/** The columns of a delivery to be attempted, `d`, and of its event, `v`. */
+export const dueColumns = sql`d.id, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay",
+  v.is_test as "isTest", v.object, ${isoInstant(sql.ref("v.created_at"))} as "eventCreatedAt"`;
+
+/** A query for the deliveries of a group that are to be attempted. */
+const dueRows = (groupId: string): RawBuilder<DueRow> => sql`
+  select ${dueColumns}
+  from webhook_deliveries d left join webhook_events v on v.id = d.event_id
+  where d.group_id = ${groupId} and d.status = 'PENDING'`;
+
+/** The deliveries to be attempted. */
 async function readDue(em: EntityManager, groupId: string): Promise<{ due: DueDelivery[]; failed: number }> {
-  const { rows } = await executePrepared(
-    em,
-    "attempt_due",
-    sql<DueDelivery | { id: string; object: null }>`
-    select d.id, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.is_test as "isTest", v.object,
-      ${isoInstant(sql.ref("v.created_at"))} as "eventCreatedAt"
-    from webhook_deliveries d left join webhook_events v on v.id = d.event_id
-    where d.group_id = ${groupId} and d.status = 'PENDING' order by d.id`,
-  );
+  const { rows } = await executePrepared(em, "attempt_due", sql<DueRow>`${dueRows(groupId)} order by d.id`);
+  return endWithoutEvent(em, groupId, rows);
+}
+
+/** Ends deliveries FAILED whose event is gone: else their group would look for it for ever. */
+export async function endWithoutEvent(
+  em: EntityManager,
+  groupId: string,
+  rows: readonly DueRow[],
+): Promise<{ due: DueDelivery[]; failed: number }> {
   const due = rows.filter((row) => row.object !== null);
   const failed = rows.length - due.length;
   if (failed > 0) {

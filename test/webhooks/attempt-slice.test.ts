@@ -4,7 +4,9 @@ import { sql } from "kysely";
 import pino from "pino";
 import { AttemptSlice } from "../../activities/webhooks/attempt-slice.ts";
 import { createDeliveryClient, type DeliveryClient } from "../../activities/webhooks/http-client.ts";
+import { LateEndpoints } from "../../activities/webhooks/late-endpoints.ts";
 import { SharedPlaces } from "../../activities/webhooks/shared-places.ts";
+import { SuccessWriter } from "../../activities/webhooks/success-writer.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
@@ -20,7 +22,9 @@ import { setHealth } from "./observing.ts";
 
 /** Requests that a group has in flight at once; the same at an endpoint that answers late. */
 const IN_FLIGHT = 16;
-const IN_FLIGHT_WHILE_SLOW = 50;
+const IN_FLIGHT_WHILE_SLOW = 100;
+/** Requests of an endpoint that answers late, beyond the first of each group. */
+const MOST_LATE_REQUESTS = 450;
 /** Answered deliveries of a group whose outcomes are not written yet, at most. */
 const MOST_UNSETTLED = 16;
 /** No request and no slice ends by itself within a test. */
@@ -35,6 +39,9 @@ describe("An attempt of a full group", () => {
   /** Answers that are held back, with the path of their request. */
   let held: { path: string; response: ServerResponse }[];
   let mayHold: (before: number) => boolean;
+  let lateEndpoints: LateEndpoints;
+  /** The process that makes the requests reads their answers late itself. */
+  let isBusy: boolean;
 
   before(async () => {
     team = await makeTeam();
@@ -52,6 +59,8 @@ describe("An attempt of a full group", () => {
   after(() => client.close());
   beforeEach(async () => {
     held = [];
+    isBusy = false;
+    lateEndpoints = new LateEndpoints(() => isBusy);
     receiver = await openReceiver(({ path }, response) => {
       if (mayHold(receiver.received.length - 1)) held.push({ path, response });
       else answer(response);
@@ -91,6 +100,7 @@ describe("An attempt of a full group", () => {
     const em = team.em.fork();
     const opened = await openAttempt(em, { groupId, attempt: 1, keepForMs: LONG_MS });
     assert.equal(opened.state, "open");
+    const connections = new SharedPlaces(10);
     const deps = {
       vault: team.vault,
       stopping: new AbortController().signal,
@@ -98,7 +108,9 @@ describe("An attempt of a full group", () => {
       log: pino({ level: "silent" }),
       client,
       requests: new SharedPlaces(1_000),
-      connections: new SharedPlaces(10),
+      connections,
+      successes: new SuccessWriter(team.em, connections),
+      lateEndpoints,
     };
     const retries = { retryInMs: LONG_MS, isLast: false, isProbe: false };
     const slice = new AttemptSlice(deps, em, team.team.id, opened.destination, retries);
@@ -129,6 +141,30 @@ describe("An attempt of a full group", () => {
     assert.equal(receiver.received.length, GROUP_SIZE);
   });
 
+  it("has them from its beginning where the latest answer was late, 450 of an endpoint", async () => {
+    mayHold = () => true;
+    const webhookId = await makeReceivingEndpoint(new Date());
+    const countFree = () => {
+      let free = 0;
+      while (lateEndpoints.take(webhookId)) free++;
+      for (let n = 0; n < free; n++) lateEndpoints.giveBack(webhookId);
+      return free;
+    };
+    assert.equal(countFree(), MOST_LATE_REQUESTS);
+    lateEndpoints.note(webhookId, true);
+    const { end } = await begin(webhookId);
+    // No timer has run since the slice began.
+    assert.equal(countFree(), MOST_LATE_REQUESTS - (IN_FLIGHT_WHILE_SLOW - IN_FLIGHT));
+    await untilHeld(IN_FLIGHT_WHILE_SLOW);
+    await end();
+    assert.equal(countFree(), MOST_LATE_REQUESTS);
+    isBusy = true;
+    assert.equal(countFree(), 0);
+    lateEndpoints.note(webhookId, false);
+    lateEndpoints.note(webhookId, true);
+    assert.equal(lateEndpoints.isLate(webhookId), false);
+  });
+
   it("has no more of them at an endpoint that has not answered before, until it has", async () => {
     mayHold = () => true;
     const path = "/unproven";
@@ -143,7 +179,8 @@ describe("An attempt of a full group", () => {
     );
     assert.ok(first);
     answer(first.response);
-    await untilHeld(2 * IN_FLIGHT_WHILE_SLOW);
+    // All of its deliveries that are left.
+    await untilHeld(GROUP_SIZE - 1 + IN_FLIGHT_WHILE_SLOW);
     await unproven.end();
     await working.end();
   });

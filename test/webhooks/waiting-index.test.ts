@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { settleAttempts } from "../../domain/webhooks/attempts.ts";
+import { settleAttempts, writeSuccesses } from "../../domain/webhooks/attempts.ts";
 import { formGroups } from "../../domain/webhooks/grouping.ts";
 import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
 import { makeDatabase } from "../support/own-database.ts";
@@ -143,6 +143,50 @@ describe("Deliveries that wait for a group", () => {
         const tookMs = performance.now() - began;
         assert.ok(groups.length > ENDPOINTS && groups.every(({ size }) => size === 100), `${groups.length} groups`);
         assert.ok(tookMs < 2_000, `${tookMs} ms`);
+      });
+    } finally {
+      await own.drop();
+    }
+  }).timeout(60_000);
+
+  it("have their outcomes written along their ids when the table was nearly empty at the first writings", async () => {
+    const { vault } = await makeTeam();
+    const own = await makeDatabase();
+    try {
+      // One connection throughout: each keeps the plans of its prepared statements.
+      await own.orm.em.fork().transactional(async (tx) => {
+        await sql`insert into teams (id, name, plan) values ('team', 'Team', 'BUSINESS')`.execute(kysely(tx));
+        const { id: webhookId } = await makeEndpoint({ team: { id: "team" }, em: tx, vault }, { url: PUBLIC_URL });
+        await sql`update webhook_health set last_success_at = now()`.execute(kysely(tx));
+        const insert = async (count: number) => {
+          const ids = Array.from({ length: count }, () => newId("delivery"));
+          await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
+            select id, 'team', 'LIVE', ${webhookId}, 'event', 'newsletter.started' from unnest(${ids}::text[]) id`.execute(
+            kysely(tx),
+          );
+          return ids.map((id) => ({
+            ...{ id, status: "SUCCEEDED" as const, responseStatus: 204, responseBody: null, errorMessage: null },
+            durationMs: 1,
+          }));
+        };
+        const settle = async (outcomes: Awaited<ReturnType<typeof insert>>) => {
+          const [first, ...others] = outcomes;
+          assert.ok(first);
+          await settleAttempts(tx, webhookId, [first], 0, { isProbe: false, askedWaitMs: 0 });
+          assert.deepEqual([...(await writeSuccesses(tx, [{ webhookId, outcomes: others }]))], [webhookId]);
+        };
+        const readRows = async () => {
+          const { rows } = await sql<{ read: number }>`
+            select (seq_tup_read + idx_tup_fetch)::int as read from pg_stat_xact_user_tables
+            where relname = 'webhook_deliveries'`.execute(kysely(tx));
+          return rows[0]?.read ?? 0;
+        };
+        for (let pass = 0; pass < FIRST_PASSES; pass++) await settle(await insert(2));
+        const outcomes = await insert(DELIVERIES);
+        const before = await readRows();
+        await settle(outcomes.slice(0, 20));
+        const read = (await readRows()) - before;
+        assert.ok(read < 100, `${read} rows were read for 20 outcomes`);
       });
     } finally {
       await own.drop();

@@ -1,0 +1,217 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import pino from "pino";
+import { BusyEndpoints } from "../../activities/webhooks/busy-endpoints.ts";
+import { createDeliveryActivities } from "../../activities/webhooks/deliveries.ts";
+import { createDeliveryClient, type DeliveryClient } from "../../activities/webhooks/http-client.ts";
+import { kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
+import { fanOut } from "../../domain/webhooks/fan-out.ts";
+import { formGroups, type Group } from "../../domain/webhooks/grouping.ts";
+import { GROUP_SIZE } from "../../domain/webhooks/plan-groups.ts";
+import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
+import type { TestTeam } from "../support/factories.ts";
+import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
+import { stack } from "../support/stack.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
+
+/** No request ends by itself within a test. */
+const LONG_MS = 300_000;
+const POOL_MAX = 4;
+
+describe("A group at its first attempt", () => {
+  let receiver: Receiver;
+  let client: DeliveryClient;
+  let own: OwnDatabase;
+  let team: Pick<TestTeam, "em" | "vault"> & { team: TestTeam["team"] };
+  let activities: ReturnType<typeof createDeliveryActivities>;
+
+  // A database without a relay: deliveries wait until the test has them taken.
+  before(async () => {
+    const shared = await makeTeam();
+    own = await makeDatabase({ poolMax: POOL_MAX });
+    team = { team: shared.team, em: own.orm.em.fork(), vault: shared.vault };
+    await sql`insert into teams (id, name, plan) values (${team.team.id}, 'Team', 'BUSINESS')`.execute(kysely(team.em));
+  });
+  after(() => own.drop());
+  beforeEach(async () => {
+    receiver = await openReceiver();
+    client = createDeliveryClient({
+      guard: openUrlGuard({
+        EGRESS_DENIED_NETWORKS: [],
+        WEBHOOK_ALLOWED_HOSTS: [...RECEIVER_HOSTS],
+        WEBHOOK_DNS_SERVERS: [],
+        WEBHOOK_HTTPS_ONLY: false,
+      }),
+      timeoutMs: LONG_MS,
+      userAgent: "test",
+    });
+    activities = createDeliveryActivities({
+      env: { ...(await stack()).env, DATABASE_POOL_MAX: POOL_MAX },
+      orm: own.orm,
+      vault: team.vault,
+      stopping: new AbortController().signal,
+      countAttempts: () => undefined,
+      log: pino({ level: "silent" }),
+      client,
+      onRoom: () => undefined,
+      busyEndpoints: new BusyEndpoints(),
+    });
+  });
+  afterEach(async () => {
+    await client.close();
+    await receiver.close();
+    await sql`delete from webhook_endpoints`.execute(kysely(team.em));
+    await sql`delete from webhook_deliveries`.execute(kysely(team.em));
+    await sql`delete from webhook_groups`.execute(kysely(team.em));
+  });
+
+  /** An endpoint that has answered lately. */
+  async function makeWorkingEndpoint(): Promise<string> {
+    const { id } = await makeEndpoint(team, { url: receiver.origin });
+    await sql`update webhook_health set last_success_at = now() where webhook_id = ${id}`.execute(kysely(team.em));
+    return id;
+  }
+
+  /** Makes events, as the relay does. @returns the groups that are formed at once */
+  async function queue(count: number): Promise<Group[]> {
+    await emitSome(team, count);
+    const { groups } = await fanOut(own.orm.em.fork());
+    return groups;
+  }
+
+  const attempt = ({ id: groupId }: Group) =>
+    activities.attemptGroup({
+      ...{ groupId, teamId: team.team.id, attempt: 1, retryInMs: LONG_MS, keepForMs: LONG_MS, brief: true },
+    });
+
+  /** How many deliveries of an endpoint wait, and how many each group has. */
+  async function grouped(webhookId: string) {
+    const log = await logOf(team, webhookId);
+    return {
+      waiting: log.filter(({ group_id }) => group_id === null).length,
+      groups: [
+        ...Map.groupBy(
+          log.filter(({ group_id }) => group_id),
+          ({ group_id }) => group_id,
+        ),
+      ].map(([id, members]) => [id, members.length]),
+    };
+  }
+
+  it("is formed with its deliveries where no other waits", async () => {
+    const webhookId = await makeWorkingEndpoint();
+    const groups = await queue(3);
+    assert.deepEqual(
+      groups.map(({ size, attempt, localFirstAttempt }) => [size, attempt, localFirstAttempt]),
+      [[3, 1, true]],
+    );
+    assert.deepEqual(await grouped(webhookId), { waiting: 0, groups: [[groups[0]?.id, 3]] });
+    assert.deepEqual(await queue(2), [], "while it is under way");
+    assert.equal((await grouped(webhookId)).waiting, 2);
+    await sql`delete from webhook_groups`.execute(kysely(team.em));
+    assert.deepEqual(await queue(2), [], "older ones wait");
+    assert.deepEqual(
+      (await formGroups(own.orm.em.fork())).map(({ size }) => size),
+      [4],
+    );
+  });
+
+  it("takes the deliveries that came since, when it was full", async () => {
+    const webhookId = await makeWorkingEndpoint();
+    const [group] = await queue(GROUP_SIZE);
+    assert.ok(group);
+    // A full group of them would be formed.
+    for (let part = 0; part < 3; part++) await queue(GROUP_SIZE - 1);
+    const all = GROUP_SIZE + 3 * (GROUP_SIZE - 1);
+    assert.deepEqual(await attempt(group), { next: "done", succeeded: all, failed: 0, blocked: 0 });
+    assert.equal(new Set(receiver.received.map(({ headers }) => headers["x-service-delivery-id"])).size, all);
+    assert.equal(receiver.received.length, all);
+    assert.deepEqual(await grouped(webhookId), { waiting: 0, groups: [[group.id, all]] });
+    const log = await logOf(team, webhookId);
+    assert.ok(log.every(({ status, response_status }) => status === "SUCCEEDED" && response_status === 204));
+    const { rows } = await sql`select from webhook_groups where id = ${group.id}`.execute(kysely(team.em));
+    assert.equal(rows.length, 0, "it has ended");
+  });
+
+  it("takes them when it is not full only at an endpoint whose groups follow each other closely", async () => {
+    const webhookId = await makeWorkingEndpoint();
+    const [first] = await queue(1);
+    assert.ok(first);
+    await queue(2);
+    await attempt(first);
+    assert.equal((await grouped(webhookId)).waiting, 2);
+    const [second] = await formGroups(own.orm.em.fork());
+    assert.ok(second);
+    await queue(3);
+    await attempt(second);
+    assert.deepEqual(await grouped(webhookId), {
+      waiting: 0,
+      groups: [
+        [first.id, 1],
+        [second.id, 5],
+      ],
+    });
+  });
+
+  const NOT_TAKEN: [
+    string,
+    (webhookId: string, groupId: string) => Promise<unknown>,
+    ((response: number) => number)?,
+  ][] = [
+    ["one of its own fails", async () => undefined, (n) => (n === 50 ? 500 : 204)],
+    [
+      "its endpoint is changed meanwhile",
+      (id) =>
+        sql`update webhook_endpoints set url = 'https://1.1.1.1/' where id = ${id}`.execute(kysely(team.em.fork())),
+    ],
+    [
+      "its endpoint is switched off meanwhile",
+      (id) => sql`update webhook_endpoints set active = false where id = ${id}`.execute(kysely(team.em.fork())),
+    ],
+    [
+      "another process has taken its attempt over",
+      (_, id) => sql`update webhook_groups set epoch = epoch + 1 where id = ${id}`.execute(kysely(team.em.fork())),
+    ],
+  ];
+  for (const [name, meanwhile, statusOf = () => 204] of NOT_TAKEN) {
+    it(`takes none when ${name}`, async () => {
+      const webhookId = await makeWorkingEndpoint();
+      const [group] = await queue(GROUP_SIZE);
+      assert.ok(group);
+      await queue(20);
+      let changed: Promise<unknown> | undefined;
+      receiver.behave = async (_, response) => {
+        const status = statusOf(receiver.received.length);
+        changed ??= meanwhile(webhookId, group.id);
+        await changed;
+        response.writeHead(status).end();
+      };
+      await attempt(group);
+      assert.equal(receiver.received.length, GROUP_SIZE);
+      assert.equal((await grouped(webhookId)).waiting, 20);
+    });
+  }
+
+  it("attempts what it took again after a crash, under the same workflow", async () => {
+    const webhookId = await makeWorkingEndpoint();
+    const [group] = await queue(GROUP_SIZE);
+    assert.ok(group);
+    await queue(20);
+    let isLost = false;
+    receiver.behave = (_, response) => {
+      if (receiver.received.length > GROUP_SIZE) isLost = true;
+      if (!isLost) response.writeHead(204).end();
+    };
+    void attempt(group).catch(() => undefined);
+    await receiver.until("/", GROUP_SIZE + 16);
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+    const again = await attempt(group);
+    assert.deepEqual(again, { next: "done", succeeded: 20, failed: 0, blocked: 0 });
+    const log = await logOf(team, webhookId);
+    assert.equal(log.filter(({ status }) => status === "SUCCEEDED").length, GROUP_SIZE + 20);
+    assert.equal(log.filter(({ error_message }) => /outcome is unknown/.test(error_message ?? "")).length, 20);
+    assert.ok(log.every(({ id, group_id }) => id !== newId("delivery") && group_id === group.id));
+  });
+});
