@@ -8,7 +8,7 @@ import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra, type
 import { type DataDirLock, lockDataDir, waitForLeftovers } from "./lock.ts";
 import { Processes, StackError } from "./processes.ts";
 import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
-import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
+import { type Demo, loadSecrets, removeDrafts, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
 /** The worker pools of every stack. */
 export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
@@ -106,6 +106,7 @@ export class Stack {
     // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
     await chmod(dataDir, 0o700);
     if (lock.afterKill) await waitForLeftovers(dataDir);
+    await removeDrafts(dataDir);
 
     const host = source["HOST"] ?? LOOPBACK;
     // The health port of each process: they cannot share one.
