@@ -14,7 +14,8 @@ const TETHER = `${import.meta.dirname}/tether.ts`;
 const START_TIMEOUT_MS = 60_000;
 /** How long a stopping child has beyond its own grace time before it is killed. */
 const KILL_MARGIN_MS = 3_000;
-const BACKOFF_MS = { first: 200, most: 10_000 };
+/** How long a restart waits: twice as long each time, up to `most`. */
+export const BACKOFF_MS = { first: 200, most: 10_000 };
 /** After a child has run this long, its next restart waits for the shortest time again. */
 const STABLE_AFTER_MS = 30_000;
 
@@ -123,10 +124,12 @@ class ManagedProcess {
   #stopping = new AbortController();
   #startedAt = 0;
   #backoffMs = BACKOFF_MS.first;
+  readonly #mostBackoffMs: number;
 
-  constructor(spec: ProcessSpec, events: ProcessEvents) {
+  constructor(spec: ProcessSpec, events: ProcessEvents, mostBackoffMs: number) {
     this.spec = spec;
     this.#events = events;
+    this.#mostBackoffMs = mostBackoffMs;
   }
 
   /**
@@ -193,7 +196,7 @@ class ManagedProcess {
       if (this.#stopping.signal.aborted) return;
       if (performance.now() - this.#startedAt > STABLE_AFTER_MS) this.#backoffMs = BACKOFF_MS.first;
       const waitMs = this.#backoffMs;
-      this.#backoffMs = Math.min(waitMs * 2, BACKOFF_MS.most);
+      this.#backoffMs = Math.min(waitMs * 2, this.#mostBackoffMs);
       this.#events.died?.(this.spec.name, how, waitMs);
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, waitMs);
@@ -244,16 +247,19 @@ class ManagedProcess {
 export class Processes {
   #running = new Map<string, ManagedProcess>();
   #events: ProcessEvents;
+  #mostBackoffMs: number;
   #stopped = false;
 
-  constructor(events: ProcessEvents = {}) {
+  /** @param mostBackoffMs the longest wait before a child that died is started again */
+  constructor(events: ProcessEvents = {}, mostBackoffMs = BACKOFF_MS.most) {
     this.#events = events;
+    this.#mostBackoffMs = mostBackoffMs;
   }
 
   /** Starts a child and resolves with its pid when it serves. */
   async start(spec: ProcessSpec): Promise<number> {
     if (this.#stopped) throw new StackError(`${spec.name} was not started: the stack is stopping`);
-    const child = new ManagedProcess(spec, this.#events);
+    const child = new ManagedProcess(spec, this.#events, this.#mostBackoffMs);
     this.#running.set(spec.name, child);
     await child.start();
     return child.pid;

@@ -6,9 +6,9 @@ import { CLOSE_MARGIN_MS } from "../config/stop-limit.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra, type WantedPort } from "./infra.ts";
 import { type DataDirLock, lockDataDir, waitForLeftovers } from "./lock.ts";
-import { Processes, StackError } from "./processes.ts";
+import { BACKOFF_MS, Processes, StackError } from "./processes.ts";
 import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
-import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
+import { type Demo, loadSecrets, removeDrafts, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
 /** The worker pools of every stack. */
 export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
@@ -29,7 +29,7 @@ export interface StackOptions {
   settings: StackSettings;
   /** Settings of the API and the workers; missing ones are generated. */
   source: NodeJS.ProcessEnv;
-  /** For tests: gives durability up for speed. */
+  /** For tests: gives durability up for speed, and starts dead children again without growing waits. */
   ephemeral?: boolean;
   step: Step;
   /** Called when a child has died, and when it has been started again. */
@@ -78,13 +78,16 @@ export class Stack {
   constructor(options: StackOptions) {
     this.#options = options;
     this.#file = `${options.settings.DATA_DIR}/stack.json`;
-    this.#processes = new Processes({
-      died: (name, how, ms) => options.say(`${name} stopped (${how}); it is started again in ${ms / 1_000} s`),
-      restarted: (name, pid) => {
+    const events = {
+      died: (name: string, how: string, ms: number) =>
+        options.say(`${name} stopped (${how}); it is started again in ${ms / 1_000} s`),
+      restarted: (name: string, pid: number) => {
         options.say(`${name} is back`);
         this.#savePid(name, pid);
       },
-    });
+    };
+    // Tests kill children on purpose: what one has killed lets no later one wait.
+    this.#processes = new Processes(events, options.ephemeral ? BACKOFF_MS.first : BACKOFF_MS.most);
   }
 
   /**
@@ -106,6 +109,7 @@ export class Stack {
     // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
     await chmod(dataDir, 0o700);
     if (lock.afterKill) await waitForLeftovers(dataDir);
+    await removeDrafts(dataDir);
 
     const host = source["HOST"] ?? LOOPBACK;
     // The health port of each process: they cannot share one.

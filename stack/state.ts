@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
-import { readFile, rename, writeFile } from "node:fs/promises";
+import { readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { StackError } from "./processes.ts";
 
 /** A team to try things with, and its keys. */
@@ -39,14 +39,23 @@ export interface Secrets {
   demos: Record<string, Demo>;
 }
 
+/** How the name of a file ends that `writeJson` has not finished. */
+const DRAFT = ".tmp";
+
 /**
  * Writes a file that only its owner reads, in one step: a reader finds the old content or the new, also while others write
  * it.
  */
 export async function writeJson(file: string, content: unknown): Promise<void> {
-  const draft = `${file}.${randomUUID()}.tmp`;
+  const draft = `${file}.${randomUUID()}${DRAFT}`;
   await writeFile(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600, flag: "wx" });
   await rename(draft, file);
+}
+
+/** Deletes what a process left that was killed in `writeJson`. Only the stack that holds the lock of the folder may. */
+export async function removeDrafts(dataDir: string): Promise<void> {
+  const drafts = (await readdir(dataDir)).filter((name) => name.endsWith(DRAFT));
+  await Promise.all(drafts.map((name) => rm(`${dataDir}/${name}`, { force: true })));
 }
 
 const secretsFile = (dataDir: string) => `${dataDir}/secrets.json`;

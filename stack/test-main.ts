@@ -16,6 +16,8 @@ import { explain, onSignals } from "./terminal.ts";
 
 const TESTS = "test/**/*.test.ts";
 const REAL_TESTS = "test/real/**/*.test.ts";
+/** Run after all others: they look at what the stacks of all lanes have recorded. */
+const LAST_TESTS = "test/last/**/*.test.ts";
 /** Stacks at once, each with a mocha of its own: the tests wait more than they compute. */
 const LANES = 4;
 /** Files that a mocha runs; then its lane takes the next ones. */
@@ -62,11 +64,14 @@ type Run = (args: readonly string[], report: Report) => Promise<number>;
 class Lanes {
   readonly #source = shellVariables();
   readonly #open: Lane[] = [];
+  /** Where the processes of all stacks write down their statements; deleted with the data folder of the first. */
+  #statements: string | undefined;
 
   /** Brings a stack up. @returns a function that runs mocha against it */
   async open(receivers: readonly number[]): Promise<Run> {
     const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
-    const statements = mkdtempSync(`${dataDir}/statements-`);
+    this.#statements ??= mkdtempSync(`${dataDir}/statements-`);
+    const statements = this.#statements;
     const settings = readStackSettings({ ...this.#source, ...FREE_PORTS, DATA_DIR: dataDir });
     const allowed = receivers.map((port) => `127.0.0.1:${port}`).join(",");
     const stack = new Stack({
@@ -88,14 +93,14 @@ class Lanes {
     const { file } = await stack.start();
     const temporary = `${dataDir}/tmp`;
     mkdirSync(temporary, { mode: 0o711 });
-    return (args, { summary, buffered }) => {
+    return (args, { summary, buffered, statementsLater }) => {
       const child = spawn(process.execPath, [`${ROOT}/node_modules/mocha/bin/mocha.js`, ...args], {
         cwd: ROOT,
         env: {
           ...process.env,
           MAILKEEL_STACK: file,
           NODE_COMPILE_CACHE: COMPILE_CACHE,
-          STATEMENTS_DIR: statements,
+          ...(statementsLater ? {} : { STATEMENTS_DIR: statements }),
           MAILKEEL_RECEIVERS: receivers.join(","),
           // Files that tests leave behind are deleted with the data folder.
           TMPDIR: temporary,
@@ -136,6 +141,8 @@ interface Report {
   summary?: string | undefined;
   /** Its report is printed at its end. */
   buffered?: boolean;
+  /** It leaves the statements of the stacks to a later mocha, which checks those of all. */
+  statementsLater?: boolean;
 }
 
 /** The file that test/support/reporter.cjs writes: the counts, the failures, and the tests and files that took longest. */
@@ -217,24 +224,34 @@ async function main(): Promise<number> {
     const runFirst = await open(0);
     if (namesSome) return await runFirst(args, {});
     if (isReal) return await runFirst([...args, ...globSync(REAL_TESTS, { cwd: ROOT }).sort()], {});
-    const files = globSync(TESTS, { cwd: ROOT, exclude: [REAL_TESTS] }).sort();
+    const files = globSync(TESTS, { cwd: ROOT, exclude: [REAL_TESTS, LAST_TESTS] }).sort();
     // A mocha in which no test matches would fail.
     if (args.some((arg) => FILTERS.test(arg))) return await runFirst([...args, ...files], {});
-    const runs = [runFirst];
-    // One after the other: a stack sees which ports those before it have taken.
-    for (let n = 1; n < LANES; n++) runs.push(await open(n));
     const summary = process.env["TEST_SUMMARY"];
     const parts: string[] = [];
     const codes: number[] = [];
     const queue = partsOf(files);
+    const runPart = async (run: Run, named: readonly string[], report: Report): Promise<void> => {
+      const part = summary === undefined ? undefined : `${summary}.${parts.length}`;
+      if (part !== undefined) parts.push(part);
+      codes.push(await run([...args, ...named], { ...report, summary: part, buffered: true }));
+    };
     const takeFiles = async (run: Run): Promise<void> => {
       for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-        const part = summary === undefined ? undefined : `${summary}.${parts.length}`;
-        if (part !== undefined) parts.push(part);
-        codes.push(await run([...args, ...next], { summary: part, buffered: true }));
+        await runPart(run, next, { statementsLater: true });
       }
     };
-    await Promise.all(runs.map(takeFiles));
+    const taking = [takeFiles(runFirst)];
+    try {
+      // One after the other: a stack sees which ports those before it have taken. The first lanes work meanwhile.
+      for (let n = 1; n < LANES; n++) taking.push(takeFiles(await open(n)));
+    } catch (error) {
+      queue.splice(0);
+      throw error;
+    }
+    await Promise.all(taking);
+    // A check takes seconds, and more the more was recorded: one after all mochas instead of one after each.
+    await runPart(runFirst, globSync(LAST_TESTS, { cwd: ROOT }).sort(), {});
     if (summary) joinSummaries(summary, parts);
     for (const part of parts) rmSync(part, { force: true });
     return Math.max(...codes);

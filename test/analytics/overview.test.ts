@@ -47,8 +47,7 @@ async function overview(key: string, query: Record<string, string> = {}, base?: 
   return answer.body.data;
 }
 
-describe("GET /analytics/overview", function () {
-  this.timeout(60_000);
+describe("GET /analytics/overview", () => {
   afterEach(() => setFaults([]));
 
   it("shows zeros for each of the last 30 days of a team without mails", async () => {
@@ -215,9 +214,7 @@ describe("GET /analytics/overview", function () {
   });
 });
 
-describe("The complaint gate", function () {
-  this.timeout(60_000);
-
+describe("The complaint gate", () => {
   it("divides the complaints that came in its window by the mail delivered in it", async () => {
     const sender = await makeSender();
     const ledger = await makeLedger(sender, 1_010);

@@ -215,8 +215,7 @@ describe("The documentation", () => {
     }
   });
 
-  it("has commands in Getting started that work when they are pasted, and again", async function () {
-    this.timeout(120_000);
+  it("has commands in Getting started that work when they are pasted, and again", async () => {
     const commands = commandsOf(await read("/docs/getting-started"));
     for (let time = 1; time <= 2; time++) {
       const answers = await paste(commands);
@@ -229,16 +228,14 @@ describe("The documentation", () => {
     }
   });
 
-  it("has commands in Sending safely that send", async function () {
-    this.timeout(120_000);
+  it("has commands in Sending safely that send", async () => {
     const answers = await paste(commandsOf(await read("/docs/sending")));
     const sent = answers.find(({ data }) => data?.object === "newsletter_send");
     assert.equal(sent?.data.status, "SCHEDULED", JSON.stringify(answers));
     assert.equal(sent?.data.recipients, 1);
   });
 
-  it("has commands in README.md that send, again too, and wherever DATA_DIR is", async function () {
-    this.timeout(120_000);
+  it("has commands in README.md that send, again too, and wherever DATA_DIR is", async () => {
     const readme = await readFile(join(ROOT, "README.md"), "utf8");
     const blocks = [...readme.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, code = ""]) => code);
     const byHand = blocks.find((code) => code.includes("call()"));

@@ -55,8 +55,7 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
     app = await serveRoutes(appRouter, { changes: { DATABASE_URL: own.url }, with: { orm: recording.orm } });
     await fill();
   });
-  after(async function () {
-    this.timeout(60_000);
+  after(async () => {
     await app?.close();
     await explaining?.end();
     await own?.drop();
@@ -227,7 +226,7 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
       assert.deepEqual(seen, expected);
       assert.ok(pages <= MANY / 10_000 + 5, `${pages} pages`);
     }
-  }).timeout(60_000);
+  });
 
   async function explain({ text, values }: Statement): Promise<PlanNode[]> {
     const { rows } = await explaining.query(`explain (analyze, format json) ${text}`, values);
@@ -269,7 +268,7 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
             }
           }
         }
-      }).timeout(60_000);
+      });
     }
   }
 });

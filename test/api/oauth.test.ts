@@ -326,7 +326,6 @@ describe("OAuth tokens", () => {
 
   describe("that are revoked", () => {
     it("are refused from then on, those of the same client are not", async function () {
-      this.timeout(60_000);
       if (!process.env["MAILKEEL_STACK"]) this.skip();
       const claims = await claimsFor(issuer, team);
       const token = await signToken(keyOf(issuer), claims);
@@ -347,7 +346,6 @@ describe("OAuth tokens", () => {
     });
 
     it("are named by their jti: the command refuses a whole token", async function () {
-      this.timeout(60_000);
       if (!process.env["MAILKEEL_STACK"]) this.skip();
       const token = await tokenWith();
       const { code: exitCode, stderr } = await command("token:revoke", token);

@@ -51,8 +51,7 @@ const header = (answer: ApiAnswer, name: string): number => Number(answer.header
 const count = (answers: readonly ApiAnswer[], wanted: string): number =>
   answers.filter((answer) => code(answer) === wanted).length;
 
-describe("Rate limits", function () {
-  this.timeout(120_000);
+describe("Rate limits", () => {
   let team: TestTeam;
   const apps: TestApp[] = [];
   beforeEach(async () => {

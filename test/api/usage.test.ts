@@ -16,8 +16,7 @@ import { insertAppEndpoint, webhookBody } from "../support/webhooks.ts";
 
 const REQUESTS = PLAN_LIMITS.requestsPerMinute.name;
 
-describe("GET /usage", function () {
-  this.timeout(60_000);
+describe("GET /usage", () => {
   let served: TestApp;
   let team: TestTeam;
   before(async () => {
@@ -117,8 +116,7 @@ describe("GET /usage", function () {
   });
 });
 
-describe("npm run app -- plan:set", function () {
-  this.timeout(60_000);
+describe("npm run app -- plan:set", () => {
   let team: TestTeam;
   beforeEach(async () => {
     team = await makeTeam();

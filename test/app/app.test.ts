@@ -47,8 +47,7 @@ async function refused(args: string[], why: RegExp, options?: RunOptions): Promi
   assert.ok(!/\n {4}at /.test(stderr), "no stack trace");
 }
 
-describe("The app's command line", function () {
-  this.timeout(120_000);
+describe("The app's command line", () => {
   let team: TestTeam;
   let id: string;
   let folder: string;
@@ -470,8 +469,7 @@ describe("The app's command line", function () {
       await refused(["import", "-", "--team", id], /names no column/, { input: "a,b\n" });
     });
 
-    it("imports 100,000 lines, and changes nothing on the second run", async function () {
-      this.timeout(120_000);
+    it("imports 100,000 lines, and changes nothing on the second run", async () => {
       const file = join(folder, "many.csv");
       const lines = Array.from({ length: 100_000 }, (_, i) => `person${i}@many.example,Änne${i},"O'Brien, ${i}"`);
       await writeFile(file, `\uFEFFemail,first_name,last_name\r\n${lines.join("\r\n")}\r\n`);

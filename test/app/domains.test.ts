@@ -10,8 +10,7 @@ import { type DnsRecords, type DnsServer, startDnsServer } from "../support/dns-
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { addAccount } from "../support/sending.ts";
 
-describe("Sending domains", function () {
-  this.timeout(120_000);
+describe("Sending domains", () => {
   let dns: DnsServer;
   before(async () => {
     dns = await startDnsServer();

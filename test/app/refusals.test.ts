@@ -64,9 +64,7 @@ const UNFIT: [why: RegExp, ...args: string[]][] = [
   ],
 ];
 
-describe("The app's commands", function () {
-  this.timeout(60_000);
-
+describe("The app's commands", () => {
   /** The error that a command prints with --json. */
   async function errorOf(args: readonly string[]): Promise<{ code: string; message: string }> {
     const { code, stdout, stderr } = await runApp([...args, "--json"]);

@@ -178,7 +178,7 @@ describe("The commands for sends", () => {
     assert.match(String(row), new RegExp(`^${messageId},p3@a.example,UNKNOWN,worker_lost,0,${ended.accountId},20`));
     assert.deepEqual(more, [""]);
     assert.deepEqual([lines.json.message_id, lines.json.state], [messageId, "UNKNOWN"]);
-  }).timeout(60_000);
+  });
 
   it("give the workflow the updates of the Temporal UI, and account for the credits of a cancelled send", async () => {
     const { campaignId } = scheduled;
@@ -203,7 +203,7 @@ describe("The commands for sends", () => {
         ["RESERVE", 2, scheduledId],
       ],
     );
-  }).timeout(60_000);
+  });
 
   it("list failing accounts first, and show one with its limits and open sends", async () => {
     const failing = await addAccount(ended, {
@@ -263,7 +263,7 @@ describe("The commands for sends", () => {
       ],
     ];
     for (const [refused, why] of refusals) await assert.rejects(refused, why, String(why));
-  }).timeout(60_000);
+  });
 
   it("print errors as JSON with --json: of the command, of its options and of a file", async () => {
     const errorOf = async (...args: string[]) => {
@@ -288,5 +288,5 @@ describe("The commands for sends", () => {
         { code: "validation_failed", message: "The environment is live or test." },
       ],
     );
-  }).timeout(60_000);
+  });
 });

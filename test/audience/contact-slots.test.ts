@@ -14,8 +14,7 @@ import { eventually } from "../support/eventually.ts";
 import { makeTeam, openStackDatabase, setLimits, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { tenantOf } from "../support/webhooks.ts";
 
-describe("Contact slots", function () {
-  this.timeout(120_000);
+describe("Contact slots", () => {
   let team: TestTeam;
   let tenant: Tenant;
   let other: TestApp;

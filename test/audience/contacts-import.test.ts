@@ -141,12 +141,11 @@ describe("CSV import of contacts", () => {
     ]);
     for (const { updated, unchanged } of imports) assert.equal(updated + unchanged, emails.length);
     for (const { status, text } of calls) assert.equal(status, 200, text);
-  }).timeout(60_000);
+  });
 });
 
-describe("The commands of custom fields", function () {
+describe("The commands of custom fields", () => {
   // Each command is a process of its own.
-  this.timeout(120_000);
   let team: TestTeam;
   let folder: string;
   before(async () => {

@@ -5,8 +5,7 @@ import { importContacts } from "../../domain/csv-import.ts";
 import { type ApiAnswer, type ApiClient, api, codeOf, type Json, tally } from "../support/api.ts";
 import { makeTeam, setLimits, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 
-describe("The contact slots of contacts", function () {
-  this.timeout(120_000);
+describe("The contact slots of contacts", () => {
   let team: TestTeam;
   let client: ApiClient;
   beforeEach(async () => {

@@ -261,7 +261,7 @@ describe("Contacts", () => {
       const rest = await client.get("/contacts", { query: { limit: 100, cursor: first.body.meta.next_cursor } });
       assert.equal(first.body.data.length + rest.body.data.length, 60);
       assert.equal(rest.body.meta.has_more, false);
-    }).timeout(60_000);
+    });
   });
 
   describe("of an address that bounces", () => {

@@ -13,7 +13,7 @@ describe("The status of contacts whose addresses bounce", () => {
   const statusOf = async (client: ApiClient, id: string): Promise<string> =>
     (await client.get(`/contacts/${id}`)).body.data.email_status;
   const untilStatus = (client: ApiClient, id: string, status: string) =>
-    eventually(async () => (await statusOf(client, id)) === status, { withinMs: 30_000, what: `${status} of ${id}` });
+    eventually(async () => (await statusOf(client, id)) === status, { what: `${status} of ${id}` });
 
   it("is INVALID after a send that met a hard bounce, and reported once", async () => {
     const sender = await makeSender({ recipients: 3 });
@@ -61,7 +61,6 @@ describe("The status of contacts whose addresses bounce", () => {
       await transaction(team.em.fork(), (other) => suppress(other, tenant, [email], "bounce:hard"));
       // No check finds the contact before this transaction has ended.
       await eventually(async () => (await checks()).some(({ checked_at }) => checked_at !== null), {
-        withinMs: 30_000,
         what: "the first look at the address",
       });
       return id;

@@ -311,8 +311,7 @@ describe("The erasure of a person", () => {
     let planted: Awaited<ReturnType<typeof plant>>;
     const findPerson = () => columnsHolding(textsOf(person), { besides: [other, other.replace("+news", "")] });
 
-    before(async function () {
-      this.timeout(60_000);
+    before(async () => {
       planted = await plant(person, other);
     });
 
@@ -336,8 +335,7 @@ describe("The erasure of a person", () => {
       assert.equal(await countOf("erased_addresses"), known);
     });
 
-    it("removes the address, the names and the fields from every column, also when it is interrupted", async function () {
-      this.timeout(60_000);
+    it("removes the address, the names and the fields from every column, also when it is interrupted", async () => {
       const before = await columnsHolding([other]);
       const events = await countOf("webhook_events");
       const hashes = await countOf("erased_addresses");
@@ -494,8 +492,7 @@ describe("The erasure of a person", () => {
     ]);
   });
 
-  it("waits for an attempt that is sending an event of the person, and drops the endpoint's answer", async function () {
-    this.timeout(60_000);
+  it("waits for an attempt that is sending an event of the person, and drops the endpoint's answer", async () => {
     const person = makePerson();
     const db = kysely(own.orm.em.fork());
     const webhookId = await listen(team);
@@ -525,8 +522,7 @@ describe("The erasure of a person", () => {
     assert.deepEqual(await columnsHolding(textsOf(person)), []);
   });
 
-  it("waits for a create and an import that began before it, and erases their rows", async function () {
-    this.timeout(60_000);
+  it("waits for a create and an import that began before it, and erases their rows", async () => {
     const [created, imported] = [makePerson(), makePerson()];
     const gate = Promise.withResolvers<void>();
     const begun = Promise.withResolvers<void>();
@@ -565,8 +561,7 @@ describe("The erasure of a person", () => {
 });
 
 describe("A send under way", () => {
-  it("never mails a person who was erased before their turn, and ends", async function () {
-    this.timeout(60_000);
+  it("never mails a person who was erased before their turn, and ends", async () => {
     const sender = await makeSender({ recipients: 3, credits: 3 });
     const { data } = await startTomorrow(sender);
     const [person = "", ...others] = await recipientsOf(data.id, sender);

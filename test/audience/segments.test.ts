@@ -61,9 +61,8 @@ describe("Segments", () => {
   const makeList = async (): Promise<string> => (await client.post("/lists", { name: "List" })).body.data.id;
   const makeNewsletter = async (): Promise<string> => (await client.post("/newsletters", { name: "L" })).body.data.id;
 
-  describe("by the command line", function () {
+  describe("by the command line", () => {
     // Each command is a process.
-    this.timeout(120_000);
     let folder: string;
     before(async () => {
       folder = await mkdtemp(join(tmpdir(), "mailkeel-segments-"));

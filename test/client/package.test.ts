@@ -26,8 +26,7 @@ const COMPILER_OPTIONS = {
 const snippets = (file: string): string[] =>
   [...readFileSync(join(ROOT, file), "utf8").matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = ""]) => code);
 
-describe("The client's package", function () {
-  this.timeout(120_000);
+describe("The client's package", () => {
   let project: string;
   /** Of the client in the project's `node_modules`. */
   let home: string;

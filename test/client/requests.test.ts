@@ -43,8 +43,7 @@ const UNAVAILABLE = refusal(503, "api_error", "service_unavailable", 0);
 const IN_FLIGHT = refusal(409, "conflict_error", "request_in_flight", 0);
 const INTERNAL = refusal(500, "api_error", "internal_error");
 
-describe("A request of the client", function () {
-  this.timeout(60_000);
+describe("A request of the client", () => {
   let team: TestTeam;
   let proxy: FaultyProxy;
   let mailkeel: Mailkeel;

@@ -40,9 +40,7 @@ const IMPORTS = {
 const fileOf = (layer: string): string => `${layer}/thing.ts`;
 const THING = "export const thing = 1;\nexport type Thing = number;\n";
 
-describe("The layers", function () {
-  this.timeout(60_000);
-
+describe("The layers", () => {
   it("stand in docs/architecture.md as they are enforced", () => {
     const section = read("docs/architecture.md").split("\n## Layers\n")[1]?.split("\n## ")[0] ?? "";
     const rows = [...section.matchAll(/^\| `(\w+)\/`\s*\|[^|]*\|([^|]*)\|$/gm)];

@@ -266,8 +266,7 @@ describe("Every endpoint refuses", () => {
     });
   }
 
-  describe("a key that has used up its allowance", function () {
-    this.timeout(60_000);
+  describe("a key that has used up its allowance", () => {
     let limited: TestApp;
     before(async () => {
       limited = await serveRoutes(appRouter, { changes: { RATE_LIMIT_PER_MINUTE: 1 } });

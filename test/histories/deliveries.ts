@@ -13,7 +13,6 @@ import { emitSome, makeEndpoint, type TestEndpoint } from "../support/webhooks.t
 import {
   askToWait,
   makeOverdue,
-  PATIENCE_MS,
   type Row,
   reconcileUntil,
   repairSecret,
@@ -72,7 +71,7 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
   /** The relay claims first and starts then. */
   async function begun(workflowId: string): Promise<string> {
     const started = () => temporal.workflow.getHandle(workflowId).describe();
-    await eventually(started, { what: "the workflow", withinMs: PATIENCE_MS });
+    await eventually(started, { what: "the workflow" });
     return workflowId;
   }
   async function deliver(to: Delivery, count = 1): Promise<string> {
@@ -95,7 +94,7 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
         await handle.executeUpdate("retryNow");
         return (await handle.describe()).runId !== runId;
       },
-      { what: "a second run", withinMs: PATIENCE_MS },
+      { what: "a second run" },
     );
   }
   async function held() {
@@ -113,7 +112,7 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     const answers: (() => void)[] = [];
     const to = await endpointThat((...args) => void answers.push(() => status(500)(...args)));
     const handle = temporal.workflow.getHandle(await deliver(to));
-    await eventually(() => answers.length > 0, { what: "the request", withinMs: PATIENCE_MS });
+    await eventually(() => answers.length > 0, { what: "the request" });
     const fail = () => {
       to.answer(status(204));
       for (const answer of answers) answer();

@@ -54,15 +54,13 @@ const EXPIRES_IN_MS = -58_000;
  * small. The other paths have fewer.
  */
 const SUGGEST_CONTINUE_AS_NEW = 150;
-const PATIENCE_MS = 60_000;
 const RETRY_EVERY_MS = 1_000;
 
 let temporal: Client;
 
 const handleOf = (sendId: string) => temporal.workflow.getHandle<typeof sendWorkflow>(sendWorkflowId(sendId));
 const update = (sendId: string, name: string) => handleOf(sendId).executeUpdate<unknown, []>(name);
-const until = (what: string, condition: () => Promise<boolean>) =>
-  eventually(condition, { what, withinMs: PATIENCE_MS });
+const until = (what: string, condition: () => Promise<boolean>) => eventually(condition, { what });
 const write = (sender: Sender, query: ReturnType<typeof sql>) => query.execute(kysely(sender.em));
 
 /** All paths run at once, so a recipient's address decides how the mail catcher answers. */
@@ -103,7 +101,7 @@ const dayComes = (sender: Sender, sendId: string) =>
 
 const someMail = (sender: Sender) => until("some mail", async () => ((await ledgerStates(sender)).SENT ?? 0) > 3);
 
-const untilDetails = (sendId: string, text: string) => untilShown(temporal, sendId, text, PATIENCE_MS);
+const untilDetails = (sendId: string, text: string) => untilShown(temporal, sendId, text);
 
 const untilBothMail = (sendId: string) =>
   until("both accounts at work", async () => {
@@ -153,7 +151,7 @@ async function sendOf({ newsletterId }: Sender): Promise<string> {
       for await (const { workflowId } of temporal.workflow.list({ query })) return workflowId;
       return undefined;
     },
-    { what: "the workflow in the list", withinMs: PATIENCE_MS },
+    { what: "the workflow in the list" },
   );
   return String(id).slice(sendWorkflowId("").length);
 }

@@ -14,9 +14,7 @@ const SLOW = compose(
 );
 const QUICK = compose("<p>News</p>");
 
-describe("The thread that reads contents", function () {
-  this.timeout(120_000);
-
+describe("The thread that reads contents", () => {
   it("is ended when a content takes too long, and a new one reads the next", async () => {
     const thread = new ExaminationThread({ cpuMs: 100 });
     const answer = await thread.run("team", SLOW);
@@ -24,7 +22,7 @@ describe("The thread that reads contents", function () {
     assert.equal(answer.problem.kind, "limits");
     // On a busy machine the quick one may take long too.
     const next = async () => (await thread.run("team", QUICK)).ok || undefined;
-    assert.ok(await eventually(next, { withinMs: 20_000, what: "an answer within the limit" }));
+    assert.ok(await eventually(next, { what: "an answer within the limit" }));
   });
 
   it("lets teams take turns", async () => {

@@ -139,7 +139,7 @@ describe("The time to read a body", () => {
       fc.property(hostile, (value) => assertLinear((chars) => bodyOf(value, chars))),
       { numRuns: 60 },
     );
-  }).timeout(120_000);
+  });
 
   for (const [what, body] of Object.entries(KNOWN)) {
     it(`is below the limit of the thread that reads it: ${what}`, () => {

@@ -79,8 +79,7 @@ describe("Tracking of opens and clicks", () => {
       assert.deepEqual(first(await mailsOf(sender)).hrefs.slice(0, 2), [SHOP, "https://shop.example/"]);
     });
 
-    it("is turned on for a team, and by a newsletter or a campaign either way", async function () {
-      this.timeout(60_000);
+    it("is turned on for a team, and by a newsletter or a campaign either way", async () => {
       const run = async (...args: string[]) => {
         const { code, stderr, json } = await app("--json", ...args);
         assert.equal(code, 0, stderr);
@@ -264,8 +263,7 @@ describe("Tracking of opens and clicks", () => {
   });
 
   describe("counts", () => {
-    it("hold each recipient's opens and clicks, and each becomes an event", async function () {
-      this.timeout(60_000);
+    it("hold each recipient's opens and clicks, and each becomes an event", async () => {
       const receiver = await openReceiver();
       try {
         const { sender, mails } = await sentTracked({ recipients: 2 });
@@ -425,8 +423,7 @@ describe("Tracking of opens and clicks", () => {
       ["a name of 60,000 characters", "opened", null, agent(`Mozilla/5.0 ${"(a".repeat(30_000)}`)],
     ];
 
-    it("are answered like others, and recorded by the sign that tells them", async function () {
-      this.timeout(60_000);
+    it("are answered like others, and recorded by the sign that tells them", async () => {
       const { sender, mails } = await sentTracked({ recipients: CASES.length });
       const byName = new Map(mails.map((mail) => [mail.email.split("@")[0], mail]));
       const expected: string[] = [];

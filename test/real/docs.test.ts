@@ -154,7 +154,7 @@ describe("The documentation in a browser", function () {
             );
             return true;
           },
-          { withinMs: PATIENCE_MS, what: filter },
+          { what: filter },
         );
       const filter = page.locator(".operation-filter-input");
       for (const [text, ...expected] of [

@@ -23,8 +23,7 @@ async function userIds(): Promise<{ uid?: number; gid?: number }> {
   return { uid: await id("-u"), gid: await id("-g") };
 }
 
-describe("PgBouncer", function () {
-  this.timeout(180_000);
+describe("PgBouncer", () => {
   const program = needs("pgbouncer");
   let folder: string;
   let pooler: ChildProcess | undefined;

@@ -47,8 +47,7 @@ Auto-Submitted: auto-replied
 I am out of the office; your mail could not be delivered to me, user unknown.
 `;
 
-describe("The intake of reports", function () {
-  this.timeout(120_000);
+describe("The intake of reports", () => {
   let team: TestTeam;
   let worker: TestWorker;
   let port: number;

@@ -65,7 +65,7 @@ describe("The counts of a newsletter", () => {
     } finally {
       await app.close();
     }
-  }).timeout(60_000);
+  });
 
   it("are those of the ledger while statements change it and rows are folded at the same time", async () => {
     const { em, team } = await makeTeam();
@@ -113,5 +113,5 @@ describe("The counts of a newsletter", () => {
     await foldCounts(em, sendId);
     assert.deepEqual(await readCounts(em, tenant, sendId), counts);
     assert.ok((await countRows(em, sendId)) <= RECIPIENT_STATES.length);
-  }).timeout(60_000);
+  });
 });

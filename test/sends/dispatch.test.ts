@@ -390,13 +390,13 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
         const { searchAttributes } = await handle.describe();
         return searchAttributes["NeedsOperator"]?.[0] === true;
       },
-      { what: "the call for an operator", withinMs: 60_000 },
+      { what: "the call for an operator" },
     );
     await setAccounts(sender, sql`username = null, encrypted_password = null`);
     await handle.executeUpdate("retry");
     await untilStatus(sender, ["SENT"]);
     assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
-  }).timeout(90_000);
+  });
 
   it("keeps an account's hourly limit to the mail", async () => {
     const sender = await makeSender({ recipients: 10 * accounts, account: { hourlyLimit: 4 } });
@@ -418,16 +418,13 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
     assert.equal(new Set(await addressesOf(sender)).size, 10 * accounts);
   });
 
-  it("loses no recipient and mails none twice when the worker is killed in the middle of 2,000 recipients", async function () {
-    this.timeout(90_000);
+  it("loses no recipient and mails none twice when the worker is killed in the middle of 2,000 recipients", async () => {
     const connections = 10;
     const sender = await makeSender({ recipients: 2_000, credits: 2_000, account: { maxConnections: connections } });
     await listen(sender, { events: ["email.sent"] });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
     const { data } = await startSend(sender);
-    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 300 || undefined, {
-      withinMs: 20_000,
-    });
+    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 300 || undefined);
     const pid = dispatchPid();
     process.kill(pid, "SIGKILL");
     await untilStatus(sender, ["SENT"], 70_000);
@@ -461,8 +458,7 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
     await eventually(() => dispatchPid() !== pid, { what: "another worker" });
   });
 
-  it("leaves nothing unknown when the worker is asked to stop in the middle of a send", async function () {
-    this.timeout(60_000);
+  it("leaves nothing unknown when the worker is asked to stop in the middle of a send", async () => {
     const recipients = 600 * accounts;
     const sender = await makeSender({ recipients, account: { maxConnections: 5 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 15 }]);
@@ -472,14 +468,13 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
     });
     const pid = dispatchPid();
     process.kill(pid, "SIGTERM");
-    await untilStatus(sender, ["SENT"], 45_000);
+    await untilStatus(sender, ["SENT"]);
     await eventually(() => dispatchPid() !== pid, { what: "another worker" });
     assert.deepEqual(await ledgerStates(sender), { SENT: recipients });
     assert.equal(new Set(await addressesOf(sender)).size, recipients);
   });
 
-  it("continues after a restart of Postgres: no recipient is unknown, mailed twice or missing, and the worker is the same", async function () {
-    this.timeout(90_000);
+  it("continues after a restart of Postgres: no recipient is unknown, mailed twice or missing, and the worker is the same", async () => {
     const recipients = 600 * accounts;
     const sender = await makeSender({ recipients, account: { maxConnections: 4 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
@@ -491,8 +486,8 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
     const database = pidOf("postgres");
     // An immediate shutdown: connections are cut, nothing is checkpointed, the supervisor starts it again.
     process.kill(database, "SIGQUIT");
-    await eventually(() => pidOf("postgres") !== database, { withinMs: 30_000, what: "another Postgres" });
-    await untilStatus(sender, ["SENT"], 60_000);
+    await eventually(() => pidOf("postgres") !== database, { what: "another Postgres" });
+    await untilStatus(sender, ["SENT"]);
     assert.deepEqual(await ledgerStates(sender), { SENT: recipients });
     const mails = await addressesOf(sender);
     assert.equal(mails.length, recipients);
@@ -500,8 +495,7 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
     assert.equal(dispatchPid(), worker);
   });
 
-  it("keeps at most three rows per connection in flight over all sends of an account together", async function () {
-    this.timeout(60_000);
+  it("keeps at most three rows per connection in flight over all sends of an account together", async () => {
     const connections = 5;
     const sender = await makeSender({ recipients: 400, account: { maxConnections: connections } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 15 }]);
@@ -527,13 +521,12 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
         most = Math.max(most, rows[0]?.sending ?? 0);
         return rows[0]?.sent === 800;
       },
-      { withinMs: 45_000, what: "both sends" },
+      { what: "both sends" },
     );
     assert.ok(most > 0 && most <= 3 * connections * accounts, `${most} rows were SENDING`);
   });
 
-  it("shows the pause of a send whose account has failed", async function () {
-    this.timeout(90_000);
+  it("shows the pause of a send whose account has failed", async () => {
     const sender = await makeSender({ recipients: 2 });
     await setAccounts(sender, sql`port = 1`);
     const { data } = await startSend(sender);
@@ -544,7 +537,7 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
         return (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true;
       },
       // Each account has to fail several times, and a slice under way is waited for.
-      { what: "the call for an operator", withinMs: 60_000, everyMs: 250 },
+      { what: "the call for an operator", everyMs: 250 },
     );
     await handle.executeUpdate("pause");
     await eventually(

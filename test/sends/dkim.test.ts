@@ -46,9 +46,7 @@ async function signaturesOf(sender: AnySender, keys: SendingKey[], skip = 0): Pr
 const selectorsOf = (mails: Verified[][]) =>
   mails.map((signatures) => signatures.map(({ result, selector }) => `${result} ${selector}`));
 
-describe("DKIM signatures of a send", function () {
-  this.timeout(60_000);
-
+describe("DKIM signatures of a send", () => {
   it("stand on each mail, of every content, and cover the one-click unsubscribe", async () => {
     const audience = `${unique("to")}.example`;
     const link = '<a href="https://shop.example/news?a=1&amp;b=2">read</a>';

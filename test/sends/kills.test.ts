@@ -35,8 +35,8 @@ async function received(): Promise<number> {
 }
 
 /** Waits until the catcher has got `count` mails more than `since`. */
-const untilCaught = (count: number, since: number, withinMs = 30_000) =>
-  eventually(async () => (await received()) - since >= count, { withinMs, what: `${count} mails` });
+const untilCaught = (count: number, since: number) =>
+  eventually(async () => (await received()) - since >= count, { what: `${count} mails` });
 
 /**
  * The guarantee at the end of any send: each recipient is SENT and was mailed once, or UNKNOWN and was
@@ -60,8 +60,7 @@ async function assertHonest(sender: Sender, recipients: number): Promise<number>
 describeOverAccounts("A send under kills", ({ accounts, furtherAccounts }) => {
   afterEach(() => setFaults([]));
 
-  it(`continues after five kills of its worker in 2,000 recipients (SEED=${SEED})`, async function () {
-    this.timeout(180_000);
+  it(`continues after five kills of its worker in 2,000 recipients (SEED=${SEED})`, async () => {
     const [recipients, connections, kills] = [2_000, 10, 5];
     const sender = await makeSender({ recipients, account: { maxConnections: connections }, furtherAccounts });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
@@ -76,13 +75,12 @@ describeOverAccounts("A send under kills", ({ accounts, furtherAccounts }) => {
       await untilCaught(index * 380 + 20 + offset, since);
       await kill("dispatch").again;
     }
-    await untilStatus(sender, ["SENT"], 60_000);
+    await untilStatus(sender, ["SENT"]);
     const unknown = await assertHonest(sender, recipients);
     assert.ok(unknown <= 3 * connections * accounts * kills, `${unknown} unknown`);
   });
 
-  it("continues after a kill of Temporal: no outcome is unknown, because no worker died", async function () {
-    this.timeout(120_000);
+  it("continues after a kill of Temporal: no outcome is unknown, because no worker died", async () => {
     const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 }, furtherAccounts });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
     const since = await received();
@@ -149,8 +147,7 @@ describe("Two dispatching workers", () => {
     proxy = undefined;
   });
 
-  it("mail no recipient twice when one is suspended until the other took over, and then continues", async function () {
-    this.timeout(90_000);
+  it("mail no recipient twice when one is suspended until the other took over, and then continues", async () => {
     worker = await startWorker("dispatch", ONE_SLICE);
     const connections = 4;
     const all: Sender[] = [];
@@ -177,18 +174,17 @@ describe("Two dispatching workers", () => {
     await eventually(async () => (await caughtMails(sender)).length > 20, { what: "some mail" });
     worker.signal("SIGSTOP");
     const before = await epoch();
-    await eventually(async () => (await epoch()) > before, { withinMs: 40_000, what: "the take-over" });
+    await eventually(async () => (await epoch()) > before, { what: "the take-over" });
     const { UNKNOWN: lost = 0 } = await ledgerStates(sender);
     assert.ok(lost > 0 && lost <= 3 * connections, `${lost} unknown`);
     worker.signal("SIGCONT");
     for (const each of all) {
-      await untilStatus(each, ["SENT"], 60_000);
+      await untilStatus(each, ["SENT"]);
       await assertHonest(each, 200);
     }
   });
 
-  it("keep to an account's connections, lose no recipient and mail none twice when one is killed", async function () {
-    this.timeout(120_000);
+  it("keep to an account's connections, lose no recipient and mail none twice when one is killed", async () => {
     worker = await startWorker("dispatch");
     proxy = await startSmtpProxy();
     const maxConnections = 6;
@@ -198,7 +194,7 @@ describe("Two dispatching workers", () => {
     const since = await received();
     await untilCaught(50, since);
     worker.signal("SIGKILL");
-    for (const each of all) await untilStatus(each, ["SENT"], 60_000);
+    for (const each of all) await untilStatus(each, ["SENT"]);
     let unknown = 0;
     for (const each of all) {
       unknown += await assertHonest(each, 100);
@@ -207,8 +203,7 @@ describe("Two dispatching workers", () => {
     assert.ok(proxy.most <= maxConnections, `${proxy.most} connections at once`);
   });
 
-  it("give a connection to the other worker only after they closed it", async function () {
-    this.timeout(60_000);
+  it("give a connection to the other worker only after they closed it", async () => {
     proxy = await startSmtpProxy();
     const [maxConnections, recipients] = [6, 12];
     const first = await makeSender({ recipients, account: { ...proxy.account, maxConnections } });
@@ -221,18 +216,16 @@ describe("Two dispatching workers", () => {
     assert.equal(await lease(), 0);
     await startSend(second);
     const leased = await eventually(lease, {
-      withinMs: 20_000,
       what: "a share for the other worker",
     });
     assert.ok(leased + proxy.open <= maxConnections, `${leased} leased while ${proxy.open} were open`);
     await releaseConnections(first.em.fork(), first.accountId, "elsewhere");
     await setFaults([]);
-    for (const each of [first, second]) await untilStatus(each, ["SENT"], 40_000);
+    for (const each of [first, second]) await untilStatus(each, ["SENT"]);
     for (const each of [first, second]) assert.equal(await assertHonest(each, recipients), 0);
   });
 
-  it("keep an account's hourly and daily limits to the mail", async function () {
-    this.timeout(90_000);
+  it("keep an account's hourly and daily limits to the mail", async () => {
     worker = await startWorker("dispatch");
     const [hourlyLimit, dailyLimit] = [200, 280];
     const first = await makeSender({ recipients: 60, account: { maxConnections: 4, hourlyLimit, dailyLimit } });
@@ -256,7 +249,7 @@ describe("Two dispatching workers", () => {
           await retry();
           return (await caughtMails(first)).length >= limit;
         },
-        { withinMs: 30_000, what: `the limit of a ${window}` },
+        { what: `the limit of a ${window}` },
       );
       await retry();
       const { rows } = await sql<{ used: number }>`select used from account_usage
@@ -277,7 +270,7 @@ describe("Two dispatching workers", () => {
         await retry();
         return (await caughtMails(first)).length >= 60 * all.length;
       },
-      { withinMs: 30_000, what: "the rest" },
+      { what: "the rest" },
     );
     for (const each of all) await untilStatus(each, ["SENT"]);
     for (const each of all) {
@@ -317,7 +310,6 @@ const isScheduled = async ({ em, newsletterId }: Sender): Promise<boolean> => {
 /** Waits until the API answers again. */
 const untilApiAnswers = ({ client, newsletterId }: Sender) =>
   eventually(async () => (await client.get(`/newsletters/${newsletterId}`)).status === 200, {
-    withinMs: 30_000,
     what: "the API",
   });
 
@@ -357,7 +349,7 @@ describe("A confirm whose API is killed", () => {
     await untilStatus(sender, ["SENT"]);
     await assertHonest(sender, 20);
     assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
-  }).timeout(60_000);
+  });
 
   it("before the commit is still carried out: the retry waits for it and gets the 202", async () => {
     const sender = await makeSender({ recipients: 20, credits: 100 });
@@ -380,5 +372,5 @@ describe("A confirm whose API is killed", () => {
     await untilStatus(sender, ["SENT"]);
     await assertHonest(sender, 20);
     assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
-  }).timeout(60_000);
+  });
 });

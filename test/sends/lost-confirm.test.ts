@@ -39,8 +39,7 @@ interface OwnWorker {
   reads: number;
 }
 
-describe("A confirm", function () {
-  this.timeout(60_000);
+describe("A confirm", () => {
   let within: TestNamespace;
   let orm: MikroORM;
   let stop: () => Promise<void>;

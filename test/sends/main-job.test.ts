@@ -77,7 +77,7 @@ describe("The main job", () => {
       suppressed: 2_000 - notOptedIn.length - eligible.length,
       eligible: eligible.length,
     });
-    const done = await sendAndWait(sender, 60_000);
+    const done = await sendAndWait(sender);
     assert.equal(done.status, "SENT");
     assert.equal(done.recipients.sent, eligible.length);
 

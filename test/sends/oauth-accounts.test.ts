@@ -162,8 +162,7 @@ describe("A sending account that logs in by XOAUTH2", () => {
     assert.deepEqual(await events(), [["account.error", "login_refused"]]);
   });
 
-  it("is REVOKED when its grant was withdrawn, until it gets other credentials", async function () {
-    this.timeout(60_000);
+  it("is REVOKED when its grant was withdrawn, until it gets other credentials", async () => {
     const later = await anotherNewsletter(sender);
     tokens.failure = { status: 400, error: "invalid_grant" };
     const { data } = await startSend(sender);

@@ -4,8 +4,7 @@ import { sendWorkflowId } from "../../workflows/ids.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { ledgerStates, makeSender, setFaults, startSend, untilStatus } from "../support/sending.ts";
 
-describe("Policy refusals in a row", function () {
-  this.timeout(60_000);
+describe("Policy refusals in a row", () => {
   let own: TestNamespace;
 
   before(async () => {

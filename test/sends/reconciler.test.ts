@@ -74,7 +74,7 @@ describe("The reconciler", () => {
           searchAttributes["SendStatus"]?.[0] === "PAUSED" && searchAttributes["NeedsOperator"]?.[0] === true;
         return status.name === "RUNNING" && now.runId !== runId && shown;
       },
-      { what: "the workflow's return", withinMs: 25_000 },
+      { what: "the workflow's return" },
     );
     assert.equal((await untilStatus(sender, ["PAUSED"])).status, "PAUSED");
     assert.equal((await credits(sender)).reserved, 120, "a paused send keeps its credits");
@@ -86,7 +86,7 @@ describe("The reconciler", () => {
     await handle.executeUpdate("resume");
     await untilStatus(sender, ["SENT"]);
     await assertEverybodyOnce(sender);
-  }).timeout(90_000);
+  });
 
   it("restarts a workflow that Temporal lost, and the send completes by itself", async () => {
     const { sender, sendId } = await underWay();
@@ -110,10 +110,10 @@ describe("The reconciler", () => {
         await reconcile();
         return (await sender.client.get(`/newsletters/${sender.newsletterId}`)).body.data.status === "SENT";
       },
-      { what: "the end of the send", withinMs: 40_000 },
+      { what: "the end of the send" },
     );
     await assertEverybodyOnce(sender);
-  }).timeout(90_000);
+  });
 
   it("starts no second run of a running send, and none of a send that has ended", async () => {
     const { sender, sendId } = await underWay();
@@ -141,7 +141,7 @@ describe("The reconciler", () => {
     }
     assert.deepEqual(started, [runId]);
     await assertEverybodyOnce(sender);
-  }).timeout(90_000);
+  });
 
   describe("in a run of its own", () => {
     async function reconcileOnce(): Promise<Record<Reconciled, Reconciliation>> {
@@ -204,7 +204,7 @@ describe("The reconciler", () => {
       const ages = await readPassAges(sender.em.fork());
       assert.ok(Number(ages["sends"]) < 600 && Number(ages["deliveries"]) < 600, "both passes are complete");
       assert.ok(deliveryWorkflowId(groupId).length > 1_000);
-    }).timeout(150_000);
+    });
 
     it("continues a bulk replay that lost its workflow although another one fails", async () => {
       const { em, team } = await makeSender();
@@ -223,7 +223,7 @@ describe("The reconciler", () => {
       } finally {
         await db.deleteFrom("webhook_replays").where("id", "=", failing).execute();
       }
-    }).timeout(60_000);
+    });
 
     it("continues behind the place where the run before was cut off, and then begins anew", async () => {
       const sender = await makeSender({ credits: 6 });
@@ -238,7 +238,7 @@ describe("The reconciler", () => {
       assert.deepEqual([await isRunning(lower), await isRunning(higher)], [false, true]);
       await reconcileOnce();
       assert.equal(await isRunning(lower), true);
-    }).timeout(150_000);
+    });
 
     it("asks for no more than a few of many sends whose workflows run as they should", async () => {
       const { health } = await stack();
@@ -261,7 +261,7 @@ describe("The reconciler", () => {
       const asked = (await describes()) - before;
       assert.ok(asked < ids.length / 2, `${asked} of ${sends.looked} were asked for`);
       assert.equal(sends.started, 0);
-    }).timeout(150_000);
+    });
   });
 
   it("gets a new schedule when its schedule was deleted", async () => {
@@ -289,12 +289,12 @@ describe("The reconciler", () => {
         await reconcile();
         return (await credits(sender)).reserved === 0;
       },
-      { what: "the credits", withinMs: 25_000 },
+      { what: "the credits" },
     );
     const { SENT: sent = 0, ...others } = await ledgerStates(sender);
     assert.deepEqual(others, { CANCELLED: 120 - sent });
     assert.deepEqual(await credits(sender), { available: 120 - sent, reserved: 0, mismatch: false });
-  }).timeout(90_000);
+  });
 
   it("restores the review of unknown outcomes until an operator decides, and not afterwards", async () => {
     const sender = await makeSender({ recipients: 3, credits: 3 });
@@ -313,7 +313,7 @@ describe("The reconciler", () => {
           await reconcile();
           return called();
         },
-        { what: "the review's return", withinMs: 25_000 },
+        { what: "the review's return" },
       );
 
     await connection.workflowService.deleteWorkflowExecution({
@@ -351,5 +351,5 @@ describe("The reconciler", () => {
       where id = ${data.id}`.execute(kysely(sender.em.fork()));
     assert.deepEqual(rows, [{ open: false }]);
     assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
-  }).timeout(90_000);
+  });
 });

@@ -100,7 +100,7 @@ describe("After a restore of an older backup", () => {
     await workflowOf(ofCancelled).executeUpdate("resume");
     await untilStatus(cancelled, ["SENT"]);
     assert.equal((await mailed(cancelled)).length, 3, "an operator resumed it");
-  }).timeout(60_000);
+  });
 
   it("a send under way whose slices Postgres does not know pauses before its next slice", async () => {
     const senders = await Promise.all([1, 2].map(() => makeSender({ recipients: 5, credits: 5 })));
@@ -140,7 +140,7 @@ describe("After a restore of an older backup", () => {
     await workflowOf(sendId).executeUpdate("resume");
     await untilStatus(sender, ["SENT"]);
     assert.equal((await mailed(sender)).length, 9, "an operator had all five mailed again");
-  }).timeout(60_000);
+  });
 
   it("a send that was paused since, or mailed on within its slice, stays PAUSED and calls an operator", async () => {
     const sender = await makeSender({ recipients: 600, credits: 600, account: { maxConnections: 1 } });
@@ -158,7 +158,7 @@ describe("After a restore of an older backup", () => {
     await assertNobodyTwice(sender);
     await workflowOf(sendId).executeUpdate("cancel");
     await assertNobodyTwice(sender);
-  }).timeout(60_000);
+  });
 
   it("of the whole database, sends that ended and sends under way wait for an operator's word", async () => {
     const own = await makeDatabase();
@@ -201,5 +201,5 @@ describe("After a restore of an older backup", () => {
       await namespace.close();
       await own.drop();
     }
-  }).timeout(120_000);
+  });
 });

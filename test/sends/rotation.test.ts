@@ -27,8 +27,7 @@ import { makeLong, temporalClient, untilDetails } from "../support/temporal.ts";
 /** Rows that may be SENDING at once, per connection. */
 const ROWS_PER_CONNECTION = 3;
 
-describe("A send over two accounts", function () {
-  this.timeout(60_000);
+describe("A send over two accounts", () => {
   let temporal: Client;
   let close: () => Promise<void>;
   const sinks: Sink[] = [];
@@ -95,7 +94,7 @@ describe("A send over two accounts", function () {
       });
       await setFaults([{ stage: "data", match: sender.audience, delayMs: 30 }]);
       await startSend(sender);
-      await untilStatus(sender, ["SENT"], 40_000);
+      await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);
       const [slow, fast] = await sharesOf(sender);
       // One in eleven would be exact.
@@ -239,9 +238,9 @@ describe("A send over two accounts", function () {
       });
       await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
       await startSend(sender);
-      await eventually(() => failing.sink.received.length > 20, { what: "mails of the second", withinMs: 20_000 });
+      await eventually(() => failing.sink.received.length > 20, { what: "mails of the second" });
       await failing.sink.close();
-      await untilStatus(sender, ["SENT"], 40_000);
+      await untilStatus(sender, ["SENT"]);
       const outcomes = await outcomesOf(sender);
       const got = new Map(outcomes.map(({ email, caught }) => [email, caught]));
       for (const { to } of failing.sink.received) got.set(to, (got.get(to) ?? 0) + 1);
@@ -317,8 +316,7 @@ describe("A send over two accounts", function () {
       await assertAllSent(sender, recipients);
     });
 
-    it("in the next run too, when its history got long", async function () {
-      this.timeout(120_000);
+    it("in the next run too, when its history got long", async () => {
       const recipients = 20;
       const sender = await twoAccounts(recipients);
       const [first = "", second = ""] = sender.accountIds;
@@ -334,12 +332,11 @@ describe("A send over two accounts", function () {
       // The ladder of the second wakes it.
       await eventually(async () => (await handle.describe()).runId !== runId, {
         what: "another run",
-        withinMs: 30_000,
       });
       await untilDetails(temporal, data.id, [`${first} has failed (account_not_active)`]);
       await setAccount(sender, first, { status: "ACTIVE" });
       await setAccount(sender, second, { port: Number(port) });
-      await untilStatus(sender, ["SENT"], 60_000);
+      await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);
       assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }], "the first is not tried without a command");
     });

@@ -3,8 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { clearStacks, runDemo, spawnStack } from "./support.ts";
 
-describe("npm run demo", function () {
-  this.timeout(180_000);
+describe("npm run demo", () => {
   afterEach(clearStacks);
 
   it("sends a newsletter, receives its webhooks signed, and leaves no endpoint behind", async () => {

@@ -86,7 +86,7 @@ describe("A lost Temporal database", function () {
     const tomorrow = (new Date().getUTCDay() % 7) + 1;
     const scheduled = await confirmed(before, [tomorrow]);
     const sending = await confirmed(before);
-    await eventually(async () => (await caughtMails(sending)).length > 20, { what: "some mail", withinMs: 20_000 });
+    await eventually(async () => (await caughtMails(sending)).length > 20, { what: "some mail" });
     const running = first.pids();
     first.process.kill("SIGKILL");
     await allGone(running);
@@ -128,7 +128,7 @@ describe("A lost Temporal database", function () {
           }
           return undefined;
         },
-        { what: "the workflow of the scheduled send", withinMs: 30_000 },
+        { what: "the workflow of the scheduled send" },
       );
       await connection.close();
     });
@@ -137,8 +137,7 @@ describe("A lost Temporal database", function () {
   });
 });
 
-describe("A stack without a dispatch worker", function () {
-  this.timeout(180_000);
+describe("A stack without a dispatch worker", () => {
   afterEach(async () => {
     await setFaults([]);
     await clearStacks();
@@ -150,7 +149,6 @@ describe("A stack without a dispatch worker", function () {
     const { audience, sendId } = await confirmed(file);
     await eventually(async () => (await caughtMails({ audience })).length > 20, {
       what: "some mail",
-      withinMs: 20_000,
     });
     const connection = await Connection.connect({ address: file.temporal.address });
     const temporal = new Client({ connection, namespace: file.temporal.namespace });

@@ -174,5 +174,5 @@ describe("a stack that cannot start", () => {
     await stack.exited;
     rmSync(`${stack.dataDir}/secrets.json`);
     assert.match(await refusal({}, stack.dataDir), /secrets\.json/);
-  }).timeout(120_000);
+  });
 });

@@ -33,18 +33,8 @@ async function preparedStatementsNameTheirColumns(): Promise<void> {
   );
 }
 
-/** The least that a test may take: as long as several waits of `eventually`. */
-const LEAST_TIMEOUT_MS = 180_000;
-
-/** A busy machine is no reason to fail, so a test's own limit may be longer, and not shorter. */
-function allowTime(this: Mocha.Context): void {
-  const { currentTest } = this;
-  if (currentTest && currentTest.timeout() > 0) currentTest.timeout(Math.max(currentTest.timeout(), LEAST_TIMEOUT_MS));
-}
-
 /** Loaded by mocha before the tests; what they opened is closed after the last one. */
 export const mochaHooks = {
-  beforeEach: allowTime,
   beforeAll: [holdSchedules],
   afterAll: [statementsKeepToTheirTenant, preparedStatementsNameTheirColumns, closeAll],
 };

@@ -57,7 +57,7 @@ export async function openReceiver(
     origin: `${tls ? "https" : "http"}://127.0.0.1:${port}`,
     received: [],
     behave,
-    until: async (path, count, withinMs = 10_000) => {
+    until: async (path, count, withinMs) => {
       await eventually(() => at(path).length >= count, { withinMs, what: `${count} deliveries at ${path}` });
       return at(path);
     },

@@ -388,7 +388,7 @@ export async function startSend(sender: CanSend & Partial<OfLanes>): Promise<Jso
 }
 
 /** The newsletter or campaign as the API shows it, once it has one of these statuses. */
-export function untilStatus(sender: CanSend, statuses: string[], withinMs = 25_000): Promise<Json> {
+export function untilStatus(sender: CanSend, statuses: string[], withinMs?: number): Promise<Json> {
   return eventually(
     async () => {
       const { body } = await sender.client.get(pathOf(sender));
@@ -399,9 +399,9 @@ export function untilStatus(sender: CanSend, statuses: string[], withinMs = 25_0
 }
 
 /** Previews, confirms and waits until the send has ended. */
-export async function sendAndWait(sender: CanSend, withinMs?: number): Promise<Json> {
+export async function sendAndWait(sender: CanSend): Promise<Json> {
   await startSend(sender);
-  return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"], withinMs);
+  return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"]);
 }
 
 export interface CaughtMail {

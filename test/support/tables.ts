@@ -11,7 +11,6 @@ import { eventually } from "./eventually.ts";
  */
 export async function snapshotTables(em: EntityManager, teamId?: string): Promise<Record<string, string>> {
   await eventually(async () => (await countUnmaintained(em, teamId)) === 0, {
-    withinMs: 20_000,
     what: "the maintenance pool",
   });
   const tables = await em.execute<{ name: string }[]>(

@@ -36,7 +36,7 @@ export async function holdSchedules(): Promise<void> {
 }
 
 /** Waits until the details that operators read of a send hold all of these texts. */
-export const untilDetails = (client: Client, sendId: string, texts: string | readonly string[], withinMs = 20_000) =>
+export const untilDetails = (client: Client, sendId: string, texts: string | readonly string[], withinMs?: number) =>
   eventually(
     async () => {
       const handle = client.workflow.getHandle(sendWorkflowId(sendId));

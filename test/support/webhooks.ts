@@ -84,7 +84,7 @@ export function logOf(team: Pick<TestTeam, "em">, webhookId: string) {
 }
 
 /** Waits until nothing of an endpoint is PENDING or RETRYING. */
-export async function untilSettled(team: Pick<TestTeam, "em">, webhookId: string, withinMs = 20_000) {
+export async function untilSettled(team: Pick<TestTeam, "em">, webhookId: string) {
   return eventually(
     async () => {
       const log = await logOf(team, webhookId);
@@ -92,7 +92,7 @@ export async function untilSettled(team: Pick<TestTeam, "em">, webhookId: string
       if (!settled) throw new Error(JSON.stringify(log.map(({ id, status }) => [id, status])));
       return log;
     },
-    { withinMs, what: `no delivery of ${webhookId} under way` },
+    { what: `no delivery of ${webhookId} under way` },
   );
 }
 

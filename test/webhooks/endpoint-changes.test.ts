@@ -12,7 +12,6 @@ import {
   assertAllHeaders,
   eventIdOf,
   groupsOf,
-  PATIENCE_MS,
   type Row,
   receivingBesideTemporal,
   setEndpoint,
@@ -70,7 +69,7 @@ describe("An endpoint that changes while deliveries are retried", () => {
     const [second] = assertAllHeaders(receiver, "/moved/on", log, endpoint);
     assert.ok(second);
     assert.equal(eventIdOf(second), log[0]?.event_id);
-  }).timeout(90_000);
+  });
 
   for (const [how, set] of [
     ["stopped by hand", STOPPED],
@@ -87,7 +86,7 @@ describe("An endpoint that changes while deliveries are retried", () => {
       assert.match(only?.error_message ?? "", /^Answered with 429\. The endpoint was switched off; replay/);
       assert.equal(countAt(path), 1);
       assert.deepEqual(await groupsOf(team, endpoint.id), []);
-    }).timeout(90_000);
+    });
   }
 
   it("gets the next attempt when it was off for a while and is on again by then", async () => {
@@ -99,7 +98,7 @@ describe("An endpoint that changes while deliveries are retried", () => {
       [1, "FAILED"],
       [2, "SUCCEEDED"],
     ]);
-  }).timeout(90_000);
+  });
 
   it("gets nothing more once it is deleted, and the workflow ends", async () => {
     const { team, endpoint, path, row, retryNow } = await retrying("deleted");
@@ -111,7 +110,7 @@ describe("An endpoint that changes while deliveries are retried", () => {
     assert.deepEqual(await groupsOf(team, endpoint.id), []);
     assert.equal(countAt(path), 1);
     assert.equal((await logOf(team, endpoint.id)).length, 1);
-  }).timeout(90_000);
+  });
 
   it("has deliveries that waited for a first attempt BLOCKED when it goes off, and none of them sent", async () => {
     const team = await makeTeam();
@@ -144,7 +143,7 @@ describe("An endpoint that changes while deliveries are retried", () => {
       assert.match(row.error_message ?? "", /switched off; replay/);
     }
     assert.equal(countAt("/waiting"), 0);
-  }).timeout(90_000);
+  });
 
   it("is not sent anything when its name turns private: that is BLOCKED, tried no more", async () => {
     const { team, endpoint, path, retryNow } = await retrying("turned");
@@ -158,7 +157,7 @@ describe("An endpoint that changes while deliveries are retried", () => {
     assert.equal(log.at(-1)?.response_status, null);
     assert.ok(log.at(-1)?.error_message);
     assert.equal(countAt(path), 1);
-  }).timeout(90_000);
+  });
 });
 
 describe("A worker that dies during an attempt", () => {
@@ -177,7 +176,7 @@ describe("A worker that dies during an attempt", () => {
       else ({ again } = kill("webhooks"));
     };
     await emitSome(team, 1);
-    await receiver.until("/crash", 1, PATIENCE_MS);
+    await receiver.until("/crash", 1);
     await again;
     const log = await untilLog(
       team,
@@ -208,7 +207,7 @@ describe("A worker that dies during an attempt", () => {
       stopped ??= off.execute(kysely(team.em));
     };
     await emitSome(team, 1);
-    await receiver.until("/crash-off", 1, PATIENCE_MS);
+    await receiver.until("/crash-off", 1);
     await Promise.all([again, stopped]);
     const [row, ...more] = await untilOver(team, endpoint.id);
     assert.deepEqual(more, []);
@@ -239,12 +238,11 @@ describe("A fault of this service", () => {
     await emitSome(team, 1);
     await eventually(async () => ((await groupsOf(team, endpoint.id))[0]?.epoch ?? 0) >= 3, {
       what: "three tries",
-      withinMs: PATIENCE_MS,
     });
     assert.deepEqual(states(await logOf(team, endpoint.id)), [[1, "PENDING"]]);
     await setEndpoint(team, endpoint.id, { encrypted_secret: sealed });
     const log = await untilOver(team, endpoint.id);
     assert.deepEqual(states(log), [[1, "SUCCEEDED"]]);
     assert.equal(assertAllHeaders(receiver, "/ours", log, endpoint).length, 1);
-  }).timeout(90_000);
+  });
 });

@@ -493,8 +493,7 @@ describe("Events of a send", () => {
     sql`update ${tableOf(sender)} set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
       where id = ${idOf(sender)}`.execute(kysely(sender.em));
 
-  it("report each mail once: sent, rejected, and a hard bounce", async function () {
-    this.timeout(60_000);
+  it("report each mail once: sent, rejected, and a hard bounce", async () => {
     const sender = await makeSender({ recipients: 0 });
     const { audience } = sender;
     const since = emitted(sender);

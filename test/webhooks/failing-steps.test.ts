@@ -11,7 +11,6 @@ import type { TestTeam } from "../support/factories.ts";
 import type { Receiver } from "../support/receiver.ts";
 import { emitSome, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
-  PATIENCE_MS,
   type Row,
   receivingBesideTemporal,
   repairSecret,
@@ -52,7 +51,7 @@ describe("A step that keeps failing", () => {
     const [row] = await untilLog(team, endpoint.id, (log) => Boolean(log[0]?.group_id));
     assert.ok(row);
     const handle = workflowOf(temporal, row);
-    await eventually(() => handle.describe(), { what: "the workflow", withinMs: PATIENCE_MS });
+    await eventually(() => handle.describe(), { what: "the workflow" });
     return { team, endpoint, row, handle };
   }
 
@@ -92,7 +91,7 @@ describe("A step that keeps failing", () => {
       assert.equal(await needsOperator(handle), false);
       assert.match(await untilDetails(handle, /Ended/), /Ended: 1 succeeded, 0 failed, 0 blocked\.$/);
       assert.deepEqual(states(await untilOver(team, endpoint.id)), [[1, "SUCCEEDED"]]);
-    }).timeout(90_000);
+    });
   }
 
   it("is tried again by itself, after waits that grow to a minute", async () => {
@@ -102,7 +101,7 @@ describe("A step that keeps failing", () => {
     await repairSecret(team, endpoint);
     assert.deepEqual(await handle.result(), { succeeded: 1, failed: 0, blocked: 0 });
     assert.equal(await needsOperator(handle), false);
-  }).timeout(120_000);
+  });
 
   it("does not keep an operator from giving the deliveries up", async () => {
     const { team, endpoint, handle } = await failing("given-up");
@@ -112,7 +111,7 @@ describe("A step that keeps failing", () => {
     assert.equal(await needsOperator(handle), false);
     const [row] = await untilOver(team, endpoint.id);
     assert.match(row?.error_message ?? "", /An operator gave it up/);
-  }).timeout(90_000);
+  });
 
   it("is named when it is the giving up itself", async () => {
     const { team, endpoint, row, handle } = await failing("cannot-end");
@@ -141,7 +140,7 @@ describe("A step that keeps failing", () => {
     assert.deepEqual(await handle.result(), { succeeded: 0, failed: 1, blocked: 0 });
     assert.equal(await needsOperator(handle), false);
     assert.deepEqual(states(await untilOver(team, endpoint.id)), [[1, "FAILED"]]);
-  }).timeout(90_000);
+  });
 
   describe("of a bulk replay", () => {
     /** A replay of one delivery whose first page fails: a rate below zero is no limit that Postgres takes. */
@@ -159,7 +158,7 @@ describe("A step that keeps failing", () => {
         { perSecond: -1, total: 1 },
       );
       const handle = temporal.workflow.getHandle(replayWorkflowId(id));
-      await eventually(() => handle.describe(), { what: "the workflow", withinMs: PATIENCE_MS });
+      await eventually(() => handle.describe(), { what: "the workflow" });
       return { team, id, handle };
     }
 
@@ -176,7 +175,7 @@ describe("A step that keeps failing", () => {
       assert.deepEqual(await handle.result(), { replayed: 1 });
       assert.equal(await needsOperator(handle), false);
       assert.equal(await untilDetails(handle, /Ended/), "Ended: 1 replayed.");
-    }).timeout(90_000);
+    });
 
     it("can be held, and is tried again once the replay is resumed", async () => {
       const { team, id, handle } = await failingReplay("held");
@@ -187,6 +186,6 @@ describe("A step that keeps failing", () => {
       assert.equal(await handle.executeUpdate("resume"), "continues");
       assert.deepEqual(await handle.result(), { replayed: 1 });
       assert.equal(await needsOperator(handle), false);
-    }).timeout(90_000);
+    });
   });
 });

@@ -197,7 +197,7 @@ describe("A delivery on the ladder", () => {
     assert.ok(timers.length <= LADDER_MS.length);
     for (const timer of timers) assert.ok(timer > 0 && timer <= 2_000 * MOST, `${timer}`);
     assert.ok(Math.min(...timers) <= 1_000 * MOST);
-  }).timeout(90_000);
+  });
 
   it("is RETRYING with its time until the next attempt starts, then FAILED beside a new PENDING row", async () => {
     receiver.behave = askToWait(600);
@@ -235,7 +235,7 @@ describe("A delivery on the ladder", () => {
       [before?.id, after?.id],
     );
     assert.deepEqual([after?.status, after?.response_body], ["SUCCEEDED", "at last"]);
-  }).timeout(90_000);
+  });
 
   it("ends FAILED where its event is kept no more, and the others of its group are attempted", async () => {
     receiver.behave = askToWait(600);
@@ -256,7 +256,7 @@ describe("A delivery on the ladder", () => {
     assert.equal(last(kept.event_id)?.status, "SUCCEEDED");
     assert.equal(last(pruned.event_id)?.status, "FAILED");
     assert.match(last(pruned.event_id)?.error_message ?? "", /event is kept no more/);
-  }).timeout(90_000);
+  });
 
   it("waits as long as a 429 or a 503 asks, an hour at most", async () => {
     const team = await makeTeam();
@@ -292,7 +292,7 @@ describe("A delivery on the ladder", () => {
       assert.ok(row);
       await workflowOf(temporal, row).executeUpdate("cancel");
     }
-  }).timeout(90_000);
+  });
 
   // An attempt returns after a while and continues as another part. The first part had been asked to wait for ten minutes,
   // the last one brought successes alone: the group was attempted again at once.
@@ -333,7 +333,7 @@ describe("A delivery on the ladder", () => {
     assert.equal(receiver.received.length, 100);
     await handle.executeUpdate("cancel");
     assert.equal((await untilOver(team, endpoint.id)).length, 100);
-  }).timeout(120_000);
+  });
 
   const FULL: [string, typeof takePlaces][] = [
     ["endpoint's", takePlaces],
@@ -380,5 +380,5 @@ describe("A delivery on the ladder", () => {
       const [again] = mine.filter(({ attempt }) => attempt === 2);
       assert.notEqual(again?.group_id, first.group_id, "another workflow carried it");
       assert.equal(again?.first_id, first.id);
-    }).timeout(90_000);
+    });
 });

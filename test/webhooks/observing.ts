@@ -19,9 +19,6 @@ import { openReceiver, type Received, type Receiver } from "../support/receiver.
 import { temporalClient } from "../support/temporal.ts";
 import { logOf, type TestEndpoint } from "../support/webhooks.ts";
 
-/** How long a test waits for a condition: longer than the busiest machine takes. */
-export const PATIENCE_MS = 60_000;
-
 const TOLERANCE_SECONDS = 300;
 
 // An independent implementation of the same scheme, the one most receivers will use.
@@ -124,7 +121,7 @@ export function untilLog(
       if (!wanted(log)) throw new Error(JSON.stringify(states(log)));
       return log;
     },
-    { what: `${what} of ${webhookId}`, withinMs: PATIENCE_MS },
+    { what: `${what} of ${webhookId}` },
   );
 }
 
@@ -174,7 +171,7 @@ export const untilDetails = (handle: ReturnType<typeof workflowOf>, text: RegExp
       if (!text.test(details)) throw new Error(details);
       return details;
     },
-    { what: `${text} in the UI`, withinMs: PATIENCE_MS },
+    { what: `${text} in the UI` },
   );
 
 /** Waits until the workflow of a delivery waits for its next attempt. The log says so a moment before. */
@@ -191,7 +188,7 @@ export const reconcileUntil = (temporal: Client, what: string, condition: () => 
       await temporal.schedule.getHandle(RECONCILER_ID).trigger();
       return condition();
     },
-    { what, withinMs: PATIENCE_MS },
+    { what },
   );
 
 /** Makes the deliveries of an endpoint long overdue, so that the reconciler looks for their workflow. */

@@ -11,7 +11,6 @@ import {
   assertAllHeaders,
   detailsOf,
   groupsOf,
-  PATIENCE_MS,
   type Row,
   receivingBesideTemporal,
   setHealth,
@@ -70,7 +69,7 @@ describe("An operator of deliveries", () => {
     await untilOver(team, endpoint.id, 3);
     assert.match(await untilDetails(handle, /Ended/), /Ended: 3 succeeded, 0 failed, 0 blocked\.$/);
     assert.deepEqual(await handle.result(), { succeeded: 3, failed: 0, blocked: 0 });
-  }).timeout(90_000);
+  });
 
   it("has the remaining deliveries attempted now with retryNow, which uses up no attempt of the ladder", async () => {
     const { team, endpoint, row } = await waiting("retry-now");
@@ -82,7 +81,7 @@ describe("An operator of deliveries", () => {
       [1, 2, 3, 4, 5].map((attempt) => [attempt, "FAILED"]),
     );
     assert.equal(assertAllHeaders(receiver, "/retry-now", log, endpoint).length, 5);
-  }).timeout(90_000);
+  });
 
   // Kept until after the attempt, each update cost the wait that followed: all attempts were made at once.
   it("changes nothing with retryNow while an attempt is under way", async () => {
@@ -106,7 +105,7 @@ describe("An operator of deliveries", () => {
     ]);
     assert.deepEqual(answers, ["an attempt is under way"]);
     await handle.executeUpdate("cancel");
-  }).timeout(90_000);
+  });
 
   it("gives up the remaining deliveries with cancel: FAILED, with the reason", async () => {
     const { team, endpoint, rows, row } = await waiting("cancel", 2);
@@ -121,7 +120,7 @@ describe("An operator of deliveries", () => {
     }
     assert.deepEqual(await groupsOf(team, endpoint.id), []);
     assert.equal(receiver.received.filter(({ path }) => path === "/cancel").length, 2);
-  }).timeout(90_000);
+  });
 
   it("gives up after the attempt under way, whose successes count, with cancel", async () => {
     const { team, endpoint, row } = await waiting("late-cancel", 2);
@@ -137,7 +136,7 @@ describe("An operator of deliveries", () => {
       first = false;
     };
     await handle.executeUpdate("retryNow");
-    await receiver.until("/late-cancel", 4, PATIENCE_MS);
+    await receiver.until("/late-cancel", 4);
     assert.equal(await cancelled, "1 given up");
     assert.deepEqual(await handle.result(), { succeeded: 1, failed: 1, blocked: 0 });
     const log = await untilOver(team, endpoint.id, 2);
@@ -148,7 +147,7 @@ describe("An operator of deliveries", () => {
         .sort(),
       ["FAILED", "SUCCEEDED"],
     );
-  }).timeout(90_000);
+  });
 
   it("learns from cancel how many deliveries the attempt under way returned to Postgres", async () => {
     const { team, endpoint, row } = await waiting("returned-cancel");
@@ -168,7 +167,7 @@ describe("An operator of deliveries", () => {
     );
     const given = await app("webhook:give-up", endpoint.id, "--json");
     assert.equal(given.json.given_up, 1, given.stderr);
-  }).timeout(90_000);
+  });
 
   async function acceptedUpdates(handle: ReturnType<typeof workflowOf>): Promise<string[]> {
     const { events } = await handle.fetchHistory();
@@ -186,7 +185,7 @@ describe("An operator of deliveries", () => {
     assert.deepEqual(states(log), [[1, "FAILED"]]);
     assert.match(log[0]?.error_message ?? "", /An operator gave it up/);
     assert.deepEqual(await groupsOf(team, endpoint.id), []);
-  }).timeout(90_000);
+  });
 
   it("finds the workflow that carries a delivery by delivery:where, its attempts by delivery:show, and attempts it by delivery:retry", async () => {
     const { team, endpoint, rows, row } = await waiting("where", 2);
@@ -229,7 +228,7 @@ describe("An operator of deliveries", () => {
     const [done] = (await logOf(team, endpoint.id)).filter(({ status }) => status === "SUCCEEDED");
     const over = await where(done?.id, "--json");
     assert.deepEqual([over.json.status, over.json.workflow], ["SUCCEEDED", `webhook-delivery/${row.group_id}`]);
-  }).timeout(120_000);
+  });
 
   it("finds that a delivery which was BLOCKED at once has no workflow, and one that a workflow BLOCKED has", async () => {
     const team = await makeTeam();
@@ -251,5 +250,5 @@ describe("An operator of deliveries", () => {
       await detailsOf(workflowOf(temporal, tried ?? { group_id: null })),
       /0 succeeded, 0 failed, 1 blocked/,
     );
-  }).timeout(90_000);
+  });
 });

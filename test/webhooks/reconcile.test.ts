@@ -15,7 +15,6 @@ import {
   detailsOf,
   groupsOf,
   makeOverdue,
-  PATIENCE_MS,
   type Row,
   receivingBesideTemporal,
   reconcileUntil,
@@ -61,7 +60,7 @@ describe("The reconciler, of deliveries", () => {
           () => false,
           () => true,
         );
-    await eventually(gone, { what: "the loss", withinMs: PATIENCE_MS });
+    await eventually(gone, { what: "the loss" });
   };
 
   async function terminated(name: string) {
@@ -97,14 +96,14 @@ describe("The reconciler, of deliveries", () => {
     assertAllHeaders(receiver, "/terminated", log, endpoint);
     assert.deepEqual(await handle.result(), { succeeded: 1, failed: 0, blocked: 0 });
     assert.deepEqual((await handle.describe()).searchAttributes["NeedsOperator"], [false]);
-  }).timeout(120_000);
+  });
 
   it("lets an operator give up deliveries that were restored on hold", async () => {
     const { team, endpoint, handle } = await terminated("given-up");
     assert.equal(await handle.executeUpdate("cancel"), "1 given up");
     assert.deepEqual(states(await untilOver(team, endpoint.id)), [[1, "FAILED"]]);
     assert.deepEqual(await groupsOf(team, endpoint.id), []);
-  }).timeout(120_000);
+  });
 
   it("rebuilds a workflow that Temporal lost, at the attempt that was next, and it continues by itself", async () => {
     const { team, endpoint, row } = await waiting("lost");
@@ -119,7 +118,7 @@ describe("The reconciler, of deliveries", () => {
     );
     assert.equal(assertAllHeaders(receiver, "/lost", log, endpoint).length, 4);
     assert.deepEqual((await workflowOf(temporal, row).describe()).searchAttributes["NeedsOperator"], undefined);
-  }).timeout(120_000);
+  });
 
   it("repeats an attempt that was in flight when the worker and the workflow were lost", async () => {
     const { team, endpoint, row } = await waiting("lost-in-flight");
@@ -139,7 +138,7 @@ describe("The reconciler, of deliveries", () => {
       [2, "SUCCEEDED"],
     ]);
     assert.match(log[0]?.error_message ?? "", /outcome is unknown/);
-  }).timeout(120_000);
+  });
 
   it("starts no second run beside a live one, however late that is", async () => {
     const { team, endpoint, row } = await waiting("alive");
@@ -156,7 +155,7 @@ describe("The reconciler, of deliveries", () => {
     assert.deepEqual(states(await logOf(team, endpoint.id)), [[1, "RETRYING"]]);
     assert.match(await detailsOf(handle), /1 left/);
     await handle.executeUpdate("cancel");
-  }).timeout(120_000);
+  });
 
   it("continues a bulk replay that Temporal lost, and ends one that an operator terminated", async () => {
     const team = await makeTeam();
@@ -171,7 +170,7 @@ describe("The reconciler, of deliveries", () => {
       const filter = { teamId: null, webhookId: endpoint.id, statuses: [...REPLAYABLE], since, until };
       const id = await requestReplay(team.em, filter, { perSecond: 1, total: 8 });
       const handle = temporal.workflow.getHandle(replayWorkflowId(id));
-      await eventually(() => handle.executeUpdate("pause"), { what: "the workflow", withinMs: PATIENCE_MS });
+      await eventually(() => handle.executeUpdate("pause"), { what: "the workflow" });
       await untilDetails(handle, /Paused/);
       return { id, handle };
     };
@@ -195,7 +194,7 @@ describe("The reconciler, of deliveries", () => {
       (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === 8,
     );
     assert.equal(log.length, 16);
-  }).timeout(120_000);
+  });
 });
 
 describe("A relay that dies", () => {
@@ -252,5 +251,5 @@ describe("A relay that dies", () => {
       members.map(() => ["SUCCEEDED", 1, groupId]),
     );
     assert.equal(assertAllHeaders(receiver, "/swept", log, endpoint).length, 2);
-  }).timeout(90_000);
+  });
 });

@@ -9,7 +9,7 @@ import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
-import { PATIENCE_MS, setHealth } from "./observing.ts";
+import { setHealth } from "./observing.ts";
 
 const ENDPOINTS = 20;
 /** So many that each endpoint alone would have five groups under way. */
@@ -110,10 +110,10 @@ describe("The share of a team", () => {
     })();
     try {
       await emitSome(slow, EVENTS);
-      await eventually(() => most > ENDPOINTS, { what: "more than one group of an endpoint", withinMs: PATIENCE_MS });
+      await eventually(() => most > ENDPOINTS, { what: "more than one group of an endpoint" });
       for (let n = 0; n < 10; n++) {
         await emitSome(quick, 1, "newsletter.started", n);
-        await receiver.until("/quick/0", n + 1, PATIENCE_MS);
+        await receiver.until("/quick/0", n + 1);
       }
       assert.ok(at("trickle").length < ENDPOINTS * EVENTS, "the others were still under way");
       assert.ok(most <= TEAM_GROUPS + ENDPOINTS, `${most} groups at once`);
@@ -122,7 +122,7 @@ describe("The share of a team", () => {
       await watch;
       await sql`delete from webhook_endpoints where team_id = ${slow.team.id}`.execute(kysely(slow.em));
     }
-  }).timeout(180_000);
+  });
 
   it("leaves connections to Postgres to the relay and to other teams", async () => {
     const slow = await makeTeam();
@@ -140,7 +140,7 @@ describe("The share of a team", () => {
       held.push(answer);
     };
     await emitSome(slow, 1);
-    await eventually(() => asked.size === ENDPOINTS, { what: "a request of each endpoint", withinMs: PATIENCE_MS });
+    await eventually(() => asked.size === ENDPOINTS, { what: "a request of each endpoint" });
     await transaction(slow.em, async (tx) => {
       // Their outcomes cannot be written before this transaction ends.
       await sql`select from webhook_health where webhook_id = any(${ids}) for update`.execute(kysely(tx));
@@ -155,7 +155,7 @@ describe("The share of a team", () => {
           where team_id = ${slow.team.id} and status in ('PENDING', 'RETRYING')`.execute(kysely(slow.em.fork()));
         return rows[0]?.left === 0;
       },
-      { what: "the outcomes of the others", withinMs: PATIENCE_MS },
+      { what: "the outcomes of the others" },
     );
-  }).timeout(120_000);
+  });
 });

@@ -110,7 +110,7 @@ describe("A test delivery", () => {
     }
     assert.equal(receiver.received.filter((one) => one.path === path).length, 4);
     assert.deepEqual(await health(), before);
-  }).timeout(60_000);
+  });
 
   it("is attempted at once while the endpoint is failing, and its success ends no wait of others", async () => {
     await sql`update webhook_health set consecutive_failures = 19, last_failure_at = now(), failing_since = now(),

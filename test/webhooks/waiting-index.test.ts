@@ -66,7 +66,7 @@ describe("Deliveries that wait for a group", () => {
       }
       assert.ok(Math.max(...looks.map((look) => look["Actual Loops"] ?? 0)) >= ENDPOINTS, "one step an endpoint");
     });
-  }).timeout(60_000);
+  });
 
   it("are read oldest first, along the indexes, no more of them than are wanted", async () => {
     const wanted = 50;
@@ -82,7 +82,7 @@ describe("Deliveries that wait for a group", () => {
       for (const look of looks) assert.ok((look["Actual Rows"] ?? Number.NaN) <= wanted);
       assert.ok(!nodes.some((node) => node["Node Type"] === "Sort"), "nothing is sorted");
     });
-  }).timeout(60_000);
+  });
 
   // A plan that reads or sorts all that wait takes longer than this at each pass of the relay.
   it(`are put into groups as soon when ${MANY.toLocaleString("en")} wait, new ones and returned ones`, async () => {
@@ -114,7 +114,7 @@ describe("Deliveries that wait for a group", () => {
         throw rolledBack;
       })
       .catch((error: unknown) => assert.equal(error, rolledBack));
-  }).timeout(60_000);
+  });
 
   it("are put into groups as soon when the table was nearly empty at the first passes", async () => {
     const { vault } = await makeTeam();
@@ -147,7 +147,7 @@ describe("Deliveries that wait for a group", () => {
     } finally {
       await own.drop();
     }
-  }).timeout(60_000);
+  });
 
   it("have their outcomes written along their ids when the table was nearly empty at the first writings", async () => {
     const { vault } = await makeTeam();
@@ -216,7 +216,7 @@ describe("Deliveries that wait for a group", () => {
         throw rolledBack;
       })
       .catch((error: unknown) => assert.equal(error, rolledBack));
-  }).timeout(60_000);
+  });
 
   it("have their success written without any index, and a failure with the index of the log", async () => {
     const rolledBack = new Error("rolled back");

@@ -24,9 +24,7 @@ async function refusal(args: string[], settings: Record<string, string> = {}): P
   return said;
 }
 
-describe("A worker that cannot start", function () {
-  this.timeout(120_000);
-
+describe("A worker that cannot start", () => {
   it("names the pools when --pool is missing, or names no pool", async () => {
     const wrong = [["--pool"], ["--pool", "nope"], ["--poll", "sends"]];
     for (const said of await Promise.all(wrong.map((args) => refusal(args)))) {
@@ -56,8 +54,7 @@ describe("A worker that cannot start", function () {
   }
 });
 
-describe("A worker with --stack", function () {
-  this.timeout(120_000);
+describe("A worker with --stack", () => {
   let dataDir: string;
 
   beforeEach(() => {

@@ -86,8 +86,7 @@ describe("Workers of a deployment", () => {
     return builds.filter((build, i) => build !== builds[i - 1]);
   }
 
-  before(async function () {
-    this.timeout(60_000);
+  before(async () => {
     own = await openNamespace();
     await startBuild("1");
     await makeCurrent("1");
@@ -115,7 +114,7 @@ describe("Workers of a deployment", () => {
     const ramped = await previewed();
     await finish(ramped);
     assert.deepEqual(await buildsOf(ramped), ["2"]);
-  }).timeout(120_000);
+  });
 
   it("cannot become current while one of the deployment's pools is missing", async () => {
     await startBuild("3", [TASK_QUEUES.sends]);
@@ -125,5 +124,5 @@ describe("Workers of a deployment", () => {
       buildId: "3",
     });
     await assert.rejects(refused, /task queue/i);
-  }).timeout(60_000);
+  });
 });

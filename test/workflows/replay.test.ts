@@ -42,8 +42,7 @@ const RECORDED: [name: string, prefix: string, workflow: WithUpdates, updates: n
 describe("The recorded histories", () => {
   const recorded = readHistories();
 
-  before(function () {
-    this.timeout(60_000);
+  before(() => {
     // A replay that fails says so in its result; the SDK would say it once more on the terminal.
     installQuietRuntime();
   });
@@ -57,7 +56,7 @@ describe("The recorded histories", () => {
         `"Changing a workflow" in CONTRIBUTING.md.\n    ${error.message}`,
     );
     assert.deepEqual(complaints, []);
-  }).timeout(120_000);
+  });
 
   it("show a change of order that is not guarded", async () => {
     const bundle = await bundleWorkflowCode({
@@ -70,7 +69,7 @@ describe("The recorded histories", () => {
     );
     assert.equal(broken.size, 2);
     for (const error of broken.values()) assert.ok(error instanceof DeterminismViolationError, String(error));
-  }).timeout(120_000);
+  });
 
   for (const [name, prefix, workflow, updates] of RECORDED) {
     const mine = recorded.filter(({ workflowId }) => workflowId.startsWith(prefix));

@@ -17,7 +17,8 @@ async function readColumns(em: EntityManager): Promise<Columns> {
   return tables;
 }
 
-const readStatements = (folder: string): Recorded[] =>
+/** @returns the statements that the processes wrote down in the folder so far */
+export const readStatements = (folder: string): Recorded[] =>
   readdirSync(folder).flatMap((file) =>
     readFileSync(`${folder}/${file}`, "utf8")
       .split("\n")
@@ -87,12 +88,16 @@ export async function findUnscoped(folder: string, em: EntityManager): Promise<s
   const statements = readStatements(folder);
   if (statements.length === 0) throw new Error(`no statement was recorded in ${folder}`);
   const found = new Map<string, string>();
+  /** By their texts: each process wrote down most statements anew. */
+  const known = new Map<string, string[]>();
   for (const recorded of statements) {
     const { text, from, program, persists } = recorded;
     const statement = simplified(text);
     // An entity is written by its primary key after it was read under its tenant's filter.
     if (persists || !READS_OR_WRITES.test(statement)) continue;
-    const unscoped = (await unscopedTables(text, tables)).filter((table) => !isException(statement, recorded, table));
+    const all = known.get(text) ?? (await unscopedTables(text, tables));
+    known.set(text, all);
+    const unscoped = all.filter((table) => !isException(statement, recorded, table));
     if (unscoped.length === 0) continue;
     found.set(
       `${program} ${statement}`,
