@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
-import { anotherNewsletter, caughtMails, makeSender, startSend, untilStatus } from "../support/sending.ts";
+import { anotherNewsletter, caughtMails, makeSender, setFaults, startSend, untilStatus } from "../support/sending.ts";
 import { startSmtpProxy } from "../support/smtp-proxy.ts";
 
 /** Recipients after which a slice ends in these tests. */
@@ -87,7 +87,11 @@ describe("A worker with several slots", () => {
   before(async function () {
     this.timeout(60_000);
     own = await openNamespace();
-    const slots = { ACTIVITY_CONCURRENCY: String(SLOTS), DISPATCH_SLICE_ROWS: "5", SMTP_TIMEOUT_MS: "60000" };
+    const slots = {
+      ACTIVITY_CONCURRENCY: String(SLOTS),
+      DISPATCH_SLICE_ROWS: String(SLICE_ROWS),
+      SMTP_TIMEOUT_MS: "60000",
+    };
     await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", slots)]);
   });
   after(() => own?.close());
@@ -102,6 +106,32 @@ describe("A worker with several slots", () => {
     );
     assert.ok(slices && slices.length <= 3, `${slices?.length} activities for 60 recipients`);
   }).timeout(60_000);
+
+  it("starts a small team's send while the one slice of a large team's send continues, not after it", async () => {
+    const large = own.within(await makeSender({ recipients: 3_000, account: { maxConnections: 4 } }));
+    await setFaults([{ stage: "data", match: large.audience, delayMs: 5 }]);
+    try {
+      const { data } = await startSend(large);
+      const handle = own.client.workflow.getHandle(sendWorkflowId(data.id));
+      const slices = async () => {
+        const { events = [] } = await handle.fetchHistory();
+        return events?.filter(
+          ({ activityTaskScheduledEventAttributes: task }) => task?.activityType?.name === "dispatchSlice",
+        ).length;
+      };
+      // A slice that ended after its first rows would have been followed by another one.
+      await eventually(async () => (await caughtMails(large)).length > 10 * SLICE_ROWS, { what: "a long slice" });
+      assert.equal(await slices(), 1);
+      const small = own.within(await makeSender({ recipients: 3 }));
+      await startSend(small);
+      await untilStatus(small, ["SENT"], 30_000);
+      assert.equal(await slices(), 1, "the large team's slice is under way yet");
+      await setFaults([]);
+      await untilStatus(large, ["SENT"], 60_000);
+    } finally {
+      await setFaults([]);
+    }
+  }).timeout(120_000);
 
   it("leaves slots to other teams while a relay does not answer, and their sends are mailed meanwhile", async () => {
     const gate = await startSmtpProxy({ held: true });
