@@ -9,6 +9,7 @@ import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { readContent } from "../domain/sends/content.ts";
 import { readCounts } from "../domain/sends/counts.ts";
 import {
+  type AttemptProgress,
   closeDispatch,
   type Lane,
   type OpenedDispatch,
@@ -21,6 +22,7 @@ import { logMove } from "../domain/sends/send-log.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
+import { passCheckpoint } from "./dispatch/checkpoint.ts";
 import { ComposedMessages, composeMails } from "./dispatch/content.ts";
 import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
@@ -84,8 +86,8 @@ export type SliceInput = Lane & {
 
 export interface DispatchActivities {
   /**
-   * Mails a slice of a send's lane: at most DISPATCH_SLICE_MS, and at most DISPATCH_SLICE_ROWS recipients while another slice
-   * may wait for its place.
+   * Mails a slice of a send's lane: for DISPATCH_SLICE_MS at most, and no more than DISPATCH_SLICE_ROWS recipients at a time
+   * while another slice may wait for its place.
    */
   dispatchSlice(slice: SliceInput): Promise<SliceResult>;
 }
@@ -108,87 +110,56 @@ export function createDispatchActivities(
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
   // The longest that a slice waits for one mail, or for Postgres while that is away.
   const limitMs = 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS) + OUTAGE_LIMIT_MS;
-  const mail = async (slice: SliceInput, run: SliceRun): Promise<SliceResult> => {
-    const { tryNow: _, ...further } = slice;
-    const mailOnce = async (...given: [SliceInput, SliceRun]): Promise<SliceResult> => {
-      const ended = await dispatchSlice(deps, pools, messages, ...given);
-      if (ended.epoch !== undefined) run.onClosed(ended.epoch);
-      return ended;
-    };
-    let last = await mailOnce(slice, run);
-    let result = last;
-    // Here its connections are open: another process would have to wait for them, and open its own.
-    while (
-      last.next === "continue" &&
-      last.mailed > 0 &&
-      !last.returned &&
-      !run.end.aborted &&
-      slots.hasRoom(slice.teamId)
-    ) {
-      const before = result.mailed;
-      const onMailed = (mailed: number) => run.onMailed(before + mailed);
-      const { sent, epoch } = result;
-      const next = { ...further, ...(epoch !== undefined && { closedEpoch: epoch }) };
-      last = await mailOnce(next, { ...run, onMailed });
-      const [mailed, unknown] = [before + last.mailed, result.unknown + last.unknown];
-      result = { ...(sent !== undefined && { sent }), ...(epoch !== undefined && { epoch }), ...last, mailed, unknown };
-    }
-    return result;
-  };
   return {
     dispatchSlice: (slice) =>
       whileBeating((report) => {
         const watched = deps.progress.watch("slice", limitMs);
         const deadline = AbortSignal.timeout(env.DISPATCH_SLICE_MS);
         const end = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline]);
-        // An earlier try of this activity may have ended slices that the workflow has not heard of.
-        const { epoch: reported = 0 } = (Context.current().info.heartbeatDetails ?? {}) as Partial<SliceProgress>;
-        const progress: SliceProgress = { mailed: 0, epoch: Math.max(slice.closedEpoch ?? 0, reported) };
+        // How far an earlier try of this activity was when its process died.
+        const begun = Context.current().info.heartbeatDetails as SliceProgress | undefined;
+        if (begun) report({ ...begun });
         const run: SliceRun = {
           end,
-          onMailed: (mailed) => {
+          mayContinue: () => slots.hasRoom(slice.teamId),
+          onMailed: (progress) => {
             watched.moved();
-            report({ ...Object.assign(progress, { mailed }) });
+            report({ ...progress });
           },
-          onClosed: (epoch) => report({ ...Object.assign(progress, { epoch }) }),
         };
-        const known = { ...slice, closedEpoch: progress.epoch };
-        return slots.run(slice.teamId, () => mail(known, run), noSlot).finally(watched.end);
+        const work = () => dispatchSlice(deps, pools, messages, { ...slice, ...(begun && { begun }) }, run);
+        return slots.run(slice.teamId, work, noSlot).finally(watched.end);
       }),
     close: () => pools.close(),
   };
 }
 
-/** An activity's run, of one slice or more. */
+/** A slice's place in its process. */
 interface SliceRun {
   /** Aborted when no other mail may begin. */
   end: AbortSignal;
-  /** @param mailed mails so far */
-  onMailed(mailed: number): void;
-  /** @param epoch of a slice that has ended in order */
-  onClosed(epoch: number): void;
+  /** Whether no other slice waits for its place. */
+  mayContinue(): boolean;
+  onMailed(progress: SliceProgress): void;
 }
 
-/** A heartbeat's details, for operators and a further try of the activity. `epoch`: that of the last slice that has ended. */
-type SliceProgress = { mailed: number; epoch: number };
+/** A heartbeat's details, for operators and a further try of the activity. `mailed`: mails so far. */
+type SliceProgress = AttemptProgress & { mailed: number };
 
-/** Mails at most DISPATCH_SLICE_ROWS recipients. */
+/** Mails a slice. @param slice `begun`: an earlier attempt, of which Postgres must know all that was reported */
 async function dispatchSlice(
   deps: ActivityDeps,
   pools: AccountPools,
   messages: ComposedMessages,
-  slice: SliceInput,
+  slice: SliceInput & { begun?: AttemptProgress },
   run: SliceRun,
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
   // A staged row is begun within one deadline and in flight for another.
   const inFlightMs = 2 * messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const dispatch = await openDispatch(em, slice, inFlightMs);
-  if (!dispatch) {
-    // The workflow may not have heard of that slice: with its epoch it sees that Postgres is behind.
-    const { closedEpoch: epoch } = slice;
-    return { mailed: 0, unknown: 0, ...(epoch && { epoch }), next: "stopped" };
-  }
+  // By the epoch the workflow sees that Postgres lost a part of that attempt.
+  if (!dispatch) return { mailed: 0, ...(slice.begun && { epoch: slice.begun.epoch }), unknown: 0, next: "stopped" };
   // After an operator's command the server gets as many tries as at first.
   if (slice.tryNow) dispatch.policyRefusals = 0;
   const { epoch, unknown } = dispatch;
@@ -206,7 +177,7 @@ async function dispatchSlice(
     return { mailed: 0, epoch, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    const mailing = await mailSlice(deps, em, messages, dispatch, account, run);
+    const mailing = await mailSlice(deps, pools, em, messages, dispatch, account, run);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
     if (mailing.end.ended === "account_failure") {
@@ -228,6 +199,8 @@ interface Mailing {
   afterSeq: number;
   /** Rows went back in the queue. */
   returned: boolean;
+  /** No slice of the lane may follow before its workflow has looked at the send. */
+  stopped: boolean;
   exhausted: boolean;
   limitWaitMs: number | undefined;
   /** Those in a row that the lane's next slice counts on from. */
@@ -237,6 +210,7 @@ interface Mailing {
 /** Recipients flow from the stager through the pool's connections to the settler. */
 async function mailSlice(
   deps: ActivityDeps,
+  pools: AccountPools,
   em: EntityManager,
   messages: ComposedMessages,
   dispatch: OpenedDispatch,
@@ -251,13 +225,18 @@ async function mailSlice(
   const signal = AbortSignal.any([run.end, ended.signal]);
   const allowance = new Allowance(em, dispatch.accountId, content.limits, inFlight);
   const { afterSeq } = dispatch;
-  const stager = new Stager({
+  const stager: Stager = new Stager({
     deps,
     em,
     dispatch,
     allowance,
     afterSeq,
     due,
+    checkpoint: async () => {
+      // The slice that follows begins at the first row that went back.
+      if (settler.hasReturned || !run.mayContinue()) return { ends: "continue" };
+      return passCheckpoint(deps, pools, { em, dispatch, content, pool, afterSeq: stager.afterSeq });
+    },
     batchSize: () => pool.connections,
     signal,
   });
@@ -274,7 +253,7 @@ async function mailSlice(
   try {
     for await (const mailed of mails) {
       await settler.settle(mailed);
-      run.onMailed(settler.mailed);
+      run.onMailed({ mailed: settler.mailed, epoch: dispatch.epoch, afterSeq: dispatch.afterSeq });
       if (mails.stopped || settler.failed) ended.abort();
     }
   } finally {
@@ -295,6 +274,7 @@ async function mailSlice(
     mailed: settler.mailed,
     afterSeq: Math.min(stager.afterSeq, (firstReturnedSeq ?? Number.POSITIVE_INFINITY) - 1),
     returned: hasReturned,
+    stopped: stager.stopped,
     exhausted: stager.exhausted,
     limitWaitMs: stager.limitWaitMs,
     // Once they have ended a slice, an operator decides; then they are counted anew.
@@ -313,7 +293,7 @@ const gatherMs = ({ DEFERRAL_LADDER_SECONDS: waits }: Env): number =>
 async function nextStep(
   em: EntityManager,
   dispatch: OpenedDispatch,
-  { end, afterSeq, exhausted, limitWaitMs }: Mailing,
+  { end, afterSeq, stopped, exhausted, limitWaitMs }: Mailing,
   gatherMs: number,
 ): Promise<Next & { afterSeq: number }> {
   if (end.ended === "account_failure") {
@@ -324,6 +304,7 @@ async function nextStep(
   if (end.ended === "policy_refusals") {
     return { next: "failure", reason: "policy_refusals", temporary: false, afterSeq };
   }
+  if (stopped) return { next: "stopped", afterSeq };
   if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
   if (!exhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.

@@ -5,6 +5,12 @@ import type { ActivityDeps } from "../deps.ts";
 import type { Allowance, AllowedRecipient } from "./allowance.ts";
 import { throughOutage } from "./outage.ts";
 
+/**
+ * Whether a slice continues at a checkpoint. `due`: deferred rows that are due by now. `stopped`: no slice of the lane may
+ * follow this one before its workflow has looked at the send.
+ */
+export type CheckpointResult = { due: readonly number[] } | { ends: "continue" | "stopped" };
+
 interface StagerOptions {
   deps: ActivityDeps;
   em: EntityManager;
@@ -14,6 +20,8 @@ interface StagerOptions {
   afterSeq: number;
   /** Deferred rows that are due: they are staged first. */
   due: readonly number[];
+  /** Asked each time DISPATCH_SLICE_ROWS rows are staged, whether as many more may be. */
+  checkpoint: () => Promise<CheckpointResult>;
   /** Most rows of a batch at present. */
   batchSize: () => number;
   /** Nothing more is staged once it is aborted. */
@@ -28,6 +36,9 @@ export class Stager {
   /** The request of the last statement, whose answer may be lost. */
   #asked: StageRequest | undefined;
   #staged = 0;
+  /** Rows after which the next checkpoint comes. */
+  #most: number;
+  #stopped = false;
   #exhausted = false;
   #limitWaitMs: number | undefined;
   #ahead: Promise<readonly AllowedRecipient[] | undefined> = Promise.resolve(undefined);
@@ -36,6 +47,7 @@ export class Stager {
     this.#options = options;
     this.#afterSeq = options.afterSeq;
     this.#due = options.due;
+    this.#most = options.deps.env.DISPATCH_SLICE_ROWS;
   }
 
   /** The last row that was staged. */
@@ -46,6 +58,11 @@ export class Stager {
   /** No row was left to stage, or the lane must not continue. */
   get exhausted(): boolean {
     return this.#exhausted;
+  }
+
+  /** A checkpoint found that no slice of the lane may follow now. */
+  get stopped(): boolean {
+    return this.#stopped;
   }
 
   /** Milliseconds until the account may mail again; undefined unless its hourly or daily limit is used up. */
@@ -89,9 +106,9 @@ export class Stager {
   /** The next batch, once there is room for it; undefined when there is none, or no more may be staged. */
   async #stageNext(): Promise<readonly AllowedRecipient[] | undefined> {
     const { deps, allowance, batchSize, signal } = this.#options;
-    const most = deps.env.DISPATCH_SLICE_ROWS;
-    while (!signal.aborted && this.#staged < most) {
-      const limit = Math.min(deps.env.DISPATCH_BATCH_SIZE, batchSize(), most - this.#staged);
+    while (!signal.aborted) {
+      if (this.#staged >= this.#most && !(await this.#passCheckpoint())) return undefined;
+      const limit = Math.min(deps.env.DISPATCH_BATCH_SIZE, batchSize(), this.#most - this.#staged);
       if (!(await allowance.takeRows(limit, signal))) return undefined;
       const batch = await this.#stage(limit);
       allowance.returnRows(limit - batch.length);
@@ -99,6 +116,18 @@ export class Stager {
       if (batch.length > 0) return batch;
     }
     return undefined;
+  }
+
+  async #passCheckpoint(): Promise<boolean> {
+    const { deps, checkpoint } = this.#options;
+    const result = await checkpoint();
+    if ("ends" in result) {
+      this.#stopped = result.ends === "stopped";
+      return false;
+    }
+    this.#due = result.due;
+    this.#most = this.#staged + deps.env.DISPATCH_SLICE_ROWS;
+    return true;
   }
 
   async #stage(limit: number): Promise<readonly AllowedRecipient[]> {

@@ -21,9 +21,16 @@ export interface TakingLane extends Lane {
   takesOver?: readonly string[] | undefined;
 }
 
-/** A lane to open. `closedEpoch`: that of its last attempt that is known to have ended in order. */
+/** An attempt under way: its epoch, and the cursor that it saved last. */
+export type AttemptProgress = Pick<OpenedDispatch, "epoch" | "afterSeq">;
+
+/**
+ * A lane to open. `closedEpoch`: that of its last attempt that is known to have ended in order. `begun`: an attempt that is
+ * known to have begun.
+ */
 export interface LaneToOpen extends TakingLane {
   closedEpoch?: number | undefined;
+  begun?: AttemptProgress | undefined;
 }
 
 /** An attempt to dispatch a lane, begun by `openDispatch`. */
@@ -35,7 +42,10 @@ export interface OpenedDispatch extends TakingLane, Tenant {
   tracking: boolean;
   /** Other lanes stage recipients of the same send. */
   shared: boolean;
-  /** Recipients up to and including this `seq` were staged before; some of them may be QUEUED again. */
+  /**
+   * The lane's cursor in Postgres, see `saveCursor`: recipients up to and including this `seq` were staged; some of them may
+   * be QUEUED again.
+   */
   afterSeq: number;
   /** Policy refusals in a row when the lane's last attempt ended in order. */
   policyRefusals: number;
@@ -82,12 +92,12 @@ export async function openLane(em: EntityManager, { sendId, accountId }: Lane): 
  * The locks are taken in the order in which every other statement takes them: the send, its lanes, its recipients.
  * @param inFlightMs how long after a row was staged this process may still mail it or learn its outcome, see
  *   `requeueUnknown`
- * @returns undefined when there is no such lane, or when Postgres does not know of the lane's attempt `closedEpoch`: its
- *   recipients are queued again then although they had their mail
+ * @returns undefined when there is no such lane, or when Postgres does not know of the lane's attempt `closedEpoch`, or not all
+ *   of `begun`: its recipients are queued again then although they had their mail
  */
 export function openDispatch(
   em: EntityManager,
-  { sendId, accountId, takesOver, closedEpoch = 0 }: LaneToOpen,
+  { sendId, accountId, takesOver, closedEpoch = 0, begun }: LaneToOpen,
   inFlightMs: number,
 ): Promise<OpenedDispatch | undefined> {
   return transaction(em, async (tx) => {
@@ -115,6 +125,7 @@ export function openDispatch(
       for share of s for update of l`.execute(db);
     const [lane] = rows;
     if (!lane || lane.epoch - Number(lane.dispatching) < closedEpoch) return undefined;
+    if (begun && isBehind(lane, begun)) return undefined;
     const { teamId, environment, status, tracking, shared, afterSeq, policyRefusals } = lane;
     const tenant = { teamId, environment };
     const { eventsWanted, hasComplaints } = await db
@@ -143,11 +154,36 @@ export function openDispatch(
   });
 }
 
+/** Whether Postgres lost a part of an attempt: neither epochs nor an attempt's cursor fall, until it ends. */
+const isBehind = (lane: AttemptProgress, begun: AttemptProgress): boolean =>
+  lane.epoch < begun.epoch || (lane.epoch === begun.epoch && lane.afterSeq < begun.afterSeq);
+
+/**
+ * Moves the cursor of an attempt under way, so that Postgres shows at the next move whether it has lost commits since.
+ * @returns false when it has, or when another attempt took over: this one must end
+ */
+export async function saveCursor(em: EntityManager, dispatch: OpenedDispatch, afterSeq: number): Promise<boolean> {
+  const saved = await ownCursor(em, dispatch).set({ after_seq: afterSeq }).executeTakeFirst();
+  if (saved.numUpdatedRows === 0n) return false;
+  dispatch.afterSeq = afterSeq;
+  return true;
+}
+
+/** An update of the attempt's lane, provided that Postgres knows all of the attempt. */
+const ownCursor = (em: EntityManager, { sendId, accountId, epoch, afterSeq }: OpenedDispatch) =>
+  kysely(em)
+    .updateTable("send_lanes")
+    .where("send_id", "=", sendId)
+    .where("account_id", "=", accountId)
+    .where("epoch", "=", epoch)
+    .where("after_seq", "=", afterSeq);
+
 /** Where a lane's next attempt continues: staging behind `afterSeq`, and counting on from so many policy refusals in a row. */
 export type LanePlace = Pick<OpenedDispatch, "afterSeq" | "policyRefusals">;
 
 /**
- * Ends an attempt in order: every row that it staged has its outcome. Does nothing when another attempt took over.
+ * Ends an attempt in order: every row that it staged has its outcome. Does nothing when another attempt took over, or when
+ * Postgres lost a part of this one.
  * @param place by default as when it began
  */
 export async function closeDispatch(
@@ -155,15 +191,10 @@ export async function closeDispatch(
   dispatch: OpenedDispatch,
   { afterSeq = dispatch.afterSeq, policyRefusals = dispatch.policyRefusals }: Partial<LanePlace> = {},
 ): Promise<void> {
-  const { sendId, accountId, epoch } = dispatch;
-  await kysely(em)
-    .updateTable("send_lanes")
+  await ownCursor(em, dispatch)
     .set({ dispatching: false, after_seq: afterSeq, policy_refusals: policyRefusals })
-    .where("send_id", "=", sendId)
-    .where("account_id", "=", accountId)
-    .where("epoch", "=", epoch)
     .execute();
-  await foldCounts(em, sendId);
+  await foldCounts(em, dispatch.sendId);
 }
 
 /**

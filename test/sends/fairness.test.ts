@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
-import { anotherNewsletter, caughtMails, makeSender, startSend, untilStatus } from "../support/sending.ts";
+import { anotherNewsletter, caughtMails, makeSender, setFaults, startSend, untilStatus } from "../support/sending.ts";
 import { startSmtpProxy } from "../support/smtp-proxy.ts";
 
 /** Recipients after which a slice ends in these tests. */
@@ -81,7 +81,11 @@ describe("A worker with several slots", () => {
   /** More than one team may take, fewer than its sends. */
   const SLOTS = 6;
   const SENDS = 8;
-  const slots = { ACTIVITY_CONCURRENCY: String(SLOTS), DISPATCH_SLICE_ROWS: "5", SMTP_TIMEOUT_MS: "60000" };
+  const slots = {
+    ACTIVITY_CONCURRENCY: String(SLOTS),
+    DISPATCH_SLICE_ROWS: String(SLICE_ROWS),
+    SMTP_TIMEOUT_MS: "60000",
+  };
   let own: TestNamespace;
 
   before(async () => {
@@ -103,6 +107,32 @@ describe("A worker with several slots", () => {
 
   it("mails a whole send in one activity, over its open connections, while no other slice waits for a slot", async () => {
     await assertMailedInOneActivity();
+  });
+
+  it("starts a small team's send while the one slice of a large team's send continues, not after it", async () => {
+    const large = own.within(await makeSender({ recipients: 3_000, account: { maxConnections: 4 } }));
+    await setFaults([{ stage: "data", match: large.audience, delayMs: 5 }]);
+    try {
+      const { data } = await startSend(large);
+      const handle = own.client.workflow.getHandle(sendWorkflowId(data.id));
+      const slices = async () => {
+        const { events = [] } = await handle.fetchHistory();
+        return events?.filter(
+          ({ activityTaskScheduledEventAttributes: task }) => task?.activityType?.name === "dispatchSlice",
+        ).length;
+      };
+      // A slice that ended after its first rows would have been followed by another one.
+      await eventually(async () => (await caughtMails(large)).length > 10 * SLICE_ROWS, { what: "a long slice" });
+      assert.equal(await slices(), 1);
+      const small = own.within(await makeSender({ recipients: 3 }));
+      await startSend(small);
+      await untilStatus(small, ["SENT"]);
+      assert.equal(await slices(), 1, "the large team's slice is under way yet");
+      await setFaults([]);
+      await untilStatus(large, ["SENT"]);
+    } finally {
+      await setFaults([]);
+    }
   });
 
   it("leaves slots to other teams while a relay does not answer, and their sends are mailed meanwhile", async () => {

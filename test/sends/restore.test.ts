@@ -7,7 +7,7 @@ import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
 import { runApp } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import { openNamespace } from "../support/namespace.ts";
+import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { makeDatabase } from "../support/own-database.ts";
 import { workerSettings } from "../support/processes.ts";
 import {
@@ -158,6 +158,65 @@ describe("After a restore of an older backup", () => {
     await assertNobodyTwice(sender);
     await workflowOf(sendId).executeUpdate("cancel");
     await assertNobodyTwice(sender);
+  });
+
+  describe("in the middle of a slice", function () {
+    this.timeout(120_000);
+    /** Recipients after which a slice asks Postgres again. */
+    const ROWS = 5;
+    let own: TestNamespace;
+
+    beforeEach(async () => {
+      own = await openNamespace();
+      await Promise.all([own.startWorker("sends"), own.startWorker("maintenance")]);
+    });
+    afterEach(() => own?.close());
+
+    const startDispatch = () => own.startWorker("dispatch", { DISPATCH_SLICE_ROWS: String(ROWS) });
+
+    /** Mails of a send's slice, as Temporal knows of them. */
+    async function mailsReported(sendId: string): Promise<number> {
+      const { raw } = await own.client.workflow.getHandle(sendWorkflowId(sendId)).describe();
+      const details = raw.pendingActivities?.[0]?.heartbeatDetails?.payloads?.[0]?.data;
+      return details ? JSON.parse(Buffer.from(details).toString()).mailed : 0;
+    }
+
+    /** A send with a slice under way, of which Postgres can be set back to a part. */
+    async function mailInPart() {
+      const sender = own.within(await makeSender({ recipients: 600, credits: 600, account: { maxConnections: 1 } }));
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 30 }]);
+      const sendId: string = (await startSend(sender)).data.id;
+      await eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > ROWS, { what: "the first checkpoint" });
+      const restore = await backUpSends(sender);
+      const then = (await ledgerStates(sender)).SENT ?? 0;
+      await eventually(async () => (await mailsReported(sendId)) > then + 3 * ROWS, {
+        withinMs: 30_000,
+        what: "a heartbeat after later checkpoints",
+      });
+      return { sender, sendId, restore };
+    }
+
+    it("ends the slice at its next checkpoint, and pauses the send", async () => {
+      await startDispatch();
+      const { sender, sendId, restore } = await mailInPart();
+      await restore();
+      await untilHeld(own.client, sender, sendId);
+      assert.ok((await mailed(sender)).length < 600);
+      await assertNobodyTwice(sender);
+      await own.client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("cancel");
+    });
+
+    it("pauses the send although the process of the slice was killed before it could report", async () => {
+      const dispatch = await startDispatch();
+      const { sender, sendId, restore } = await mailInPart();
+      dispatch.signal("SIGKILL");
+      await restore();
+      await setFaults([]);
+      await startDispatch();
+      await untilHeld(own.client, sender, sendId);
+      await assertNobodyTwice(sender);
+      await own.client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("cancel");
+    });
   });
 
   it("of the whole database, sends that ended and sends under way wait for an operator's word", async () => {
