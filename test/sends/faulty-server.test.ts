@@ -5,18 +5,16 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
+import { describeEachKind } from "../support/kinds.ts";
 import { outcomesOf } from "../support/outcomes.ts";
 import {
-  addSubscribers,
+  type AnySender,
   caughtMails,
   credits,
-  describeOverAccounts,
   type FaultRule,
   ledgerStates,
-  makeSender,
   pausedFor,
   people,
-  type Sender,
   setFaults,
   setLogin,
   slowAfter,
@@ -67,7 +65,7 @@ const rulesFor = (audience: string): FaultRule[] =>
 const countOf = (state: RecipientState) =>
   Object.values(KINDS).reduce((sum, kind) => sum + (kind.state === state ? kind.count : 0), 0);
 
-describeOverAccounts("A faulty server", ({ accounts, furtherAccounts }) => {
+describeEachKind("A faulty server", ({ kind: resource, accounts, make }) => {
   let connection: Connection;
   let temporal: Client;
 
@@ -80,12 +78,7 @@ describeOverAccounts("A faulty server", ({ accounts, furtherAccounts }) => {
   afterEach(() => setFaults([]));
 
   it("gives each of 400 recipients the outcome of its own fault", async () => {
-    const sender = await makeSender({
-      recipients: 0,
-      credits: 400,
-      account: { maxConnections: 20 / accounts },
-      furtherAccounts,
-    });
+    const sender = await make({ recipients: 0, credits: 400, account: { maxConnections: 20 / accounts } });
     const { audience } = sender;
     const odd = Object.entries(KINDS).flatMap(([kind, { count }]) =>
       Array.from({ length: count }, (_, i) => ({ email: `${kind}${i}@${audience}` })),
@@ -93,9 +86,8 @@ describeOverAccounts("A faulty server", ({ accounts, furtherAccounts }) => {
     const all = [...people(400 - odd.length, audience), ...odd];
     // Spread over the send, the same way each time.
     const order = (i: number) => (i * 7_919) % 400;
-    await addSubscribers(
+    await resource.addRecipients(
       sender,
-      sender.listId,
       all.map((_, i) => all[order(i)] ?? assert.fail()),
     );
     await setFaults([...rulesFor(audience), { stage: "data", match: audience, delayMs: 20 }]);
@@ -130,7 +122,7 @@ describeOverAccounts("A faulty server", ({ accounts, furtherAccounts }) => {
   });
 
   it("that refuses logins half way pauses the send, and after a resume each recipient is mailed once", async () => {
-    const sender = await makeSender({ recipients: 60, account: { maxConnections: 2 / accounts }, furtherAccounts });
+    const sender = await make({ recipients: 60, account: { maxConnections: 2 / accounts } });
     await setLogin(sender, "a password");
     const { audience } = sender;
     await slowAfter(25, sender);
@@ -156,7 +148,7 @@ describeOverAccounts("A faulty server", ({ accounts, furtherAccounts }) => {
   });
 
   it("whose disk is full defers every recipient, and each is mailed once when there is space", async () => {
-    const sender = await makeSender({ recipients: 60, account: { maxConnections: 5 }, furtherAccounts });
+    const sender = await make({ recipients: 60, account: { maxConnections: 5 } });
     await setFaults([
       { stage: "data", match: sender.audience, code: 452, message: "4.3.1 Insufficient system storage" },
     ]);
@@ -170,7 +162,7 @@ describeOverAccounts("A faulty server", ({ accounts, furtherAccounts }) => {
   });
 });
 
-async function assertSentOnce(sender: Sender, recipients: number): Promise<void> {
+async function assertSentOnce(sender: AnySender, recipients: number): Promise<void> {
   const outcomes = await outcomesOf(sender);
   assert.equal(outcomes.length, recipients);
   assert.deepEqual(

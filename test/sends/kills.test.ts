@@ -6,15 +6,16 @@ import { kysely } from "../../db/orm.ts";
 import { leaseConnections, releaseConnections } from "../../domain/sends/account-capacity.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
+import { describeEachKind } from "../support/kinds.ts";
 import { type Outcome, outcomesOf } from "../support/outcomes.ts";
 import { kill, pidOf, startWorker, type TestWorker } from "../support/processes.ts";
 import { SEED } from "../support/seed.ts";
 import {
+  type AnySender,
   anotherNewsletter,
   caughtMails,
   confirm,
   credits,
-  describeOverAccounts,
   freshKey,
   ledgerStates,
   makeSender,
@@ -43,7 +44,7 @@ const untilCaught = (count: number, since: number) =>
  * mailed once at most, and the credits are settled.
  * @returns how many are UNKNOWN
  */
-async function assertHonest(sender: Sender, recipients: number): Promise<number> {
+async function assertHonest(sender: AnySender, recipients: number): Promise<number> {
   const outcomes = await outcomesOf(sender);
   assert.equal(outcomes.length, recipients);
   const honest = ({ state, caught }: Outcome) =>
@@ -57,12 +58,12 @@ async function assertHonest(sender: Sender, recipients: number): Promise<number>
   return outcomes.filter(({ state }) => state === "UNKNOWN").length;
 }
 
-describeOverAccounts("A send under kills", ({ accounts, furtherAccounts }) => {
+describeEachKind("A send under kills", ({ accounts, make }) => {
   afterEach(() => setFaults([]));
 
   it(`continues after five kills of its worker in 2,000 recipients (SEED=${SEED})`, async () => {
     const [recipients, connections, kills] = [2_000, 10, 5];
-    const sender = await makeSender({ recipients, account: { maxConnections: connections }, furtherAccounts });
+    const sender = await make({ recipients, account: { maxConnections: connections } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
     // One in every fifth of the mails, the first and the last few left out.
     const [at = []] = fc.sample(fc.tuple(...Array.from({ length: kills }, () => fc.nat(300))), {
@@ -81,7 +82,7 @@ describeOverAccounts("A send under kills", ({ accounts, furtherAccounts }) => {
   });
 
   it("continues after a kill of Temporal: no outcome is unknown, because no worker died", async () => {
-    const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 }, furtherAccounts });
+    const sender = await make({ recipients: 600, account: { maxConnections: 4 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
     const since = await received();
     await startSend(sender);

@@ -92,3 +92,21 @@ export const CAMPAIGN: Kind<CampaignSender> = {
 };
 
 export const KINDS: readonly Kind[] = [NEWSLETTER, CAMPAIGN];
+
+/** The sends of a suite: their kind, the accounts of each, and how one is made. */
+export interface OfKind {
+  kind: Kind;
+  accounts: number;
+  make(options?: SenderOptions): Promise<AnySender>;
+}
+
+/** A suite of sends: of newsletters, each mailed by one account, and once more of campaigns, each mailed by two. */
+export function describeEachKind(title: string, suite: (of: OfKind) => void): void {
+  for (const [index, kind] of KINDS.entries()) {
+    const accounts = index + 1;
+    const furtherAccounts = Array.from({ length: index }, () => ({}));
+    describe(`${title} (${kind.type}, ${accounts} account${accounts > 1 ? "s" : ""})`, () => {
+      suite({ kind, accounts, make: (options) => kind.make({ ...options, furtherAccounts }) });
+    });
+  }
+}
