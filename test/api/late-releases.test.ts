@@ -105,11 +105,11 @@ describe("While Postgres is away", () => {
           const again = await eventually(
             async () => {
               const answer = await ask();
-              return answer.status === 201 ? answer : undefined;
+              return codeOf(answer) === "request_in_flight" ? undefined : answer;
             },
             { what: "the key" },
           );
-          assert.ok(again);
+          assert.equal(again?.status, 201, again?.text);
           assert.ok(isReplay(await ask()));
           assert.equal(codeOf(await ask("2")), "idempotency_key_reused");
           assert.equal(await team.em.fork().count(Team, { name }), 1);
@@ -132,11 +132,11 @@ describe("While Postgres is away", () => {
       const again = await eventually(
         async () => {
           const answer = await ask();
-          return answer.status === 201 ? answer : undefined;
+          return codeOf(answer) === "request_in_flight" ? undefined : answer;
         },
         { what: "the key" },
       );
-      assert.ok(again);
+      assert.equal(again?.status, 201, again?.text);
       assert.equal(await team.em.fork().count(Team, { name }), 1);
     });
   });
@@ -211,7 +211,10 @@ describe("While Postgres is away", () => {
     ];
     for (const { path, body, request, made } of creates) {
       it(`has one effect, and its retry gets the stored answer: POST ${path}`, async () => {
-        const create = () => api(team.keys.live, app.base).post(path, body, { idempotencyKey: "k" });
+        const client = api(team.keys.live, app.base);
+        // The team's first address is counted in a transaction of its own, after the one statement.
+        await client.post("/subscribers", { email: uniqueEmail("first") });
+        const create = () => client.post(path, body, { idempotencyKey: "k" });
         const passed = proxy.loseAnswerTo(request);
         const first = create();
         await passed;

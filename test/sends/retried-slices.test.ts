@@ -91,7 +91,7 @@ describe("A further try of an activity that has mailed several slices", function
     await within.client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("cancel");
   });
 
-  it("continues behind them, also when the try before it lives", async () => {
+  it("continues behind them, also when the try before it lives and continues", async () => {
     const { worker, sender, sendId } = await withReportedSlices();
     worker.signal("SIGSTOP");
     await setFaults([]);
