@@ -20,6 +20,8 @@ import type { SuccessWriter } from "./success-writer.ts";
 const REQUESTS = 16;
 /** The same at an endpoint that answers late, as far as `LateEndpoints` has places for them. */
 const REQUESTS_WHILE_SLOW = 100;
+/** The same while none of the group has arrived yet, at an endpoint that was not late before: it may have just died. */
+const REQUESTS_BEFORE_SUCCESS = 50;
 /** An endpoint answers late when its requests take longer than this, in ms. */
 const SLOW_MS = 500;
 /** Answers whose outcomes may be kept before they are written. A crash repeats their requests and those in flight. */
@@ -135,8 +137,9 @@ export class AttemptSlice {
       lanes.push(lane.finally(end));
     };
     const widen = () => {
-      while (lanes.length < Math.min(REQUESTS_WHILE_SLOW, due.length) && lateEndpoints.take(webhookId))
-        openLane(() => lateEndpoints.giveBack(webhookId));
+      const isKnownLate = this.#hasSucceeded || lateEndpoints.isLate(webhookId);
+      const most = Math.min(isKnownLate ? REQUESTS_WHILE_SLOW : REQUESTS_BEFORE_SUCCESS, due.length);
+      while (lanes.length < most && lateEndpoints.take(webhookId)) openLane(() => lateEndpoints.giveBack(webhookId));
     };
     while (lanes.length < Math.min(REQUESTS, due.length)) openLane();
     if (health === "working" && lateEndpoints.isLate(webhookId)) widen();

@@ -23,6 +23,8 @@ import { setHealth } from "./observing.ts";
 /** Requests that a group has in flight at once; the same at an endpoint that answers late. */
 const IN_FLIGHT = 16;
 const IN_FLIGHT_WHILE_SLOW = 100;
+/** The same while none of its requests was answered yet. */
+const IN_FLIGHT_BEFORE_SUCCESS = 50;
 /** Requests of an endpoint that answers late, beyond the first of each group. */
 const MOST_LATE_REQUESTS = 450;
 /** Answered deliveries of a group whose outcomes are not written yet, at most. */
@@ -136,7 +138,7 @@ describe("An attempt of a full group", () => {
   it("has more requests in flight at a working endpoint that answers late", async () => {
     mayHold = () => true;
     const { end } = await begin(await makeReceivingEndpoint(new Date()));
-    await untilHeld(IN_FLIGHT_WHILE_SLOW);
+    await untilHeld(IN_FLIGHT_BEFORE_SUCCESS);
     await end();
     assert.equal(receiver.received.length, GROUP_SIZE);
   });
@@ -171,7 +173,7 @@ describe("An attempt of a full group", () => {
     const unproven = await begin(await makeReceivingEndpoint(null, path));
     const working = await begin(await makeReceivingEndpoint(new Date()));
     // The unproven one began first: it would have more in flight by the time at which the working one has.
-    await untilHeld(IN_FLIGHT + IN_FLIGHT_WHILE_SLOW);
+    await untilHeld(IN_FLIGHT + IN_FLIGHT_BEFORE_SUCCESS);
     assert.equal(receiver.received.filter((one) => one.path === path).length, IN_FLIGHT);
     const [first] = held.splice(
       held.findIndex((one) => one.path === path),
@@ -180,7 +182,7 @@ describe("An attempt of a full group", () => {
     assert.ok(first);
     answer(first.response);
     // All of its deliveries that are left.
-    await untilHeld(GROUP_SIZE - 1 + IN_FLIGHT_WHILE_SLOW);
+    await untilHeld(GROUP_SIZE - 1 + IN_FLIGHT_BEFORE_SUCCESS);
     await unproven.end();
     await working.end();
   });
