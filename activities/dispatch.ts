@@ -68,7 +68,8 @@ type Next =
 /**
  * The result of a slice. `sent`: mails of the whole send that are SENT, where the slice has mailed. `unknown`: recipients
  * that a dead attempt left behind. `returned`: recipients that it had staged are in the queue again, for any lane.
- * `epoch`: that of the lane's last attempt that is known to have ended in order; missing when none is.
+ * `epoch`: that of the lane's last attempt of which Postgres must know: it ended in order, or Postgres lost a part of it;
+ * missing when there is none.
  */
 export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true; epoch?: number } & Next;
 
@@ -118,13 +119,13 @@ export function createDispatchActivities(
         const end = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline]);
         // How far an earlier try of this activity was when its process died.
         const begun = Context.current().info.heartbeatDetails as SliceProgress | undefined;
-        if (begun) report({ ...begun });
+        if (begun) report(begun);
         const run: SliceRun = {
           end,
           mayContinue: () => slots.hasRoom(slice.teamId),
           onMailed: (progress) => {
             watched.moved();
-            report({ ...progress });
+            report(progress);
           },
         };
         const work = () => dispatchSlice(deps, pools, messages, { ...slice, ...(begun && { begun }) }, run);

@@ -13,7 +13,7 @@ import type { CheckpointResult } from "./stager.ts";
 interface SliceUnderWay {
   em: EntityManager;
   dispatch: OpenedDispatch;
-  /** What it read when it began. */
+  /** The content as it was when the slice began. */
   content: LaneContent;
   pool: AccountPool["pool"];
   /** The last row that it staged. */

@@ -1,5 +1,6 @@
 import { UnsendableError } from "./header.ts";
 import { composeMessage, type MessageContent, type PreparedContent, prepareContent } from "./message.ts";
+import { PREVIEW_BUDGET_MS } from "./render-budget.ts";
 import { checkContent, fieldValuesOf, longestFieldValue } from "./template.ts";
 import { type ContentField, type ContentProblem, TemplateError, type TemplateProblem } from "./template-problem.ts";
 
@@ -43,8 +44,8 @@ function composeSamples(content: MessageContent): void {
   const sample = { email, unsubscribeUrl: "https://example.com/u/1", messageId: "1@example.com", date: new Date() };
   try {
     const fields = fieldValuesOf(composed.fieldTags, longestFieldValue);
-    composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News", fields });
-    composed.fill(sample);
+    composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News", fields }, PREVIEW_BUDGET_MS);
+    composed.fill(sample, PREVIEW_BUDGET_MS);
   } catch (error) {
     // A fault that makes every recipient unsendable is a problem of the template.
     throw error instanceof UnsendableError && error.cause instanceof TemplateError ? error.cause : error;

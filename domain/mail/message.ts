@@ -82,9 +82,10 @@ export interface ComposedMessage {
   fieldTags: readonly FieldTag[];
   /**
    * Builds one recipient's message.
+   * @param limitMs CPU time that it may take, in milliseconds; by default as long as a recipient of a send may take
    * @throws {UnsendableError} when this recipient cannot be mailed
    */
-  fill(recipient: MessageRecipient): FilledMessage;
+  fill(recipient: MessageRecipient, limitMs?: number): FilledMessage;
 }
 
 const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
@@ -163,7 +164,7 @@ export function composeMessage(
   const fixedSubject = subject.plain?.tags.length === 0 ? encodeSubject(subject, {}) : undefined;
   const isPlain = subject.plain !== undefined && textPart.isPlain && htmlPart.isPlain;
 
-  const fill = (recipient: MessageRecipient): FilledMessage => {
+  const fill = (recipient: MessageRecipient, limitMs?: number): FilledMessage => {
     const to = toWireAddress(recipient.email);
     const values: MergeValues = {
       email: recipient.email,
@@ -174,7 +175,7 @@ export function composeMessage(
       mail_token: recipient.mailToken,
       fields: recipient.fields,
     };
-    const budget = isPlain ? undefined : new RenderBudget();
+    const budget = isPlain ? undefined : new RenderBudget(limitMs);
     const message =
       `${sender}${to.address}\r\n` +
       `Subject: ${fixedSubject ?? encodeSubject(subject, values, budget)}\r\n` +
@@ -198,9 +199,9 @@ export function composeMessage(
   };
   return {
     fieldTags: fieldTagsOf(new Set([...subject.variables, ...html.variables])),
-    fill(recipient) {
+    fill(recipient, limitMs) {
       try {
-        return fill(recipient);
+        return fill(recipient, limitMs);
       } catch (error) {
         if (error instanceof TemplateError) throw new UnsendableError(error.message, { cause: error });
         throw error;

@@ -26,6 +26,18 @@ const named = z.strictObject({ body: z.strictObject({ name: z.string() }) });
 const made = z.object({ id: z.string() });
 const refused = new Set<string>();
 
+/** Repeats a request until its key is free; it must be answered 201 then. */
+async function untilCreated(ask: () => Promise<ApiAnswer>): Promise<void> {
+  const again = await eventually(
+    async () => {
+      const answer = await ask();
+      return codeOf(answer) === "request_in_flight" ? undefined : answer;
+    },
+    { what: "the key" },
+  );
+  assert.equal(again?.status, 201, again?.text);
+}
+
 async function hold(name: string): Promise<void> {
   stage.emit(`held ${name}`);
   await once(stage, `go ${name}`);
@@ -102,14 +114,7 @@ describe("While Postgres is away", () => {
           proxy.heal();
 
           stage.on(`held ${name}`, () => setImmediate(() => stage.emit(`go ${name}`)));
-          const again = await eventually(
-            async () => {
-              const answer = await ask();
-              return codeOf(answer) === "request_in_flight" ? undefined : answer;
-            },
-            { what: "the key" },
-          );
-          assert.equal(again?.status, 201, again?.text);
+          await untilCreated(ask);
           assert.ok(isReplay(await ask()));
           assert.equal(codeOf(await ask("2")), "idempotency_key_reused");
           assert.equal(await team.em.fork().count(Team, { name }), 1);
@@ -129,14 +134,7 @@ describe("While Postgres is away", () => {
       proxy.cut();
       assert.equal(codeOf(await first), "service_unavailable");
       proxy.heal();
-      const again = await eventually(
-        async () => {
-          const answer = await ask();
-          return codeOf(answer) === "request_in_flight" ? undefined : answer;
-        },
-        { what: "the key" },
-      );
-      assert.equal(again?.status, 201, again?.text);
+      await untilCreated(ask);
       assert.equal(await team.em.fork().count(Team, { name }), 1);
     });
   });

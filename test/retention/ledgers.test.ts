@@ -177,7 +177,7 @@ describe("The ledger of a send that has ended", () => {
     assert.match(stderr, /are kept no longer: LEDGER_DAYS have passed/);
   });
 
-  it("is mailed to nobody once more when its names are gone, also where Mailkeel does not know whether a mail arrived", async () => {
+  it("mails nobody again when its names are gone, not even recipients of whom Mailkeel does not know whether their mail arrived", async () => {
     const sender = await makeSender({ recipients: 2 });
     const { id } = (await startSend(sender)).data;
     await untilStatus(sender, ["SENT"]);

@@ -10,6 +10,7 @@ import {
   addSubscribers,
   anotherNewsletter,
   type CampaignSender,
+  describeOverAccounts,
   makeCampaignSender,
   makeSender,
   type Sender,
@@ -102,11 +103,10 @@ export interface OfKind {
 
 /** A suite of sends: of newsletters, each mailed by one account, and once more of campaigns, each mailed by two. */
 export function describeEachKind(title: string, suite: (of: OfKind) => void): void {
-  for (const [index, kind] of KINDS.entries()) {
-    const accounts = index + 1;
-    const furtherAccounts = Array.from({ length: index }, () => ({}));
-    describe(`${title} (${kind.type}, ${accounts} account${accounts > 1 ? "s" : ""})`, () => {
+  describeOverAccounts(title, ({ accounts, furtherAccounts }) => {
+    const kind = accounts === 1 ? NEWSLETTER : CAMPAIGN;
+    describe(`of a ${kind.type}`, () => {
       suite({ kind, accounts, make: (options) => kind.make({ ...options, furtherAccounts }) });
     });
-  }
+  });
 }

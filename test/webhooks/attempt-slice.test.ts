@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import { sql } from "kysely";
 import pino from "pino";
 import { AttemptSlice } from "../../activities/webhooks/attempt-slice.ts";
-import { createDeliveryClient, type DeliveryClient } from "../../activities/webhooks/http-client.ts";
+import type { DeliveryClient } from "../../activities/webhooks/http-client.ts";
 import { LateEndpoints } from "../../activities/webhooks/late-endpoints.ts";
 import { SharedPlaces } from "../../activities/webhooks/shared-places.ts";
 import { SuccessWriter } from "../../activities/webhooks/success-writer.ts";
@@ -13,10 +13,9 @@ import { newId } from "../../domain/ids.ts";
 import { closeAttempt } from "../../domain/webhooks/attempts.ts";
 import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
 import { GROUP_SIZE } from "../../domain/webhooks/plan-groups.ts";
-import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
-import { openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
+import { openReceiver, openReceiverClient, type Receiver } from "../support/receiver.ts";
 import { insertDelivery, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import { setHealth } from "./observing.ts";
 
@@ -47,16 +46,7 @@ describe("An attempt of a full group", () => {
 
   before(async () => {
     team = await makeTeam();
-    client = createDeliveryClient({
-      guard: openUrlGuard({
-        EGRESS_DENIED_NETWORKS: [],
-        WEBHOOK_ALLOWED_HOSTS: [...RECEIVER_HOSTS],
-        WEBHOOK_DNS_SERVERS: [],
-        WEBHOOK_HTTPS_ONLY: false,
-      }),
-      timeoutMs: LONG_MS,
-      userAgent: "test",
-    });
+    client = openReceiverClient(LONG_MS);
   });
   after(() => client.close());
   beforeEach(async () => {

@@ -4,15 +4,14 @@ import { sql } from "kysely";
 import pino from "pino";
 import { BusyEndpoints } from "../../activities/webhooks/busy-endpoints.ts";
 import { createDeliveryActivities } from "../../activities/webhooks/deliveries.ts";
-import { createDeliveryClient, type DeliveryClient } from "../../activities/webhooks/http-client.ts";
+import type { DeliveryClient } from "../../activities/webhooks/http-client.ts";
 import { kysely } from "../../db/orm.ts";
 import { fanOut } from "../../domain/webhooks/fan-out.ts";
 import { formGroups, type Group } from "../../domain/webhooks/grouping.ts";
 import { GROUP_SIZE } from "../../domain/webhooks/plan-groups.ts";
-import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
-import { openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
+import { openReceiver, openReceiverClient, type Receiver } from "../support/receiver.ts";
 import { stack } from "../support/stack.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 
@@ -37,16 +36,7 @@ describe("A group at its first attempt", () => {
   after(() => own.drop());
   beforeEach(async () => {
     receiver = await openReceiver();
-    client = createDeliveryClient({
-      guard: openUrlGuard({
-        EGRESS_DENIED_NETWORKS: [],
-        WEBHOOK_ALLOWED_HOSTS: [...RECEIVER_HOSTS],
-        WEBHOOK_DNS_SERVERS: [],
-        WEBHOOK_HTTPS_ONLY: false,
-      }),
-      timeoutMs: LONG_MS,
-      userAgent: "test",
-    });
+    client = openReceiverClient(LONG_MS);
     activities = createDeliveryActivities({
       env: { ...(await stack()).env, DATABASE_POOL_MAX: POOL_MAX },
       orm: own.orm,
