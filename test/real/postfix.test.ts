@@ -104,6 +104,10 @@ class Postfix {
       disable_dns_lookups: "yes",
       // A mail that the next server puts off comes back at the first try instead of after days.
       maximal_queue_lifetime: "0",
+      // One whose delivery a reload interrupts is tried again at once, not after five minutes.
+      queue_run_delay: "1s",
+      minimal_backoff_time: "1s",
+      maximal_backoff_time: "1s",
       relay_transport: "discard",
       alias_maps: "",
       maillog_file: this.#logFile,
