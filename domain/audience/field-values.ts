@@ -57,5 +57,8 @@ export function valueOfText(type: ContactFieldType, text: string): FieldValues[s
 /** The values after a change. */
 export function changedFields(values: FieldValues, changes: FieldChanges): FieldValues {
   const merged = Object.entries({ ...values, ...changes });
-  return Object.fromEntries(merged.flatMap(([name, value]) => (value === null ? [] : [[name, value]])));
+  return Object.fromEntries(merged.flatMap(([name, value]) => (value === null ? [] : [[name, stored(value)]])));
 }
+
+/** The database keeps -0 as 0: a comparison of the two would find a change with each -0 that is given. */
+const stored = (value: FieldValues[string]): FieldValues[string] => (value === 0 ? 0 : value);
