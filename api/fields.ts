@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { WITHHELD_REASONS } from "../db/entities/audience.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH, normaliseAddress, spellingOf } from "../domain/address.ts";
-import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../domain/audience/rules.ts";
+import { hasControlCharacter, MAX_NAME_LENGTH, MAX_PERSON_NAME_LENGTH } from "../domain/audience/rules.ts";
 import { exampleId, type IdKind } from "../domain/ids.ts";
 import { itIs } from "./rest/messages.ts";
 
@@ -32,9 +32,6 @@ export const shownNames = {
     .nullable()
     .meta({ examples: ["Lovelace"] }),
 };
-
-/** Longest name of a list or a newsletter, in characters. */
-export const MAX_NAME_LENGTH = 200;
 
 /** The check of a text of one line: a line break would break the header or the table that it is put in. */
 const isOneLine = [

@@ -2,6 +2,7 @@ import { domainToASCII } from "node:url";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
 import { isLoopback } from "../domain/address-guard.ts";
+import { hasControlCharacter, MAX_NAME_LENGTH } from "../domain/audience/rules.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { eventProblems, resolveEvents } from "../domain/webhooks/subscription.ts";
 import { readEnvironment } from "./session.ts";
@@ -73,6 +74,15 @@ export function asciiDomain(text: string): string {
 export function nonEmpty(text: string): string {
   if (text.trim() === "") throw new InvalidArgumentError("It is empty.");
   return text;
+}
+
+/** The name of a record, trimmed, under the rules that the API has for it. */
+export function recordName(text: string): string {
+  const name = text.trim();
+  if (name === "" || name.length > MAX_NAME_LENGTH || hasControlCharacter(name)) {
+    throw new InvalidArgumentError(`It has one line and 1 to ${MAX_NAME_LENGTH} characters.`);
+  }
+  return name;
 }
 
 /** Words, comma-separated. */

@@ -7,7 +7,7 @@ import { DEFAULT_DAYS, MAX_DAYS } from "../../domain/analytics/overview.ts";
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ADDRESS_WINDOW_DAYS } from "../../domain/audience/confirmation-limits.ts";
 import { MAX_FIELDS } from "../../domain/audience/contact-fields.ts";
-import { MAX_FIELD_TEXT_LENGTH } from "../../domain/audience/rules.ts";
+import { MAX_FIELD_TEXT_LENGTH, MAX_NAME_LENGTH } from "../../domain/audience/rules.ts";
 import { MAX_CAMPAIGN_ACCOUNTS } from "../../domain/campaigns.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { REMEMBERED_HOURS, STALLED_SECONDS } from "../../domain/idempotency.ts";
@@ -30,7 +30,6 @@ import { DELIVERY_KEPT_DAYS, EVENT_KEPT_DAYS } from "../../domain/webhooks/reten
 import { DEFAULT_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";
 import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { MAX_BULK } from "../contacts/schema.ts";
-import { MAX_NAME_LENGTH } from "../fields.ts";
 import { MAX_BATCH as MAX_SUBSCRIBERS } from "../lists/schema.ts";
 import { DEADLINE_MS, LARGE_BODIES_AT_ONCE } from "../rest/adapter.ts";
 import { endpointsOf } from "../rest/endpoints.ts";

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES } from "../../db/entities/send.ts";
+import { MAX_NAME_LENGTH } from "../../domain/audience/rules.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
-import { MAX_NAME_LENGTH, oneLine, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { oneLine, shownAddress, timestamp, timestamps } from "../fields.ts";
 import { durationText } from "../units.ts";
 
 /*

@@ -1,14 +1,14 @@
 import type { Command } from "commander";
 import { attachAccounts, attachSegment } from "../../domain/campaigns.ts";
 import { createDraft } from "../../domain/drafts.ts";
-import { withTenant, words } from "../options.ts";
+import { recordName, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 
 /** Commands for facts that the API cannot set: a campaign's segment and sending accounts, and drip sequences. */
 export function campaignCommands(program: Command, run: Run): void {
   withTenant(program.command("campaign:create"))
     .description("draft a campaign; its content is written through the API")
-    .requiredOption("--name <name>", "its name, for the team alone")
+    .requiredOption("--name <name>", "its name, for the team alone", recordName)
     .option("--drip", "a sequence of mails over time, which send-preview refuses")
     .action(({ name, drip = false, ...options }: TenantOptions & { name: string; drip?: boolean }) =>
       run(async (session) => {

@@ -1,3 +1,6 @@
+/** Longest name of a list, a newsletter, a campaign or a segment, in characters. */
+export const MAX_NAME_LENGTH = 200;
+
 /** Longest first or last name of a subscriber, in characters. */
 export const MAX_PERSON_NAME_LENGTH = 200;
 

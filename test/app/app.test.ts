@@ -403,6 +403,14 @@ describe("The app's command line", () => {
       assert.equal((await api(team.keys.live).get(`/campaigns/${campaign}`)).body.data.status, "DRAFT");
     });
 
+    it("makes no campaign with a name that the API would refuse, and removes the spaces around one", async () => {
+      for (const name of ["", "  ", "two\nlines", "x".repeat(201)]) {
+        await refused(["campaign:create", "--name", name, "--team", id], /one line and 1 to 200 characters/);
+      }
+      const { campaign } = await json(["campaign:create", "--name", " Spring ", "--team", id]);
+      assert.equal((await api(team.keys.live).get(`/campaigns/${campaign}`)).body.data.name, "Spring");
+    });
+
     it("records a complaint about one newsletter or one campaign", async () => {
       await refused(["complaint:record", "--email", uniqueEmail()], /--newsletter.*--campaign/);
       await refused(

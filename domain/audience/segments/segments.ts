@@ -9,7 +9,7 @@ import { newId } from "../../ids.ts";
 import { holdPlace } from "../../record-limit.ts";
 import { readFields } from "../contact-fields.ts";
 import type { FieldTypes } from "../field-values.ts";
-import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../rules.ts";
+import { hasControlCharacter, MAX_NAME_LENGTH } from "../rules.ts";
 import { Compilation, SEGMENT_LIMITS } from "./compilation.ts";
 import { contactsQuery } from "./condition.ts";
 import { ConditionProblem, type Place } from "./place.ts";
@@ -19,9 +19,6 @@ export const MAX_SEGMENTS = 500;
 
 /** The version of the shape of conditions that is written, and the only one that is known. */
 const CONDITIONS_VERSION = 1;
-
-/** Longest name of a segment, in characters. */
-const MAX_NAME_LENGTH = MAX_PERSON_NAME_LENGTH;
 
 /** Addresses that a count shows. */
 const SAMPLE_SIZE = 10;
