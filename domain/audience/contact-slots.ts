@@ -255,5 +255,5 @@ async function countOrRefuse(
 export const slotsExceeded = (amount: number, left: number): ApiError =>
   new ApiError(
     "quota_exceeded",
-    `New addresses take contact slots: this needs ${amount}, and the team has ${left} left.`,
+    `New addresses take contact slots: this needs ${amount}, and the team has ${left} left. Delete contacts or subscribers, or raise the plan's limit.`,
   );

@@ -17,7 +17,7 @@ export const REFUSAL_REASONS = {
   content_not_composable:
     "No message can be composed from the draft's subject, body and sender; change them with PATCH.",
   no_recipients:
-    "The draft has no eligible recipients: each address that it targets is suppressed, has no CONFIRMED subscription (newsletter) or is INVALID (campaign).",
+    "The draft has no eligible recipients: it targets no address, or each one is suppressed, has no CONFIRMED subscription (newsletter) or is INVALID (campaign). Attach another list or segment in the app, or add people to it.",
   account_gone:
     "A sending account of the send is no longer connected; connect it again or attach another one in the app, and make a new send-preview.",
   account_not_active: "A sending account of the send is not ACTIVE; repair or resume it in the app.",

@@ -162,6 +162,7 @@ describe("Contact slots", () => {
     assert.equal(await asContact(next), "done");
     const refused = await change(body.data.id, third);
     assert.deepEqual([refused.status, codeOf(refused)], [402, "quota_exceeded"]);
+    assert.match(refused.body.error.message, /Delete contacts or subscribers, or raise the plan's limit\.$/);
     assert.deepEqual([await used(), await held()], [1, { [next]: 2 }]);
     await inWide((em) => moveSlot(em, tenant, next, next));
     assert.deepEqual([await used(), await held()], [1, { [next]: 2 }]);

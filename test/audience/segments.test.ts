@@ -385,6 +385,7 @@ describe("Segments", () => {
         assert.equal(code, "filter_unsupported");
         assert.match(text, message);
         assert.ok(text.includes(id));
+        assert.match(text, /Make another segment in the app, and attach it\.$/);
         return true;
       });
     };

@@ -10,7 +10,7 @@ import { unsubscribeUrl } from "../../domain/links.ts";
 import { api } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
-import { unique } from "../support/factories.ts";
+import { unique, uniqueEmail } from "../support/factories.ts";
 import { CAMPAIGN } from "../support/kinds.ts";
 import {
   addSegment,
@@ -93,6 +93,15 @@ describe("The preview of a campaign", () => {
     await declareFields(sender, { about: "text" });
     const refused = await preview(sender);
     assert.deepEqual([refused.status, refused.body.error?.code], [409, "campaign_not_ready"], refused.text);
+  });
+
+  it("is refused for a segment without contacts, and says what to do", async () => {
+    const sender = await makeCampaignSender({ recipients: 1 });
+    const segmentId = await addSegment(sender, { field: "email", op: "eq", value: uniqueEmail("nobody") });
+    await transaction(sender.em, (em) => attachSegment(em, sender.campaignId, segmentId));
+    const refused = await preview(sender);
+    assert.deepEqual([refused.status, refused.body.error?.code], [409, "campaign_not_ready"], refused.text);
+    assert.match(refused.body.error.message, /it targets no address, or .* Attach another list or segment in the app/);
   });
 
   it("is refused for a segment that cannot be evaluated, which it names, and so is the confirm as a changed plan", async () => {

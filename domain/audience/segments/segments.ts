@@ -206,7 +206,10 @@ export async function segmentContacts(
     return (await compileConditions(em, tenant, segment.conditions, declared)).query;
   } catch (error) {
     if (!(error instanceof ConditionProblem)) throw error;
-    throw new ApiError("filter_unsupported", `The segment ${segmentId} cannot be evaluated: ${error.message}.`);
+    throw new ApiError(
+      "filter_unsupported",
+      `The segment ${segmentId} cannot be evaluated: ${error.message}. Make another segment in the app, and attach it.`,
+    );
   }
 }
 
