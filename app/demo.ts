@@ -2,7 +2,7 @@
 import { createReadStream } from "node:fs";
 import { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
-import { Command } from "commander";
+import { Command, Option } from "commander";
 import { Mailkeel } from "../client/index.ts";
 import { SettingsError } from "../config/env.ts";
 import { forTenant, type Tenant } from "../db/orm.ts";
@@ -196,7 +196,7 @@ interface DemoOptions {
 const program = new Command("demo")
   .description("drives the main job over HTTP against a running service")
   .option("--recipients <count>", "people to generate", wholeNumber(1, 10_000_000), 1_000)
-  .option("--csv <file>", "import this file instead")
+  .addOption(new Option("--csv <file>", "import this file instead, for the newsletter").conflicts("campaign"))
   .option("--campaign", "send a campaign over two accounts, one of which fails half-way")
   .option("--events <names>", "comma-separated events to receive as webhooks, * for all", eventNames)
   .action(async (options: DemoOptions) => {
