@@ -47,7 +47,7 @@ export async function sendCampaign(
   say(`  ${segmentId}: ${count(recipients)} contacts`);
 
   say("3. A draft that targets the segment, over two accounts");
-  const accountIds = await demoAccounts(session, stack, tenant);
+  const accounts = await demoAccounts(session, stack, tenant);
   const { data: draft } = await mailkeel.campaigns.create({
     name: `Demo of ${domain}`,
     subject: "Hello {{ first_name }}",
@@ -55,10 +55,15 @@ export async function sendCampaign(
     body: BODY,
   });
   await inTenant(session, tenant, async (em) => {
-    await attachAccounts(em, draft.id, accountIds);
+    await attachAccounts(
+      em,
+      draft.id,
+      accounts.map(({ id }) => id),
+    );
     await attachSegment(em, draft.id, segmentId);
   });
-  say(`  ${draft.id}`);
+  const shares = accounts.map(({ email, connections }) => `${count(connections)} connections of ${email}`);
+  say(`  ${draft.id}: mailed over ${shares.join(" and ")}, each as fast as its connections allow`);
 
   say("4. Preview: the recipients, and the senders");
   const { data: preview } = await mailkeel.campaigns.previewSend(draft.id);
@@ -89,11 +94,11 @@ export async function sendCampaign(
     );
     const tookMs = sayOutcome(sent);
     const mails = await mailsTo(stack, domain);
-    const shares = [DEMO_FROM, DEMO_SECOND_FROM].map(
+    const mailed = [DEMO_FROM, DEMO_SECOND_FROM].map(
       (from) => `${count(mails.filter((mail) => mail.from === from).length)} from ${from}`,
     );
     const people = new Set(mails.flatMap(({ to }) => to)).size;
-    say(`  ${count(mails.length)} mails to ${count(people)} people in ${seconds(tookMs)}: ${shares.join(", ")}`);
+    say(`  ${count(mails.length)} mails to ${count(people)} people in ${seconds(tookMs)}: ${mailed.join(", ")}`);
     say("");
     sayPlaces(stack, "/campaigns", sent);
   } finally {
@@ -101,22 +106,28 @@ export async function sendCampaign(
   }
 }
 
+interface DemoAccount {
+  id: string;
+  email: string;
+  /** Connections that it may have at once. */
+  connections: number;
+}
+
 /** The demo team's account, and a second one on the mail catcher, which works again after an earlier demo. */
-async function demoAccounts(session: Session, stack: StackFile, tenant: Tenant): Promise<string[]> {
+async function demoAccounts(session: Session, stack: StackFile, tenant: Tenant): Promise<DemoAccount[]> {
   const { vault, orm } = session;
   const deps = { vault, verify: async () => ({ ok: true }) as const };
   const known = await kysely(orm.em.fork())
     .selectFrom("email_accounts")
-    .select(["id", "email"])
+    .select(["id", "email", "max_connections as connections"])
     .where(ofTenant(tenant))
     .where("email", "in", [DEMO_FROM, DEMO_SECOND_FROM])
     .orderBy("email")
     .execute();
   const { hostname, port } = new URL(stack.mail.smtp);
   return inTenant(session, tenant, async (em) => {
-    const ids = known.map(({ id }) => id);
-    for (const id of ids) await resumeAccount(em, id, deps);
-    if (known.some(({ email }) => email === DEMO_SECOND_FROM)) return ids;
+    for (const { id } of known) await resumeAccount(em, id, deps);
+    if (known.some(({ email }) => email === DEMO_SECOND_FROM)) return known;
     const second = await connectAccount(
       em,
       tenant,
@@ -136,7 +147,7 @@ async function demoAccounts(session: Session, stack: StackFile, tenant: Tenant):
       },
       deps,
     );
-    return [...ids, second.id];
+    return [...known, { id: second.id, email: DEMO_SECOND_FROM, connections: CONNECTIONS }];
   });
 }
 

@@ -13,7 +13,7 @@ import {
 } from "../../domain/access/keys.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { domains, futureInstant, wholeNumber, withTeam, withTenant, words } from "../options.ts";
+import { domains, futureInstant, recordName, wholeNumber, withTeam, withTenant, words } from "../options.ts";
 import { type Outcome, type Run, type TeamOption, type TenantOptions, teamOf, tenantOf } from "../session.ts";
 
 interface MintOptions extends TenantOptions {
@@ -30,7 +30,7 @@ interface MintOptions extends TenantOptions {
 export function keyCommands(program: Command, run: Run): void {
   withTenant(program.command("key:mint"))
     .description("mint an API key; it is shown this once")
-    .requiredOption("--name <name>", "the purpose of the key")
+    .requiredOption("--name <name>", "the purpose of the key", recordName)
     .requiredOption("--scopes <scopes>", `comma-separated, of: ${SCOPES.join(", ")}`, words)
     .option("--member <id>", "the member it acts for; the team's first owner unless given")
     .option(

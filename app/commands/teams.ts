@@ -2,7 +2,7 @@ import { type Command, Option } from "commander";
 import { PLANS, type Plan, ROLES, type Role } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
 import { addMember, changeRole, createTeam, removeMember, setTeamTracking, setTimeZone } from "../../domain/teams.ts";
-import { address, oneOf, withTeam } from "../options.ts";
+import { address, oneOf, recordName, withTeam } from "../options.ts";
 import { type Run, type TeamOption, teamOf } from "../session.ts";
 
 const SWITCHES = ["on", "off"] as const;
@@ -21,9 +21,9 @@ export function teamCommands(program: Command, run: Run): void {
   program
     .command("team:create")
     .description("create a team and its owner")
-    .requiredOption("--name <name>", "name of the team")
+    .requiredOption("--name <name>", "name of the team", recordName)
     .requiredOption("--owner-email <address>", "address of its owner", address)
-    .requiredOption("--owner-name <name>", "name of its owner")
+    .requiredOption("--owner-name <name>", "name of its owner", recordName)
     .addOption(new Option("--plan <plan>", PLANS.join(" or ")).default("BUSINESS").argParser(oneOf(PLANS)))
     .option("--time-zone <zone>", "IANA zone in which send days are days", "UTC")
     .action(({ name, ownerEmail, ownerName, plan, timeZone }: CreateOptions) =>
@@ -72,7 +72,7 @@ export function teamCommands(program: Command, run: Run): void {
   withTeam(program.command("member:add"))
     .description("add a person to a team")
     .requiredOption("--email <address>", "their address", address)
-    .requiredOption("--name <name>", "their name")
+    .requiredOption("--name <name>", "their name", recordName)
     .requiredOption("--role <role>", ROLES.join(", "), oneOf(ROLES))
     .action(({ email, name, role, ...options }: TeamOption & { email: string; name: string; role: Role }) =>
       run(async (session) => {

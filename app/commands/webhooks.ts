@@ -13,7 +13,7 @@ import type { EventName } from "../../domain/webhooks/catalogue.ts";
 import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
 import { createEndpoint } from "../../domain/webhooks/endpoints.ts";
 import { DEFAULT_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
-import { absoluteUrl, eventNames, listOf, wholeNumber, withListLimit, withTenant } from "../options.ts";
+import { absoluteUrl, eventNames, listOf, recordName, wholeNumber, withListLimit, withTenant } from "../options.ts";
 import {
   inTenant,
   type Outcome,
@@ -45,7 +45,7 @@ export function webhookCommands(program: Command, run: Run): void {
     .description("make an endpoint of the app's own, which the API does not list; its secret is shown this once")
     .requiredOption("--url <url>", "where deliveries go", absoluteUrl)
     .requiredOption("--event <names>", "comma-separated events, or * for all there are now", eventNames)
-    .option("--name <name>", "its name; the URL's host unless given")
+    .option("--name <name>", "its name; the URL's host unless given", recordName)
     .action(({ url, event: events, name, ...options }: ConnectOptions) =>
       run(async (session) => {
         const tenant = await tenantOf(session, options);

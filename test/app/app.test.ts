@@ -403,9 +403,19 @@ describe("The app's command line", () => {
       assert.equal((await api(team.keys.live).get(`/campaigns/${campaign}`)).body.data.status, "DRAFT");
     });
 
-    it("makes no campaign with a name that the API would refuse, and removes the spaces around one", async () => {
+    it("gives nothing a name that the API would refuse, and removes the spaces around one", async () => {
       for (const name of ["", "  ", "two\nlines", "x".repeat(201)]) {
         await refused(["campaign:create", "--name", name, "--team", id], /one line and 1 to 200 characters/);
+      }
+      const owner = ["--owner-email", uniqueEmail(), "--owner-name", "Olga"];
+      for (const command of [
+        ["team:create", "--name", "", ...owner],
+        ["team:create", "--name", "Team", ...owner.slice(0, 3), "two\nlines"],
+        ["member:add", "--name", "", "--team", id, "--email", uniqueEmail(), "--role", "OWNER"],
+        ["key:mint", "--name", "", "--team", id, "--scopes", "lists:read"],
+        ["webhook:connect", "--name", "", "--team", id, "--url", "https://example.com/hooks", "--event", "*"],
+      ]) {
+        await refused(command, /one line and 1 to 200 characters/);
       }
       const { campaign } = await json(["campaign:create", "--name", " Spring ", "--team", id]);
       assert.equal((await api(team.keys.live).get(`/campaigns/${campaign}`)).body.data.name, "Spring");
