@@ -124,6 +124,11 @@ export const hasNoRoom = (error: unknown): boolean =>
 /** Columns of a statement with the CTEs of `takingSlots`. */
 export const countedSlots = sql`(select slots from taken), exists (select from counted) as counted`;
 
+/** The same, for the row of one record of a statement that makes several. @param row its name, which has an `email` */
+export const slotOf = (row: string) => sql`
+  coalesce((select is_new::int from held where held.email = ${sql.ref(`${row}.email`)}), 0) as slots,
+  exists (select from counted) as counted`;
+
 /**
  * Counts the slots that a statement with `takingSlots` could not count in its part alone.
  * @throws {ApiError} `quota_exceeded` when the plan does not allow as many

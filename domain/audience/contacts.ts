@@ -13,7 +13,7 @@ import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { contactRecord } from "../webhooks/records.ts";
 import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
-import { type Created, defineCreation, type PersonColumns } from "./creation.ts";
+import { type Created, defineCreation, PERSON_COLUMNS } from "./creation.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { changedFields, type FieldChanges } from "./field-values.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
@@ -35,12 +35,14 @@ const contactRow = (id: string) => ({
 
 const insertContact = defineCreation({
   event: "contact.created",
+  columns: [...PERSON_COLUMNS, "fields"],
   record: contactRecord,
-  insert: (tenant, values: PersonColumns & { fields: string }, mayInsert) => sql`
+  insert: (tenant, given, mayInsert) => sql`
     insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
-    select ${values.id}, ${tenant.teamId}, ${tenant.environment}, ${values.email}, ${values.emailSpelling},
-      ${values.firstName}, ${values.lastName}, ${values.fields}::jsonb, ${emailStatusOf(tenant, sql`${values.email}`)}
-    where ${mayInsert} and not ${isErased(tenant, sql`${values.addressHash}`)}
+    select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g."emailSpelling", g."firstName", g."lastName",
+      g.fields::jsonb, ${emailStatusOf(tenant, sql`g.email`)}
+    from ${given} g where ${mayInsert} and not ${isErased(tenant, sql`g."addressHash"`)}
+    order by g.email collate "C"
     on conflict do nothing`,
 });
 

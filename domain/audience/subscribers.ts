@@ -13,18 +13,19 @@ import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
 import { moveSlot, type TakenSlots } from "./contact-slots.ts";
-import { type Created, defineCreation, type PersonColumns } from "./creation.ts";
+import { type Created, defineCreation, PERSON_COLUMNS, type PersonColumns } from "./creation.ts";
 import { pending } from "./initial-status.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
 const insertSubscriber = defineCreation({
   event: "subscriber.created",
+  columns: PERSON_COLUMNS,
   record: subscriberRecord,
-  insert: (tenant, values: PersonColumns, mayInsert) => sql`
+  insert: (tenant, given, mayInsert) => sql`
     insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
-    select ${values.id}, ${tenant.teamId}, ${tenant.environment}, ${values.email}, ${values.emailSpelling},
-      ${values.firstName}, ${values.lastName}
-    where ${mayInsert} and not ${isErased(tenant, sql`${values.addressHash}`)}
+    select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g."emailSpelling", g."firstName", g."lastName"
+    from ${given} g where ${mayInsert} and not ${isErased(tenant, sql`g."addressHash"`)}
+    order by g.email collate "C"
     on conflict do nothing`,
 });
 
@@ -45,7 +46,7 @@ export async function createSubscriber(
 ): Promise<Created<EventObject<"subscriber">>> {
   const address = storedAddress(email);
   const addressHash = erasedHash(vault, tenant, address.email);
-  const values = { id: newId("subscriber"), ...address, addressHash, firstName, lastName };
+  const values: PersonColumns = { id: newId("subscriber"), ...address, addressHash, firstName, lastName };
   const made = await insertSubscriber(em, tenant, values, answer);
   if (!made) {
     await refuseErased(em, vault, tenant, email);

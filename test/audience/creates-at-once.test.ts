@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { appRouter } from "../../api/router.ts";
+import { kysely } from "../../db/orm.ts";
+import { erasePerson } from "../../domain/erasure/erase.ts";
+import { newId } from "../../domain/ids.ts";
+import { type ApiAnswer, api, codeOf } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { makeEndpoint, PUBLIC_URL, tenantOf } from "../support/webhooks.ts";
+
+describe("Creates of a team at once", () => {
+  let app: TestApp;
+  let team: TestTeam;
+  before(async () => {
+    app = await serveRoutes(appRouter);
+  });
+  after(() => app.close());
+  beforeEach(async () => {
+    team = await makeTeam();
+  });
+
+  const post = (path: string, email: string): Promise<ApiAnswer> =>
+    api(team.keys.live, app.base).post(path, { email, first_name: `of ${email}` });
+  const emails = (count: number) => Array.from({ length: count }, () => uniqueEmail());
+
+  for (const [path, type] of [
+    ["/subscribers", "subscriber"],
+    ["/contacts", "contact"],
+  ] as const) {
+    const table = sql.table(`${type}s`);
+
+    it(`share statements, and each gets its own record, event and slot: POST ${path}`, async () => {
+      await makeEndpoint(team, { url: PUBLIC_URL, events: [`${type}.created`] });
+      await post(path, uniqueEmail());
+      const given = emails(40);
+      const answers = await Promise.all(given.map((email) => post(path, email)));
+      for (const [i, { status, body, text }] of answers.entries()) {
+        assert.equal(status, 201, text);
+        assert.deepEqual([body.data.email, body.data.first_name], [given[i], `of ${given[i]}`]);
+      }
+      const { rows } = await sql<{ transactions: number }>`
+        select count(distinct xmin::text)::int as transactions from ${table}
+        where team_id = ${team.team.id} and email = any(${given})`.execute(kysely(team.em.fork()));
+      assert.ok(rows[0] && rows[0].transactions < given.length, `${rows[0]?.transactions} transactions`);
+      const { body: usage } = await api(team.keys.live, app.base).get("/usage");
+      assert.equal(usage.data.limits["contacts.slots"].used, given.length + 1);
+      const emitted = async () => {
+        const events = await sql<{ email: string }>`
+          select object::jsonb->>'email' as email from webhook_events
+          where team_id = ${team.team.id} and type = ${`${type}.created`}`.execute(kysely(team.em.fork()));
+        return events.rows.map(({ email }) => email);
+      };
+      await eventually(async () => (await emitted()).length > given.length, { what: "the events" });
+      assert.deepEqual((await emitted()).filter((email) => given.includes(email)).sort(), [...given].sort());
+    });
+
+    it(`make one record of an address, and none of an erased one: POST ${path}`, async () => {
+      const [twice = "", erased = "", ...others] = emails(12);
+      await post(path, erased);
+      await erasePerson(team.em, team.vault, tenantOf(team), erased, { dryRun: false, waitMs: 20_000 });
+      const given = [twice, ...others, erased, twice.toUpperCase()];
+      const answers = await Promise.all(given.map((email) => post(path, email)));
+      const codes = answers.map((answer) => (answer.status === 201 ? "made" : codeOf(answer)));
+      assert.deepEqual(codes.slice(1, -2), Array(others.length).fill("made"));
+      assert.equal(codes.at(-2), "person_erased");
+      assert.deepEqual([codes.at(0), codes.at(-1)].sort(), ["made", "resource_already_exists"]);
+    });
+  }
+
+  it("wait for no address but their own", async () => {
+    const held = uniqueEmail();
+    const holder = team.em.fork();
+    await holder.begin();
+    let waiting: Promise<ApiAnswer> | undefined;
+    try {
+      // Not through the API's own statement, which holds a part of the count of slots besides.
+      await sql`insert into subscribers (id, team_id, environment, email)
+        values (${newId("subscriber")}, ${team.team.id}, 'LIVE', ${held})`.execute(kysely(holder));
+      const [first, ...others] = [held, ...emails(20)].map((email) => post("/subscribers", email));
+      waiting = first;
+      for (const { status, text } of await Promise.all(others)) assert.equal(status, 201, text);
+    } finally {
+      await holder.rollback();
+    }
+    const answer = await waiting;
+    assert.equal(answer?.status, 201, answer?.text);
+  });
+});
