@@ -340,7 +340,7 @@ class Send {
     const view = this.#view;
     const driven = new Map(view.lanes.map((lane) => [lane.accountId, lane]));
     const lanes = send?.accountIds.map((accountId) => driven.get(accountId) ?? drivenLane({ accountId }));
-    Object.assign(view, { send, isStale: false, lanes: lanes ?? [] });
+    Object.assign(view, { send, lanes: lanes ?? [] });
     const wasSetBack = known !== undefined && (!send || isSetBack(known, send));
     if (wasSetBack) view.setBack = { sent: known.sent, isPaused: false };
     // Once it was found behind, Postgres counts as it is: an operator decides.
@@ -355,10 +355,16 @@ class Send {
 
   /** Asks Postgres for a change, and takes over the state that it left. @returns whether it changed as asked */
   async #ask(step: () => Promise<ChangedSend>): Promise<boolean> {
-    const { known } = this.#view;
-    const { changed, state } = await step();
+    const view = this.#view;
+    const { known, isStale } = view;
+    // What comes while Postgres answers may be newer than its answer.
+    view.isStale = false;
+    const { changed, state } = await step().catch((error: unknown) => {
+      view.isStale ||= isStale;
+      throw error;
+    });
     this.#setSend(state, known);
-    if (changed) for (const lane of this.#view.lanes) Object.assign(lane, { lastSlice: undefined, accountFailures: 0 });
+    if (changed) for (const lane of view.lanes) Object.assign(lane, { lastSlice: undefined, accountFailures: 0 });
     return changed;
   }
 

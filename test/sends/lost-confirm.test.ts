@@ -37,13 +37,15 @@ interface OwnWorker {
   /** The confirms that were asked for, and how many reads of a send have been answered. */
   confirms: ConfirmRequest[];
   reads: number;
+  /** The next read is answered once this has ended. */
+  holdRead: Promise<unknown> | undefined;
 }
 
 describe("A confirm", () => {
   let within: TestNamespace;
   let orm: MikroORM;
   let stop: () => Promise<void>;
-  const own: OwnWorker = { confirmFails: undefined, failedLarge: 0, confirms: [], reads: 0 };
+  const own: OwnWorker = { confirmFails: undefined, failedLarge: 0, confirms: [], reads: 0, holdRead: undefined };
 
   before(async () => {
     installQuietRuntime();
@@ -63,7 +65,12 @@ describe("A confirm", () => {
           own.failedLarge++;
           throw error;
         }),
-      readSend: (sendId) => steps.readSend(sendId).finally(() => own.reads++),
+      readSend: async (sendId) => {
+        const read = await steps.readSend(sendId);
+        own.reads++;
+        await own.holdRead;
+        return read;
+      },
     };
     const connection = await NativeConnection.connect({ address: (await stack()).temporal.address });
     const worker = await Worker.create({
@@ -125,6 +132,16 @@ describe("A confirm", () => {
     await confirmSend(orm.em.fork(), request, 60_000);
     await handle.signal(WAKE_UP);
     await assertArmed();
+  });
+
+  it("reads again after a wake-up that came while it read", async () => {
+    const heard = Promise.withResolvers<void>();
+    own.holdRead = heard.promise;
+    const { sendId } = await confirmed("before");
+    await eventually(() => own.reads > 0, { what: "the read after the failure" });
+    await within.client.workflow.getHandle(sendWorkflowId(sendId)).signal(WAKE_UP);
+    heard.resolve();
+    await eventually(() => own.reads > 1, { what: "the read after the wake-up" });
   });
 
   it("of a large plan waits for the place of its team, and a small one for neither", async () => {

@@ -315,16 +315,27 @@ export const preview = (sender: CanSend, idempotencyKey = freshKey()): Promise<A
 export const confirm = (sender: CanSend, token: string, idempotencyKey = freshKey()): Promise<ApiAnswer> =>
   sender.client.post(`${pathOf(sender)}/send`, { confirmation_token: token }, { idempotencyKey });
 
+/** Asks under one Idempotency-Key until there is an answer in time: a 503 says to repeat the request. */
+async function untilAnswered(ask: (idempotencyKey: string) => Promise<ApiAnswer>): Promise<ApiAnswer> {
+  const key = freshKey();
+  let answer = await ask(key);
+  await eventually(async () => answer.status !== 503 || (answer = await ask(key)).status !== 503, {
+    what: "an answer other than 503",
+  });
+  return answer;
+}
+
 /** Previews and gives the token; fails the test when the preview is refused. */
 export async function tokenOf(sender: CanSend): Promise<string> {
-  const answer = await preview(sender);
+  const answer = await untilAnswered((key) => preview(sender, key));
   assert.equal(answer.status, 200, answer.text);
   return answer.body.data.confirmation.token;
 }
 
 /** Previews and confirms; fails the test when either is refused. @returns the body of the 202 */
 async function confirmed(sender: CanSend): Promise<Json> {
-  const answer = await confirm(sender, await tokenOf(sender));
+  const token = await tokenOf(sender);
+  const answer = await untilAnswered((key) => confirm(sender, token, key));
   assert.equal(answer.status, 202, answer.text);
   return answer.body;
 }
