@@ -75,7 +75,8 @@ const committing = (durable: boolean) =>
   sql<boolean>`case when ${durable}::boolean then true else set_config('synchronous_commit', 'off', true) = 'off' end`;
 
 /** SQL: locks a key until the transaction ends; false, at once, while another transaction claims it. */
-const lockingKey = (keyHash: string) => sql<boolean>`pg_try_advisory_xact_lock(hashtextextended(${keyHash}::text, 0))`;
+const lockingKey = (keyHash: RawBuilder<unknown>) =>
+  sql<boolean>`pg_try_advisory_xact_lock(hashtextextended(${keyHash}::text, 0))`;
 
 /**
  * The insert is tried only where no record is visible and no other transaction is writing one, because it would wait for
@@ -86,7 +87,7 @@ const insertClaim = defineStatement(
     insert into idempotency_records
       (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at, request_id)
     select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}, ${requestId}
-    where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")}) and ${lockingKey(keyHash)} and ${committing(durable)}
+    where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")}) and ${lockingKey(sql`${keyHash}`)} and ${committing(durable)}
     on conflict do nothing
     returning attempt`,
 );
@@ -235,47 +236,52 @@ export type RecordAnswer = Pick<IdempotencyHandle, keyof IdempotencyHandle> & {
   after: string;
 };
 
-/**
- * The first CTE, `claimed`, of a statement that makes a record and writes its answer. It has a row while the attempt holds the
- * key, which stays locked: the record may be made only then.
- */
-export const claimHeld = (answer: RecordAnswer): RawBuilder<unknown> => sql`
-  claimed as materialized (select from idempotency_records where ${ofTenant(answer)} and key_hash = ${answer.keyHash}
-    and attempt = ${answer.attempt} and status is null for update)`;
-
-/** The last CTE of such a statement. The CTE `made` before it has the record's JSON as `object`. */
-export const answerWritten = ({ status, before, after, ...handle }: RecordAnswer): RawBuilder<unknown> => sql`
-  answered as (update idempotency_records set status = ${status}, payload = ${before}::text || made.object || ${after}::text,
-    payload_kind = 'payload', request_id = ${handle.requestId} from made
-    where ${ofTenant(handle)} and key_hash = ${handle.keyHash})`;
-
 /** The same of a request whose key is not claimed yet: the statement that makes the record claims it too. */
 export type ClaimingAnswer = RecordAnswer & Pick<KeyedRequest, "fingerprint">;
 
 /**
- * The first CTE, `claimed`, of a statement that makes a record and claims the key of its answer. It has a row where no request
- * had the key when the statement began, and none is claiming it.
+ * How a statement that makes records writes their answers. Its CTE `given` has a row for each record, with its `id` and these
+ * columns, all texts.
  */
-export const claimFree = (answer: ClaimingAnswer): RawBuilder<unknown> => sql`
-  claimed as materialized (select where not exists (
-    select from idempotency_records where ${ofTenant(answer)} and key_hash = ${answer.keyHash}
-  ) and ${lockingKey(answer.keyHash)})`;
+export interface AnswerWriting {
+  columns: readonly string[];
+  /** The CTE `claimed`: the `key_hash` of each record that may be made. Its key stays locked. */
+  claimed: (tenant: Tenant) => RawBuilder<unknown>;
+  /** The last CTE. The CTE `made` before it has the `id` of each record that was made, and its JSON as `object`. */
+  answered: (tenant: Tenant) => RawBuilder<unknown>;
+}
+
+const ANSWER_COLUMNS = ["keyHash", "attempt", "requestId", "status", "before", "after"];
+const wholePayload = sql`g.before || made.object || g.after`;
+
+/** Writes the answers of attempts that hold their keys. */
+export const writingHeld: AnswerWriting = {
+  columns: ANSWER_COLUMNS,
+  claimed: (tenant) => sql`
+    claimed as materialized (select i.key_hash from given g join idempotency_records i on i.key_hash = g."keyHash"
+      where ${ofTenant(tenant, "i")} and i.attempt = g.attempt::int and i.status is null for update of i)`,
+  answered: (tenant) => sql`
+    answered as (update idempotency_records i set status = g.status::int, payload = ${wholePayload}, payload_kind = 'payload',
+        request_id = g."requestId"
+      from made join given g on g.id = made.id where ${ofTenant(tenant, "i")} and i.key_hash = g."keyHash")`,
+};
 
 /**
- * The last CTE of such a statement. The statement fails where a request has taken the key since it began: see
- * `isNotClaimed`.
+ * Claims keys that no request had when the statement began, and that none is claiming, and writes their answers. The
+ * statement fails where a request has taken one of the keys since it began: see `isNotClaimed`.
  */
-export const answerClaimed = ({
-  status,
-  before,
-  after,
-  fingerprint,
-  ...handle
-}: ClaimingAnswer): RawBuilder<unknown> => sql`
-  answered as (insert into idempotency_records (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at,
-      status, payload, payload_kind, request_id)
-    select ${handle.teamId}, ${handle.environment}, ${handle.keyHash}, ${fingerprint}, ${handle.attempt}::int, now(), ${IN_A_DAY},
-      ${status}::int, ${before}::text || made.object || ${after}::text, 'payload', ${handle.requestId} from made)`;
+export const writingClaimed: AnswerWriting = {
+  columns: [...ANSWER_COLUMNS, "fingerprint"],
+  claimed: (tenant) => sql`
+    claimed as materialized (select g."keyHash" as key_hash from given g where not exists (
+      select from idempotency_records i where ${ofTenant(tenant, "i")} and i.key_hash = g."keyHash"
+    ) and ${lockingKey(sql`g."keyHash"`)})`,
+  answered: (tenant) => sql`
+    answered as (insert into idempotency_records (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at,
+        status, payload, payload_kind, request_id)
+      select ${tenant.teamId}, ${tenant.environment}, g."keyHash", g.fingerprint, g.attempt::int, now(), ${IN_A_DAY},
+        g.status::int, ${wholePayload}, 'payload', g."requestId" from made join given g on g.id = made.id)`,
+};
 
 /** A statement that claims a key with its effect had none: the key is not free, or the effect is refused. */
 export class NotClaimedError extends Error {

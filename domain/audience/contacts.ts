@@ -37,11 +37,11 @@ const insertContact = defineCreation({
   event: "contact.created",
   columns: [...PERSON_COLUMNS, "fields"],
   record: contactRecord,
-  insert: (tenant, given, mayInsert) => sql`
+  insert: (tenant, mayInsert) => sql`
     insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
     select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g."emailSpelling", g."firstName", g."lastName",
       g.fields::jsonb, ${emailStatusOf(tenant, sql`g.email`)}
-    from ${given} g where ${mayInsert} and not ${isErased(tenant, sql`g."addressHash"`)}
+    from given g where ${mayInsert} and not ${isErased(tenant, sql`g."addressHash"`)}
     order by g.email collate "C"
     on conflict do nothing`,
 });

@@ -6,13 +6,13 @@ import { isConflict, transaction } from "../../db/transaction.ts";
 import { Batches } from "../access/batches.ts";
 import type { StoredAddress } from "../address.ts";
 import {
-  answerClaimed,
-  answerWritten,
+  type AnswerWriting,
   type ClaimingAnswer,
-  claimFree,
-  claimHeld,
+  isNotClaimed,
   NotClaimedError,
   type RecordAnswer,
+  writingClaimed,
+  writingHeld,
 } from "../idempotency.ts";
 import { emitCreated } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
@@ -45,10 +45,13 @@ interface CreatedRow extends CountedSlots {
 /** The answer that is remembered with a record; null for none. */
 type Remembered = RecordAnswer | ClaimingAnswer | null;
 
-const isClaiming = (answer: RecordAnswer | ClaimingAnswer): answer is ClaimingAnswer => "fingerprint" in answer;
+const isClaiming = (answer: Remembered): answer is ClaimingAnswer => answer !== null && "fingerprint" in answer;
 
-/** The values of a record to be made: texts, which the insert casts. */
-type Values = NamedValues & { id: string };
+/** A record to be made: the text of each column by its name. */
+interface Given {
+  values: NamedValues & { id: string };
+  answer: Remembered;
+}
 
 /** The parts of the statement that makes records of one kind. */
 interface Creation<Name extends CreatedEvent> {
@@ -57,10 +60,10 @@ interface Creation<Name extends CreatedEvent> {
   /** See domain/webhooks/records.ts. */
   record: (row: string) => RawBuilder<EventObjects[Name]>;
   /**
-   * The insert of the rows of `given`, which have the columns, in the order of their addresses; without `returning`. It
-   * inserts no row where the address is taken or erased, or `mayInsert` is false.
+   * The insert of the rows of the CTE `given`, as `g`, in the order of their addresses; without `returning`. It inserts no
+   * row where the address is taken or erased, or `mayInsert` is false.
    */
-  insert: (tenant: Tenant, given: RawBuilder<unknown>, mayInsert: RawBuilder<boolean>) => RawBuilder<unknown>;
+  insert: (tenant: Tenant, mayInsert: RawBuilder<boolean>) => RawBuilder<unknown>;
 }
 
 /** Records that one statement makes at most. */
@@ -82,59 +85,49 @@ const isLocked = (error: unknown): boolean =>
  * statement: most of what one costs is the same for any number of rows.
  */
 export function defineCreation<Name extends CreatedEvent>({ event, columns, record, insert }: Creation<Name>) {
-  const making = (tenant: Tenant, given: RawBuilder<unknown>, mayInsert: RawBuilder<boolean>, orFail: boolean) => sql`
-      written as (${insert(tenant, given, mayInsert)} returning *),
-      made as materialized (select id, email, ${record("written")} as object from written),
-      ${takingSlots(tenant, sql`select email from written`, { orFail })},
-      ${emitCreated(tenant, event)}`;
-  const result = sql`
-    made.id, made.object as record, ${slotOf("made")}, exists (select from emitted) as emitted from made`;
-  const one = (values: Values): RawBuilder<unknown> =>
-    sql`(select ${sql.join(columns.map((column) => sql`${values[column]}::text as ${sql.id(column)}`))})`;
-
-  const statementOf = (orFail: boolean) => {
-    const plain = defineStatement(
-      (_em, given: Values & Tenant) => sql<CreatedRow>`
-      with ${making(given, one(given), sql<boolean>`true`, orFail)} select ${result}`,
-    );
-    const answeringBy = <Answer extends RecordAnswer>(
-      claim: (answer: Answer) => RawBuilder<unknown>,
-      answerOf: (answer: Answer) => RawBuilder<unknown>,
-    ) =>
-      defineStatement(
-        (_em, given: Values & Tenant & Answer) => sql<CreatedRow>`
-        with ${claim(given)}, ${making(given, one(given), sql<boolean>`exists (select from claimed)`, orFail)},
-          ${answerOf(given)}
-        select ${result}`,
-      );
-    const answering = answeringBy(claimHeld, answerWritten);
-    const claiming = answeringBy(claimFree, answerClaimed);
-    return (em: EntityManager, values: Values & Tenant, answer: Remembered) => {
-      if (!answer) return plain(em, values);
-      return isClaiming(answer) ? claiming(em, { ...values, ...answer }) : answering(em, { ...values, ...answer });
+  /** @param orFail as in `takingSlots` */
+  const making = (orFail: boolean, writing?: AnswerWriting) => {
+    const given = [...columns, ...(writing?.columns ?? [])];
+    const statement = defineStatement((_em, { lockMs, ...lists }: NamedValues & Tenant & { lockMs: string | null }) => {
+      const tenant: Tenant = lists;
+      const mayInsert = writing
+        ? sql<boolean>`exists (select from claimed c where c.key_hash = g."keyHash")`
+        : sql<boolean>`true`;
+      return sql<CreatedRow>`
+        with given as materialized (
+          -- The limit is set before the first row is read.
+          select g.* from (
+            select set_config('lock_timeout', coalesce(${lockMs}::text, current_setting('lock_timeout')), true) offset 0
+          ) limited, unnest(${sql.join(given.map((name) => sql`${lists[name]}::text[]`))})
+            g (${sql.join(given.map((name) => sql.id(name)))})),
+        ${writing ? sql`${writing.claimed(tenant)},` : sql``}
+        written as (${insert(tenant, mayInsert)} returning *),
+        made as materialized (select id, email, ${record("written")} as object from written),
+        ${takingSlots(tenant, sql`select email from written`, { orFail })},
+        ${emitCreated(tenant, event)}${writing ? sql`, ${writing.answered(tenant)}` : sql``}
+        select made.id, made.object as record, ${slotOf("made")}, exists (select from emitted) as emitted from made`;
+    });
+    return async (em: EntityManager, tenant: Tenant, records: readonly Given[], lockMs?: number) => {
+      const rows = records.map(({ values, answer }): NamedValues => ({ ...values, ...answer }));
+      const lists = Object.fromEntries(given.map((name) => [name, rows.map((row) => row[name])]));
+      return (await statement(em, { ...lists, ...tenant, lockMs: lockMs === undefined ? null : `${lockMs}ms` })).rows;
     };
   };
+  const statementsOf = (orFail: boolean) => {
+    const statements = {
+      plain: making(orFail),
+      held: making(orFail, writingHeld),
+      claiming: making(orFail, writingClaimed),
+    };
+    return (answer: Remembered) => statements[answer === null ? "plain" : isClaiming(answer) ? "claiming" : "held"];
+  };
   // In a transaction the slots can be counted by a further statement; a statement alone must fail and be repeated in one.
-  const statementInside = statementOf(false);
-  const statementAlone = statementOf(true);
-
-  const statementTogether = defineStatement((_em, given: NamedValues & Tenant & { lockMs: string }) => {
-    const lists = sql.join(columns.map((column) => sql`${given[column]}::text[]`));
-    // The limit is set before the first row is read.
-    const rows = sql`(
-      select g.* from (select set_config('lock_timeout', ${given.lockMs}, true) offset 0) limited,
-        unnest(${lists}) g (${sql.join(columns.map((column) => sql.id(column)))}))`;
-    return sql<CreatedRow>`with ${making(given, rows, sql<boolean>`true`, true)} select ${result}`;
-  });
+  const inside = statementsOf(false);
+  const alone = statementsOf(true);
 
   /** Makes a record in the transaction that `em` is in. */
-  async function createInside(
-    em: EntityManager,
-    tenant: Tenant,
-    values: Values,
-    answer: Remembered,
-  ): Promise<CreatedRow | undefined> {
-    const [made] = (await statementInside(em, { ...values, ...tenant }, answer)).rows;
+  async function createInside(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
+    const [made] = await inside(given.answer)(em, tenant, [given]);
     if (!made) return undefined;
     await ensureCounted(em, tenant, made);
     if (made.emitted) notifyRelayAfterCommit(em);
@@ -145,56 +138,54 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
    * Makes a record by one statement, which commits by itself. Falls back to a transaction when the slots must be
    * counted in all parts, or on a conflict.
    */
-  async function createAlone(
-    em: EntityManager,
-    tenant: Tenant,
-    values: Values,
-    answer: Remembered,
-  ): Promise<CreatedRow | undefined> {
+  async function createAlone(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
     try {
-      const [made] = (await statementAlone(em, { ...values, ...tenant }, answer)).rows;
+      const [made] = await alone(given.answer)(em, tenant, [given]);
       if (made?.emitted) notifyRelay(em);
       return made;
     } catch (error) {
       if (!hasNoRoom(error) && !isConflict(error)) throw error;
-      return transaction(em, (inside) => createInside(inside, tenant, values, answer));
+      return transaction(em, (tx) => createInside(tx, tenant, given));
     }
   }
 
-  /** Records to be made by the next statement of a tenant, by its name. */
-  const gathering = new Map<string, Values[]>();
+  /** Records that the next statement makes, by its name. */
+  const gathering = new Map<string, Given[]>();
   const batches = new Batches<ReadonlyMap<string, CreatedRow> | "alone">();
 
-  /** @returns "alone" when each of the records has to be made by itself; nothing was written then */
+  /**
+   * Makes records whose answers are written in the same way.
+   * @returns "alone" when each of them has to be made by itself; nothing was written then
+   */
   async function insertTogether(
     em: EntityManager,
     tenant: Tenant,
-    gathered: readonly Values[],
+    gathered: readonly Given[],
   ): Promise<ReadonlyMap<string, CreatedRow> | "alone"> {
-    if (gathered.length === 1) return "alone";
-    const lists = Object.fromEntries(columns.map((column) => [column, gathered.map((values) => values[column])]));
+    const [first, second] = gathered;
+    if (!first || !second) return "alone";
     try {
-      const { rows } = await statementTogether(em, { ...lists, ...tenant, lockMs: `${MOST_LOCK_MS}ms` });
+      const rows = await alone(first.answer)(em, tenant, gathered, MOST_LOCK_MS);
       if (rows[0]?.emitted) notifyRelay(em);
       return new Map(rows.map((row) => [row.id, row]));
     } catch (error) {
-      if (hasNoRoom(error) || isConflict(error) || isLocked(error)) return "alone";
+      if (hasNoRoom(error) || isConflict(error) || isLocked(error) || isNotClaimed(error)) return "alone";
       throw error;
     }
   }
 
-  /** Makes a record that remembers no answer, by one statement with those that the tenant makes at the same time. */
-  async function createTogether(em: EntityManager, tenant: Tenant, values: Values): Promise<CreatedRow | undefined> {
-    const name = `${tenant.teamId} ${tenant.environment}`;
+  /** Makes a record by one statement, with those that the tenant makes at the same time. */
+  async function createTogether(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
+    const name = `${tenant.teamId} ${tenant.environment} ${isClaiming(given.answer)}`;
     const gathered = gathering.get(name) ?? [];
-    if (gathered.length >= MOST_TOGETHER) return createAlone(em, tenant, values, null);
+    if (gathered.length >= MOST_TOGETHER) return createAlone(em, tenant, given);
     gathering.set(name, gathered);
-    gathered.push(values);
+    gathered.push(given);
     const { result } = await batches.join(name, () => {
       gathering.delete(name);
       return insertTogether(em, tenant, gathered);
     });
-    return result === "alone" ? createAlone(em, tenant, values, null) : result.get(values.id);
+    return result === "alone" ? createAlone(em, tenant, given) : result.get(given.values.id);
   }
 
   /**
@@ -208,12 +199,14 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
   return async (
     em: EntityManager,
     tenant: Tenant,
-    values: Values,
+    values: Given["values"],
     answer: Remembered,
   ): Promise<Created<EventObjects[Name]> | undefined> => {
-    const make = () => (answer ? createAlone(em, tenant, values, answer) : createTogether(em, tenant, values));
-    const made = await (em.isInTransaction() ? createInside(em, tenant, values, answer) : make());
-    if (!made && answer && isClaiming(answer)) throw new NotClaimedError();
+    // An attempt that holds its key has been committed once already: it is rare.
+    const isRare = answer !== null && !isClaiming(answer);
+    const create = em.isInTransaction() ? createInside : isRare ? createAlone : createTogether;
+    const made = await create(em, tenant, { values, answer });
+    if (!made && isClaiming(answer)) throw new NotClaimedError();
     return made && { id: values.id, record: new JsonText(made.record), slots: made.slots };
   };
 }

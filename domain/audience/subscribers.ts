@@ -21,10 +21,10 @@ const insertSubscriber = defineCreation({
   event: "subscriber.created",
   columns: PERSON_COLUMNS,
   record: subscriberRecord,
-  insert: (tenant, given, mayInsert) => sql`
+  insert: (tenant, mayInsert) => sql`
     insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
     select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g."emailSpelling", g."firstName", g."lastName"
-    from ${given} g where ${mayInsert} and not ${isErased(tenant, sql`g."addressHash"`)}
+    from given g where ${mayInsert} and not ${isErased(tenant, sql`g."addressHash"`)}
     order by g.email collate "C"
     on conflict do nothing`,
 });

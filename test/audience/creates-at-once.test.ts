@@ -7,7 +7,7 @@ import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, codeOf } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { makeEndpoint, PUBLIC_URL, tenantOf } from "../support/webhooks.ts";
 
 describe("Creates of a team at once", () => {
@@ -21,8 +21,8 @@ describe("Creates of a team at once", () => {
     team = await makeTeam();
   });
 
-  const post = (path: string, email: string): Promise<ApiAnswer> =>
-    api(team.keys.live, app.base).post(path, { email, first_name: `of ${email}` });
+  const post = (path: string, email: string, idempotencyKey?: string): Promise<ApiAnswer> =>
+    api(team.keys.live, app.base).post(path, { email, first_name: `of ${email}` }, { idempotencyKey });
   const emails = (count: number) => Array.from({ length: count }, () => uniqueEmail());
 
   for (const [path, type] of [
@@ -31,19 +31,25 @@ describe("Creates of a team at once", () => {
   ] as const) {
     const table = sql.table(`${type}s`);
 
-    it(`share statements, and each gets its own record, event and slot: POST ${path}`, async () => {
-      await makeEndpoint(team, { url: PUBLIC_URL, events: [`${type}.created`] });
-      await post(path, uniqueEmail());
-      const given = emails(40);
-      const answers = await Promise.all(given.map((email) => post(path, email)));
+    const assertMade = (given: readonly string[], answers: readonly ApiAnswer[]) => {
       for (const [i, { status, body, text }] of answers.entries()) {
         assert.equal(status, 201, text);
         assert.deepEqual([body.data.email, body.data.first_name], [given[i], `of ${given[i]}`]);
       }
+    };
+    const assertShared = async (given: readonly string[]) => {
       const { rows } = await sql<{ transactions: number }>`
         select count(distinct xmin::text)::int as transactions from ${table}
         where team_id = ${team.team.id} and email = any(${given})`.execute(kysely(team.em.fork()));
       assert.ok(rows[0] && rows[0].transactions < given.length, `${rows[0]?.transactions} transactions`);
+    };
+
+    it(`share statements, and each gets its own record, event and slot: POST ${path}`, async () => {
+      await makeEndpoint(team, { url: PUBLIC_URL, events: [`${type}.created`] });
+      await post(path, uniqueEmail());
+      const given = emails(40);
+      assertMade(given, await Promise.all(given.map((email) => post(path, email))));
+      await assertShared(given);
       const { body: usage } = await api(team.keys.live, app.base).get("/usage");
       assert.equal(usage.data.limits["contacts.slots"].used, given.length + 1);
       const emitted = async () => {
@@ -54,6 +60,42 @@ describe("Creates of a team at once", () => {
       };
       await eventually(async () => (await emitted()).length > given.length, { what: "the events" });
       assert.deepEqual((await emitted()).filter((email) => given.includes(email)).sort(), [...given].sort());
+    });
+
+    it(`share statements under Idempotency-Keys, and each key keeps its own answer: POST ${path}`, async () => {
+      await post(path, uniqueEmail());
+      const keyed = emails(20);
+      const plain = emails(20);
+      const keys = new Map(keyed.map((email) => [email, unique("key")]));
+      const both = keyed.flatMap((email, i) => [email, plain[i] ?? assert.fail()]);
+      const answers = await Promise.all(both.map((email) => post(path, email, keys.get(email))));
+      assertMade(both, answers);
+      await assertShared(keyed);
+      const replays = await Promise.all(keyed.map((email) => post(path, email, keys.get(email))));
+      for (const [i, replay] of replays.entries()) {
+        assert.equal(replay.headers.get("idempotent-replayed"), "true");
+        const first = answers[2 * i] ?? assert.fail();
+        assert.deepEqual([replay.status, replay.text], [first.status, first.text]);
+        assert.equal(replay.headers.get("location"), first.headers.get("location"));
+      }
+    });
+
+    it(`make one record under a key that comes with two bodies, and the others: POST ${path}`, async () => {
+      await post(path, uniqueEmail());
+      const key = unique("key");
+      const [first = "", second = "", ...others] = emails(12);
+      const given: [string, string][] = [
+        [first, key],
+        ...others.map((email): [string, string] => [email, email]),
+        [second, key],
+      ];
+      const codes = (await Promise.all(given.map(([email, each]) => post(path, email, each)))).map((answer) =>
+        answer.status === 201 ? "made" : codeOf(answer),
+      );
+      assert.deepEqual(codes.slice(1, -1), Array(others.length).fill("made"));
+      const rivals = [codes.at(0), codes.at(-1)].filter((code) => code !== "made");
+      assert.equal(rivals.length, 1);
+      assert.match(rivals[0] ?? "", /^(request_in_flight|idempotency_key_reused)$/);
     });
 
     it(`make one record of an address, and none of an erased one: POST ${path}`, async () => {

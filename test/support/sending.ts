@@ -316,13 +316,14 @@ export const confirm = (sender: CanSend, token: string, idempotencyKey = freshKe
   sender.client.post(`${pathOf(sender)}/send`, { confirmation_token: token }, { idempotencyKey });
 
 /** Asks under one Idempotency-Key until there is an answer in time: a 503 says to repeat the request. */
-async function untilAnswered(ask: (idempotencyKey: string) => Promise<ApiAnswer>): Promise<ApiAnswer> {
+function untilAnswered(ask: (idempotencyKey: string) => Promise<ApiAnswer>): Promise<ApiAnswer> {
   const key = freshKey();
-  let answer = await ask(key);
-  await eventually(async () => answer.status !== 503 || (answer = await ask(key)).status !== 503, {
-    what: "an answer other than 503",
-  });
-  return answer;
+  const answered = async () => {
+    const answer = await ask(key);
+    assert.notEqual(answer.status, 503, answer.text);
+    return answer;
+  };
+  return eventually(answered, { what: "an answer other than 503" });
 }
 
 /** Previews and gives the token; fails the test when the preview is refused. */
