@@ -4,6 +4,8 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { settleAttempts, writeSuccesses } from "../../domain/webhooks/attempts.ts";
 import { formGroups } from "../../domain/webhooks/grouping.ts";
+import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
+import { takeMore } from "../../domain/webhooks/take-more.ts";
 import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
 import { makeDatabase } from "../support/own-database.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
@@ -24,6 +26,52 @@ const DELIVERIES = 1_000;
 const MANY = 100_000;
 /** After five executions Postgres keeps the plan of a prepared statement. */
 const FIRST_PASSES = 8;
+
+/** A team with endpoints that have succeeded, in a database of its own. */
+interface OwnDeliveries {
+  /** One connection throughout: each keeps the plans of its prepared statements. */
+  tx: EntityManager;
+  webhookIds: string[];
+  /** Makes new deliveries for each endpoint that is named. @returns their ids */
+  insert(count: number, webhookIds?: string[]): Promise<string[]>;
+  /** Rows of deliveries that were read so far. */
+  readRows(): Promise<number>;
+}
+
+async function withOwnDeliveries(endpoints: number, work: (own: OwnDeliveries) => Promise<void>): Promise<void> {
+  const { vault } = await makeTeam();
+  const database = await makeDatabase();
+  try {
+    await database.orm.em.fork().transactional(async (tx) => {
+      await sql`insert into teams (id, name, plan) values ('team', 'Team', 'BUSINESS')`.execute(kysely(tx));
+      const team = { team: { id: "team" }, em: tx, vault };
+      const webhookIds: string[] = [];
+      for (let n = 0; n < endpoints; n++) webhookIds.push((await makeEndpoint(team, { url: PUBLIC_URL })).id);
+      await sql`update webhook_health set last_success_at = now()`.execute(kysely(tx));
+      await work({
+        tx,
+        webhookIds,
+        insert: async (count, whose = webhookIds) => {
+          const first = newId("delivery");
+          const { rows } = await sql<{ id: string }>`
+            insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
+            select ${first} || '/' || w || '/' || n, 'team', 'LIVE', w, 'event', 'newsletter.started'
+            from unnest(${whose}::text[]) w, generate_series(1, ${count}::int) n
+            returning id`.execute(kysely(tx));
+          return rows.map(({ id }) => id);
+        },
+        readRows: async () => {
+          const { rows } = await sql<{ read: number }>`
+            select (seq_tup_read + idx_tup_fetch)::int as read from pg_stat_xact_user_tables
+            where relname = 'webhook_deliveries'`.execute(kysely(tx));
+          return rows[0]?.read ?? 0;
+        },
+      });
+    });
+  } finally {
+    await database.drop();
+  }
+}
 
 describe("Deliveries that wait for a group", () => {
   let em: EntityManager;
@@ -117,81 +165,64 @@ describe("Deliveries that wait for a group", () => {
   });
 
   it("are put into groups as soon when the table was nearly empty at the first passes", async () => {
-    const { vault } = await makeTeam();
-    const own = await makeDatabase();
-    try {
-      // One connection throughout: each keeps the plans of its prepared statements.
-      await own.orm.em.fork().transactional(async (tx) => {
-        await sql`insert into teams (id, name, plan) values ('team', 'Team', 'BUSINESS')`.execute(kysely(tx));
-        const team = { team: { id: "team" }, em: tx, vault };
-        const ids: string[] = [];
-        for (let n = 0; n < ENDPOINTS; n++) ids.push((await makeEndpoint(team, { url: PUBLIC_URL })).id);
-        await sql`update webhook_health set last_success_at = now()`.execute(kysely(tx));
-        const insert = (count: number) =>
-          sql`insert into webhook_deliveries
-            (id, team_id, environment, webhook_id, event_id, event_type)
-          select ${newId("delivery")} || '/' || w || '/' || n, 'team', 'LIVE', w, 'event', 'newsletter.started'
-          from unnest(${ids}::text[]) w, generate_series(1, ${count}::int) n`.execute(kysely(tx));
-        for (let pass = 0; pass < FIRST_PASSES; pass++) {
-          await insert(1);
-          await formGroups(tx);
-          await sql`delete from webhook_groups`.execute(kysely(tx));
-        }
-        await insert(DELIVERIES);
-        const began = performance.now();
-        const groups = await formGroups(tx);
-        const tookMs = performance.now() - began;
-        assert.ok(groups.length > ENDPOINTS && groups.every(({ size }) => size === 100), `${groups.length} groups`);
-        assert.ok(tookMs < 2_000, `${tookMs} ms`);
-      });
-    } finally {
-      await own.drop();
-    }
+    await withOwnDeliveries(ENDPOINTS, async ({ tx, insert }) => {
+      for (let pass = 0; pass < FIRST_PASSES; pass++) {
+        await insert(1);
+        await formGroups(tx);
+        await sql`delete from webhook_groups`.execute(kysely(tx));
+      }
+      await insert(DELIVERIES);
+      const began = performance.now();
+      const groups = await formGroups(tx);
+      const tookMs = performance.now() - began;
+      assert.ok(groups.length > ENDPOINTS && groups.every(({ size }) => size === 100), `${groups.length} groups`);
+      assert.ok(tookMs < 2_000, `${tookMs} ms`);
+    });
   });
 
+  it("are taken into a running group along the index when the table was nearly empty at first", async () => {
+    await withOwnDeliveries(2, async ({ tx, webhookIds, insert, readRows }) => {
+      const [mine = "", other = ""] = webhookIds;
+      await insert(1, [mine]);
+      const [group] = await formGroups(tx);
+      const groupId = group?.id ?? assert.fail("no group");
+      const opened = await openAttempt(tx, { groupId, attempt: 1, keepForMs: 0 });
+      assert.ok(opened.state === "open" && opened.endpointVersion !== null);
+      const { epoch, endpointVersion } = opened;
+      const take = () => takeMore(tx, { groupId, epoch, endpointVersion });
+      for (let pass = 0; pass < FIRST_PASSES; pass++) await take();
+      await insert(20 * DELIVERIES, [other]);
+      await insert(20, [mine]);
+      const before = await readRows();
+      const { failed } = await take();
+      // Their event does not exist, so each ends.
+      assert.equal(failed, 20);
+      const read = (await readRows()) - before;
+      assert.ok(read < 200, `${read} rows were read for 20 deliveries`);
+    });
+  }).timeout(60_000);
+
   it("have their outcomes written along their ids when the table was nearly empty at the first writings", async () => {
-    const { vault } = await makeTeam();
-    const own = await makeDatabase();
-    try {
-      // One connection throughout: each keeps the plans of its prepared statements.
-      await own.orm.em.fork().transactional(async (tx) => {
-        await sql`insert into teams (id, name, plan) values ('team', 'Team', 'BUSINESS')`.execute(kysely(tx));
-        const { id: webhookId } = await makeEndpoint({ team: { id: "team" }, em: tx, vault }, { url: PUBLIC_URL });
-        await sql`update webhook_health set last_success_at = now()`.execute(kysely(tx));
-        const insert = async (count: number) => {
-          const ids = Array.from({ length: count }, () => newId("delivery"));
-          await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
-            select id, 'team', 'LIVE', ${webhookId}, 'event', 'newsletter.started' from unnest(${ids}::text[]) id`.execute(
-            kysely(tx),
-          );
-          return ids.map((id) => ({
-            ...{ id, status: "SUCCEEDED" as const, responseStatus: 204, responseBody: null, errorMessage: null },
-            durationMs: 1,
-          }));
-        };
-        const settle = async (outcomes: Awaited<ReturnType<typeof insert>>) => {
-          const [first, ...others] = outcomes;
-          assert.ok(first);
-          await settleAttempts(tx, webhookId, [first], 0, { isProbe: false, askedWaitMs: 0 });
-          assert.deepEqual([...(await writeSuccesses(tx, [{ webhookId, outcomes: others }]))], [webhookId]);
-        };
-        const readRows = async () => {
-          const { rows } = await sql<{ read: number }>`
-            select (seq_tup_read + idx_tup_fetch)::int as read from pg_stat_xact_user_tables
-            where relname = 'webhook_deliveries'`.execute(kysely(tx));
-          return rows[0]?.read ?? 0;
-        };
-        for (let pass = 0; pass < FIRST_PASSES; pass++) await settle(await insert(2));
-        // So many that a plan for the table as it is reads them along the index.
-        const outcomes = await insert(20 * DELIVERIES);
-        const before = await readRows();
-        await settle(outcomes.slice(0, 20));
-        const read = (await readRows()) - before;
-        assert.ok(read < 100, `${read} rows were read for 20 outcomes`);
+    await withOwnDeliveries(1, async ({ tx, webhookIds, insert, readRows }) => {
+      const [webhookId = ""] = webhookIds;
+      const succeeded = (id: string) => ({
+        ...{ id, status: "SUCCEEDED" as const, responseStatus: 204, responseBody: null, errorMessage: null },
+        durationMs: 1,
       });
-    } finally {
-      await own.drop();
-    }
+      const settle = async (ids: string[]) => {
+        const [first, ...others] = ids.map(succeeded);
+        assert.ok(first);
+        await settleAttempts(tx, webhookId, [first], 0, { isProbe: false, askedWaitMs: 0 });
+        assert.deepEqual([...(await writeSuccesses(tx, [{ webhookId, outcomes: others }]))], [webhookId]);
+      };
+      for (let pass = 0; pass < FIRST_PASSES; pass++) await settle(await insert(2));
+      // So many that a plan for the table as it is reads them along the index.
+      const ids = await insert(20 * DELIVERIES);
+      const before = await readRows();
+      await settle(ids.slice(0, 20));
+      const read = (await readRows()) - before;
+      assert.ok(read < 100, `${read} rows were read for 20 outcomes`);
+    });
   }).timeout(60_000);
 
   it("end 5,000 at a pass when their endpoints are off, whatever the number of these", async () => {
