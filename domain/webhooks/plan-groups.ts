@@ -17,11 +17,11 @@ const PARTIAL_GROUPS = 2;
  */
 export const OLD_GROUPS = 3;
 /**
- * Groups that the endpoints of a team have under way at once, of both kinds: a worker's attempts at once are 400. Of what
- * is left an endpoint may take as many as it leaves free, so that slow ones do not keep all; its first of each kind is
- * always its own.
+ * Groups that the endpoints of a team have under way at once, of both kinds: with 16 requests each, about as many as the 400
+ * that a worker makes at once. With more of them each carries fewer deliveries, and costs as much. Of what is left an endpoint
+ * may take as many as it leaves free, so that slow ones do not keep all; its first of each kind is always its own.
  */
-export const TEAM_GROUPS = 60;
+export const TEAM_GROUPS = 24;
 /** Probes of an endpoint whose groups exist at once, when the workflows of earlier ones are held or were lost. */
 const MOST_PROBES = 3;
 
