@@ -253,17 +253,20 @@ export interface AnswerWriting {
 
 const ANSWER_COLUMNS = ["keyHash", "attempt", "requestId", "status", "before", "after"];
 const wholePayload = sql`g.before || made.object || g.after`;
+/** The records of the given keys: by a join alone the planner may read all of the tenant. */
+const ofGivenKeys = (tenant: Tenant) =>
+  sql`${ofTenant(tenant, "i")} and i.key_hash = any(array(select "keyHash" from given))`;
 
 /** Writes the answers of attempts that hold their keys. */
 export const writingHeld: AnswerWriting = {
   columns: ANSWER_COLUMNS,
   claimed: (tenant) => sql`
     claimed as materialized (select i.key_hash from given g join idempotency_records i on i.key_hash = g."keyHash"
-      where ${ofTenant(tenant, "i")} and i.attempt = g.attempt::int and i.status is null for update of i)`,
+      where ${ofGivenKeys(tenant)} and i.attempt = g.attempt::int and i.status is null for update of i)`,
   answered: (tenant) => sql`
     answered as (update idempotency_records i set status = g.status::int, payload = ${wholePayload}, payload_kind = 'payload',
         request_id = g."requestId"
-      from made join given g on g.id = made.id where ${ofTenant(tenant, "i")} and i.key_hash = g."keyHash")`,
+      from made join given g on g.id = made.id where ${ofGivenKeys(tenant)} and i.key_hash = g."keyHash")`,
 };
 
 /**
@@ -273,9 +276,10 @@ export const writingHeld: AnswerWriting = {
 export const writingClaimed: AnswerWriting = {
   columns: [...ANSWER_COLUMNS, "fingerprint"],
   claimed: (tenant) => sql`
-    claimed as materialized (select g."keyHash" as key_hash from given g where not exists (
-      select from idempotency_records i where ${ofTenant(tenant, "i")} and i.key_hash = g."keyHash"
-    ) and ${lockingKey(sql`g."keyHash"`)})`,
+    -- Not by "not exists": for that the planner may read all records of the tenant.
+    claimed as materialized (select g."keyHash" as key_hash from given g where (
+      select true from idempotency_records i where ${ofTenant(tenant, "i")} and i.key_hash = g."keyHash"
+    ) is null and ${lockingKey(sql`g."keyHash"`)})`,
   answered: (tenant) => sql`
     answered as (insert into idempotency_records (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at,
         status, payload, payload_kind, request_id)

@@ -10,6 +10,7 @@ import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { scopesBesideSending } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { type PlanNode, rowsOf, withParts } from "../support/plans.ts";
 import { openRecordingOrm, type RecordingOrm, type Statement } from "../support/recording.ts";
 
 /** Rows of each table that grows with the audience. */
@@ -18,24 +19,6 @@ const MANY = 200_000;
 const SOME = 10_000;
 /** Rows that a page of 25 may read of one table: 26 for each value of the column by which a list may be split, and a few. */
 const MAX_ROWS = 200;
-
-interface PlanNode {
-  "Node Type": string;
-  "Relation Name"?: string;
-  "Index Name"?: string;
-  "Actual Rows"?: number;
-  "Actual Loops"?: number;
-  "Rows Removed by Filter"?: number;
-  "Rows Removed by Index Recheck"?: number;
-  Plans?: PlanNode[];
-}
-
-const withParts = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(withParts)];
-
-/** Rows that a part of a plan looked at. */
-const rowsOf = (node: PlanNode): number =>
-  ((node["Actual Rows"] ?? 0) + (node["Rows Removed by Filter"] ?? 0) + (node["Rows Removed by Index Recheck"] ?? 0)) *
-  (node["Actual Loops"] ?? 1);
 
 describe(`The plans of lists, with ${MANY} rows of a team`, () => {
   const teamId = newId("team");

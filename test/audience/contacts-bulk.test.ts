@@ -10,6 +10,7 @@ import { type ApiAnswer, type ApiClient, api, type CallOptions, type Json } from
 import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { makeDatabase } from "../support/own-database.ts";
+import { mostRowsRead } from "../support/plans.ts";
 import { openRecordingOrm } from "../support/recording.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
 
@@ -287,10 +288,3 @@ describe("POST /contacts/bulk", () => {
     }
   });
 });
-
-/** The most rows of a table that one part of a plan looked at. */
-function mostRowsRead(node: Json): number {
-  const rows = node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0) + (node["Rows Removed by Join Filter"] ?? 0);
-  const own = node["Relation Name"] === undefined ? 0 : rows * node["Actual Loops"];
-  return Math.max(own, ...(node.Plans ?? []).map(mostRowsRead));
-}

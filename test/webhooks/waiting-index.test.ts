@@ -8,18 +8,8 @@ import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
 import { takeMore } from "../../domain/webhooks/take-more.ts";
 import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
 import { makeDatabase } from "../support/own-database.ts";
+import { type PlanNode, withParts } from "../support/plans.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
-
-interface PlanNode {
-  "Relation Name"?: string;
-  "Index Name"?: string;
-  "Node Type"?: string;
-  "Actual Rows"?: number;
-  "Actual Loops"?: number;
-  Plans?: PlanNode[];
-}
-
-const withParts = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(withParts)];
 
 const ENDPOINTS = 20;
 const DELIVERIES = 1_000;
