@@ -3,12 +3,12 @@ import { JsonText } from "../../db/json.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { defineStatement, type NamedValues } from "../../db/prepared.ts";
 import { isConflict, transaction } from "../../db/transaction.ts";
+import { codeOf, isLockTimeout } from "../../db/unreachable.ts";
 import { Batches } from "../access/batches.ts";
 import type { StoredAddress } from "../address.ts";
 import {
   type AnswerWriting,
   type ClaimingAnswer,
-  isNotClaimed,
   NotClaimedError,
   type RecordAnswer,
   writingClaimed,
@@ -73,11 +73,15 @@ const MOST_TOGETHER = 100;
  * of them, and the others shall not wait for it.
  */
 const MOST_LOCK_MS = 250;
-/** SQLSTATE of a lock that was not free in time. */
-const LOCK_NOT_AVAILABLE = "55P03";
+/** SQLSTATEs of an error that a single record can cause: in its values, or with another record. */
+const OF_A_RECORD = /^2[23]/;
 
-const isLocked = (error: unknown): boolean =>
-  error instanceof Error && "code" in error && error.code === LOCK_NOT_AVAILABLE;
+/** Whether a statement for several records failed by one of them, so that each is to be made by itself. */
+const isOfOneRecord = (error: unknown): boolean =>
+  hasNoRoom(error) ||
+  isConflict(error) ||
+  isLockTimeout(error) ||
+  (error instanceof Error && OF_A_RECORD.test(codeOf(error)));
 
 /**
  * Declares the statements that make records of one kind, take the contact slots of their addresses and emit their events.
@@ -169,7 +173,7 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
       if (rows[0]?.emitted) notifyRelay(em);
       return new Map(rows.map((row) => [row.id, row]));
     } catch (error) {
-      if (hasNoRoom(error) || isConflict(error) || isLocked(error) || isNotClaimed(error)) return "alone";
+      if (isOfOneRecord(error)) return "alone";
       throw error;
     }
   }

@@ -3,7 +3,7 @@ import type { IncomingMail } from "./incoming-mail.ts";
 
 /** Senders of reports: RFC 5321 4.5.5 and RFC 2142 name the mailboxes, the rest are the names that MTAs give themselves. */
 const SYSTEM_SENDER =
-  /mail(?:er)?[-_ ]?daemon|post[-_]?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
+  /mail(?:er)?[-_ ]?daemon|post[-_]?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver|microsoftexchange[0-9a-f]{6,40}@/;
 
 /** The names that stand in the sender's address, not beside it. */
 const SYSTEM_ADDRESS = /(?:^|[<\s])(?:mail(?:er)?[-_]?daemon|post[-_]?master)(?:@|$)|^<>$/;

@@ -304,6 +304,14 @@ describe("classifying reports that come by mail", () => {
       address: "user@example.net",
       kind: "hard",
     },
+    "Exchange in French, whose status part a gateway has removed": {
+      raw: mail(
+        "From: Microsoft Outlook <MicrosoftExchange329e71ec88ae4615bbc36ab6ce41109e@example.net>\nSubject: Non remis : News",
+        "Échec de la remise à ces destinataires ou groupes :\n\nuser@example.net\n#550 5.1.1 RESOLVER.ADR.RecipNotFound; not found ##\n",
+      ),
+      address: "user@example.net",
+      kind: "hard",
+    },
     "a virus scanner's mail service": {
       raw: mail(
         "From: Scanner_SMTP_Mail_Service@mx.example\nSubject: Returned Mail - Error During Delivery",
