@@ -12,6 +12,7 @@ import { countStates } from "./ledger.ts";
 import { openReview } from "./review.ts";
 import type { SendMove } from "./send-log.ts";
 import { sendable } from "./sendable.ts";
+import { markUnknown } from "./unknown.ts";
 
 /** Statuses a send never leaves. */
 export const TERMINAL: ReadonlySet<SendStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
@@ -331,6 +332,8 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     const isLeft = () => !TERMINAL.has(send.status) && (states.QUEUED ?? 0) + (states.DEFERRED ?? 0) > 0;
     if (!isLeft() && (states.SENDING ?? 0) > 0) {
       lost = await closeAttempts(tx, sendId);
+      // An attempt that ended in order leaves no row SENDING, unless Postgres lost commits while it mailed.
+      lost += await markUnknown(tx, sendId);
       // A worker that is presumed dead may have settled some of them meanwhile. From now on that waits for this transaction.
       states = await countStates(tx, sendId);
     }

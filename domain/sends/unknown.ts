@@ -5,15 +5,18 @@ import { transaction } from "../../db/transaction.ts";
 /**
  * Turns the rows that dead attempts of these accounts left SENDING into UNKNOWN: their mails may have left. Call it
  * under a new epoch of their lanes.
+ * @param accountIds all accounts of the send unless given: for a send of which no attempt is open
  * @returns how many
  */
-export async function markUnknown(em: EntityManager, sendId: string, accountIds: readonly string[]): Promise<number> {
+export async function markUnknown(em: EntityManager, sendId: string, accountIds?: readonly string[]): Promise<number> {
   const lost = await kysely(em)
     .updateTable("send_recipients")
     .set({ state: "UNKNOWN", reason: "worker_lost", updated_at: sql<string>`now()` })
     .where("send_id", "=", sendId)
     .where("state", "=", "SENDING")
-    .where((eb) => eb.or([eb("account_id", "is", null), eb("account_id", "in", accountIds)]))
+    .$if(accountIds !== undefined, (query) =>
+      query.where((eb) => eb.or([eb("account_id", "is", null), eb("account_id", "in", accountIds ?? [])])),
+    )
     .executeTakeFirst();
   return Number(lost.numUpdatedRows);
 }

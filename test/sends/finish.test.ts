@@ -135,6 +135,23 @@ describe("The end of a send", () => {
     );
   });
 
+  it("lists rows as unknown whose outcomes Postgres lost while their attempt mailed on", async () => {
+    const { sender, setStates, finish, sendId } = await sending();
+    const em = () => sender.em.fork();
+    const lane = await openDispatch(em(), { sendId, accountId: sender.accountId }, 40_000);
+    assert.ok(lane);
+    assert.equal((await stageBatch(em(), lane, { afterSeq: 0, limit: 1 })).recipients.length, 1);
+    // After a failover the attempt ends in order: it had settled the first row, and Postgres does not know it.
+    await setStates(["SENDING", "SENT", "SENT"]);
+    await closeDispatch(em(), lane, { afterSeq: 3 });
+
+    const { status, sent, unknown, lost, reviewMs } = await finish();
+    assert.deepEqual({ status, sent, unknown, lost }, { status: "SENT", sent: 2, unknown: 1, lost: 1 });
+    assert.ok(reviewMs > 0, "an operator may have them mailed again");
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+  });
+
   it("opens a review of unknown outcomes once: one that an operator closed stays closed", async () => {
     const { sender, setStates, finish, sendId } = await sending();
     await setStates(["SENT", "SENT", "UNKNOWN"]);
