@@ -52,6 +52,9 @@ export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000,
 /** 25 days: an event is kept for 31, and each wait may last up to a fifth longer. */
 const LONGEST_LADDER_SECONDS = 25 * 86_400;
 
+/** How long a deferred recipient is tried unless DEFERRAL_WINDOW_SECONDS says otherwise, in seconds. */
+const DEFERRAL_WINDOW_DEFAULT = 86_400;
+
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
 
@@ -214,7 +217,7 @@ const settings = z.object({
     })
     .default([...LADDER_SECONDS]),
   /** How long a deferred mail is tried in all before it expires and its credit is released. */
-  DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
+  DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(DEFERRAL_WINDOW_DEFAULT),
   /** Domain of the envelope senders, to which reports come by mail; unless set, mails have their account's address there. */
   RETURN_PATH_DOMAIN: z
     .string()
@@ -305,6 +308,15 @@ const consistent = settings.superRefine((given, context) => {
   // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
   if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {
     context.addIssue({ code: "custom", path: ["PROXY_ADDRESSES"], message: "is missing" });
+  }
+  const [firstWait = 0] = given.DEFERRAL_LADDER_SECONDS;
+  if (given.DEFERRAL_WINDOW_SECONDS < firstWait) {
+    const message =
+      "would let deferred recipients expire without a second try: DEFERRAL_WINDOW_SECONDS is less than the first wait of DEFERRAL_LADDER_SECONDS";
+    // The one of the two that has its default was not given, and is not the one to name.
+    const name =
+      given.DEFERRAL_WINDOW_SECONDS === DEFERRAL_WINDOW_DEFAULT ? "DEFERRAL_LADDER_SECONDS" : "DEFERRAL_WINDOW_SECONDS";
+    context.addIssue({ code: "custom", path: [name], message });
   }
 });
 

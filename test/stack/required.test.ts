@@ -31,6 +31,14 @@ describe("The settings", () => {
     });
   }
 
+  it("are refused where a deferred recipient would expire before its second try", () => {
+    const wrong = (name: string) => (error: unknown) =>
+      error instanceof SettingsError && new RegExp(`^ +${name} would let`, "m").test(error.message);
+    assert.throws(() => readEnv({ ...GIVEN, DEFERRAL_WINDOW_SECONDS: "299" }), wrong("DEFERRAL_WINDOW_SECONDS"));
+    assert.throws(() => readEnv({ ...GIVEN, DEFERRAL_LADDER_SECONDS: "86401" }), wrong("DEFERRAL_LADDER_SECONDS"));
+    assert.equal(readEnv({ ...GIVEN, DEFERRAL_WINDOW_SECONDS: "300" }).DEFERRAL_WINDOW_SECONDS, 300);
+  });
+
   it("are enough when all that have no default are given", () => {
     assert.equal(readEnv(GIVEN).PORT, 3000);
   });
