@@ -179,6 +179,8 @@ async function dispatchSlice(
   }
   try {
     const mailing = await mailSlice(deps, pools, em, messages, dispatch, account, run);
+    // An attempt that Postgres does not call ended shows the workflow that Postgres is behind.
+    if (mailing.isSetBack) return { mailed: mailing.mailed, epoch, unknown, next: "stopped" };
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
     if (mailing.end.ended === "account_failure") {
@@ -195,6 +197,8 @@ async function dispatchSlice(
 
 interface Mailing {
   end: DrainEnd;
+  /** See `Settler`. */
+  isSetBack: boolean;
   mailed: number;
   /** Rows up to and including this one were staged, and none of them went back in the queue. */
   afterSeq: number;
@@ -255,7 +259,7 @@ async function mailSlice(
     for await (const mailed of mails) {
       await settler.settle(mailed);
       run.onMailed({ mailed: settler.mailed, epoch: dispatch.epoch, afterSeq: dispatch.afterSeq });
-      if (mails.stopped || settler.failed) ended.abort();
+      if (mails.stopped || settler.failed || settler.isSetBack) ended.abort();
     }
   } finally {
     // However the mailing ended: rows that were staged ahead go back, and the limits are free for others.
@@ -269,9 +273,10 @@ async function mailSlice(
   }
   settler.assertSettled();
   if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch);
-  const { firstReturnedSeq, hasReturned } = settler;
+  const { firstReturnedSeq, hasReturned, isSetBack } = settler;
   return {
     end: mails.end,
+    isSetBack,
     mailed: settler.mailed,
     afterSeq: Math.min(stager.afterSeq, (firstReturnedSeq ?? Number.POSITIVE_INFINITY) - 1),
     returned: hasReturned,

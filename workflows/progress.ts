@@ -26,7 +26,7 @@ export const isOpen = (status: SendState["status"]): boolean => OPEN.has(status)
 /**
  * Whether Postgres is behind the facts that a workflow knows, because it was restored from an older backup or a standby
  * without its last commits took over. Other processes only ever pause a send, and the epochs of its lanes never fall. It is
- * not seen when Postgres lost commits of nothing but a slice under way since its last checkpoint.
+ * not seen when Postgres lost nothing but outcomes of a slice under way.
  */
 export function isSetBack(known: KnownProgress, { status, closedEpochs }: SendState): boolean {
   if (Object.entries(known.closedEpochs).some(([accountId, epoch]) => epoch > (closedEpochs[accountId] ?? 0)))

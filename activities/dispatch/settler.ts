@@ -1,6 +1,6 @@
 import type { EntityManager } from "../../db/orm.ts";
 import type { Mailed } from "../../domain/mail/outcome.ts";
-import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
+import { isStagingLost, type OpenedDispatch } from "../../domain/sends/lanes.ts";
 import { type SettlementPolicy, settleOutcomes } from "../../domain/sends/settlement.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { Allowance, AllowedRecipient, MailShare } from "./allowance.ts";
@@ -22,6 +22,7 @@ export class Settler {
   #hasReturned = false;
   #firstReturnedSeq: number | undefined;
   #failure: { error: unknown } | undefined;
+  #isSetBack = false;
 
   constructor(options: SettlerOptions) {
     this.#options = options;
@@ -58,6 +59,11 @@ export class Settler {
     return this.#failure !== undefined;
   }
 
+  /** Postgres has lost the commit that staged one of the recipients: the ledger may offer those before it once more. */
+  get isSetBack(): boolean {
+    return this.#isSetBack;
+  }
+
   /** Writes outcomes down, through an outage of the database that passes. Never rejects, see `failed`. */
   async settle(mails: readonly Mailed<AllowedRecipient>[]): Promise<void> {
     if (mails.length === 0) return;
@@ -66,7 +72,13 @@ export class Settler {
     try {
       // Only this process knows these outcomes.
       const write = () => settleOutcomes(em, dispatch, mails, this.#policy);
-      deps.countMails(await throughOutage(deps, write, { patient: !this.failed }));
+      const counts = await throughOutage(deps, write, { patient: !this.failed });
+      deps.countMails(counts);
+      const settled = Object.values(counts).reduce((sum, count) => sum + count, 0);
+      if (settled < mails.length) {
+        const seqs = mails.map(({ item }) => item.seq);
+        this.#isSetBack ||= await isStagingLost(em, dispatch, seqs);
+      }
       allowance.returnRows(mails.length);
       for (const [share, unused] of returned) await this.#giveBack(share, unused);
     } catch (error) {

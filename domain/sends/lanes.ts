@@ -169,6 +169,22 @@ export async function saveCursor(em: EntityManager, dispatch: OpenedDispatch, af
   return true;
 }
 
+/**
+ * Whether Postgres shows a recipient that the attempt staged as one that no attempt ever staged: it has lost that commit, by a
+ * restore or a failover. For a settlement that fell short.
+ */
+export async function isStagingLost(
+  em: EntityManager,
+  { sendId }: Pick<OpenedDispatch, "sendId">,
+  seqs: readonly number[],
+): Promise<boolean> {
+  const { rows } = await sql<{ lost: boolean }>`select exists (
+    select from send_recipients where send_id = ${sendId} and seq = any(${[...seqs]}::int[]) and epoch = 0) as lost`.execute(
+    kysely(em),
+  );
+  return rows[0]?.lost ?? false;
+}
+
 /** An update of the attempt's lane, provided that Postgres knows all of the attempt. */
 const ownCursor = (em: EntityManager, { sendId, accountId, epoch, afterSeq }: OpenedDispatch) =>
   kysely(em)

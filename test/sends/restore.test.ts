@@ -172,7 +172,7 @@ describe("After a restore of an older backup", () => {
     });
     afterEach(() => own?.close());
 
-    const startDispatch = () => own.startWorker("dispatch", { DISPATCH_SLICE_ROWS: String(ROWS) });
+    const startDispatch = (rows = ROWS) => own.startWorker("dispatch", { DISPATCH_SLICE_ROWS: String(rows) });
 
     /** Mails of a send's slice, as Temporal knows of them. */
     async function mailsReported(sendId: string): Promise<number> {
@@ -198,6 +198,16 @@ describe("After a restore of an older backup", () => {
 
     it("ends the slice at its next checkpoint, and pauses the send", async () => {
       await startDispatch();
+      const { sender, sendId, restore } = await mailInPart();
+      await restore();
+      await untilHeld(own.client, sender, sendId);
+      assert.ok((await mailed(sender)).length < 600);
+      await assertNobodyTwice(sender);
+      await own.client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("cancel");
+    });
+
+    it("ends the slice before its first checkpoint, at outcomes whose recipients Postgres never staged", async () => {
+      await startDispatch(10_000);
       const { sender, sendId, restore } = await mailInPart();
       await restore();
       await untilHeld(own.client, sender, sendId);
