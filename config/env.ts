@@ -12,6 +12,25 @@ const url = (...protocols: string[]) =>
     message: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}`,
   });
 
+/** URL of an SMTP server. `smtp://` alone is a URL too, and mail would then go to this machine. */
+const smtpUrl = url("smtp:", "smtps:").refine((value) => URL.parse(value)?.hostname !== "", {
+  message: "must name a host",
+});
+
+/** URL to whose end paths are added: behind a query or a fragment they would be no path. */
+const baseUrl = url("http:", "https:").refine((value) => !/[?#]/.test(value), {
+  message: "must have no query and no fragment: paths are added to its end",
+});
+
+/** Whether text is a host and a port that exists: `temporal:7233`. */
+function isHostNameAndPort(text: string): boolean {
+  const [, port] = /^[^\s:]+:(\d{1,5})$/.exec(text) ?? [];
+  return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
+}
+
+/** A sender as mails show it: an address alone, or a name and the address in angle brackets. */
+const SENDER = /^(?:[^\s<>@]+@[^\s<>@]+|[^<>\r\n]*<[^\s<>@]+@[^\s<>@]+>)$/;
+
 /** Whether text is a host as URLs spell it and a port: `example.com:8443`, `[2001:4860::1]:443`. */
 function isHostAndPort(text: string): boolean {
   const [, host, port] = /^(.*[^.]):([1-9]\d{0,4})$/.exec(text) ?? [];
@@ -120,7 +139,7 @@ const settings = z.object({
   /** How long the recipients of a send may take to be counted, and then to be copied, in seconds. */
   PLAN_SECONDS: integer(1, 1_500).default(900),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
-  PUBLIC_URL: url("http:", "https:"),
+  PUBLIC_URL: baseUrl,
   /** Folder in which the API keeps opens and clicks until Postgres has them; unless set, they are lost when it dies. */
   TRACKING_SPOOL_DIR: z.string().refine(isAbsolute, "must be an absolute path").optional(),
   /** Most MiB that one process keeps there. */
@@ -135,7 +154,7 @@ const settings = z.object({
     .regex(/^[\x21-\x7e]{1,255}$/, "must be printable ASCII characters without spaces")
     .optional(),
   /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
-  TEMPORAL_ADDRESS: z.string().regex(/^[^\s:]+:\d+$/, "must be host:port"),
+  TEMPORAL_ADDRESS: z.string().refine(isHostNameAndPort, "must be host:port, with a port from 1 to 65535"),
   /** Temporal namespace. */
   TEMPORAL_NAMESPACE: z.string().min(1).default("default"),
   /** Signs tokens, cursors and links: 32 bytes in base64, or `id:base64` pairs as below; the first signs, all verify. */
@@ -146,9 +165,12 @@ const settings = z.object({
   /** Encrypts stored secrets: `id:base64` pairs, comma-separated; the first encrypts, all decrypt. */
   ENCRYPTION_KEYS: keyring("must be id:base64 pairs of 32-byte keys, separated by commas"),
   /** SMTP server for the service's own mail (opt-in confirmations, notices to owners). */
-  SYSTEM_SMTP_URL: url("smtp:", "smtps:"),
+  SYSTEM_SMTP_URL: smtpUrl,
   /** Sender of the service's own mail. */
-  SYSTEM_FROM: z.string().min(3).default("Mailkeel <no-reply@mailkeel.example>"),
+  SYSTEM_FROM: z
+    .string()
+    .regex(SENDER, "must be an address, or a name and an address: Mailkeel <no-reply@example.com>")
+    .default("Mailkeel <no-reply@mailkeel.example>"),
   /** Deployment that a versioned worker belongs to; with WORKER_BUILD_ID, or neither: then workers are unversioned. */
   WORKER_DEPLOYMENT_NAME: z
     .string()

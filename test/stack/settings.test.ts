@@ -127,6 +127,26 @@ describe("a stack that cannot start", () => {
     });
   }
 
+  describe("for settings that only their use would find wrong", () => {
+    /** Starts with these would give mails links that lead nowhere, or would try again for ever. */
+    const useless = {
+      PUBLIC_URL: "https://mail.example/?from=mail",
+      TEMPORAL_ADDRESS: "127.0.0.1:72330",
+      SYSTEM_SMTP_URL: "smtp://",
+      SYSTEM_FROM: "Mailkeel",
+    };
+    let output: string;
+    before(async () => {
+      output = await refusal(useless);
+    });
+
+    for (const [name, value] of Object.entries(useless)) {
+      it(`names ${name} when that is ${JSON.stringify(value)}`, () => {
+        assert.match(output, new RegExp(`^ +${name} must `, "m"));
+      });
+    }
+  });
+
   it("names PROXY_ADDRESSES when PROXY_HOPS lacks it", async () => {
     assert.match(await refusal({ PROXY_HOPS: "1" }), /^ +PROXY_ADDRESSES is not set/m);
   });
