@@ -1,4 +1,4 @@
-/** The API process: `node api/main.ts`, or forked by the stack. */
+/** The API process: `npm run api`, or forked by the stack. */
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";

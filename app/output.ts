@@ -48,3 +48,10 @@ export function progressLine() {
     },
   };
 }
+
+/** "1 time", "2 times". @param thing in the singular; its plural ends in "s" */
+export const counted = (count: number, thing: string): string => `${count} ${thing}${count === 1 ? "" : "s"}`;
+
+/** That a server refuses an account, since when, and when it is tried again. */
+export const refusedText = ({ count, since, reason, retryAt }: AccountRefusal): string =>
+  `refused ${counted(count, "time")} since ${since} (${reason}), tried again at ${retryAt}`;

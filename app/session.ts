@@ -107,28 +107,31 @@ export async function tenantOf(session: Session, options: TenantOptions): Promis
   return { teamId: await teamOf(session, options), environment: options.environment };
 }
 
+/** What operators call a record of a table, and the command that lists such records where there is one. */
+const OWNED = {
+  newsletters: ["newsletter"],
+  campaigns: ["campaign"],
+  email_accounts: ["sending account", "account:list"],
+  segments: ["segment", "segment:list"],
+  webhook_endpoints: ["webhook endpoint", "webhook:list"],
+  report_sources: ["provider", "provider:list"],
+  dkim_keys: ["domain", "domain:list"],
+} as const;
+
 /**
  * The tenant that owns a record: the operator names the record by its id alone.
  * @throws {ApiError} `not_found`
  */
-export async function ownerOf(
-  { orm }: Session,
-  table:
-    | "newsletters"
-    | "campaigns"
-    | "email_accounts"
-    | "segments"
-    | "webhook_endpoints"
-    | "report_sources"
-    | "dkim_keys",
-  id: string,
-): Promise<Tenant> {
+export async function ownerOf({ orm }: Session, table: keyof typeof OWNED, id: string): Promise<Tenant> {
   const row = await kysely(orm.em.fork())
     .selectFrom(table)
     .select(["team_id", "environment"])
     .where("id", "=", id)
     .executeTakeFirst();
-  if (!row) throw new ApiError("not_found", `There is no record ${id}.`);
+  if (!row) {
+    const [name, listing] = OWNED[table];
+    throw new ApiError("not_found", `There is no ${name} ${id}${listing ? `: see ${listing}` : ""}.`);
+  }
   return { teamId: row.team_id, environment: row.environment };
 }
 

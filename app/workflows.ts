@@ -47,16 +47,23 @@ export async function withTemporal<T>(
 
 /**
  * Gives an update, and waits for its answer.
- * @throws {ApiError} `resource_state_invalid` with the workflow's reason; `service_unavailable`
+ * @throws {ApiError} `resource_state_invalid` with the workflow's reason; `service_unavailable`, which says whether the workflow has
+ *   taken the update
  */
 async function give(
   temporal: TemporalGateway,
   begin: (client: Client) => Promise<WorkflowUpdateHandle<string>>,
 ): Promise<string> {
+  let isTaken = false;
   try {
     const update = await temporal.call(TAKEN_WITHIN_MS, begin);
+    isTaken = true;
     return await temporal.call(ANSWERED_WITHIN_MS, () => update.result());
   } catch (error) {
+    if (isTaken && error instanceof ApiError && error.code === "service_unavailable") {
+      const message = `${error.message} The workflow has taken the command and carries it out: its details show the effect.`;
+      throw new ApiError(error.code, message, { cause: error });
+    }
     if (error instanceof WorkflowUpdateFailedError) {
       throw new ApiError("resource_state_invalid", error.cause?.message ?? error.message, { cause: error });
     }

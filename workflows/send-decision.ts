@@ -82,7 +82,8 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
   const next: Step = { status: send.status, ...betweenSlices(view, send) };
   if (isMailing || (next.kind !== "wait" && next.kind !== "dispatch")) return next;
   if (mayLeave) return { kind: "continueAsNew" };
-  return next.kind === "wait" && resendAt !== undefined ? { ...next, details: DETAILS.resending(resendAt) } : next;
+  if (next.kind !== "wait" || resendAt === undefined) return next;
+  return { ...next, details: DETAILS.resending(resendAt), ms: resendAt - now };
 }
 
 function unconfirmed({ neverBegan, isTokenExpired, setBack }: SendView, command: CommandKind | undefined): Step {

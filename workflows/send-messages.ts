@@ -138,6 +138,9 @@ export const ANSWERS = {
   nothingToResend: "nothing to resend: no outcome is unknown",
   pausedMeanwhile: "paused meanwhile",
   resumedMeanwhile: "resumed meanwhile",
+  continues: "continues",
+  continuesSetBack:
+    "continues: who had the mail before Postgres was set back, and is QUEUED there again, gets it twice",
   cancelledMeanwhile: "cancelled meanwhile",
   resendDropped: "cancelled meanwhile: the unknown outcomes stay as they are",
   resendLost: "not queued: the send continues as a new run; update resendUnknown once more",

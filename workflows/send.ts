@@ -177,11 +177,13 @@ class Send {
         this.#forgetStatus();
         if (!(await this.#ask(() => steps.resumeSend(this.#id, resumeId))))
           return pending.reply(ANSWERS.nothingToResume);
-        if (view.setBack?.isPaused) view.setBack = undefined;
+        const { setBack } = view;
+        if (setBack?.isPaused) view.setBack = undefined;
         answerAll(view.pauses, ANSWERS.resumedMeanwhile);
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
         for (const lane of view.lanes) lane.triesNow = true;
-        return pending.reply(view.setBack ? ANSWERS.pausedMeanwhile : "continues");
+        if (view.setBack) return pending.reply(ANSWERS.pausedMeanwhile);
+        return pending.reply(setBack ? ANSWERS.continuesSetBack : ANSWERS.continues);
       }
       case "cancel":
         return this.#cancel(pending);

@@ -20,7 +20,7 @@ import {
 import { ApiError } from "../../domain/errors.ts";
 import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/account-inspection.ts";
 import { absoluteUrl, address, domains, listOf, oneOf, wholeNumber, withTenant } from "../options.ts";
-import { refusalToJson } from "../output.ts";
+import { counted, refusalToJson, refusedText } from "../output.ts";
 import { type Outcome, ownerOf, type Run, type TenantOptions, type Terminal, teamOf, tenantOf } from "../session.ts";
 
 const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
@@ -180,13 +180,11 @@ function readingCommands(program: Command, run: Run): void {
 const statusOf = ({ status, lastError, refusal }: AccountFacts): string =>
   [
     `${status}${lastError === null || status === "ACTIVE" ? "" : ` (${lastError})`}`,
-    ...(refusal
-      ? [`refused ${refusal.count} times since ${refusal.since} (${refusal.reason}), tried again at ${refusal.retryAt}`]
-      : []),
+    ...(refusal ? [refusedText(refusal)] : []),
   ].join(", ");
 
 const lineOf = (account: AccountFacts): string =>
-  `${account.id}  ${account.teamId}  ${account.email}  ${statusOf(account)}  ${account.sends.length} open sends`;
+  `${account.id}  ${account.teamId}  ${account.email}  ${statusOf(account)}  ${counted(account.sends.length, "open send")}`;
 
 function describe(account: AccountFacts): string {
   const used = (usage: AccountFacts["hour"]) => (usage === null ? "no limit" : `${usage.used} of ${usage.limit}`);

@@ -140,7 +140,8 @@ const RETRIED_AT_ONCE = 20;
 async function retry(session: Session, ids: readonly string[], { webhook }: { webhook?: string }): Promise<Outcome> {
   const em = session.orm.em.fork();
   if ((ids.length === 0) === (webhook === undefined)) {
-    throw new ApiError("validation_failed", "Name deliveries, or their endpoint with --webhook, not both.");
+    const problem = webhook === undefined ? "" : " Both are named.";
+    throw new ApiError("validation_failed", `Name either deliveries or, with --webhook, their endpoint.${problem}`);
   }
   let probed = false;
   if (webhook !== undefined) {

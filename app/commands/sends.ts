@@ -18,7 +18,7 @@ import { holdOpenSends } from "../../domain/sends/restored.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { listOf, withListLimit } from "../options.ts";
-import { csvLine, refusalToJson } from "../output.ts";
+import { counted, csvLine, refusalToJson, refusedText } from "../output.ts";
 import { type Outcome, type Run, type Session, teamOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 import { RESTORED, readDetails, uiOf, updateEndedSend, updateWorkflow, withTemporal } from "../workflows.ts";
@@ -88,7 +88,7 @@ export function sendCommands(program: Command, run: Run): void {
 async function holdAll({ orm }: Session): Promise<Outcome> {
   const held = await holdOpenSends(orm.em.fork());
   return {
-    text: `${held} sends are PAUSED, database_restored. Each continues by send:resume, or ends by send:cancel.`,
+    text: `PAUSED with database_restored: ${counted(held, "send")}. Each continues by send:resume, or ends by send:cancel.`,
     data: { held },
   };
 }
@@ -133,9 +133,7 @@ const countsText = (counts: Partial<Record<RecipientState, number>>): string =>
 
 function laneText({ accountId, status, lastError, refusal, recipients }: LaneFacts): string {
   const error = lastError === null || status === "ACTIVE" ? "" : ` (${lastError})`;
-  const refused = refusal
-    ? `; refused ${refusal.count} times since ${refusal.since} (${refusal.reason}), tried again at ${refusal.retryAt}`
-    : "";
+  const refused = refusal ? `; ${refusedText(refusal)}` : "";
   return `${accountId} ${status ?? "is connected no longer"}${error}: ${countsText(recipients)}${refused}`;
 }
 

@@ -85,7 +85,7 @@ describe("The app's command line", () => {
     await refused(["credits:grant", "--team", id], /--amount/);
     await refused(["credits:grant", "--team", id, "--amount", "-1"], /whole number/);
     await refused(["no:such"], /unknown command/);
-    await refused(["list:attach", "--newsletter", "nl_none", "--list", "x"], /no record nl_none/);
+    await refused(["list:attach", "--newsletter", "nl_none", "--list", "x"], /There is no newsletter nl_none\./);
   });
 
   it("requires a running service or its settings", async () => {
@@ -357,7 +357,7 @@ describe("The app's command line", () => {
     assert.deepEqual((await json(["provider:list", "--team", id])).sources, [...changed.sources, ...added.sources]);
     await json(["provider:remove", "--source", ses.id]);
     assert.deepEqual((await json(["provider:list", "--team", id])).sources, added.sources);
-    await refused(["provider:remove", "--source", ses.id], /no record/);
+    await refused(["provider:remove", "--source", ses.id], /There is no provider \w+: see provider:list\./);
   });
 
   describe("campaigns", () => {

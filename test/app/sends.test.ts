@@ -249,7 +249,7 @@ describe("The commands for sends", () => {
       ],
       [
         () => inProcess(deliveryCommands, "delivery:retry", "dlv_none", "--webhook", "whk_none"),
-        /Name deliveries, or their endpoint with --webhook, not both\./,
+        /Name either deliveries or, with --webhook, their endpoint\. Both are named\./,
       ],
       [() => inProcess(accountCommands, "account:show", "acct_none"), /There is no sending account acct_none\./],
       [() => inProcess(deliveryCommands, "delivery:show", "dlv_none"), /There is no delivery dlv_none\./],
@@ -259,7 +259,7 @@ describe("The commands for sends", () => {
       ],
       [
         () => inProcess(deliveryCommands, "webhook:replay", "--since", "2020-01-01T00:00:00Z", "--webhook", "whk_none"),
-        /no record whk_none/,
+        /There is no webhook endpoint whk_none: see webhook:list\./,
       ],
     ];
     for (const [refused, why] of refusals) await assert.rejects(refused, why, String(why));

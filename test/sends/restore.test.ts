@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { DATABASE_RESTORED } from "../../domain/sends/restored.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
-import { DETAILS } from "../../workflows/send-messages.ts";
+import { ANSWERS, DETAILS } from "../../workflows/send-messages.ts";
 import { runApp } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
@@ -137,7 +137,7 @@ describe("After a restore of an older backup", () => {
     assert.match(await workflowOf(vanishedId).executeUpdate("cancel"), /CANCELLED/);
     assert.equal((await workflowOf(vanishedId).result()).outcome, "refused");
     await setFaults([]);
-    await workflowOf(sendId).executeUpdate("resume");
+    assert.equal(await workflowOf(sendId).executeUpdate("resume"), ANSWERS.continuesSetBack);
     await untilStatus(sender, ["SENT"]);
     assert.equal((await mailed(sender)).length, 9, "an operator had all five mailed again");
   });
@@ -256,7 +256,7 @@ describe("After a restore of an older backup", () => {
 
       await own.restore();
       const held = await runApp(["send:hold-all"], { env: { ...(await workerSettings()), DATABASE_URL } });
-      assert.match(held.stdout, /^2 sends are PAUSED/, held.stderr);
+      assert.match(held.stdout, /^PAUSED with database_restored: 2 sends\./, held.stderr);
       await Promise.all((["sends", "dispatch", "maintenance"] as const).map((pool) => startWorker(pool)));
       await Promise.all([untilHeld(client, ended, endedId), untilHeld(client, underWay, underWayId)]);
       await Promise.all([assertNobodyTwice(ended), assertNobodyTwice(underWay)]);

@@ -223,8 +223,14 @@ describe("An operator of deliveries", () => {
     assert.deepEqual(retried.data, { webhook: endpoint.id, workflows: 1, probed: false });
     await handle.result();
     await assert.rejects(inProcess(deliveryCommands, "delivery:retry", row.id), /No workflow carries dlv_/);
-    await assert.rejects(inProcess(deliveryCommands, "delivery:retry"), /Name deliveries, or their endpoint/);
-    await assert.rejects(inProcess(deliveryCommands, "delivery:retry", "--webhook", "whk_none"), /no record whk_none/);
+    await assert.rejects(
+      inProcess(deliveryCommands, "delivery:retry"),
+      /Name either deliveries or, with --webhook, their endpoint\.$/,
+    );
+    await assert.rejects(
+      inProcess(deliveryCommands, "delivery:retry", "--webhook", "whk_none"),
+      /There is no webhook endpoint whk_none: see webhook:list\./,
+    );
     const [done] = (await logOf(team, endpoint.id)).filter(({ status }) => status === "SUCCEEDED");
     const over = await where(done?.id, "--json");
     assert.deepEqual([over.json.status, over.json.workflow], ["SUCCEEDED", `webhook-delivery/${row.group_id}`]);

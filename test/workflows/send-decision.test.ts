@@ -305,7 +305,7 @@ const TABLE: Row[] = [
     "says that a resend waits",
     settled(2, { resendAt: NOW + 2_500 }),
     undefined,
-    { kind: "wait", details: DETAILS.resending(NOW + 2_500) },
+    { kind: "wait", details: DETAILS.resending(NOW + 2_500), ms: 2_500 },
   ],
   ["mails on while a resend waits", view({ resendAt: NOW + 2_500 }), undefined, { kind: "dispatch" }],
 
