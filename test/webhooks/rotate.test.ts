@@ -54,7 +54,7 @@ describe("Webhook endpoints on the command line", () => {
 
     it("says in one line why it refuses", async () => {
       for (const [args, why] of [
-        [["whk_none"], /no record whk_none/],
+        [["whk_none"], /There is no webhook endpoint whk_none/],
         [["whk_none", "--overlap-hours", "-1"], /whole number/],
       ] as const) {
         const { code, stderr } = await app("webhook:rotate-secret", ...args);
