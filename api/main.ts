@@ -1,8 +1,9 @@
 /** The API process: `npm run api`, or forked by the stack. */
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
+import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { collectDefaultMetrics } from "prom-client";
 import { readEnv, SettingsError } from "../config/env.ts";
 import { serveHealth } from "../config/health.ts";
@@ -57,17 +58,31 @@ async function drain(server: Server, graceMs: number): Promise<void> {
 }
 
 /**
- * How far the heap may grow between two collections, in per cent of the memory in use. V8 lets it double or more, so
- * that a client which reads one page of 2 MiB after the other makes the heap hold half a gigabyte of garbage.
+ * How far the heap may grow between two full collections: by this share of the memory in use, in per cent, and by this
+ * many bytes at least. V8 lets it double or more, so that a client which reads one page of 2 MiB after the other makes the
+ * heap hold half a gigabyte of garbage. The least growth keeps collections of a small heap apart: requests wait for each.
  */
 const HEAP_GROWTH_PERCENT = 25;
+const LEAST_HEAP_GROWTH_BYTES = 24 * 1024 * 1024;
+
+/** An entry of type "gc"; the types of Node leave `detail` out. */
+type CollectionEntry = PerformanceEntry & { detail: { kind: number } };
 
 /**
  * Sets how this process collects garbage. V8 marks it beside the requests with up to seven threads, which leave a request
  * little of a machine of two cores while they last: one thread marks here.
  */
 function setCollection(): void {
-  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
+  const limitGrowth = () => {
+    const leastPercent = Math.ceil((LEAST_HEAP_GROWTH_BYTES * 100) / getHeapStatistics().used_heap_size);
+    setFlagsFromString(`--heap-growing-percent=${Math.max(HEAP_GROWTH_PERCENT, leastPercent)}`);
+  };
+  limitGrowth();
+  // V8 reads the flag when a full collection ends, so each one sets it for the next.
+  new PerformanceObserver((collections) => {
+    const kinds = (collections.getEntries() as CollectionEntry[]).map(({ detail }) => detail.kind);
+    if (kinds.includes(constants.NODE_PERFORMANCE_GC_MAJOR)) limitGrowth();
+  }).observe({ entryTypes: ["gc"] });
   setFlagsFromString("--concurrent-marking-max-worker-num=1");
 }
 

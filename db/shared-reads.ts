@@ -1,5 +1,6 @@
 import { setImmediate as allRead } from "node:timers/promises";
 import { DatabaseError, type Pool, type PoolClient, type QueryConfig, type QueryResult } from "pg";
+import { Lines } from "./lines.ts";
 import type { EntityManager } from "./orm.ts";
 import type { CompiledStatement, NamedValues } from "./prepared.ts";
 
@@ -18,9 +19,9 @@ interface Waiting {
 }
 
 /** Statements of one line. */
-interface Line {
-  connections: number;
-  waiting: Waiting[];
+class Line {
+  connections = 0;
+  waiting: Waiting[] = [];
 }
 
 /**
@@ -31,23 +32,25 @@ interface Line {
  */
 class SharedReads {
   readonly #pool: Promise<Pool>;
-  readonly #lines = new Map<string, Line>();
+  readonly #lines = new Lines(
+    () => new Line(),
+    (line) => line.connections === 0,
+  );
 
   constructor(pool: Promise<Pool>) {
     this.#pool = pool;
   }
 
   run(lineId: string, statement: QueryConfig): Promise<QueryResult> {
-    const line = this.#lines.get(lineId) ?? { connections: 0, waiting: [] };
-    this.#lines.set(lineId, line);
+    const line = this.#lines.of(lineId);
     return new Promise((resolve, reject) => {
       line.waiting.push({ statement, resolve, reject });
-      if (line.connections < CONNECTIONS_OF_A_LINE) void this.#read(lineId, line);
+      if (line.connections < CONNECTIONS_OF_A_LINE) void this.#read(line);
     });
   }
 
   /** Runs the waiting statements of a line on one connection at a time, until none is left. */
-  async #read(lineId: string, line: Line): Promise<void> {
+  async #read(line: Line): Promise<void> {
     line.connections++;
     await allRead();
     // Each group queues for a connection anew, so that lines take turns.
@@ -55,7 +58,7 @@ class SharedReads {
       await this.#readGroup(line);
       await allRead();
     }
-    if (--line.connections === 0) this.#lines.delete(lineId);
+    line.connections--;
   }
 
   /** When no connection can be made, only the reads that were waiting at the beginning of the try fail. */

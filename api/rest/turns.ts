@@ -1,3 +1,4 @@
+import { Lines } from "../../db/lines.ts";
 import { unavailable } from "./failures.ts";
 
 /** An answer, as far as is asked here: whether it has left the process, or its client has gone. */
@@ -14,9 +15,9 @@ export class AnswerClosed extends Error {
 }
 
 /** Requests of one line that are under way, and those that wait for one of them to end. */
-interface Line {
-  running: number;
-  waiting: (() => void)[];
+class Line {
+  running = 0;
+  readonly waiting: (() => void)[] = [];
 }
 
 /**
@@ -25,7 +26,10 @@ interface Line {
  */
 export class Turns {
   readonly #atOnce: number;
-  readonly #lines = new Map<string, Line>();
+  readonly #lines = new Lines(
+    () => new Line(),
+    (line) => line.running === 0,
+  );
 
   constructor(atOnce: number) {
     this.#atOnce = atOnce;
@@ -36,15 +40,14 @@ export class Turns {
    * @throws {ApiError} `service_unavailable` when it closed first
    */
   async take(lineId: string, answering: Answering): Promise<void> {
-    const line = this.#lines.get(lineId) ?? { running: 0, waiting: [] };
-    this.#lines.set(lineId, line);
+    const line = this.#lines.of(lineId);
     if (line.running < this.#atOnce) line.running++;
     // A request that ends hands its turn on.
     else await new Promise<void>((resolve) => line.waiting.push(resolve));
     const leave = () => {
       const next = line.waiting.shift();
       if (next) next();
-      else if (--line.running === 0) this.#lines.delete(lineId);
+      else line.running--;
     };
     if (answering.closed) {
       leave();

@@ -85,8 +85,8 @@ export function authenticate(
   return origin.limits.limitFailures(em, origin.clientAddress, () => identify(em, vault, headers, origin, verifyToken));
 }
 
-/** By the row of its holder: requests that share a look-up have the same access. */
-const accesses = new WeakMap<MemberFacts, Access>();
+/** The access that was found last: requests that share a look-up, and with it the row of their holder, have the same. */
+let latest: { holder: MemberFacts; access: Access } | undefined;
 
 /**
  * Reports the caller's allowance, refuses a caller that has none left, and gives its access. The look-up has counted the
@@ -102,9 +102,8 @@ function admit<C extends Caller>(
   const { allowance, refused } = limits.allowanceOf(window, limit);
   onCallerKnown({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
-  const access = accesses.get(holder) ?? accessFor(caller, holder, granted);
-  accesses.set(holder, access);
-  return { ...access, caller, allowance };
+  if (latest?.holder !== holder) latest = { holder, access: accessFor(caller, holder, granted) };
+  return { ...latest.access, caller, allowance };
 }
 
 async function identify(

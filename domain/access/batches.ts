@@ -1,4 +1,5 @@
 import { setImmediate as allRead } from "node:timers/promises";
+import { Lines } from "../../db/lines.ts";
 
 /** A batch waits no longer for the one before it: that one's connection may be dead without a sign. */
 const MAX_WAIT_MS = 1_000;
@@ -7,6 +8,14 @@ interface Batch<Result> {
   /** Calls that share it; known when it begins. */
   size: number;
   result: Promise<Result>;
+}
+
+/** The batches of one name. */
+class Line<Result> {
+  /** The batch that has not begun. */
+  gathering: Batch<Result> | undefined;
+  /** Resolves when the latest batch that has begun needs no longer be waited for. */
+  running: Promise<void> | undefined;
 }
 
 /** The part that one call has in a batch. */
@@ -23,39 +32,39 @@ export interface Shared<Result> {
  * it. The work of a call always begins after the call.
  */
 export class Batches<Result> {
-  /** The batches that have not begun, by name. */
-  readonly #gathering = new Map<string, Batch<Result>>();
-  /** Resolves when the latest batch of a name that has begun needs no longer be waited for. */
-  readonly #running = new Map<string, Promise<void>>();
+  readonly #lines = new Lines(
+    () => new Line<Result>(),
+    ({ gathering, running }) => gathering === undefined && running === undefined,
+  );
 
   /**
    * @param work is given the number of calls that it is for
    * @throws what `work` throws
    */
   async join(name: string, work: (size: number) => Promise<Result>): Promise<Shared<Result>> {
-    const batch = this.#gathering.get(name) ?? this.#gather(name, work);
+    const line = this.#lines.of(name);
+    line.gathering ??= this.#gather(line, work);
+    const batch = line.gathering;
     const place = batch.size++;
     const result = await batch.result;
     return { result, size: batch.size, place };
   }
 
-  #gather(name: string, work: (size: number) => Promise<Result>): Batch<Result> {
-    const batch: Batch<Result> = {
-      size: 0,
-      result: this.#runAfter(this.#running.get(name), name, () => work(batch.size)),
-    };
-    this.#gathering.set(name, batch);
+  #gather(line: Line<Result>, work: (size: number) => Promise<Result>): Batch<Result> {
+    const batch: Batch<Result> = { size: 0, result: this.#runAfter(line, () => work(batch.size)) };
     return batch;
   }
 
-  async #runAfter(before: Promise<void> | undefined, name: string, work: () => Promise<Result>): Promise<Result> {
-    await before;
+  async #runAfter(line: Line<Result>, work: () => Promise<Result>): Promise<Result> {
+    await line.running;
     await allRead();
-    this.#gathering.delete(name);
+    line.gathering = undefined;
     const result = work();
     const running = endOf(result);
-    this.#running.set(name, running);
-    void running.then(() => this.#running.get(name) === running && this.#running.delete(name));
+    line.running = running;
+    void running.then(() => {
+      if (line.running === running) line.running = undefined;
+    });
     return result;
   }
 }
