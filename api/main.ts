@@ -57,13 +57,19 @@ async function drain(server: Server, graceMs: number): Promise<void> {
   clearTimeout(timer);
 }
 
+const MIB = 1024 * 1024;
 /**
- * How far the heap may grow between two full collections: by this share of the memory in use, in per cent, and by this
- * many bytes at least. V8 lets it double or more, so that a client which reads one page of 2 MiB after the other makes the
- * heap hold half a gigabyte of garbage. The least growth keeps collections of a small heap apart: requests wait for each.
+ * How far the heap may grow between two full collections: by this share of the memory in use, in per cent. V8 lets it
+ * double or more, so that a client which reads one page of 2 MiB after the other makes the heap hold half a gigabyte of
+ * garbage.
  */
 const HEAP_GROWTH_PERCENT = 25;
-const LEAST_HEAP_GROWTH_BYTES = 24 * 1024 * 1024;
+/**
+ * It may grow by at least half of the memory that the process leaves of this, within bounds: each full collection delays
+ * requests by some 50 ms, and a quarter of a small heap is soon used up.
+ */
+const MEMORY_BYTES = 448 * MIB;
+const LEAST_GROWTH_BYTES = { from: 24 * MIB, to: 64 * MIB } as const;
 
 /** An entry of type "gc"; the types of Node leave `detail` out. */
 type CollectionEntry = PerformanceEntry & { detail: { kind: number } };
@@ -74,7 +80,9 @@ type CollectionEntry = PerformanceEntry & { detail: { kind: number } };
  */
 function setCollection(): void {
   const limitGrowth = () => {
-    const leastPercent = Math.ceil((LEAST_HEAP_GROWTH_BYTES * 100) / getHeapStatistics().used_heap_size);
+    const { from, to } = LEAST_GROWTH_BYTES;
+    const least = Math.min(Math.max((MEMORY_BYTES - process.memoryUsage.rss()) / 2, from), to);
+    const leastPercent = Math.ceil((least * 100) / getHeapStatistics().used_heap_size);
     setFlagsFromString(`--heap-growing-percent=${Math.max(HEAP_GROWTH_PERCENT, leastPercent)}`);
   };
   limitGrowth();
