@@ -1,6 +1,6 @@
 import type { EventEmitter } from "node:events";
 import { type Connection, Query, type QueryConfig, type QueryResult } from "pg";
-import { ANSWER_MARGIN_MS, type Client } from "./pool.ts";
+import { ANSWER_MARGIN_MS, type Client, setAnswerLimit } from "./pool.ts";
 
 /** Names of statements that are on their way to the driver, by their list of values: Kysely passes on nothing else. */
 const names = new WeakMap<object, string>();
@@ -67,24 +67,35 @@ const END = /^(commit|rollback)$/;
 const NOTHING = { command: "", rowCount: null, oid: 0, fields: [], rows: [] } satisfies QueryResult;
 
 /**
+ * The `query` of a connection, which gives `pg` a callback where its caller gives none. Without one, `pg` makes a promise
+ * and sets its callback later, after which V8 keeps the objects of every statement until the next full collection.
+ */
+function queryWithCallback(client: Client): Client["query"] {
+  const query = client.query.bind(client);
+  return (config, values, ...rest) => {
+    const isSubmittable = typeof config === "object" && config !== null && "submit" in config;
+    if (isSubmittable || typeof values === "function" || rest.length > 0) return query(config, values, ...rest);
+    return new Promise((resolve, reject) => {
+      query(config, values, (error: unknown, result: unknown) => (error ? reject(error) : resolve(result)));
+    });
+  };
+}
+
+/**
  * Lets the connections of a pool prepare the statements that `nameStatement` names: `pg` prepares named ones. Waits for the
  * answers to a transaction as long as `allowTransaction` says. And begins a transaction with its first statement, which
  * saves a round trip: Postgres does nothing in between.
+ * @param answerMs how long other answers are waited for; undefined is for ever
  */
-export function prepareNamed(pool: EventEmitter): void {
+export function prepareNamed(pool: EventEmitter, answerMs: number | undefined): void {
   /** The begins that wait for a first statement. */
   const begins = new WeakMap<object, string>();
   pool.on("release", (_error: unknown, client: Client) => begins.delete(client));
   pool.on("connect", (client: Client) => {
-    const send = client.query.bind(client);
+    const query = queryWithCallback(client);
     const prepared = new Set<string>();
-    /** For the statements of the present transaction, where it has a time of its own. */
-    let waitMs: number | undefined;
-    const query: typeof client.query = (config, values, ...rest) => {
-      if (waitMs === undefined) return send(config, values, ...rest);
-      if (typeof config === "string") return send({ text: config, values, query_timeout: waitMs }, ...rest);
-      return send(Object.assign(config as object, { query_timeout: waitMs }), values, ...rest);
-    };
+    /** The present transaction has a time of its own for each of its statements. */
+    let hasOwnTime = false;
     client.query = (text, values, ...rest) => {
       if (typeof text !== "string") return query(text, values, ...rest);
       if (BEGIN.test(text)) {
@@ -96,9 +107,15 @@ export function prepareNamed(pool: EventEmitter): void {
       begins.delete(client);
       if (begin !== undefined && END.test(text)) return Promise.resolve(NOTHING);
 
-      if (END.test(text)) waitMs = undefined;
+      if (hasOwnTime && END.test(text)) {
+        setAnswerLimit(client, answerMs);
+        hasOwnTime = false;
+      }
       const allowedMs = Array.isArray(values) ? allowances.get(values) : undefined;
-      if (allowedMs !== undefined) waitMs = allowedMs + ANSWER_MARGIN_MS;
+      if (allowedMs !== undefined) {
+        setAnswerLimit(client, allowedMs + ANSWER_MARGIN_MS);
+        hasOwnTime = true;
+      }
       const name = Array.isArray(values) ? names.get(values) : undefined;
       const hasValues = Array.isArray(values) && values.length > 0;
       if (begin === undefined) return name === undefined ? query(text, values, ...rest) : query({ name, text, values });

@@ -18,8 +18,10 @@ import { MIGRATION_LOCK_MS, MigrationBlockedError } from "./migration-blocked-er
 import { prepareNamed } from "./named-statements.ts";
 import {
   answerLimitMs,
+  type Client,
   type ConnectionPool,
   KEEP_ALIVE,
+  limitAnswers,
   limitSession,
   reclaimLostConnections,
   type WorkKind,
@@ -98,10 +100,10 @@ const ormConfig = (
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
       ...KEEP_ALIVE,
-      ...(answerMs !== undefined && { query_timeout: answerMs }),
       // A statement is sent when it is there, and does not wait for the answers to those before it.
       pipeline: true,
-      onConnect: async (client: ClientBase) => {
+      onConnect: async (client: ClientBase & Client) => {
+        limitAnswers(client, answerMs);
         await limitSession(work)(client);
         await onConnect?.(client);
       },
@@ -109,7 +111,7 @@ const ormConfig = (
         reclaimLostConnections(pool);
         // Sees the statements as they are sent.
         onPool?.(pool);
-        prepareNamed(pool);
+        prepareNamed(pool, answerMs);
       },
     },
     migrations: {

@@ -1,7 +1,11 @@
 import type { EventEmitter } from "node:events";
+import type { Socket } from "node:net";
 
 /** The part of a `pg` client that is used here. */
 export interface Client extends EventEmitter {
+  readonly connection: { readonly stream: Socket };
+  /** Postgres has answered all that was sent to it. */
+  readonly readyForQuery: boolean;
   release(destroy: boolean): void;
   query(text: unknown, values?: unknown, ...rest: unknown[]): unknown;
 }
@@ -98,6 +102,34 @@ export const ANSWER_MARGIN_MS = 10_000;
 /** How long a process waits for the answer to a statement, in ms; undefined is for ever. */
 export const answerLimitMs = (work: WorkKind): number | undefined =>
   STATEMENT_SECONDS[work] === 0 ? undefined : STATEMENT_SECONDS[work] * 1_000 + ANSWER_MARGIN_MS;
+
+/**
+ * Closes a new connection on which Postgres answers nothing for this long, in ms, while a statement waits for it: what was
+ * sent then fails as if Postgres could not be reached. `setAnswerLimit` changes the time.
+ *
+ * `pg` has an option for this, `query_timeout`. It makes a timer for each statement and exchanges the statement's callback,
+ * after which V8 keeps the objects of every statement until the next full collection.
+ */
+export function limitAnswers(client: Client, ms: number | undefined): void {
+  const { stream } = client.connection;
+  stream.on("timeout", () => {
+    if (!client.readyForQuery) stream.destroy(new NoAnswerError());
+  });
+  setAnswerLimit(client, ms);
+}
+
+/** Waits this long for each answer of Postgres from now on, in ms; undefined is for ever. */
+export const setAnswerLimit = ({ connection }: Client, ms: number | undefined): void =>
+  void connection.stream.setTimeout(ms ?? 0);
+
+/** Postgres gave no answer in the time that it has for one. */
+class NoAnswerError extends Error {
+  readonly code = "ETIMEDOUT";
+
+  constructor() {
+    super("Postgres gave no answer in time, and the connection was closed");
+  }
+}
 
 /** A kind of work with its own time for a statement. The kinds of workers have the names of their pools. */
 export type WorkKind = keyof typeof STATEMENT_SECONDS;
