@@ -1,12 +1,6 @@
-import {
-  createCipheriv,
-  createDecipheriv,
-  hash as digestOf,
-  hkdfSync,
-  randomBytes,
-  timingSafeEqual,
-} from "node:crypto";
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Env } from "../config/env.ts";
+import { type Hmac, hmacUnder } from "./hmac.ts";
 
 /** Purposes of signatures; each has a key of its own under each signing secret. */
 export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path";
@@ -50,38 +44,16 @@ export function equalConstantTime(a: string, b: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** Bytes that SHA-256 takes at a time, and those of its result. */
-const BLOCK_BYTES = 64;
-const DIGEST_BYTES = 32;
-/** Bytes of a text that is copied behind the key, where most texts find room, and most bytes of a character. */
-const ROOM_BYTES = 1_536;
-const CHARACTER_BYTES = 3;
-
-/**
- * HMAC-SHA256 (RFC 2104) under one key of at most a block, base64url. `createHmac` makes an object outside the heap for each
- * signature, which the next collection of garbage frees while requests wait; two plain hashes make none, and take less time.
- */
-function hmacUnder(key: Uint8Array): (text: string) => string {
-  const padded = (pad: number) => Buffer.alloc(BLOCK_BYTES, pad).map((byte, i) => byte ^ (key[i] ?? 0));
-  const inner = Buffer.concat([padded(0x36)], BLOCK_BYTES + ROOM_BYTES);
-  const outer = Buffer.concat([padded(0x5c)], BLOCK_BYTES + DIGEST_BYTES);
-  const message = (text: string): Buffer =>
-    text.length * CHARACTER_BYTES <= ROOM_BYTES
-      ? inner.subarray(0, BLOCK_BYTES + inner.write(text, BLOCK_BYTES))
-      : Buffer.concat([inner.subarray(0, BLOCK_BYTES), Buffer.from(text)]);
-  return (text) => {
-    outer.write(digestOf(HASH, message(text), "binary"), BLOCK_BYTES, "binary");
-    return digestOf(HASH, outer, "base64url");
-  };
-}
+/** Bytes of the key of a purpose. */
+const KEY_BYTES = 32;
 
 /** HMACs under one root key, by purpose. */
 function macs<Purpose extends string>(root: Buffer): (purpose: Purpose, parts: Part[]) => string {
-  const derived = new Map<Purpose, (text: string) => string>();
-  const hmacFor = (purpose: Purpose): ((text: string) => string) => {
+  const derived = new Map<Purpose, Hmac>();
+  const hmacFor = (purpose: Purpose): Hmac => {
     const known = derived.get(purpose);
     if (known) return known;
-    const hmac = hmacUnder(new Uint8Array(hkdfSync(HASH, root, "", `mailkeel/${purpose}`, DIGEST_BYTES)));
+    const hmac = hmacUnder(new Uint8Array(hkdfSync(HASH, root, "", `mailkeel/${purpose}`, KEY_BYTES)));
     derived.set(purpose, hmac);
     return hmac;
   };
@@ -89,7 +61,7 @@ function macs<Purpose extends string>(root: Buffer): (purpose: Purpose, parts: P
     // Each part is preceded by its length, so that ("ab", "c") and ("a", "bc") differ.
     let text = "";
     for (const part of parts) text += `${String(part).length}:${part};`;
-    return hmacFor(purpose)(text);
+    return hmacFor(purpose)("base64url", text);
   };
 }
 

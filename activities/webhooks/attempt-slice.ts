@@ -1,6 +1,6 @@
-import type { KeyObject } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EntityManager } from "../../db/orm.ts";
+import type { Hmac } from "../../domain/hmac.ts";
 import { type AttemptOutcome, areSuccesses, settleAttempts } from "../../domain/webhooks/attempts.ts";
 import { type Answer, type ClassifiedAnswer, classifyAnswer, classifyTest } from "../../domain/webhooks/classify.ts";
 import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
@@ -65,7 +65,7 @@ export class AttemptSlice {
   readonly #teamId: string;
   readonly #destination: Destination;
   readonly #retries: Retries;
-  readonly #secrets: KeyObject[];
+  readonly #secrets: Hmac[];
   readonly #customHeaders: CustomHeaders;
   #unsettled: ClassifiedAnswer[] = [];
   /** Outcomes that are being written. */

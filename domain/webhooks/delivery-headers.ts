@@ -1,4 +1,4 @@
-import type { KeyObject } from "node:crypto";
+import type { Hmac } from "../hmac.ts";
 import type { CustomHeaders } from "./headers.ts";
 import { signatureHeader } from "./signature.ts";
 
@@ -22,7 +22,7 @@ export interface DeliveryFacts {
  */
 export function deliveryHeaders(
   { deliveryId, webhookId, eventId, type, apiVersion, isReplay, isTest }: DeliveryFacts,
-  secrets: readonly (string | KeyObject)[],
+  secrets: readonly (string | Hmac)[],
   body: string | Buffer,
   custom: CustomHeaders = {},
 ): Record<string, string> {

@@ -1,9 +1,7 @@
-import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
+import { type Hmac, hmacUnder } from "../hmac.ts";
 
-const HASH = "sha256";
-
-/** A key object, made once and used for many signatures: an HMAC keyed with text imports it anew each time. */
-export const signingKey = (secret: string): KeyObject => createSecretKey(Buffer.from(secret));
+/** What signs with a secret; made once and used for many signatures. */
+export const signingKey = (secret: string): Hmac => hmacUnder(Buffer.from(secret));
 
 /**
  * The value of X-Service-Signature: `t=<unix seconds>,v1=<hex>`, with one `v1` per secret while a rotation overlaps.
@@ -12,14 +10,10 @@ export const signingKey = (secret: string): KeyObject => createSecretKey(Buffer.
  * @param timestamp unix seconds
  * @param body the raw bytes that are sent
  */
-export function signatureHeader(
-  secrets: readonly (string | KeyObject)[],
-  timestamp: number,
-  body: string | Buffer,
-): string {
+export function signatureHeader(secrets: readonly (string | Hmac)[], timestamp: number, body: string | Buffer): string {
   const signatures = secrets.map((secret) => {
-    const key = typeof secret === "string" ? signingKey(secret) : secret;
-    return `v1=${createHmac(HASH, key).update(`${timestamp}.`).update(body).digest("hex")}`;
+    const sign = typeof secret === "string" ? signingKey(secret) : secret;
+    return `v1=${sign("hex", `${timestamp}.`, body)}`;
   });
   return [`t=${timestamp}`, ...signatures].join(",");
 }

@@ -46,6 +46,16 @@ describe("The signature of a delivery", () => {
     );
   });
 
+  it("is accepted for long bodies, as text or bytes, and under a secret longer than a block of the hash", () => {
+    for (const body of ["ä".repeat(700), "€".repeat(20_000), "x".repeat(2_048)]) {
+      for (const secret of [newSecret(), "s".repeat(65), "s".repeat(64)]) {
+        const header = signatureHeader([secret], now(), body);
+        assert.ok(verify(body, header, secret));
+        assert.ok(verify(body, signatureHeader([signingKey(secret)], now(), Buffer.from(body)), secret));
+      }
+    }
+  });
+
   it("is refused when the body is not the one that was signed", () => {
     fc.assert(
       fc.property(bodies, bodies, secrets, (body, other, secret) => {
