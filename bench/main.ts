@@ -19,8 +19,11 @@ const sizes = (list: string): number[] => words(list).map(wholeNumber(1));
 
 const withStackOptions = (command: Command): Command =>
   command.option("--stack <file>", "the stack.json of a running stack, e.g. .data/stack.json");
+/** For measurements of workers: they may also use a Temporal cluster, with TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE. */
+const withSeconds = (command: Command): Command =>
+  command.option("--doubled <pool...>", "pools of which a second process works; not with --stack", []);
 
-withStackOptions(program.command("send"))
+withSeconds(withStackOptions(program.command("send")))
   .description("a newsletter from preview to the last mail: rates, CPU, memory, and whether all of it is right")
   .option("--recipients <list>", "sizes of the lists, one send each", sizes, [100_000])
   .option("--latency-ms <n>", "how long the SMTP server takes to answer a mail", wholeNumber(0), 0)
@@ -50,7 +53,7 @@ withStackOptions(program.command("ceilings"))
   )
   .action(async (options) => show(await (await import("./ceilings.ts")).benchCeilings(options)));
 
-withStackOptions(program.command("webhooks"))
+withSeconds(withStackOptions(program.command("webhooks")))
   .description("webhooks from the commit of a change to its receipt: rates, latencies, CPU, and whether all arrived")
   .option("--events <n>", "events of a run", wholeNumber(1), 5_000)
   .option("--repeat <n>", "runs of each scenario", wholeNumber(1), 1)

@@ -3,8 +3,8 @@ import { sql } from "kysely";
 import { z } from "zod";
 import { kysely } from "../db/orm.ts";
 import { eventually } from "../test/support/eventually.ts";
-import { type StackChoice, withStack } from "../test/support/own-stack.ts";
-import { kill, pidOf } from "../test/support/processes.ts";
+import { type StackChoice, secondPids, withStack } from "../test/support/own-stack.ts";
+import { kill, pidsOf } from "../test/support/processes.ts";
 import {
   beginToday,
   confirm,
@@ -198,7 +198,8 @@ async function measure(
   const { connections: idle } = await sink.stats();
 
   const pids = () => ({
-    ...Object.fromEntries(PROCESSES.map((name) => [name, pidOf(name)])),
+    ...pidsOf(PROCESSES),
+    ...secondPids,
     ...(catcher ? {} : { sink: sink.pid }),
   });
   const measured = pids();

@@ -22,9 +22,10 @@ const baseUrl = url("http:", "https:").refine((value) => !/[?#]/.test(value), {
   message: "must have no query and no fragment: paths are added to its end",
 });
 
-/** Whether text is a host and a port that exists: `temporal:7233`. */
+/** Whether text is a host and a port that exists: `temporal:7233`, `[::1]:7233`. */
 function isHostNameAndPort(text: string): boolean {
-  const [, port] = /^[^\s:]+:(\d{1,5})$/.exec(text) ?? [];
+  const [, host = "", port] = /^([^\s:[\]]+|\[[^\s[\]]+\]):(\d{1,5})$/.exec(text) ?? [];
+  if (host.startsWith("[") && isIP(host.slice(1, -1)) !== 6) return false;
   return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
 }
 

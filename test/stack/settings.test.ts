@@ -151,6 +151,13 @@ describe("a stack that cannot start", () => {
     assert.match(await refusal({ PROXY_HOPS: "1" }), /^ +PROXY_ADDRESSES is not set/m);
   });
 
+  it("takes an IPv6 address in brackets for Temporal, and nothing else in them", async () => {
+    const named = async (TEMPORAL_ADDRESS: string) =>
+      (await refusal({ TEMPORAL_ADDRESS, LOG_LEVEL: "loud" })).includes("TEMPORAL_ADDRESS must be host:port");
+    assert.equal(await named("[::1]:7233"), false);
+    assert.equal(await named("[127.0.0.1]:7233"), true);
+  });
+
   it("names every wrong setting at once", async () => {
     const output = await refusal({ LOG_LEVEL: "loud", SYSTEM_FROM: "x" });
     assert.match(output, /LOG_LEVEL/);

@@ -4,10 +4,12 @@ import { resolve } from "node:path";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
+import type { PoolName } from "../../workflows/ids.ts";
 import { closeAll } from "./factories.ts";
+import { startWorker, type TestWorker } from "./processes.ts";
 
-/** Settings that a measurement may vary. */
-const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX)$/;
+/** Settings that a measurement may vary; it may use a Temporal cluster that runs already. */
+const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX|TEMPORAL_(ADDRESS|NAMESPACE))$/;
 
 /** The shell's variables that a measured stack gets. */
 export const measuredVariables = (): NodeJS.ProcessEnv => shellVariables(MEASURED);
@@ -18,9 +20,36 @@ export interface StackChoice {
   /** Folder for a CPU profile of every process of the stack; only for one that is brought up. */
   cpuProf?: string | undefined;
   /** Settings that differ from those of `npm start`; only for one that is brought up. */
-  settings?: NodeJS.ProcessEnv;
+  settings?: Record<string, string>;
+  /** Pools of which a second process works beside that of the stack; only for one that is brought up. */
+  doubled?: readonly PoolName[];
   /** Does not report processes that die and are started again. */
   quiet?: boolean;
+}
+
+/** The pids of the second processes that work at present, by names like "dispatch 2". */
+export const secondPids: Record<string, number> = {};
+
+/** Starts the second processes. @returns stops them */
+async function startSeconds(
+  pools: readonly PoolName[],
+  settings?: Record<string, string>,
+): Promise<() => Promise<void>> {
+  const workers: TestWorker[] = [];
+  const stop = async () => {
+    await Promise.all(workers.map((worker) => worker.stop()));
+  };
+  try {
+    for (const pool of pools) {
+      const worker = await startWorker(pool, settings);
+      workers.push(worker);
+      secondPids[`${pool} 2`] = worker.pid;
+    }
+    return stop;
+  } catch (error) {
+    await stop();
+    throw error;
+  }
 }
 
 /**
@@ -28,7 +57,7 @@ export interface StackChoice {
  * factories then work on that stack.
  */
 export async function withStack<T>(
-  { stack: given, cpuProf, settings, quiet }: StackChoice,
+  { stack: given, cpuProf, settings, doubled = [], quiet }: StackChoice,
   work: () => Promise<T>,
 ): Promise<T> {
   if (given !== undefined) {
@@ -50,7 +79,8 @@ export async function withStack<T>(
   try {
     const { file } = await stack.start();
     process.env["MAILKEEL_STACK"] = file;
-    return await work().finally(closeAll);
+    const stopSeconds = await startSeconds(doubled, settings);
+    return await work().finally(closeAll).finally(stopSeconds);
   } finally {
     await stack.stop();
     await removeDataDir(dataDir);

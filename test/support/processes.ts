@@ -10,14 +10,24 @@ import { stack } from "./stack.ts";
 /** A process of the stack. */
 type Child = "api" | PoolName | "postgres" | "temporal";
 
-/** The present pid of a process of the stack; it changes when the process is started again. */
-export function pidOf(name: Child): number {
+function presentPid(name: Child): unknown {
   const file = process.env["MAILKEEL_STACK"];
   if (!file) throw new Error("run with npm test");
-  const pid = JSON.parse(readFileSync(file, "utf8")).pids[name];
+  return JSON.parse(readFileSync(file, "utf8")).pids[name];
+}
+
+const isChild = (name: Child): boolean => typeof presentPid(name) === "number";
+
+/** The present pid of a process of the stack; it changes when the process is started again. */
+export function pidOf(name: Child): number {
+  const pid = presentPid(name);
   if (typeof pid !== "number") throw new Error(`${name} is no child of this stack`);
   return pid;
 }
+
+/** Their present pids, by their names, without those that are no children of this stack: Temporal may be a cluster. */
+export const pidsOf = (names: readonly Child[]): Record<string, number> =>
+  Object.fromEntries(names.filter(isChild).map((name) => [name, pidOf(name)]));
 
 /** Kills a child of the stack, or asks it to stop. `again` resolves once the supervisor has started it anew. */
 export function kill(name: Child, signal: NodeJS.Signals = "SIGKILL"): { again: Promise<unknown> } {
