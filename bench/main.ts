@@ -19,7 +19,7 @@ const sizes = (list: string): number[] => words(list).map(wholeNumber(1));
 
 const withStackOptions = (command: Command): Command =>
   command.option("--stack <file>", "the stack.json of a running stack, e.g. .data/stack.json");
-/** For measurements of workers: they may also use a Temporal cluster, with TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE. */
+/** For measurements of workers: they may also use a Temporal cluster, with BENCH_TEMPORAL_ADDRESS and BENCH_TEMPORAL_NAMESPACE. */
 const withSeconds = (command: Command): Command =>
   command.option("--doubled <pool...>", "pools of which a second process works; not with --stack", []);
 

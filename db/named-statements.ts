@@ -73,6 +73,7 @@ const NOTHING = { command: "", rowCount: null, oid: 0, fields: [], rows: [] } sa
 function queryWithCallback(client: Client): Client["query"] {
   const query = client.query.bind(client);
   return (config, values, ...rest) => {
+    // A `callback` in the options is none of the caller's: `pg` puts it there, also when they are sent once more.
     const isSubmittable = typeof config === "object" && config !== null && "submit" in config;
     if (isSubmittable || typeof values === "function" || rest.length > 0) return query(config, values, ...rest);
     return new Promise((resolve, reject) => {

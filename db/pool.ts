@@ -104,8 +104,8 @@ export const answerLimitMs = (work: WorkKind): number | undefined =>
   STATEMENT_SECONDS[work] === 0 ? undefined : STATEMENT_SECONDS[work] * 1_000 + ANSWER_MARGIN_MS;
 
 /**
- * Closes a new connection on which Postgres answers nothing for this long, in ms, while a statement waits for it: what was
- * sent then fails as if Postgres could not be reached. `setAnswerLimit` changes the time.
+ * Closes a new connection when no byte has passed either way for this long, in ms, while a statement waits for its answer: what
+ * was sent then fails as if Postgres could not be reached. `setAnswerLimit` changes the time.
  *
  * `pg` has an option for this, `query_timeout`. It makes a timer for each statement and exchanges the statement's callback,
  * after which V8 keeps the objects of every statement until the next full collection.
@@ -113,7 +113,11 @@ export const answerLimitMs = (work: WorkKind): number | undefined =>
 export function limitAnswers(client: Client, ms: number | undefined): void {
   const { stream } = client.connection;
   stream.on("timeout", () => {
-    if (!client.readyForQuery) stream.destroy(new NoAnswerError());
+    const { bytesRead } = stream;
+    // A process that was suspended runs its timers before it reads what has arrived meanwhile.
+    setImmediate(() => {
+      if (client.readyForQuery === false && stream.bytesRead === bytesRead) stream.destroy(new NoAnswerError());
+    });
   });
   setAnswerLimit(client, ms);
 }

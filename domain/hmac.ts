@@ -23,9 +23,14 @@ const mostBytes = (parts: readonly (string | Buffer)[]): number => {
  */
 export function hmacUnder(key: Uint8Array): Hmac {
   const block = key.length > BLOCK_BYTES ? digestOf(HASH, key, "buffer") : key;
-  const padded = (pad: number) => Buffer.alloc(BLOCK_BYTES, pad).map((byte, i) => byte ^ (block[i] ?? 0));
-  const inner = Buffer.concat([padded(0x36)], BLOCK_BYTES + ROOM_BYTES);
-  const outer = Buffer.concat([padded(0x5c)], BLOCK_BYTES + DIGEST_BYTES);
+  // Memory of their own, because Node's pool is shared with all kinds of texts.
+  const padded = (pad: number, room: number): Buffer => {
+    const bytes = Buffer.alloc(BLOCK_BYTES + room);
+    for (let i = 0; i < BLOCK_BYTES; i++) bytes[i] = pad ^ (block[i] ?? 0);
+    return bytes;
+  };
+  const inner = padded(0x36, ROOM_BYTES);
+  const outer = padded(0x5c, DIGEST_BYTES);
   const keyed = (parts: readonly (string | Buffer)[]): Buffer => {
     if (mostBytes(parts) > ROOM_BYTES)
       return Buffer.concat([

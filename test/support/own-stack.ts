@@ -8,11 +8,20 @@ import type { PoolName } from "../../workflows/ids.ts";
 import { closeAll } from "./factories.ts";
 import { startWorker, type TestWorker } from "./processes.ts";
 
-/** Settings that a measurement may vary; it may use a Temporal cluster that runs already. */
-const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX|TEMPORAL_(ADDRESS|NAMESPACE))$/;
+/** Settings that a measurement may vary. */
+const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX)$/;
 
 /** The shell's variables that a measured stack gets. */
 export const measuredVariables = (): NodeJS.ProcessEnv => shellVariables(MEASURED);
+
+/**
+ * A Temporal cluster for a measured stack. Not by the setting's own name: a shell that is set up for a real cluster must not
+ * get workers there that are thrown away.
+ */
+const measuredCluster = ({ BENCH_TEMPORAL_ADDRESS, BENCH_TEMPORAL_NAMESPACE }: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
+  BENCH_TEMPORAL_ADDRESS === undefined
+    ? {}
+    : { TEMPORAL_ADDRESS: BENCH_TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: BENCH_TEMPORAL_NAMESPACE ?? "default" };
 
 export interface StackChoice {
   /** The stack.json of a stack that runs already; without it one is brought up, and deleted with its data afterwards. */
@@ -37,6 +46,7 @@ async function startSeconds(
 ): Promise<() => Promise<void>> {
   const workers: TestWorker[] = [];
   const stop = async () => {
+    for (const pool of pools) delete secondPids[`${pool} 2`];
     await Promise.all(workers.map((worker) => worker.stop()));
   };
   try {
@@ -61,12 +71,14 @@ export async function withStack<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   if (given !== undefined) {
+    if (doubled.length > 0) throw new Error("--doubled is only for a stack that is brought up, not with --stack");
     if (!existsSync(given)) throw new Error(`${given} does not exist; is the stack running?`);
     process.env["MAILKEEL_STACK"] = resolve(given);
     return work().finally(closeAll);
   }
   const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-bench-`);
   const source: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...NO_RATE_LIMITS, ...measuredVariables(), ...settings };
+  Object.assign(source, measuredCluster(process.env));
   if (cpuProf) source["NODE_OPTIONS"] = `--cpu-prof --cpu-prof-dir=${resolve(cpuProf)}`;
   const stack = new Stack({
     settings: readStackSettings({ ...source, ...FREE_PORTS, DATA_DIR: dataDir }),
