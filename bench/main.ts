@@ -1,6 +1,7 @@
 /** Measurements: `npm run bench -- <name> [options]` */
-import { Command } from "commander";
+import { Command, Option } from "commander";
 import { wholeNumber, words } from "../app/options.ts";
+import { TASK_QUEUES } from "../workflows/ids.ts";
 import { type BenchReport, toText } from "./report.ts";
 
 const program = new Command("bench")
@@ -19,11 +20,15 @@ const sizes = (list: string): number[] => words(list).map(wholeNumber(1));
 
 const withStackOptions = (command: Command): Command =>
   command.option("--stack <file>", "the stack.json of a running stack, e.g. .data/stack.json");
-/** For measurements of workers: they may also use a Temporal cluster, with BENCH_TEMPORAL_ADDRESS and BENCH_TEMPORAL_NAMESPACE. */
-const withSeconds = (command: Command): Command =>
-  command.option("--doubled <pool...>", "pools of which a second process works; not with --stack", []);
+/** Adds `--doubled`, to measure pools of two processes. */
+const withDoubled = (command: Command): Command =>
+  command.addOption(
+    new Option("--doubled <pool...>", "pools of which a second process works; not with --stack")
+      .choices(Object.keys(TASK_QUEUES))
+      .default([]),
+  );
 
-withSeconds(withStackOptions(program.command("send")))
+withDoubled(withStackOptions(program.command("send")))
   .description("a newsletter from preview to the last mail: rates, CPU, memory, and whether all of it is right")
   .option("--recipients <list>", "sizes of the lists, one send each", sizes, [100_000])
   .option("--latency-ms <n>", "how long the SMTP server takes to answer a mail", wholeNumber(0), 0)
@@ -53,7 +58,7 @@ withStackOptions(program.command("ceilings"))
   )
   .action(async (options) => show(await (await import("./ceilings.ts")).benchCeilings(options)));
 
-withSeconds(withStackOptions(program.command("webhooks")))
+withDoubled(withStackOptions(program.command("webhooks")))
   .description("webhooks from the commit of a change to its receipt: rates, latencies, CPU, and whether all arrived")
   .option("--events <n>", "events of a run", wholeNumber(1), 5_000)
   .option("--repeat <n>", "runs of each scenario", wholeNumber(1), 1)

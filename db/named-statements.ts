@@ -1,6 +1,6 @@
 import type { EventEmitter } from "node:events";
 import { type Connection, Query, type QueryConfig, type QueryResult } from "pg";
-import { ANSWER_MARGIN_MS, type Client, setAnswerLimit } from "./pool.ts";
+import { ANSWER_MARGIN_MS, type Client, setSilenceLimit } from "./pool.ts";
 
 /** Names of statements that are on their way to the driver, by their list of values: Kysely passes on nothing else. */
 const names = new WeakMap<object, string>();
@@ -108,13 +108,14 @@ export function prepareNamed(pool: EventEmitter, answerMs: number | undefined): 
       begins.delete(client);
       if (begin !== undefined && END.test(text)) return Promise.resolve(NOTHING);
 
-      if (hasOwnTime && END.test(text)) {
-        setAnswerLimit(client, answerMs);
-        hasOwnTime = false;
-      }
+      if (hasOwnTime && END.test(text))
+        return Promise.resolve(query(text, values, ...rest)).finally(() => {
+          setSilenceLimit(client, answerMs);
+          hasOwnTime = false;
+        });
       const allowedMs = Array.isArray(values) ? allowances.get(values) : undefined;
       if (allowedMs !== undefined) {
-        setAnswerLimit(client, allowedMs + ANSWER_MARGIN_MS);
+        setSilenceLimit(client, allowedMs + ANSWER_MARGIN_MS);
         hasOwnTime = true;
       }
       const name = Array.isArray(values) ? names.get(values) : undefined;

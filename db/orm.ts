@@ -21,8 +21,8 @@ import {
   type Client,
   type ConnectionPool,
   KEEP_ALIVE,
-  limitAnswers,
   limitSession,
+  limitSilence,
   reclaimLostConnections,
   type WorkKind,
 } from "./pool.ts";
@@ -103,7 +103,7 @@ const ormConfig = (
       // A statement is sent when it is there, and does not wait for the answers to those before it.
       pipeline: true,
       onConnect: async (client: ClientBase & Client) => {
-        limitAnswers(client, answerMs);
+        limitSilence(client, answerMs);
         await limitSession(work)(client);
         await onConnect?.(client);
       },

@@ -105,12 +105,12 @@ export const answerLimitMs = (work: WorkKind): number | undefined =>
 
 /**
  * Closes a new connection when no byte has passed either way for this long, in ms, while a statement waits for its answer: what
- * was sent then fails as if Postgres could not be reached. `setAnswerLimit` changes the time.
+ * was sent then fails as if Postgres could not be reached. `setSilenceLimit` changes the time.
  *
  * `pg` has an option for this, `query_timeout`. It makes a timer for each statement and exchanges the statement's callback,
  * after which V8 keeps the objects of every statement until the next full collection.
  */
-export function limitAnswers(client: Client, ms: number | undefined): void {
+export function limitSilence(client: Client, ms: number | undefined): void {
   const { stream } = client.connection;
   stream.on("timeout", () => {
     const { bytesRead } = stream;
@@ -119,11 +119,11 @@ export function limitAnswers(client: Client, ms: number | undefined): void {
       if (client.readyForQuery === false && stream.bytesRead === bytesRead) stream.destroy(new NoAnswerError());
     });
   });
-  setAnswerLimit(client, ms);
+  setSilenceLimit(client, ms);
 }
 
-/** Waits this long for each answer of Postgres from now on, in ms; undefined is for ever. */
-export const setAnswerLimit = ({ connection }: Client, ms: number | undefined): void =>
+/** Lets the connection be silent for this long from now on, in ms, while a statement waits; undefined is for ever. */
+export const setSilenceLimit = ({ connection }: Client, ms: number | undefined): void =>
   void connection.stream.setTimeout(ms ?? 0);
 
 /** Postgres gave no answer in the time that it has for one. */

@@ -121,7 +121,7 @@ export class Stack {
       healthPorts[name] = { port: firstPort && firstPort + i, setting: "HEALTH_PORT" };
     const ports = await reservePorts({
       PORT: { host, port: settings.PORT },
-      // Given servers make these ports unused: any will do.
+      // A server that is given takes its port's place: the system may choose one.
       POSTGRES_PORT: { port: source["DATABASE_URL"] ? 0 : settings.POSTGRES_PORT },
       TEMPORAL_PORT: { port: source["TEMPORAL_ADDRESS"] ? 0 : settings.TEMPORAL_PORT },
       TEMPORAL_UI_PORT: { port: source["TEMPORAL_ADDRESS"] ? 0 : settings.TEMPORAL_UI_PORT },

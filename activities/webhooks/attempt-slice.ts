@@ -9,7 +9,7 @@ import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
 import type { Destination, DueDelivery } from "../../domain/webhooks/open-attempt.ts";
 import { renderEvent } from "../../domain/webhooks/payload.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
-import { signingKey } from "../../domain/webhooks/signature.ts";
+import { signerOf } from "../../domain/webhooks/signature.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { DeliveryClient, DeliveryRequest } from "./http-client.ts";
 import type { LateEndpoints } from "./late-endpoints.ts";
@@ -65,7 +65,7 @@ export class AttemptSlice {
   readonly #teamId: string;
   readonly #destination: Destination;
   readonly #retries: Retries;
-  readonly #secrets: Hmac[];
+  readonly #signers: Hmac[];
   readonly #customHeaders: CustomHeaders;
   #unsettled: ClassifiedAnswer[] = [];
   /** Outcomes that are being written. */
@@ -100,9 +100,9 @@ export class AttemptSlice {
     this.#hasSucceededLately = destination.succeededLately;
     const { vault } = deps;
     const { webhookId, encryptedSecret, previousEncryptedSecret, encryptedHeaders } = destination;
-    this.#secrets = [encryptedSecret, previousEncryptedSecret]
+    this.#signers = [encryptedSecret, previousEncryptedSecret]
       .filter((sealed) => sealed !== null)
-      .map((sealed) => signingKey(openSecret(vault, webhookId, sealed)));
+      .map((sealed) => signerOf(openSecret(vault, webhookId, sealed)));
     this.#customHeaders = openHeaders(vault, webhookId, encryptedHeaders);
   }
 
@@ -210,7 +210,7 @@ export class AttemptSlice {
     // Encoded once for the signature and the socket.
     const body = Buffer.from(renderEvent(apiVersion, delivery));
     const facts = { ...delivery, deliveryId: delivery.id, webhookId, apiVersion };
-    const headers = deliveryHeaders(facts, this.#secrets, body, this.#customHeaders);
+    const headers = deliveryHeaders(facts, this.#signers, body, this.#customHeaders);
     return { url, headers, body };
   }
 

@@ -4,7 +4,7 @@ import { openProbe } from "../../db/probe.ts";
 
 /** Shorter than the timeout of a probe. */
 const DEADLINE_MS = 2_000;
-/** How long a report is given again: any number of requests costs one check. */
+/** How long one report answers all requests, so that many of them cost one check. */
 const KEPT_MS = 1_000;
 
 const DEPENDENCIES = ["postgres", "temporal"] as const;

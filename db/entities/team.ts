@@ -18,7 +18,7 @@ const TeamSchema = defineEntity({
     timeZone: p.text().default("UTC"),
     /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment's limit. */
     requestsPerMinute: p.integer().nullable(),
-    /** Distinct addresses that the plan allows in each environment; null for any number. */
+    /** Distinct addresses that the plan allows in each environment; null for no limit. */
     contactSlots: p.integer().nullable(),
     /** Webhook endpoints that the plan allows in each environment; null for as many as any team may have. */
     webhookEndpoints: p.integer().nullable(),

@@ -26,7 +26,7 @@ const changed = sql.join(
 );
 
 /**
- * A query for a `day` and its figures, a column each. A day has any number of rows, also none: the figures are their sums,
+ * A query for a `day` and its figures, a column each. A day has as many rows as there were changes, or none: the figures are their sums,
  * because a change that was just made is a row of its own.
  */
 export function figureRows(tenant: Tenant, { resourceId, from, to }: FigureScope): RawBuilder<unknown> {

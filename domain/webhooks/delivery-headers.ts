@@ -17,12 +17,12 @@ export interface DeliveryFacts {
 
 /**
  * The headers of a request that delivers an event, but for those of the connection.
- * @param secrets newest first; texts or the keys that `signingKey` made of them
+ * @param signers those of the endpoint's secrets, newest first
  * @param body the raw body that is sent; it is signed with the time of the call
  */
 export function deliveryHeaders(
   { deliveryId, webhookId, eventId, type, apiVersion, isReplay, isTest }: DeliveryFacts,
-  secrets: readonly (string | Hmac)[],
+  signers: readonly Hmac[],
   body: string | Buffer,
   custom: CustomHeaders = {},
 ): Record<string, string> {
@@ -30,7 +30,7 @@ export function deliveryHeaders(
   return {
     ...custom,
     "Content-Type": "application/json",
-    "X-Service-Signature": signatureHeader(secrets, timestamp, body),
+    "X-Service-Signature": signatureHeader(signers, timestamp, body),
     "X-Service-Timestamp": String(timestamp),
     "X-Service-Event": type,
     "X-Service-Event-Id": eventId,

@@ -11,6 +11,7 @@ import { type DeliveryFacts, deliveryHeaders } from "./delivery-headers.ts";
 import { createEndpoint, deleteEndpoint } from "./endpoints.ts";
 import { exampleRecord } from "./examples.ts";
 import { renderEvent } from "./payload.ts";
+import { signerOf } from "./signature.ts";
 
 /** Deliveries that a listener takes at once. */
 const TAKEN_AT_ONCE = 100;
@@ -100,7 +101,7 @@ export function exampleDelivery(type: EventName): ListenerDelivery {
 
 /** The headers of a listener's request, signed now: the same as a worker's. */
 export const listenerHeaders = ({ facts, body }: ListenerDelivery, secret: string): Record<string, string> =>
-  deliveryHeaders(facts, [secret], body);
+  deliveryHeaders(facts, [signerOf(secret)], body);
 
 /** Drops a delivery that the listener has made. */
 export async function dropListenerDelivery(em: EntityManager, tenant: Tenant, deliveryId: string): Promise<void> {

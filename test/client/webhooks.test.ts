@@ -3,7 +3,7 @@ import { Mailkeel, MailkeelError, verifyWebhook, WebhookSignatureError } from ".
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { examplePayload } from "../../domain/webhooks/examples.ts";
 import { newSecret } from "../../domain/webhooks/secrets.ts";
-import { signatureHeader } from "../../domain/webhooks/signature.ts";
+import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
 import { NOW, SECRET, SIGNATURE_CASES } from "../support/signature-cases.ts";
 
 describe("The client's check of webhooks", () => {
@@ -18,7 +18,7 @@ describe("The client's check of webhooks", () => {
   }
 
   it("accepts a delivery that is signed with one of several secrets", () => {
-    const signature = signatureHeader([SECRET], NOW, "{}");
+    const signature = signatureHeader([signerOf(SECRET)], NOW, "{}");
     verifyWebhook({ body: "{}", signature, secret: [newSecret(), SECRET], now: NOW });
     assert.throws(
       () => verifyWebhook({ body: "{}", signature, secret: [newSecret(), newSecret()], now: NOW }),
@@ -30,14 +30,14 @@ describe("The client's check of webhooks", () => {
     for (const signature of [null, undefined, ""]) {
       assert.throws(() => verifyWebhook({ body: "{}", signature, secret: SECRET }), WebhookSignatureError);
     }
-    const signature = signatureHeader([SECRET], NOW, "{}");
+    const signature = signatureHeader([signerOf(SECRET)], NOW, "{}");
     assert.throws(() => verifyWebhook({ body: "{}", signature, secret: "", now: NOW }), MailkeelError);
   });
 
   it("gives the event of a delivery, whose type names its record", () => {
     for (const name of EVENT_NAMES) {
       const body = JSON.stringify(examplePayload(name));
-      const signature = signatureHeader([SECRET], Math.floor(Date.now() / 1_000), body);
+      const signature = signatureHeader([signerOf(SECRET)], Math.floor(Date.now() / 1_000), body);
       const event = Mailkeel.unwrapWebhook({ body: Buffer.from(body), signature, secret: SECRET });
       assert.deepEqual(event, examplePayload(name));
       // Compiles only where the type is known to name the record.

@@ -63,7 +63,7 @@ describe("While the network to Postgres is silent", () => {
         await limitStatements(tx, 5 * ANSWER_MS);
         await sleep(tx);
       });
-      await assert.rejects(sleep(orm.em.fork()), isUnreachable, "the next one is waited for as any other");
+      await assert.rejects(sleep(orm.em.fork()), isUnreachable, "the next statement is waited for as long as usual");
     } finally {
       await orm.close(true);
     }

@@ -6,7 +6,7 @@ import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from ".
 import { Stack } from "../../stack/stack.ts";
 import type { PoolName } from "../../workflows/ids.ts";
 import { closeAll } from "./factories.ts";
-import { startWorker, type TestWorker } from "./processes.ts";
+import { forkWorker, type TestWorker } from "./processes.ts";
 
 /** Settings that a measurement may vary. */
 const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX)$/;
@@ -37,23 +37,20 @@ export interface StackChoice {
 }
 
 /** The pids of the second processes that work at present, by names like "dispatch 2". */
-export const secondPids: Record<string, number> = {};
+export const doublePids: Record<string, number> = {};
 
-/** Starts the second processes. @returns stops them */
-async function startSeconds(
-  pools: readonly PoolName[],
-  settings?: Record<string, string>,
-): Promise<() => Promise<void>> {
+/** Starts a second process of each pool. @returns stops them */
+async function startDoubles(pools: readonly PoolName[], settings: NodeJS.ProcessEnv): Promise<() => Promise<void>> {
   const workers: TestWorker[] = [];
   const stop = async () => {
-    for (const pool of pools) delete secondPids[`${pool} 2`];
+    for (const pool of pools) delete doublePids[`${pool} 2`];
     await Promise.all(workers.map((worker) => worker.stop()));
   };
   try {
     for (const pool of pools) {
-      const worker = await startWorker(pool, settings);
+      const worker = await forkWorker(pool, settings);
       workers.push(worker);
-      secondPids[`${pool} 2`] = worker.pid;
+      doublePids[`${pool} 2`] = worker.pid;
     }
     return stop;
   } catch (error) {
@@ -91,8 +88,8 @@ export async function withStack<T>(
   try {
     const { file } = await stack.start();
     process.env["MAILKEEL_STACK"] = file;
-    const stopSeconds = await startSeconds(doubled, settings);
-    return await work().finally(closeAll).finally(stopSeconds);
+    const stopDoubles = await startDoubles(doubled, { ...measuredVariables(), ...settings });
+    return await work().finally(closeAll).finally(stopDoubles);
   } finally {
     await stack.stop();
     await removeDataDir(dataDir);

@@ -10,24 +10,24 @@ import { stack } from "./stack.ts";
 /** A process of the stack. */
 type Child = "api" | PoolName | "postgres" | "temporal";
 
-function presentPid(name: Child): unknown {
+function presentPids(): Partial<Record<Child, number>> {
   const file = process.env["MAILKEEL_STACK"];
   if (!file) throw new Error("run with npm test");
-  return JSON.parse(readFileSync(file, "utf8")).pids[name];
+  return JSON.parse(readFileSync(file, "utf8")).pids;
 }
-
-const isChild = (name: Child): boolean => typeof presentPid(name) === "number";
 
 /** The present pid of a process of the stack; it changes when the process is started again. */
 export function pidOf(name: Child): number {
-  const pid = presentPid(name);
-  if (typeof pid !== "number") throw new Error(`${name} is no child of this stack`);
+  const pid = presentPids()[name];
+  if (pid === undefined) throw new Error(`${name} is no child of this stack`);
   return pid;
 }
 
-/** Their present pids, by their names, without those that are no children of this stack: Temporal may be a cluster. */
-export const pidsOf = (names: readonly Child[]): Record<string, number> =>
-  Object.fromEntries(names.filter(isChild).map((name) => [name, pidOf(name)]));
+/** Their present pids, by their names; without those of servers that the stack was given, such as a Temporal cluster. */
+export function pidsOf(names: readonly Child[]): Record<string, number> {
+  const pids = presentPids();
+  return Object.fromEntries(names.flatMap((name) => (pids[name] === undefined ? [] : [[name, pids[name]]])));
+}
 
 /** Kills a child of the stack, or asks it to stop. `again` resolves once the supervisor has started it anew. */
 export function kill(name: Child, signal: NodeJS.Signals = "SIGKILL"): { again: Promise<unknown> } {
@@ -67,20 +67,23 @@ export async function workerSettings(): Promise<Record<string, string | undefine
   };
 }
 
+/** A worker in addition to the stack's, with its settings and the tests' short waits. Resolves once it polls. */
+export const startWorker = (pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> =>
+  forkWorker(pool, {
+    DEFERRAL_LADDER_SECONDS: "1,1,2",
+    SMTP_TIMEOUT_MS: "5000",
+    SHUTDOWN_GRACE_MS: "2000",
+    ...settings,
+  });
+
 /**
  * A worker in addition to the stack's, with the stack's settings. Resolves once it polls.
  * @param settings those that differ
  */
-export async function startWorker(pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> {
+export async function forkWorker(pool: PoolName, settings: NodeJS.ProcessEnv): Promise<TestWorker> {
   const child = fork(WORKERS_MAIN, ["--pool", pool], {
     stdio: ["ignore", "ignore", "inherit", "ipc"],
-    env: {
-      ...(await workerSettings()),
-      DEFERRAL_LADDER_SECONDS: "1,1,2",
-      SMTP_TIMEOUT_MS: "5000",
-      SHUTDOWN_GRACE_MS: "2000",
-      ...settings,
-    },
+    env: { ...(await workerSettings()), ...settings },
   });
   const gone = once(child, "exit");
   await Promise.race([

@@ -1,5 +1,5 @@
 import { newSecret } from "../../domain/webhooks/secrets.ts";
-import { signatureHeader } from "../../domain/webhooks/signature.ts";
+import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
 
 /** A delivery that a receiver must accept or refuse. */
 export interface SignatureCase {
@@ -15,7 +15,7 @@ export const SECRET = newSecret();
 /** Unix seconds. */
 export const NOW = 1_795_278_000;
 const BODY = '{"id":"evt_1","data":{"object":{"first_name":"Zoë 李"}}}\n';
-const signed = (at = NOW, secrets = [SECRET]): string => signatureHeader(secrets, at, BODY);
+const signed = (at = NOW, secrets = [SECRET]): string => signatureHeader(secrets.map(signerOf), at, BODY);
 const hex = (header: string): string => header.slice(header.indexOf("v1=") + 3);
 const good = hex(signed());
 
@@ -29,7 +29,7 @@ export const SIGNATURE_CASES: SignatureCase[] = [
   accepted("one from 300 s ahead", signed(NOW + 300)),
   accepted("two signatures, the first of another secret", signed(NOW, [newSecret(), SECRET])),
   accepted("two signatures, the second of another secret", signed(NOW, [SECRET, newSecret()])),
-  accepted("an empty body", signatureHeader([SECRET], NOW, ""), ""),
+  accepted("an empty body", signatureHeader([signerOf(SECRET)], NOW, ""), ""),
   accepted("an entry of a version to come", `${signed()},v2=abc`),
   refused("another secret", signed(NOW, [newSecret()])),
   refused("two other secrets", signed(NOW, [newSecret(), newSecret()])),

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { exampleRecord } from "../../domain/webhooks/examples.ts";
-import { signatureHeader, signingKey } from "../../domain/webhooks/signature.ts";
+import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
 import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { unique } from "../support/factories.ts";
@@ -57,7 +57,7 @@ describe("A test delivery", () => {
       ["newsletter.completed", "2026-08-15", exampleRecord("newsletter.completed")],
     );
     const timestamp = Number(headers["x-service-timestamp"]);
-    assert.equal(headers["x-service-signature"], signatureHeader([signingKey(endpoint.secret)], timestamp, payload));
+    assert.equal(headers["x-service-signature"], signatureHeader([signerOf(endpoint.secret)], timestamp, payload));
     assert.deepEqual(
       [headers["x-service-test"], headers["x-service-delivery-id"], headers["x-service-event-id"]],
       ["true", body.data.id, id],
