@@ -18,27 +18,26 @@ import {
 } from "../domain/sends/account-capacity.ts";
 import type { Refusal } from "../domain/sends/account-refusals.ts";
 import type { TeamSlots } from "./dispatch/team-slots.ts";
+import { BATCHES_IN_FLIGHT } from "./smtp/concurrency.ts";
 import { type SmtpAccount, SmtpPool } from "./smtp/pool.ts";
 
-/** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
-const ROWS_PER_CONNECTION = 3;
-
 /**
- * The limit of rows that all sends on a pool together may have SENDING. A crash leaves no more than these unknown.
+ * The limit of rows that all sends on a pool together may have SENDING: one batch in flight, one staged, one not yet settled. A
+ * crash leaves no more than these unknown.
  */
 export class InFlightLimit {
-  readonly #pool: Pick<SmtpPool, "connections">;
+  readonly #pool: Pick<SmtpPool, "batch">;
   #taken = 0;
   #waiting: (() => void)[] = [];
 
-  constructor(pool: Pick<SmtpPool, "connections">) {
+  constructor(pool: Pick<SmtpPool, "batch">) {
     this.#pool = pool;
   }
 
   /** Takes room for `rows`, all or nothing. Before they are staged: if the answer is lost, they are SENDING. */
   take(rows: number): boolean {
     // The first rows always have room: their number was chosen when the pool may have had more connections.
-    if (this.#taken > 0 && this.#taken + rows > ROWS_PER_CONNECTION * this.#pool.connections) return false;
+    if (this.#taken > 0 && this.#taken + rows > BATCHES_IN_FLIGHT * this.#pool.batch) return false;
     this.#taken += rows;
     return true;
   }

@@ -16,6 +16,7 @@ import {
   openDispatch,
   readDue,
   readRemaining,
+  saveCursor,
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
 import { logMove } from "../domain/sends/send-log.ts";
@@ -230,19 +231,20 @@ async function mailSlice(
   const signal = AbortSignal.any([run.end, ended.signal]);
   const allowance = new Allowance(em, dispatch.accountId, content.limits, inFlight);
   const { afterSeq } = dispatch;
-  const stager: Stager = new Stager({
+  const stager = new Stager({
     deps,
     em,
     dispatch,
     allowance,
     afterSeq,
     due,
+    saveCursor: (seq) => saveCursor(em, dispatch, seq),
     checkpoint: async () => {
       // The slice that follows begins at the first row that went back.
       if (settler.hasReturned || !run.mayContinue()) return { ends: "continue" };
-      return passCheckpoint(deps, pools, { em, dispatch, content, pool, afterSeq: stager.afterSeq });
+      return passCheckpoint(deps, pools, { em, dispatch, content, pool });
     },
-    batchSize: () => pool.connections,
+    batchSize: () => pool.batch,
     signal,
   });
   const settler = new Settler({ deps, em, dispatch, allowance });

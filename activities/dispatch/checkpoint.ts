@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { EntityManager } from "../../db/orm.ts";
 import { type LaneContent, readContent } from "../../domain/sends/content.ts";
 import { foldCounts } from "../../domain/sends/counts.ts";
-import { type OpenedDispatch, readDue, saveCursor } from "../../domain/sends/lanes.ts";
+import { type OpenedDispatch, readDue } from "../../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../../domain/sends/lifecycle.ts";
 import { logMove } from "../../domain/sends/send-log.ts";
 import type { AccountPool, AccountPools } from "../account-pools.ts";
@@ -16,8 +16,6 @@ interface SliceUnderWay {
   /** The content as it was when the slice began. */
   content: LaneContent;
   pool: AccountPool["pool"];
-  /** The last row that it staged. */
-  afterSeq: number;
 }
 
 /**
@@ -27,9 +25,8 @@ interface SliceUnderWay {
 export async function passCheckpoint(
   { env, log }: Pick<ActivityDeps, "env" | "log">,
   pools: AccountPools,
-  { em, dispatch, content, pool, afterSeq }: SliceUnderWay,
+  { em, dispatch, content, pool }: SliceUnderWay,
 ): Promise<CheckpointResult> {
-  if (!(await saveCursor(em, dispatch, afterSeq))) return { ends: "stopped" };
   const [paused, contentNow, hasPool, due] = await Promise.all([
     pauseForComplaints(em.fork(), dispatch),
     readContent(em.fork(), dispatch),

@@ -11,6 +11,9 @@ import { throughOutage } from "./outage.ts";
  */
 export type CheckpointResult = { due: readonly number[] } | { ends: "continue" | "stopped" };
 
+/** Batches that are staged while a checkpoint is under way: its statements take about as long. */
+const CHECKPOINT_BATCHES = 3;
+
 interface StagerOptions {
   deps: ActivityDeps;
   em: EntityManager;
@@ -20,7 +23,9 @@ interface StagerOptions {
   afterSeq: number;
   /** Deferred rows that are due: they are staged first. */
   due: readonly number[];
-  /** Asked each time DISPATCH_SLICE_ROWS rows are staged, whether as many more may be. */
+  /** Moves the lane's cursor in Postgres. @returns false when no slice of the lane may follow this one, see `CheckpointResult` */
+  saveCursor: (afterSeq: number) => Promise<boolean>;
+  /** Asked shortly before DISPATCH_SLICE_ROWS rows are staged, whether as many more may be. */
   checkpoint: () => Promise<CheckpointResult>;
   /** Most rows of a batch at present. */
   batchSize: () => number;
@@ -36,8 +41,10 @@ export class Stager {
   /** The request of the last statement, whose answer may be lost. */
   #asked: StageRequest | undefined;
   #staged = 0;
-  /** Rows after which the next checkpoint comes. */
+  /** Rows that may be staged by the last checkpoint. */
   #most: number;
+  /** The next checkpoint, once it is under way. */
+  #checkpoint: Promise<CheckpointResult> | undefined;
   #stopped = false;
   #exhausted = false;
   #limitWaitMs: number | undefined;
@@ -87,7 +94,10 @@ export class Stager {
    */
   async close(): Promise<readonly AllowedRecipient[]> {
     try {
-      return (await this.#ahead) ?? [];
+      const staged = (await this.#ahead) ?? [];
+      // One under way uses the account's pool. What it decides is for rows that are not staged any more.
+      await this.#checkpoint?.catch(() => undefined);
+      return staged;
     } catch (error) {
       const { deps, em, dispatch } = this.#options;
       const asked = this.#asked;
@@ -107,6 +117,7 @@ export class Stager {
   async #stageNext(): Promise<readonly AllowedRecipient[] | undefined> {
     const { deps, allowance, batchSize, signal } = this.#options;
     while (!signal.aborted) {
+      await this.#beginCheckpoint();
       if (this.#staged >= this.#most && !(await this.#passCheckpoint())) return undefined;
       const limit = Math.min(deps.env.DISPATCH_BATCH_SIZE, batchSize(), this.#most - this.#staged);
       if (!(await allowance.takeRows(limit, signal))) return undefined;
@@ -118,9 +129,23 @@ export class Stager {
     return undefined;
   }
 
+  /** Begins the next checkpoint once it is near, so that connections do not wait for its statements. */
+  async #beginCheckpoint(): Promise<void> {
+    const { deps, saveCursor, checkpoint, batchSize } = this.#options;
+    const near = Math.min(CHECKPOINT_BATCHES * batchSize(), deps.env.DISPATCH_SLICE_ROWS / 2);
+    if (this.#checkpoint || this.#staged < this.#most - near) return;
+    // This comes between two stagings: beside one, it would lock the row of the lane, and nothing would be staged.
+    const isOwn = await saveCursor(this.#afterSeq);
+    this.#checkpoint = isOwn ? checkpoint() : Promise.resolve({ ends: "stopped" });
+    // It may fail before it is awaited.
+    this.#checkpoint.catch(() => undefined);
+  }
+
   async #passCheckpoint(): Promise<boolean> {
-    const { deps, checkpoint } = this.#options;
-    const result = await checkpoint();
+    const { deps } = this.#options;
+    const result = await this.#checkpoint;
+    this.#checkpoint = undefined;
+    if (result === undefined) return true;
     if ("ends" in result) {
       this.#stopped = result.ends === "stopped";
       return false;

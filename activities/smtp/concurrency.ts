@@ -10,8 +10,15 @@ const MAX_WINDOW_MS = 1_000;
 const WORTHWHILE_GAIN = 1.15;
 /** Windows in a row without that gain after which it goes back: a machine may be busy for a moment. */
 const FAILURES_TO_GO_BACK = 2;
-/** Share of a window's messages during which connections may be idle; with more, the window is not compared. */
+/** Share of a window's messages during which connections may lack work; with more, the window is not compared. */
 const SLACK = 0.1;
+/**
+ * Mails of so long a time may be staged, in flight or not yet settled: two commits take half of it, and a mail's dialogue as long
+ * again. A server that needs no longer than that never waits for recipients.
+ */
+const TURNAROUND_MS = 40;
+/** Parts of them: those that are staged, in flight and not yet settled. */
+export const BATCHES_IN_FLIGHT = 3;
 const FIRST_HOLD_MS = 2_000;
 const MAX_HOLD_MS = 60_000;
 /** How long the number of connections at which the server refused another one counts as its limit. */
@@ -34,6 +41,8 @@ export class Concurrency {
   #holdUntil = 0;
   #windowStart = 0;
   #done = 0;
+  /** Messages in a millisecond, over the last window. */
+  #rate = 0;
   #slack = 0;
 
   constructor(max: number) {
@@ -44,6 +53,16 @@ export class Concurrency {
   /** Connections wanted now. */
   get target(): number {
     return this.#target;
+  }
+
+  /**
+   * Messages that are worth handing over at a time: one for each connection wanted, and twice as many as long as the
+   * server takes more within `TURNAROUND_MS`; never more than the account allows connections.
+   */
+  get batch(): number {
+    let batch = this.#target;
+    while (batch < this.#max && BATCHES_IN_FLIGHT * batch < this.#rate * TURNAROUND_MS) batch *= 2;
+    return Math.min(batch, this.#max);
   }
 
   setMax(max: number): void {
@@ -74,16 +93,17 @@ export class Concurrency {
     this.#target = Math.max(this.#target, Math.min(open, this.#max));
   }
 
-  /** A message has its outcome; `busy` connections, its own included, were at work. */
-  completed(now: number, busy: number): void {
+  /** A message has its outcome; `busy` connections, its own included, were at work, and `waiting` messages waited for one. */
+  completed(now: number, busy: number, waiting: number): void {
     if (this.#windowStart === 0) this.#restart(now);
     this.#done++;
-    if (busy < this.#target) this.#slack++;
+    if (busy < this.#target || waiting === 0) this.#slack++;
     const elapsedMs = now - this.#windowStart;
     const needed = this.#target * (elapsedMs < MAX_WINDOW_MS ? MESSAGES_PER_CONNECTION : 1);
     if (elapsedMs < MIN_WINDOW_MS || this.#done < needed) return;
-    // With connections idle or still opening, the rate does not show whether more connections would raise it.
-    if (this.#slack <= this.#done * SLACK) this.#compareRate(this.#done / elapsedMs, now);
+    this.#rate = this.#done / elapsedMs;
+    // With connections that lack work or still open, the rate does not show whether more connections would raise it.
+    if (this.#slack <= this.#done * SLACK) this.#compareRate(this.#rate, now);
     this.#restart(now);
   }
 

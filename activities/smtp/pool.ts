@@ -86,9 +86,9 @@ export class SmtpPool {
     this.#concurrency = new Concurrency(options.maxConnections);
   }
 
-  /** Connections the pool wants at present: it grows while that raises the throughput. A good size for a batch. */
-  get connections(): number {
-    return this.#concurrency.target;
+  /** Messages that are worth handing over at a time. At most the account's connections. */
+  get batch(): number {
+    return this.#concurrency.batch;
   }
 
   /** Connections that are open, being opened or being closed. */
@@ -353,7 +353,7 @@ export class SmtpPool {
   }
 
   #answered(session: SmtpSession, job: Job, outcome: MailOutcome, isFirst: boolean): void {
-    this.#concurrency.completed(performance.now(), this.#busy.size);
+    this.#concurrency.completed(performance.now(), this.#busy.size, this.#waiting.length);
     const mayRetry = outcome.outcome === "deferred" && outcome.retry;
     if (!mayRetry) this.#fruitless = 0;
     else if (isFirst && ++this.#fruitless >= FRUITLESS_SESSIONS) {

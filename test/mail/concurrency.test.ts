@@ -10,7 +10,7 @@ function drive(control: Concurrency, server: { latencyMs: number; perMs: number 
   while (now < fromMs + forMs) {
     const rate = Math.min(control.target / server.latencyMs, server.perMs);
     now += 1 / rate;
-    control.completed(now, control.target);
+    control.completed(now, control.target, control.target);
   }
   return now;
 }
@@ -52,7 +52,13 @@ describe("The number of connections", () => {
 
   it("does not rise while connections are idle", () => {
     const control = new Concurrency(200);
-    for (let now = 1; now < 5_000; now += 10) control.completed(now, 1);
+    for (let now = 1; now < 5_000; now += 10) control.completed(now, 1, 1);
+    assert.equal(control.target, 32);
+  });
+
+  it("does not rise while connections wait for messages", () => {
+    const control = new Concurrency(200);
+    for (let now = 1; now < 5_000; now += 0.2) control.completed(now, control.target, 0);
     assert.equal(control.target, 32);
   });
 
@@ -97,5 +103,38 @@ describe("The number of connections", () => {
     assert.equal(control.target, 5);
     drive(control, { latencyMs: 20, perMs: 100 }, 1, 5_000);
     assert.equal(control.target, 5);
+  });
+});
+
+describe("The messages that are handed over at a time", () => {
+  it("are as many as connections, until the server has shown that it is fast", () => {
+    assert.equal(new Concurrency(200).batch, 32);
+    assert.equal(new Concurrency(6).batch, 6);
+  });
+
+  it("are three for a connection in all, at a slow server", () => {
+    const control = new Concurrency(20);
+    drive(control, { latencyMs: 200, perMs: 100 }, 1, 5_000);
+    assert.equal(control.batch, 20);
+  });
+
+  it("are what a fast server takes in 40 ms, as far as the account's connections allow", () => {
+    const fast = (max: number) => {
+      const control = new Concurrency(max);
+      drive(control, { latencyMs: 1, perMs: 10 }, 1, 3_000);
+      return control;
+    };
+    const control = fast(1_000);
+    assert.ok(control.target <= 32, String(control.target));
+    assert.ok(3 * control.batch >= 10 * 40 && 3 * control.batch < 2 * 10 * 40, String(control.batch));
+    assert.equal(fast(50).batch, 50);
+  });
+
+  it("are fewer again once the server has become slow", () => {
+    const control = new Concurrency(100);
+    const now = drive(control, { latencyMs: 1, perMs: 10 }, 1, 3_000);
+    assert.equal(control.batch, 100);
+    drive(control, { latencyMs: 400, perMs: 10 }, now, 4_000);
+    assert.ok(control.batch <= control.target, `${control.batch} for ${control.target} connections`);
   });
 });

@@ -12,7 +12,7 @@ import { eventually } from "../support/eventually.ts";
 import { makeSender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
-const inFlight = new InFlightLimit({ connections: 10 });
+const inFlight = new InFlightLimit({ batch: 10 });
 
 /** Sets the clock of the database for the transaction of `em`. */
 const setClock = (em: EntityManager, to: string) => sql`select set_config('test.now', ${to}, true)`.execute(kysely(em));
@@ -109,7 +109,7 @@ describe("The share of an account's limits that a slice takes", () => {
 
   it("waits for no row of another send once its own send is paused", async () => {
     const { em, accountId } = await makeSender({ recipients: 1 });
-    const shared = new InFlightLimit({ connections: 1 });
+    const shared = new InFlightLimit({ batch: 1 });
     const [mine, other] = [0, 1].map(() => new Allowance(em, accountId, { hourly: null, daily: null }, shared));
     assert.ok(mine && other);
     assert.ok(await other.takeRows(3, new AbortController().signal));
