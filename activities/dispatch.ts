@@ -241,7 +241,7 @@ async function mailSlice(
     saveCursor: (seq) => saveCursor(em, dispatch, seq),
     checkpoint: async () => {
       // The slice that follows begins at the first row that went back.
-      if (settler.hasReturned || !run.mayContinue()) return { ends: "continue" };
+      if (settler.hasReturned || !run.mayContinue()) return { continues: false };
       return passCheckpoint(deps, pools, { em, dispatch, content, pool });
     },
     batchSize: () => pool.batch,

@@ -36,8 +36,8 @@ export async function passCheckpoint(
   ]);
   for (const move of paused) logMove(log, move);
   // The next slice takes over what has changed.
-  if (paused.length > 0 || !hasPool || !isDeepStrictEqual(contentNow, content)) return { ends: "continue" };
-  return { due };
+  if (paused.length > 0 || !hasPool || !isDeepStrictEqual(contentNow, content)) return { continues: false };
+  return { continues: true, due };
 }
 
 /** Leases the account's connections anew, in equal shares with other processes. @returns whether they are this pool's still */

@@ -5,11 +5,8 @@ import type { ActivityDeps } from "../deps.ts";
 import type { Allowance, AllowedRecipient } from "./allowance.ts";
 import { throughOutage } from "./outage.ts";
 
-/**
- * Whether a slice continues at a checkpoint. `due`: deferred rows that are due by now. `stopped`: no slice of the lane may
- * follow this one before its workflow has looked at the send.
- */
-export type CheckpointResult = { due: readonly number[] } | { ends: "continue" | "stopped" };
+/** Whether a slice continues at a checkpoint, or another one follows it. `due`: deferred rows that are due by now. */
+export type CheckpointResult = { continues: true; due: readonly number[] } | { continues: false };
 
 /** Batches that are staged while a checkpoint is under way: its statements take about as long. */
 const CHECKPOINT_BATCHES = 3;
@@ -23,9 +20,12 @@ interface StagerOptions {
   afterSeq: number;
   /** Deferred rows that are due: they are staged first. */
   due: readonly number[];
-  /** Moves the lane's cursor in Postgres. @returns false when no slice of the lane may follow this one, see `CheckpointResult` */
+  /**
+   * Moves the lane's cursor in Postgres, shortly before DISPATCH_SLICE_ROWS rows are staged.
+   * @returns false when no slice of the lane may follow before its workflow has looked at the send
+   */
   saveCursor: (afterSeq: number) => Promise<boolean>;
-  /** Asked shortly before DISPATCH_SLICE_ROWS rows are staged, whether as many more may be. */
+  /** Asked after that, whether as many more may be staged. */
   checkpoint: () => Promise<CheckpointResult>;
   /** Most rows of a batch at present. */
   batchSize: () => number;
@@ -67,7 +67,7 @@ export class Stager {
     return this.#exhausted;
   }
 
-  /** A checkpoint found that no slice of the lane may follow now. */
+  /** Postgres has lost a part of this attempt, or another one took over: no slice of the lane may follow now. */
   get stopped(): boolean {
     return this.#stopped;
   }
@@ -94,16 +94,16 @@ export class Stager {
    */
   async close(): Promise<readonly AllowedRecipient[]> {
     try {
-      const staged = (await this.#ahead) ?? [];
-      // One under way uses the account's pool. What it decides is for rows that are not staged any more.
-      await this.#checkpoint?.catch(() => undefined);
-      return staged;
+      return (await this.#ahead) ?? [];
     } catch (error) {
       const { deps, em, dispatch } = this.#options;
       const asked = this.#asked;
       if (asked) await throughOutage(deps, () => unstageUnanswered(em, dispatch, asked));
       // Postgres may commit the statement yet. The attempt fails, so that the next one looks for its rows.
       throw error;
+    } finally {
+      // One under way uses the account's pool. What it decides is about rows that are not staged any more.
+      await this.#checkpoint?.catch(() => undefined);
     }
   }
 
@@ -117,7 +117,7 @@ export class Stager {
   async #stageNext(): Promise<readonly AllowedRecipient[] | undefined> {
     const { deps, allowance, batchSize, signal } = this.#options;
     while (!signal.aborted) {
-      await this.#beginCheckpoint();
+      if (!(await this.#beginCheckpoint())) return undefined;
       if (this.#staged >= this.#most && !(await this.#passCheckpoint())) return undefined;
       const limit = Math.min(deps.env.DISPATCH_BATCH_SIZE, batchSize(), this.#most - this.#staged);
       if (!(await allowance.takeRows(limit, signal))) return undefined;
@@ -129,27 +129,28 @@ export class Stager {
     return undefined;
   }
 
-  /** Begins the next checkpoint once it is near, so that connections do not wait for its statements. */
-  async #beginCheckpoint(): Promise<void> {
+  /**
+   * Begins the next checkpoint once it is near, so that connections do not wait for its statements.
+   * @returns false when nothing more may be staged
+   */
+  async #beginCheckpoint(): Promise<boolean> {
     const { deps, saveCursor, checkpoint, batchSize } = this.#options;
     const near = Math.min(CHECKPOINT_BATCHES * batchSize(), deps.env.DISPATCH_SLICE_ROWS / 2);
-    if (this.#checkpoint || this.#staged < this.#most - near) return;
+    if (this.#checkpoint || this.#staged < this.#most - near) return true;
     // This comes between two stagings: beside one, it would lock the row of the lane, and nothing would be staged.
-    const isOwn = await saveCursor(this.#afterSeq);
-    this.#checkpoint = isOwn ? checkpoint() : Promise.resolve({ ends: "stopped" });
+    this.#stopped = !(await saveCursor(this.#afterSeq));
+    if (this.#stopped) return false;
+    this.#checkpoint = checkpoint();
     // It may fail before it is awaited.
     this.#checkpoint.catch(() => undefined);
+    return true;
   }
 
   async #passCheckpoint(): Promise<boolean> {
     const { deps } = this.#options;
     const result = await this.#checkpoint;
     this.#checkpoint = undefined;
-    if (result === undefined) return true;
-    if ("ends" in result) {
-      this.#stopped = result.ends === "stopped";
-      return false;
-    }
+    if (!result?.continues) return false;
     this.#due = result.due;
     this.#most = this.#staged + deps.env.DISPATCH_SLICE_ROWS;
     return true;
