@@ -39,19 +39,24 @@ export class Allowance {
     this.#inFlight = inFlight;
   }
 
-  /** Takes rows of the in-flight limit, once there is room. @returns false when `signal` is aborted first */
-  async takeRows(rows: number, signal: AbortSignal): Promise<boolean> {
+  /**
+   * Takes rows of the in-flight limit, once there is room.
+   * @param rows how many; asked again at each look, because the limit may have fallen meanwhile
+   * @returns how many were taken; 0 when `signal` is aborted first
+   */
+  async takeRows(rows: () => number, signal: AbortSignal): Promise<number> {
     const wake = () => this.#inFlight.wake();
     signal.addEventListener("abort", wake);
     try {
       while (!signal.aborted) {
-        if (this.#inFlight.take(rows)) {
-          this.#rows += rows;
-          return true;
+        const wanted = rows();
+        if (this.#inFlight.take(wanted)) {
+          this.#rows += wanted;
+          return wanted;
         }
         await this.#inFlight.returned();
       }
-      return false;
+      return 0;
     } finally {
       signal.removeEventListener("abort", wake);
     }

@@ -27,13 +27,16 @@ export async function passCheckpoint(
   pools: AccountPools,
   { em, dispatch, content, pool }: SliceUnderWay,
 ): Promise<CheckpointResult> {
-  const [paused, contentNow, hasPool, due] = await Promise.all([
+  const looks = [
     pauseForComplaints(em.fork(), dispatch),
     readContent(em.fork(), dispatch),
     keepsPool(pools, dispatch, pool),
     readDue(em.fork(), dispatch, env.DISPATCH_SLICE_ROWS),
     foldCounts(em.fork(), dispatch.sendId),
-  ]);
+  ] as const;
+  // Where one fails, the others are waited for: none may lease connections after its slice has ended.
+  await Promise.allSettled(looks);
+  const [paused, contentNow, hasPool, due] = await Promise.all(looks);
   for (const move of paused) logMove(log, move);
   // The next slice takes over what has changed.
   if (paused.length > 0 || !hasPool || !isDeepStrictEqual(contentNow, content)) return { continues: false };

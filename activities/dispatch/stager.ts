@@ -25,9 +25,9 @@ interface StagerOptions {
    * @returns false when no slice of the lane may follow before its workflow has looked at the send
    */
   saveCursor: (afterSeq: number) => Promise<boolean>;
-  /** Asked after that, whether as many more may be staged. */
+  /** Asked once the cursor is saved, whether as many more may be staged. */
   checkpoint: () => Promise<CheckpointResult>;
-  /** Most rows of a batch at present. */
+  /** Rows that the account's pool takes at a time at present. */
   batchSize: () => number;
   /** Nothing more is staged once it is aborted. */
   signal: AbortSignal;
@@ -41,7 +41,7 @@ export class Stager {
   /** The request of the last statement, whose answer may be lost. */
   #asked: StageRequest | undefined;
   #staged = 0;
-  /** Rows that may be staged by the last checkpoint. */
+  /** The number of staged rows at which the next checkpoint is awaited. */
   #most: number;
   /** The next checkpoint, once it is under way. */
   #checkpoint: Promise<CheckpointResult> | undefined;
@@ -102,7 +102,7 @@ export class Stager {
       // Postgres may commit the statement yet. The attempt fails, so that the next one looks for its rows.
       throw error;
     } finally {
-      // One under way uses the account's pool. What it decides is about rows that are not staged any more.
+      // One under way may lease connections of the account, which must not outlive the slice.
       await this.#checkpoint?.catch(() => undefined);
     }
   }
@@ -115,12 +115,12 @@ export class Stager {
 
   /** The next batch, once there is room for it; undefined when there is none, or no more may be staged. */
   async #stageNext(): Promise<readonly AllowedRecipient[] | undefined> {
-    const { deps, allowance, batchSize, signal } = this.#options;
+    const { allowance, signal } = this.#options;
     while (!signal.aborted) {
       if (!(await this.#beginCheckpoint())) return undefined;
       if (this.#staged >= this.#most && !(await this.#passCheckpoint())) return undefined;
-      const limit = Math.min(deps.env.DISPATCH_BATCH_SIZE, batchSize(), this.#most - this.#staged);
-      if (!(await allowance.takeRows(limit, signal))) return undefined;
+      const limit = await allowance.takeRows(() => Math.min(this.#batchSize, this.#most - this.#staged), signal);
+      if (limit === 0) return undefined;
       const batch = await this.#stage(limit);
       allowance.returnRows(limit - batch.length);
       if (this.#exhausted || this.#limitWaitMs !== undefined) return undefined;
@@ -129,17 +129,23 @@ export class Stager {
     return undefined;
   }
 
+  /** Most rows of a batch at present. */
+  get #batchSize(): number {
+    const { deps, batchSize } = this.#options;
+    return Math.min(deps.env.DISPATCH_BATCH_SIZE, batchSize());
+  }
+
   /**
    * Begins the next checkpoint once it is near, so that connections do not wait for its statements.
    * @returns false when nothing more may be staged
    */
   async #beginCheckpoint(): Promise<boolean> {
-    const { deps, saveCursor, checkpoint, batchSize } = this.#options;
-    const near = Math.min(CHECKPOINT_BATCHES * batchSize(), deps.env.DISPATCH_SLICE_ROWS / 2);
+    const { deps, saveCursor, checkpoint, signal } = this.#options;
+    const near = Math.min(CHECKPOINT_BATCHES * this.#batchSize, deps.env.DISPATCH_SLICE_ROWS / 2);
     if (this.#checkpoint || this.#staged < this.#most - near) return true;
-    // This comes between two stagings: beside one, it would lock the row of the lane, and nothing would be staged.
+    // Between two stagings: the update locks the lane's row, and a staging beside it would stage nothing.
     this.#stopped = !(await saveCursor(this.#afterSeq));
-    if (this.#stopped) return false;
+    if (this.#stopped || signal.aborted) return false;
     this.#checkpoint = checkpoint();
     // It may fail before it is awaited.
     this.#checkpoint.catch(() => undefined);

@@ -13,11 +13,11 @@ const FAILURES_TO_GO_BACK = 2;
 /** Share of a window's messages during which connections may lack work; with more, the window is not compared. */
 const SLACK = 0.1;
 /**
- * Mails of so long a time may be staged, in flight or not yet settled: two commits take half of it, and a mail's dialogue as long
- * again. A server that needs no longer than that never waits for recipients.
+ * A mail is meant to be settled so long after it was staged. Two commits take half of it, and the dialogue with a fast server a quarter.
+ * A server that takes more mails in this time than may be SENDING would wait for recipients.
  */
 const TURNAROUND_MS = 40;
-/** Parts of them: those that are staged, in flight and not yet settled. */
+/** Batches that may be SENDING: one is staged, one in flight, one not yet settled. */
 export const BATCHES_IN_FLIGHT = 3;
 const FIRST_HOLD_MS = 2_000;
 const MAX_HOLD_MS = 60_000;
@@ -56,8 +56,8 @@ export class Concurrency {
   }
 
   /**
-   * Messages that are worth handing over at a time: one for each connection wanted, and twice as many as long as the
-   * server takes more within `TURNAROUND_MS`; never more than the account allows connections.
+   * Messages to hand over at a time. One for each connection wanted, doubled until all batches that may be SENDING last a fast
+   * server for `TURNAROUND_MS`, but never more than the account allows connections.
    */
   get batch(): number {
     let batch = this.#target;
@@ -80,6 +80,8 @@ export class Concurrency {
       this.#suspicionMs = Math.min(this.#suspicionMs * 2, SERVER_LIMIT_MS);
     }
     this.#serverLimit = { connections: Math.max(1, open), until };
+    // That of more connections than there will be.
+    this.#rate = 0;
     this.#target = Math.min(this.#target, this.#serverLimit.connections);
     this.#before = undefined;
     this.#restart(now);

@@ -86,7 +86,7 @@ export class SmtpPool {
     this.#concurrency = new Concurrency(options.maxConnections);
   }
 
-  /** Messages that are worth handing over at a time. At most the account's connections. */
+  /** Messages to hand over at a time. At most the account's connections. */
   get batch(): number {
     return this.#concurrency.batch;
   }

@@ -1,7 +1,7 @@
-/** Memory that many messages share. Forty ordinary newsletters fill it. */
-const BLOCK_BYTES = 262_144;
-/** A message that is longer has its own memory, so that it leaves no block half empty. */
-const MAX_SHARED_BYTES = BLOCK_BYTES / 8;
+/** Memory that messages share. Ten ordinary newsletters fill it: one that waits for its server keeps all of it. */
+const BLOCK_BYTES = 65_536;
+/** A message that may be longer has its own memory, so that it leaves no block half empty. */
+const MAX_SHARED_BYTES = BLOCK_BYTES / 4;
 /** Most bytes of one UTF-16 unit of a text. */
 const MAX_UNIT_BYTES = { latin1: 1, utf8: 3 };
 
@@ -14,9 +14,9 @@ let used = 0;
  * once all its texts are garbage.
  */
 export function inSharedMemory(text: string, encoding: "latin1" | "utf8"): Buffer {
-  const most = text.length * MAX_UNIT_BYTES[encoding];
-  if (most > MAX_SHARED_BYTES) return Buffer.from(text, encoding);
-  if (used + most > block.length) {
+  const mostBytes = text.length * MAX_UNIT_BYTES[encoding];
+  if (mostBytes > MAX_SHARED_BYTES) return Buffer.from(text, encoding);
+  if (used + mostBytes > block.length) {
     block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
     used = 0;
   }

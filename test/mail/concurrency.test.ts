@@ -112,10 +112,18 @@ describe("The messages that are handed over at a time", () => {
     assert.equal(new Concurrency(6).batch, 6);
   });
 
-  it("are three for a connection in all, at a slow server", () => {
-    const control = new Concurrency(20);
-    drive(control, { latencyMs: 200, perMs: 100 }, 1, 5_000);
-    assert.equal(control.batch, 20);
+  it("are as many as the connections wanted, at a slow server", () => {
+    const control = new Concurrency(200);
+    drive(control, { latencyMs: 400, perMs: 0.1 }, 1, 10_000);
+    assert.ok(control.target < 200);
+    assert.equal(control.batch, control.target);
+  });
+
+  it("are few again once the server refuses connections", () => {
+    const control = new Concurrency(100);
+    const now = drive(control, { latencyMs: 1, perMs: 10 }, 1, 3_000);
+    control.refusedAbove(5, now, { replied: true });
+    assert.equal(control.batch, 5);
   });
 
   it("are what a fast server takes in 40 ms, as far as the account's connections allow", () => {

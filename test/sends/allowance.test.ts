@@ -112,11 +112,23 @@ describe("The share of an account's limits that a slice takes", () => {
     const shared = new InFlightLimit({ batch: 1 });
     const [mine, other] = [0, 1].map(() => new Allowance(em, accountId, { hourly: null, daily: null }, shared));
     assert.ok(mine && other);
-    assert.ok(await other.takeRows(3, new AbortController().signal));
+    assert.ok(await other.takeRows(() => 3, new AbortController().signal));
     const paused = new AbortController();
-    const taking = mine.takeRows(1, paused.signal);
+    const taking = mine.takeRows(() => 1, paused.signal);
     paused.abort();
-    assert.equal(await taking, false, "the other send keeps its rows");
+    assert.equal(await taking, 0, "the other send keeps its rows");
+  });
+
+  it("takes fewer rows where the limit has fallen while it waited", async () => {
+    const { em, accountId } = await makeSender({ recipients: 1 });
+    const pool = { batch: 10 };
+    const allowance = new Allowance(em, accountId, { hourly: null, daily: null }, new InFlightLimit(pool));
+    const { signal } = new AbortController();
+    for (let i = 0; i < 3; i++) assert.equal(await allowance.takeRows(() => pool.batch, signal), 10);
+    const taking = allowance.takeRows(() => pool.batch, signal);
+    pool.batch = 3;
+    allowance.returnRows(24);
+    assert.equal(await taking, 3, "beside the six that are left");
   });
 
   it("has no end without limits", async () => {
