@@ -69,6 +69,8 @@ const SubscriptionSchema = defineEntity({
     subscriberId: p.text().primary(),
     ...tenancy,
     status: p.text().$type<SubscriptionStatus>(),
+    /** How often the subscriber's address has changed since. Stands for the address in the digest of a plan. */
+    addressChanges: p.integer().default(0),
     confirmedAt: instant().nullable(),
     /** A per-list opt-out; it outlives the team-wide suppression. */
     unsubscribedAt: instant().nullable(),

@@ -214,7 +214,7 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "subscribers" add constraint "subscribers_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
-      `create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));`,
+      `create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "address_changes" int not null default 0, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));`,
     );
     this.addSql(`create index "subscriptions_subscriber_id_index" on "subscriptions" ("subscriber_id");`);
     this.addSql(
@@ -542,6 +542,15 @@ export class Migration20261121000000_Initial extends Migration {
       this.addSql(`create trigger "suppressions_${event}_bounce" after ${event} on "suppressions"
         for each row when (${row}.reason = 'bounce:hard') execute function check_contact_status();`);
     }
+
+    // The plan of a newsletter is digested without reading its subscribers.
+    this.addSql(`create function count_address_changes() returns trigger language plpgsql as $$
+      begin
+        update subscriptions set address_changes = address_changes + 1 where subscriber_id = new.id;
+        return null;
+      end $$;`);
+    this.addSql(`create trigger "subscribers_address" after update of "email" on "subscribers"
+      for each row when (old.email <> new.email) execute function count_address_changes();`);
 
     // An account that was connected without a login is checked at once; a login of another has just worked.
     this.addSql(`create function plan_account_check() returns trigger language plpgsql as $$

@@ -283,6 +283,7 @@ export const PERSONAL_DATA = {
       "team_id",
       "environment",
       "status",
+      "address_changes",
       "confirmed_at",
       "unsubscribed_at",
       "confirmation_due_at",

@@ -60,24 +60,32 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
  * Subscribers of the targeted lists, each address once: permitted when confirmed on at least one of them, `list_id` the
  * first such list. On one list no grouping is needed, which halves the cost of a large plan. The hashes of several
  * memberships are combined by XOR, which needs no order: no two of an address are equal.
+ *
+ * A left join on a subscriber's id finds one row at most: Postgres leaves it out where no column of it is asked for. A
+ * subscription has its subscriber (a foreign key), so it finds one.
  */
 const selectMembers: Sendable["selectMembers"] = async (_em, { targetIds: listIds, ...tenant }) => {
   const [only, ...others] = listIds;
   const memberships =
     only !== undefined && others.length === 0
-      ? sql`select subscriber_id, status = 'CONFIRMED' as permitted, list_id, status as class
+      ? sql`select subscriber_id, status = 'CONFIRMED' as permitted, list_id,
+              case address_changes when 0 then status else status || address_changes end as class
             from subscriptions where list_id = ${only} and ${ofTenant(tenant)}`
       : sql`select subscriber_id, bool_or(status = 'CONFIRMED') as permitted,
               coalesce(min(list_id) filter (where status = 'CONFIRMED'), min(list_id)) as list_id,
-              bit_xor(hashtextextended(list_id || '|' || status, 0))::text as class
+              bit_xor(hashtextextended(list_id || '|' || status, address_changes))::text as class
             from subscriptions where list_id = any(${[...listIds]}) and ${ofTenant(tenant)}
             group by subscriber_id`;
   return sql`
-    select s.id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, null::jsonb as fields,
+    select m.subscriber_id as id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, null::jsonb as fields,
       m.permitted, x.id is not null as suppressed, m.class
     from (${memberships}) m
-    join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
-    left join suppressions x on ${ofTenant(tenant, "x")} and x.email = s.email`;
+    left join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
+    left join (
+      select listed.id from suppressions stopped
+      join subscribers listed on ${ofTenant(tenant, "listed")} and listed.email = stopped.email
+      where ${ofTenant(tenant, "stopped")}
+    ) x on x.id = m.subscriber_id`;
 };
 
 const selectIneligible = sql`

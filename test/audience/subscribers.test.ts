@@ -89,6 +89,21 @@ describe("Subscribers", () => {
     assert.equal((await client.get(`/subscribers/${one.id}`)).body.data.email, email);
   });
 
+  it("counts a new address as a change of their subscriptions, which lists show it with", async () => {
+    const person = await make();
+    const list = (await client.post("/lists", { name: "x", optin: "SINGLE" })).body.data;
+    await client.post(`/lists/${list.id}/subscribers`, { subscriber_ids: [person.id] });
+    const shown = async () => (await client.get(`/lists/${list.id}/subscribers`)).body.data[0];
+    const before = await shown();
+    await client.patch(`/subscribers/${person.id}`, { first_name: "Other" });
+    assert.equal((await shown()).updated_at, before.updated_at);
+    const email = uniqueEmail();
+    await client.patch(`/subscribers/${person.id}`, { email });
+    const after = await shown();
+    assert.equal(after.email, email);
+    assert.ok(after.updated_at > before.updated_at, `${after.updated_at} is later than ${before.updated_at}`);
+  });
+
   it("asks the owner of a new address to confirm where the list asks for double opt-in", async () => {
     const person = await make();
     const lists: Json[] = [];

@@ -383,6 +383,10 @@ describe("A confirm of a newsletter to lists", () => {
       sql`update subscriptions set status = 'CONFIRMED' where list_id = ${otherListId}`.execute(kysely(em)),
     "a recipient opts out of another targeted list": ({ em, otherListId }) =>
       sql`update subscriptions set status = 'UNSUBSCRIBED' where list_id = ${otherListId}`.execute(kysely(em)),
+    "a recipient on two lists changes their address": ({ em, subscriberIds, audience }) =>
+      sql`update subscribers set email = ${`moved@${audience}`} where id = ${subscriberIds[0]}`.execute(kysely(em)),
+    "a subscriber who has not opted in changes their address": ({ em, subscriberIds, audience }) =>
+      sql`update subscribers set email = ${`moved@${audience}`} where id = ${subscriberIds[2]}`.execute(kysely(em)),
     "a subscriber who has not opted in leaves": ({ client, listId, subscriberIds }) =>
       client.delete(`/lists/${listId}/subscribers/${subscriberIds[2]}`),
     "a subscriber who has not opted in opts out": ({ em, listId, subscriberIds }) =>
