@@ -42,7 +42,7 @@ export class Stager {
   #asked: StageRequest | undefined;
   #staged = 0;
   /** The number of staged rows at which the next checkpoint is awaited. */
-  #most: number;
+  #checkpointAt: number;
   /** The next checkpoint, once it is under way. */
   #checkpoint: Promise<CheckpointResult> | undefined;
   #stopped = false;
@@ -54,7 +54,7 @@ export class Stager {
     this.#options = options;
     this.#afterSeq = options.afterSeq;
     this.#due = options.due;
-    this.#most = options.deps.env.DISPATCH_SLICE_ROWS;
+    this.#checkpointAt = options.deps.env.DISPATCH_SLICE_ROWS;
   }
 
   /** The last row that was staged. */
@@ -118,8 +118,11 @@ export class Stager {
     const { allowance, signal } = this.#options;
     while (!signal.aborted) {
       if (!(await this.#beginCheckpoint())) return undefined;
-      if (this.#staged >= this.#most && !(await this.#passCheckpoint())) return undefined;
-      const limit = await allowance.takeRows(() => Math.min(this.#batchSize, this.#most - this.#staged), signal);
+      if (this.#staged >= this.#checkpointAt && !(await this.#passCheckpoint())) return undefined;
+      const limit = await allowance.takeRows(
+        () => Math.min(this.#batchSize, this.#checkpointAt - this.#staged),
+        signal,
+      );
       if (limit === 0) return undefined;
       const batch = await this.#stage(limit);
       allowance.returnRows(limit - batch.length);
@@ -142,7 +145,7 @@ export class Stager {
   async #beginCheckpoint(): Promise<boolean> {
     const { deps, saveCursor, checkpoint, signal } = this.#options;
     const near = Math.min(CHECKPOINT_BATCHES * this.#batchSize, deps.env.DISPATCH_SLICE_ROWS / 2);
-    if (this.#checkpoint || this.#staged < this.#most - near) return true;
+    if (this.#checkpoint || this.#staged < this.#checkpointAt - near) return true;
     // Between two stagings: the update locks the lane's row, and a staging beside it would stage nothing.
     this.#stopped = !(await saveCursor(this.#afterSeq));
     if (this.#stopped || signal.aborted) return false;
@@ -158,7 +161,7 @@ export class Stager {
     this.#checkpoint = undefined;
     if (!result?.continues) return false;
     this.#due = result.due;
-    this.#most = this.#staged + deps.env.DISPATCH_SLICE_ROWS;
+    this.#checkpointAt = this.#staged + deps.env.DISPATCH_SLICE_ROWS;
     return true;
   }
 

@@ -12,11 +12,6 @@ const WORTHWHILE_GAIN = 1.15;
 const FAILURES_TO_GO_BACK = 2;
 /** Share of a window's messages during which connections may lack work; with more, the window is not compared. */
 const SLACK = 0.1;
-/**
- * A mail is meant to be settled so long after it was staged. Two commits take half of it, and the dialogue with a fast server a quarter.
- * A server that takes more mails in this time than may be SENDING would wait for recipients.
- */
-const TURNAROUND_MS = 40;
 /** Batches that may be SENDING: one is staged, one in flight, one not yet settled. */
 export const BATCHES_IN_FLIGHT = 3;
 const FIRST_HOLD_MS = 2_000;
@@ -28,7 +23,8 @@ const FIRST_SUSPICION_MS = 1_000;
 
 /**
  * How many connections raise the throughput. It doubles them while all are busy and the rate rises with their number:
- * at 20 ms of latency up to the account's limit, with a server in the same data centre up to a few. All times in ms.
+ * at 20 ms of latency up to the account's limit, with a server in the same data centre up to a few. And how many messages
+ * keep them busy, while others are staged and settled. All times in ms.
  */
 export class Concurrency {
   #max: number;
@@ -41,9 +37,12 @@ export class Concurrency {
   #holdUntil = 0;
   #windowStart = 0;
   #done = 0;
-  /** Messages in a millisecond, over the last window. */
-  #rate = 0;
-  #slack = 0;
+  /** Messages at whose end connections were still to be opened. */
+  #opening = 0;
+  /** Messages at whose end none waited for a connection. */
+  #starved = 0;
+  #leastWaiting = Number.POSITIVE_INFINITY;
+  #batch = 1;
 
   constructor(max: number) {
     this.#max = Math.max(1, max);
@@ -56,13 +55,11 @@ export class Concurrency {
   }
 
   /**
-   * Messages to hand over at a time. One for each connection wanted, doubled until all batches that may be SENDING last a fast
-   * server for `TURNAROUND_MS`, but never more than the account allows connections.
+   * Messages to hand over at a time: one for each connection wanted, doubled while connections lack messages, but never more
+   * than the account allows connections.
    */
   get batch(): number {
-    let batch = this.#target;
-    while (batch < this.#max && BATCHES_IN_FLIGHT * batch < this.#rate * TURNAROUND_MS) batch *= 2;
-    return Math.min(batch, this.#max);
+    return Math.min(Math.max(this.#batch, this.#target), this.#max);
   }
 
   setMax(max: number): void {
@@ -80,9 +77,8 @@ export class Concurrency {
       this.#suspicionMs = Math.min(this.#suspicionMs * 2, SERVER_LIMIT_MS);
     }
     this.#serverLimit = { connections: Math.max(1, open), until };
-    // That of more connections than there will be.
-    this.#rate = 0;
     this.#target = Math.min(this.#target, this.#serverLimit.connections);
+    this.#batch = 1;
     this.#before = undefined;
     this.#restart(now);
   }
@@ -99,28 +95,30 @@ export class Concurrency {
   completed(now: number, busy: number, waiting: number): void {
     if (this.#windowStart === 0) this.#restart(now);
     this.#done++;
-    if (busy < this.#target || waiting === 0) this.#slack++;
+    if (waiting === 0) this.#starved++;
+    else if (busy < this.#target) this.#opening++;
+    this.#leastWaiting = Math.min(this.#leastWaiting, waiting);
     const elapsedMs = now - this.#windowStart;
     const needed = this.#target * (elapsedMs < MAX_WINDOW_MS ? MESSAGES_PER_CONNECTION : 1);
     if (elapsedMs < MIN_WINDOW_MS || this.#done < needed) return;
-    this.#rate = this.#done / elapsedMs;
-    // With connections that lack work or still open, the rate does not show whether more connections would raise it.
-    if (this.#slack <= this.#done * SLACK) this.#compareRate(this.#rate, now);
+    const slack = this.#done * SLACK;
+    const isStarved = this.#starved > slack;
+    const mayGrow = this.batch < this.#max;
+    if (isStarved && mayGrow) this.#batch = this.batch * 2;
+    // A whole batch was never needed. Fewer rows may be SENDING then.
+    else if (this.#leastWaiting > this.batch) this.#batch = Math.ceil(this.batch / 2);
+    const rate = this.#done / elapsedMs;
+    // While connections lack messages or still open, the rate does not show whether more of them would raise it. It does show
+    // that those added last are of no use, once a batch can have no more messages.
+    if (this.#starved + this.#opening <= slack) this.#compareRate(rate, now);
+    else if (isStarved && !mayGrow) this.#goBack(rate, now);
     this.#restart(now);
   }
 
+  /** Wants twice the connections, if those that were added last raised the rate and more are allowed. */
   #compareRate(rate: number, now: number): void {
-    const before = this.#before;
-    if (before && rate < before.rate * WORTHWHILE_GAIN) {
-      this.#failures++;
-      if (this.#failures < FAILURES_TO_GO_BACK) return;
-      this.#target = before.target;
-      this.#before = undefined;
-      this.#holdUntil = now + this.#holdMs;
-      this.#holdMs = Math.min(this.#holdMs * 2, MAX_HOLD_MS);
-      return;
-    }
-    if (before) this.#holdMs = FIRST_HOLD_MS;
+    if (this.#goBack(rate, now)) return;
+    if (this.#before) this.#holdMs = FIRST_HOLD_MS;
     const limit = now < this.#serverLimit.until ? Math.min(this.#max, this.#serverLimit.connections) : this.#max;
     this.#before = undefined;
     if (now < this.#holdUntil || this.#target >= limit) return;
@@ -129,9 +127,27 @@ export class Concurrency {
     this.#target = Math.min(limit, this.#target * 2);
   }
 
+  /**
+   * Wants as many connections as before those that were added last, if they did not raise the rate in several windows.
+   * @returns whether they did not raise it in this one
+   */
+  #goBack(rate: number, now: number): boolean {
+    const before = this.#before;
+    if (!before || rate >= before.rate * WORTHWHILE_GAIN) return false;
+    this.#failures++;
+    if (this.#failures < FAILURES_TO_GO_BACK) return true;
+    this.#target = before.target;
+    this.#before = undefined;
+    this.#holdUntil = now + this.#holdMs;
+    this.#holdMs = Math.min(this.#holdMs * 2, MAX_HOLD_MS);
+    return true;
+  }
+
   #restart(now: number): void {
     this.#windowStart = now;
     this.#done = 0;
-    this.#slack = 0;
+    this.#opening = 0;
+    this.#starved = 0;
+    this.#leastWaiting = Number.POSITIVE_INFINITY;
   }
 }

@@ -5,7 +5,6 @@ import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from 
 import { findLink, type LinkState } from "./html-document.ts";
 import { mayMoveEnd } from "./moved-end.ts";
 import { RenderBudget } from "./render-budget.ts";
-import { inSharedMemory } from "./shared-memory.ts";
 import {
   compileTemplate,
   escapeHtml,
@@ -195,7 +194,7 @@ export function composeMessage(
     const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";
     return {
       envelope: { from: recipient.envelopeFrom ?? from.address, to: to.address, smtpUtf8 },
-      message: inSharedMemory(message, encoding),
+      message: Buffer.from(message, encoding),
     };
   };
   return {

@@ -15,6 +15,15 @@ function drive(control: Concurrency, server: { latencyMs: number; perMs: number 
   return now;
 }
 
+/**
+ * Has messages completed for so many milliseconds, `perMs` in each, while all connections are busy and so many messages wait.
+ * Returns the clock.
+ */
+function wait(control: Concurrency, waiting: number, fromMs: number, forMs = 2_000, perMs = 10) {
+  for (let now = fromMs; now < fromMs + forMs; now += 1 / perMs) control.completed(now, control.target, waiting);
+  return fromMs + forMs;
+}
+
 describe("The number of connections", () => {
   it("rises to the account's limit while latency limits the throughput", () => {
     const control = new Concurrency(200);
@@ -62,6 +71,19 @@ describe("The number of connections", () => {
     assert.equal(control.target, 32);
   });
 
+  it("falls back while those that were added lack messages, unless the rate rose with them", () => {
+    for (const [perMs, connections] of [
+      [10, 32],
+      [20, 64],
+    ] as const) {
+      const control = new Concurrency(64);
+      const now = wait(control, 1, 1, 70);
+      assert.equal(control.target, 64);
+      wait(control, 0, now, 500, perMs);
+      assert.equal(control.target, connections, `${perMs} per ms`);
+    }
+  });
+
   it("does not exceed the number above which the server refused", () => {
     const control = new Concurrency(200);
     const now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 300);
@@ -107,42 +129,56 @@ describe("The number of connections", () => {
 });
 
 describe("The messages that are handed over at a time", () => {
-  it("are as many as connections, until the server has shown that it is fast", () => {
+  it("are as many as the connections wanted, while these have messages", () => {
     assert.equal(new Concurrency(200).batch, 32);
     assert.equal(new Concurrency(6).batch, 6);
-  });
-
-  it("are as many as the connections wanted, at a slow server", () => {
     const control = new Concurrency(200);
     drive(control, { latencyMs: 400, perMs: 0.1 }, 1, 10_000);
     assert.ok(control.target < 200);
     assert.equal(control.batch, control.target);
   });
 
+  it("double while connections lack messages, as far as the account's connections allow", () => {
+    const control = new Concurrency(200);
+    wait(control, 0, 1, 100);
+    assert.equal(control.batch, 64);
+    wait(control, 0, 101);
+    assert.equal(control.batch, 200);
+    assert.equal(control.target, 32);
+  });
+
+  it("stay as many while at least one waits, and are fewer again while a whole batch always waits", () => {
+    const control = new Concurrency(200);
+    let now = wait(control, 0, 1);
+    now = wait(control, 1, now);
+    assert.equal(control.batch, 200);
+    // As many connections are wanted by now.
+    wait(control, 201, now, 100);
+    assert.equal(control.batch, Math.max(control.target, 100));
+  });
+
   it("are few again once the server refuses connections", () => {
     const control = new Concurrency(100);
-    const now = drive(control, { latencyMs: 1, perMs: 10 }, 1, 3_000);
+    const now = wait(control, 0, 1);
+    assert.equal(control.batch, 100);
     control.refusedAbove(5, now, { replied: true });
     assert.equal(control.batch, 5);
   });
 
-  it("are what a fast server takes in 40 ms, as far as the account's connections allow", () => {
-    const fast = (max: number) => {
-      const control = new Concurrency(max);
-      drive(control, { latencyMs: 1, perMs: 10 }, 1, 3_000);
-      return control;
-    };
-    const control = fast(1_000);
-    assert.ok(control.target <= 32, String(control.target));
-    assert.ok(3 * control.batch >= 10 * 40 && 3 * control.batch < 2 * 10 * 40, String(control.batch));
-    assert.equal(fast(50).batch, 50);
-  });
-
-  it("are fewer again once the server has become slow", () => {
-    const control = new Concurrency(100);
-    const now = drive(control, { latencyMs: 1, perMs: 10 }, 1, 3_000);
-    assert.equal(control.batch, 100);
-    drive(control, { latencyMs: 400, perMs: 10 }, now, 4_000);
-    assert.ok(control.batch <= control.target, `${control.batch} for ${control.target} connections`);
+  it("become so many that connections are added, however long messages are staged and settled", () => {
+    // Three batches are under way. A message is staged and settled for 50 ms, and a connection has one for 20.
+    for (const settledMs of [0, 5, 50, 500]) {
+      const control = new Concurrency(200);
+      control.refusedAbove(1, 1, { replied: false });
+      for (let now = 1; now < 60_000; ) {
+        const underWay = 3 * control.batch;
+        const rate = Math.min(control.target / 20, underWay / (20 + settledMs));
+        now += 1 / rate;
+        const waiting = Math.floor(underWay - rate * (20 + settledMs));
+        control.completed(now, control.target, Math.max(0, waiting));
+      }
+      const supplied = (3 * 200 * 20) / (20 + settledMs);
+      assert.ok(control.target >= Math.min(200, supplied / 4), `${settledMs} ms: ${control.target} connections`);
+    }
   });
 });
