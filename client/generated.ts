@@ -917,7 +917,7 @@ export type ListSubscriber = {
   unsubscribed_at: string | null;
   /** When the subscription was created. */
   created_at: string;
-  /** When the subscription, or the address of its subscriber, was last changed. */
+  /** When the subscription was last changed. */
   updated_at: string;
 };
 

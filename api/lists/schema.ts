@@ -82,7 +82,7 @@ export const listSubscriber = z
       .nullable()
       .meta({ description: "When the subscriber opted out of the list.", examples: [null] }),
     created_at: timestamp.describe("When the subscription was created."),
-    updated_at: timestamp.describe("When the subscription, or the address of its subscriber, was last changed."),
+    updated_at: timestamp.describe("When the subscription was last changed."),
   })
   .meta({ id: "ListSubscriber", description: "A subscriber of a list with the subscription to it." });
 

@@ -69,8 +69,11 @@ const SubscriptionSchema = defineEntity({
     subscriberId: p.text().primary(),
     ...tenancy,
     status: p.text().$type<SubscriptionStatus>(),
-    /** How often the subscriber's address has changed since. Stands for the address in the digest of a plan. */
-    addressChanges: p.integer().default(0),
+    /**
+     * Stands for the subscriber's address in the digest of a plan: a trigger draws the next number when the address changes.
+     * No two subscriptions ever have the same, also when a subscriber leaves a list and joins it again.
+     */
+    addressVersion: p.bigint().autoincrement(),
     confirmedAt: instant().nullable(),
     /** A per-list opt-out; it outlives the team-wide suppression. */
     unsubscribedAt: instant().nullable(),

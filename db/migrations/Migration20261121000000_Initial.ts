@@ -214,7 +214,7 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "subscribers" add constraint "subscribers_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
-      `create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "address_changes" int not null default 0, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));`,
+      `create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "address_version" bigserial, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));`,
     );
     this.addSql(`create index "subscriptions_subscriber_id_index" on "subscriptions" ("subscriber_id");`);
     this.addSql(
@@ -306,8 +306,10 @@ export class Migration20261121000000_Initial extends Migration {
       "credit_balances",
       "webhook_endpoints",
     ]) {
+      // The address belongs to the subscriber.
+      const when = table === "subscriptions" ? "when (old.address_version = new.address_version)" : "";
       this.addSql(
-        `create trigger "${table}_touch" before update on "${table}" for each row execute function touch_updated_at();`,
+        `create trigger "${table}_touch" before update on "${table}" for each row ${when} execute function touch_updated_at();`,
       );
     }
 
@@ -543,14 +545,14 @@ export class Migration20261121000000_Initial extends Migration {
         for each row when (${row}.reason = 'bounce:hard') execute function check_contact_status();`);
     }
 
-    // The plan of a newsletter is digested without reading its subscribers.
-    this.addSql(`create function count_address_changes() returns trigger language plpgsql as $$
+    // The plan of a newsletter is digested without reading the addresses of its subscribers.
+    this.addSql(`create function renew_address_version() returns trigger language plpgsql as $$
       begin
-        update subscriptions set address_changes = address_changes + 1 where subscriber_id = new.id;
+        update subscriptions set address_version = default where subscriber_id = new.id;
         return null;
       end $$;`);
     this.addSql(`create trigger "subscribers_address" after update of "email" on "subscribers"
-      for each row when (old.email <> new.email) execute function count_address_changes();`);
+      for each row when (old.email <> new.email) execute function renew_address_version();`);
 
     // An account that was connected without a login is checked at once; a login of another has just worked.
     this.addSql(`create function plan_account_check() returns trigger language plpgsql as $$

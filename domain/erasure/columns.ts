@@ -283,7 +283,7 @@ export const PERSONAL_DATA = {
       "team_id",
       "environment",
       "status",
-      "address_changes",
+      "address_version",
       "confirmed_at",
       "unsubscribed_at",
       "confirmation_due_at",

@@ -90,8 +90,8 @@ export interface Sendable {
   /**
    * Makes the query for one row per address that the resource targets: `id`, `email`, `email_spelling`, `first_name`,
    * `last_name`, `list_id`, `fields` (null for none), `permitted` (opted in, or with a valid address), `suppressed` (the
-   * team's do-not-mail list holds the address) and `class`: a text that changes when the address itself changes, is
-   * targeted for other reasons, or its permission changes.
+   * team's do-not-mail list holds the address) and `class`: a hash of the address, of why it is targeted and of its
+   * permission.
    * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
    */
   selectMembers(em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>>;

@@ -30,7 +30,7 @@ export const planMembers = (em: EntityManager, subject: PlanSubject) =>
 
 /**
  * Counts a plan's members and digests them, in one aggregate query: no row comes to Node, however large the audience is.
- * The hashes of a member's parts are chained, the hash of one being the seed of the next: to join the texts costs more.
+ * A member's class is the seed of the hash of its id: one hash of both would cost the joining of texts.
  * The permission is looked at before suppression: an address that is not opted in and suppressed counts as ineligible.
  */
 export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {
@@ -40,8 +40,8 @@ export async function countMembers(em: EntityManager, subject: PlanSubject): Pro
       (count(*) filter (where not permitted))::int as "ineligible",
       (count(*) filter (where permitted and suppressed))::int as "suppressed",
       (count(*) filter (where permitted and not suppressed))::int as "eligible",
-      coalesce(bit_xor(hashtextextended(class, hashtextextended(id, suppressed::int))), 0)::text as "xor",
-      coalesce(sum(hashtextextended(id, hashtextextended(class, suppressed::int))), 0)::text as "sum"
+      coalesce(bit_xor(hashtextextended(id, class # suppressed::int)), 0)::text as "xor",
+      coalesce(sum(hashtextextended(id, ~(class # suppressed::int))), 0)::text as "sum"
     from (${members}) members`.execute(kysely(em));
   const [counted] = rows;
   if (!counted) throw new Error("an aggregate query returned no row");
@@ -49,7 +49,7 @@ export async function countMembers(em: EntityManager, subject: PlanSubject): Pro
 }
 
 /**
- * The digest a confirmation token is bound to: a change of who is targeted or permitted, of a suppression of
+ * The digest a confirmation token is bound to: a change of who is targeted or permitted, of the address or a suppression of
  * anyone targeted, of the content, of a custom field in it or of a sender changes it. It holds no clock, cap, complaint rate, balance or account
  * status; those are gates.
  */

@@ -89,19 +89,15 @@ describe("Subscribers", () => {
     assert.equal((await client.get(`/subscribers/${one.id}`)).body.data.email, email);
   });
 
-  it("counts a new address as a change of their subscriptions, which lists show it with", async () => {
+  it("show a new address in their lists, which is no change of the subscription", async () => {
     const person = await make();
     const list = (await client.post("/lists", { name: "x", optin: "SINGLE" })).body.data;
     await client.post(`/lists/${list.id}/subscribers`, { subscriber_ids: [person.id] });
     const shown = async () => (await client.get(`/lists/${list.id}/subscribers`)).body.data[0];
     const before = await shown();
-    await client.patch(`/subscribers/${person.id}`, { first_name: "Other" });
-    assert.equal((await shown()).updated_at, before.updated_at);
     const email = uniqueEmail();
     await client.patch(`/subscribers/${person.id}`, { email });
-    const after = await shown();
-    assert.equal(after.email, email);
-    assert.ok(after.updated_at > before.updated_at, `${after.updated_at} is later than ${before.updated_at}`);
+    assert.deepEqual(await shown(), { ...before, email });
   });
 
   it("asks the owner of a new address to confirm where the list asks for double opt-in", async () => {

@@ -90,7 +90,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     subscriber_id: "sub_columns",
     ...tenant,
     status: "CONFIRMED",
-    address_changes: 1,
+    address_version: "9007199254740993",
     confirmed_at: AT,
     unsubscribed_at: AT,
     confirmation_due_at: AT,

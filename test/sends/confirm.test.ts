@@ -7,12 +7,15 @@ import { newId } from "../../domain/ids.ts";
 import { assertComposable } from "../../domain/mail/examination.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { checkConfirm } from "../../domain/sends/confirm-refusals.ts";
+import type { PlanSubject } from "../../domain/sends/draft.ts";
+import { sendable } from "../../domain/sends/sendable.ts";
 import { confirmationToken, previewIdOf } from "../../domain/sends/token.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
-import { unique } from "../support/factories.ts";
+import { unique, uniqueEmail } from "../support/factories.ts";
 import { KINDS } from "../support/kinds.ts";
+import { type PlanNode, withParts } from "../support/plans.ts";
 import {
   type AnySender,
   addSubscribers,
@@ -385,6 +388,18 @@ describe("A confirm of a newsletter to lists", () => {
       sql`update subscriptions set status = 'UNSUBSCRIBED' where list_id = ${otherListId}`.execute(kysely(em)),
     "a recipient on two lists changes their address": ({ em, subscriberIds, audience }) =>
       sql`update subscribers set email = ${`moved@${audience}`} where id = ${subscriberIds[0]}`.execute(kysely(em)),
+    "a recipient's address is changed and changed back": async ({ client, subscriberIds }) => {
+      const path = `/subscribers/${subscriberIds[1]}`;
+      const { email } = (await client.get(path)).body.data;
+      await client.patch(path, { email: uniqueEmail() });
+      await client.patch(path, { email });
+    },
+    "a recipient changes their address and joins the list again": async (sender) => {
+      const [path, id] = [`/lists/${sender.listId}/subscribers`, sender.subscriberIds[1]];
+      await sender.client.patch(`/subscribers/${id}`, { email: `moved@${sender.audience}` });
+      await sender.client.delete(`${path}/${id}`);
+      await sender.client.post(path, { subscriber_ids: [id] });
+    },
     "a subscriber who has not opted in changes their address": ({ em, subscriberIds, audience }) =>
       sql`update subscribers set email = ${`moved@${audience}`} where id = ${subscriberIds[2]}`.execute(kysely(em)),
     "a subscriber who has not opted in leaves": ({ client, listId, subscriberIds }) =>
@@ -427,6 +442,20 @@ describe("A confirm of a newsletter to lists", () => {
 });
 
 describe("The recipients of a newsletter's preview", () => {
+  it("are counted without reading the subscribers who are not suppressed", async () => {
+    const { em, team, listId, newsletterId } = await makeSender();
+    const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
+    for (const targetIds of [[listId], [listId, "list_other"]]) {
+      const subject = { ...tenant, targetIds } as unknown as PlanSubject;
+      const members = await sendable({ type: "newsletter", id: newsletterId }).selectMembers(em, subject);
+      const { rows } = await sql<Record<string, [{ Plan: PlanNode }]>>`
+        explain (format json) select id, permitted, suppressed, class from (${members}) members`.execute(kysely(em));
+      const read = rows.flatMap((row) => withParts(row["QUERY PLAN"]?.[0].Plan as PlanNode));
+      const tables = read.flatMap((part) => part["Relation Name"] ?? []).sort();
+      assert.deepEqual(tables, ["subscribers", "subscriptions", "suppressions"]);
+    }
+  });
+
   it("counts each address once over all lists, in one class, opt-in before suppression", async () => {
     const audience = `${unique("to")}.example`;
     const sender = await makeSender({
