@@ -26,7 +26,7 @@ export interface CeilingsOptions extends StackChoice {
 }
 
 /** How soon a client repeats a request that was not answered yet. */
-const REPEAT_MS = 1_000;
+const REPEAT_MS = 100;
 /** A request under a key whose first request is under way is answered within this time, without waiting for that one. */
 const AT_ONCE_MS = 1_000;
 

@@ -144,8 +144,8 @@ export class Stager {
    */
   async #beginCheckpoint(): Promise<boolean> {
     const { deps, saveCursor, checkpoint, signal } = this.#options;
-    const near = Math.min(CHECKPOINT_BATCHES * this.#batchSize, deps.env.DISPATCH_SLICE_ROWS / 2);
-    if (this.#checkpoint || this.#staged < this.#checkpointAt - near) return true;
+    const rowsAhead = Math.min(CHECKPOINT_BATCHES * this.#batchSize, deps.env.DISPATCH_SLICE_ROWS / 2);
+    if (this.#checkpoint || this.#staged < this.#checkpointAt - rowsAhead) return true;
     // Between two stagings: the update locks the lane's row, and a staging beside it would stage nothing.
     this.#stopped = !(await saveCursor(this.#afterSeq));
     if (this.#stopped || signal.aborted) return false;

@@ -8,9 +8,9 @@ const MESSAGES_PER_CONNECTION = 3;
 const MAX_WINDOW_MS = 1_000;
 /** Twice the connections are kept only if they raise the rate by at least this factor. */
 const WORTHWHILE_GAIN = 1.15;
-/** Windows in a row without that gain after which it goes back: a machine may be busy for a moment. */
-const FAILURES_TO_GO_BACK = 2;
-/** Share of a window's messages during which connections may lack work; with more, the window is not compared. */
+/** Compared windows in a row without that gain, after which they are closed again: a machine may be busy for a moment. */
+const FAILURES_TO_CLOSE = 2;
+/** Share of a window's messages at whose end something may be lacking: messages for the connections, or connections. */
 const SLACK = 0.1;
 /** Batches that may be SENDING: one is staged, one in flight, one not yet settled. */
 export const BATCHES_IN_FLIGHT = 3;
@@ -23,8 +23,8 @@ const FIRST_SUSPICION_MS = 1_000;
 
 /**
  * How many connections raise the throughput. It doubles them while all are busy and the rate rises with their number:
- * at 20 ms of latency up to the account's limit, with a server in the same data centre up to a few. And how many messages
- * keep them busy, while others are staged and settled. All times in ms.
+ * at 20 ms of latency up to the account's limit, with a server in the same data centre up to a few. It also finds how many
+ * messages must be handed over at a time to keep them busy while others are staged and settled. All times in ms.
  */
 export class Concurrency {
   #max: number;
@@ -37,10 +37,11 @@ export class Concurrency {
   #holdUntil = 0;
   #windowStart = 0;
   #done = 0;
-  /** Messages at whose end connections were still to be opened. */
-  #opening = 0;
-  /** Messages at whose end none waited for a connection. */
-  #starved = 0;
+  /** Messages of the window at whose end none waited for a connection. */
+  #lackedMessages = 0;
+  /** Messages of the window at whose end others waited, and fewer connections were open than wanted. */
+  #lackedConnections = 0;
+  /** The fewest messages that waited at any time of the window. */
   #leastWaiting = Number.POSITIVE_INFINITY;
   #batch = 1;
 
@@ -95,29 +96,29 @@ export class Concurrency {
   completed(now: number, busy: number, waiting: number): void {
     if (this.#windowStart === 0) this.#restart(now);
     this.#done++;
-    if (waiting === 0) this.#starved++;
-    else if (busy < this.#target) this.#opening++;
+    if (waiting === 0) this.#lackedMessages++;
+    else if (busy < this.#target) this.#lackedConnections++;
     this.#leastWaiting = Math.min(this.#leastWaiting, waiting);
     const elapsedMs = now - this.#windowStart;
     const needed = this.#target * (elapsedMs < MAX_WINDOW_MS ? MESSAGES_PER_CONNECTION : 1);
     if (elapsedMs < MIN_WINDOW_MS || this.#done < needed) return;
     const slack = this.#done * SLACK;
-    const isStarved = this.#starved > slack;
+    const lackedMessages = this.#lackedMessages > slack;
     const mayGrow = this.batch < this.#max;
-    if (isStarved && mayGrow) this.#batch = this.batch * 2;
-    // A whole batch was never needed. Fewer rows may be SENDING then.
+    if (lackedMessages && mayGrow) this.#batch = this.batch * 2;
+    // More than a whole batch waited all the time: with half of it fewer rows may be SENDING, and connections stay busy.
     else if (this.#leastWaiting > this.batch) this.#batch = Math.ceil(this.batch / 2);
     const rate = this.#done / elapsedMs;
-    // While connections lack messages or still open, the rate does not show whether more of them would raise it. It does show
-    // that those added last are of no use, once a batch can have no more messages.
-    if (this.#starved + this.#opening <= slack) this.#compareRate(rate, now);
-    else if (isStarved && !mayGrow) this.#goBack(rate, now);
+    // Where something was lacking, the rate does not show whether more connections would raise it. It does show that those
+    // added last are of no use, once a batch can have no more messages.
+    if (this.#lackedMessages + this.#lackedConnections <= slack) this.#addHelpful(rate, now);
+    else if (lackedMessages && !mayGrow) this.#removeUnhelpful(rate, now);
     this.#restart(now);
   }
 
   /** Wants twice the connections, if those that were added last raised the rate and more are allowed. */
-  #compareRate(rate: number, now: number): void {
-    if (this.#goBack(rate, now)) return;
+  #addHelpful(rate: number, now: number): void {
+    if (this.#removeUnhelpful(rate, now)) return;
     if (this.#before) this.#holdMs = FIRST_HOLD_MS;
     const limit = now < this.#serverLimit.until ? Math.min(this.#max, this.#serverLimit.connections) : this.#max;
     this.#before = undefined;
@@ -131,11 +132,15 @@ export class Concurrency {
    * Wants as many connections as before those that were added last, if they did not raise the rate in several windows.
    * @returns whether they did not raise it in this one
    */
-  #goBack(rate: number, now: number): boolean {
+  #removeUnhelpful(rate: number, now: number): boolean {
     const before = this.#before;
-    if (!before || rate >= before.rate * WORTHWHILE_GAIN) return false;
+    if (!before) return false;
+    if (rate >= before.rate * WORTHWHILE_GAIN) {
+      this.#failures = 0;
+      return false;
+    }
     this.#failures++;
-    if (this.#failures < FAILURES_TO_GO_BACK) return true;
+    if (this.#failures < FAILURES_TO_CLOSE) return true;
     this.#target = before.target;
     this.#before = undefined;
     this.#holdUntil = now + this.#holdMs;
@@ -146,8 +151,8 @@ export class Concurrency {
   #restart(now: number): void {
     this.#windowStart = now;
     this.#done = 0;
-    this.#opening = 0;
-    this.#starved = 0;
+    this.#lackedMessages = 0;
+    this.#lackedConnections = 0;
     this.#leastWaiting = Number.POSITIVE_INFINITY;
   }
 }

@@ -19,7 +19,7 @@ function drive(control: Concurrency, server: { latencyMs: number; perMs: number 
  * Has messages completed for so many milliseconds, `perMs` in each, while all connections are busy and so many messages wait.
  * Returns the clock.
  */
-function wait(control: Concurrency, waiting: number, fromMs: number, forMs = 2_000, perMs = 10) {
+function completeMessages(control: Concurrency, waiting: number, fromMs: number, forMs = 2_000, perMs = 10) {
   for (let now = fromMs; now < fromMs + forMs; now += 1 / perMs) control.completed(now, control.target, waiting);
   return fromMs + forMs;
 }
@@ -77,10 +77,21 @@ describe("The number of connections", () => {
       [20, 64],
     ] as const) {
       const control = new Concurrency(64);
-      const now = wait(control, 1, 1, 70);
+      const now = completeMessages(control, 1, 1, 70);
       assert.equal(control.target, 64);
-      wait(control, 0, now, 500, perMs);
+      completeMessages(control, 0, now, 500, perMs);
       assert.equal(control.target, connections, `${perMs} per ms`);
+    }
+  });
+
+  it("keeps those that were added while they lack messages, when the rate rose with them in one window of two", () => {
+    const control = new Concurrency(64);
+    // A window lasts 50 ms.
+    let now = completeMessages(control, 1, 1, 50.1);
+    for (let i = 0; i < 5; i++) {
+      assert.equal(control.target, 64);
+      now = completeMessages(control, 0, now, 50.1, 10);
+      now = completeMessages(control, 0, now, 50.1, 20);
     }
   });
 
@@ -140,33 +151,40 @@ describe("The messages that are handed over at a time", () => {
 
   it("double while connections lack messages, as far as the account's connections allow", () => {
     const control = new Concurrency(200);
-    wait(control, 0, 1, 100);
+    completeMessages(control, 0, 1, 100);
     assert.equal(control.batch, 64);
-    wait(control, 0, 101);
+    completeMessages(control, 0, 101);
     assert.equal(control.batch, 200);
     assert.equal(control.target, 32);
   });
 
   it("stay as many while at least one waits, and are fewer again while a whole batch always waits", () => {
     const control = new Concurrency(200);
-    let now = wait(control, 0, 1);
-    now = wait(control, 1, now);
+    let now = completeMessages(control, 0, 1);
+    now = completeMessages(control, 1, now);
     assert.equal(control.batch, 200);
-    // As many connections are wanted by now.
-    wait(control, 201, now, 100);
-    assert.equal(control.batch, Math.max(control.target, 100));
+    completeMessages(control, 201, now, 60);
+    assert.equal(control.batch, 100);
+    assert.ok(control.target < 100, String(control.target));
+  });
+
+  it("are as many as the account's connections, also when those become fewer", () => {
+    const control = new Concurrency(200);
+    completeMessages(control, 0, 1);
+    control.setMax(50);
+    assert.equal(control.batch, 50);
   });
 
   it("are few again once the server refuses connections", () => {
     const control = new Concurrency(100);
-    const now = wait(control, 0, 1);
+    const now = completeMessages(control, 0, 1);
     assert.equal(control.batch, 100);
     control.refusedAbove(5, now, { replied: true });
     assert.equal(control.batch, 5);
   });
 
   it("become so many that connections are added, however long messages are staged and settled", () => {
-    // Three batches are under way. A message is staged and settled for 50 ms, and a connection has one for 20.
+    // Three batches are under way. A connection has a message for 20 ms, and it is staged and settled in a time of its own.
     for (const settledMs of [0, 5, 50, 500]) {
       const control = new Concurrency(200);
       control.refusedAbove(1, 1, { replied: false });
