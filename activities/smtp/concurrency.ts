@@ -8,10 +8,10 @@ const MESSAGES_PER_CONNECTION = 3;
 const MAX_WINDOW_MS = 1_000;
 /** Twice the connections are kept only if they raise the rate by at least this factor. */
 const WORTHWHILE_GAIN = 1.15;
-/** Compared windows in a row without that gain, after which they are closed again: a machine may be busy for a moment. */
-const FAILURES_TO_CLOSE = 2;
-/** Share of a window's messages at whose end something may be lacking: messages for the connections, or connections. */
-const SLACK = 0.1;
+/** After so many windows in a row without that gain the added connections are closed: a machine may be busy for a moment. */
+const WINDOWS_WITHOUT_GAIN = 2;
+/** Where more than this share of a window's messages ended in a lack of messages or connections, its rate is not compared. */
+const MOST_LACKING = 0.1;
 /** Batches that may be SENDING: one is staged, one in flight, one not yet settled. */
 export const BATCHES_IN_FLIGHT = 3;
 const FIRST_HOLD_MS = 2_000;
@@ -20,6 +20,16 @@ const MAX_HOLD_MS = 60_000;
 const SERVER_LIMIT_MS = 60_000;
 /** The same where another one failed without a reply, which may be chance. It doubles with each such failure in a row. */
 const FIRST_SUSPICION_MS = 1_000;
+
+/** What a pool was at when a message had its outcome. */
+export interface Load {
+  /** Connections at work, that of the message included. */
+  busy: number;
+  /** Messages that waited for a connection. */
+  waiting: number;
+  /** A further batch was being staged. */
+  isStaging: boolean;
+}
 
 /**
  * How many connections raise the throughput. It doubles them while all are busy and the rate rises with their number:
@@ -31,19 +41,21 @@ export class Concurrency {
   #target: number;
   #serverLimit = { connections: Number.POSITIVE_INFINITY, until: 0 };
   #suspicionMs = FIRST_SUSPICION_MS;
+  /** What the connections that were added last are compared with. */
   #before: { target: number; rate: number } | undefined;
-  #failures = 0;
+  #withoutGain = 0;
   #holdMs = FIRST_HOLD_MS;
   #holdUntil = 0;
+  /** The batch that a lack of messages led to. It counts where it is larger than the number of connections wanted. */
+  #grownBatch = 1;
   #windowStart = 0;
   #done = 0;
-  /** Messages of the window at whose end none waited for a connection. */
+  /** Messages of the window at whose end none waited for a connection, while the next batch was staged. */
   #lackedMessages = 0;
-  /** Messages of the window at whose end others waited, and fewer connections were open than wanted. */
-  #lackedConnections = 0;
+  /** The other messages of the window at whose end none waited, or fewer connections were at work than wanted. */
+  #incomparable = 0;
   /** The fewest messages that waited at any time of the window. */
   #leastWaiting = Number.POSITIVE_INFINITY;
-  #batch = 1;
 
   constructor(max: number) {
     this.#max = Math.max(1, max);
@@ -60,12 +72,13 @@ export class Concurrency {
    * than the account allows connections.
    */
   get batch(): number {
-    return Math.min(Math.max(this.#batch, this.#target), this.#max);
+    return Math.min(Math.max(this.#grownBatch, this.#target), this.#max);
   }
 
   setMax(max: number): void {
     this.#max = Math.max(1, max);
     this.#target = Math.min(this.#target, this.#max);
+    this.#before = undefined;
     this.#restart(0);
   }
 
@@ -79,7 +92,7 @@ export class Concurrency {
     }
     this.#serverLimit = { connections: Math.max(1, open), until };
     this.#target = Math.min(this.#target, this.#serverLimit.connections);
-    this.#batch = 1;
+    this.#grownBatch = 1;
     this.#before = undefined;
     this.#restart(now);
   }
@@ -92,67 +105,68 @@ export class Concurrency {
     this.#target = Math.max(this.#target, Math.min(open, this.#max));
   }
 
-  /** A message has its outcome; `busy` connections, its own included, were at work, and `waiting` messages waited for one. */
-  completed(now: number, busy: number, waiting: number): void {
+  /** A message has its outcome. */
+  completed(now: number, { busy, waiting, isStaging }: Load): void {
     if (this.#windowStart === 0) this.#restart(now);
     this.#done++;
-    if (waiting === 0) this.#lackedMessages++;
-    else if (busy < this.#target) this.#lackedConnections++;
+    if (waiting === 0 && isStaging) this.#lackedMessages++;
+    else if (waiting === 0 || busy < this.#target) this.#incomparable++;
     this.#leastWaiting = Math.min(this.#leastWaiting, waiting);
     const elapsedMs = now - this.#windowStart;
     const needed = this.#target * (elapsedMs < MAX_WINDOW_MS ? MESSAGES_PER_CONNECTION : 1);
     if (elapsedMs < MIN_WINDOW_MS || this.#done < needed) return;
-    const slack = this.#done * SLACK;
-    const lackedMessages = this.#lackedMessages > slack;
     const mayGrow = this.batch < this.#max;
-    if (lackedMessages && mayGrow) this.#batch = this.batch * 2;
-    // More than a whole batch waited all the time: with half of it fewer rows may be SENDING, and connections stay busy.
-    else if (this.#leastWaiting > this.batch) this.#batch = Math.ceil(this.batch / 2);
+    const mostLacking = this.#done * MOST_LACKING;
+    const lacksMessages = this.#lackedMessages > mostLacking;
     const rate = this.#done / elapsedMs;
-    // Where something was lacking, the rate does not show whether more connections would raise it. It does show that those
-    // added last are of no use, once a batch can have no more messages.
-    if (this.#lackedMessages + this.#lackedConnections <= slack) this.#addHelpful(rate, now);
-    else if (lackedMessages && !mayGrow) this.#removeUnhelpful(rate, now);
+    if (this.#lackedMessages + this.#incomparable <= mostLacking) this.#adjustConnections(rate, now);
+    // With the largest batch, a rate that is limited by a lack of messages shows that the connections added last are of no use.
+    else if (lacksMessages && !mayGrow && this.#lacksGain(rate)) this.#closeAdded(now);
+    this.#adjustBatch(lacksMessages);
     this.#restart(now);
   }
 
+  #adjustBatch(lacksMessages: boolean): void {
+    if (lacksMessages) this.#grownBatch = Math.min(this.batch * 2, this.#max);
+    // The next batch always came in good time. With a smaller one it comes sooner, and fewer rows are SENDING.
+    else if (this.#leastWaiting >= this.#target / 2) this.#grownBatch = Math.ceil(this.#grownBatch / 2);
+  }
+
   /** Wants twice the connections, if those that were added last raised the rate and more are allowed. */
-  #addHelpful(rate: number, now: number): void {
-    if (this.#removeUnhelpful(rate, now)) return;
+  #adjustConnections(rate: number, now: number): void {
+    if (this.#lacksGain(rate)) {
+      this.#closeAdded(now);
+      return;
+    }
     if (this.#before) this.#holdMs = FIRST_HOLD_MS;
     const limit = now < this.#serverLimit.until ? Math.min(this.#max, this.#serverLimit.connections) : this.#max;
     this.#before = undefined;
     if (now < this.#holdUntil || this.#target >= limit) return;
     this.#before = { target: this.#target, rate };
-    this.#failures = 0;
     this.#target = Math.min(limit, this.#target * 2);
   }
 
-  /**
-   * Wants as many connections as before those that were added last, if they did not raise the rate in several windows.
-   * @returns whether they did not raise it in this one
-   */
-  #removeUnhelpful(rate: number, now: number): boolean {
-    const before = this.#before;
-    if (!before) return false;
-    if (rate >= before.rate * WORTHWHILE_GAIN) {
-      this.#failures = 0;
-      return false;
-    }
-    this.#failures++;
-    if (this.#failures < FAILURES_TO_CLOSE) return true;
-    this.#target = before.target;
+  /** Whether the connections that were added last did not raise the rate in this window. Counts such windows in a row. */
+  #lacksGain(rate: number): boolean {
+    const lacksGain = this.#before !== undefined && rate < this.#before.rate * WORTHWHILE_GAIN;
+    this.#withoutGain = lacksGain ? this.#withoutGain + 1 : 0;
+    return lacksGain;
+  }
+
+  /** Wants as many connections as before those that were added last, after enough windows without gain. */
+  #closeAdded(now: number): void {
+    if (!this.#before || this.#withoutGain < WINDOWS_WITHOUT_GAIN) return;
+    this.#target = this.#before.target;
     this.#before = undefined;
     this.#holdUntil = now + this.#holdMs;
     this.#holdMs = Math.min(this.#holdMs * 2, MAX_HOLD_MS);
-    return true;
   }
 
   #restart(now: number): void {
     this.#windowStart = now;
     this.#done = 0;
     this.#lackedMessages = 0;
-    this.#lackedConnections = 0;
+    this.#incomparable = 0;
     this.#leastWaiting = Number.POSITIVE_INFINITY;
   }
 }

@@ -41,6 +41,8 @@ export interface JobOwner {
   readonly stopped: boolean;
   /** Its jobs that wait for a connection */
   waiting: number;
+  /** It has asked for a batch that is not there yet */
+  readonly isAsking: boolean;
   /** Asks for the next batch when too few jobs wait. */
   askIfShort(): void;
   stop(end: DrainEnd): void;
@@ -92,6 +94,10 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   /** How it ended; known once the iteration has ended. */
   get end(): DrainEnd {
     return this.#end ?? { ended: "stopped" };
+  }
+
+  get isAsking(): boolean {
+    return this.#asking;
   }
 
   get stopped(): boolean {

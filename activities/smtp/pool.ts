@@ -306,6 +306,11 @@ export class SmtpPool {
     this.#begin(session, job);
   }
 
+  get #isStaging(): boolean {
+    for (const { isAsking } of this.#drains) if (isAsking) return true;
+    return false;
+  }
+
   /** Whether a connection should carry no further message. */
   #isSpent({ messages }: SmtpSession): boolean {
     const most = this.#options.messagesPerConnection ?? DEFAULT_MESSAGES_PER_CONNECTION;
@@ -353,7 +358,8 @@ export class SmtpPool {
   }
 
   #answered(session: SmtpSession, job: Job, outcome: MailOutcome, isFirst: boolean): void {
-    this.#concurrency.completed(performance.now(), this.#busy.size, this.#waiting.length);
+    const [busy, waiting] = [this.#busy.size, this.#waiting.length];
+    this.#concurrency.completed(performance.now(), { busy, waiting, isStaging: waiting === 0 && this.#isStaging });
     const mayRetry = outcome.outcome === "deferred" && outcome.retry;
     if (!mayRetry) this.#fruitless = 0;
     else if (isFirst && ++this.#fruitless >= FRUITLESS_SESSIONS) {

@@ -10,17 +10,19 @@ function drive(control: Concurrency, server: { latencyMs: number; perMs: number 
   while (now < fromMs + forMs) {
     const rate = Math.min(control.target / server.latencyMs, server.perMs);
     now += 1 / rate;
-    control.completed(now, control.target, control.target);
+    control.completed(now, { busy: control.target, waiting: control.target, isStaging: true });
   }
   return now;
 }
 
 /**
- * Has messages completed for so many milliseconds, `perMs` in each, while all connections are busy and so many messages wait.
- * Returns the clock.
+ * Has messages completed for so many milliseconds, `perMs` in each, while all connections are busy, so many messages wait and
+ * the next are staged. Returns the clock.
  */
 function completeMessages(control: Concurrency, waiting: number, fromMs: number, forMs = 2_000, perMs = 10) {
-  for (let now = fromMs; now < fromMs + forMs; now += 1 / perMs) control.completed(now, control.target, waiting);
+  for (let now = fromMs; now < fromMs + forMs; now += 1 / perMs) {
+    control.completed(now, { busy: control.target, waiting, isStaging: true });
+  }
   return fromMs + forMs;
 }
 
@@ -59,19 +61,37 @@ describe("The number of connections", () => {
     assert.equal(control.target, 50);
   });
 
+  it("never exceeds the account's limit, also when that falls while added connections are compared", () => {
+    const control = new Concurrency(200);
+    const now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 65);
+    assert.equal(control.target, 64);
+    control.setMax(20);
+    drive(control, { latencyMs: 20, perMs: 100 }, now, 2_000);
+    assert.equal(control.target, 20);
+  });
+
   it("does not rise while connections are idle", () => {
     const control = new Concurrency(200);
-    for (let now = 1; now < 5_000; now += 10) control.completed(now, 1, 1);
+    for (let now = 1; now < 5_000; now += 10) control.completed(now, { busy: 1, waiting: 1, isStaging: true });
     assert.equal(control.target, 32);
+    assert.equal(control.batch, 32);
   });
 
   it("does not rise while connections wait for messages", () => {
     const control = new Concurrency(200);
-    for (let now = 1; now < 5_000; now += 0.2) control.completed(now, control.target, 0);
+    completeMessages(control, 0, 1, 5_000, 5);
     assert.equal(control.target, 32);
   });
 
-  it("falls back while those that were added lack messages, unless the rate rose with them", () => {
+  it("keeps its value at the end of a send, when no message is left to be staged", () => {
+    const control = new Concurrency(64);
+    completeMessages(control, 1, 1, 50.1);
+    assert.equal(control.target, 64);
+    for (let now = 51.1; now < 500; now += 0.1) control.completed(now, { busy: 64, waiting: 0, isStaging: false });
+    assert.equal(control.target, 64);
+  });
+
+  it("falls back where those that were added lack messages, unless the rate rose", () => {
     for (const [perMs, connections] of [
       [10, 32],
       [20, 64],
@@ -84,7 +104,17 @@ describe("The number of connections", () => {
     }
   });
 
-  it("keeps those that were added while they lack messages, when the rate rose with them in one window of two", () => {
+  it("stays while those that were added lack messages and batches may still grow", () => {
+    const control = new Concurrency(200);
+    const now = completeMessages(control, 1, 1, 50.1);
+    assert.equal(control.target, 64);
+    // Batches of 64, 128 and 200.
+    completeMessages(control, 0, now, 100.1);
+    assert.equal(control.target, 64);
+    assert.equal(control.batch, 200);
+  });
+
+  it("stays where messages are lacking and the rate rose in every second window", () => {
     const control = new Concurrency(64);
     // A window lasts 50 ms.
     let now = completeMessages(control, 1, 1, 50.1);
@@ -158,14 +188,48 @@ describe("The messages that are handed over at a time", () => {
     assert.equal(control.target, 32);
   });
 
-  it("stay as many while at least one waits, and are fewer again while a whole batch always waits", () => {
+  it("stay as many while few wait, and halve while one waits for every second connection at least", () => {
     const control = new Concurrency(200);
     let now = completeMessages(control, 0, 1);
-    now = completeMessages(control, 1, now);
+    now = completeMessages(control, 15, now);
     assert.equal(control.batch, 200);
-    completeMessages(control, 201, now, 60);
+    assert.equal(control.target, 32);
+    now = completeMessages(control, 16, now, 60);
     assert.equal(control.batch, 100);
-    assert.ok(control.target < 100, String(control.target));
+    completeMessages(control, 16, now, 200);
+    assert.equal(control.batch, control.target);
+  });
+
+  it("are as many as the connections again once the server has become slow", () => {
+    const control = new Concurrency(200);
+    let now = completeMessages(control, 0, 1);
+    assert.equal(control.batch, 200);
+    // The next batch is asked for once fewer wait than there are connections, and comes before the next mail has ended.
+    for (let waiting = 0; now < 60_000; now += 20) {
+      if (waiting < control.target) waiting += control.batch;
+      control.completed(now, { busy: control.target, waiting: --waiting, isStaging: waiting < control.target });
+    }
+    assert.equal(control.batch, control.target);
+  });
+
+  it("stay as many when none is left to be staged", () => {
+    const control = new Concurrency(200);
+    for (let now = 1; now < 500; now += 0.1) control.completed(now, { busy: 32, waiting: 0, isStaging: false });
+    assert.equal(control.batch, 32);
+  });
+
+  it("double in place of the connections once more than a tenth of the messages find none waiting", () => {
+    for (const [every, connections] of [
+      [10, 64],
+      [9, 32],
+    ] as const) {
+      const control = new Concurrency(200);
+      let n = 0;
+      for (let now = 1; now <= 52; now += 0.1) {
+        control.completed(now, { busy: 32, waiting: ++n % every === 0 ? 0 : 1, isStaging: true });
+      }
+      assert.deepEqual([control.target, control.batch], [connections, 64], `one of ${every}`);
+    }
   });
 
   it("are as many as the account's connections, also when those become fewer", () => {
@@ -184,19 +248,23 @@ describe("The messages that are handed over at a time", () => {
   });
 
   it("become so many that connections are added, however long messages are staged and settled", () => {
-    // Three batches are under way. A connection has a message for 20 ms, and it is staged and settled in a time of its own.
-    for (const settledMs of [0, 5, 50, 500]) {
+    // A mail takes 20 ms on its connection, and `overheadMs` to be staged and settled. Three batches share both times.
+    for (const [overheadMs, connections] of [
+      [0, 200],
+      [5, 200],
+      [50, 100],
+      [500, 16],
+    ] as const) {
       const control = new Concurrency(200);
       control.refusedAbove(1, 1, { replied: false });
       for (let now = 1; now < 60_000; ) {
         const underWay = 3 * control.batch;
-        const rate = Math.min(control.target / 20, underWay / (20 + settledMs));
+        const rate = Math.min(control.target / 20, underWay / (20 + overheadMs));
         now += 1 / rate;
-        const waiting = Math.floor(underWay - rate * (20 + settledMs));
-        control.completed(now, control.target, Math.max(0, waiting));
+        const waiting = Math.max(0, Math.floor(underWay - rate * (20 + overheadMs)));
+        control.completed(now, { busy: control.target, waiting, isStaging: true });
       }
-      const supplied = (3 * 200 * 20) / (20 + settledMs);
-      assert.ok(control.target >= Math.min(200, supplied / 4), `${settledMs} ms: ${control.target} connections`);
+      assert.ok(control.target >= connections, `${overheadMs} ms: ${control.target} connections`);
     }
   });
 });
