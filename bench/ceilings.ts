@@ -25,7 +25,7 @@ export interface CeilingsOptions extends StackChoice {
   recipients: number;
 }
 
-/** How soon a client repeats a request that was not answered yet. */
+/** Between two tries of a request that was not answered: the times are exact to this. */
 const REPEAT_MS = 100;
 /** A request under a key whose first request is under way is answered within this time, without waiting for that one. */
 const AT_ONCE_MS = 1_000;

@@ -70,8 +70,8 @@ const SubscriptionSchema = defineEntity({
     ...tenancy,
     status: p.text().$type<SubscriptionStatus>(),
     /**
-     * Stands for the subscriber's address in the digest of a plan: a trigger draws the next number when the address changes.
-     * No two subscriptions ever have the same, also when a subscriber leaves a list and joins it again.
+     * Stands for the subscriber's address in the digest of a plan. From one sequence, and drawn anew by a trigger when the
+     * address changes, so that no number comes twice, not even when a subscriber leaves a list and joins it again.
      */
     addressVersion: p.bigint().autoincrement(),
     confirmedAt: instant().nullable(),

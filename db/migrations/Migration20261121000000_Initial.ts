@@ -306,10 +306,10 @@ export class Migration20261121000000_Initial extends Migration {
       "credit_balances",
       "webhook_endpoints",
     ]) {
-      // The address belongs to the subscriber.
-      const when = table === "subscriptions" ? "when (old.address_version = new.address_version)" : "";
+      // The update that numbers an address changes nothing else, and the address is the subscriber's.
+      const when = table === "subscriptions" ? " when (old.address_version = new.address_version)" : "";
       this.addSql(
-        `create trigger "${table}_touch" before update on "${table}" for each row ${when} execute function touch_updated_at();`,
+        `create trigger "${table}_touch" before update on "${table}" for each row${when} execute function touch_updated_at();`,
       );
     }
 
@@ -545,7 +545,8 @@ export class Migration20261121000000_Initial extends Migration {
         for each row when (${row}.reason = 'bounce:hard') execute function check_contact_status();`);
     }
 
-    // The plan of a newsletter is digested without reading the addresses of its subscribers.
+    // A plan's digest holds this number in place of the subscriber's address. Under READ COMMITTED alone it also reaches the
+    // subscriptions that were committed while the update waited.
     this.addSql(`create function renew_address_version() returns trigger language plpgsql as $$
       begin
         update subscriptions set address_version = default where subscriber_id = new.id;

@@ -73,7 +73,7 @@ const selectMembers: Sendable["selectMembers"] = async (em, { targetIds: [segmen
   return sql`
     select c.id, c.email, c.email_spelling, c.first_name, c.last_name, null::text as list_id,
       nullif(c.fields, '{}') as fields, c.email_status = 'ACTIVE' as permitted, x.id is not null as suppressed,
-      hashtextextended(c.email || '|' || c.email_status, 0) as class
+      hashtextextended(c.email || '|' || c.email_status, 0) as fingerprint
     from (${contacts}) c left join suppressions x on ${ofTenant(tenant, "x")} and x.email = c.email`;
 };
 

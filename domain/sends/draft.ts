@@ -90,8 +90,8 @@ export interface Sendable {
   /**
    * Makes the query for one row per address that the resource targets: `id`, `email`, `email_spelling`, `first_name`,
    * `last_name`, `list_id`, `fields` (null for none), `permitted` (opted in, or with a valid address), `suppressed` (the
-   * team's do-not-mail list holds the address) and `class`: a hash of the address, of why it is targeted and of its
-   * permission.
+   * team's do-not-mail list holds the address) and `fingerprint`: a bigint that changes when the address, why it is
+   * targeted or its permission changes.
    * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
    */
   selectMembers(em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>>;

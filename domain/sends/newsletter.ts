@@ -59,33 +59,33 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
 /**
  * Subscribers of the targeted lists, each address once: permitted when confirmed on at least one of them, `list_id` the
  * first such list. On one list no grouping is needed, which halves the cost of a large plan. The hashes of several
- * memberships are combined by XOR, which needs no order: no two of an address are equal.
+ * memberships are combined by XOR, which needs no order. Their lists differ, so that none cancels another.
  *
- * The left join with the subscribers adds and loses no row: a subscription refers to a subscriber of its tenant. Postgres
- * leaves it out where no column of it is asked for, which halves the cost of a count.
+ * The left join with the subscribers adds and loses no row: each subscription has its subscriber, by a foreign key. Postgres
+ * leaves it out where no column of it is asked for. The other join reads the suppressed subscribers, who are few.
  */
 const selectMembers: Sendable["selectMembers"] = async (_em, { targetIds: listIds, ...tenant }) => {
   const [only, ...others] = listIds;
   const memberships =
     only !== undefined && others.length === 0
       ? sql`select subscriber_id, status = 'CONFIRMED' as permitted, list_id,
-              hashtextextended(status, address_version) as class
+              hashtextextended(status, address_version) as fingerprint
             from subscriptions where list_id = ${only} and ${ofTenant(tenant)}`
       : sql`select subscriber_id, bool_or(status = 'CONFIRMED') as permitted,
               coalesce(min(list_id) filter (where status = 'CONFIRMED'), min(list_id)) as list_id,
-              bit_xor(hashtextextended(list_id || '|' || status, address_version)) as class
+              bit_xor(hashtextextended(list_id || '|' || status, address_version)) as fingerprint
             from subscriptions where list_id = any(${[...listIds]}) and ${ofTenant(tenant)}
             group by subscriber_id`;
   return sql`
     select m.subscriber_id as id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, null::jsonb as fields,
-      m.permitted, x.id is not null as suppressed, m.class
+      m.permitted, suppressed.id is not null as suppressed, m.fingerprint
     from (${memberships}) m
     left join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
     left join (
       select holder.id from suppressions suppression
       join subscribers holder on ${ofTenant(tenant, "holder")} and holder.email = suppression.email
       where ${ofTenant(tenant, "suppression")}
-    ) x on x.id = m.subscriber_id`;
+    ) suppressed on suppressed.id = m.subscriber_id`;
 };
 
 const selectIneligible = sql`

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { PlanSubject } from "./draft.ts";
 import { sendable } from "./sendable.ts";
@@ -13,7 +13,7 @@ export interface PlanCounts {
   eligible: number;
 }
 
-/** Order-independent fingerprint of every member as (id, class, suppressed); see `Sendable`. */
+/** Order-independent fingerprint of every member as (id, fingerprint, suppressed); see `Sendable`. */
 export interface MemberDigest {
   xor: string;
   sum: string;
@@ -30,27 +30,30 @@ export const planMembers = (em: EntityManager, subject: PlanSubject) =>
 
 /**
  * Counts a plan's members and digests them, in one aggregate query: no row comes to Node, however large the audience is.
- * A member's class is the seed of the hash of its id: one hash of both would cost the joining of texts.
+ * A member's fingerprint seeds the hash of its id: to hash a text joined of both would cost more.
  * The permission is looked at before suppression: an address that is not opted in and suppressed counts as ineligible.
  */
 export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {
-  const members = await planMembers(em, subject);
-  const { rows } = await sql<PlanCounts & MemberDigest>`
-    select count(*)::int as "total",
-      (count(*) filter (where not permitted))::int as "ineligible",
-      (count(*) filter (where permitted and suppressed))::int as "suppressed",
-      (count(*) filter (where permitted and not suppressed))::int as "eligible",
-      coalesce(bit_xor(hashtextextended(id, class # suppressed::int)), 0)::text as "xor",
-      coalesce(sum(hashtextextended(id, ~(class # suppressed::int))), 0)::text as "sum"
-    from (${members}) members`.execute(kysely(em));
+  const { rows } = await countingQuery(await planMembers(em, subject)).execute(kysely(em));
   const [counted] = rows;
   if (!counted) throw new Error("an aggregate query returned no row");
   return counted;
 }
 
+/** Makes the query of `countMembers` for the members of a plan. */
+export const countingQuery = (members: RawBuilder<unknown>) =>
+  sql<PlanCounts & MemberDigest>`
+    select count(*)::int as "total",
+      (count(*) filter (where not permitted))::int as "ineligible",
+      (count(*) filter (where permitted and suppressed))::int as "suppressed",
+      (count(*) filter (where permitted and not suppressed))::int as "eligible",
+      coalesce(bit_xor(hashtextextended(id, fingerprint # suppressed::int)), 0)::text as "xor",
+      coalesce(sum(hashtextextended(id, ~(fingerprint # suppressed::int))), 0)::text as "sum"
+    from (${members}) members`;
+
 /**
- * The digest a confirmation token is bound to: a change of who is targeted or permitted, of the address or a suppression of
- * anyone targeted, of the content, of a custom field in it or of a sender changes it. It holds no clock, cap, complaint rate, balance or account
+ * The digest a confirmation token is bound to: a change of who is targeted or permitted, of a targeted address or its suppression,
+ * of the content, of a custom field in it or of a sender changes it. It holds no clock, cap, complaint rate, balance or account
  * status; those are gates.
  */
 export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDigest): string {

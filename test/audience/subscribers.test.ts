@@ -89,7 +89,7 @@ describe("Subscribers", () => {
     assert.equal((await client.get(`/subscribers/${one.id}`)).body.data.email, email);
   });
 
-  it("show a new address in their lists, which is no change of the subscription", async () => {
+  it("keep `updated_at` of their subscriptions when their address changes", async () => {
     const person = await make();
     const list = (await client.post("/lists", { name: "x", optin: "SINGLE" })).body.data;
     await client.post(`/lists/${list.id}/subscribers`, { subscriber_ids: [person.id] });
