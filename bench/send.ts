@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { z } from "zod";
 import { kysely } from "../db/orm.ts";
 import { eventually } from "../test/support/eventually.ts";
-import { doublePids, type StackChoice, withStack } from "../test/support/own-stack.ts";
+import { type StackChoice, secondWorkerPids, withStack } from "../test/support/own-stack.ts";
 import { kill, pidsOf } from "../test/support/processes.ts";
 import {
   beginToday,
@@ -199,7 +199,7 @@ async function measure(
 
   const pids = () => ({
     ...pidsOf(PROCESSES),
-    ...doublePids,
+    ...secondWorkerPids,
     ...(catcher ? {} : { sink: sink.pid }),
   });
   const measured = pids();

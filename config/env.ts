@@ -191,7 +191,7 @@ const settings = z.object({
     .default("127.0.0.1"),
   /** Port for the health and metrics of the API or a worker, which asks for no credential; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
-  /** Activities a worker process runs at once; unless set, 10, and 400 for the webhooks pool. */
+  /** Activities a worker process runs at once; unless set, 10, 40 in the dispatch pool and 400 in the webhooks pool. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
   /** How long a stopping process finishes the work in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),

@@ -37,20 +37,23 @@ export interface StackChoice {
 }
 
 /** The pids of the second processes that work at present, by names like "dispatch 2". */
-export const doublePids: Record<string, number> = {};
+export const secondWorkerPids: Record<string, number> = {};
 
 /** Starts a second process of each pool. @returns stops them */
-async function startDoubles(pools: readonly PoolName[], settings: NodeJS.ProcessEnv): Promise<() => Promise<void>> {
+async function startSecondWorkers(
+  pools: readonly PoolName[],
+  settings: NodeJS.ProcessEnv,
+): Promise<() => Promise<void>> {
   const workers: TestWorker[] = [];
   const stop = async () => {
-    for (const pool of pools) delete doublePids[`${pool} 2`];
+    for (const pool of pools) delete secondWorkerPids[`${pool} 2`];
     await Promise.all(workers.map((worker) => worker.stop()));
   };
   try {
     for (const pool of pools) {
       const worker = await forkWorker(pool, settings);
       workers.push(worker);
-      doublePids[`${pool} 2`] = worker.pid;
+      secondWorkerPids[`${pool} 2`] = worker.pid;
     }
     return stop;
   } catch (error) {
@@ -88,8 +91,8 @@ export async function withStack<T>(
   try {
     const { file } = await stack.start();
     process.env["MAILKEEL_STACK"] = file;
-    const stopDoubles = await startDoubles(doubled, { ...measuredVariables(), ...settings });
-    return await work().finally(closeAll).finally(stopDoubles);
+    const stopSecondWorkers = await startSecondWorkers(doubled, { ...measuredVariables(), ...settings });
+    return await work().finally(closeAll).finally(stopSecondWorkers);
   } finally {
     await stack.stop();
     await removeDataDir(dataDir);
