@@ -128,8 +128,8 @@ export class Concurrency {
 
   #adjustBatch(lacksMessages: boolean): void {
     if (lacksMessages) this.#grownBatch = Math.min(this.batch * 2, this.#max);
-    // The next batch always came in good time. With a smaller one it comes sooner, and fewer rows are SENDING.
-    else if (this.#leastWaiting >= this.#target / 2) this.#grownBatch = Math.ceil(this.#grownBatch / 2);
+    // Half of this batch would have been enough, and with it fewer rows are SENDING.
+    else if (this.#leastWaiting >= this.batch / 2) this.#grownBatch = Math.ceil(this.#grownBatch / 2);
   }
 
   /** Wants twice the connections, if those that were added last raised the rate and more are allowed. */

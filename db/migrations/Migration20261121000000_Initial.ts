@@ -545,10 +545,13 @@ export class Migration20261121000000_Initial extends Migration {
         for each row when (${row}.reason = 'bounce:hard') execute function check_contact_status();`);
     }
 
-    // A plan's digest holds this number in place of the subscriber's address. Under READ COMMITTED alone it also reaches the
-    // subscriptions that were committed while the update waited.
+    // A plan's digest holds this number in place of the subscriber's address.
     this.addSql(`create function renew_address_version() returns trigger language plpgsql as $$
       begin
+        -- An older snapshot would miss the subscriptions that were committed while the update waited for them.
+        if current_setting('transaction_isolation') <> 'read committed' then
+          raise exception 'an address may be changed in READ COMMITTED only';
+        end if;
         update subscriptions set address_version = default where subscriber_id = new.id;
         return null;
       end $$;`);

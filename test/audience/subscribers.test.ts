@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { IsolationLevel, transaction } from "../../db/transaction.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 
@@ -89,7 +92,7 @@ describe("Subscribers", () => {
     assert.equal((await client.get(`/subscribers/${one.id}`)).body.data.email, email);
   });
 
-  it("keep `updated_at` of their subscriptions when their address changes", async () => {
+  it("keeps `updated_at` of the subscriptions when an address changes", async () => {
     const person = await make();
     const list = (await client.post("/lists", { name: "x", optin: "SINGLE" })).body.data;
     await client.post(`/lists/${list.id}/subscribers`, { subscriber_ids: [person.id] });
@@ -98,6 +101,16 @@ describe("Subscribers", () => {
     const email = uniqueEmail();
     await client.patch(`/subscribers/${person.id}`, { email });
     assert.deepEqual(await shown(), { ...before, email });
+  });
+
+  it("changes no address in a transaction that could miss a subscription which was committed meanwhile", async () => {
+    const { id } = await make();
+    const change = transaction(
+      team.em,
+      (tx) => sql`update subscribers set email = ${uniqueEmail()} where id = ${id}`.execute(kysely(tx)),
+      { isolationLevel: IsolationLevel.REPEATABLE_READ },
+    );
+    await assert.rejects(change, /READ COMMITTED only/);
   });
 
   it("asks the owner of a new address to confirm where the list asks for double opt-in", async () => {

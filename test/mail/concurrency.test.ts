@@ -188,15 +188,15 @@ describe("The messages that are handed over at a time", () => {
     assert.equal(control.target, 32);
   });
 
-  it("stay as many while few wait, and halve while one waits for every second connection at least", () => {
+  it("stay as many while less than half a batch waits, and halve while half a batch waits all the time", () => {
     const control = new Concurrency(200);
     let now = completeMessages(control, 0, 1);
-    now = completeMessages(control, 15, now);
+    now = completeMessages(control, 99, now);
     assert.equal(control.batch, 200);
     assert.equal(control.target, 32);
-    now = completeMessages(control, 16, now, 60);
+    now = completeMessages(control, 100, now, 60);
     assert.equal(control.batch, 100);
-    completeMessages(control, 16, now, 200);
+    completeMessages(control, 50, now, 200);
     assert.equal(control.batch, control.target);
   });
 
@@ -237,6 +237,28 @@ describe("The messages that are handed over at a time", () => {
     completeMessages(control, 0, 1);
     control.setMax(50);
     assert.equal(control.batch, 50);
+  });
+
+  it("do not change all the time where few connections wait for batches that are staged slowly", () => {
+    // The server takes 5 ms for a mail, on four connections, and a batch is staged for 8 ms.
+    const control = new Concurrency(50);
+    control.refusedAbove(4, 1, { replied: true });
+    let [inFlight, waiting, stagedAt] = [0, 0, 0];
+    const batches = new Set<number>();
+    for (let now = 1; now < 50_000; now += 1.25) {
+      if (now >= stagedAt) {
+        waiting += control.batch;
+        stagedAt = Number.POSITIVE_INFINITY;
+      }
+      if (inFlight > 0) {
+        const isStaging = stagedAt !== Number.POSITIVE_INFINITY;
+        control.completed(now, { busy: inFlight--, waiting, isStaging });
+      }
+      for (; waiting > 0 && inFlight < 4; waiting--) inFlight++;
+      if (waiting < 4) stagedAt = Math.min(stagedAt, now + 8);
+      if (now > 5_000) batches.add(control.batch);
+    }
+    assert.equal(batches.size, 1, [...batches].join(", "));
   });
 
   it("are few again once the server refuses connections", () => {
