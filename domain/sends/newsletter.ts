@@ -62,7 +62,9 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
  * memberships are combined by XOR, which needs no order. Their lists differ, so that none cancels another.
  *
  * The left join with the subscribers adds and loses no row: each subscription has its subscriber, by a foreign key. Postgres
- * leaves it out where no column of it is asked for. The other join reads the suppressed subscribers, who are few.
+ * leaves it out where no column of it is asked for. The full join reads the suppressed subscribers, and leaves out
+ * those of other lists. Postgres never makes it a nested loop: right after an import it takes a team for one row, and would read
+ * all suppressed subscribers for each member. The condition is written so that Postgres does not make it a left join.
  */
 const selectMembers: Sendable["selectMembers"] = async (_em, { targetIds: listIds, ...tenant }) => {
   const [only, ...others] = listIds;
@@ -80,12 +82,13 @@ const selectMembers: Sendable["selectMembers"] = async (_em, { targetIds: listId
     select m.subscriber_id as id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, null::jsonb as fields,
       m.permitted, suppressed.id is not null as suppressed, m.fingerprint
     from (${memberships}) m
-    left join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
-    left join (
+    full join (
       select holder.id from suppressions suppression
       join subscribers holder on ${ofTenant(tenant, "holder")} and holder.email = suppression.email
       where ${ofTenant(tenant, "suppression")}
-    ) suppressed on suppressed.id = m.subscriber_id`;
+    ) suppressed on suppressed.id = m.subscriber_id
+    left join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
+    where coalesce(m.subscriber_id, '') <> ''`;
 };
 
 const selectIneligible = sql`

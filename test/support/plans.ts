@@ -1,6 +1,7 @@
 /** A part of a plan, as `explain (analyze, format json)` shows it. */
 export interface PlanNode {
   "Node Type": string;
+  "Join Type"?: string;
   "Relation Name"?: string;
   "Index Name"?: string;
   "Actual Rows"?: number;
