@@ -21,7 +21,7 @@ const SERVER_LIMIT_MS = 60_000;
 /** The same where another one failed without a reply, which may be chance. It doubles with each such failure in a row. */
 const FIRST_SUSPICION_MS = 1_000;
 
-/** What a pool was at when a message had its outcome. */
+/** The state of a pool when a message got its outcome. */
 export interface Load {
   /** Connections at work, that of the message included. */
   busy: number;
@@ -41,7 +41,7 @@ export class Concurrency {
   #target: number;
   #serverLimit = { connections: Number.POSITIVE_INFINITY, until: 0 };
   #suspicionMs = FIRST_SUSPICION_MS;
-  /** What the connections that were added last are compared with. */
+  /** The number of connections, and their rate, before the last ones were added; until these are kept or closed. */
   #before: { target: number; rate: number } | undefined;
   #withoutGain = 0;
   #holdMs = FIRST_HOLD_MS;

@@ -358,8 +358,9 @@ export class SmtpPool {
   }
 
   #answered(session: SmtpSession, job: Job, outcome: MailOutcome, isFirst: boolean): void {
-    const [busy, waiting] = [this.#busy.size, this.#waiting.length];
-    this.#concurrency.completed(performance.now(), { busy, waiting, isStaging: waiting === 0 && this.#isStaging });
+    const waiting = this.#waiting.length;
+    const isStaging = waiting === 0 && this.#isStaging;
+    this.#concurrency.completed(performance.now(), { busy: this.#busy.size, waiting, isStaging });
     const mayRetry = outcome.outcome === "deferred" && outcome.retry;
     if (!mayRetry) this.#fruitless = 0;
     else if (isFirst && ++this.#fruitless >= FRUITLESS_SESSIONS) {

@@ -16,12 +16,17 @@ function drive(control: Concurrency, server: { latencyMs: number; perMs: number 
 }
 
 /**
- * Has messages completed for so many milliseconds, `perMs` in each, while all connections are busy, so many messages wait and
- * the next are staged. Returns the clock.
+ * Has messages completed for so many milliseconds, `perMs` in each, while all connections are busy, so many messages wait and,
+ * unless the send is at its end, the next are staged. Returns the clock.
  */
-function completeMessages(control: Concurrency, waiting: number, fromMs: number, forMs = 2_000, perMs = 10) {
+function completeMessages(
+  control: Concurrency,
+  waiting: number,
+  fromMs: number,
+  { forMs = 2_000, perMs = 10, isStaging = true } = {},
+) {
   for (let now = fromMs; now < fromMs + forMs; now += 1 / perMs) {
-    control.completed(now, { busy: control.target, waiting, isStaging: true });
+    control.completed(now, { busy: control.target, waiting, isStaging });
   }
   return fromMs + forMs;
 }
@@ -79,15 +84,15 @@ describe("The number of connections", () => {
 
   it("does not rise while connections wait for messages", () => {
     const control = new Concurrency(200);
-    completeMessages(control, 0, 1, 5_000, 5);
+    completeMessages(control, 0, 1, { forMs: 5_000, perMs: 5 });
     assert.equal(control.target, 32);
   });
 
   it("keeps its value at the end of a send, when no message is left to be staged", () => {
     const control = new Concurrency(64);
-    completeMessages(control, 1, 1, 50.1);
+    const now = completeMessages(control, 1, 1, { forMs: 50.1 });
     assert.equal(control.target, 64);
-    for (let now = 51.1; now < 500; now += 0.1) control.completed(now, { busy: 64, waiting: 0, isStaging: false });
+    completeMessages(control, 0, now, { forMs: 450, isStaging: false });
     assert.equal(control.target, 64);
   });
 
@@ -97,19 +102,19 @@ describe("The number of connections", () => {
       [20, 64],
     ] as const) {
       const control = new Concurrency(64);
-      const now = completeMessages(control, 1, 1, 70);
+      const now = completeMessages(control, 1, 1, { forMs: 70 });
       assert.equal(control.target, 64);
-      completeMessages(control, 0, now, 500, perMs);
+      completeMessages(control, 0, now, { forMs: 500, perMs });
       assert.equal(control.target, connections, `${perMs} per ms`);
     }
   });
 
   it("stays while those that were added lack messages and batches may still grow", () => {
     const control = new Concurrency(200);
-    const now = completeMessages(control, 1, 1, 50.1);
+    const now = completeMessages(control, 1, 1, { forMs: 50.1 });
     assert.equal(control.target, 64);
     // Batches of 64, 128 and 200.
-    completeMessages(control, 0, now, 100.1);
+    completeMessages(control, 0, now, { forMs: 100.1 });
     assert.equal(control.target, 64);
     assert.equal(control.batch, 200);
   });
@@ -117,11 +122,11 @@ describe("The number of connections", () => {
   it("stays where messages are lacking and the rate rose in every second window", () => {
     const control = new Concurrency(64);
     // A window lasts 50 ms.
-    let now = completeMessages(control, 1, 1, 50.1);
+    let now = completeMessages(control, 1, 1, { forMs: 50.1 });
     for (let i = 0; i < 5; i++) {
       assert.equal(control.target, 64);
-      now = completeMessages(control, 0, now, 50.1, 10);
-      now = completeMessages(control, 0, now, 50.1, 20);
+      now = completeMessages(control, 0, now, { forMs: 50.1, perMs: 10 });
+      now = completeMessages(control, 0, now, { forMs: 50.1, perMs: 20 });
     }
   });
 
@@ -181,7 +186,7 @@ describe("The messages that are handed over at a time", () => {
 
   it("double while connections lack messages, as far as the account's connections allow", () => {
     const control = new Concurrency(200);
-    completeMessages(control, 0, 1, 100);
+    completeMessages(control, 0, 1, { forMs: 100 });
     assert.equal(control.batch, 64);
     completeMessages(control, 0, 101);
     assert.equal(control.batch, 200);
@@ -194,9 +199,9 @@ describe("The messages that are handed over at a time", () => {
     now = completeMessages(control, 99, now);
     assert.equal(control.batch, 200);
     assert.equal(control.target, 32);
-    now = completeMessages(control, 100, now, 60);
+    now = completeMessages(control, 100, now, { forMs: 60 });
     assert.equal(control.batch, 100);
-    completeMessages(control, 50, now, 200);
+    completeMessages(control, 50, now, { forMs: 200 });
     assert.equal(control.batch, control.target);
   });
 
@@ -214,7 +219,7 @@ describe("The messages that are handed over at a time", () => {
 
   it("stay as many when none is left to be staged", () => {
     const control = new Concurrency(200);
-    for (let now = 1; now < 500; now += 0.1) control.completed(now, { busy: 32, waiting: 0, isStaging: false });
+    completeMessages(control, 0, 1, { forMs: 500, isStaging: false });
     assert.equal(control.batch, 32);
   });
 
