@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
-import { pickPort } from "../config/ports.ts";
+import { claimPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
 import { passwordContext } from "../domain/accounts.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
@@ -35,8 +35,8 @@ const PROCESSES = ["api", "sends", "dispatch", "webhooks", "maintenance"] as con
  * The ordinary client's view of a service that is under hostile load, with a relay that refuses logins and an endpoint
  * that is dead beside it.
  */
-export function benchHostile(options: HostileOptions): Promise<BenchReport> {
-  const deadPort = pickPort();
+export async function benchHostile(options: HostileOptions): Promise<BenchReport> {
+  const deadPort = await claimPort();
   const settings = { WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${deadPort}` };
   return withStack({ ...options, settings }, async () => {
     const relay = await startRefusingRelay();

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import { pickPort } from "../config/ports.ts";
+import { claimPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
 import { returnPath } from "../domain/links.ts";
 import { makeTeam } from "../test/support/factories.ts";
@@ -37,9 +37,9 @@ const MOST_GROWTH_MIB = 64;
 const PROCESSES = ["intake", "postgres"] as const;
 
 /** Measures all responses to mails: reports by mail, opens and clicks, and the cost of tracking for a send. */
-export function benchIntake(options: IntakeOptions): Promise<BenchReport> {
+export async function benchIntake(options: IntakeOptions): Promise<BenchReport> {
   const { reports, connections, seconds, perSecond, outageSeconds, recipients, repeat } = options;
-  const port = pickPort();
+  const port = await claimPort();
   const settings = {
     RETURN_PATH_DOMAIN,
     INTAKE_SMTP_PORT: String(port),

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
-import { pickPort } from "../config/ports.ts";
+import { claimPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
@@ -208,8 +208,8 @@ const SCENARIOS: Record<string, Scenario> = {
 export const WEBHOOK_SCENARIOS = Object.keys(SCENARIOS);
 
 /** Measures deliveries from the commit of a change to its receipt. */
-export function benchWebhooks(options: WebhooksOptions): Promise<BenchReport> {
-  const port = pickPort();
+export async function benchWebhooks(options: WebhooksOptions): Promise<BenchReport> {
+  const port = await claimPort();
   const settings = { WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${port}` };
   const names = options.only?.length ? options.only : WEBHOOK_SCENARIOS;
   const unknown = names.find((name) => !Object.hasOwn(SCENARIOS, name));

@@ -1,4 +1,6 @@
 import { randomInt } from "node:crypto";
+import { createSocket, type Socket } from "node:dgram";
+import { once } from "node:events";
 
 /**
  * Free ports are picked below those that the system gives to outgoing connections (from 32768 on Linux, from 49152
@@ -12,5 +14,30 @@ const PICKED_PORTS = [10_000, 32_768] as const;
  */
 export const PORT_PICKS = 50;
 
-/** A port that may well be free. */
-export const pickPort = (): number => randomInt(...PICKED_PORTS);
+const randomPort = () => randomInt(...PICKED_PORTS);
+
+/** Referenced here, so that they stay open as long as the process lives. */
+const claims: Socket[] = [];
+
+/**
+ * Picks a TCP port that may well be free, and that no other process gets by this function until this one ends: a stack
+ * chooses its ports seconds before its processes listen on them. The claim is the UDP port of the same number, which the
+ * system gives back however the process ends.
+ * @param pick gives a port to try; for tests
+ * @throws {Error} when `PORT_PICKS` ports in a row are claimed
+ */
+export async function claimPort(pick = randomPort): Promise<number> {
+  for (let tries = 1; ; tries++) {
+    const port = pick();
+    const claim = createSocket("udp4").unref();
+    try {
+      claim.bind({ address: "127.0.0.1", port, exclusive: true });
+      await once(claim, "listening");
+      claims.push(claim);
+      return port;
+    } catch (error) {
+      claim.close();
+      if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE" || tries === PORT_PICKS) throw error;
+    }
+  }
+}

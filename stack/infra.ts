@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { resolve } from "node:path";
 import { givenVariables } from "../config/env.ts";
-import { PORT_PICKS, pickPort } from "../config/ports.ts";
+import { claimPort, PORT_PICKS } from "../config/ports.ts";
 import { Processes, StackError } from "./processes.ts";
 import { loadSecrets } from "./state.ts";
 
@@ -91,7 +91,7 @@ export async function reservePorts<Name extends string>(
 /** Listens on the port, or on a free one where that is 0. */
 async function hold(name: string, host: string, port: number): Promise<{ server: Server; port: number }> {
   for (let tries = 1; ; tries++) {
-    const candidate = port || pickPort();
+    const candidate = port || (await claimPort());
     const server = createServer();
     try {
       await new Promise<void>((done, fail) => server.once("error", fail).listen(candidate, host, done));

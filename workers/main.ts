@@ -147,7 +147,7 @@ async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<voi
   stop.signal.addEventListener("abort", limit, { once: true });
   let connection: NativeConnection | undefined;
   try {
-    sdkMetrics = installRuntime(log, pool);
+    sdkMetrics = await installRuntime(log, pool);
     await admitted(database, log, stop.signal);
     await running.listen?.();
     listening = true;

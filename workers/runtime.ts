@@ -1,6 +1,6 @@
 import { DefaultLogger, makeTelemetryFilterString, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
-import { PORT_PICKS, pickPort } from "../config/ports.ts";
+import { claimPort, PORT_PICKS } from "../config/ports.ts";
 
 /** How long the SDK, in this same process, may take to answer with its metrics. */
 const METRICS_TIMEOUT_MS = 2_000;
@@ -10,9 +10,9 @@ const METRICS_TIMEOUT_MS = 2_000;
  * @param pool a label of every metric
  * @returns reads the metrics, in the text format of Prometheus
  */
-export function installRuntime(log: Logger, pool: string): () => Promise<string> {
+export async function installRuntime(log: Logger, pool: string): Promise<() => Promise<string>> {
   for (let tries = 1; ; tries++) {
-    const address = `127.0.0.1:${pickPort()}`;
+    const address = `127.0.0.1:${await claimPort()}`;
     try {
       Runtime.install({
         logger: new DefaultLogger("WARN", ({ level, message, meta }) =>

@@ -6,7 +6,7 @@ import { createConnection } from "node:net";
 import { promisify } from "node:util";
 import { sql } from "kysely";
 import nodemailer from "nodemailer";
-import { pickPort } from "../../config/ports.ts";
+import { claimPort } from "../../config/ports.ts";
 import { forTenant, kysely } from "../../db/orm.ts";
 import { activateKey, addKey } from "../../domain/sending-domains/keys.ts";
 import { dkimRecord } from "../../domain/sending-domains/records.ts";
@@ -227,7 +227,7 @@ describe("A send through Postfix", () => {
     const receiver = await openReceiver();
     const namespace = await openNamespace();
     try {
-      const intake = pickPort();
+      const intake = await claimPort();
       await postfix.start(["/^gone/ 550 5.1.1 No such user here", "/^full/ 452 4.2.2 Mailbox is full"], {
         remote: remote.port,
         others: { [RETURN_PATH_DOMAIN]: intake },

@@ -7,7 +7,7 @@ import { dirname } from "node:path";
 import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { parse, stringify } from "yaml";
-import { pickPort } from "../../config/ports.ts";
+import { claimPort } from "../../config/ports.ts";
 import { STACK_SETTINGS_FACTS } from "../../stack/settings.ts";
 import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
@@ -102,7 +102,7 @@ describe("deploy/prometheus", () => {
     const quick = { scrape_interval: "1s", evaluation_interval: "1s" };
     writeFileSync(`${folder}/prometheus.yml`, stringify({ ...sample, global: quick }));
 
-    const address = `127.0.0.1:${pickPort()}`;
+    const address = `127.0.0.1:${await claimPort()}`;
     const prometheus = spawn(
       `${dirname(promtool())}/prometheus`,
       [

@@ -10,7 +10,7 @@ import nodemailer from "nodemailer";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import type { Env } from "../../config/env.ts";
-import { pickPort } from "../../config/ports.ts";
+import { claimPort } from "../../config/ports.ts";
 import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { type MailRef, returnPath } from "../../domain/links.ts";
@@ -59,7 +59,7 @@ describe("The intake, among hostile clients,", () => {
   afterEach(() => intake.close());
 
   async function open(changes: Partial<Env> = {}, times: Partial<typeof INTAKE_TIMES> = {}): Promise<void> {
-    const port = pickPort();
+    const port = await claimPort();
     const registry = new Registry();
     const settings = { ...env, RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: port, ...changes };
     const deps = { env: settings, orm, vault: openVault(env), log: pino({ level: "silent" }) };

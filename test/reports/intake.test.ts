@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { sql } from "kysely";
 import nodemailer from "nodemailer";
 import { pino } from "pino";
-import { pickPort } from "../../config/ports.ts";
+import { claimPort } from "../../config/ports.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
 import {
@@ -64,8 +64,8 @@ describe("The intake of reports", () => {
 
   before(async () => {
     team = await makeTeam();
-    port = pickPort();
-    healthPort = pickPort();
+    port = await claimPort();
+    healthPort = await claimPort();
     worker = await startWorker("intake", settings());
     const vault = openVault((await stack()).env);
     pathOf = (ref) => returnPath(vault, RETURN_PATH_DOMAIN, ref);
@@ -449,7 +449,7 @@ describe("The intake of reports", () => {
     let usual: number;
     beforeEach(async () => {
       usual = port;
-      port = pickPort();
+      port = await claimPort();
       small = await startWorker("intake", {
         ...settings(),
         HEALTH_PORT: "0",
