@@ -17,7 +17,7 @@ import { logMove } from "../domain/sends/send-log.ts";
 import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { LongPlans } from "./long-plans.ts";
+import { LONG_PLANS_AT_ONCE, LongPlans } from "./long-plans.ts";
 
 /**
  * How long the recipients of a preview may be counted in the task of its workflow, which saves a round trip. Longer, and the
@@ -62,6 +62,9 @@ export function createSendActivities(
 ): SendActivities {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
+  // Each of them would wait for a second connection while it holds one.
+  const mayCopy = env.DATABASE_POOL_MAX >= 2 * LONG_PLANS_AT_ONCE;
+  const limits = { planMs: planLimitMs, ...(mayCopy && { copyFrom: largePlanRecipients }) };
   const longPlans = new LongPlans();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {
@@ -71,7 +74,7 @@ export function createSendActivities(
     return changed;
   };
   const confirm = async (request: ConfirmRequest) => {
-    await confirmSend(em(), request, planLimitMs);
+    await confirmSend(em(), request, limits);
     logMove(log, { sendId: request.previewId, teamId: request.teamId, status: "SCHEDULED" });
   };
   const close = async (sendId: string) => countMails({ UNKNOWN: await closeLost(em(), sendId) });

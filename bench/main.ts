@@ -49,13 +49,14 @@ withStackOptions(program.command("preview"))
   .action(async (options) => show(await (await import("./preview.ts")).benchPreview(options)));
 
 withStackOptions(program.command("ceilings"))
-  .description("one newsletter to very many recipients, previewed, confirmed and cancelled: how long each step takes")
+  .description("newsletters to very many recipients, previewed, confirmed and cancelled: how long each step takes")
   .option(
     "--recipients <n>",
     "size of the list; 10,000,000 take about 30 GB of disk",
     wholeNumber(1, 10_000_000),
     1_000_000,
   )
+  .option("--repeat <n>", "newsletters to the same list, one after the other", wholeNumber(1), 1)
   .action(async (options) => show(await (await import("./ceilings.ts")).benchCeilings(options)));
 
 withDoubled(withStackOptions(program.command("webhooks")))

@@ -1,6 +1,8 @@
 import type { EventEmitter } from "node:events";
-import { type Connection, Query, type QueryConfig, type QueryResult } from "pg";
+import type { Connection, QueryConfig, QueryResult } from "pg";
+import { copyQuery } from "./copy-query.ts";
 import { ANSWER_MARGIN_MS, type Client, setSilenceLimit } from "./pool.ts";
+import { type Callback, SubmittedQuery } from "./submitted-query.ts";
 
 /** Names of statements that are on their way to the driver, by their list of values: Kysely passes on nothing else. */
 const names = new WeakMap<object, string>();
@@ -17,19 +19,6 @@ const allowances = new WeakMap<object, number>();
 export function allowTransaction(values: object, ms: number): void {
   allowances.set(values, ms);
 }
-
-/** The part of a query of `pg` that is used here; its types leave the answers of Postgres out. */
-interface SubmittedQuery {
-  submit(connection: Connection): Error | null;
-  handleCommandComplete(message: unknown, connection: Connection): void;
-}
-
-type Callback = (error: Error | null, result: QueryResult) => void;
-const SubmittedQuery = Query as unknown as new (
-  config: QueryConfig,
-  values: undefined,
-  callback: Callback,
-) => SubmittedQuery;
 
 /**
  * A statement with the begin of its transaction before it, sent as one: Postgres runs the statement only if the transaction
@@ -55,7 +44,7 @@ class FirstQuery extends SubmittedQuery {
     }
   }
 
-  override handleCommandComplete(message: unknown, connection: Connection): void {
+  override handleCommandComplete(message: { text: string }, connection: Connection): void {
     if (this.#hasBegun) super.handleCommandComplete(message, connection);
     this.#hasBegun = true;
   }
@@ -103,6 +92,11 @@ export function prepareNamed(pool: EventEmitter, answerMs: number | undefined): 
         if (!prepared.has(text)) return Promise.resolve(query({ name: text, text })).then(() => prepared.add(text));
         begins.set(client, text);
         return Promise.resolve(NOTHING);
+      }
+      const copy = Array.isArray(values) ? copyQuery(text, values) : undefined;
+      if (copy) {
+        query(copy.query);
+        return copy.result;
       }
       const begin = begins.get(client);
       begins.delete(client);

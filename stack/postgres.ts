@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { constants } from "node:fs";
 import { access, chmod, chown, cp, lstat, mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { totalmem } from "node:os";
 import { dirname, resolve } from "node:path";
 import { promisify } from "node:util";
 import type { GuardedCommand } from "./guard.ts";
@@ -147,6 +148,13 @@ async function initialise(home: string, { initdb }: Binaries, user: SystemUser |
 }
 
 /**
+ * Memory for the pages that Postgres keeps, in MiB: an eighth of the machine's, and 1 GiB at most. It is taken as it is used.
+ * @param memory of the machine, in bytes
+ */
+export const sharedBuffersMiB = (memory: number): number =>
+  Math.round(Math.min(1_024, Math.max(128, memory / 8 / 1_048_576)));
+
+/**
  * Makes sure there is a database in the data folder. @returns how to serve it
  * @param ephemeral gives durability up for speed
  * @throws {StackError} when this machine cannot run it
@@ -172,7 +180,9 @@ export async function embeddedPostgres(options: {
     listen_addresses: "127.0.0.1",
     unix_socket_directories: "",
     max_connections: 200,
-    shared_buffers: "256MB",
+    shared_buffers: `${sharedBuffersMiB(totalmem())}MB`,
+    // By default a confirm of a large plan waits for the log's buffers tens of thousands of times.
+    wal_buffers: "64MB",
     max_wal_size: "2GB",
     random_page_cost: 1.1,
     timezone: "UTC",
@@ -180,6 +190,8 @@ export async function embeddedPostgres(options: {
     // Statements and the rows they met hold addresses: the log names the error alone.
     log_min_error_statement: "panic",
     log_error_verbosity: "terse",
+    // Files of the log are used again. A new one has to be filled and flushed first, and no transaction commits meanwhile.
+    ...(!options.ephemeral && { min_wal_size: "1GB" }),
     // It survives a kill of Postgres, though not a power cut.
     ...(options.ephemeral && { fsync: "off", full_page_writes: "off" }),
   };

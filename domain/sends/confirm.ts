@@ -32,6 +32,13 @@ export interface ArmedSend {
   cap: SendCap;
 }
 
+export interface ConfirmLimits {
+  /** How long the recipients may take to be counted, and then to be copied. */
+  planMs: number;
+  /** Recipients from which on they are copied over two connections, where the query for them allows it; never unless given. */
+  copyFrom?: number;
+}
+
 /** HTTP status of a confirm's answer. */
 const ARMED_STATUS = 202;
 
@@ -41,24 +48,23 @@ const ARMED_STATUS = 202;
  * so that both see the same recipients. A key that stops working before the commit arms nothing.
  *
  * A second call for the same request finds the first call's effect and changes nothing.
- * @param planLimitMs how long the recipients may take to be counted, and then to be copied
  * @throws {ApiError} `request_in_flight` when another attempt has taken the request's key over; as `readAccess`, then as
  * `checkConfirm`
  */
-export function confirmSend(em: EntityManager, request: ConfirmRequest, planLimitMs: number): Promise<void> {
+export function confirmSend(em: EntityManager, request: ConfirmRequest, limits: ConfirmLimits): Promise<void> {
   let tries = 0;
   const armOnce = async (tx: EntityManager) => {
-    await limitStatements(tx, planLimitMs);
+    await limitStatements(tx, limits.planMs);
     // First, so that nothing changes the claim while the recipients are copied, however long that takes.
     if (await lockClaim(tx, request.idempotency)) return;
     // The team's balance may change while a large plan is resolved: that conflict must happen once at most.
     if (tries++ > 0) await lockBalance(tx, request);
-    await arm(tx, request);
+    await arm(tx, request, limits);
   };
   return transaction(em, armOnce, { isolationLevel: IsolationLevel.REPEATABLE_READ });
 }
 
-async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
+async function arm(em: EntityManager, request: ConfirmRequest, limits: ConfirmLimits): Promise<void> {
   const { teamId, environment, resource, previewId } = request;
   const tenant: Tenant = { teamId, environment };
   const { scope } = sendable(resource);
@@ -68,7 +74,7 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const recipients = plan.counts.eligible;
   await reserveCredits(em, tenant, previewId, recipients);
   const cap = await takeFromCap(em, key, recipients);
-  await writeSend(em, request, plan.draft, recipients, cap);
+  await writeSend(em, request, plan.draft, recipients, cap, limits);
   // Locked last, so that a revocation never waits for the copy of the recipients: it makes this transaction conflict,
   // and the next try refuses the key.
   await readAccess(em, tenant, request.apiKeyId, scope, { lock: true });
@@ -94,11 +100,14 @@ async function writeSend(
   draft: Draft,
   recipients: number,
   cap: SendCap,
+  { planMs, copyFrom = Number.POSITIVE_INFINITY }: ConfirmLimits,
 ): Promise<void> {
   const db = kysely(em);
   const accountIds = draft.accounts.map(({ id }) => id);
   const members = await planMembers(em, draft);
-  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients });
+  const mayCopy = sendable(draft.resource).membersIgnoreClock && recipients >= copyFrom;
+  const byCopy = mayCopy ? (reader: EntityManager) => limitStatements(reader, planMs) : undefined;
+  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients, byCopy });
 
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))

@@ -1,4 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
+import { insertByCopy } from "../../db/copy.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { openLane } from "./lanes.ts";
@@ -14,7 +15,11 @@ interface Copy {
   members: RawBuilder<unknown>;
   /** How many of them are eligible. */
   recipients: number;
+  /** Undefined for one `insert … select`, else by COPY: limits its statement that reads. */
+  byCopy?: ((reader: EntityManager) => Promise<void>) | undefined;
 }
+
+const COPIED_COLUMNS = "send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields";
 
 /**
  * Copies the eligible members of a plan into the ledger, QUEUED, and opens a lane for each account. Runs in the transaction of
@@ -23,16 +28,20 @@ interface Copy {
  */
 export async function copyRecipients(
   em: EntityManager,
-  { sendId, accountIds, members, recipients }: Copy,
+  { sendId, accountIds, members, recipients, byCopy }: Copy,
 ): Promise<void> {
-  const copied = await sql`
-    insert into send_recipients (send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields)
-    select ${sendId}, row_number() over (), id, email, email_spelling, first_name, last_name, list_id, fields
+  // \`permitted\` alone would make a full join of the members a nested loop, see \`selectMembers\` of newsletters.
+  const eligible = sql`
+    select ${sendId}::text, (row_number() over ())::int, id, email, email_spelling, first_name, last_name, list_id, fields
     from (${members}) members
-    where permitted and not suppressed`.execute(kysely(em));
-  if (Number(copied.numAffectedRows) !== recipients) {
-    throw new Error(`planned ${recipients} recipients, copied ${copied.numAffectedRows}`);
-  }
+    where coalesce(permitted, false) and not suppressed`;
+  const copied = byCopy
+    ? await insertByCopy(em, `send_recipients (${COPIED_COLUMNS})`, eligible, byCopy)
+    : Number(
+        (await sql`insert into send_recipients (${sql.raw(COPIED_COLUMNS)}) ${eligible}`.execute(kysely(em)))
+          .numAffectedRows,
+      );
+  if (copied !== recipients) throw new Error(`planned ${recipients} recipients, copied ${copied}`);
   for (const accountId of accountIds) await openLane(em, { sendId, accountId });
 }
 

@@ -99,7 +99,7 @@ describe("A plan that takes longer than the API waits", () => {
       await holder.begin();
       await holder.execute("lock table suppressions in access exclusive mode");
       const request = { ...tenant, previewId, resource: resourceOf(sender), apiKeyId: sender.liveKey.record.id };
-      const armed = confirmSend(orm.em.fork(), { ...request, idempotency: claim.handle }, 60_000);
+      const armed = confirmSend(orm.em.fork(), { ...request, idempotency: claim.handle }, { planMs: 60_000 });
       await eventually(() => statements.some(({ text }) => text.includes("bit_xor")), { what: "the count" });
       await transaction(sender.em, (tx) => grantCredits(tx, tenant, 5, unique("grant")));
       await holder.rollback();
