@@ -62,9 +62,9 @@ export function createSendActivities(
 ): SendActivities {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
-  // Each of them would wait for a second connection while it holds one.
-  const mayCopy = env.DATABASE_POOL_MAX >= 2 * LONG_PLANS_AT_ONCE;
-  const limits = { planMs: planLimitMs, ...(mayCopy && { copyFrom: largePlanRecipients }) };
+  // A copy holds two connections: with fewer, all long plans could wait for their second one.
+  const poolAllowsCopy = env.DATABASE_POOL_MAX >= 2 * LONG_PLANS_AT_ONCE;
+  const limits = { planMs: planLimitMs, ...(poolAllowsCopy && { copyFromRecipients: largePlanRecipients }) };
   const longPlans = new LongPlans();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {

@@ -20,7 +20,7 @@ const randomPort = () => randomInt(...PICKED_PORTS);
 const claims: Socket[] = [];
 
 /**
- * Picks a TCP port that may well be free, and that no other process gets by this function until this one ends: a stack
+ * Picks a TCP port that is probably free. No other caller of this function gets it until this process ends: a stack
  * chooses its ports seconds before its processes listen on them. The claim is the UDP port of the same number, which the
  * system gives back however the process ends.
  * @param pick gives a port to try; for tests

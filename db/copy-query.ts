@@ -4,11 +4,20 @@ import { type Callback, type CopyConnection, SubmittedQuery } from "./submitted-
 /** Bytes that are gathered for one write: Postgres sends a message for each row. */
 const WRITE_BYTES = 65_536;
 
-/** Takes the rows of one COPY to another, and stops the one where the other one fails. */
+const COMMENT = "/* copy in snapshot";
+
+/** SQL pattern of the statements that begin with `copyComment`. */
+export const COPY_PATTERN = `${COMMENT} %`;
+
+/** Begins both statements of a copy, and of no other one, so that `StalledCopies` finds one by the other. */
+export const copyComment = (snapshot: string): string => `${COMMENT} ${snapshot} */`;
+
+/** Passes the rows of the reading COPY to the writing one; when one fails, ends the other one. */
 export class CopyPipe {
-  readonly #waits = Promise.withResolvers<true>();
+  readonly #waits = Promise.withResolvers<void>();
   #writer: CopyConnection | undefined;
   #reader: Connection | undefined;
+  #isRead = false;
   readonly #gathered = Buffer.allocUnsafe(WRITE_BYTES);
   #bytes = 0;
   /** The first failure of the two. */
@@ -16,14 +25,14 @@ export class CopyPipe {
   /** Rows that Postgres has inserted. */
   rows = 0;
 
-  /** Resolves when Postgres takes rows. */
-  get writerWaits(): Promise<true> {
+  /** Resolves when Postgres takes rows; rejects when it refuses to. */
+  get writerWaits(): Promise<void> {
     return this.#waits.promise;
   }
 
   writeTo(writer: CopyConnection): void {
     this.#writer = writer;
-    this.#waits.resolve(true);
+    this.#waits.resolve();
   }
 
   /** @returns the failure of the writer, if it has failed already */
@@ -33,7 +42,7 @@ export class CopyPipe {
   }
 
   read(chunk: Buffer): void {
-    // What is under way when the writer has failed.
+    // Rows still arrive after the writer has failed.
     if (this.failure !== undefined) return;
     // Copied: the bytes are those of a buffer that `pg` fills again.
     for (let at = 0; at < chunk.length; ) {
@@ -62,12 +71,15 @@ export class CopyPipe {
   /** All rows are read. */
   endReading(): void {
     if (this.failure !== undefined) return;
+    this.#isRead = true;
+    this.#reader = undefined;
     this.#write();
     this.#writer?.endCopyFrom();
   }
 
+  /** The reader has failed; after its last row that changes nothing. */
   failReading(error: Error): void {
-    if (this.failure !== undefined) return;
+    if (this.failure !== undefined || this.#isRead) return;
     this.failure = error;
     this.#writer?.sendCopyFail("the rows could not be read");
   }
@@ -75,7 +87,8 @@ export class CopyPipe {
   failWriting(error: Error): void {
     if (this.failure !== undefined) return;
     this.failure = error;
-    // Postgres would send the rest of the rows, however many they are.
+    this.#waits.reject(error);
+    // Else Postgres would send all rows that are left.
     this.#reader?.stream.destroy();
   }
 }
@@ -83,10 +96,10 @@ export class CopyPipe {
 /** The part of a connection in a copy. */
 export interface CopySide {
   pipe: CopyPipe;
-  reads: boolean;
+  role: "reader" | "writer";
 }
 
-/** By the list of values of the statement, which has none: Kysely passes on nothing else. */
+/** Keyed by the list of values of the statement, which is empty: Kysely passes on nothing else. */
 const sides = new WeakMap<object, CopySide>();
 
 /** Makes the statement that is about to be run with this list of values a part of a copy. */
@@ -134,20 +147,15 @@ class CopyInQuery extends SubmittedQuery {
   }
 }
 
-/** The query of `pg` for a statement that `insertByCopy` runs, and its result; undefined for any other statement. */
+/** The query of `pg` for a statement that takes part in a copy, and its result; undefined for any other statement. */
 export function copyQuery(
   text: string,
   values: object,
 ): { query: InstanceType<typeof SubmittedQuery>; result: Promise<QueryResult> } | undefined {
   const side = sides.get(values);
   if (!side) return undefined;
-  const { pipe, reads } = side;
   const { promise: result, resolve, reject } = Promise.withResolvers<QueryResult>();
-  const callback = (error: Error | null, answer: QueryResult) => {
-    if (!error) return resolve(answer);
-    if (reads) pipe.failReading(error);
-    else pipe.failWriting(error);
-    reject(error);
-  };
-  return { query: new (reads ? CopyOutQuery : CopyInQuery)(pipe, text, callback), result };
+  const callback: Callback = (error, answer) => (error ? reject(error) : resolve(answer));
+  const Kind = side.role === "reader" ? CopyOutQuery : CopyInQuery;
+  return { query: new Kind(side.pipe, text, callback), result };
 }

@@ -95,6 +95,7 @@ export function prepareNamed(pool: EventEmitter, answerMs: number | undefined): 
       }
       const copy = Array.isArray(values) ? copyQuery(text, values) : undefined;
       if (copy) {
+        if (begins.has(client)) throw new Error("a copy cannot be the first statement of its transaction");
         query(copy.query);
         return copy.result;
       }

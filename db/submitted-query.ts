@@ -7,7 +7,7 @@ export interface CopyConnection extends Connection {
   sendCopyFail(reason: string): void;
 }
 
-/** The part of a query of `pg` that is used here; its types leave the answers of Postgres out. */
+/** The methods of a query of `pg` that this project overrides; its types leave them out. */
 interface SubmittedQuery {
   submit(connection: Connection): Error | null;
   handleCommandComplete(message: { text: string }, connection: Connection): void;

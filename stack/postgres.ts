@@ -181,7 +181,7 @@ export async function embeddedPostgres(options: {
     unix_socket_directories: "",
     max_connections: 200,
     shared_buffers: `${sharedBuffersMiB(totalmem())}MB`,
-    // By default a confirm of a large plan waits for the log's buffers tens of thousands of times.
+    // By default the copy of a large plan waits for WAL buffers tens of thousands of times.
     wal_buffers: "64MB",
     max_wal_size: "2GB",
     random_page_cost: 1.1,
@@ -190,7 +190,7 @@ export async function embeddedPostgres(options: {
     // Statements and the rows they met hold addresses: the log names the error alone.
     log_min_error_statement: "panic",
     log_error_verbosity: "terse",
-    // Files of the log are used again. A new one has to be filled and flushed first, and no transaction commits meanwhile.
+    // New WAL files have to be filled and flushed first, and commits wait meanwhile: old ones are used again.
     ...(!options.ephemeral && { min_wal_size: "1GB" }),
     // It survives a kill of Postgres, though not a power cut.
     ...(options.ephemeral && { fsync: "off", full_page_writes: "off" }),

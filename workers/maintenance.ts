@@ -19,7 +19,7 @@ const CONFIRMATIONS_EVERY_MS = 1_000;
 const EMAIL_STATUSES_EVERY_MS = 1_000;
 const ANALYTICS_EVERY_MS = 1_000;
 const NOTICES_EVERY_MS = 5_000;
-/** How often copies without progress are looked for: one that has none from one look to the next is ended. */
+/** How often stalled copies are looked for: one without progress between two looks is ended. */
 const STALLED_COPIES_EVERY_MS = 30_000;
 const SCHEDULE_EVERY_MS = 60_000;
 /** How often the reconciler looks: the longest that a send stays without its workflow. */

@@ -35,8 +35,8 @@ export interface ArmedSend {
 export interface ConfirmLimits {
   /** How long the recipients may take to be counted, and then to be copied. */
   planMs: number;
-  /** Recipients from which on they are copied over two connections, where the query for them allows it; never unless given. */
-  copyFrom?: number;
+  /** Plans of at least so many recipients are copied over two connections, if their query allows it; none unless given. */
+  copyFromRecipients?: number;
 }
 
 /** HTTP status of a confirm's answer. */
@@ -100,14 +100,14 @@ async function writeSend(
   draft: Draft,
   recipients: number,
   cap: SendCap,
-  { planMs, copyFrom = Number.POSITIVE_INFINITY }: ConfirmLimits,
+  { planMs, copyFromRecipients = Number.POSITIVE_INFINITY }: ConfirmLimits,
 ): Promise<void> {
   const db = kysely(em);
   const accountIds = draft.accounts.map(({ id }) => id);
   const members = await planMembers(em, draft);
-  const mayCopy = sendable(draft.resource).membersIgnoreClock && recipients >= copyFrom;
-  const byCopy = mayCopy ? (reader: EntityManager) => limitStatements(reader, planMs) : undefined;
-  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients, byCopy });
+  const usesCopy = sendable(draft.resource).membersIgnoreClock && recipients >= copyFromRecipients;
+  const limitReader = usesCopy ? (reader: EntityManager) => limitStatements(reader, planMs) : undefined;
+  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients, limitReader });
 
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))

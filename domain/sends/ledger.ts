@@ -16,7 +16,7 @@ interface Copy {
   /** How many of them are eligible. */
   recipients: number;
   /** Undefined for one `insert … select`, else by COPY: limits its statement that reads. */
-  byCopy?: ((reader: EntityManager) => Promise<void>) | undefined;
+  limitReader?: ((reader: EntityManager) => Promise<void>) | undefined;
 }
 
 const COPIED_COLUMNS = "send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields";
@@ -28,15 +28,15 @@ const COPIED_COLUMNS = "send_id, seq, member_id, email, email_spelling, first_na
  */
 export async function copyRecipients(
   em: EntityManager,
-  { sendId, accountIds, members, recipients, byCopy }: Copy,
+  { sendId, accountIds, members, recipients, limitReader }: Copy,
 ): Promise<void> {
-  // \`permitted\` alone would make a full join of the members a nested loop, see \`selectMembers\` of newsletters.
+  // `permitted` alone would make a full join of the members a nested loop, see `selectMembers` of newsletters.
   const eligible = sql`
     select ${sendId}::text, (row_number() over ())::int, id, email, email_spelling, first_name, last_name, list_id, fields
     from (${members}) members
     where coalesce(permitted, false) and not suppressed`;
-  const copied = byCopy
-    ? await insertByCopy(em, `send_recipients (${COPIED_COLUMNS})`, eligible, byCopy)
+  const copied = limitReader
+    ? await insertByCopy(em, `send_recipients (${COPIED_COLUMNS})`, eligible, limitReader)
     : Number(
         (await sql`insert into send_recipients (${sql.raw(COPIED_COLUMNS)}) ${eligible}`.execute(kysely(em)))
           .numAffectedRows,

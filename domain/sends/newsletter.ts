@@ -62,8 +62,8 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
  * memberships are combined by XOR, which needs no order. Their lists differ, so that none cancels another.
  *
  * The left join with the subscribers adds and loses no row: each subscription has its subscriber, by a foreign key. Postgres
- * leaves it out where no column of it is asked for. It names no tenant, whose index Postgres would take right after an import: it
- * would then read all subscribers of the team for each member. The full join reads the suppressed subscribers, and leaves out
+ * leaves it out where no column of it is asked for. It does not compare the tenant: right after an import Postgres would use the
+ * tenant's index, and read all subscribers of the team for each member. The full join reads the suppressed subscribers, and leaves out
  * those of other lists. Postgres never makes it a nested loop: right after an import it takes a team for one row, and would read
  * all suppressed subscribers for each member. The condition is written so that Postgres does not make it a left join.
  */

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import pg from "pg";
 import { insertByCopy } from "../../db/copy.ts";
+import { copyComment } from "../../db/copy-query.ts";
 import { type EntityManager, kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
 import { limitStatements } from "../../db/prepared.ts";
 import { StalledCopies } from "../../db/stalled-copies.ts";
@@ -160,11 +161,13 @@ describe("Rows that are inserted by COPY over two connections", () => {
     // A client that sends no rows, as a frozen one.
     const frozen = new (class extends pg.Query {
       handleCopyInResponse(): void {}
-    })(`copy ${table} (n, name, note) from stdin`) as unknown as pg.Query;
+    })(`${copyComment("of a frozen process")} copy ${table} (n, name, note) from stdin`) as unknown as pg.Query;
     frozen.on("error", (error) => failures.push(error));
     client.query(frozen);
     const waits = () =>
-      run(`select 1 as one from pg_stat_activity where query like 'copy ${table}%' and wait_event_type = 'Client'`);
+      run(
+        `select 1 as one from pg_stat_activity where query like '%copy ${table}%' and pid <> pg_backend_pid() and wait_event_type = 'Client'`,
+      );
     await eventually(async () => (await waits()).length === 1, { what: "the copy" });
     return failures;
   }

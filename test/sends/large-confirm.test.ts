@@ -72,9 +72,8 @@ describe("A confirm of 50,000 recipients", () => {
         where a.query like '%copy send_recipients%'`.execute(kysely(sender.em));
       assert.deepEqual(rows, [{ copies: 1 }]);
       const { again } = kill("sends");
-      await again;
       await release();
-      await first;
+      await Promise.all([again, first]);
       const answer = await untilAnswered(() => confirm(sender, token, key));
       assert.equal(answer.status, 202, answer.text);
       assert.equal(answer.body.data.recipients, MANY);

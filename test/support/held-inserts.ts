@@ -26,6 +26,8 @@ export async function whileInsertsAreHeld<T>(
   await run(`create trigger ${name} before insert on ${table} for each row when (${rows}) execute function ${name}()`);
   const holder = orm.em.fork();
   await holder.begin();
+  // Postgres would end it while a busy machine has not come to the insert.
+  await holder.execute("set local idle_in_transaction_session_timeout = 0");
   await holder.execute(`select pg_advisory_xact_lock(${lock})`);
   try {
     return await work({

@@ -6,7 +6,7 @@ import type { Vault } from "../../domain/crypto.ts";
 import { stack } from "./stack.ts";
 
 /**
- * The activities of a send's workflow, in the test's process, with a database connection to close.
+ * The activities of a send's workflow, in the test's process, with connections to the database to close.
  * @param largePlanRecipients from which on a confirm takes a place among the long plans
  */
 export async function openSendSteps(
@@ -15,7 +15,7 @@ export async function openSendSteps(
   largePlanRecipients?: number,
 ): Promise<{ steps: SendActivities; orm: MikroORM }> {
   const { env } = await stack();
-  const orm = await openDatabase(env.DATABASE_URL, { poolMax: 2 });
+  const orm = await openDatabase(env.DATABASE_URL, { poolMax: env.DATABASE_POOL_MAX });
   const log = pino({ base: null, timestamp: false }, lines);
   const deps = {
     ...{ env, orm, vault, log, workerId: "test", progress: new Progress() },
