@@ -1,7 +1,7 @@
 import { ApplicationFailure } from "@temporalio/common";
 
 /** Long plans that a process resolves, or confirms, at once: each holds a connection, or two, and keeps a core of Postgres busy. */
-export const LONG_PLANS_AT_ONCE = 3;
+const AT_ONCE = 3;
 /** How soon a plan that found no place asks again. */
 const ASK_AGAIN = "1 second";
 
@@ -14,7 +14,7 @@ export class LongPlans {
 
   /** @throws {ApplicationFailure} when there is no place: Temporal tries the activity again soon */
   async run<T>(teamId: string, work: () => Promise<T>): Promise<T> {
-    if (this.#teams.has(teamId) || this.#teams.size >= LONG_PLANS_AT_ONCE) {
+    if (this.#teams.has(teamId) || this.#teams.size >= AT_ONCE) {
       const type = "places_taken";
       throw ApplicationFailure.create({ message: type, type, nextRetryDelay: ASK_AGAIN });
     }

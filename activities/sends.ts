@@ -17,7 +17,7 @@ import { logMove } from "../domain/sends/send-log.ts";
 import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { LONG_PLANS_AT_ONCE, LongPlans } from "./long-plans.ts";
+import { LongPlans } from "./long-plans.ts";
 
 /**
  * How long the recipients of a preview may be counted in the task of its workflow, which saves a round trip. Longer, and the
@@ -62,9 +62,10 @@ export function createSendActivities(
 ): SendActivities {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
-  // A copy holds two connections: with fewer, all long plans could wait for their second one.
-  const poolAllowsCopy = env.DATABASE_POOL_MAX >= 2 * LONG_PLANS_AT_ONCE;
-  const limits = { planMs: planLimitMs, ...(poolAllowsCopy && { copyFromRecipients: largePlanRecipients }) };
+  const limits = {
+    planMs: planLimitMs,
+    copy: { fromRecipients: largePlanRecipients, databaseUrl: env.DATABASE_URL },
+  };
   const longPlans = new LongPlans();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {

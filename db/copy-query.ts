@@ -93,21 +93,16 @@ export class CopyPipe {
   }
 }
 
-/** The part of a connection in a copy. */
-export interface CopySide {
-  pipe: CopyPipe;
-  role: "reader" | "writer";
+/** Keyed by the list of values of the writing statement, which is empty: Kysely passes on nothing else. */
+const pipes = new WeakMap<object, CopyPipe>();
+
+/** Makes the statement that is about to be run with this list of values write the rows of a copy. */
+export function writeCopy(values: object, pipe: CopyPipe): void {
+  pipes.set(values, pipe);
 }
 
-/** Keyed by the list of values of the statement, which is empty: Kysely passes on nothing else. */
-const sides = new WeakMap<object, CopySide>();
-
-/** Makes the statement that is about to be run with this list of values a part of a copy. */
-export function takePartInCopy(values: object, side: CopySide): void {
-  sides.set(values, side);
-}
-
-class CopyOutQuery extends SubmittedQuery {
+/** The statement that reads. */
+export class CopyOutQuery extends SubmittedQuery {
   readonly #pipe: CopyPipe;
 
   constructor(pipe: CopyPipe, text: string, callback: Callback) {
@@ -129,6 +124,7 @@ class CopyOutQuery extends SubmittedQuery {
   }
 }
 
+/** The statement that writes. */
 class CopyInQuery extends SubmittedQuery {
   readonly #pipe: CopyPipe;
 
@@ -147,15 +143,14 @@ class CopyInQuery extends SubmittedQuery {
   }
 }
 
-/** The query of `pg` for a statement that takes part in a copy, and its result; undefined for any other statement. */
+/** The query of `pg` for a statement that writes a copy, and its result; undefined for any other statement. */
 export function copyQuery(
   text: string,
   values: object,
 ): { query: InstanceType<typeof SubmittedQuery>; result: Promise<QueryResult> } | undefined {
-  const side = sides.get(values);
-  if (!side) return undefined;
+  const pipe = pipes.get(values);
+  if (!pipe) return undefined;
   const { promise: result, resolve, reject } = Promise.withResolvers<QueryResult>();
   const callback: Callback = (error, answer) => (error ? reject(error) : resolve(answer));
-  const Kind = side.role === "reader" ? CopyOutQuery : CopyInQuery;
-  return { query: new Kind(side.pipe, text, callback), result };
+  return { query: new CopyInQuery(pipe, text, callback), result };
 }

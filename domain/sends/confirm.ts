@@ -35,8 +35,8 @@ export interface ArmedSend {
 export interface ConfirmLimits {
   /** How long the recipients may take to be counted, and then to be copied. */
   planMs: number;
-  /** Plans of at least so many recipients are copied over two connections, if their query allows it; none unless given. */
-  copyFromRecipients?: number;
+  /** Plans of at least `fromRecipients` are copied over two connections, if their query allows it; none unless given. */
+  copy?: { fromRecipients: number; databaseUrl: string };
 }
 
 /** HTTP status of a confirm's answer. */
@@ -100,14 +100,14 @@ async function writeSend(
   draft: Draft,
   recipients: number,
   cap: SendCap,
-  { planMs, copyFromRecipients = Number.POSITIVE_INFINITY }: ConfirmLimits,
+  { planMs, copy }: ConfirmLimits,
 ): Promise<void> {
   const db = kysely(em);
   const accountIds = draft.accounts.map(({ id }) => id);
   const members = await planMembers(em, draft);
-  const usesCopy = sendable(draft.resource).membersIgnoreClock && recipients >= copyFromRecipients;
-  const limitReader = usesCopy ? (reader: EntityManager) => limitStatements(reader, planMs) : undefined;
-  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients, limitReader });
+  const usesCopy = copy && sendable(draft.resource).membersIgnoreClock && recipients >= copy.fromRecipients;
+  const reader = usesCopy ? { databaseUrl: copy.databaseUrl, statementMs: planMs } : undefined;
+  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients, reader });
 
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import { insertByCopy } from "../../db/copy.ts";
+import { type CopyReader, insertByCopy } from "../../db/copy.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { openLane } from "./lanes.ts";
@@ -15,8 +15,8 @@ interface Copy {
   members: RawBuilder<unknown>;
   /** How many of them are eligible. */
   recipients: number;
-  /** Undefined for one `insert … select`, else by COPY: limits its statement that reads. */
-  limitReader?: ((reader: EntityManager) => Promise<void>) | undefined;
+  /** Undefined for one `insert … select`, else they are copied by COPY. */
+  reader?: CopyReader | undefined;
 }
 
 const COPIED_COLUMNS = "send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields";
@@ -28,15 +28,15 @@ const COPIED_COLUMNS = "send_id, seq, member_id, email, email_spelling, first_na
  */
 export async function copyRecipients(
   em: EntityManager,
-  { sendId, accountIds, members, recipients, limitReader }: Copy,
+  { sendId, accountIds, members, recipients, reader }: Copy,
 ): Promise<void> {
   // `permitted` alone would make a full join of the members a nested loop, see `selectMembers` of newsletters.
   const eligible = sql`
     select ${sendId}::text, (row_number() over ())::int, id, email, email_spelling, first_name, last_name, list_id, fields
     from (${members}) members
     where coalesce(permitted, false) and not suppressed`;
-  const copied = limitReader
-    ? await insertByCopy(em, `send_recipients (${COPIED_COLUMNS})`, eligible, limitReader)
+  const copied = reader
+    ? await insertByCopy(em, `send_recipients (${COPIED_COLUMNS})`, eligible, reader)
     : Number(
         (await sql`insert into send_recipients (${sql.raw(COPIED_COLUMNS)}) ${eligible}`.execute(kysely(em)))
           .numAffectedRows,

@@ -15,7 +15,7 @@ export async function openSendSteps(
   largePlanRecipients?: number,
 ): Promise<{ steps: SendActivities; orm: MikroORM }> {
   const { env } = await stack();
-  const orm = await openDatabase(env.DATABASE_URL, { poolMax: env.DATABASE_POOL_MAX });
+  const orm = await openDatabase(env.DATABASE_URL, { poolMax: 2 });
   const log = pino({ base: null, timestamp: false }, lines);
   const deps = {
     ...{ env, orm, vault, log, workerId: "test", progress: new Progress() },
