@@ -446,6 +446,23 @@ describe("A confirm of a newsletter to lists", () => {
   });
 });
 
+describe("The recipients of a send", () => {
+  it("are numbered by the ids of their members, in whatever order Postgres stores those", async () => {
+    const sender = await makeSender({ recipients: 20 });
+    const db = kysely(sender.em);
+    const { rows: members } = await sql<{ id: string }>`select subscriber_id as id from subscriptions
+      where list_id = ${sender.listId} order by subscriber_id desc`.execute(db);
+    // Each update stores its row anew behind the one before.
+    for (const { id } of members) {
+      await sql`update subscriptions set address_version = address_version where subscriber_id = ${id}`.execute(db);
+    }
+    const { data } = await startSend(sender);
+    const { rows } = await sql<{ id: string }>`select member_id as id from send_recipients
+      where send_id = ${data.id} order by seq`.execute(db);
+    assert.deepEqual(rows, members.toReversed());
+  });
+});
+
 describe("The recipients of a newsletter's preview", () => {
   it("are counted from subscriptions, with one look at the subscribers, for the suppressed", async () => {
     const { em, team, listId, newsletterId } = await makeSender();

@@ -143,7 +143,8 @@ describe("Unknown outcomes", () => {
     await handle.executeUpdate("resume");
     assert.equal((await untilStatus(sender, ["SENT"])).status, "SENT");
     assert.deepEqual(await ledgerStates(sender), { SENT: 40 });
-    assert.deepEqual(await handle.executeUpdate("resendUnknown").catch(() => "over"), "over");
+    await handle.result();
+    await assert.rejects(handle.executeUpdate("resendUnknown"), /workflow execution already completed/);
   });
 
   for (const update of ["pause", "cancel"]) {
