@@ -9,6 +9,7 @@ import { readEnv, SettingsError } from "../config/env.ts";
 import { serveHealth } from "../config/health.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
+import { startExaminations } from "../domain/mail/examination.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, type Deps, openDeps } from "./deps.ts";
 import { publicRouter } from "./public/router.ts";
@@ -113,6 +114,7 @@ async function main(): Promise<void> {
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port, healthPort }, "listening");
   if (!isConnected) keepConnecting(deps).catch(endWith);
+  startExaminations();
   deps.hits.start();
 
   let stopping = false;

@@ -32,6 +32,8 @@ export interface CeilingsOptions extends StackChoice {
 const REPEAT_MS = 100;
 /** A request under a key whose first request is under way is answered within this time, without waiting for that one. */
 const AT_ONCE_MS = 1_000;
+/** Recipients of the previews before those that are measured. */
+const FEW = 20;
 
 /** A request, repeated under its Idempotency-Key until it is answered, as a client does. */
 interface Repeated {
@@ -59,6 +61,13 @@ async function untilAnswered(request: () => Promise<ApiAnswer>): Promise<Repeate
   }
 }
 
+async function untilPreviewed(sender: Sender): Promise<Repeated> {
+  const key = freshKey();
+  const previewed = await untilAnswered(() => preview(sender, key));
+  if (previewed.answer.status !== 200) throw new Error(`the preview: ${previewed.answer.text}`);
+  return previewed;
+}
+
 const sizeMiB = async ({ em }: Sender): Promise<number> => {
   const { rows } = await sql<{ mib: number }>`
     select (pg_database_size(current_database()) / 1048576)::int as mib`.execute(kysely(em));
@@ -66,21 +75,26 @@ const sizeMiB = async ({ em }: Sender): Promise<number> => {
 };
 
 /**
- * Previews, confirms for tomorrow and cancels newsletters to very many recipients, with the settings as they are. The first
- * one includes the first use of memory and files; later ones show a warm server.
+ * Previews, confirms for tomorrow and cancels newsletters to very many recipients, with the settings as they are. A preview
+ * to a few comes before, which shows what fresh processes add: they make connections, and their code is not compiled yet.
  */
 export function benchCeilings(options: CeilingsOptions): Promise<BenchReport> {
   const { recipients, repeat } = options;
   return withStack(options, async () => {
     const { hostname, port } = new URL((await stack()).mail.smtp);
     const smtp = { host: hostname, port: Number(port) };
+    const few = await makeAudience({ recipients: FEW, connections: 1, smtp });
+    const firsts = [await timed(() => untilPreviewed(few)), await timed(() => untilPreviewed(few))];
     const filled = await timed(() => makeAudience({ recipients, connections: 1, smtp }));
     const runs: CeilingRun[] = [];
     while (runs.length < repeat) {
       const sender = runs.length === 0 ? filled.result : await anotherNewsletter(filled.result);
       runs.push(await measureNewsletter(sender, recipients));
     }
-    const tables = Object.fromEntries(runs.map(({ rows }, i) => [`Newsletter ${i + 1}`, rows]));
+    const tables = {
+      [`Previews of ${FEW} before`]: firsts.map(({ ms }, i) => ({ preview: i + 1, s: round(ms / 1_000, 2) })),
+      ...Object.fromEntries(runs.map(({ rows }, i) => [`Newsletter ${i + 1}`, rows])),
+    };
     return {
       bench: "ceilings",
       options: {
@@ -118,10 +132,8 @@ async function measureNewsletter(sender: Sender, recipients: number): Promise<Ce
     note(step, seconds, { "503": unavailable, "409": inFlight, "longest 409, ms": round(longestInFlightMs) });
     if (longestInFlightMs > AT_ONCE_MS) problems.push(`${step}: a 409 took ${round(longestInFlightMs)} ms`);
   };
-  const previewKey = freshKey();
-  const previewed = await untilAnswered(() => preview(sender, previewKey));
+  const previewed = await untilPreviewed(sender);
   repeated(previewed, "preview");
-  if (previewed.answer.status !== 200) throw new Error(`the preview: ${previewed.answer.text}`);
 
   const { token } = previewed.answer.body.data.confirmation;
   const confirmKey = freshKey();

@@ -8,6 +8,7 @@ import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
 import { createSendActivities } from "../activities/sends.ts";
 import type { Secret } from "../config/env.ts";
+import { startExaminations } from "../domain/mail/examination.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startIntake } from "./intake.ts";
@@ -53,7 +54,10 @@ export const POOLS = {
     taskQueue: TASK_QUEUES.sends,
     secrets: [],
     workflows: true,
-    start: (deps) => ({ activities: { ...createSendActivities(deps) } }),
+    start: (deps) => {
+      startExaminations();
+      return { activities: { ...createSendActivities(deps) } };
+    },
   },
   dispatch: {
     taskQueue: TASK_QUEUES.dispatch,
@@ -61,6 +65,7 @@ export const POOLS = {
     secrets: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
     activities: DISPATCH_ACTIVITIES,
     start: (deps) => {
+      startExaminations();
       const places = deps.env.ACTIVITY_CONCURRENCY ?? DISPATCH_ACTIVITIES;
       const { close, ...activities } = createDispatchActivities(deps, places);
       return { activities: { ...activities, ...createAccountCheckActivities(deps) }, close };
