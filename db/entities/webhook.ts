@@ -150,13 +150,14 @@ const WebhookDeliverySchema = defineEntity({
     status: p.text().$type<DeliveryStatus>().default("PENDING"),
     /**
      * FAILED, RETRYING or BLOCKED as `status` says, null otherwise. The log's index names it instead of `status`: a success
-     * leaves it null, and so writes no index.
+     * leaves it null, and so writes no index. Postgres reads the expression's stored form in each statement that writes
+     * deliveries, so it is a short one.
      */
     failure: p
       .text()
       .$type<DeliveryFailure>()
       .nullable()
-      .generated("(case when status in ('FAILED', 'RETRYING', 'BLOCKED') then status end) stored"),
+      .generated("(nullif(nullif(status, 'PENDING'), 'SUCCEEDED')) stored"),
     responseStatus: p.smallint().nullable(),
     /** At most 16 KiB, valid UTF-8 without NUL. */
     responseBody: p.text().nullable(),

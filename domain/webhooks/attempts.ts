@@ -7,8 +7,9 @@ import { transaction } from "../../db/transaction.ts";
 import {
   type AttemptKind,
   type EndpointChange,
-  hasSucceededLately,
+  hasNoFailures,
   isFailing,
+  noteSuccesses,
   updateHealth,
 } from "./endpoint-health.ts";
 
@@ -61,9 +62,8 @@ export const areSuccesses = (outcomes: readonly AttemptOutcome[]): boolean =>
   outcomes.every(({ status, isTest }) => isTest || status === "SUCCEEDED");
 
 /**
- * Writes the successes of several endpoints in one statement, without the rows of their health, which all groups of an
- * endpoint share: a success of one that has succeeded lately, and not failed since, changes nothing of its health but a
- * second. Nothing of any other endpoint is written; use `settleAttempts` for it.
+ * Writes the successes of several endpoints in one statement. It rarely writes the rows of their health, which all groups of
+ * an endpoint share: see `noteSuccesses`. Nothing of an endpoint with failures is written; use `settleAttempts` for it.
  * @param batches see `areSuccesses`
  * @returns the endpoints of which outcomes were written
  */
@@ -72,12 +72,14 @@ export async function writeSuccesses(
   batches: readonly EndpointOutcomes[],
 ): Promise<ReadonlySet<string>> {
   const webhookIds = [...new Set(batches.map(({ webhookId }) => webhookId))];
+  const counted = batches.filter(({ outcomes }) => outcomes.some(({ isTest }) => !isTest));
+  const noted = noteSuccesses(counted.map(({ webhookId }) => webhookId));
   const outcomes = batches.flatMap((batch) => batch.outcomes);
   // It waits for the disk: an outcome that a crash of Postgres took back would be repeated without a row that says so.
   const { rows } = await sql<{ webhook_id: string }>`
-    with written as (${setOutcomes(outcomes, sql`null`)} and d.webhook_id = any(array(
+    with noted as (${noted}), written as (${setOutcomes(outcomes, sql`null`)} and d.webhook_id = any(array(
       select h.webhook_id from webhook_health h
-      where h.webhook_id = any(${webhookIds}::text[]) and ${hasSucceededLately("h")}))
+      where h.webhook_id = any(${webhookIds}::text[]) and ${hasNoFailures("h")}))
     returning d.webhook_id)
     select distinct webhook_id from written`.execute(kysely(em));
   return new Set(rows.map(({ webhook_id }) => webhook_id));

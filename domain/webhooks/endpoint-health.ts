@@ -53,12 +53,23 @@ export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<Endp
 const LATELY_SECONDS = 1;
 
 /**
- * The condition that one more success changes nothing of an endpoint's health but the second of the latest one.
+ * The condition that a success changes nothing of an endpoint's health but the time of the latest one.
  * @param health alias of `webhook_health`
  */
-export const hasSucceededLately = (health: string): RawBuilder<boolean> =>
-  sql<boolean>`(${sql.ref(`${health}.consecutive_failures`)} = 0 and ${sql.ref(`${health}.last_success_at`)} >
-    now() - make_interval(secs => ${sql.lit(LATELY_SECONDS)}))`;
+export const hasNoFailures = (health: string): RawBuilder<boolean> =>
+  sql<boolean>`(${sql.ref(`${health}.consecutive_failures`)} = 0)`;
+
+/**
+ * An update that notes a success of those of the endpoints that have no failures, if none of the last second is noted. It
+ * waits for no lock: a transaction that holds the row of an endpoint writes its state itself.
+ */
+export const noteSuccesses = (webhookIds: readonly string[]): RawBuilder<unknown> => sql`
+  update webhook_health set last_success_at = now()
+  where webhook_id in (
+    select h.webhook_id from webhook_health h
+    where h.webhook_id = any(${[...webhookIds]}::text[]) and ${hasNoFailures("h")}
+      and (h.last_success_at > now() - make_interval(secs => ${sql.lit(LATELY_SECONDS)})) is not true
+    for update skip locked)`;
 
 /** The facts of an attempt that decide on the probes of its endpoint. */
 export interface AttemptKind {

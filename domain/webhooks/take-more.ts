@@ -6,6 +6,12 @@ import { GROUP_SIZE } from "./plan-groups.ts";
 import { isWaitingNew, queueKey } from "./waiting.ts";
 
 /**
+ * Deliveries that a running group takes at once. More cost less each, but those that are taken are all listed as unknown
+ * when the worker is killed, whether they were sent or not.
+ */
+const MOST_TAKEN = 2 * GROUP_SIZE;
+
+/**
  * Takes new deliveries that wait for an endpoint into a group of it whose first attempt is under way, oldest first. It takes
  * none when the endpoint was changed since, is off or has failures, a relay forms groups of it, or another process has taken
  * the attempt over.
@@ -40,7 +46,7 @@ const take = defineStatement(
           select w.place from locked l cross join lateral (
             select d.ctid as place from webhook_deliveries d
             where d.webhook_id = l.webhook_id and ${isWaitingNew("d")} and ${queueKey("d")} > l.backlog_until
-            order by ${queueKey("d")} limit ${sql.lit(GROUP_SIZE)}) w))
+            order by ${queueKey("d")} limit ${sql.lit(MOST_TAKEN)}) w))
         and coalesce(${isWaitingNew("d")}, false)
       returning d.*
     ), grown as (

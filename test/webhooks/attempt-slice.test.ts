@@ -191,8 +191,9 @@ describe("An attempt of a full group", () => {
   it("begins no further request while the outcomes of many are not written", async () => {
     mayHold = () => false;
     const webhookId = await makeReceivingEndpoint(null);
+    await setHealth(team, webhookId, { consecutive_failures: 1 });
     const { end } = await transaction(team.em, async (tx) => {
-      // The first outcomes wait for this lock.
+      // The first outcomes wait for this lock: they end the endpoint's failures.
       await sql`select from webhook_health where webhook_id = ${webhookId} for update`.execute(kysely(tx));
       const begun = await begin(webhookId);
       await eventually(
