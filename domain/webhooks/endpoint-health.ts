@@ -61,7 +61,7 @@ export const hasNoFailures = (health: string): RawBuilder<boolean> =>
 
 /**
  * An update that notes a success of those of the endpoints that have no failures, if none of the last second is noted. It
- * waits for no lock: a transaction that holds the row of an endpoint writes its state itself.
+ * waits for no lock: where a row is held, the next success is noted instead.
  */
 export const noteSuccesses = (webhookIds: readonly string[]): RawBuilder<unknown> => sql`
   update webhook_health set last_success_at = now()
