@@ -32,8 +32,8 @@ export interface CeilingsOptions extends StackChoice {
 const REPEAT_MS = 100;
 /** A request under a key whose first request is under way is answered within this time, without waiting for that one. */
 const AT_ONCE_MS = 1_000;
-/** Recipients of the previews before those that are measured. */
-const FEW = 20;
+/** Recipients of the two previews that come first. */
+const WARM_UP_RECIPIENTS = 20;
 
 /** A request, repeated under its Idempotency-Key until it is answered, as a client does. */
 interface Repeated {
@@ -75,16 +75,16 @@ const sizeMiB = async ({ em }: Sender): Promise<number> => {
 };
 
 /**
- * Previews, confirms for tomorrow and cancels newsletters to very many recipients, with the settings as they are. A preview
- * to a few comes before, which shows what fresh processes add: they make connections, and their code is not compiled yet.
+ * Previews, confirms for tomorrow and cancels newsletters to very many recipients, with the settings as they are. Two
+ * previews to a few come before: the first shows what fresh processes add, which make connections and compile their code.
  */
 export function benchCeilings(options: CeilingsOptions): Promise<BenchReport> {
   const { recipients, repeat } = options;
   return withStack(options, async () => {
     const { hostname, port } = new URL((await stack()).mail.smtp);
     const smtp = { host: hostname, port: Number(port) };
-    const few = await makeAudience({ recipients: FEW, connections: 1, smtp });
-    const firsts = [await timed(() => untilPreviewed(few)), await timed(() => untilPreviewed(few))];
+    const few = await makeAudience({ recipients: WARM_UP_RECIPIENTS, connections: 1, smtp });
+    const warmUps = [await untilPreviewed(few), await untilPreviewed(few)];
     const filled = await timed(() => makeAudience({ recipients, connections: 1, smtp }));
     const runs: CeilingRun[] = [];
     while (runs.length < repeat) {
@@ -92,7 +92,10 @@ export function benchCeilings(options: CeilingsOptions): Promise<BenchReport> {
       runs.push(await measureNewsletter(sender, recipients));
     }
     const tables = {
-      [`Previews of ${FEW} before`]: firsts.map(({ ms }, i) => ({ preview: i + 1, s: round(ms / 1_000, 2) })),
+      [`Previews of ${WARM_UP_RECIPIENTS} before`]: warmUps.map(({ seconds }, i) => ({
+        preview: i + 1,
+        s: round(seconds, 2),
+      })),
       ...Object.fromEntries(runs.map(({ rows }, i) => [`Newsletter ${i + 1}`, rows])),
     };
     return {

@@ -78,8 +78,8 @@ export class AttemptSlice {
   /** Requests that were answered since the last look at how fast that is. */
   #answered = 0;
   #hasSucceeded = false;
-  /** Its health says so, as far as is known here: see `hasNoFailures` of the domain. */
-  #hasNoFailures: boolean;
+  /** The endpoint is steady, as far as this slice knows. */
+  #isSteady: boolean;
   /** The longest wait so far for the next attempt. */
   #waitMs = 0;
   /** Answers in a row after which their delivery is to be tried again. */
@@ -97,7 +97,7 @@ export class AttemptSlice {
     this.#teamId = teamId;
     this.#destination = destination;
     this.#retries = retries;
-    this.#hasNoFailures = destination.hasNoFailures;
+    this.#isSteady = destination.isSteady;
     const { vault } = deps;
     const { webhookId, encryptedSecret, previousEncryptedSecret, encryptedHeaders } = destination;
     this.#signers = [encryptedSecret, previousEncryptedSecret]
@@ -269,13 +269,13 @@ export class AttemptSlice {
     const { connections, successes } = this.#deps;
     const { webhookId } = this.#destination;
     const haveSucceeded = areSuccesses(outcomes);
-    if (haveSucceeded && this.#hasNoFailures && (await successes.write(this.#teamId, { webhookId, outcomes })))
+    if (haveSucceeded && this.#isSteady && (await successes.write(this.#teamId, { webhookId, outcomes })))
       return undefined;
     const kind = { isProbe: this.#retries.isProbe, askedWaitMs };
     const change = await connections.run(this.#teamId, () =>
       settleAttempts(this.#em, webhookId, outcomes, this.#waitMs, kind),
     );
-    this.#hasNoFailures = haveSucceeded;
+    this.#isSteady = haveSucceeded;
     return change;
   }
 

@@ -3,7 +3,7 @@ import { closeAttempt } from "../../domain/webhooks/attempts.ts";
 import { cancelGroup } from "../../domain/webhooks/end-group.ts";
 import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
 import { GROUP_SIZE } from "../../domain/webhooks/plan-groups.ts";
-import { takeMore } from "../../domain/webhooks/take-more.ts";
+import { MOST_TAKEN, takeMore } from "../../domain/webhooks/take-more.ts";
 import type { ActivityDeps } from "../deps.ts";
 import { whileBeating } from "../heartbeat.ts";
 import { AttemptSlice, type Counts } from "./attempt-slice.ts";
@@ -175,17 +175,21 @@ async function sendMore(
   const { connections, busyEndpoints, stopping } = deps;
   const watch = busyEndpoints.watch(webhookId);
   let failed = 0;
+  // At an endpoint that takes longer, the last requests of so many would begin too late.
+  let limit = GROUP_SIZE;
   // A group that is not full had taken all that waited.
   if (!watch && given < GROUP_SIZE) return { failed };
   try {
     for (let quietLooks = 0; slice.isSwift && performance.now() < takeUntil && !stopping.aborted; ) {
       watch?.reset();
-      const more = await connections.run(teamId, () => takeMore(em, { groupId, epoch, endpointVersion }));
+      const more = await connections.run(teamId, () => takeMore(em, { groupId, epoch, endpointVersion, limit }));
       failed += more.failed;
       if (more.due.length > 0) {
         quietLooks = 0;
+        const sentFrom = performance.now();
         const fault = await slice.send(more.due, BEGIN_BRIEFLY_MS);
         if (fault) return { failed, fault };
+        limit = performance.now() - sentFrom < BEGIN_BRIEFLY_MS / 2 ? MOST_TAKEN : GROUP_SIZE;
       } else if (!watch || quietLooks++ === QUIET_LOOKS) break;
       else await watch.forDeliveries();
     }

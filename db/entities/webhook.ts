@@ -150,8 +150,8 @@ const WebhookDeliverySchema = defineEntity({
     status: p.text().$type<DeliveryStatus>().default("PENDING"),
     /**
      * FAILED, RETRYING or BLOCKED as `status` says, null otherwise. The log's index names it instead of `status`: a success
-     * leaves it null, and so writes no index. Postgres reads the expression's stored form in each statement that writes
-     * deliveries, so it is a short one.
+     * leaves it null, and so writes no index. Postgres parses the expression in each statement that writes deliveries, so it
+     * is short.
      */
     failure: p
       .text()

@@ -45,7 +45,7 @@ export class ExaminationThread {
     this.#cpuMs = cpuMs;
   }
 
-  /** Starts the thread, so that the first task does not wait for it: 0.2 s. */
+  /** Starts the thread, so that the first task does not wait for it. */
   start(): void {
     if (this.#worker) return;
     this.#worker = this.#start();
@@ -103,6 +103,7 @@ export class ExaminationThread {
 
   #start(): Worker {
     const worker = new Worker(new URL("./examination-thread.ts", import.meta.url), {
+      name: "examination",
       resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MIB },
     });
     worker.on("message", (message: "ready" | ExaminationAnswer) => {

@@ -19,12 +19,15 @@ interface Copy {
   reader?: CopyReader | undefined;
 }
 
+/** Recipients that are sorted at most. */
+const MOST_SORTED = 50_000;
+
 const COPIED_COLUMNS = "send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields";
 
 /**
  * Copies the eligible members of a plan into the ledger, QUEUED, and opens a lane for each account. Runs in the transaction of
- * the confirm. `seq` follows the members' ids, hence their age. Copied by COPY it follows no order, as a sort of a million
- * would cost seconds.
+ * the confirm. `seq` follows the members' ids, so the oldest member is the first, where they are few enough to be sorted at
+ * no cost.
  * @throws {Error} when the members are not as many as were planned
  */
 export async function copyRecipients(
@@ -32,7 +35,7 @@ export async function copyRecipients(
   { sendId, accountIds, members, recipients, reader }: Copy,
 ): Promise<void> {
   // `permitted` alone would make a full join of the members a nested loop, see `selectMembers` of newsletters.
-  const order = sql.raw(reader ? "" : "order by id");
+  const order = sql.raw(recipients <= MOST_SORTED ? "order by id" : "");
   const eligible = sql`
     select ${sendId}::text, (row_number() over (${order}))::int, id, email, email_spelling, first_name, last_name, list_id, fields
     from (${members}) members

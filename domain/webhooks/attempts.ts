@@ -7,8 +7,8 @@ import { transaction } from "../../db/transaction.ts";
 import {
   type AttemptKind,
   type EndpointChange,
-  hasNoFailures,
   isFailing,
+  isSteady,
   noteSuccesses,
   updateHealth,
 } from "./endpoint-health.ts";
@@ -63,7 +63,7 @@ export const areSuccesses = (outcomes: readonly AttemptOutcome[]): boolean =>
 
 /**
  * Writes the successes of several endpoints in one statement. It rarely writes the rows of their health, which all groups of
- * an endpoint share: see `noteSuccesses`. Nothing of an endpoint with failures is written; use `settleAttempts` for it.
+ * an endpoint share: see `noteSuccesses`. Nothing of an endpoint that is not steady is written; use `settleAttempts` for it.
  * @param batches see `areSuccesses`
  * @returns the endpoints of which outcomes were written
  */
@@ -75,11 +75,12 @@ export async function writeSuccesses(
   const counted = batches.filter(({ outcomes }) => outcomes.some(({ isTest }) => !isTest));
   const noted = noteSuccesses(counted.map(({ webhookId }) => webhookId));
   const outcomes = batches.flatMap((batch) => batch.outcomes);
+  // Postgres runs `noted`, which nothing reads, last: health is locked after deliveries, as in `settleAttempts`.
   // It waits for the disk: an outcome that a crash of Postgres took back would be repeated without a row that says so.
   const { rows } = await sql<{ webhook_id: string }>`
     with noted as (${noted}), written as (${setOutcomes(outcomes, sql`null`)} and d.webhook_id = any(array(
       select h.webhook_id from webhook_health h
-      where h.webhook_id = any(${webhookIds}::text[]) and ${hasNoFailures("h")}))
+      where h.webhook_id = any(${webhookIds}::text[]) and ${isSteady("h")}))
     returning d.webhook_id)
     select distinct webhook_id from written`.execute(kysely(em));
   return new Set(rows.map(({ webhook_id }) => webhook_id));

@@ -49,26 +49,30 @@ export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<Endp
     now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
   else ${sql.lit("unproven" satisfies EndpointHealth)} end`;
 
-/** For how long a further success of an endpoint that has not failed since is not written to its health, in seconds. */
-const LATELY_SECONDS = 1;
+/** A success is noted only if none was noted within this time, in seconds. */
+const NOTED_EVERY_SECONDS = 1;
+/** A success later than this after the latest one is written with the lock of the endpoint's health, in hours. */
+const STEADY_HOURS = 1;
 
 /**
- * The condition that a success changes nothing of an endpoint's health but the time of the latest one.
+ * The condition that an endpoint has not failed since its latest success, which was within the last hour: a further success
+ * changes only the time of it.
  * @param health alias of `webhook_health`
  */
-export const hasNoFailures = (health: string): RawBuilder<boolean> =>
-  sql<boolean>`(${sql.ref(`${health}.consecutive_failures`)} = 0)`;
+export const isSteady = (health: string): RawBuilder<boolean> =>
+  sql<boolean>`coalesce(${sql.ref(`${health}.consecutive_failures`)} = 0 and ${sql.ref(`${health}.last_success_at`)} >
+    now() - make_interval(hours => ${sql.lit(STEADY_HOURS)}), false)`;
 
 /**
- * An update that notes a success of those of the endpoints that have no failures, if none of the last second is noted. It
- * waits for no lock: where a row is held, the next success is noted instead.
+ * An update that notes a success of those of the endpoints that are steady, if none of the last second is noted. It skips
+ * rows that another transaction holds: the next success of such an endpoint is noted, within the hour.
  */
-export const noteSuccesses = (webhookIds: readonly string[]): RawBuilder<unknown> => sql`
+export const noteSuccesses = (webhookIds: string[]): RawBuilder<unknown> => sql`
   update webhook_health set last_success_at = now()
   where webhook_id in (
     select h.webhook_id from webhook_health h
-    where h.webhook_id = any(${[...webhookIds]}::text[]) and ${hasNoFailures("h")}
-      and (h.last_success_at > now() - make_interval(secs => ${sql.lit(LATELY_SECONDS)})) is not true
+    where h.webhook_id = any(${webhookIds}::text[]) and ${isSteady("h")}
+      and h.last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)})
     for update skip locked)`;
 
 /** The facts of an attempt that decide on the probes of its endpoint. */

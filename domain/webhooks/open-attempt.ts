@@ -6,7 +6,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { endGroup } from "./end-group.ts";
-import { ENDPOINT_OFF, type EndpointHealth, hasNoFailures, healthOf, isFailing } from "./endpoint-health.ts";
+import { ENDPOINT_OFF, type EndpointHealth, healthOf, isFailing, isSteady } from "./endpoint-health.ts";
 import { COUNTS_FOR_TEAM, TAKES_PLACE } from "./grouping.ts";
 import { moreGroups, OLD_GROUPS } from "./plan-groups.ts";
 import { queueKey } from "./waiting.ts";
@@ -55,8 +55,7 @@ export interface Destination {
   previousEncryptedSecret: string | null;
   encryptedHeaders: string | null;
   health: EndpointHealth;
-  /** See `hasNoFailures`. */
-  hasNoFailures: boolean;
+  isSteady: boolean;
 }
 
 export type OpenedAttempt =
@@ -140,7 +139,7 @@ export async function openAttempt(
         previousEncryptedSecret: group.previous_encrypted_secret,
         encryptedHeaders: group.encrypted_headers,
         health: group.health,
-        hasNoFailures: group.has_no_failures ?? false,
+        isSteady: group.is_steady,
       },
     };
   });
@@ -179,7 +178,7 @@ const beginFirst = defineStatement(
         and not g.attempting and e.id = g.webhook_id and e.active and not ${isFailing("h")}
       returning e.id as "webhookId", e.xmin::text as "endpointVersion", e.url, e.api_version as "apiVersion", e.encrypted_secret as "encryptedSecret",
         ${previousSecret("e")} as "previousEncryptedSecret", e.encrypted_headers as "encryptedHeaders",
-        ${healthOf("h")} as health, ${hasNoFailures("h")} as "hasNoFailures"
+        ${healthOf("h")} as health, ${isSteady("h")} as "isSteady"
     ), due as (${dueRows(groupId)})
     select due.*, case when row_number() over (order by due.id) = 1 then to_json(begun) end as begun
     from begun left join due on true order by due.id`,
@@ -202,7 +201,7 @@ interface GroupRow {
   encrypted_headers: string | null;
   previous_encrypted_secret: string | null;
   health: EndpointHealth;
-  has_no_failures: boolean | null;
+  is_steady: boolean;
 }
 
 /** The group with its endpoint; it is locked until the transaction ends. */
@@ -213,7 +212,7 @@ async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow |
     sql<GroupRow>`
     select g.team_id, g.lane, g.phase, g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
       e.encrypted_secret, e.encrypted_headers,
-      ${healthOf("h")} as health, ${hasNoFailures("h")} as has_no_failures,
+      ${healthOf("h")} as health, ${isSteady("h")} as is_steady,
       ${previousSecret("e")} as previous_encrypted_secret
     from webhook_groups g
     left join webhook_endpoints e on e.id = g.webhook_id

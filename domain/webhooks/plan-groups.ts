@@ -1,7 +1,7 @@
 import type { GroupLane } from "../../db/entities/webhook.ts";
 import type { EndpointHealth } from "./endpoint-health.ts";
 
-/** Deliveries one workflow carries at most; at 100 the cost of a workflow is shared widely enough. */
+/** Deliveries that a group begins with, at most; at 100 the cost of a workflow is shared widely enough. */
 export const GROUP_SIZE = 100;
 
 /**

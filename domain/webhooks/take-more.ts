@@ -6,10 +6,10 @@ import { GROUP_SIZE } from "./plan-groups.ts";
 import { isWaitingNew, queueKey } from "./waiting.ts";
 
 /**
- * Deliveries that a running group takes at once. More cost less each, but those that are taken are all listed as unknown
- * when the worker is killed, whether they were sent or not.
+ * Deliveries that a running group takes at once, at most. A larger number costs less for each. But a kill of the worker lists
+ * all that have no outcome as unknown, also those that were not sent.
  */
-const MOST_TAKEN = 2 * GROUP_SIZE;
+export const MOST_TAKEN = 2 * GROUP_SIZE;
 
 /**
  * Takes new deliveries that wait for an endpoint into a group of it whose first attempt is under way, oldest first. It takes
@@ -26,6 +26,8 @@ interface TakingGroup extends NamedValues {
   epoch: number;
   /** As `openAttempt` gave it. */
   endpointVersion: string;
+  /** Takes at most so many. */
+  limit: number;
 }
 
 /**
@@ -33,7 +35,7 @@ interface TakingGroup extends NamedValues {
  * made for an empty table read the whole index instead.
  */
 const take = defineStatement(
-  (_em, { groupId, epoch, endpointVersion }: TakingGroup) => sql<DueRow>`
+  (_em, { groupId, epoch, endpointVersion, limit }: TakingGroup) => sql<DueRow>`
     with locked as materialized (
       select h.webhook_id, h.backlog_until
       from webhook_groups g join webhook_endpoints e on e.id = g.webhook_id join webhook_health h on h.webhook_id = e.id
@@ -46,7 +48,7 @@ const take = defineStatement(
           select w.place from locked l cross join lateral (
             select d.ctid as place from webhook_deliveries d
             where d.webhook_id = l.webhook_id and ${isWaitingNew("d")} and ${queueKey("d")} > l.backlog_until
-            order by ${queueKey("d")} limit ${sql.lit(MOST_TAKEN)}) w))
+            order by ${queueKey("d")} limit ${limit}::int) w))
         and coalesce(${isWaitingNew("d")}, false)
       returning d.*
     ), grown as (

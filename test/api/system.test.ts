@@ -20,6 +20,7 @@ import { serveRoutes, type TestApp } from "../support/app.ts";
 import { cpuMs } from "../support/cpu.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, unique } from "../support/factories.ts";
+import { threadsOf } from "../support/processes.ts";
 import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 
@@ -526,6 +527,11 @@ describe("the API process", () => {
     }
     assert.equal((await inFlight).status, 200);
     assert.deepEqual(await exited, [0, null]);
+  });
+
+  it("starts the thread that reads contents before there is one", async () => {
+    const { child } = await start();
+    await eventually(() => threadsOf(child.pid ?? 0).includes("examination"), { what: "the thread" });
   });
 
   it("stops when its parent process exits", async () => {

@@ -19,12 +19,15 @@ describe("The thread that reads contents", () => {
     let started = 0;
     const count = () => started++;
     process.on("worker", count);
-    const thread = new ExaminationThread();
-    thread.start();
-    await eventually(() => started > 0, { what: "the thread" });
-    thread.start();
-    assert.ok((await thread.run("team", QUICK)).ok);
-    process.off("worker", count);
+    try {
+      const thread = new ExaminationThread();
+      thread.start();
+      await eventually(() => started > 0, { what: "the thread" });
+      thread.start();
+      assert.ok((await thread.run("team", QUICK)).ok);
+    } finally {
+      process.off("worker", count);
+    }
     assert.equal(started, 1);
   });
 

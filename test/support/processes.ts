@@ -1,6 +1,6 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { formatKeys } from "../../config/env.ts";
 import { NO_RATE_LIMITS } from "../../stack/settings.ts";
 import type { PoolName } from "../../workflows/ids.ts";
@@ -75,6 +75,10 @@ export const startWorker = (pool: PoolName, settings: Record<string, string> = {
     SHUTDOWN_GRACE_MS: "2000",
     ...settings,
   });
+
+/** The names of a process's threads, as Linux shows them. */
+export const threadsOf = (pid: number): string[] =>
+  readdirSync(`/proc/${pid}/task`).map((id) => readFileSync(`/proc/${pid}/task/${id}/comm`, "utf8").trim());
 
 /**
  * A worker in addition to the stack's, with the stack's settings. Resolves once it polls.

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
+import { DELIVERY_STATUSES, isFailure } from "../../db/entities/webhook.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { DELIVERIES } from "../../domain/webhooks/retention.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "../support/api.ts";
@@ -51,6 +53,13 @@ describe("The delivery log", () => {
       assert.equal(answer.body.meta.has_more, cursor !== null);
     }
     assert.deepEqual(seen, ids.toReversed());
+  });
+
+  it("is indexed by the statuses of attempts that did not succeed", async () => {
+    for (const status of DELIVERY_STATUSES) {
+      const { failure } = await insertDelivery(team, webhookId, { status, group_id: newId("group") });
+      assert.equal(failure, isFailure(status) ? status : null);
+    }
   });
 
   it("shows all of a delivery but its payload", async () => {

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import type { EventName } from "../../domain/webhooks/catalogue.ts";
+import { MOST_TAKEN } from "../../domain/webhooks/take-more.ts";
 import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
@@ -16,8 +17,8 @@ import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 const LONG_MS = 240_000;
 
 const ENDPOINTS = 5;
-/** Deliveries of one group, and groups at their first attempt an endpoint may have: the most that can be in flight at once. */
-const MOST_IN_FLIGHT = ENDPOINTS * 6 * 100;
+/** Deliveries of one group without an outcome, and groups at their first attempt of an endpoint: a kill makes no more unknown. */
+const MOST_IN_FLIGHT = ENDPOINTS * 6 * MOST_TAKEN;
 
 const LISTENED = ["newsletter.started", "subscriber.created"] satisfies EventName[];
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import pino from "pino";
 import { BusyEndpoints } from "../../activities/webhooks/busy-endpoints.ts";
@@ -9,6 +10,7 @@ import { kysely } from "../../db/orm.ts";
 import { fanOut } from "../../domain/webhooks/fan-out.ts";
 import { formGroups, type Group } from "../../domain/webhooks/grouping.ts";
 import { GROUP_SIZE } from "../../domain/webhooks/plan-groups.ts";
+import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { openReceiver, openReceiverClient, type Receiver } from "../support/receiver.ts";
@@ -123,6 +125,47 @@ describe("A group at its first attempt", () => {
     assert.ok(log.every(({ status, response_status }) => status === "SUCCEEDED" && response_status === 204));
     const { rows } = await sql`select from webhook_groups where id = ${group.id}`.execute(kysely(team.em));
     assert.equal(rows.length, 0, "it has ended");
+  });
+
+  it("takes 200 at once of those that wait", async () => {
+    const webhookId = await makeWorkingEndpoint();
+    const [group] = await queue(GROUP_SIZE);
+    assert.ok(group);
+    for (let part = 0; part < 5; part++) await queue(90);
+    const held: ServerResponse[] = [];
+    let isHolding = true;
+    receiver.behave = (_, response) => {
+      // The first 100 are taken by themselves: how fast they are answered decides on the next number.
+      if (isHolding && receiver.received.length > 2 * GROUP_SIZE) held.push(response);
+      else response.writeHead(204).end();
+    };
+    const attempted = attempt(group);
+    await eventually(() => held.length > 0, { what: "requests of those that are taken next" });
+    assert.deepEqual(await grouped(webhookId), { waiting: 450 - 100 - 200, groups: [[group.id, 400]] });
+    isHolding = false;
+    for (const response of held) response.writeHead(204).end();
+    await attempted;
+  });
+
+  it("takes 100 where the last ones took so long that 200 would not all begin in time", async () => {
+    const webhookId = await makeWorkingEndpoint();
+    const [group] = await queue(GROUP_SIZE);
+    assert.ok(group);
+    for (let part = 0; part < 5; part++) await queue(90);
+    const held: ServerResponse[] = [];
+    let isHolding = true;
+    receiver.behave = async (_, response) => {
+      const count = receiver.received.length;
+      if (isHolding && count > 2 * GROUP_SIZE) return void held.push(response);
+      if (count > GROUP_SIZE) await delay(200);
+      response.writeHead(204).end();
+    };
+    const attempted = attempt(group);
+    await eventually(() => held.length > 0, { what: "requests of those that are taken next" });
+    assert.deepEqual(await grouped(webhookId), { waiting: 450 - 200, groups: [[group.id, 300]] });
+    isHolding = false;
+    for (const response of held) response.writeHead(204).end();
+    await attempted;
   });
 
   it("takes them when it is not full only at an endpoint whose groups follow each other closely", async () => {

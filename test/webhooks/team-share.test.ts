@@ -128,6 +128,7 @@ describe("The share of a team", () => {
     const slow = await makeTeam();
     const quick = await makeTeam();
     const ids = await workingEndpoints(slow, "blocked", ENDPOINTS);
+    for (const id of ids) await setHealth(slow, id, { consecutive_failures: 1 });
     await workingEndpoints(quick, "beside", 1);
     const held: (() => void)[] = [];
     // On a busy machine a request may time out and come again before the last endpoint's first one.
@@ -142,10 +143,18 @@ describe("The share of a team", () => {
     await emitSome(slow, 1);
     await eventually(() => asked.size === ENDPOINTS, { what: "a request of each endpoint" });
     await transaction(slow.em, async (tx) => {
-      // Their outcomes cannot be written before this transaction ends.
+      // Their outcomes cannot be written before this transaction ends: each ends the failures of its endpoint.
       await sql`select from webhook_health where webhook_id = any(${ids}) for update`.execute(kysely(tx));
       isHolding = false;
       for (const answer of held) answer();
+      await eventually(
+        async () => {
+          const { rows } = await sql`select from pg_stat_activity where datname = current_database()
+            and wait_event_type = 'Lock' and query like '%update webhook_health%'`.execute(kysely(slow.em.fork()));
+          return rows.length > 0;
+        },
+        { what: "an outcome that waits" },
+      );
       await emitSome(quick, 1);
       await receiver.until("/beside/0", 1);
     });

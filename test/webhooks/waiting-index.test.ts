@@ -5,7 +5,7 @@ import { newId } from "../../domain/ids.ts";
 import { settleAttempts, writeSuccesses } from "../../domain/webhooks/attempts.ts";
 import { formGroups } from "../../domain/webhooks/grouping.ts";
 import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
-import { takeMore } from "../../domain/webhooks/take-more.ts";
+import { MOST_TAKEN, takeMore } from "../../domain/webhooks/take-more.ts";
 import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
 import { makeDatabase } from "../support/own-database.ts";
 import { type PlanNode, withParts } from "../support/plans.ts";
@@ -179,7 +179,7 @@ describe("Deliveries that wait for a group", () => {
       const opened = await openAttempt(tx, { groupId, attempt: 1, keepForMs: 0 });
       assert.ok(opened.state === "open" && opened.endpointVersion !== null);
       const { epoch, endpointVersion } = opened;
-      const take = () => takeMore(tx, { groupId, epoch, endpointVersion });
+      const take = () => takeMore(tx, { groupId, epoch, endpointVersion, limit: MOST_TAKEN });
       for (let pass = 0; pass < FIRST_PASSES; pass++) await take();
       await insert(20 * DELIVERIES, [other]);
       await insert(20, [mine]);

@@ -23,69 +23,84 @@ describe("Successes of several endpoints, written in one statement", () => {
     return { webhookId, id };
   }
 
+  async function healthOf(webhookId: string) {
+    const db = kysely(team.em.fork());
+    return db.selectFrom("webhook_health").selectAll().where("webhook_id", "=", webhookId).executeTakeFirstOrThrow();
+  }
+
   const success = (id: string): AttemptOutcome => ({
     ...{ id, status: "SUCCEEDED", responseStatus: 204, responseBody: null, errorMessage: null, durationMs: 1 },
   });
 
-  /** The status of a delivery, and how long ago its endpoint's latest success is noted, in ms; null for never. */
+  /** The status of a delivery, and how long ago its endpoint's latest success was, as it is noted; null for never. */
   async function read({ id, webhookId }: { id: string; webhookId: string }) {
-    const { rows } = await sql<{ status: string; agoMs: number | null }>`
-      select d.status, (extract(epoch from clock_timestamp() - h.last_success_at) * 1000)::int as "agoMs"
+    const { rows } = await sql<{ status: string; sinceSuccessMs: number | null }>`
+      select d.status, (extract(epoch from clock_timestamp() - h.last_success_at) * 1000)::int as "sinceSuccessMs"
       from webhook_deliveries d join webhook_health h on h.webhook_id = ${webhookId} where d.id = ${id}`.execute(
       kysely(team.em),
     );
     return rows[0] ?? assert.fail("no delivery");
   }
 
-  it("note the time for those without failures, if none of the last second is noted", async () => {
-    const [first, again, soon] = [
-      await makeAttempted({ last_success_at: null }),
-      await makeAttempted({ last_success_at: new Date(Date.now() - HOUR_MS) }),
-      await makeAttempted({ last_success_at: sql`now() + interval '1 hour'` }),
-    ];
-    const all = [first, again, soon];
-    const batches = all.map(({ webhookId, id }) => ({ webhookId, outcomes: [success(id)] }));
+  const ago = (time: string) => ({ last_success_at: sql`now() - ${time}::interval` });
+
+  it("note its time, if none of the last second is noted", async () => {
+    const before = await makeAttempted(ago("50 minutes"));
+    const later = await makeAttempted(ago("-50 minutes"));
+    const batches = [before, later].map(({ webhookId, id }) => ({ webhookId, outcomes: [success(id)] }));
     const written = await writeSuccesses(team.em.fork(), batches);
-    assert.deepEqual([...written].toSorted(), all.map(({ webhookId }) => webhookId).toSorted());
-    for (const one of [first, again]) {
-      const { status, agoMs } = await read(one);
-      assert.equal(status, "SUCCEEDED");
-      assert.ok(agoMs !== null && agoMs < HOUR_MS / 2, `${agoMs}`);
-    }
-    const { status, agoMs } = await read(soon);
-    assert.equal(status, "SUCCEEDED");
-    assert.ok(agoMs !== null && agoMs < 0, "the time that was noted is soon enough");
+    assert.deepEqual([...written].toSorted(), [before.webhookId, later.webhookId].toSorted());
+    const noted = await read(before);
+    assert.equal(noted.status, "SUCCEEDED");
+    assert.ok((noted.sinceSuccessMs ?? HOUR_MS) < HOUR_MS / 2, `${noted.sinceSuccessMs}`);
+    const kept = await read(later);
+    assert.equal(kept.status, "SUCCEEDED");
+    assert.ok((kept.sinceSuccessMs ?? 0) < -HOUR_MS / 2, "a later time stays");
   });
 
-  it("leave out those with failures, whose health must be written with them", async () => {
-    const [failed, failing, working] = [
-      await makeAttempted({ consecutive_failures: 1 }),
-      await makeAttempted({ consecutive_failures: FAILING_AFTER }),
+  it("leave out those whose health must be written with them: after a failure, or an hour without a success", async () => {
+    const steady = await makeAttempted(ago("2 seconds"));
+    const others = [
+      await makeAttempted({ ...ago("2 seconds"), consecutive_failures: 1 }),
+      await makeAttempted({ ...ago("2 seconds"), consecutive_failures: FAILING_AFTER }),
+      await makeAttempted(ago("61 minutes")),
       await makeAttempted({ last_success_at: null }),
     ];
-    const batches = [failed, failing, working].map(({ webhookId, id }) => ({ webhookId, outcomes: [success(id)] }));
-    assert.deepEqual([...(await writeSuccesses(team.em.fork(), batches))], [working.webhookId]);
-    for (const one of [failed, failing]) assert.deepEqual(await read(one), { status: "PENDING", agoMs: null });
+    const before = await Promise.all(others.map(({ webhookId }) => healthOf(webhookId)));
+    const batches = [...others, steady].map(({ webhookId, id }) => ({ webhookId, outcomes: [success(id)] }));
+    assert.deepEqual([...(await writeSuccesses(team.em.fork(), batches))], [steady.webhookId]);
+    for (const one of others) assert.equal((await read(one)).status, "PENDING");
+    assert.deepEqual(await Promise.all(others.map(({ webhookId }) => healthOf(webhookId))), before);
   });
 
-  it("do not count those of test deliveries for the endpoint", async () => {
-    const tested = await makeAttempted({ last_success_at: null });
-    const outcomes = [{ ...success(tested.id), isTest: true }];
-    assert.equal((await writeSuccesses(team.em.fork(), [{ webhookId: tested.webhookId, outcomes }])).size, 1);
-    assert.deepEqual(await read(tested), { status: "SUCCEEDED", agoMs: null });
+  it("may come in several batches of an endpoint, beside test deliveries, which do not count for it", async () => {
+    const tested = await makeAttempted(ago("50 minutes"));
+    const mixed = await makeAttempted(ago("50 minutes"));
+    const { id: testId } = await insertDelivery(team, mixed.webhookId, { status: "PENDING" });
+    const test = (id: string) => ({ ...success(id), isTest: true });
+    const written = await writeSuccesses(team.em.fork(), [
+      { webhookId: tested.webhookId, outcomes: [test(tested.id)] },
+      { webhookId: mixed.webhookId, outcomes: [test(testId)] },
+      { webhookId: mixed.webhookId, outcomes: [success(mixed.id)] },
+    ]);
+    assert.equal(written.size, 2);
+    const [ofTest, ofBoth] = [await read(tested), await read(mixed)];
+    assert.deepEqual([ofTest.status, ofBoth.status], ["SUCCEEDED", "SUCCEEDED"]);
+    assert.equal((await read({ id: testId, webhookId: mixed.webhookId })).status, "SUCCEEDED");
+    assert.ok((ofTest.sinceSuccessMs ?? 0) > HOUR_MS / 2);
+    assert.ok((ofBoth.sinceSuccessMs ?? HOUR_MS) < HOUR_MS / 2);
   });
 
   it("do not wait for an endpoint whose health is being written", async () => {
-    const [held, other] = [
-      await makeAttempted({ last_success_at: null }),
-      await makeAttempted({ last_success_at: null }),
-    ];
+    const [held, other] = [await makeAttempted(ago("50 minutes")), await makeAttempted(ago("50 minutes"))];
     await team.em.fork().transactional(async (tx) => {
       await sql`select from webhook_health where webhook_id = ${held.webhookId} for update`.execute(kysely(tx));
       const batches = [held, other].map(({ webhookId, id }) => ({ webhookId, outcomes: [success(id)] }));
       assert.equal((await writeSuccesses(team.em.fork(), batches)).size, 2);
     });
-    assert.deepEqual(await read(held), { status: "SUCCEEDED", agoMs: null });
-    assert.notEqual((await read(other)).agoMs, null);
+    const [ofHeld, ofOther] = [await read(held), await read(other)];
+    assert.equal(ofHeld.status, "SUCCEEDED");
+    assert.ok((ofHeld.sinceSuccessMs ?? 0) > HOUR_MS / 2);
+    assert.ok((ofOther.sinceSuccessMs ?? HOUR_MS) < HOUR_MS / 2);
   });
 });

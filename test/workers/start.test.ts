@@ -6,7 +6,8 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { text } from "node:stream/consumers";
 import { lockDataDir } from "../../stack/lock.ts";
-import { WORKERS_MAIN, workerSettings } from "../support/processes.ts";
+import { eventually } from "../support/eventually.ts";
+import { startWorker, threadsOf, WORKERS_MAIN, workerSettings } from "../support/processes.ts";
 import { stack } from "../support/stack.ts";
 
 /** The message of a worker that cannot start. */
@@ -50,6 +51,16 @@ describe("A worker that cannot start", () => {
       } finally {
         server.close();
       }
+    });
+  }
+});
+
+describe("A worker that reads contents", () => {
+  for (const pool of ["sends", "dispatch"] as const) {
+    it(`starts its thread for them before there is one: ${pool}`, async () => {
+      const worker = await startWorker(pool);
+      await eventually(() => threadsOf(worker.pid).includes("examination"), { what: "the thread" });
+      assert.equal(await worker.stop(), 0);
     });
   }
 });
