@@ -120,6 +120,7 @@ export class AttemptSlice {
     this.#given += due.length;
     const queue = due[Symbol.iterator]();
     const begin = new AbortController();
+    const beginUntil = performance.now() + beginForMs;
     const endBegin = () => begin.abort();
     const timer = setTimeout(endBegin, beginForMs);
     this.#deps.stopping.addEventListener("abort", endBegin);
@@ -131,7 +132,7 @@ export class AttemptSlice {
     const { lateEndpoints } = this.#deps;
     // Not p-limit: when time is up a lane ends, and the rest of the queue stays for the next slice.
     const openLane = (end?: () => void) => {
-      const lane = this.#attemptEach(queue, begin.signal).catch((reason) => {
+      const lane = this.#attemptEach(queue, begin.signal, beginUntil).catch((reason) => {
         fault ??= { reason };
       });
       lanes.push(lane.finally(end));
@@ -159,8 +160,10 @@ export class AttemptSlice {
   }
 
   /** Attempts the next delivery of the queue, one after the other, until there is none or no request may begin any more. */
-  async #attemptEach(queue: Iterable<DueDelivery>, signal: AbortSignal): Promise<void> {
+  async #attemptEach(queue: Iterable<DueDelivery>, signal: AbortSignal, beginUntil: number): Promise<void> {
     for (const delivery of queue) {
+      // A process that was frozen reads the answers that came meanwhile before its timers run.
+      if (performance.now() >= beginUntil) return;
       // Not in one expression: `#unsettled` may be another array once the answer is here.
       const answer = await this.#request(delivery, signal);
       if (!answer) return;

@@ -44,10 +44,12 @@ export function settleAttempts(
 ): Promise<EndpointChange | undefined> {
   const counted = outcomes.filter(({ isTest }) => !isTest);
   return transaction(em, async (tx) => {
+    // Locked in the order in which an endpoint is deleted: its health, then its deliveries.
+    const change = counted.length > 0 ? await updateHealth(tx, webhookId, counted, kind) : undefined;
     const nextAttemptAt = sql`case when o.status = 'RETRYING'
       then now() + make_interval(secs => ${retryInMs / 1000}::float8) end`;
     await setOutcomes(outcomes, nextAttemptAt).execute(kysely(tx));
-    return counted.length > 0 ? updateHealth(tx, webhookId, counted, kind) : undefined;
+    return change;
   });
 }
 
@@ -75,7 +77,6 @@ export async function writeSuccesses(
   const counted = batches.filter(({ outcomes }) => outcomes.some(({ isTest }) => !isTest));
   const noted = noteSuccesses(counted.map(({ webhookId }) => webhookId));
   const outcomes = batches.flatMap((batch) => batch.outcomes);
-  // Postgres runs `noted`, which nothing reads, last: health is locked after deliveries, as in `settleAttempts`.
   // It waits for the disk: an outcome that a crash of Postgres took back would be repeated without a row that says so.
   const { rows } = await sql<{ webhook_id: string }>`
     with noted as (${noted}), written as (${setOutcomes(outcomes, sql`null`)} and d.webhook_id = any(array(

@@ -11,6 +11,7 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { closeAttempt } from "../../domain/webhooks/attempts.ts";
+import type { Answer } from "../../domain/webhooks/classify.ts";
 import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
 import { GROUP_SIZE } from "../../domain/webhooks/plan-groups.ts";
 import { eventually } from "../support/eventually.ts";
@@ -74,7 +75,7 @@ describe("An attempt of a full group", () => {
   }
 
   /** Begins an attempt of a group that no workflow carries. */
-  async function begin(webhookId: string) {
+  async function begin(webhookId: string, { post = client.post, beginForMs = LONG_MS } = {}) {
     const groupId = newId("group");
     const tenant = { team_id: team.team.id, environment: "LIVE" } as const;
     const db = kysely(team.em.fork());
@@ -98,7 +99,7 @@ describe("An attempt of a full group", () => {
       stopping: new AbortController().signal,
       countAttempts: () => undefined,
       log: pino({ level: "silent" }),
-      client,
+      client: { post },
       requests: new SharedPlaces(1_000),
       connections,
       successes: new SuccessWriter(team.em, connections),
@@ -106,7 +107,7 @@ describe("An attempt of a full group", () => {
     };
     const retries = { retryInMs: LONG_MS, isLast: false, isProbe: false };
     const slice = new AttemptSlice(deps, em, team.team.id, opened.destination, retries);
-    const sent = slice.send(opened.due, LONG_MS);
+    const sent = slice.send(opened.due, beginForMs);
     const count = async (status: string) => {
       const { rows } = await sql<{ count: number }>`select count(*)::int as count from webhook_deliveries
         where group_id = ${groupId} and status = ${status}`.execute(db);
@@ -119,7 +120,7 @@ describe("An attempt of a full group", () => {
       const left = await closeAttempt(em, { groupId, epoch: opened.epoch, attemptsUsed: 1 });
       assert.deepEqual([left.pending, left.retrying], [0, 0]);
     };
-    return { count, end };
+    return { count, end, sent };
   }
 
   const untilHeld = (count: number) =>
@@ -186,6 +187,24 @@ describe("An attempt of a full group", () => {
     });
     assert.equal(await count("PENDING"), IN_FLIGHT);
     await end();
+  });
+
+  it("begins no request after its time when its process was frozen until then", async () => {
+    const webhookId = await makeReceivingEndpoint(new Date());
+    const answers: (() => void)[] = [];
+    const post = () =>
+      new Promise<Answer>((resolve) => {
+        answers.push(() => resolve({ kind: "answered", status: 204, body: "", durationMs: 1 }));
+      });
+    const beginForMs = 2_000;
+    const { sent, count } = await begin(webhookId, { post, beginForMs });
+    await eventually(() => answers.length === IN_FLIGHT, { what: "the first requests" });
+    // Its timers have not run when it reads the answers.
+    for (const until = performance.now() + beginForMs; performance.now() < until; );
+    for (const answer of answers.splice(0)) answer();
+    assert.equal(await sent, undefined);
+    assert.equal(answers.length, 0);
+    assert.equal(await count("SUCCEEDED"), IN_FLIGHT);
   });
 
   it("begins no further request while the outcomes of many are not written", async () => {
