@@ -197,7 +197,14 @@ export async function startInfra(options: InfraOptions): Promise<Infra> {
       }),
     );
 
-  const [postgres, temporal] = await Promise.all([startPostgres(), startTemporal(), startMailCatcher()]);
+  const startingPostgres = startPostgres();
+  const [postgres, temporal] = await Promise.all([startingPostgres, startTemporal(), startMailCatcher()]).catch(
+    async (error: unknown) => {
+      // Else the program that makes its database would outlive this process, and leave the owner's password in a file.
+      await startingPostgres.catch(() => undefined);
+      throw error;
+    },
+  );
   return {
     databaseUrl: postgres.url,
     migrationUrl: postgres.ownerUrl,
