@@ -447,7 +447,7 @@ describe("A confirm of a newsletter to lists", () => {
 });
 
 describe("The recipients of a send", () => {
-  it("are numbered by the ids of their members, in whatever order Postgres stores those", async () => {
+  it("are numbered by the ids of their members, also when Postgres stores those in another order", async () => {
     const sender = await makeSender({ recipients: 20 });
     const db = kysely(sender.em);
     const { rows: members } = await sql<{ id: string }>`select subscriber_id as id from subscriptions
