@@ -18,7 +18,7 @@ import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { openReceiver, openReceiverClient, type Receiver } from "../support/receiver.ts";
 import { insertDelivery, makeEndpoint, makeTeam } from "../support/webhooks.ts";
-import { setHealth } from "./observing.ts";
+import { setHealth, untilHealthIsAwaited } from "./observing.ts";
 
 /** Requests that a group has in flight at once; the same at an endpoint that answers late. */
 const IN_FLIGHT = 16;
@@ -215,16 +215,7 @@ describe("An attempt of a full group", () => {
       // The first outcomes wait for this lock: they end the endpoint's failures.
       await sql`select from webhook_health where webhook_id = ${webhookId} for update`.execute(kysely(tx));
       const begun = await begin(webhookId);
-      await eventually(
-        async () => {
-          const { rows } = await sql`select from pg_stat_activity
-            where datname = current_database() and wait_event_type = 'Lock' and query like '%webhook_health%'`.execute(
-            kysely(team.em.fork()),
-          );
-          return rows.length > 0;
-        },
-        { what: "a writing that waits" },
-      );
+      await untilHealthIsAwaited(team);
       assert.ok(receiver.received.length < IN_FLIGHT + MOST_UNSETTLED, `${receiver.received.length} requests`);
       return begun;
     });

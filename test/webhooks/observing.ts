@@ -242,6 +242,20 @@ export async function setHealth(team: Pick<TestTeam, "em">, webhookId: string, s
   await kysely(team.em.fork()).updateTable("webhook_health").set(set).where("webhook_id", "=", webhookId).execute();
 }
 
+/** Waits until a session waits for the lock of an endpoint's health. */
+export function untilHealthIsAwaited({ em }: Pick<TestTeam, "em">): Promise<unknown> {
+  return eventually(
+    async () => {
+      const { rows } = await sql`select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%update webhook_health%'`.execute(
+        kysely(em.fork()),
+      );
+      return rows.length > 0;
+    },
+    { what: "a session that waits for the health of an endpoint" },
+  );
+}
+
 /** Gives an endpoint its secret again whose column was overwritten. */
 export const repairSecret = (team: Pick<TestTeam, "em" | "vault">, { id, secret }: TestEndpoint): Promise<void> =>
   setEndpoint(team, id, { encrypted_secret: sealSecret(team.vault, id, secret) });

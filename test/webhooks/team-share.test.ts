@@ -9,7 +9,7 @@ import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
-import { setHealth } from "./observing.ts";
+import { setHealth, untilHealthIsAwaited } from "./observing.ts";
 
 const ENDPOINTS = 20;
 /** So many that each endpoint alone would have five groups under way. */
@@ -147,14 +147,7 @@ describe("The share of a team", () => {
       await sql`select from webhook_health where webhook_id = any(${ids}) for update`.execute(kysely(tx));
       isHolding = false;
       for (const answer of held) answer();
-      await eventually(
-        async () => {
-          const { rows } = await sql`select from pg_stat_activity where datname = current_database()
-            and wait_event_type = 'Lock' and query like '%update webhook_health%'`.execute(kysely(slow.em.fork()));
-          return rows.length > 0;
-        },
-        { what: "an outcome that waits" },
-      );
+      await untilHealthIsAwaited(slow);
       await emitSome(quick, 1);
       await receiver.until("/beside/0", 1);
     });
