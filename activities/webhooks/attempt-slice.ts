@@ -116,7 +116,11 @@ export class AttemptSlice {
    * @param beginForMs no request begins later
    * @returns a fault of this process that kept some requests from being sent; all other outcomes are written
    */
-  async send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
+  send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
+    return this.#deps.successes.whileSending(this.#teamId, () => this.#send(due, beginForMs));
+  }
+
+  async #send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
     this.#given += due.length;
     const queue = due[Symbol.iterator]();
     const begin = new AbortController();

@@ -32,10 +32,16 @@ export interface Shared<Result> {
  * it. The work of a call always begins after the call.
  */
 export class Batches<Result> {
+  readonly #gathered: (name: string) => Promise<unknown> | undefined;
   readonly #lines = new Lines(
     () => new Line<Result>(),
     ({ gathering, running }) => gathering === undefined && running === undefined,
   );
+
+  /** @param gathered waits for further calls that are expected, until the run of a name may begin */
+  constructor(gathered: (name: string) => Promise<unknown> | undefined = () => undefined) {
+    this.#gathered = gathered;
+  }
 
   /**
    * @param work is given the number of calls that it is for
@@ -43,21 +49,22 @@ export class Batches<Result> {
    */
   async join(name: string, work: (size: number) => Promise<Result>): Promise<Shared<Result>> {
     const line = this.#lines.of(name);
-    line.gathering ??= this.#gather(line, work);
+    line.gathering ??= this.#gather(name, line, work);
     const batch = line.gathering;
     const place = batch.size++;
     const result = await batch.result;
     return { result, size: batch.size, place };
   }
 
-  #gather(line: Line<Result>, work: (size: number) => Promise<Result>): Batch<Result> {
-    const batch: Batch<Result> = { size: 0, result: this.#runAfter(line, () => work(batch.size)) };
+  #gather(name: string, line: Line<Result>, work: (size: number) => Promise<Result>): Batch<Result> {
+    const batch: Batch<Result> = { size: 0, result: this.#runAfter(name, line, () => work(batch.size)) };
     return batch;
   }
 
-  async #runAfter(line: Line<Result>, work: () => Promise<Result>): Promise<Result> {
+  async #runAfter(name: string, line: Line<Result>, work: () => Promise<Result>): Promise<Result> {
     await line.running;
     await allRead();
+    await this.#gathered(name);
     line.gathering = undefined;
     const result = work();
     const running = endOf(result);

@@ -18,4 +18,18 @@ describe("Calls of one name", () => {
       [0, 1, 2, 3, 4, 5, 6, 7],
     );
   });
+
+  it("share a run that waits for further ones that are expected", async () => {
+    const { promise: expected, resolve } = Promise.withResolvers<void>();
+    const batches = new Batches<number>((name) => (name === "a" ? expected : undefined));
+    const sizes: number[] = [];
+    const run = async (size: number) => sizes.push(size);
+    const first = batches.join("a", run);
+    await batches.join("b", run);
+    const second = batches.join("a", run);
+    assert.deepEqual(sizes, [1], "that of the other name has begun");
+    resolve();
+    await Promise.all([first, second]);
+    assert.deepEqual(sizes, [1, 2]);
+  });
 });

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { sql } from "kysely";
+import { SharedPlaces } from "../../activities/webhooks/shared-places.ts";
+import { SuccessWriter } from "../../activities/webhooks/success-writer.ts";
 import { kysely } from "../../db/orm.ts";
 import { type AttemptOutcome, writeSuccesses } from "../../domain/webhooks/attempts.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
@@ -102,5 +105,32 @@ describe("Successes of several endpoints, written in one statement", () => {
     assert.equal(ofHeld.status, "SUCCEEDED");
     assert.ok((ofHeld.sinceSuccessMs ?? 0) > HOUR_MS / 2);
     assert.ok((ofOther.sinceSuccessMs ?? HOUR_MS) < HOUR_MS / 2);
+  });
+
+  it("wait for those of half of the team's groups that send, or for a moment", async () => {
+    const connections = new SharedPlaces(10);
+    const writer = new SuccessWriter(team.em, connections);
+    const ends: (() => void)[] = [];
+    const sending = Array.from({ length: 6 }, () =>
+      writer.whileSending(team.team.id, () => new Promise<void>((resolve) => ends.push(resolve))),
+    );
+    const attempted = await Promise.all(Array.from({ length: 4 }, () => makeAttempted(ago("2 seconds"))));
+    const write = ({ webhookId, id }: (typeof attempted)[0]) =>
+      writer.write(team.team.id, { webhookId, outcomes: [success(id)] });
+    const transactionOf = async ({ id }: (typeof attempted)[0]) => {
+      const { rows } = await sql<{ xmin: string }>`
+        select xmin::text from webhook_deliveries where id = ${id} and status = 'SUCCEEDED'`.execute(kysely(team.em));
+      return rows[0]?.xmin;
+    };
+    const [one, two, three, alone] = attempted;
+    assert.ok(one && two && three && alone);
+    const first = write(one);
+    // When the process has handled all that it received, a writing that does not wait begins.
+    for (let turn = 0; turn < 3; turn++) await nextTurn();
+    assert.deepEqual(await Promise.all([first, write(two), write(three)]), [true, true, true]);
+    assert.equal(new Set(await Promise.all([one, two, three].map(transactionOf))).size, 1, "one statement wrote them");
+    assert.equal(await write(alone), true, "the others write nothing");
+    for (const end of ends) end();
+    await Promise.all(sending);
   });
 });
