@@ -6,18 +6,20 @@ import {
 } from "@temporalio/client";
 import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
+import { watchProcessor } from "../activities/webhooks/process-load.ts";
 import type { Watched } from "../config/progress.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
 import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
 import { formGroups, type Group, unstartedGroups } from "../domain/webhooks/grouping.ts";
 import { RELAY_CHANNEL } from "../domain/webhooks/notify-relay.ts";
+import { giveLeadUp, LEAD_SECONDS, takeLead } from "../domain/webhooks/relay-lead.ts";
 import { deliveryStart, replayStart } from "../workflows/start.ts";
 import type { webhookDeliveryWorkflow } from "../workflows/webhook-delivery.ts";
 import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
 import { pause } from "./pause.ts";
 
-/** How often the relay looks without a notification. */
+/** How often the relay looks without a notification, and one that does not lead whether it does now. */
 const POLL_MS = 500;
 /**
  * The poll interval under load: the least time from one look that found work to the next, and how much longer it is for each
@@ -39,6 +41,10 @@ const LISTEN_AGAIN_MS = 1_000;
 /** How often the connection for notifications is tried, and how long it may take to answer. */
 const LISTEN_CHECK_MS = 30_000;
 const LISTEN_ANSWER_MS = 10_000;
+/** A relay renews its lead after this time, well before it lapses. */
+const RENEW_LEAD_MS = (LEAD_SECONDS * 1_000) / 2;
+/** How long a relay that failed leaves the lead to others: they look for it every `POLL_MS`. */
+const REST_MS = 1_000;
 /** How long the loop may go without a pass that succeeds. */
 const PASS_LIMIT_MS = 60_000;
 
@@ -47,6 +53,8 @@ const PASS_LIMIT_MS = 60_000;
  * workflow for each group. All is committed before Temporal is called, so that nothing is lost between the two: a start
  * that finds its workflow there is a success, and a group without one is found by the next sweep, of this or any other
  * relay. The statements are in domain/webhooks/fan-out.ts and grouping.ts.
+ *
+ * Of all relays one at a time does this: it leads. The others start what the sweep finds, and take the lead over.
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;
@@ -54,11 +62,17 @@ export class OutboxRelay {
   #client: Client | undefined;
   #loop: Promise<void> = Promise.resolve();
   #listening: Promise<void> = Promise.resolve();
-  /** When it last looked for events without a failure, by `performance.now()`; at first its start. */
+  /** When it last looked for events, or who leads, without a failure, by `performance.now()`; at first its start. */
   #lookedAt = performance.now();
   /** A notification came since the latest look began. */
   #notified = false;
   #endWait: (() => void) | undefined;
+  /** Until when this relay leads without asking Postgres, by `performance.now()`; 0 when it has to ask. */
+  #leadsSurelyUntil = 0;
+  /** Until when it leaves the lead to others. */
+  #restsUntil = 0;
+  #givingUp: Promise<void> = Promise.resolve();
+  readonly #isProcessBusy = watchProcessor();
   /** Starts under way, by group. */
   readonly #starting = new Map<string, Promise<void>>();
 
@@ -76,12 +90,12 @@ export class OutboxRelay {
     this.#loop = this.#run(this.#deps.progress.watch("relay", PASS_LIMIT_MS));
   }
 
-  /** Seconds since it last looked for events without a failure. */
+  /** Seconds since it last looked for events, or who leads, without a failure. */
   get ageSeconds(): number {
     return (performance.now() - this.#lookedAt) / 1_000;
   }
 
-  /** Looks now rather than at the next poll. */
+  /** Looks now rather than at the next poll, if it leads. */
   wake(): void {
     this.#notified = true;
     this.#endWait?.();
@@ -89,6 +103,7 @@ export class OutboxRelay {
 
   async close(): Promise<void> {
     await Promise.all([this.#loop, this.#listening, ...this.#starting.values()]);
+    await this.#givingUp;
   }
 
   async #run(watched: Watched): Promise<void> {
@@ -99,8 +114,11 @@ export class OutboxRelay {
       const lookedAt = performance.now();
       // After a failure: notifications must not make it try without a rest.
       let pollMs = POLL_MS;
+      let leads = false;
       try {
-        pollMs = await this.#pass(watched);
+        leads = await this.#leads();
+        if (leads) pollMs = await this.#pass(watched);
+        else this.#noteLook(watched);
         if (performance.now() >= sweepAt) {
           sweepAt = performance.now() + SWEEP_EVERY_MS;
           await this.#sweep();
@@ -108,11 +126,34 @@ export class OutboxRelay {
       } catch (error) {
         this.#deps.countRelayFailure();
         log.error({ err: error }, "the relay failed; tried again soon");
+        this.#giveLeadUp();
       }
       const busyMs = lookedAt + pollMs - performance.now();
       if (busyMs > 0) await pause(busyMs, stopping);
-      await this.#notification(POLL_MS);
+      if (leads) await this.#notification(POLL_MS);
     }
+    this.#giveLeadUp();
+  }
+
+  /** Whether this relay works for all of them. An idle one renews the lead before it is needed. */
+  async #leads(): Promise<boolean> {
+    const now = performance.now();
+    if (now < this.#leadsSurelyUntil) return true;
+    if (now < this.#restsUntil) return false;
+    const { orm, workerId } = this.#deps;
+    const leads = await takeLead(orm.em.fork(), workerId);
+    this.#leadsSurelyUntil = leads ? now + RENEW_LEAD_MS : 0;
+    return leads;
+  }
+
+  /** Leaves the work to another relay, without waiting for that: Postgres may be away. */
+  #giveLeadUp(): void {
+    if (this.#leadsSurelyUntil === 0) return;
+    this.#leadsSurelyUntil = 0;
+    this.#restsUntil = performance.now() + REST_MS;
+    const { orm, workerId } = this.#deps;
+    // Without it the lead lapses.
+    this.#givingUp = giveLeadUp(orm.em.fork(), workerId).catch(() => undefined);
   }
 
   /** Waits for a notification, at most `ms`. */
@@ -133,20 +174,24 @@ export class OutboxRelay {
     const { orm, stopping } = this.#deps;
     let changes = 0;
     let found = false;
-    for (let full = true; full && !stopping.aborted; ) {
+    for (let full = true; full && !stopping.aborted && (await this.#leads()); ) {
       const { taken, groups, waiting, ...rest } = await fanOut(orm.em.fork());
       full = rest.full;
       this.#onWaiting(waiting);
       for (const group of groups) await this.#start(group);
       const waited = await formGroups(orm.em.fork());
-      this.#lookedAt = performance.now();
       for (const group of waited) await this.#start(group);
       changes += taken;
       found ||= taken > 0 || waited.length > 0;
-      watched.moved();
+      this.#noteLook(watched);
     }
     if (!found) return 0;
     return Math.min(LEAST_BUSY_POLL_MS + changes * POLL_MS_PER_CHANGE, MOST_BUSY_POLL_MS);
+  }
+
+  #noteLook(watched: Watched): void {
+    this.#lookedAt = performance.now();
+    watched.moved();
   }
 
   /** Starts workflows that were never started. */
@@ -184,6 +229,7 @@ export class OutboxRelay {
           localFirstAttempt: group.localFirstAttempt,
           ...(group.attempt > 1 ? { resume: { attempt: group.attempt } } : {}),
         }),
+        requestEagerStart: this.#startsHere(),
         workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
         // A workflow that an operator terminated is brought back by the reconciler, on hold.
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
@@ -191,7 +237,17 @@ export class OutboxRelay {
     } catch (error) {
       if (error instanceof WorkflowExecutionAlreadyStartedError) return;
       log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep tries again");
+      this.#giveLeadUp();
     }
+  }
+
+  /**
+   * Whether workflows begin in this process, without a queue: a single process writes the outcomes of more groups at once.
+   * Once it is busy, any process takes them from the queue. Temporal does not look at the version of a process that begins a
+   * workflow, so that those of a deployment always take them from it.
+   */
+  #startsHere(): boolean {
+    return this.#deps.env.WORKER_BUILD_ID === undefined && !this.#isProcessBusy();
   }
 
   /** Receives notifications for as long as the process lives; while it cannot, the relay polls. */

@@ -9,7 +9,8 @@ import { whileBeating } from "../heartbeat.ts";
 import { AttemptSlice, type Counts } from "./attempt-slice.ts";
 import type { BusyEndpoints } from "./busy-endpoints.ts";
 import type { DeliveryClient } from "./http-client.ts";
-import { LateEndpoints, watchLoad } from "./late-endpoints.ts";
+import { LateEndpoints } from "./late-endpoints.ts";
+import { watchEventLoop } from "./process-load.ts";
 import { SharedPlaces } from "./shared-places.ts";
 import { SuccessWriter } from "./success-writer.ts";
 
@@ -78,7 +79,7 @@ export function createDeliveryActivities(given: Deps): DeliveryActivities {
     requests: new SharedPlaces(MOST_REQUESTS),
     connections,
     successes: new SuccessWriter(orm.em, connections),
-    lateEndpoints: new LateEndpoints(watchLoad()),
+    lateEndpoints: new LateEndpoints(watchEventLoop()),
   };
   return {
     attemptGroup: async (request) => {

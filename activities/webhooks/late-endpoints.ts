@@ -1,13 +1,7 @@
-import { performance } from "node:perf_hooks";
-
 /** Endpoints that are remembered at most. */
 const MOST_REMEMBERED = 10_000;
 /** Requests beyond the first ones of each group that an endpoint has in flight at most: its team may have 666. */
 const MOST_REQUESTS = 450;
-/** How often a process looks how busy it is, in ms. */
-const LOAD_EVERY_MS = 500;
-/** A process that worked for a larger share of that time is busy. */
-const BUSY = 0.9;
 
 /** The endpoints of a process that answer late, and the further requests that their groups have in flight for that. */
 export class LateEndpoints {
@@ -47,20 +41,4 @@ export class LateEndpoints {
     if (taken > 0) this.#requests.set(webhookId, taken);
     else this.#requests.delete(webhookId);
   }
-}
-
-/** Whether this process was busy in the last half second or so. */
-export function watchLoad(): () => boolean {
-  let load = performance.eventLoopUtilization();
-  let lookedAt = performance.now();
-  let isBusy = false;
-  return () => {
-    const now = performance.now();
-    if (now - lookedAt < LOAD_EVERY_MS) return isBusy;
-    const before = load;
-    load = performance.eventLoopUtilization();
-    lookedAt = now;
-    isBusy = performance.eventLoopUtilization(load, before).utilization > BUSY;
-    return isBusy;
-  };
 }

@@ -96,6 +96,18 @@ const WebhookOutboxSchema = defineEntity({
   },
 });
 
+/** Which relay works for all of them: one row. */
+const WebhookRelayLeadSchema = defineEntity({
+  name: "WebhookRelayLead",
+  tableName: "webhook_relay_lead",
+  properties: {
+    id: p.text().primary(),
+    /** The process that leads, or led last. */
+    holder: p.text(),
+    leadUntil: instant(),
+  },
+});
+
 /** An event that an endpoint subscribed to, kept as long as one of its deliveries can be replayed. */
 const WebhookEventSchema = defineEntity({
   name: "WebhookEvent",
@@ -256,6 +268,7 @@ export const webhookEntities = [
   WebhookEndpointSchema,
   WebhookHealthSchema,
   WebhookOutboxSchema,
+  WebhookRelayLeadSchema,
   WebhookEventSchema,
   WebhookDeliverySchema,
   WebhookGroupSchema,
