@@ -6,20 +6,20 @@ import {
 } from "@temporalio/client";
 import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { watchProcessor } from "../activities/webhooks/process-load.ts";
+import { watchProcessor } from "../config/process-load.ts";
 import type { Watched } from "../config/progress.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
 import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
 import { formGroups, type Group, unstartedGroups } from "../domain/webhooks/grouping.ts";
-import { RELAY_CHANNEL } from "../domain/webhooks/notify-relay.ts";
-import { giveLeadUp, LEAD_SECONDS, takeLead } from "../domain/webhooks/relay-lead.ts";
+import { notifyRelay, RELAY_CHANNEL } from "../domain/webhooks/notify-relay.ts";
+import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../domain/webhooks/relay-lease.ts";
 import { deliveryStart, replayStart } from "../workflows/start.ts";
 import type { webhookDeliveryWorkflow } from "../workflows/webhook-delivery.ts";
 import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
 import { pause } from "./pause.ts";
 
-/** How often the relay looks without a notification, and one that does not lead whether it does now. */
+/** How often the leader looks without a notification, and how often a follower asks for the lease. */
 const POLL_MS = 500;
 /**
  * The poll interval under load: the least time from one look that found work to the next, and how much longer it is for each
@@ -41,10 +41,12 @@ const LISTEN_AGAIN_MS = 1_000;
 /** How often the connection for notifications is tried, and how long it may take to answer. */
 const LISTEN_CHECK_MS = 30_000;
 const LISTEN_ANSWER_MS = 10_000;
-/** A relay renews its lead after this time, well before it lapses. */
-const RENEW_LEAD_MS = (LEAD_SECONDS * 1_000) / 2;
-/** How long a relay that failed leaves the lead to others: they look for it every `POLL_MS`. */
-const REST_MS = 1_000;
+/** The leader renews its lease after this time, well before it expires. */
+const RENEW_LEASE_MS = (LEASE_SECONDS * 1_000) / 2;
+/** How long a leader that failed leaves the lease to others: they ask for it every `POLL_MS`. */
+const YIELD_MS = 1_000;
+/** So many workflows in a row that could not be started tell that this process does not reach Temporal. */
+export const MOST_FAILED_STARTS = 5;
 /** How long the loop may go without a pass that succeeds. */
 const PASS_LIMIT_MS = 60_000;
 
@@ -54,7 +56,7 @@ const PASS_LIMIT_MS = 60_000;
  * that finds its workflow there is a success, and a group without one is found by the next sweep, of this or any other
  * relay. The statements are in domain/webhooks/fan-out.ts and grouping.ts.
  *
- * Of all relays one at a time does this: it leads. The others start what the sweep finds, and take the lead over.
+ * One relay at a time does this: the leader. The others only sweep, and one of them takes over when the lease expires.
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;
@@ -62,16 +64,18 @@ export class OutboxRelay {
   #client: Client | undefined;
   #loop: Promise<void> = Promise.resolve();
   #listening: Promise<void> = Promise.resolve();
-  /** When it last looked for events, or who leads, without a failure, by `performance.now()`; at first its start. */
+  /** When it last looked for events, or asked for the lease in vain, by `performance.now()`; at first its start. */
   #lookedAt = performance.now();
   /** A notification came since the latest look began. */
   #notified = false;
   #endWait: (() => void) | undefined;
-  /** Until when this relay leads without asking Postgres, by `performance.now()`; 0 when it has to ask. */
-  #leadsSurelyUntil = 0;
-  /** Until when it leaves the lead to others. */
-  #restsUntil = 0;
-  #givingUp: Promise<void> = Promise.resolve();
+  #isLeader = false;
+  /** When the leader asks for the lease again, by `performance.now()`. */
+  #renewalAt = 0;
+  /** Until when it leaves the lease to others. */
+  #yieldsUntil = 0;
+  #release: Promise<void> = Promise.resolve();
+  #failedStarts = 0;
   readonly #isProcessBusy = watchProcessor();
   /** Starts under way, by group. */
   readonly #starting = new Map<string, Promise<void>>();
@@ -90,70 +94,86 @@ export class OutboxRelay {
     this.#loop = this.#run(this.#deps.progress.watch("relay", PASS_LIMIT_MS));
   }
 
-  /** Seconds since it last looked for events, or who leads, without a failure. */
+  /** Seconds since it last looked for events, or asked for the lease in vain. */
   get ageSeconds(): number {
     return (performance.now() - this.#lookedAt) / 1_000;
   }
 
-  /** Looks now rather than at the next poll, if it leads. */
+  /** Whether it does the work of all relays. */
+  get isLeader(): boolean {
+    return this.#isLeader;
+  }
+
+  /** Looks now rather than at the next poll, if it is the leader. */
   wake(): void {
     this.#notified = true;
     this.#endWait?.();
   }
 
+  /** Has the leader look, in whichever process it is: an endpoint has room for another group. */
+  noteRoom(): void {
+    if (this.#isLeader) this.wake();
+    else notifyRelay(this.#deps.orm.em);
+  }
+
   async close(): Promise<void> {
-    await Promise.all([this.#loop, this.#listening, ...this.#starting.values()]);
-    await this.#givingUp;
+    await Promise.all([this.#loop, this.#listening]);
+    await Promise.all(this.#starting.values());
+    await this.#release;
   }
 
   async #run(watched: Watched): Promise<void> {
-    const { stopping, log } = this.#deps;
+    const { stopping } = this.#deps;
     let sweepAt = 0;
     while (!stopping.aborted) {
       this.#notified = false;
       const lookedAt = performance.now();
-      // After a failure: notifications must not make it try without a rest.
       let pollMs = POLL_MS;
-      let leads = false;
       try {
-        leads = await this.#leads();
-        if (leads) pollMs = await this.#pass(watched);
-        else this.#noteLook(watched);
-        if (performance.now() >= sweepAt) {
-          sweepAt = performance.now() + SWEEP_EVERY_MS;
-          await this.#sweep();
-        }
+        if (await this.#ensureLease(watched)) pollMs = await this.#pass(watched);
       } catch (error) {
-        this.#deps.countRelayFailure();
-        log.error({ err: error }, "the relay failed; tried again soon");
-        this.#giveLeadUp();
+        // It waits for `POLL_MS`: notifications must not make it try without a rest.
+        this.#noteFailure(error);
+        this.#yieldLease();
+      }
+      if (performance.now() >= sweepAt) {
+        sweepAt = performance.now() + SWEEP_EVERY_MS;
+        await this.#sweep().catch((error) => this.#noteFailure(error));
       }
       const busyMs = lookedAt + pollMs - performance.now();
       if (busyMs > 0) await pause(busyMs, stopping);
-      if (leads) await this.#notification(POLL_MS);
+      if (this.#isLeader) await this.#notification(POLL_MS);
     }
-    this.#giveLeadUp();
+    this.#yieldLease();
   }
 
-  /** Whether this relay works for all of them. An idle one renews the lead before it is needed. */
-  async #leads(): Promise<boolean> {
-    const now = performance.now();
-    if (now < this.#leadsSurelyUntil) return true;
-    if (now < this.#restsUntil) return false;
-    const { orm, workerId } = this.#deps;
-    const leads = await takeLead(orm.em.fork(), workerId);
-    this.#leadsSurelyUntil = leads ? now + RENEW_LEAD_MS : 0;
-    return leads;
+  #noteFailure(error: unknown): void {
+    this.#deps.countRelayFailure();
+    this.#deps.log.error({ err: error }, "the relay failed; tried again soon");
   }
 
-  /** Leaves the work to another relay, without waiting for that: Postgres may be away. */
-  #giveLeadUp(): void {
-    if (this.#leadsSurelyUntil === 0) return;
-    this.#leadsSurelyUntil = 0;
-    this.#restsUntil = performance.now() + REST_MS;
+  /** Takes or renews the lease, unless that was done just now. An idle leader renews it before it is needed. */
+  async #ensureLease(watched: Watched): Promise<boolean> {
+    const askedAt = performance.now();
+    if (this.#isLeader && askedAt < this.#renewalAt) return true;
+    if (askedAt < this.#yieldsUntil) return false;
     const { orm, workerId } = this.#deps;
-    // Without it the lead lapses.
-    this.#givingUp = giveLeadUp(orm.em.fork(), workerId).catch(() => undefined);
+    const isTaken = await takeRelayLease(orm.em.fork(), workerId);
+    // A start that was under way may have failed meanwhile.
+    this.#isLeader = isTaken && performance.now() >= this.#yieldsUntil;
+    this.#renewalAt = askedAt + RENEW_LEASE_MS;
+    if (!isTaken) this.#noteLook(watched);
+    return this.#isLeader;
+  }
+
+  /** Leaves the lease to another relay, without waiting for the release: Postgres may be away. */
+  #yieldLease(): void {
+    if (!this.#isLeader) return;
+    this.#isLeader = false;
+    this.#yieldsUntil = performance.now() + YIELD_MS;
+    const { orm, workerId } = this.#deps;
+    // If it fails, the lease expires by itself.
+    this.#release = releaseRelayLease(orm.em.fork(), workerId).catch(() => undefined);
   }
 
   /** Waits for a notification, at most `ms`. */
@@ -174,7 +194,7 @@ export class OutboxRelay {
     const { orm, stopping } = this.#deps;
     let changes = 0;
     let found = false;
-    for (let full = true; full && !stopping.aborted && (await this.#leads()); ) {
+    for (let full = true; full && !stopping.aborted && (await this.#ensureLease(watched)); ) {
       const { taken, groups, waiting, ...rest } = await fanOut(orm.em.fork());
       full = rest.full;
       this.#onWaiting(waiting);
@@ -234,17 +254,18 @@ export class OutboxRelay {
         // A workflow that an operator terminated is brought back by the reconciler, on hold.
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
       });
+      this.#failedStarts = 0;
     } catch (error) {
       if (error instanceof WorkflowExecutionAlreadyStartedError) return;
       log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep tries again");
-      this.#giveLeadUp();
+      if (++this.#failedStarts >= MOST_FAILED_STARTS) this.#yieldLease();
     }
   }
 
   /**
-   * Whether workflows begin in this process, without a queue: a single process writes the outcomes of more groups at once.
-   * Once it is busy, any process takes them from the queue. Temporal does not look at the version of a process that begins a
-   * workflow, so that those of a deployment always take them from it.
+   * Whether the first task of a workflow comes to this process at once, without the task queue: one process writes the
+   * outcomes of all its groups together. While this process is busy, the next one that polls the queue gets the task.
+   * Temporal 1.29 does not compare the versions of a deployment in such a start: versioned workers use the queue alone.
    */
   #startsHere(): boolean {
     return this.#deps.env.WORKER_BUILD_ID === undefined && !this.#isProcessBusy();

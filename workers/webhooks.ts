@@ -29,15 +29,23 @@ export function startWebhooks(
   const relay = new OutboxRelay(deps, (webhookIds) => busyEndpoints.wake(webhookIds));
   new Gauge({
     name: "mailkeel_webhook_relay_age_seconds",
-    help: "For how long the relay of this process has not looked for events, or failed to",
+    help: "For how long the relay of this process has not looked for events, or whether to take over, or failed to",
     registers: [registry],
     collect() {
       this.set(relay.ageSeconds);
     },
   });
+  new Gauge({
+    name: "mailkeel_webhook_relay_leads",
+    help: "1 while the relay of this process does the work of all",
+    registers: [registry],
+    collect() {
+      this.set(relay.isLeader ? 1 : 0);
+    },
+  });
   return {
     activities: {
-      ...createDeliveryActivities({ ...deps, client, busyEndpoints, onRoom: () => relay.wake() }),
+      ...createDeliveryActivities({ ...deps, client, busyEndpoints, onRoom: () => relay.noteRoom() }),
       ...createReplayActivities(deps),
     },
     connected: (temporal) => relay.connected(temporal),

@@ -66,6 +66,8 @@ export class AttemptSlice {
   readonly #destination: Destination;
   readonly #retries: Retries;
   readonly #signers: Hmac[];
+  /** Names this slice to the writer of successes. */
+  readonly #writer = Symbol();
   readonly #customHeaders: CustomHeaders;
   #unsettled: ClassifiedAnswer[] = [];
   /** Outcomes that are being written. */
@@ -116,11 +118,7 @@ export class AttemptSlice {
    * @param beginForMs no request begins later
    * @returns a fault of this process that kept some requests from being sent; all other outcomes are written
    */
-  send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
-    return this.#deps.successes.whileSending(this.#teamId, () => this.#send(due, beginForMs));
-  }
-
-  async #send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
+  async send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
     this.#given += due.length;
     const queue = due[Symbol.iterator]();
     const begin = new AbortController();
@@ -276,7 +274,7 @@ export class AttemptSlice {
     const { connections, successes } = this.#deps;
     const { webhookId } = this.#destination;
     const haveSucceeded = areSuccesses(outcomes);
-    if (haveSucceeded && this.#isSteady && (await successes.write(this.#teamId, { webhookId, outcomes })))
+    if (haveSucceeded && this.#isSteady && (await successes.write(this.#teamId, this.#writer, { webhookId, outcomes })))
       return undefined;
     const kind = { isProbe: this.#retries.isProbe, askedWaitMs };
     const change = await connections.run(this.#teamId, () =>

@@ -1,3 +1,4 @@
+import { watchEventLoop } from "../../config/process-load.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { closeAttempt } from "../../domain/webhooks/attempts.ts";
 import { cancelGroup } from "../../domain/webhooks/end-group.ts";
@@ -10,7 +11,6 @@ import { AttemptSlice, type Counts } from "./attempt-slice.ts";
 import type { BusyEndpoints } from "./busy-endpoints.ts";
 import type { DeliveryClient } from "./http-client.ts";
 import { LateEndpoints } from "./late-endpoints.ts";
-import { watchEventLoop } from "./process-load.ts";
 import { SharedPlaces } from "./shared-places.ts";
 import { SuccessWriter } from "./success-writer.ts";
 

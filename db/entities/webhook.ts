@@ -96,15 +96,15 @@ const WebhookOutboxSchema = defineEntity({
   },
 });
 
-/** Which relay works for all of them: one row. */
-const WebhookRelayLeadSchema = defineEntity({
-  name: "WebhookRelayLead",
-  tableName: "webhook_relay_lead",
+/** The relay that does the work of all: one row. */
+const WebhookRelayLeaseSchema = defineEntity({
+  name: "WebhookRelayLease",
+  tableName: "webhook_relay_lease",
   properties: {
     id: p.text().primary(),
-    /** The process that leads, or led last. */
+    /** Its process, also when the lease has expired. */
     holder: p.text(),
-    leadUntil: instant(),
+    expiresAt: instant(),
   },
 });
 
@@ -268,7 +268,7 @@ export const webhookEntities = [
   WebhookEndpointSchema,
   WebhookHealthSchema,
   WebhookOutboxSchema,
-  WebhookRelayLeadSchema,
+  WebhookRelayLeaseSchema,
   WebhookEventSchema,
   WebhookDeliverySchema,
   WebhookGroupSchema,

@@ -278,7 +278,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "webhook_outbox" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "type" text not null, "objects" text not null, "created_at" timestamptz(3) not null default now());`,
     );
     this.addSql(
-      `create table "webhook_relay_lead" ("id" text not null, "holder" text not null, "lead_until" timestamptz(3) not null, primary key ("id"));`,
+      `create table "webhook_relay_lease" ("id" text not null, "holder" text not null, "expires_at" timestamptz(3) not null, primary key ("id"));`,
     );
     this.addSql(
       `create table "webhook_replays" ("id" text not null, "team_id" text null, "webhook_id" text null, "statuses" text[] not null, "since" timestamptz(3) not null, "until" timestamptz(3) not null, "per_second" int not null, "total" int not null, "replayed" int not null default 0, "after_webhook_id" text not null default '', "after_created_at" timestamptz(3) null, "after_id" text not null default '', "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,

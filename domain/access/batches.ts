@@ -32,15 +32,15 @@ export interface Shared<Result> {
  * it. The work of a call always begins after the call.
  */
 export class Batches<Result> {
-  readonly #gathered: (name: string) => Promise<unknown> | undefined;
+  readonly #waitForMore: (name: string) => Promise<unknown> | undefined;
   readonly #lines = new Lines(
     () => new Line<Result>(),
     ({ gathering, running }) => gathering === undefined && running === undefined,
   );
 
-  /** @param gathered waits for further calls that are expected, until the run of a name may begin */
-  constructor(gathered: (name: string) => Promise<unknown> | undefined = () => undefined) {
-    this.#gathered = gathered;
+  /** @param waitForMore delays the run of a name while further calls are expected; it has to end by itself */
+  constructor(waitForMore: (name: string) => Promise<unknown> | undefined = () => undefined) {
+    this.#waitForMore = waitForMore;
   }
 
   /**
@@ -64,7 +64,7 @@ export class Batches<Result> {
   async #runAfter(name: string, line: Line<Result>, work: () => Promise<Result>): Promise<Result> {
     await line.running;
     await allRead();
-    await this.#gathered(name);
+    await this.#waitForMore(name);
     line.gathering = undefined;
     const result = work();
     const running = endOf(result);

@@ -400,7 +400,7 @@ export const PERSONAL_DATA = {
     ],
   },
   webhook_outbox: { searched: ["objects"], none: ["seq", "team_id", "environment", "type", "created_at"] },
-  webhook_relay_lead: { none: ["id", "holder", "lead_until"] },
+  webhook_relay_lease: { none: ["id", "holder", "expires_at"] },
   webhook_replays: {
     none: [
       "id",

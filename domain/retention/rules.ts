@@ -81,7 +81,7 @@ export const RETENTION = {
   webhook_groups: queue("until their deliveries have ended"),
   webhook_health: rule("as long as their endpoint"),
   webhook_outbox: queue("until the relay has made events of them, within seconds"),
-  webhook_relay_lead: rule("for good: one row"),
+  webhook_relay_lease: rule("for good: one row"),
   webhook_replays: rule("`BULK_REPLAY_DAYS` after they end"),
 } as const satisfies Record<keyof Database, Rule>;
 

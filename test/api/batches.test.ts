@@ -19,7 +19,7 @@ describe("Calls of one name", () => {
     );
   });
 
-  it("share a run that waits for further ones that are expected", async () => {
+  it("share a run that waits for calls that are expected", async () => {
     const { promise: expected, resolve } = Promise.withResolvers<void>();
     const batches = new Batches<number>((name) => (name === "a" ? expected : undefined));
     const sizes: number[] = [];
@@ -27,7 +27,7 @@ describe("Calls of one name", () => {
     const first = batches.join("a", run);
     await batches.join("b", run);
     const second = batches.join("a", run);
-    assert.deepEqual(sizes, [1], "that of the other name has begun");
+    assert.deepEqual(sizes, [1], "b's run has begun");
     resolve();
     await Promise.all([first, second]);
     assert.deepEqual(sizes, [1, 2]);

@@ -465,7 +465,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     created_at: AT,
   },
   deleted_webhooks: { webhook_id: "whk_deleted", deleted_at: AT },
-  webhook_relay_lead: { id: "columns", holder: "worker", lead_until: AT },
+  webhook_relay_lease: { id: "columns", holder: "worker", expires_at: AT },
   webhook_replays: {
     id: "rpl_columns",
     team_id: tenant.team_id,

@@ -315,17 +315,15 @@ const anotherWorker = (): Promise<TestWorker> =>
     SHUTDOWN_GRACE_MS: "15000",
   });
 
-/** Waits until the relay of a worker leads: the lead is taken from any other. */
-async function untilItLeads({ team }: Scene, { pid }: TestWorker): Promise<void> {
-  await eventually(
-    async () => {
-      const { rows } = await sql<{ holder: string }>`update webhook_relay_lead
-        set lead_until = case when holder like ${`%-${pid}-%`} then lead_until else now() end
-        returning holder`.execute(kysely(team.em.fork()));
-      return rows[0]?.holder.includes(`-${pid}-`);
-    },
-    { what: "the second worker's relay to lead" },
-  );
+/** Makes the relay of a worker the leader: any other loses its lease. */
+async function makeLeader({ team }: Scene, { pid }: TestWorker): Promise<void> {
+  const isLeader = async () => {
+    const db = kysely(team.em.fork());
+    await sql`update webhook_relay_lease set expires_at = now() where holder not like ${`%-${pid}-%`}`.execute(db);
+    const lease = await db.selectFrom("webhook_relay_lease").select("holder").executeTakeFirst();
+    return lease?.holder.includes(`-${pid}-`);
+  };
+  await eventually(isLeader, { what: "the second worker's relay to lead" });
 }
 
 /** Stops a worker at a moment at which it holds locks. */
@@ -418,7 +416,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
   it("all arrive when one of two workers is killed in the middle", async () => {
     const doomed = await anotherWorker();
     worker = doomed;
-    await untilItLeads(scene, doomed);
+    await makeLeader(scene, doomed);
     const { unknown } = await inTheMiddle(scene, { purpose: 6 }, () => doomed.signal("SIGKILL"));
     assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
@@ -426,7 +424,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
   it("all arrive while one of two workers is frozen in a transaction, which then continues", async () => {
     const frozen = await anotherWorker();
     worker = frozen;
-    await untilItLeads(scene, frozen);
+    await makeLeader(scene, frozen);
     const { unknown } = await inTheMiddle(scene, { purpose: 10 }, async () => {
       await freezeInTransaction(scene, frozen);
       await untilOver(scene);

@@ -107,30 +107,36 @@ describe("Successes of several endpoints, written in one statement", () => {
     assert.ok((ofOther.sinceSuccessMs ?? HOUR_MS) < HOUR_MS / 2);
   });
 
-  it("wait for those of half of the team's groups that send, or for a moment", async () => {
-    const connections = new SharedPlaces(10);
-    const writer = new SuccessWriter(team.em, connections);
-    const ends: (() => void)[] = [];
-    const sending = Array.from({ length: 6 }, () =>
-      writer.whileSending(team.team.id, () => new Promise<void>((resolve) => ends.push(resolve))),
+  it("wait for those of half of the groups that wrote lately, or a moment, and share a statement", async () => {
+    const groups = await Promise.all(
+      Array.from({ length: 6 }, async () => {
+        const { webhookId, id } = await makeAttempted(ago("2 seconds"));
+        const { id: later } = await insertDelivery(team, webhookId, { status: "PENDING" });
+        return { group: Symbol(), webhookId, id, later };
+      }),
     );
-    const attempted = await Promise.all(Array.from({ length: 4 }, () => makeAttempted(ago("2 seconds"))));
-    const write = ({ webhookId, id }: (typeof attempted)[0]) =>
-      writer.write(team.team.id, { webhookId, outcomes: [success(id)] });
-    const transactionOf = async ({ id }: (typeof attempted)[0]) => {
-      const { rows } = await sql<{ xmin: string }>`
-        select xmin::text from webhook_deliveries where id = ${id} and status = 'SUCCEEDED'`.execute(kysely(team.em));
+    type Group = (typeof groups)[0];
+    const readTransaction = async ({ later }: Group) => {
+      const { rows } = await sql<{ xmin: string }>`select xmin::text from webhook_deliveries
+        where id = ${later} and status = 'SUCCEEDED'`.execute(kysely(team.em));
       return rows[0]?.xmin;
     };
-    const [one, two, three, alone] = attempted;
-    assert.ok(one && two && three && alone);
-    const first = write(one);
-    // When the process has handled all that it received, a writing that does not wait begins.
+    const writer = new SuccessWriter(team.em, new SharedPlaces(10), { expectedMs: HOUR_MS });
+    const write = ({ group, webhookId }: Group, id: string) =>
+      writer.write(team.team.id, group, { webhookId, outcomes: [success(id)] });
+    await Promise.all(groups.map((each) => write(each, each.id)));
+
+    const [first, ...others] = groups.slice(0, 3);
+    const last = groups.at(-1);
+    assert.ok(first && last);
+    const written = write(first, first.later);
+    // Without the wait its write would begin by now.
     for (let turn = 0; turn < 3; turn++) await nextTurn();
-    assert.deepEqual(await Promise.all([first, write(two), write(three)]), [true, true, true]);
-    assert.equal(new Set(await Promise.all([one, two, three].map(transactionOf))).size, 1, "one statement wrote them");
-    assert.equal(await write(alone), true, "the others write nothing");
-    for (const end of ends) end();
-    await Promise.all(sending);
+    await Promise.all([written, ...others.map((each) => write(each, each.later))]);
+    const transactions = await Promise.all([first, ...others].map(readTransaction));
+    assert.equal(new Set(transactions).size, 1);
+    assert.ok(transactions[0]);
+    assert.equal(await write(last, last.later), true, "it is alone");
+    assert.ok(await readTransaction(last));
   });
 });

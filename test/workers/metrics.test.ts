@@ -630,10 +630,13 @@ describe("Metrics from Postgres", () => {
     }
   });
 
-  it("show for how long a relay has not looked for events, which it cannot without Postgres", async () => {
+  it("show whether a relay leads, and for how long it has not looked for events, which it cannot without Postgres", async () => {
     const relayAge = async (text: string) =>
       samples(text).find(({ name }) => name === "mailkeel_webhook_relay_age_seconds")?.value ?? Number.NaN;
     assert.ok((await relayAge(await scrape("webhooks"))) < 10);
+    const leads = async () =>
+      samples(await scrape("webhooks")).find(({ name }) => name === "mailkeel_webhook_relay_leads")?.value === 1;
+    await eventually(leads, { what: "the only relay to lead" });
     const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     const stop = new AbortController();
     let failures = 0;

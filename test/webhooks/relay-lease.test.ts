@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
+import pino from "pino";
+import { Progress } from "../../config/progress.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../../domain/webhooks/relay-lease.ts";
+import { MOST_FAILED_STARTS, OutboxRelay } from "../../workers/outbox-relay.ts";
+import { eventually } from "../support/eventually.ts";
+import type { TestTeam } from "../support/factories.ts";
+import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { startWorker, type TestWorker } from "../support/processes.ts";
+import { RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
+import { stack } from "../support/stack.ts";
+import { emitSome, makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
+import { receivingBesideTemporal, setHealth, workflowOf } from "./observing.ts";
+
+/** Who holds a lease that has not expired, and for how many seconds more. */
+async function readLeader(em: EntityManager) {
+  const { rows } = await sql<{ holder: string; seconds: number }>`
+    select holder, extract(epoch from expires_at - now())::float8 as seconds from webhook_relay_lease
+    where expires_at > now()`.execute(kysely(em.fork()));
+  return rows[0];
+}
+
+describe("The lease of the relays' work", () => {
+  let own: OwnDatabase;
+  before(async () => {
+    own = await makeDatabase({ poolMax: 4 });
+  });
+  after(() => own.drop());
+  beforeEach(() => sql`delete from webhook_relay_lease`.execute(kysely(own.orm.em)));
+
+  const take = (holder: string) => takeRelayLease(own.orm.em.fork(), holder);
+  const setExpiry = (seconds: number) =>
+    sql`update webhook_relay_lease set expires_at = now() + make_interval(secs => ${seconds}::float8)`.execute(
+      kysely(own.orm.em),
+    );
+
+  it("goes to one relay, which keeps it until it releases it", async () => {
+    const taken = await Promise.all(["a", "b", "c"].map(take));
+    const holder = ["a", "b", "c"][taken.indexOf(true)] ?? assert.fail("nobody took it");
+    const other = holder === "a" ? "b" : "a";
+    assert.equal(taken.filter(Boolean).length, 1);
+    const { seconds = 0, ...leader } = (await readLeader(own.orm.em)) ?? {};
+    assert.deepEqual(leader, { holder });
+    assert.ok(seconds > LEASE_SECONDS / 2 && seconds <= LEASE_SECONDS, `${seconds} s`);
+    assert.equal(await take(other), false);
+    await setExpiry(LEASE_SECONDS / 4);
+    assert.equal(await take(holder), true);
+    assert.ok(((await readLeader(own.orm.em))?.seconds ?? 0) > LEASE_SECONDS / 2, "it is renewed");
+    await releaseRelayLease(own.orm.em.fork(), other);
+    assert.equal(await take(other), false, "another one's lease is not released");
+    await releaseRelayLease(own.orm.em.fork(), holder);
+    assert.equal(await take(other), true);
+    assert.equal(await take(holder), false);
+  });
+
+  for (const [name, seconds] of [
+    ["it has expired", -0.001],
+    ["it outlives the longest: the clock of the server before was ahead", LEASE_SECONDS * 100],
+  ] as const) {
+    it(`goes to another relay when ${name}`, async () => {
+      await take("a");
+      await setExpiry(seconds);
+      assert.equal(await take("b"), true);
+      assert.equal(await take("a"), false);
+    });
+  }
+
+  it("is not written by a relay that asks in vain", async () => {
+    await take("a");
+    const { rows: before } = await sql`select xmin::text, xmax::text from webhook_relay_lease`.execute(
+      kysely(own.orm.em),
+    );
+    assert.equal(await take("b"), false);
+    const { rows } = await sql`select xmin::text, xmax::text from webhook_relay_lease`.execute(kysely(own.orm.em));
+    assert.deepEqual(rows, before);
+  });
+
+  it("moves to another relay when workflows cannot be started, and when the leader stops", async () => {
+    const { team, vault } = await makeTeam();
+    const em = own.orm.em.fork();
+    await sql`insert into teams (id, name, plan) values (${team.id}, 'Team', 'BUSINESS')`.execute(kysely(em));
+    for (let n = 0; n < MOST_FAILED_STARTS; n++) await makeEndpoint({ team, em, vault }, { url: PUBLIC_URL });
+    const { env } = await stack();
+    const openRelay = (workerId: string, start: () => Promise<unknown>) => {
+      const stop = new AbortController();
+      const relay = new OutboxRelay({
+        env: { ...env, DATABASE_URL: own.url },
+        orm: own.orm,
+        vault,
+        workerId,
+        stopping: stop.signal,
+        progress: new Progress(),
+        log: pino({ level: "silent" }),
+        countRelayFailure: () => {},
+        countAttempts: () => {},
+        countMails: () => {},
+        countFailedPruning: () => {},
+      });
+      relay.connected({ workflow: { start } } as unknown as Client);
+      const close = () => {
+        stop.abort();
+        return relay.close();
+      };
+      return { relay, close };
+    };
+    const untilLeader = (holder: string) =>
+      eventually(async () => (await readLeader(em))?.holder === holder, { what: `${holder} to lead` });
+
+    let started = 0;
+    const broken = openRelay("broken", () => Promise.reject(new Error("no cluster")));
+    await untilLeader("broken");
+    const working = openRelay("working", async () => started++);
+    try {
+      await emitSome({ team, em }, 1);
+      broken.relay.wake();
+      await untilLeader("working");
+      assert.deepEqual([broken.relay.isLeader, working.relay.isLeader], [false, true]);
+      await eventually(() => started === MOST_FAILED_STARTS, { what: "the groups to be started" });
+      await working.close();
+      await untilLeader("broken");
+    } finally {
+      await Promise.all([broken.close(), working.close()]);
+    }
+  });
+});
+
+describe("Two webhooks processes", () => {
+  let receiver: Receiver;
+  let temporal: Client;
+  let team: TestTeam;
+  let second: TestWorker;
+  receivingBesideTemporal((givenReceiver, client) => {
+    receiver = givenReceiver;
+    temporal = client;
+  });
+  before(async () => {
+    team = await makeTeam();
+    second = await startWorker("webhooks", { WEBHOOK_ALLOWED_HOSTS: RECEIVER_HOSTS.join(",") });
+  });
+  after(() => second?.stop());
+
+  it("begin new groups in the leader's process, while it has a processor to spare", async () => {
+    const endpoints = await Promise.all(Array.from({ length: 10 }, () => makeEndpoint(team, { url: receiver.origin })));
+    await Promise.all(endpoints.map(({ id }) => setHealth(team, id, { last_success_at: new Date() })));
+    const leader = await eventually(() => readLeader(team.em), { what: "a leader" });
+    await emitSome(team, 1);
+    await eventually(() => receiver.received.length === endpoints.length, { what: "the deliveries" });
+    assert.equal((await readLeader(team.em))?.holder, leader?.holder, "the leader stayed");
+    const { rows } = await sql<{ group_id: string }>`
+      select group_id from webhook_deliveries where team_id = ${team.team.id}`.execute(kysely(team.em));
+    assert.equal(rows.length, endpoints.length);
+    for (const row of rows) {
+      const { events } = await workflowOf(temporal, row).fetchHistory();
+      const [identity] = (events ?? []).flatMap(({ workflowTaskStartedEventAttributes: task }) => task?.identity ?? []);
+      assert.equal(identity, leader?.holder);
+    }
+  });
+});
