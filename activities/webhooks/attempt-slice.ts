@@ -17,7 +17,7 @@ import type { SharedPlaces } from "./shared-places.ts";
 import type { SuccessWriter } from "./success-writer.ts";
 
 /** Requests that one group has in flight at once. */
-const REQUESTS = 16;
+export const REQUESTS = 16;
 /** The same at an endpoint that answers late, as far as `LateEndpoints` has places for them. */
 const REQUESTS_WHILE_SLOW = 100;
 /** The same while none of the group has arrived yet, at an endpoint that was not late before: it may have just died. */
@@ -142,7 +142,8 @@ export class AttemptSlice {
     const widen = () => {
       const isKnownLate = this.#hasSucceeded || lateEndpoints.isLate(webhookId);
       const most = Math.min(isKnownLate ? REQUESTS_WHILE_SLOW : REQUESTS_BEFORE_SUCCESS, due.length);
-      while (lanes.length < most && lateEndpoints.take(webhookId)) openLane(() => lateEndpoints.giveBack(webhookId));
+      while (lanes.length < most && lateEndpoints.take(this.#teamId))
+        openLane(() => lateEndpoints.giveBack(this.#teamId));
     };
     while (lanes.length < Math.min(REQUESTS, due.length)) openLane();
     if (health === "working" && lateEndpoints.isLate(webhookId)) widen();

@@ -1,11 +1,15 @@
 /** Endpoints that are remembered at most. */
 const MOST_REMEMBERED = 10_000;
-/** Requests beyond the first ones of each group that an endpoint has in flight at most: its team may have 666. */
-const MOST_REQUESTS = 450;
+/**
+ * Requests beyond the first ones of each group that the late endpoints of a team have in flight at most. Its team may have 800,
+ * of which the first ones of 24 groups take 384: endpoints that hang leave them to those that answer.
+ */
+const MOST_REQUESTS = 400;
 
 /** The endpoints of a process that answer late, and the further requests that their groups have in flight for that. */
 export class LateEndpoints {
   readonly #late = new Set<string>();
+  /** Further requests by team. */
   readonly #requests = new Map<string, number>();
   readonly #isProcessBusy: () => boolean;
 
@@ -26,19 +30,19 @@ export class LateEndpoints {
   }
 
   /**
-   * Takes the place of one more request; `giveBack` must follow.
-   * @returns false when the endpoint has too many, or this process is busy
+   * Takes the place of one more request of a team; `giveBack` must follow.
+   * @returns false when its late endpoints have too many, or this process is busy
    */
-  take(webhookId: string): boolean {
-    const taken = this.#requests.get(webhookId) ?? 0;
+  take(teamId: string): boolean {
+    const taken = this.#requests.get(teamId) ?? 0;
     if (taken >= MOST_REQUESTS || this.#isProcessBusy()) return false;
-    this.#requests.set(webhookId, taken + 1);
+    this.#requests.set(teamId, taken + 1);
     return true;
   }
 
-  giveBack(webhookId: string): void {
-    const taken = (this.#requests.get(webhookId) ?? 0) - 1;
-    if (taken > 0) this.#requests.set(webhookId, taken);
-    else this.#requests.delete(webhookId);
+  giveBack(teamId: string): void {
+    const taken = (this.#requests.get(teamId) ?? 0) - 1;
+    if (taken > 0) this.#requests.set(teamId, taken);
+    else this.#requests.delete(teamId);
   }
 }

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
+import { REQUESTS } from "../../activities/webhooks/attempt-slice.ts";
+import { MOST_REQUESTS } from "../../activities/webhooks/deliveries.ts";
+import { LateEndpoints } from "../../activities/webhooks/late-endpoints.ts";
 import { SharedPlaces } from "../../activities/webhooks/shared-places.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -34,6 +37,14 @@ describe("Places that teams share", () => {
     places.giveBack("a");
     assert.equal(await takeAll(places, "a"), 0);
     assert.equal(await takeAll(places, "d"), 2);
+  });
+
+  it("suffice for the first requests of all groups of a team beside the further ones to its late endpoints", async () => {
+    const lateEndpoints = new LateEndpoints(() => false);
+    let further = 0;
+    while (lateEndpoints.take("a")) further++;
+    const share = await takeAll(new SharedPlaces(MOST_REQUESTS), "a");
+    assert.ok(share >= further + TEAM_GROUPS * REQUESTS, `${share} places, ${further} further requests`);
   });
 
   it("let a team have one when there is but one", async () => {
