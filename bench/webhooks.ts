@@ -26,6 +26,8 @@ export interface WebhooksOptions extends StackChoice {
 const IN_FLIGHT = 32;
 const FAN_OUT = 20;
 const POLL_MS = 50;
+/** Between two changes that are made steadily. */
+const STEADY_MS = 14;
 /** How long one run may take. */
 const GIVE_UP_MS = 30 * 60_000;
 /** After this long without an arrival, missing events count as lost. */
@@ -46,8 +48,10 @@ interface Run {
 interface Scenario {
   endpoints: number;
   latencyMs: number;
-  /** Of them, so many hang. */
+  /** Of them, so many hang … */
   hanging?: number;
+  /** … for so long, in ms; without it they never answer. */
+  hangMs?: number;
   events(options: WebhooksOptions): number;
   /** Makes the changes. @returns when each was committed, in ms since the epoch */
   feed(run: Run, events: number): Promise<number[]>;
@@ -130,6 +134,17 @@ async function fromOutbox({ team }: Run, events: number): Promise<number[]> {
   return Array.from({ length: events }, () => at);
 }
 
+/** About 60 changes a second. */
+async function steadily({ team }: Run, events: number): Promise<number[]> {
+  const committed: number[] = [];
+  for (let n = 0; n < events; n++) {
+    await emitSome(team, 1, "newsletter.started", n);
+    committed.push(now());
+    await delay(STEADY_MS);
+  }
+  return committed;
+}
+
 /** One change at a time, each after the one before has arrived. */
 async function quietly({ team, sink }: Run, events: number): Promise<number[]> {
   const committed: number[] = [];
@@ -193,6 +208,15 @@ const SCENARIOS: Record<string, Scenario> = {
     hanging: 1,
     events: ({ events }) => events,
     feed: fromOutbox,
+  },
+  "two of three take 10 s": {
+    endpoints: 3,
+    latencyMs: 0,
+    hanging: 2,
+    hangMs: 10_000,
+    events: () => 2_400,
+    feed: steadily,
+    bars: [{ figure: "p50 ms", most: 200 }],
   },
   killed: { endpoints: 1, latencyMs: 0, events: ({ events }) => events * 4, feed: fromOutbox, kill: true },
   quiet: {
@@ -281,13 +305,13 @@ async function measure(
   options: WebhooksOptions,
   { sink, loader, yardstick }: Bench,
 ): Promise<Measured> {
-  const { endpoints, latencyMs, hanging = 0 } = scenario;
+  const { endpoints, latencyMs, hanging = 0, hangMs = "hang" } = scenario;
   const events = scenario.events(options);
   await sink.clear();
   const team = await makeTeam();
   const paths: string[] = [];
   for (let e = 0; e < endpoints; e++) {
-    const path = e < hanging ? `/${unique("e")}/hang` : `/${unique("e")}/${latencyMs}`;
+    const path = `/${unique("e")}/${e < hanging ? hangMs : latencyMs}`;
     await makeEndpoint(team, {
       url: `http://127.0.0.1:${sink.port}${path}`,
       events: ["newsletter.started", "subscriber.created"],
