@@ -145,17 +145,25 @@ describe("Two webhooks processes", () => {
   it("begin new groups in the leader's process, while it has a processor to spare", async () => {
     const endpoints = await Promise.all(Array.from({ length: 10 }, () => makeEndpoint(team, { url: receiver.origin })));
     await Promise.all(endpoints.map(({ id }) => setHealth(team, id, { last_success_at: new Date() })));
-    const leader = await eventually(() => readLeader(team.em), { what: "a leader" });
-    await emitSome(team, 1);
-    await eventually(() => receiver.received.length === endpoints.length, { what: "the deliveries" });
-    assert.equal((await readLeader(team.em))?.holder, leader?.holder, "the leader stayed");
+    let rounds = 0;
+    /** On a machine that stands still for seconds the lease moves to the other process. */
+    const aLeaderStays = async () => {
+      const leader = await readLeader(team.em);
+      await emitSome(team, 1);
+      rounds++;
+      const arrived = () => receiver.received.length === rounds * endpoints.length;
+      await eventually(arrived, { what: "the deliveries" });
+      return leader && (await readLeader(team.em))?.holder === leader.holder ? leader.holder : undefined;
+    };
+    const leader = await eventually(aLeaderStays, { what: "a round with one leader" });
     const { rows } = await sql<{ group_id: string }>`
-      select group_id from webhook_deliveries where team_id = ${team.team.id}`.execute(kysely(team.em));
+      select group_id from webhook_deliveries where team_id = ${team.team.id}
+      order by id desc limit ${endpoints.length}`.execute(kysely(team.em));
     assert.equal(rows.length, endpoints.length);
     for (const row of rows) {
       const { events } = await workflowOf(temporal, row).fetchHistory();
       const [identity] = (events ?? []).flatMap(({ workflowTaskStartedEventAttributes: task }) => task?.identity ?? []);
-      assert.equal(identity, leader?.holder);
+      assert.equal(identity, leader);
     }
   });
 });
