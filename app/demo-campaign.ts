@@ -13,8 +13,8 @@ import { inTenant, type Session } from "./session.ts";
 
 /** The account that fails half-way. */
 const CONNECTIONS = 10;
-/** Time that the catcher takes for each mail, so that the send has a middle. */
-const MAIL_MS = 40;
+/** Time that the catcher takes for each mail: a send of 600 lasts for seconds, so that it is seen half-way. */
+const MAIL_MS = 400;
 
 const BODY = `<html><body style="font-family: sans-serif">
 <h1>Hello {{ first_name | default: "there" }}</h1>
