@@ -25,23 +25,28 @@ export async function releaseRelayLease(em: EntityManager, holder: string): Prom
   await release(em, { holder });
 }
 
-const longest = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
-/** A lease that outlives the longest comes from a server whose clock was ahead, before a failover. */
-const isHeldByAnother = (holder: string) => sql`
-  (l.holder <> ${holder} and l.expires_at > now() and l.expires_at <= ${longest})`;
+const newExpiry = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
+/**
+ * A lease of more than twice the time comes from a server whose clock was ahead, before a failover. The time itself would be too
+ * strict a limit, because the column rounds to milliseconds.
+ */
+const isHeldByAnother = (holder: string) => sql`(l.holder <> ${holder} and l.expires_at > now()
+  and l.expires_at < now() + make_interval(secs => ${sql.lit(2 * LEASE_SECONDS)}))`;
 
 /** It writes nothing, and locks nothing, while another relay holds the lease. */
 const take = defineStatement(
   (_em, { holder }: Holder) => sql<{ holder: string }>`
     insert into webhook_relay_lease as l (id, holder, expires_at)
-    select 'webhooks', ${holder}, ${longest}
+    select 'webhooks', ${holder}, ${newExpiry}
     where not exists (select from webhook_relay_lease l where ${isHeldByAnother(holder)})
     on conflict (id) do update set holder = excluded.holder, expires_at = excluded.expires_at
     where not ${isHeldByAnother(holder)}
     returning holder`,
 );
 
+/** The column rounds to milliseconds: rounded up, the lease would end after the statement. */
 const release = defineStatement(
   (_em, { holder }: Holder) => sql`
-    update webhook_relay_lease set expires_at = now() where holder = ${holder} and expires_at > now()`,
+    update webhook_relay_lease set expires_at = date_trunc('milliseconds', now())
+    where holder = ${holder} and expires_at > now()`,
 );

@@ -4,6 +4,7 @@ import { sql } from "kysely";
 import pino from "pino";
 import { Progress } from "../../config/progress.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../../domain/webhooks/relay-lease.ts";
 import { MOST_FAILED_STARTS, OutboxRelay } from "../../workers/outbox-relay.ts";
 import { eventually } from "../support/eventually.ts";
@@ -58,7 +59,7 @@ describe("The lease of the relays' work", () => {
 
   for (const [name, seconds] of [
     ["it has expired", -0.001],
-    ["it outlives the longest: the clock of the server before was ahead", LEASE_SECONDS * 100],
+    ["it is too long: the clock of the server before was ahead", LEASE_SECONDS * 100],
   ] as const) {
     it(`goes to another relay when ${name}`, async () => {
       await take("a");
@@ -67,6 +68,18 @@ describe("The lease of the relays' work", () => {
       assert.equal(await take("a"), false);
     });
   }
+
+  it("is held from its first moment, though its end is rounded up", async () => {
+    for (let n = 0; n < 50; n++) {
+      const [holder, other] = [`holder ${n}`, `other ${n}`];
+      await sql`delete from webhook_relay_lease`.execute(kysely(own.orm.em));
+      await transaction(own.orm.em, async (tx) => {
+        assert.equal(await takeRelayLease(tx, holder), true);
+        // At the same time, by the clock of the transaction.
+        assert.equal(await takeRelayLease(tx, other), false);
+      });
+    }
+  });
 
   it("is not written by a relay that asks in vain", async () => {
     await take("a");
