@@ -31,7 +31,7 @@ const QUIET_LOOKS = 2;
  * Requests that one process has in flight at once. A connection that waits for its answer takes about 100 KB with what it
  * leaves to the garbage collector.
  */
-export const MOST_REQUESTS = 1_200;
+export const MOST_REQUESTS = 1_260;
 
 export interface AttemptRequest {
   groupId: string;

@@ -1,10 +1,10 @@
 /** Endpoints that are remembered at most. */
 const MOST_REMEMBERED = 10_000;
 /**
- * Requests beyond the first ones of each group that the late endpoints of a team have in flight at most. Its team may have 800,
+ * Requests beyond the first ones of each group that the late endpoints of a team have in flight at most. Its team may have 840,
  * of which the first ones of 24 groups take 384: endpoints that hang leave them to those that answer.
  */
-const MOST_REQUESTS = 400;
+const MOST_REQUESTS = 450;
 
 /** The endpoints of a process that answer late, and the further requests that their groups have in flight for that. */
 export class LateEndpoints {
