@@ -1,6 +1,6 @@
 import { performance } from "node:perf_hooks";
 
-/** A sample is this long, in ms, or longer when nobody asks. */
+/** A sample is this long, in ms; it is longer where the process looks less often. */
 const SAMPLE_MS = 500;
 /** A process that was busy for a larger share of the latest sample is called busy. */
 const BUSY = 0.9;

@@ -315,7 +315,7 @@ const anotherWorker = (): Promise<TestWorker> =>
     SHUTDOWN_GRACE_MS: "15000",
   });
 
-/** Makes the relay of a worker the leader: any other loses its lease. */
+/** Makes the relay of a worker the leader: the relay of the other worker loses its lease. */
 async function makeLeader({ team }: Scene, { pid }: TestWorker): Promise<void> {
   const isLeader = async () => {
     const db = kysely(team.em.fork());

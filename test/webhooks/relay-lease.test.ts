@@ -16,7 +16,7 @@ import { stack } from "../support/stack.ts";
 import { emitSome, makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 import { receivingBesideTemporal, setHealth, workflowOf } from "./observing.ts";
 
-/** Who holds a lease that has not expired, and for how many seconds more. */
+/** The holder of a lease that has not expired, and the seconds that are left of it. */
 async function readLeader(em: EntityManager) {
   const { rows } = await sql<{ holder: string; seconds: number }>`
     select holder, extract(epoch from expires_at - now())::float8 as seconds from webhook_relay_lease
@@ -40,7 +40,7 @@ describe("The lease of the relays' work", () => {
 
   it("goes to one relay, which keeps it until it releases it", async () => {
     const taken = await Promise.all(["a", "b", "c"].map(take));
-    const holder = ["a", "b", "c"][taken.indexOf(true)] ?? assert.fail("nobody took it");
+    const holder = ["a", "b", "c"][taken.indexOf(true)] ?? assert.fail("no relay took it");
     const other = holder === "a" ? "b" : "a";
     assert.equal(taken.filter(Boolean).length, 1);
     const { seconds = 0, ...leader } = (await readLeader(own.orm.em)) ?? {};
