@@ -70,6 +70,8 @@ const SERVER_KEEP_ALIVE = {
  * wait for the locks of a frozen process go through before their own time is up.
  */
 const IDLE_SECONDS = 30;
+/** The same for a webhooks worker: its relay locks endpoints of many teams, whose events wait when it freezes. */
+const WEBHOOKS_IDLE_SECONDS = 5;
 
 /**
  * How long one statement may take, in seconds, by the kind of work that runs it; 0 is no limit. Postgres ends a longer
@@ -148,7 +150,7 @@ export const limitSession =
   (work: WorkKind) =>
   async (client: Pick<Client, "query">): Promise<void> => {
     const settings = {
-      idle_in_transaction_session_timeout: `${IDLE_SECONDS}s`,
+      idle_in_transaction_session_timeout: `${work === "webhooks" ? WEBHOOKS_IDLE_SECONDS : IDLE_SECONDS}s`,
       statement_timeout: `${STATEMENT_SECONDS[work]}s`,
       jit: "off",
       ...SERVER_KEEP_ALIVE,

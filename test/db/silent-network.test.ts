@@ -145,6 +145,24 @@ describe("A connection to Postgres", () => {
     }
   });
 
+  it("is closed by Postgres in the middle of a transaction, after 30 s without a statement, of a webhooks worker after 5 s", async () => {
+    const { env } = await stack();
+    for (const [work, limit] of [
+      ["webhooks", "5s"],
+      ["dispatch", "30s"],
+    ] as const) {
+      const orm = await openDatabase(env.DATABASE_URL, { poolMax: 1, work });
+      try {
+        const [setting] = await orm.em
+          .fork()
+          .execute("select current_setting('idle_in_transaction_session_timeout') as limit");
+        assert.deepEqual(setting, { limit }, work);
+      } finally {
+        await orm.close(true);
+      }
+    }
+  });
+
   it("waits for an answer a little longer than Postgres may take, and for a migration's without an end", () => {
     for (const [work, seconds] of Object.entries(STATEMENT_SECONDS)) {
       const limit = answerLimitMs(work as keyof typeof STATEMENT_SECONDS);
