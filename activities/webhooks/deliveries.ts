@@ -29,9 +29,14 @@ const QUIET_LOOKS = 2;
 
 /**
  * Requests that one process has in flight at once. A connection that waits for its answer takes about 100 KB with what it
- * leaves to the garbage collector.
+ * leaves to the garbage collector. A team alone may have two thirds of them, 840: see `MOST_LATE_REQUESTS`.
  */
 export const MOST_REQUESTS = 1_260;
+/** Further ones, for teams that find too few of those free because the endpoints of many others hang. */
+export const RESERVED_REQUESTS = 240;
+
+/** Connections to Postgres that attempts leave to the relay and to the other work of their process. */
+const OTHER_CONNECTIONS = 2;
 
 export interface AttemptRequest {
   groupId: string;
@@ -73,10 +78,10 @@ interface Deps extends Pick<ActivityDeps, "env" | "orm" | "vault" | "stopping" |
 
 export function createDeliveryActivities(given: Deps): DeliveryActivities {
   const { orm, env, onRoom } = given;
-  const connections = new SharedPlaces(env.DATABASE_POOL_MAX);
+  const connections = new SharedPlaces(Math.max(1, env.DATABASE_POOL_MAX - OTHER_CONNECTIONS));
   const deps = {
     ...given,
-    requests: new SharedPlaces(MOST_REQUESTS),
+    requests: new SharedPlaces(MOST_REQUESTS, RESERVED_REQUESTS),
     connections,
     successes: new SuccessWriter(orm.em, connections),
     lateEndpoints: new LateEndpoints(watchEventLoop()),
@@ -101,7 +106,7 @@ export function createDeliveryActivities(given: Deps): DeliveryActivities {
 interface SharedDeps extends Deps {
   /** Requests that this process may have in flight. */
   requests: SharedPlaces;
-  /** Connections to Postgres. An attempt that finds none of its team's free leaves the others to the relay. */
+  /** Connections to Postgres, less `OTHER_CONNECTIONS`. */
   connections: SharedPlaces;
   successes: SuccessWriter;
   lateEndpoints: LateEndpoints;

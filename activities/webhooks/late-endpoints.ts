@@ -1,10 +1,11 @@
 /** Endpoints that are remembered at most. */
 const MOST_REMEMBERED = 10_000;
 /**
- * Requests beyond the first ones of each group that the late endpoints of a team have in flight at most. Its team may have 840,
- * of which the first ones of 24 groups take 384: endpoints that hang leave them to those that answer.
+ * Requests beyond the first 16 of each group that the late endpoints of a team have in flight at most. While no other team sends,
+ * a team may have 840 of the requests of a process, and the first 16 of 24 groups are 384: late endpoints leave them to the
+ * others. Beside other teams it has fewer.
  */
-const MOST_REQUESTS = 450;
+const MOST_LATE_REQUESTS = 450;
 
 /** The endpoints of a process that answer late, and the further requests that their groups have in flight for that. */
 export class LateEndpoints {
@@ -31,11 +32,11 @@ export class LateEndpoints {
 
   /**
    * Takes the place of one more request of a team; `giveBack` must follow.
-   * @returns false when its late endpoints have too many, or this process is busy
+   * @returns false when its late endpoints have `MOST_LATE_REQUESTS` already, or this process is busy
    */
   take(teamId: string): boolean {
     const taken = this.#requests.get(teamId) ?? 0;
-    if (taken >= MOST_REQUESTS || this.#isProcessBusy()) return false;
+    if (taken >= MOST_LATE_REQUESTS || this.#isProcessBusy()) return false;
     this.#requests.set(teamId, taken + 1);
     return true;
   }

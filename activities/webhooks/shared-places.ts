@@ -1,21 +1,27 @@
-/** A team may hold this many times as many places as are free: two of three while no other team holds any. */
+/** A team may hold this many times as many places as are free beyond the reserve: two of three while no other team holds any. */
 const SHARE = 2;
+/** Of the reserve it may hold this share of what is free: the first to need it gets a ninth, and each further one a ninth of the rest. */
+const RESERVE_SHARE = 1 / 8;
 
 type Grant = (granted: boolean) => void;
 
 /**
  * A number of places that teams share. A team takes another one while it holds fewer than `SHARE` times as many as are
- * free: one that keeps its places for long leaves some to the others, however many teams do so.
+ * free: one that keeps its places for long leaves some to the others. After about seven teams that do so too few are left; the
+ * reserve is for those that come then, in smaller shares.
  */
 export class SharedPlaces {
   #free: number;
+  readonly #reserve: number;
   /** Places by the team that holds them. */
   readonly #taken = new Map<string, number>();
   /** Those that wait for a place, by team; the team that got one last is the last. */
   readonly #waiting = new Map<string, Set<Grant>>();
 
-  constructor(places: number) {
-    this.#free = places;
+  /** @param reserve places beside these, for teams that find too few of these free */
+  constructor(places: number, reserve = 0) {
+    this.#free = places + reserve;
+    this.#reserve = reserve;
   }
 
   /**
@@ -66,7 +72,9 @@ export class SharedPlaces {
   }
 
   #mayTake(teamId: string): boolean {
-    return (this.#taken.get(teamId) ?? 0) < this.#free * SHARE;
+    const taken = this.#taken.get(teamId) ?? 0;
+    const ofReserve = Math.min(this.#free, this.#reserve) * RESERVE_SHARE;
+    return taken < Math.max((this.#free - this.#reserve) * SHARE, ofReserve);
   }
 
   #assign(teamId: string): void {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { REQUESTS } from "../../activities/webhooks/attempt-slice.ts";
-import { MOST_REQUESTS } from "../../activities/webhooks/deliveries.ts";
+import { MOST_REQUESTS, RESERVED_REQUESTS } from "../../activities/webhooks/deliveries.ts";
 import { LateEndpoints } from "../../activities/webhooks/late-endpoints.ts";
 import { SharedPlaces } from "../../activities/webhooks/shared-places.ts";
 import { kysely } from "../../db/orm.ts";
@@ -37,6 +37,17 @@ describe("Places that teams share", () => {
     places.giveBack("a");
     assert.equal(await takeAll(places, "a"), 0);
     assert.equal(await takeAll(places, "d"), 2);
+  });
+
+  it("leave some of the reserve to a further team while the teams before it take all that they may", async () => {
+    const places = new SharedPlaces(MOST_REQUESTS, RESERVED_REQUESTS);
+    const shares: number[] = [];
+    for (let team = 0; team < 20; team++) shares.push(await takeAll(places, String(team)));
+    assert.deepEqual(shares.slice(0, 4), [840, 280, 94, 31]);
+    for (let team = 4; team < 20; team++) {
+      const [share = 0, before = 0] = [shares[team], shares[team - 1]];
+      assert.ok(share <= before && share >= Math.min(REQUESTS, before * 0.8), shares.join(", "));
+    }
   });
 
   it("suffice for the first requests of all groups of a team beside the further ones to its late endpoints", async () => {
