@@ -41,13 +41,14 @@ const LISTEN_AGAIN_MS = 1_000;
 /** How often the connection for notifications is tried, and how long it may take to answer. */
 const LISTEN_CHECK_MS = 30_000;
 const LISTEN_ANSWER_MS = 10_000;
+const LEASE_MS = LEASE_SECONDS * 1_000;
 /** The leader renews its lease after this time, well before it expires. */
-const RENEW_LEASE_MS = (LEASE_SECONDS * 1_000) / 2;
+const RENEW_LEASE_MS = LEASE_MS / 2;
 /** How long a leader that failed leaves the lease to others: they ask for it every `POLL_MS`. */
 const YIELD_MS = 1_000;
-/** So many workflows in a row that could not be started tell that this process does not reach Temporal. */
+/** After so many failed starts of workflows in a row this process is presumed not to reach Temporal. */
 export const MOST_FAILED_STARTS = 5;
-/** How long the loop may go without a pass that succeeds. */
+/** How long the loop may go without a pass, or an answer about the lease. */
 const PASS_LIMIT_MS = 60_000;
 
 /**
@@ -56,7 +57,8 @@ const PASS_LIMIT_MS = 60_000;
  * that finds its workflow there is a success, and a group without one is found by the next sweep, of this or any other
  * relay. The statements are in domain/webhooks/fan-out.ts and grouping.ts.
  *
- * One relay at a time does this: the leader. The others only sweep, and one of them takes over when the lease expires.
+ * One relay at a time does this: the leader. The others only sweep, and one of them takes over when the lease expires or is
+ * released.
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;
@@ -64,13 +66,14 @@ export class OutboxRelay {
   #client: Client | undefined;
   #loop: Promise<void> = Promise.resolve();
   #listening: Promise<void> = Promise.resolve();
-  /** When it last looked for events, or asked for the lease in vain, by `performance.now()`; at first its start. */
+  /** When it last looked for events, or heard that another relay leads, by `performance.now()`; at first its start. */
   #lookedAt = performance.now();
   /** A notification came since the latest look began. */
   #notified = false;
   #endWait: (() => void) | undefined;
-  #isLeader = false;
-  /** When the leader asks for the lease again, by `performance.now()`. */
+  /** When its lease ends, by `performance.now()`. */
+  #leaseUntil = 0;
+  /** When a leader renews its lease. */
   #renewalAt = 0;
   /** Until when it leaves the lease to others. */
   #yieldsUntil = 0;
@@ -94,14 +97,14 @@ export class OutboxRelay {
     this.#loop = this.#run(this.#deps.progress.watch("relay", PASS_LIMIT_MS));
   }
 
-  /** Seconds since it last looked for events, or asked for the lease in vain. */
+  /** Seconds since it last looked for events, or heard that another relay leads. */
   get ageSeconds(): number {
     return (performance.now() - this.#lookedAt) / 1_000;
   }
 
-  /** Whether it does the work of all relays. */
+  /** Whether it takes events from the outbox and forms groups, for all relays. */
   get isLeader(): boolean {
-    return this.#isLeader;
+    return performance.now() < this.#leaseUntil;
   }
 
   /** Looks now rather than at the next poll, if it is the leader. */
@@ -110,9 +113,9 @@ export class OutboxRelay {
     this.#endWait?.();
   }
 
-  /** Has the leader look, in whichever process it is: an endpoint has room for another group. */
-  noteRoom(): void {
-    if (this.#isLeader) this.wake();
+  /** Wakes the leader, here or in another process: an endpoint has room for another group. */
+  wakeLeader(): void {
+    if (this.isLeader) this.wake();
     else notifyRelay(this.#deps.orm.em);
   }
 
@@ -128,11 +131,11 @@ export class OutboxRelay {
     while (!stopping.aborted) {
       this.#notified = false;
       const lookedAt = performance.now();
+      // After a failure too: notifications must not make it try without a rest.
       let pollMs = POLL_MS;
       try {
         if (await this.#ensureLease(watched)) pollMs = await this.#pass(watched);
       } catch (error) {
-        // It waits for `POLL_MS`: notifications must not make it try without a rest.
         this.#noteFailure(error);
         this.#yieldLease();
       }
@@ -142,7 +145,7 @@ export class OutboxRelay {
       }
       const busyMs = lookedAt + pollMs - performance.now();
       if (busyMs > 0) await pause(busyMs, stopping);
-      if (this.#isLeader) await this.#notification(POLL_MS);
+      if (this.isLeader) await this.#notification(POLL_MS);
     }
     this.#yieldLease();
   }
@@ -152,25 +155,33 @@ export class OutboxRelay {
     this.#deps.log.error({ err: error }, "the relay failed; tried again soon");
   }
 
-  /** Takes or renews the lease, unless that was done just now. An idle leader renews it before it is needed. */
+  /** Takes the lease, or renews it once a second. @returns whether this relay leads */
   async #ensureLease(watched: Watched): Promise<boolean> {
-    const askedAt = performance.now();
-    if (this.#isLeader && askedAt < this.#renewalAt) return true;
-    if (askedAt < this.#yieldsUntil) return false;
+    const now = performance.now();
+    if (this.isLeader && now < this.#renewalAt) return true;
+    if (now < this.#yieldsUntil) return false;
+    // A release that is under way would end the lease that is taken now.
+    await this.#release;
     const { orm, workerId } = this.#deps;
+    const askedAt = performance.now();
     const isTaken = await takeRelayLease(orm.em.fork(), workerId);
-    // A start that was under way may have failed meanwhile.
-    this.#isLeader = isTaken && performance.now() >= this.#yieldsUntil;
+    this.#leaseUntil = isTaken ? askedAt + LEASE_MS : 0;
     this.#renewalAt = askedAt + RENEW_LEASE_MS;
     if (!isTaken) this.#noteLook(watched);
-    return this.#isLeader;
+    // It was yielded while it was asked for, and may have been taken again after its release.
+    else if (performance.now() < this.#yieldsUntil) this.#releaseLease();
+    return this.isLeader;
   }
 
   /** Leaves the lease to another relay, without waiting for the release: Postgres may be away. */
   #yieldLease(): void {
-    if (!this.#isLeader) return;
-    this.#isLeader = false;
+    if (!this.isLeader) return;
     this.#yieldsUntil = performance.now() + YIELD_MS;
+    this.#releaseLease();
+  }
+
+  #releaseLease(): void {
+    this.#leaseUntil = 0;
     const { orm, workerId } = this.#deps;
     // If it fails, the lease expires by itself.
     this.#release = releaseRelayLease(orm.em.fork(), workerId).catch(() => undefined);
@@ -189,7 +200,7 @@ export class OutboxRelay {
     this.#endWait = undefined;
   }
 
-  /** Fans out and forms groups until the outbox is empty. @returns the least time from its begin to the next pass, in ms */
+  /** Fans out and forms groups until the outbox is empty. @returns the least time from its start to the next pass, in ms */
   async #pass(watched: Watched): Promise<number> {
     const { orm, stopping } = this.#deps;
     let changes = 0;
@@ -256,14 +267,17 @@ export class OutboxRelay {
       });
       this.#failedStarts = 0;
     } catch (error) {
-      if (error instanceof WorkflowExecutionAlreadyStartedError) return;
+      if (error instanceof WorkflowExecutionAlreadyStartedError) {
+        this.#failedStarts = 0;
+        return;
+      }
       log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep tries again");
       if (++this.#failedStarts >= MOST_FAILED_STARTS) this.#yieldLease();
     }
   }
 
   /**
-   * Whether the first task of a workflow comes to this process at once, without the task queue: one process writes the
+   * Whether to ask Temporal to give the first task of a workflow to this process, past the task queue: one process writes the
    * outcomes of all its groups together. While this process is busy, the next one that polls the queue gets the task.
    * Temporal 1.29 does not compare the versions of a deployment in such a start: versioned workers use the queue alone.
    */

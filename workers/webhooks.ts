@@ -29,7 +29,7 @@ export function startWebhooks(
   const relay = new OutboxRelay(deps, (webhookIds) => busyEndpoints.wake(webhookIds));
   new Gauge({
     name: "mailkeel_webhook_relay_age_seconds",
-    help: "For how long the relay of this process has not looked for events, or whether to take over, or failed to",
+    help: "Seconds since the relay of this process last looked for events, or asked whether it may lead",
     registers: [registry],
     collect() {
       this.set(relay.ageSeconds);
@@ -37,7 +37,7 @@ export function startWebhooks(
   });
   new Gauge({
     name: "mailkeel_webhook_relay_leads",
-    help: "1 while the relay of this process does the work of all",
+    help: "1 while the relay of this process is the leader",
     registers: [registry],
     collect() {
       this.set(relay.isLeader ? 1 : 0);
@@ -45,7 +45,7 @@ export function startWebhooks(
   });
   return {
     activities: {
-      ...createDeliveryActivities({ ...deps, client, busyEndpoints, onRoom: () => relay.noteRoom() }),
+      ...createDeliveryActivities({ ...deps, client, busyEndpoints, onRoom: () => relay.wakeLeader() }),
       ...createReplayActivities(deps),
     },
     connected: (temporal) => relay.connected(temporal),
