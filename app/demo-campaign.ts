@@ -11,7 +11,7 @@ import type { StackFile } from "../stack/state.ts";
 import { count, generateCsv, say, sayOutcome, sayPlaces, seconds, watch } from "./demo-steps.ts";
 import { inTenant, type Session } from "./session.ts";
 
-/** The account that fails half-way. */
+/** Connections of the account that fails half-way. */
 const CONNECTIONS = 10;
 /** Time that the catcher takes for each mail: a send of 600 lasts for seconds, so that it is seen half-way. */
 const MAIL_MS = 400;

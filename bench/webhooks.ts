@@ -26,7 +26,7 @@ export interface WebhooksOptions extends StackChoice {
 const IN_FLIGHT = 32;
 const FAN_OUT = 20;
 const POLL_MS = 50;
-/** Between two changes that are made steadily. */
+/** Pause between two changes that are made steadily, in ms. */
 const STEADY_MS = 14;
 /** How long one run may take. */
 const GIVE_UP_MS = 30 * 60_000;
@@ -48,9 +48,9 @@ interface Run {
 interface Scenario {
   endpoints: number;
   latencyMs: number;
-  /** Of them, so many hang … */
+  /** Of the endpoints, so many hang. */
   hanging?: number;
-  /** … for so long, in ms; without it they never answer. */
+  /** How long such an endpoint takes, in ms; without it, it never answers. */
   hangMs?: number;
   events(options: WebhooksOptions): number;
   /** Makes the changes. @returns when each was committed, in ms since the epoch */

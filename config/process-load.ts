@@ -1,6 +1,6 @@
 import { performance } from "node:perf_hooks";
 
-/** A sample is this long, in ms; it is longer where the process looks less often. */
+/** A sample is this long, in ms. The first question after a pause gets the share of the whole pause. */
 const SAMPLE_MS = 500;
 /** A process that was busy for a larger share of the latest sample is called busy. */
 const BUSY = 0.9;
@@ -15,7 +15,7 @@ export const watchEventLoop = (): (() => boolean) =>
     return () => performance.eventLoopUtilization(before).utilization;
   });
 
-/** Samples whether the main thread of this process uses a whole processor: other processes have capacity left. */
+/** Samples whether the main thread of this process uses a whole processor, so that it can do no more. */
 export const watchProcessor = (): (() => boolean) =>
   sampled(() => {
     const before = process.threadCpuUsage();
@@ -26,7 +26,7 @@ export const watchProcessor = (): (() => boolean) =>
     };
   });
 
-/** @param begin begins a sample; what it returns gives the share of the time since that was busy */
+/** @param begin begins a sample, and returns a function that gives the busy share of the time since */
 function sampled(begin: () => () => number): () => boolean {
   let busyShare = begin();
   let beganAt = performance.now();

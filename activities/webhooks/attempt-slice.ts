@@ -66,7 +66,7 @@ export class AttemptSlice {
   readonly #destination: Destination;
   readonly #retries: Retries;
   readonly #signers: Hmac[];
-  /** Names this slice to the writer of successes. */
+  /** Identifies this slice in `SuccessWriter`. */
   readonly #writer = Symbol();
   readonly #customHeaders: CustomHeaders;
   #unsettled: ClassifiedAnswer[] = [];

@@ -6,7 +6,10 @@ import type { SharedPlaces } from "./shared-places.ts";
 
 /** How long outcomes wait for those of other groups at most, in ms. */
 const GATHER_MS = 20;
-/** A group is expected to write again for so long after it wrote, in ms: not one whose endpoint hangs. */
+/**
+ * A group that wrote within this time, in ms, is expected to write again. One that has ended, or whose endpoint hangs, is soon
+ * not expected any more.
+ */
 const EXPECTED_MS = 200;
 /** A write begins once this share of the expected groups wait for it: the others send requests meanwhile. */
 const GATHERED_SHARE = 0.5;
@@ -82,7 +85,7 @@ export class SuccessWriter {
   }
 
   /**
-   * @param writer the same for all writes of a group
+   * @param writer one for each slice of a group, for all its writes
    * @returns false when nothing was written, see `writeSuccesses`
    */
   async write(teamId: string, writer: symbol, written: EndpointOutcomes): Promise<boolean> {

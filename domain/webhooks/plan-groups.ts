@@ -17,9 +17,9 @@ const PARTIAL_GROUPS = 2;
  */
 export const OLD_GROUPS = 3;
 /**
- * Groups that the endpoints of a team have under way at once, of both kinds: with 16 requests each, about as many as the 400
- * that a worker makes at once. With more of them each carries fewer deliveries, and costs as much. Of what is left an endpoint
- * may take as many as it leaves free, so that slow ones do not keep all; its first of each kind is always its own.
+ * Groups that the endpoints of a team have under way at once, of both kinds. With more of them each carries fewer deliveries,
+ * and costs as much. Of what is left an endpoint may take as many as it leaves free, so that slow ones do not keep all; its
+ * first of each kind is always its own, also beyond this number.
  */
 export const TEAM_GROUPS = 24;
 /** Probes of an endpoint whose groups exist at once, when the workflows of earlier ones are held or were lost. */

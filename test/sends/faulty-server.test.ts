@@ -25,7 +25,7 @@ import { stack } from "../support/stack.ts";
 
 interface Kind {
   count: number;
-  /** The server's answer to their mails: once for each mail if they are SENT in the end, always if not. */
+  /** The server's answer: given once to each mail that is SENT in the end, and every time to the others. */
   fault: Omit<FaultRule, "match" | "times">;
   state: RecipientState;
   /** How often each is caught at least and at most. */
@@ -55,7 +55,7 @@ const KINDS: Record<string, Kind> = {
   silent: { count: 3, fault: { stage: "data", ...HANGS }, state: "UNKNOWN", caught: [0, 1] },
 };
 
-/** An address whose mail is SENT in the end has its own rule: a second try of another one doesn't use it up. */
+/** Each address whose mail is SENT in the end has a rule of its own: a retry of one would use up the rule of another. */
 const rulesFor = (audience: string): FaultRule[] =>
   Object.entries(KINDS).flatMap(([kind, { fault, state, count }]) =>
     state === "SENT"
@@ -93,11 +93,11 @@ describeEachKind("A faulty server", ({ kind: resource, accounts, make }) => {
     );
     await setFaults([...rulesFor(audience), { stage: "data", match: audience, delayMs: 20 }]);
     await startSend(sender);
-    // Only those that are deferred each time are left then; their window has passed.
     const { count: deferred } = KINDS["deferred"] ?? assert.fail();
     await eventually(async () => (await ledgerStates(sender))["SENT"] === 400 - odd.length + countOf("SENT"), {
       what: "all mails that can be sent",
     });
+    // Only those that are deferred each time are left: ends their window.
     await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
       where email like ${`deferred%@${audience}`}`.execute(kysely(sender.em));
     await untilStatus(sender, ["SENT"]);
