@@ -53,6 +53,8 @@ interface Scenario {
   /** How long such an endpoint takes, in ms; without it, it never answers. */
   hangMs?: number;
   events(options: WebhooksOptions): number;
+  /** Other teams, each with so many changes that wait in the outbox for its 20 endpoints. The endpoints may never answer. */
+  others?: { teams: number; events: number; hang?: true };
   /** Makes the changes. @returns when each was committed, in ms since the epoch */
   feed(run: Run, events: number): Promise<number[]>;
   /** Kills the worker when half has arrived. */
@@ -124,7 +126,7 @@ async function openYardstick(loader: LoadProcess): Promise<Yardstick> {
 }
 
 /** Changes that were committed at once, as if the relay had been away. */
-async function fromOutbox({ team }: Run, events: number): Promise<number[]> {
+async function fromOutbox({ team }: Pick<Run, "team">, events: number): Promise<number[]> {
   await sql`insert into webhook_outbox (team_id, environment, type, objects)
     select ${team.team.id}, 'LIVE', 'newsletter.started',
       '[{"object":"newsletter","id":"nl_' || i || '","n":' || i || ',"padding":"' || ${PADDING}::text || '"}]'
@@ -132,6 +134,24 @@ async function fromOutbox({ team }: Run, events: number): Promise<number[]> {
   const at = now();
   await emitSome(team, 1, "newsletter.paused");
   return Array.from({ length: events }, () => at);
+}
+
+/** @returns the paths of so many new endpoints of a team, the first ones of which hang */
+async function makeEndpoints(
+  { team, sink }: Pick<Run, "team" | "sink">,
+  { endpoints, latencyMs, hanging = 0, hangMs }: Pick<Scenario, "endpoints" | "latencyMs" | "hanging" | "hangMs">,
+): Promise<string[]> {
+  const paths = Array.from(
+    { length: endpoints },
+    (_, e) => `/${unique("e")}/${e < hanging ? (hangMs ?? "hang") : latencyMs}`,
+  );
+  for (const path of paths) {
+    await makeEndpoint(team, {
+      url: `http://127.0.0.1:${sink.port}${path}`,
+      events: ["newsletter.started", "subscriber.created"],
+    });
+  }
+  return paths;
 }
 
 /** About 60 changes a second. */
@@ -217,6 +237,22 @@ const SCENARIOS: Record<string, Scenario> = {
     events: () => 2_400,
     feed: steadily,
     bars: [{ figure: "p50 ms", most: 200 }],
+  },
+  "beside another team's backlog": {
+    endpoints: 1,
+    latencyMs: 0,
+    others: { teams: 1, events: 10_000 },
+    events: () => 500,
+    feed: steadily,
+    bars: [{ figure: "p50 ms", most: 2_000 }],
+  },
+  "beside ten teams whose endpoints hang": {
+    endpoints: 1,
+    latencyMs: 0,
+    others: { teams: 10, events: 400, hang: true },
+    events: () => 1_500,
+    feed: steadily,
+    bars: [{ figure: "p50 ms", most: 500 }],
   },
   killed: { endpoints: 1, latencyMs: 0, events: ({ events }) => events * 4, feed: fromOutbox, kill: true },
   quiet: {
@@ -305,18 +341,16 @@ async function measure(
   options: WebhooksOptions,
   { sink, loader, yardstick }: Bench,
 ): Promise<Measured> {
-  const { endpoints, latencyMs, hanging = 0, hangMs = "hang" } = scenario;
+  const { endpoints, latencyMs, hanging = 0, others } = scenario;
   const events = scenario.events(options);
   await sink.clear();
   const team = await makeTeam();
-  const paths: string[] = [];
-  for (let e = 0; e < endpoints; e++) {
-    const path = `/${unique("e")}/${e < hanging ? hangMs : latencyMs}`;
-    await makeEndpoint(team, {
-      url: `http://127.0.0.1:${sink.port}${path}`,
-      events: ["newsletter.started", "subscriber.created"],
-    });
-    paths.push(path);
+  const paths = await makeEndpoints({ team, sink }, scenario);
+  const otherTeams = await Promise.all(Array.from({ length: others?.teams ?? 0 }, () => makeTeam()));
+  for (const other of otherTeams) {
+    const hanging = others?.hang ? FAN_OUT : 0;
+    await makeEndpoints({ team: other, sink }, { endpoints: FAN_OUT, latencyMs: 0, hanging });
+    await fromOutbox({ team: other }, others?.events ?? 0);
   }
   const isCompared = scenario.bars?.some(({ figure }) => figure === "of an insert");
   const inserts = isCompared ? await yardstick.measure() : undefined;
@@ -341,7 +375,7 @@ async function measure(
   let seen = -1;
   let seenAt = now();
   await until(async () => {
-    const count = hanging > 0 ? await arrived() : await sink.count();
+    const count = hanging > 0 || others ? await arrived() : await sink.count();
     if (count > seen) {
       seen = count;
       seenAt = now();
@@ -396,7 +430,12 @@ async function measure(
     ...(lost > 0 ? [`${lost} lost`] : []),
     ...(duplicates > 0 && !scenario.kill ? [`${duplicates} twice`] : []),
   ];
-  await sql`delete from webhook_endpoints where team_id = ${team.team.id}`.execute(kysely(team.em));
+  // The next run counts what arrives.
+  if (others && !others.hang) {
+    await until(async () => (await sink.count()) >= expected + others.teams * others.events * FAN_OUT);
+  }
+  const teams = [team, ...otherTeams].map(({ team }) => team.id);
+  await sql`delete from webhook_endpoints where team_id = any(${teams})`.execute(kysely(team.em));
   return { row, cpu, problems };
 }
 

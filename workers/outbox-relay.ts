@@ -71,6 +71,8 @@ export class OutboxRelay {
   /** A notification came since the latest look began. */
   #notified = false;
   #endWait: (() => void) | undefined;
+  /** The next pass takes changes of the teams after this one. */
+  #afterTeam = "";
   /** When its lease ends, by `performance.now()`. */
   #leaseUntil = 0;
   /** When a leader renews its lease. */
@@ -206,7 +208,8 @@ export class OutboxRelay {
     let changes = 0;
     let found = false;
     for (let full = true; full && !stopping.aborted && (await this.#ensureLease(watched)); ) {
-      const { taken, groups, waiting, ...rest } = await fanOut(orm.em.fork());
+      const { taken, groups, waiting, ...rest } = await fanOut(orm.em.fork(), this.#afterTeam);
+      this.#afterTeam = rest.after;
       full = rest.full;
       this.#onWaiting(waiting);
       for (const group of groups) await this.#start(group);

@@ -81,11 +81,12 @@ const WebhookHealthSchema = defineEntity({
 
 /**
  * Changes that were committed and not yet handed to endpoints: one row per change, or per batch of like changes. The
- * relay takes them in order of `seq` and makes events of them.
+ * relay takes those of each team in order of `seq` and makes events of them.
  */
 const WebhookOutboxSchema = defineEntity({
   name: "WebhookOutbox",
   tableName: "webhook_outbox",
+  indexes: [{ properties: ["teamId", "seq"] }],
   properties: {
     seq: p.bigint().primary().autoincrement(),
     ...tenancy,

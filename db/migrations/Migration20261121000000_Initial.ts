@@ -277,6 +277,7 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create table "webhook_outbox" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "type" text not null, "objects" text not null, "created_at" timestamptz(3) not null default now());`,
     );
+    this.addSql(`create index "webhook_outbox_team_id_seq_index" on "webhook_outbox" ("team_id", "seq");`);
     this.addSql(
       `create table "webhook_relay_lease" ("id" text not null, "holder" text not null, "expires_at" timestamptz(3) not null, primary key ("id"));`,
     );

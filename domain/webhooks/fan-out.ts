@@ -10,12 +10,19 @@ import { EVENT_KEPT } from "./retention.ts";
 /** How much one pass takes from the outbox: a transaction that holds its rows for milliseconds. */
 const OUTBOX_ROWS = 500;
 const MAX_DELIVERIES = 4_000;
+/** The same for the texts of the rows: one row may hold those of 500 records, of 1 KB and more. */
+const MOST_BYTES = 4 * 1024 * 1024;
+/** Teams that one pass takes rows of, and how many it takes of each at least. */
+const TEAMS = 20;
+const TEAM_ROWS = OUTBOX_ROWS / TEAMS;
 
 export interface FannedOut {
   /** Rows taken from the outbox. */
   taken: number;
-  /** As many as one look takes: there may be more. */
+  /** There may be more. */
   full: boolean;
+  /** For the next call: it begins with the team after this one. */
+  after: string;
   /** Groups of the deliveries, as far as their endpoints had room at once. The caller starts a workflow for each. */
   groups: Group[];
   /** Endpoints of the other deliveries. */
@@ -25,6 +32,16 @@ export interface FannedOut {
 /** A statement that is prepared names its columns: the result of `*` changes with a migration, which no connection survives. */
 const OUTBOX_COLUMNS = ["seq", "team_id", "environment", "type", "objects", "created_at"] as const;
 type OutboxRow = Pick<Selectable<Database["webhook_outbox"]>, (typeof OUTBOX_COLUMNS)[number]>;
+
+/** A row that is locked for a pass. */
+interface LockedRow extends OutboxRow {
+  /** Teams of this pass. */
+  teams: number;
+  /** The number of the row among those of its team; the first is 1. */
+  turn: number;
+  /** It fits within `MOST_BYTES`; without, `objects` is not there. */
+  fits: boolean;
+}
 
 interface Endpoint {
   id: string;
@@ -51,23 +68,24 @@ interface NewDelivery {
 const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environment">) => `${team_id}/${environment}`;
 
 /**
- * Takes the oldest changes from the outbox and writes an event for each that an endpoint subscribed to, with a PENDING
- * delivery per endpoint, in one transaction. Where the endpoint has room and no other delivery waits for it, they are in a
+ * Takes the oldest changes of each team from the outbox and writes an event for each that an endpoint subscribed to, with a
+ * PENDING delivery per endpoint, in one transaction. The teams take turns, a row at a time, so that those of one with many
+ * changes do not wait before those of others. Where the endpoint has room and no other delivery waits for it, they are in a
  * group at once. An endpoint that the platform has switched off gets BLOCKED ones, which can be replayed. Any number of relays
  * may do this at once.
+ * @param after `after` of the call before; without it, the first team is the first one
  */
-export function fanOut(em: EntityManager): Promise<FannedOut> {
+export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
   return transaction(em, async (tx) => {
-    const outbox = kysely(tx).selectFrom("webhook_outbox").select(OUTBOX_COLUMNS).orderBy("seq").limit(OUTBOX_ROWS);
-    const { rows: locked } = await executePrepared(tx, "relay_outbox", outbox.forUpdate().skipLocked());
-    if (locked.length === 0) return { taken: 0, full: false, groups: [], waiting: new Set() };
+    const locked = await lockRows(tx, after);
+    if (locked.length === 0) return { taken: 0, ...nextOf(after, [], 0), groups: [], waiting: new Set() };
     const endpoints = await readEndpoints(tx, locked);
 
     const events: NewEvent[] = [];
     const deliveries: NewDelivery[] = [];
     let taken = 0;
     for (const row of locked) {
-      if (deliveries.length >= MAX_DELIVERIES) break;
+      if (deliveries.length >= MAX_DELIVERIES || !row.fits) break;
       taken++;
       const subscribed = endpoints.get(tenantKey(row))?.filter(({ events }) => events.includes(row.type)) ?? [];
       if (subscribed.length === 0) continue;
@@ -88,8 +106,47 @@ export function fanOut(em: EntityManager): Promise<FannedOut> {
     await writeAll(tx, { done, events, deliveries, groups });
     const grouped = new Set(groups.flatMap(({ ids }) => ids));
     const waiting = new Set(active.flatMap(({ id, endpoint }) => (grouped.has(id) ? [] : [endpoint.id])));
-    return { taken, full: taken < locked.length || locked.length === OUTBOX_ROWS, groups, waiting };
+    return { taken, ...nextOf(after, locked, taken), groups, waiting };
   });
+}
+
+/** Locks rows of the teams after one, in the order in which the teams take turns. */
+async function lockRows(em: EntityManager, after: string): Promise<LockedRow[]> {
+  const columns = sql.join(OUTBOX_COLUMNS.map((column) => sql.ref(column)));
+  // Not prepared: Postgres would keep the plan that it made for an empty outbox, which sorts all rows of a full one.
+  const { rows } = await sql<LockedRow>`
+    with recursive teams as (
+      (select team_id, 1 as n from webhook_outbox where team_id > ${after} order by team_id limit 1)
+      union all
+      select next.team_id, t.n + 1 from teams t cross join lateral (
+        select team_id from webhook_outbox where team_id > t.team_id order by team_id limit 1) next
+      where t.n < ${sql.lit(TEAMS)}
+    ), numbered as (
+      select t.n, row_number() over (partition by t.n order by o.seq)::int as turn, o.*
+      from teams t cross join lateral (
+        select ${columns} from webhook_outbox where team_id = t.team_id order by seq
+        limit (select greatest(${sql.lit(OUTBOX_ROWS)} / count(*), ${sql.lit(TEAM_ROWS)}) from teams)
+        for update skip locked) o
+    ), measured as (
+      select *, row_number() over turns = 1 or sum(octet_length(objects)) over turns <= ${sql.lit(MOST_BYTES)} as fits
+      from numbered window turns as (order by turn, n)
+    )
+    select seq, team_id, environment, type, created_at, case when fits then objects else '' end as objects,
+      (select count(*)::int from teams) as teams, turn, fits
+    from measured order by turn, n`.execute(kysely(em));
+  return rows;
+}
+
+/** What a pass that began with the team after one, and took so many of the rows that it locked, leaves to the next one. */
+function nextOf(after: string, locked: readonly LockedRow[], taken: number): Pick<FannedOut, "full" | "after"> {
+  const { teams = 0 } = locked[0] ?? {};
+  const left = locked[taken];
+  const mostTurns = Math.max(Math.floor(OUTBOX_ROWS / teams), TEAM_ROWS);
+  const full = after !== "" || left !== undefined || teams === TEAMS || locked.some(({ turn }) => turn === mostTurns);
+  // It took nothing of the team of that row, and of those after it.
+  if (left?.turn === 1) return { full, after: locked[taken - 1]?.team_id ?? "" };
+  const last = teams === TEAMS ? locked.findLast(({ turn }) => turn === 1) : undefined;
+  return { full, after: last?.team_id ?? "" };
 }
 
 /** The endpoints that get deliveries written, by tenant. They cannot be deleted before the deliveries are there. */

@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
+import { fanOut } from "../../domain/webhooks/fan-out.ts";
+import type { TestTeam } from "../support/factories.ts";
+import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
+
+/** Events of one row at most. */
+const ROW_EVENTS = 500;
+const MEBIBYTE = 1024 * 1024;
+
+describe("Changes of several teams in the outbox", () => {
+  let own: OwnDatabase;
+  let vault: TestTeam["vault"];
+  before(async () => {
+    own = await makeDatabase();
+    ({ vault } = await makeTeam());
+  });
+  after(() => own.drop());
+  afterEach(async () => {
+    for (const table of [
+      "webhook_outbox",
+      "webhook_endpoints",
+      "webhook_deliveries",
+      "webhook_groups",
+      "webhook_events",
+    ]) {
+      await sql`delete from ${sql.table(table)}`.execute(kysely(own.orm.em.fork()));
+    }
+  });
+
+  async function makeListening(endpoints = 1): Promise<string> {
+    const team = { id: newId("team") };
+    const em = own.orm.em.fork();
+    await sql`insert into teams (id, name, plan) values (${team.id}, 'Team', 'BUSINESS')`.execute(kysely(em));
+    for (let n = 0; n < endpoints; n++) await makeEndpoint({ team, em, vault }, { url: PUBLIC_URL });
+    return team.id;
+  }
+
+  /** Puts rows of a team into the outbox, each with so many events, and so many bytes more. */
+  async function queue(teamId: string, rows: number, { events = 1, bytes = 0 } = {}): Promise<void> {
+    await sql`insert into webhook_outbox (team_id, environment, type, objects)
+      select ${teamId}, 'LIVE', 'newsletter.started', '[' || string_agg(
+        '{"object":"newsletter","id":"nl_' || r || '_' || e || '","padding":"' || repeat('x', ${bytes}::int) || '"}', ',' order by e) || ']'
+      from generate_series(1, ${rows}::int) r, generate_series(1, ${events}::int) e group by r order by r`.execute(
+      kysely(own.orm.em.fork()),
+    );
+  }
+
+  /** Events by team, and the rows that are left. */
+  async function counts(...teams: string[]): Promise<[events: number, left: number][]> {
+    const { rows } = await sql<{ events: number; left: number }>`
+      select (select count(*)::int from webhook_events where team_id = t) as events,
+        (select count(*)::int from webhook_outbox where team_id = t) as left
+      from unnest(${teams}::text[]) with ordinality as u (t, n) order by n`.execute(kysely(own.orm.em.fork()));
+    return rows.map(({ events, left }) => [events, left]);
+  }
+
+  const pass = (after?: string) => fanOut(own.orm.em.fork(), after);
+
+  /** Passes until nothing is left. @returns their number */
+  async function passAll(): Promise<number> {
+    for (let [passes, after] = [1, ""]; ; passes++) {
+      const { full, after: next } = await pass(after);
+      if (!full) return passes;
+      assert.ok(passes < 100, "it has no end");
+      after = next;
+    }
+  }
+
+  it("are taken in turns, each team's in order", async () => {
+    const [many, few] = [await makeListening(), await makeListening()];
+    await queue(many, 600);
+    await queue(few, 2);
+    assert.equal((await pass()).full, true);
+    const [[taken = 0, left] = [], ofFew] = await counts(many, few);
+    assert.deepEqual(ofFew, [2, 0]);
+    assert.ok(taken > 200 && taken < 600, `${taken}`);
+    assert.equal(left, 600 - taken);
+    await passAll();
+    assert.deepEqual(await counts(many), [[600, 0]]);
+    const { rows } = await sql<{ object: string }>`
+      select object from webhook_events where team_id = ${many} order by id`.execute(kysely(own.orm.em.fork()));
+    assert.deepEqual(
+      rows.map(({ object }) => JSON.parse(object).id),
+      Array.from({ length: 600 }, (_, n) => `nl_${n + 1}_1`),
+    );
+  });
+
+  it("are taken though each change of another team fills a pass", async () => {
+    const teams = [await makeListening(20), await makeListening(20), await makeListening(), await makeListening()];
+    const [first = "", second = "", ...small] = teams.toSorted();
+    for (const team of teams)
+      await queue(team, small.includes(team) ? 1 : 3, { events: small.includes(team) ? 1 : ROW_EVENTS });
+    const endpoints = await counts(first, second);
+    assert.equal(endpoints.length, 2);
+    let after = "";
+    for (let passes = 1; passes <= 3; passes++) ({ after } = await pass(after));
+    assert.deepEqual(await counts(...small), [
+      [1, 0],
+      [1, 0],
+    ]);
+    await passAll();
+    assert.deepEqual(
+      (await counts(...teams)).map(([, left]) => left),
+      [0, 0, 0, 0],
+    );
+  });
+
+  it("are all taken when there are more teams than a pass takes changes of, also of teams that it has passed", async () => {
+    const teams = await Promise.all(Array.from({ length: 45 }, () => makeListening()));
+    for (const team of teams) await queue(team, 1);
+    const { after } = await pass();
+    const [first = ""] = teams.toSorted();
+    assert.deepEqual(await counts(first), [[1, 0]]);
+    await queue(first, 1);
+    for (let [next, full] = [after, true]; full; ) ({ after: next, full } = await pass(next));
+    const expected = teams.map((team) => [team === first ? 2 : 1, 0]);
+    assert.deepEqual(await counts(...teams), expected);
+  });
+
+  it("are read up to 4 MiB a pass, and at least one", async () => {
+    const [large, small] = [await makeListening(), await makeListening()];
+    await queue(large, 10, { bytes: MEBIBYTE });
+    await queue(large, 1, { bytes: 5 * MEBIBYTE });
+    await queue(small, 1);
+    const { taken, full } = await pass();
+    assert.deepEqual([taken, full], [4, true]);
+    assert.deepEqual(await counts(small), [[1, 0]]);
+    await passAll();
+    assert.deepEqual(await counts(large), [[11, 0]]);
+  });
+
+  it("do not wait for those that another transaction has locked", async () => {
+    const [held, other] = [await makeListening(), await makeListening()];
+    await queue(held, 600);
+    await queue(other, 1);
+    await transaction(own.orm.em.fork(), async (tx) => {
+      await sql`select from webhook_outbox where team_id = ${held} order by seq limit 500 for update`.execute(
+        kysely(tx),
+      );
+      await pass();
+      assert.deepEqual(await counts(held, other), [
+        [100, 500],
+        [1, 0],
+      ]);
+    });
+  });
+
+  it("cost no look at each of them when there are many", async () => {
+    const team = await makeListening();
+    await own.orm.em.fork().transactional(async (tx) => {
+      // The plan of an empty outbox must not stay.
+      for (let n = 0; n < 8; n++) await fanOut(tx);
+      await sql`insert into webhook_outbox (team_id, environment, type, objects)
+        select ${team}, 'LIVE', 'newsletter.started', '[{"object":"newsletter"}]' from generate_series(1, 50000)`.execute(
+        kysely(tx),
+      );
+      const { taken } = await fanOut(tx);
+      assert.equal(taken, 500);
+      const { rows } = await sql<{ read: number }>`select (seq_tup_read + idx_tup_fetch)::int as read
+        from pg_stat_xact_user_tables where relname = 'webhook_outbox'`.execute(kysely(tx));
+      const { read = 0 } = rows[0] ?? {};
+      assert.ok(read >= 500 && read < 5_000, `${read} rows were read`);
+    });
+  });
+});
