@@ -608,8 +608,8 @@ describe("A confirm under the draft's lock", () => {
     const { caller: key } = await readAccess(sender.em.fork(), tenant, sender.liveKey.record.id, "newsletters:send");
 
     let read = 0;
-    const html = `<p>${"Some words of a letter &amp; <b>more</b> &lt; &gt; ".repeat(19_000)}</p>`;
-    const reading = Array.from({ length: 5 }, () =>
+    const html = `<p>${"Some words of a letter &amp; <b>more</b> &lt; &gt; ".repeat(6_000)}</p>`;
+    const reading = Array.from({ length: 15 }, () =>
       assertComposable(sender.team.id, { subject: "News", html, fromEmail: sender.fromEmail }).then(() => read++),
     );
     const resource = { type: "newsletter", id: sender.newsletterId } as const;

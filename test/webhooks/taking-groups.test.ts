@@ -120,9 +120,15 @@ describe("A group at its first attempt", () => {
     // A full group of them would be formed.
     for (let part = 0; part < 3; part++) await queue(GROUP_SIZE - 1);
     const all = GROUP_SIZE + 3 * (GROUP_SIZE - 1);
+    const sent: (string | undefined)[] = [];
+    // Over HTTP a busy machine could need more than the 2 s in which the first ones have to be sent.
+    post = async ({ headers }) => {
+      sent.push(headers["X-Service-Delivery-Id"]);
+      return { kind: "answered", status: 204, body: "", durationMs: 1 };
+    };
     assert.deepEqual(await attempt(group), { next: "done", succeeded: all, failed: 0, blocked: 0 });
-    assert.equal(new Set(receiver.received.map(({ headers }) => headers["x-service-delivery-id"])).size, all);
-    assert.equal(receiver.received.length, all);
+    assert.equal(new Set(sent).size, all);
+    assert.equal(sent.length, all);
     assert.deepEqual(await grouped(webhookId), { waiting: 0, groups: [[group.id, all]] });
     const log = await logOf(team, webhookId);
     assert.ok(log.every(({ status, response_status }) => status === "SUCCEEDED" && response_status === 204));
