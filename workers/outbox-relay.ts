@@ -71,7 +71,9 @@ export class OutboxRelay {
   /** A notification came since the latest look began. */
   #notified = false;
   #endWait: (() => void) | undefined;
-  /** The next pass takes changes of the teams after this one. */
+  /** When it looks again for workflows that were never started, by `performance.now()`. */
+  #sweepAt = 0;
+  /** The next look at the outbox begins with the team after this one. */
   #afterTeam = "";
   /** When its lease ends, by `performance.now()`. */
   #leaseUntil = 0;
@@ -129,7 +131,6 @@ export class OutboxRelay {
 
   async #run(watched: Watched): Promise<void> {
     const { stopping } = this.#deps;
-    let sweepAt = 0;
     while (!stopping.aborted) {
       this.#notified = false;
       const lookedAt = performance.now();
@@ -141,8 +142,8 @@ export class OutboxRelay {
         this.#noteFailure(error);
         this.#yieldLease();
       }
-      if (performance.now() >= sweepAt) {
-        sweepAt = performance.now() + SWEEP_EVERY_MS;
+      if (performance.now() >= this.#sweepAt) {
+        this.#sweepAt = performance.now() + SWEEP_EVERY_MS;
         await this.#sweep().catch((error) => this.#noteFailure(error));
       }
       const busyMs = lookedAt + pollMs - performance.now();
@@ -186,7 +187,8 @@ export class OutboxRelay {
     this.#leaseUntil = 0;
     const { orm, workerId } = this.#deps;
     // If it fails, the lease expires by itself.
-    this.#release = releaseRelayLease(orm.em.fork(), workerId).catch(() => undefined);
+    const release = () => releaseRelayLease(orm.em.fork(), workerId).catch(() => undefined);
+    this.#release = this.#release.then(release);
   }
 
   /** Waits for a notification, at most `ms`. */
@@ -202,15 +204,18 @@ export class OutboxRelay {
     this.#endWait = undefined;
   }
 
-  /** Fans out and forms groups until the outbox is empty. @returns the least time from its start to the next pass, in ms */
+  /**
+   * Fans out and forms groups until the outbox is empty, or the next sweep is due.
+   * @returns the least time from its start to the next pass, in ms
+   */
   async #pass(watched: Watched): Promise<number> {
     const { orm, stopping } = this.#deps;
     let changes = 0;
     let found = false;
     for (let full = true; full && !stopping.aborted && (await this.#ensureLease(watched)); ) {
-      const { taken, groups, waiting, ...rest } = await fanOut(orm.em.fork(), this.#afterTeam);
-      this.#afterTeam = rest.after;
-      full = rest.full;
+      const { taken, groups, waiting, ...next } = await fanOut(orm.em.fork(), this.#afterTeam);
+      this.#afterTeam = next.after;
+      full = next.full;
       this.#onWaiting(waiting);
       for (const group of groups) await this.#start(group);
       const waited = await formGroups(orm.em.fork());
@@ -218,6 +223,11 @@ export class OutboxRelay {
       changes += taken;
       found ||= taken > 0 || waited.length > 0;
       this.#noteLook(watched);
+      // A backlog may last for long, and a sweep starts what nothing else starts.
+      if (full && performance.now() >= this.#sweepAt) {
+        this.#notified = true;
+        return 0;
+      }
     }
     if (!found) return 0;
     return Math.min(LEAST_BUSY_POLL_MS + changes * POLL_MS_PER_CHANGE, MOST_BUSY_POLL_MS);

@@ -28,11 +28,11 @@ const TAKE_FOR_MS = 5_000;
 const QUIET_LOOKS = 2;
 
 /**
- * Requests that one process has in flight at once. A connection that waits for its answer takes about 100 KB with what it
+ * Requests that one process has in flight at once, beside the reserve. A connection that waits for its answer takes about 100 KB with what it
  * leaves to the garbage collector. A team alone may have two thirds of them, 840: see `MOST_LATE_REQUESTS`.
  */
 export const MOST_REQUESTS = 1_260;
-/** Further ones, for teams that find too few of those free because the endpoints of many others hang. */
+/** A reserve beside them, for teams that come when other teams' hanging endpoints hold those. */
 export const RESERVED_REQUESTS = 240;
 
 /** Connections to Postgres that attempts leave to the relay and to the other work of their process. */

@@ -1,14 +1,14 @@
-/** A team may hold this many times as many places as are free beyond the reserve: two of three while no other team holds any. */
+/** A team may hold this many times as many places as are free beyond the reserve: alone, two thirds. */
 const SHARE = 2;
-/** Of the reserve it may hold this share of what is free: the first to need it gets a ninth, and each further one a ninth of the rest. */
+/** Of the reserve a team may hold this share of what is still free, which comes to a ninth of it. */
 const RESERVE_SHARE = 1 / 8;
 
 type Grant = (granted: boolean) => void;
 
 /**
  * A number of places that teams share. A team takes another one while it holds fewer than `SHARE` times as many as are
- * free: one that keeps its places for long leaves some to the others. After about seven teams that do so too few are left; the
- * reserve is for those that come then, in smaller shares.
+ * free: one that keeps its places for long leaves some to the others. After seven such teams hardly any is left: the reserve gives
+ * further teams smaller shares.
  */
 export class SharedPlaces {
   #free: number;

@@ -10,18 +10,17 @@ import { EVENT_KEPT } from "./retention.ts";
 /** How much one pass takes from the outbox: a transaction that holds its rows for milliseconds. */
 const OUTBOX_ROWS = 500;
 const MAX_DELIVERIES = 4_000;
-/** The same for the texts of the rows: one row may hold those of 500 records, of 1 KB and more. */
+/** Bytes of `objects` that one pass reads. A row may hold 500 records, of 1 KB and more. */
 const MOST_BYTES = 4 * 1024 * 1024;
-/** Teams that one pass takes rows of, and how many it takes of each at least. */
-const TEAMS = 20;
-const TEAM_ROWS = OUTBOX_ROWS / TEAMS;
+/** Teams that one pass takes rows of. */
+const TEAMS = 50;
 
 export interface FannedOut {
   /** Rows taken from the outbox. */
   taken: number;
-  /** There may be more. */
+  /** Call again at once: rows may be left, or the teams before `after` were not looked at. */
   full: boolean;
-  /** For the next call: it begins with the team after this one. */
+  /** The next call begins with the team after this one. */
   after: string;
   /** Groups of the deliveries, as far as their endpoints had room at once. The caller starts a workflow for each. */
   groups: Group[];
@@ -35,12 +34,18 @@ type OutboxRow = Pick<Selectable<Database["webhook_outbox"]>, (typeof OUTBOX_COL
 
 /** A row that is locked for a pass. */
 interface LockedRow extends OutboxRow {
-  /** Teams of this pass. */
-  teams: number;
   /** The number of the row among those of its team; the first is 1. */
   turn: number;
-  /** It fits within `MOST_BYTES`; without, `objects` is not there. */
+  /** This row and those before it are within `MOST_BYTES`. Otherwise `objects` is empty. */
   fits: boolean;
+}
+
+interface Locked {
+  rows: LockedRow[];
+  /** There are `OUTBOX_ROWS` and more, those included that others have locked. */
+  isFull: boolean;
+  /** The last one of `TEAMS` teams: there may be more after it. */
+  lastTeam: string | null;
 }
 
 interface Endpoint {
@@ -73,18 +78,22 @@ const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environ
  * changes do not wait before those of others. Where the endpoint has room and no other delivery waits for it, they are in a
  * group at once. An endpoint that the platform has switched off gets BLOCKED ones, which can be replayed. Any number of relays
  * may do this at once.
- * @param after `after` of the call before; without it, the first team is the first one
+ * @param after begins with the team after this id, `after` of the call before; "" with the first team
  */
 export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
   return transaction(em, async (tx) => {
     const locked = await lockRows(tx, after);
-    if (locked.length === 0) return { taken: 0, ...nextOf(after, [], 0), groups: [], waiting: new Set() };
-    const endpoints = await readEndpoints(tx, locked);
+    const { rows } = locked;
+    if (rows.length === 0) {
+      const next = locked.lastTeam ?? "";
+      return { taken: 0, full: after !== "" || next !== "", after: next, groups: [], waiting: new Set() };
+    }
+    const endpoints = await readEndpoints(tx, rows);
 
     const events: NewEvent[] = [];
     const deliveries: NewDelivery[] = [];
     let taken = 0;
-    for (const row of locked) {
+    for (const row of rows) {
       if (deliveries.length >= MAX_DELIVERIES || !row.fits) break;
       taken++;
       const subscribed = endpoints.get(tenantKey(row))?.filter(({ events }) => events.includes(row.type)) ?? [];
@@ -102,7 +111,7 @@ export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
     const byEndpoint = Map.groupBy(active, ({ endpoint }) => endpoint.id);
     const ids = new Map([...byEndpoint].map(([id, members]) => [id, members.map((delivery) => delivery.id)]));
     const groups = ids.size > 0 ? await planWritten(tx, ids) : [];
-    const done = locked.slice(0, taken).map(({ seq }) => seq);
+    const done = rows.slice(0, taken).map(({ seq }) => seq);
     await writeAll(tx, { done, events, deliveries, groups });
     const grouped = new Set(groups.flatMap(({ ids }) => ids));
     const waiting = new Set(active.flatMap(({ id, endpoint }) => (grouped.has(id) ? [] : [endpoint.id])));
@@ -110,43 +119,48 @@ export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
   });
 }
 
-/** Locks rows of the teams after one, in the order in which the teams take turns. */
-async function lockRows(em: EntityManager, after: string): Promise<LockedRow[]> {
+/** Locks rows of up to `TEAMS` teams whose ids follow `after`, in the order in which the teams take turns. */
+async function lockRows(em: EntityManager, after: string): Promise<Locked> {
   const columns = sql.join(OUTBOX_COLUMNS.map((column) => sql.ref(column)));
+  // No equality: for a team with nearly all rows Postgres would walk the index of `seq`, and so for the other teams.
+  const ofTeam = sql`team_id between t.team_id and t.team_id order by team_id, seq`;
   // Not prepared: Postgres would keep the plan that it made for an empty outbox, which sorts all rows of a full one.
-  const { rows } = await sql<LockedRow>`
+  const { rows } = await sql<Omit<Locked, "rows"> & (LockedRow | { seq: null })>`
     with recursive teams as (
       (select team_id, 1 as n from webhook_outbox where team_id > ${after} order by team_id limit 1)
       union all
       select next.team_id, t.n + 1 from teams t cross join lateral (
         select team_id from webhook_outbox where team_id > t.team_id order by team_id limit 1) next
       where t.n < ${sql.lit(TEAMS)}
+    ), looked_at as (
+      select t.n, t.team_id, row_number() over (partition by t.n order by o.seq) as turn
+      from teams t cross join lateral (select seq from webhook_outbox where ${ofTeam} limit ${sql.lit(OUTBOX_ROWS)}) o
+    ), shares as (
+      select n, team_id, count(*) as row_count
+      from (select n, team_id from looked_at order by turn, n limit ${sql.lit(OUTBOX_ROWS)}) first group by n, team_id
     ), numbered as (
       select t.n, row_number() over (partition by t.n order by o.seq)::int as turn, o.*
-      from teams t cross join lateral (
-        select ${columns} from webhook_outbox where team_id = t.team_id order by seq
-        limit (select greatest(${sql.lit(OUTBOX_ROWS)} / count(*), ${sql.lit(TEAM_ROWS)}) from teams)
-        for update skip locked) o
+      from shares t cross join lateral (
+        select ${columns} from webhook_outbox where ${ofTeam} limit t.row_count for update skip locked) o
     ), measured as (
-      select *, row_number() over turns = 1 or sum(octet_length(objects)) over turns <= ${sql.lit(MOST_BYTES)} as fits
-      from numbered window turns as (order by turn, n)
+      select *, row_number() over in_turns = 1 or sum(octet_length(objects)) over in_turns <= ${sql.lit(MOST_BYTES)} as fits
+      from numbered window in_turns as (order by turn, n)
     )
-    select seq, team_id, environment, type, created_at, case when fits then objects else '' end as objects,
-      (select count(*)::int from teams) as teams, turn, fits
-    from measured order by turn, n`.execute(kysely(em));
-  return rows;
+    select m.seq, m.team_id, m.environment, m.type, m.created_at, case when m.fits then m.objects else '' end as objects,
+      m.turn, m.fits, (select count(*) >= ${sql.lit(OUTBOX_ROWS)} from looked_at) as "isFull",
+      (select team_id from teams where n = ${sql.lit(TEAMS)}) as "lastTeam"
+    from (select) always left join measured m on true order by m.turn, m.n`.execute(kysely(em));
+  const { isFull = false, lastTeam = null } = rows[0] ?? {};
+  return { rows: rows.filter((row): row is typeof row & LockedRow => row.seq !== null), isFull, lastTeam };
 }
 
-/** What a pass that began with the team after one, and took so many of the rows that it locked, leaves to the next one. */
-function nextOf(after: string, locked: readonly LockedRow[], taken: number): Pick<FannedOut, "full" | "after"> {
-  const { teams = 0 } = locked[0] ?? {};
-  const left = locked[taken];
-  const mostTurns = Math.max(Math.floor(OUTBOX_ROWS / teams), TEAM_ROWS);
-  const full = after !== "" || left !== undefined || teams === TEAMS || locked.some(({ turn }) => turn === mostTurns);
+/** Where the next pass begins, and whether it should begin at once, when this one took so many of the rows that it locked. */
+function nextOf(after: string, { rows, isFull, lastTeam }: Locked, taken: number): Pick<FannedOut, "full" | "after"> {
+  const firstLeft = rows[taken];
+  const full = after !== "" || isFull || firstLeft !== undefined || lastTeam !== null;
   // It took nothing of the team of that row, and of those after it.
-  if (left?.turn === 1) return { full, after: locked[taken - 1]?.team_id ?? "" };
-  const last = teams === TEAMS ? locked.findLast(({ turn }) => turn === 1) : undefined;
-  return { full, after: last?.team_id ?? "" };
+  if (firstLeft?.turn === 1) return { full, after: rows[taken - 1]?.team_id ?? "" };
+  return { full, after: lastTeam ?? "" };
 }
 
 /** The endpoints that get deliveries written, by tenant. They cannot be deleted before the deliveries are there. */

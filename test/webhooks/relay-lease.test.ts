@@ -1,18 +1,16 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
-import pino from "pino";
-import { Progress } from "../../config/progress.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../../domain/webhooks/relay-lease.ts";
-import { MOST_FAILED_STARTS, OutboxRelay } from "../../workers/outbox-relay.ts";
+import { MOST_FAILED_STARTS } from "../../workers/outbox-relay.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { openOwnRelay } from "../support/own-relay.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
 import { RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
-import { stack } from "../support/stack.ts";
 import { emitSome, makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 import { receivingBesideTemporal, setHealth, workflowOf } from "./observing.ts";
 
@@ -100,39 +98,19 @@ describe("The lease of the relays' work", () => {
     await sql`insert into teams (id, name, plan) values (${team.id}, 'Team', 'BUSINESS')`.execute(kysely(em));
     const makeOne = () => makeEndpoint({ team, em, vault }, { url: PUBLIC_URL });
     for (let n = 1; n < MOST_FAILED_STARTS; n++) await makeOne();
-    const { env } = await stack();
-    const openRelay = (workerId: string, start: () => Promise<unknown>) => {
-      const stop = new AbortController();
-      const relay = new OutboxRelay({
-        env: { ...env, DATABASE_URL: own.url },
-        orm: own.orm,
-        vault,
-        workerId,
-        stopping: stop.signal,
-        progress: new Progress(),
-        log: pino({ level: "silent" }),
-        countRelayFailure: () => {},
-        countAttempts: () => {},
-        countMails: () => {},
-        countFailedPruning: () => {},
-      });
-      relay.connected({ workflow: { start } } as unknown as Client);
-      const close = () => {
-        stop.abort();
-        return relay.close();
-      };
-      return { relay, close };
-    };
     const untilLeader = (holder: string) =>
       eventually(async () => (await readLeader(em))?.holder === holder, { what: `${holder} to lead` });
 
     let [tried, started] = [0, 0];
-    const broken = openRelay("broken", () => {
-      tried++;
-      return Promise.reject(new Error("no cluster"));
+    const broken = await openOwnRelay(own, {
+      ...{ vault, workerId: "broken" },
+      start: () => {
+        tried++;
+        return Promise.reject(new Error("no cluster"));
+      },
     });
     await untilLeader("broken");
-    const working = openRelay("working", async () => started++);
+    const working = await openOwnRelay(own, { vault, workerId: "working", start: async () => started++ });
     try {
       await emitSome({ team, em }, 1);
       broken.relay.wake();

@@ -4,8 +4,10 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { fanOut } from "../../domain/webhooks/fan-out.ts";
+import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { openOwnRelay } from "../support/own-relay.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 
 /** Events of one row at most. */
@@ -16,7 +18,7 @@ describe("Changes of several teams in the outbox", () => {
   let own: OwnDatabase;
   let vault: TestTeam["vault"];
   before(async () => {
-    own = await makeDatabase();
+    own = await makeDatabase({ poolMax: 4 });
     ({ vault } = await makeTeam());
   });
   after(() => own.drop());
@@ -62,12 +64,11 @@ describe("Changes of several teams in the outbox", () => {
   const pass = (after?: string) => fanOut(own.orm.em.fork(), after);
 
   /** Passes until nothing is left. @returns their number */
-  async function passAll(): Promise<number> {
-    for (let [passes, after] = [1, ""]; ; passes++) {
-      const { full, after: next } = await pass(after);
+  async function passAll(from = ""): Promise<number> {
+    for (let [passes, after, full] = [1, from, true]; ; passes++) {
+      ({ after, full } = await pass(after));
       if (!full) return passes;
       assert.ok(passes < 100, "it has no end");
-      after = next;
     }
   }
 
@@ -92,11 +93,9 @@ describe("Changes of several teams in the outbox", () => {
 
   it("are taken though each change of another team fills a pass", async () => {
     const teams = [await makeListening(20), await makeListening(20), await makeListening(), await makeListening()];
-    const [first = "", second = "", ...small] = teams.toSorted();
+    const [, , ...small] = teams.toSorted();
     for (const team of teams)
       await queue(team, small.includes(team) ? 1 : 3, { events: small.includes(team) ? 1 : ROW_EVENTS });
-    const endpoints = await counts(first, second);
-    assert.equal(endpoints.length, 2);
     let after = "";
     for (let passes = 1; passes <= 3; passes++) ({ after } = await pass(after));
     assert.deepEqual(await counts(...small), [
@@ -111,13 +110,13 @@ describe("Changes of several teams in the outbox", () => {
   });
 
   it("are all taken when there are more teams than a pass takes changes of, also of teams that it has passed", async () => {
-    const teams = await Promise.all(Array.from({ length: 45 }, () => makeListening()));
+    const teams = await Promise.all(Array.from({ length: 105 }, () => makeListening()));
     for (const team of teams) await queue(team, 1);
     const { after } = await pass();
     const [first = ""] = teams.toSorted();
     assert.deepEqual(await counts(first), [[1, 0]]);
     await queue(first, 1);
-    for (let [next, full] = [after, true]; full; ) ({ after: next, full } = await pass(next));
+    await passAll(after);
     const expected = teams.map((team) => [team === first ? 2 : 1, 0]);
     assert.deepEqual(await counts(...teams), expected);
   });
@@ -150,21 +149,60 @@ describe("Changes of several teams in the outbox", () => {
     });
   });
 
-  it("cost no look at each of them when there are many", async () => {
-    const team = await makeListening();
+  it("do not wait for those of a pass's teams that another transaction has locked", async () => {
+    const teams = await Promise.all(Array.from({ length: 60 }, () => makeListening()));
+    for (const team of teams) await queue(team, 1);
+    const last = teams.toSorted().at(-1) ?? assert.fail();
+    await transaction(own.orm.em.fork(), async (tx) => {
+      await sql`select from webhook_outbox where team_id <> ${last} for update`.execute(kysely(tx));
+      const { after, full } = await pass();
+      assert.equal(full, true);
+      await pass(after);
+      assert.deepEqual(await counts(last), [[1, 0]]);
+    });
+  });
+
+  it("are read without the others of a long outbox, also of a team that has few beside one with nearly all", async () => {
+    const [many, few] = [await makeListening(), await makeListening()];
     await own.orm.em.fork().transactional(async (tx) => {
       // The plan of an empty outbox must not stay.
       for (let n = 0; n < 8; n++) await fanOut(tx);
-      await sql`insert into webhook_outbox (team_id, environment, type, objects)
-        select ${team}, 'LIVE', 'newsletter.started', '[{"object":"newsletter"}]' from generate_series(1, 50000)`.execute(
-        kysely(tx),
-      );
-      const { taken } = await fanOut(tx);
-      assert.equal(taken, 500);
-      const { rows } = await sql<{ read: number }>`select (seq_tup_read + idx_tup_fetch)::int as read
-        from pg_stat_xact_user_tables where relname = 'webhook_outbox'`.execute(kysely(tx));
-      const { read = 0 } = rows[0] ?? {};
+      const insert = (team: string, rows: number) => sql`
+        insert into webhook_outbox (team_id, environment, type, objects)
+        select ${team}, 'LIVE', 'newsletter.started', '[{"object":"newsletter"}]' from generate_series(1, ${rows}::int)`;
+      await insert(many, 50_000).execute(kysely(tx));
+      await sql`analyze webhook_outbox`.execute(kysely(tx));
+      await insert(few, 3).execute(kysely(tx));
+      const readRows = async () => {
+        const { rows } = await sql<{ read: number }>`select (seq_tup_read + idx_tup_fetch)::int as read
+          from pg_stat_xact_user_tables where relname = 'webhook_outbox'`.execute(kysely(tx));
+        return rows[0]?.read ?? 0;
+      };
+      const before = await readRows();
+      assert.equal((await fanOut(tx)).taken, 500);
+      const read = (await readRows()) - before;
       assert.ok(read >= 500 && read < 5_000, `${read} rows were read`);
+      const { rows } = await sql`select from webhook_outbox where team_id = ${few}`.execute(kysely(tx));
+      assert.equal(rows.length, 0);
     });
+  });
+
+  it("are taken in turns by a relay too", async () => {
+    const teams = [await makeListening(20), await makeListening(20), await makeListening(20)];
+    const [first = "", second = "", last = ""] = teams.toSorted();
+    for (const team of [first, second]) await queue(team, 3, { events: ROW_EVENTS });
+    await queue(last, 1);
+    const relay = await openOwnRelay(own, { vault, workerId: "turns", start: async () => undefined });
+    try {
+      await eventually(async () => (await counts(...teams)).every(([, left]) => left === 0), {
+        what: "an empty outbox",
+      });
+    } finally {
+      await relay.close();
+    }
+    const { rows } = await sql<{ earlier: boolean }>`
+      select (select id from webhook_events where team_id = ${last}) < (select max(id) from webhook_events where team_id = ${first})
+        as earlier`.execute(kysely(own.orm.em.fork()));
+    assert.deepEqual(rows, [{ earlier: true }]);
   });
 });

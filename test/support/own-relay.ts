@@ -1,0 +1,45 @@
+import type { Client } from "@temporalio/client";
+import pino from "pino";
+import { Progress } from "../../config/progress.ts";
+import { OutboxRelay } from "../../workers/outbox-relay.ts";
+import type { TestTeam } from "./factories.ts";
+import type { OwnDatabase } from "./own-database.ts";
+import { stack } from "./stack.ts";
+
+interface RelayOptions {
+  vault: TestTeam["vault"];
+  workerId: string;
+  /** Takes the place of the start of a workflow. */
+  start: () => Promise<unknown>;
+}
+
+export interface OwnRelay {
+  relay: OutboxRelay;
+  /** Stops it, and waits for its end. */
+  close(): Promise<void>;
+}
+
+/** Runs a relay in this process, on a database of its own. */
+export async function openOwnRelay(own: OwnDatabase, { vault, workerId, start }: RelayOptions): Promise<OwnRelay> {
+  const { env } = await stack();
+  const stop = new AbortController();
+  const relay = new OutboxRelay({
+    env: { ...env, DATABASE_URL: own.url },
+    orm: own.orm,
+    vault,
+    workerId,
+    stopping: stop.signal,
+    progress: new Progress(),
+    log: pino({ level: "silent" }),
+    countRelayFailure: () => {},
+    countAttempts: () => {},
+    countMails: () => {},
+    countFailedPruning: () => {},
+  });
+  relay.connected({ workflow: { start } } as unknown as Client);
+  const close = () => {
+    stop.abort();
+    return relay.close();
+  };
+  return { relay, close };
+}
