@@ -171,16 +171,16 @@ export class OutboxRelay {
     this.#leaseUntil = isTaken ? askedAt + LEASE_MS : 0;
     this.#renewalAt = askedAt + RENEW_LEASE_MS;
     if (!isTaken) this.#noteLook(watched);
-    // It was yielded while it was asked for, and may have been taken again after its release.
+    // `#yieldLease` ran while Postgres was asked, and this answer may have taken the lease again.
     else if (performance.now() < this.#yieldsUntil) this.#releaseLease();
     return this.isLeader;
   }
 
   /** Leaves the lease to another relay, without waiting for the release: Postgres may be away. */
   #yieldLease(): void {
-    if (!this.isLeader) return;
+    // Also without it: a pass that failed may have outlived it, or it may just be asked for.
     this.#yieldsUntil = performance.now() + YIELD_MS;
-    this.#releaseLease();
+    if (this.isLeader) this.#releaseLease();
   }
 
   #releaseLease(): void {
@@ -212,10 +212,14 @@ export class OutboxRelay {
     const { orm, stopping } = this.#deps;
     let changes = 0;
     let found = false;
+    let takenInRound = 0;
     for (let full = true; full && !stopping.aborted && (await this.#ensureLease(watched)); ) {
       const { taken, groups, waiting, ...next } = await fanOut(orm.em.fork(), this.#afterTeam);
       this.#afterTeam = next.after;
-      full = next.full;
+      takenInRound += taken;
+      // What a whole round through the teams leaves is locked by others.
+      full = next.full && (next.after !== "" || takenInRound > 0);
+      if (next.after === "") takenInRound = 0;
       this.#onWaiting(waiting);
       for (const group of groups) await this.#start(group);
       const waited = await formGroups(orm.em.fork());
@@ -223,7 +227,7 @@ export class OutboxRelay {
       changes += taken;
       found ||= taken > 0 || waited.length > 0;
       this.#noteLook(watched);
-      // A backlog may last for long, and a sweep starts what nothing else starts.
+      // The sweep alone starts replays and test deliveries: a backlog must not delay it.
       if (full && performance.now() >= this.#sweepAt) {
         this.#notified = true;
         return 0;

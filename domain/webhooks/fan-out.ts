@@ -7,10 +7,10 @@ import { ENDPOINT_OFF } from "./endpoint-health.ts";
 import { GROUP_COLUMNS, type Group, groupRows, type NewGroup, planWritten } from "./grouping.ts";
 import { EVENT_KEPT } from "./retention.ts";
 
-/** How much one pass takes from the outbox: a transaction that holds its rows for milliseconds. */
+/** How much one pass takes from the outbox, so that its transaction holds the rows for a short time. */
 const OUTBOX_ROWS = 500;
 const MAX_DELIVERIES = 4_000;
-/** Bytes of `objects` that one pass reads. A row may hold 500 records, of 1 KB and more. */
+/** Bytes of `objects` that one pass reads, or one larger row. A row may hold 500 records, of 1 KB and more. */
 const MOST_BYTES = 4 * 1024 * 1024;
 /** Teams that one pass takes rows of. */
 const TEAMS = 50;
@@ -18,7 +18,7 @@ const TEAMS = 50;
 export interface FannedOut {
   /** Rows taken from the outbox. */
   taken: number;
-  /** Call again at once: rows may be left, or the teams before `after` were not looked at. */
+  /** Call again at once: rows may be left, or this call did not begin with the first team. */
   full: boolean;
   /** The next call begins with the team after this one. */
   after: string;
@@ -36,15 +36,15 @@ type OutboxRow = Pick<Selectable<Database["webhook_outbox"]>, (typeof OUTBOX_COL
 interface LockedRow extends OutboxRow {
   /** The number of the row among those of its team; the first is 1. */
   turn: number;
-  /** This row and those before it are within `MOST_BYTES`. Otherwise `objects` is empty. */
+  /** This row and those before it are within `MOST_BYTES`, or it is the first one. Otherwise `objects` is empty. */
   fits: boolean;
 }
 
 interface Locked {
   rows: LockedRow[];
-  /** There are `OUTBOX_ROWS` and more, those included that others have locked. */
+  /** The teams of this pass have at least `OUTBOX_ROWS` rows, locked ones included. */
   isFull: boolean;
-  /** The last one of `TEAMS` teams: there may be more after it. */
+  /** The last team of this pass if it has `TEAMS` of them, otherwise null. */
   lastTeam: string | null;
 }
 
@@ -74,8 +74,8 @@ const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environ
 
 /**
  * Takes the oldest changes of each team from the outbox and writes an event for each that an endpoint subscribed to, with a
- * PENDING delivery per endpoint, in one transaction. The teams take turns, a row at a time, so that those of one with many
- * changes do not wait before those of others. Where the endpoint has room and no other delivery waits for it, they are in a
+ * PENDING delivery per endpoint, in one transaction. The teams take turns, a row at a time, so that a team with many changes
+ * does not delay the others. Where the endpoint has room and no other delivery waits for it, they are in a
  * group at once. An endpoint that the platform has switched off gets BLOCKED ones, which can be replayed. Any number of relays
  * may do this at once.
  * @param after begins with the team after this id, `after` of the call before; "" with the first team
@@ -122,7 +122,7 @@ export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
 /** Locks rows of up to `TEAMS` teams whose ids follow `after`, in the order in which the teams take turns. */
 async function lockRows(em: EntityManager, after: string): Promise<Locked> {
   const columns = sql.join(OUTBOX_COLUMNS.map((column) => sql.ref(column)));
-  // No equality: for a team with nearly all rows Postgres would walk the index of `seq`, and so for the other teams.
+  // Not `=`: when one team has nearly all rows, Postgres would read the primary key in order and filter, also for the others.
   const ofTeam = sql`team_id between t.team_id and t.team_id order by team_id, seq`;
   // Not prepared: Postgres would keep the plan that it made for an empty outbox, which sorts all rows of a full one.
   const { rows } = await sql<Omit<Locked, "rows"> & (LockedRow | { seq: null })>`
@@ -132,33 +132,33 @@ async function lockRows(em: EntityManager, after: string): Promise<Locked> {
       select next.team_id, t.n + 1 from teams t cross join lateral (
         select team_id from webhook_outbox where team_id > t.team_id order by team_id limit 1) next
       where t.n < ${sql.lit(TEAMS)}
-    ), looked_at as (
+    ), candidates as (
       select t.n, t.team_id, row_number() over (partition by t.n order by o.seq) as turn
       from teams t cross join lateral (select seq from webhook_outbox where ${ofTeam} limit ${sql.lit(OUTBOX_ROWS)}) o
     ), shares as (
       select n, team_id, count(*) as row_count
-      from (select n, team_id from looked_at order by turn, n limit ${sql.lit(OUTBOX_ROWS)}) first group by n, team_id
-    ), numbered as (
+      from (select n, team_id from candidates order by turn, n limit ${sql.lit(OUTBOX_ROWS)}) chosen group by n, team_id
+    ), locked as (
       select t.n, row_number() over (partition by t.n order by o.seq)::int as turn, o.*
       from shares t cross join lateral (
         select ${columns} from webhook_outbox where ${ofTeam} limit t.row_count for update skip locked) o
-    ), measured as (
+    ), sized as (
       select *, row_number() over in_turns = 1 or sum(octet_length(objects)) over in_turns <= ${sql.lit(MOST_BYTES)} as fits
-      from numbered window in_turns as (order by turn, n)
+      from locked window in_turns as (order by turn, n)
     )
     select m.seq, m.team_id, m.environment, m.type, m.created_at, case when m.fits then m.objects else '' end as objects,
-      m.turn, m.fits, (select count(*) >= ${sql.lit(OUTBOX_ROWS)} from looked_at) as "isFull",
+      m.turn, m.fits, (select count(*) >= ${sql.lit(OUTBOX_ROWS)} from candidates) as "isFull",
       (select team_id from teams where n = ${sql.lit(TEAMS)}) as "lastTeam"
-    from (select) always left join measured m on true order by m.turn, m.n`.execute(kysely(em));
+    from (select) one_row left join sized m on true order by m.turn, m.n`.execute(kysely(em));
   const { isFull = false, lastTeam = null } = rows[0] ?? {};
   return { rows: rows.filter((row): row is typeof row & LockedRow => row.seq !== null), isFull, lastTeam };
 }
 
-/** Where the next pass begins, and whether it should begin at once, when this one took so many of the rows that it locked. */
+/** Where the next pass begins, and whether to begin it at once. @param taken rows of this one that were taken */
 function nextOf(after: string, { rows, isFull, lastTeam }: Locked, taken: number): Pick<FannedOut, "full" | "after"> {
   const firstLeft = rows[taken];
   const full = after !== "" || isFull || firstLeft !== undefined || lastTeam !== null;
-  // It took nothing of the team of that row, and of those after it.
+  // Neither the team of `firstLeft` nor the teams after it got a turn.
   if (firstLeft?.turn === 1) return { full, after: rows[taken - 1]?.team_id ?? "" };
   return { full, after: lastTeam ?? "" };
 }

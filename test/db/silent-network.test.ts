@@ -145,7 +145,7 @@ describe("A connection to Postgres", () => {
     }
   });
 
-  it("is closed by Postgres in the middle of a transaction, after 30 s without a statement, of a webhooks worker after 5 s", async () => {
+  it("asks Postgres to end idle transactions after 30 s, those of a webhooks worker after 5 s", async () => {
     const { env } = await stack();
     for (const [work, limit] of [
       ["webhooks", "5s"],
