@@ -11,7 +11,7 @@ import type { Watched } from "../config/progress.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
 import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
-import { formGroups, type Group, unstartedGroups } from "../domain/webhooks/grouping.ts";
+import { formGroups, type Group, UNSTARTED_UNTIL_SECONDS, unstartedGroups } from "../domain/webhooks/grouping.ts";
 import { notifyRelay, RELAY_CHANNEL } from "../domain/webhooks/notify-relay.ts";
 import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../domain/webhooks/relay-lease.ts";
 import { deliveryStart, replayStart } from "../workflows/start.ts";
@@ -65,16 +65,17 @@ export class OutboxRelay {
   readonly #onWaiting: (webhookIds: Iterable<string>) => void;
   #client: Client | undefined;
   #loop: Promise<void> = Promise.resolve();
+  #sweeps: Promise<void> = Promise.resolve();
   #listening: Promise<void> = Promise.resolve();
   /** When it last looked for events, or heard that another relay leads, by `performance.now()`; at first its start. */
   #lookedAt = performance.now();
   /** A notification came since the latest look began. */
   #notified = false;
   #endWait: (() => void) | undefined;
-  /** When it looks again for workflows that were never started, by `performance.now()`. */
-  #sweepAt = 0;
   /** The next look at the outbox begins with the team after this one. */
   #afterTeam = "";
+  /** When workflows were started, by the ids of their groups, for as long as a sweep looks at a group. */
+  readonly #started = new Map<string, number>();
   /** When its lease ends, by `performance.now()`. */
   #leaseUntil = 0;
   /** When a leader renews its lease. */
@@ -99,6 +100,7 @@ export class OutboxRelay {
     this.#deps.stopping.addEventListener("abort", () => this.wake(), { once: true });
     this.#listening = this.#listen();
     this.#loop = this.#run(this.#deps.progress.watch("relay", PASS_LIMIT_MS));
+    this.#sweeps = this.#runSweeps();
   }
 
   /** Seconds since it last looked for events, or heard that another relay leads. */
@@ -124,7 +126,7 @@ export class OutboxRelay {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#loop, this.#listening]);
+    await Promise.all([this.#loop, this.#sweeps, this.#listening]);
     await Promise.all(this.#starting.values());
     await this.#release;
   }
@@ -142,15 +144,20 @@ export class OutboxRelay {
         this.#noteFailure(error);
         this.#yieldLease();
       }
-      if (performance.now() >= this.#sweepAt) {
-        this.#sweepAt = performance.now() + SWEEP_EVERY_MS;
-        await this.#sweep().catch((error) => this.#noteFailure(error));
-      }
       const busyMs = lookedAt + pollMs - performance.now();
       if (busyMs > 0) await pause(busyMs, stopping);
       if (this.isLeader) await this.#notification(POLL_MS);
     }
     this.#yieldLease();
+  }
+
+  /** Beside the passes, which a slow Temporal would hold up while a sweep starts workflows. */
+  async #runSweeps(): Promise<void> {
+    const { stopping } = this.#deps;
+    while (!stopping.aborted) {
+      await this.#sweep().catch((error) => this.#noteFailure(error));
+      await pause(SWEEP_EVERY_MS, stopping);
+    }
   }
 
   #noteFailure(error: unknown): void {
@@ -204,18 +211,19 @@ export class OutboxRelay {
     this.#endWait = undefined;
   }
 
-  /**
-   * Fans out and forms groups until the outbox is empty, or the next sweep is due.
-   * @returns the least time from its start to the next pass, in ms
-   */
+  /** Fans out and forms groups until the outbox is empty. @returns the least time from its start to the next pass, in ms */
   async #pass(watched: Watched): Promise<number> {
     const { orm, stopping } = this.#deps;
     let changes = 0;
     let found = false;
     let takenInRound = 0;
     for (let full = true; full && !stopping.aborted && (await this.#ensureLease(watched)); ) {
-      const { taken, groups, waiting, ...next } = await fanOut(orm.em.fork(), this.#afterTeam);
+      const { taken, broken, groups, waiting, ...next } = await fanOut(orm.em.fork(), this.#afterTeam);
       this.#afterTeam = next.after;
+      for (const seq of broken) {
+        this.#deps.countRelayFailure();
+        this.#deps.log.error({ seq }, "a row of the outbox is no JSON array; it and later ones of its team wait");
+      }
       takenInRound += taken;
       // What a whole round through the teams leaves is locked by others.
       full = next.full && (next.after !== "" || takenInRound > 0);
@@ -227,11 +235,6 @@ export class OutboxRelay {
       changes += taken;
       found ||= taken > 0 || waited.length > 0;
       this.#noteLook(watched);
-      // The sweep alone starts replays and test deliveries: a backlog must not delay it.
-      if (full && performance.now() >= this.#sweepAt) {
-        this.#notified = true;
-        return 0;
-      }
     }
     if (!found) return 0;
     return Math.min(LEAST_BUSY_POLL_MS + changes * POLL_MS_PER_CHANGE, MOST_BUSY_POLL_MS);
@@ -242,10 +245,15 @@ export class OutboxRelay {
     watched.moved();
   }
 
-  /** Starts workflows that were never started. */
+  /** Starts workflows that were never started. Those of a busy Temporal may have been, and not have begun yet. */
   async #sweep(): Promise<void> {
+    const forgottenBefore = performance.now() - UNSTARTED_UNTIL_SECONDS * 1_000;
+    for (const [id, startedAt] of this.#started) {
+      if (startedAt > forgottenBefore) break;
+      this.#started.delete(id);
+    }
     for (const group of await unstartedGroups(this.#deps.orm.em.fork(), SWEEP_GROUPS)) {
-      if (!this.#starting.has(group.id)) await this.#start(group);
+      if (!this.#starting.has(group.id) && !this.#started.has(group.id)) await this.#start(group);
     }
     for (const replayId of await unstartedReplays(this.#deps.orm.em.fork())) await this.#startReplay(replayId);
   }
@@ -283,6 +291,7 @@ export class OutboxRelay {
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
       });
       this.#failedStarts = 0;
+      this.#started.set(group.id, performance.now());
     } catch (error) {
       if (error instanceof WorkflowExecutionAlreadyStartedError) {
         this.#failedStarts = 0;

@@ -18,6 +18,8 @@ const TEAMS = 50;
 export interface FannedOut {
   /** Rows taken from the outbox. */
   taken: number;
+  /** `seq` of rows that are no JSON array: they stay, and so do later rows of their teams. */
+  broken: string[];
   /** Call again at once: rows may be left, or this call did not begin with the first team. */
   full: boolean;
   /** The next call begins with the team after this one. */
@@ -86,19 +88,29 @@ export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
     const { rows } = locked;
     if (rows.length === 0) {
       const next = locked.lastTeam ?? "";
-      return { taken: 0, full: after !== "" || next !== "", after: next, groups: [], waiting: new Set() };
+      const full = after !== "" || next !== "";
+      return { taken: 0, broken: [], full, after: next, groups: [], waiting: new Set() };
     }
     const endpoints = await readEndpoints(tx, rows);
 
     const events: NewEvent[] = [];
     const deliveries: NewDelivery[] = [];
-    let taken = 0;
+    const done: string[] = [];
+    /** By team. */
+    const broken = new Map<string, string>();
+    let lookedAt = 0;
     for (const row of rows) {
       if (deliveries.length >= MAX_DELIVERIES || !row.fits) break;
-      taken++;
+      lookedAt++;
+      if (broken.has(row.team_id)) continue;
       const subscribed = endpoints.get(tenantKey(row))?.filter(({ events }) => events.includes(row.type)) ?? [];
-      if (subscribed.length === 0) continue;
-      for (const object of splitObjects(row.objects)) {
+      const objects = subscribed.length === 0 ? [] : splitObjects(row.objects);
+      if (objects === undefined) {
+        broken.set(row.team_id, row.seq);
+        continue;
+      }
+      done.push(row.seq);
+      for (const object of objects) {
         // The event's id, the same in every attempt and replay: receivers deduplicate on it.
         const eventId = newId("event");
         events.push({ id: eventId, row, object });
@@ -111,11 +123,10 @@ export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
     const byEndpoint = Map.groupBy(active, ({ endpoint }) => endpoint.id);
     const ids = new Map([...byEndpoint].map(([id, members]) => [id, members.map((delivery) => delivery.id)]));
     const groups = ids.size > 0 ? await planWritten(tx, ids) : [];
-    const done = rows.slice(0, taken).map(({ seq }) => seq);
     await writeAll(tx, { done, events, deliveries, groups });
     const grouped = new Set(groups.flatMap(({ ids }) => ids));
     const waiting = new Set(active.flatMap(({ id, endpoint }) => (grouped.has(id) ? [] : [endpoint.id])));
-    return { taken, ...nextOf(after, locked, taken), groups, waiting };
+    return { taken: done.length, broken: [...broken.values()], ...nextOf(after, locked, lookedAt), groups, waiting };
   });
 }
 
@@ -154,12 +165,16 @@ async function lockRows(em: EntityManager, after: string): Promise<Locked> {
   return { rows: rows.filter((row): row is typeof row & LockedRow => row.seq !== null), isFull, lastTeam };
 }
 
-/** Where the next pass begins, and whether to begin it at once. @param taken rows of this one that were taken */
-function nextOf(after: string, { rows, isFull, lastTeam }: Locked, taken: number): Pick<FannedOut, "full" | "after"> {
-  const firstLeft = rows[taken];
+/** Where the next pass begins, and whether to begin it at once. @param lookedAt rows of this one that got their turn */
+function nextOf(
+  after: string,
+  { rows, isFull, lastTeam }: Locked,
+  lookedAt: number,
+): Pick<FannedOut, "full" | "after"> {
+  const firstLeft = rows[lookedAt];
   const full = after !== "" || isFull || firstLeft !== undefined || lastTeam !== null;
   // Neither the team of `firstLeft` nor the teams after it got a turn.
-  if (firstLeft?.turn === 1) return { full, after: rows[taken - 1]?.team_id ?? "" };
+  if (firstLeft?.turn === 1) return { full, after: rows[lookedAt - 1]?.team_id ?? "" };
   return { full, after: lastTeam ?? "" };
 }
 
@@ -182,11 +197,20 @@ async function readEndpoints(
   return Map.groupBy(endpoints, tenantKey);
 }
 
-/** The texts of the records in a row of the outbox. */
-function splitObjects(objects: string): string[] {
-  const parsed: unknown[] = JSON.parse(objects);
+/** The texts of the records in a row of the outbox. @returns undefined when it is no JSON array */
+function splitObjects(objects: string): string[] | undefined {
+  const parsed = parse(objects);
+  if (!Array.isArray(parsed)) return undefined;
   // Most rows hold one record, whose text is there already.
   return parsed.length === 1 ? [objects.slice(1, -1)] : parsed.map((object) => JSON.stringify(object));
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 interface Written {

@@ -268,7 +268,7 @@ const nextAttempt = sql<number>`g.attempt + case when exists (
 /** How long a group may stand without its first attempt before its workflow is started once more, in seconds. */
 const UNSTARTED_SECONDS = 5;
 /** Older ones are left to the reconciler: an operator may have ended their workflow. */
-const UNSTARTED_UNTIL_SECONDS = 120;
+export const UNSTARTED_UNTIL_SECONDS = 120;
 
 /**
  * Groups whose first attempt has not begun: the relay that formed them may have died before it started their workflow, and

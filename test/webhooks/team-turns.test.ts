@@ -148,6 +148,27 @@ describe("Changes of several teams in the outbox", () => {
     });
   });
 
+  it("wait behind one of their team that is no JSON array, and those of other teams do not", async () => {
+    const [held, other] = [await makeListening(), await makeListening()];
+    await queue(held, 1);
+    const { rows } = await sql<{ seq: string }>`insert into webhook_outbox (team_id, environment, type, objects)
+      select ${held}, 'LIVE', 'newsletter.started', o from unnest(array['[{"broken', '{}']) o returning seq`.execute(
+      kysely(own.orm.em.fork()),
+    );
+    await queue(held, 2);
+    await queue(other, 1);
+    const started = await openOwnRelay(own, { vault, workerId: "broken", start: async () => undefined });
+    await eventually(async () => (await counts(other))[0]?.[0] === 1, { what: "the other team's event" });
+    await started.close();
+    assert.deepEqual(await counts(held), [[1, 4]]);
+    for (const { seq } of rows) {
+      assert.deepEqual((await pass()).broken, [seq]);
+      await sql`delete from webhook_outbox where seq = ${seq}`.execute(kysely(own.orm.em.fork()));
+    }
+    await passAll();
+    assert.deepEqual(await counts(held), [[3, 0]]);
+  });
+
   it("are taken beyond 50 teams whose rows another transaction has locked", async () => {
     const teams = await Promise.all(Array.from({ length: 60 }, () => makeListening()));
     for (const team of teams) await queue(team, 1);
