@@ -10,7 +10,7 @@ interface RelayOptions {
   vault: TestTeam["vault"];
   workerId: string;
   /** Takes the place of the start of a workflow. */
-  start: () => Promise<unknown>;
+  start: (workflow: string, options: { workflowId: string }) => Promise<unknown>;
 }
 
 export interface OwnRelay {

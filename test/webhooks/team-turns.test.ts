@@ -225,4 +225,29 @@ describe("Changes of several teams in the outbox", () => {
         as earlier`.execute(kysely(own.orm.em.fork()));
     assert.deepEqual(rows, [{ earlier: true }]);
   });
+
+  it("are in groups whose workflows a sweep starts, but for those that were started", async () => {
+    const team = await makeListening();
+    const started: string[] = [];
+    const relay = await openOwnRelay(own, {
+      ...{ vault, workerId: "sweeps" },
+      start: async (_workflow, { workflowId }) => started.push(workflowId),
+    });
+    try {
+      await queue(team, 1);
+      await eventually(() => started.length === 1, { what: "the start of a group" });
+      // A sweep looks at the one that was started before it comes to the other one.
+      await sql`update webhook_groups set created_at = now() - interval '20 seconds'`.execute(
+        kysely(own.orm.em.fork()),
+      );
+      await sql`insert into webhook_groups select (jsonb_populate_record(g,
+        jsonb_build_object('id', 'other', 'created_at', now() - interval '10 seconds'))).* from webhook_groups g`.execute(
+        kysely(own.orm.em.fork()),
+      );
+      await eventually(() => started.some((id) => id.endsWith("other")), { what: "the start of the other one" });
+      assert.equal(started.length, 2, started.join(", "));
+    } finally {
+      await relay.close();
+    }
+  });
 });
