@@ -217,17 +217,17 @@ export class OutboxRelay {
     let changes = 0;
     let found = false;
     let takenInRound = 0;
-    for (let full = true; full && !stopping.aborted && (await this.#ensureLease(watched)); ) {
-      const { taken, broken, groups, waiting, ...next } = await fanOut(orm.em.fork(), this.#afterTeam);
-      this.#afterTeam = next.after;
+    for (let callAgain = true; callAgain && !stopping.aborted && (await this.#ensureLease(watched)); ) {
+      const { taken, broken, groups, waiting, nextAfter, ...rest } = await fanOut(orm.em.fork(), this.#afterTeam);
+      this.#afterTeam = nextAfter;
       for (const seq of broken) {
         this.#deps.countRelayFailure();
         this.#deps.log.error({ seq }, "a row of the outbox is no JSON array; it and later ones of its team wait");
       }
       takenInRound += taken;
       // What a whole round through the teams leaves is locked by others.
-      full = next.full && (next.after !== "" || takenInRound > 0);
-      if (next.after === "") takenInRound = 0;
+      callAgain = rest.callAgain && (nextAfter !== "" || takenInRound > 0);
+      if (nextAfter === "") takenInRound = 0;
       this.#onWaiting(waiting);
       for (const group of groups) await this.#start(group);
       const waited = await formGroups(orm.em.fork());

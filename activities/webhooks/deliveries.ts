@@ -106,7 +106,7 @@ export function createDeliveryActivities(given: Deps): DeliveryActivities {
 interface SharedDeps extends Deps {
   /** Requests that this process may have in flight. */
   requests: SharedPlaces;
-  /** Connections to Postgres, less `OTHER_CONNECTIONS`. */
+  /** Connections to Postgres that attempts may use. */
   connections: SharedPlaces;
   successes: SuccessWriter;
   lateEndpoints: LateEndpoints;

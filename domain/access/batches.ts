@@ -38,7 +38,10 @@ export class Batches<Result> {
     ({ gathering, running }) => gathering === undefined && running === undefined,
   );
 
-  /** @param waitForMore delays the run of a name while further calls are expected; its promise must resolve, because nothing else ends the delay */
+  /**
+   * @param waitForMore delays the run of a name while further calls are expected; its promise must resolve, because nothing
+   * else ends the delay
+   */
   constructor(waitForMore: (name: string) => Promise<unknown> | undefined = () => undefined) {
     this.#waitForMore = waitForMore;
   }

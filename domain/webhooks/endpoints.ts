@@ -248,7 +248,7 @@ interface Switched {
 
 /**
  * Earlier than any `checkPatch` of the same request, which searched the log before that. To search all of it again would
- * keep a busy endpoint locked for long, and the relay of all teams waits for that lock.
+ * keep a busy endpoint locked for long, and new events of its team wait for that lock.
  */
 const SINCE_CHECK = sql<string>`now() - interval '10 minutes'`;
 

@@ -20,10 +20,10 @@ export interface FannedOut {
   taken: number;
   /** `seq` of rows that are no JSON array: they stay, and so do later rows of their teams. */
   broken: string[];
-  /** Call again at once: rows may be left, or this call did not begin with the first team. */
-  full: boolean;
+  /** Rows may be left that another call can take, or this call did not begin with the first team. */
+  callAgain: boolean;
   /** The next call begins with the team after this one. */
-  after: string;
+  nextAfter: string;
   /** Groups of the deliveries, as far as their endpoints had room at once. The caller starts a workflow for each. */
   groups: Group[];
   /** Endpoints of the other deliveries. */
@@ -80,16 +80,16 @@ const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environ
  * does not delay the others. Where the endpoint has room and no other delivery waits for it, they are in a
  * group at once. An endpoint that the platform has switched off gets BLOCKED ones, which can be replayed. Any number of relays
  * may do this at once.
- * @param after begins with the team after this id, `after` of the call before; "" with the first team
+ * @param after begins with the team after this id, `nextAfter` of the call before; "" with the first team
  */
 export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
   return transaction(em, async (tx) => {
     const locked = await lockRows(tx, after);
     const { rows } = locked;
     if (rows.length === 0) {
-      const next = locked.lastTeam ?? "";
-      const full = after !== "" || next !== "";
-      return { taken: 0, broken: [], full, after: next, groups: [], waiting: new Set() };
+      const nextAfter = locked.lastTeam ?? "";
+      const callAgain = after !== "" || nextAfter !== "";
+      return { taken: 0, broken: [], callAgain, nextAfter, groups: [], waiting: new Set() };
     }
     const endpoints = await readEndpoints(tx, rows);
 
@@ -102,8 +102,9 @@ export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
     for (const row of rows) {
       if (deliveries.length >= MAX_DELIVERIES || !row.fits) break;
       lookedAt++;
-      if (broken.has(row.team_id)) continue;
-      const subscribed = endpoints.get(tenantKey(row))?.filter(({ events }) => events.includes(row.type)) ?? [];
+      if (broken.has(row.team_id) || endpoints.changing.has(tenantKey(row))) continue;
+      const subscribed =
+        endpoints.byTenant.get(tenantKey(row))?.filter(({ events }) => events.includes(row.type)) ?? [];
       const objects = subscribed.length === 0 ? [] : splitObjects(row.objects);
       if (objects === undefined) {
         broken.set(row.team_id, row.seq);
@@ -170,31 +171,46 @@ function nextOf(
   after: string,
   { rows, isFull, lastTeam }: Locked,
   lookedAt: number,
-): Pick<FannedOut, "full" | "after"> {
+): Pick<FannedOut, "callAgain" | "nextAfter"> {
   const firstLeft = rows[lookedAt];
-  const full = after !== "" || isFull || firstLeft !== undefined || lastTeam !== null;
+  const callAgain = after !== "" || isFull || firstLeft !== undefined || lastTeam !== null;
   // Neither the team of `firstLeft` nor the teams after it got a turn.
-  if (firstLeft?.turn === 1) return { full, after: rows[lookedAt - 1]?.team_id ?? "" };
-  return { full, after: lastTeam ?? "" };
+  if (firstLeft?.turn === 1) return { callAgain, nextAfter: rows[lookedAt - 1]?.team_id ?? "" };
+  return { callAgain, nextAfter: lastTeam ?? "" };
 }
 
-/** The endpoints that get deliveries written, by tenant. They cannot be deleted before the deliveries are there. */
+interface Endpoints {
+  byTenant: Map<string, Endpoint[]>;
+  /** Tenants with an endpoint that another transaction changes or deletes. */
+  changing: Set<string>;
+}
+
+/**
+ * The endpoints that get deliveries written. They cannot be deleted before the deliveries are there. To delete one with its
+ * log may take seconds: the relay of all teams does not wait for it.
+ */
 async function readEndpoints(
   em: EntityManager,
   rows: readonly Pick<Endpoint, "team_id" | "environment">[],
-): Promise<Map<string, Endpoint[]>> {
+): Promise<Endpoints> {
   const tenants = [...new Map(rows.map((row) => [tenantKey(row), row])).values()];
+  const areListening = sql`(team_id, environment) in (select * from unnest(
+        ${tenants.map(({ team_id }) => team_id)}::text[], ${tenants.map(({ environment }) => environment)}::text[]))
+      and (active or disabled_reason = 'delivery_failures')`;
   const { rows: endpoints } = await executePrepared(
     em,
     "relay_endpoints",
-    sql<Endpoint>`
-    select id, team_id, environment, events, active from webhook_endpoints
-    where (team_id, environment) in (select * from unnest(
-        ${tenants.map(({ team_id }) => team_id)}::text[], ${tenants.map(({ environment }) => environment)}::text[]))
-      and (active or disabled_reason = 'delivery_failures')
-    for key share`,
+    sql<Endpoint & { isLocked: boolean }>`
+    with locked as materialized (
+      select id, team_id, environment, events, active from webhook_endpoints where ${areListening} for key share skip locked
+    )
+    select *, true as "isLocked" from locked
+    union all
+    select id, team_id, environment, events, active, false from webhook_endpoints
+    where ${areListening} and id not in (select id from locked)`,
   );
-  return Map.groupBy(endpoints, tenantKey);
+  const changing = new Set(endpoints.filter(({ isLocked }) => !isLocked).map(tenantKey));
+  return { byTenant: Map.groupBy(endpoints, tenantKey), changing };
 }
 
 /** The texts of the records in a row of the outbox. @returns undefined when it is no JSON array */

@@ -27,8 +27,8 @@ export async function releaseRelayLease(em: EntityManager, holder: string): Prom
 
 const newExpiry = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
 /**
- * An expiry further ahead was set by a server whose clock was ahead, before a failover, and does not count. Twice the time of a
- * lease, because the column rounds an expiry up by as much as 0.5 ms.
+ * An expiry that is ahead by twice the time of a lease was set by a server whose clock was ahead, before a failover, and does not
+ * count. Twice, because the column rounds an expiry up by as much as 0.5 ms.
  */
 const isHeldByAnother = (holder: string) => sql`(l.holder <> ${holder} and l.expires_at > now()
   and l.expires_at < now() + make_interval(secs => ${sql.lit(2 * LEASE_SECONDS)}))`;

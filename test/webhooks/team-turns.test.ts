@@ -65,9 +65,9 @@ describe("Changes of several teams in the outbox", () => {
 
   /** Passes until nothing is left. @returns their number */
   async function passAll(from = ""): Promise<number> {
-    for (let [passes, after, full] = [1, from, true]; ; passes++) {
-      ({ after, full } = await pass(after));
-      if (!full) return passes;
+    for (let [passes, nextAfter, callAgain] = [1, from, true]; ; passes++) {
+      ({ nextAfter, callAgain } = await pass(nextAfter));
+      if (!callAgain) return passes;
       assert.ok(passes < 100, "it has no end");
     }
   }
@@ -76,7 +76,7 @@ describe("Changes of several teams in the outbox", () => {
     const [many, few] = [await makeListening(), await makeListening()];
     await queue(many, 600);
     await queue(few, 2);
-    assert.equal((await pass()).full, true);
+    assert.equal((await pass()).callAgain, true);
     const [[taken, left] = [], ofFew] = await counts(many, few);
     assert.deepEqual(ofFew, [2, 0]);
     assert.deepEqual([taken, left], [498, 102]);
@@ -95,8 +95,8 @@ describe("Changes of several teams in the outbox", () => {
     const [, , ...small] = teams.toSorted();
     for (const team of teams)
       await queue(team, small.includes(team) ? 1 : 3, { events: small.includes(team) ? 1 : ROW_EVENTS });
-    let after = "";
-    for (let passes = 1; passes <= 3; passes++) ({ after } = await pass(after));
+    let nextAfter = "";
+    for (let passes = 1; passes <= 3; passes++) ({ nextAfter } = await pass(nextAfter));
     assert.deepEqual(await counts(...small), [
       [1, 0],
       [1, 0],
@@ -111,11 +111,11 @@ describe("Changes of several teams in the outbox", () => {
   it("are all taken when there are more teams than a pass takes changes of, also of teams that it has passed", async () => {
     const teams = await Promise.all(Array.from({ length: 105 }, () => makeListening()));
     for (const team of teams) await queue(team, 1);
-    const { after } = await pass();
+    const { nextAfter } = await pass();
     const [first = ""] = teams.toSorted();
     assert.deepEqual(await counts(first), [[1, 0]]);
     await queue(first, 1);
-    await passAll(after);
+    await passAll(nextAfter);
     const expected = teams.map((team) => [team === first ? 2 : 1, 0]);
     assert.deepEqual(await counts(...teams), expected);
   });
@@ -125,8 +125,8 @@ describe("Changes of several teams in the outbox", () => {
     await queue(large, 10, { bytes: MEBIBYTE });
     await queue(large, 1, { bytes: 5 * MEBIBYTE });
     await queue(small, 1);
-    const { taken, full } = await pass();
-    assert.deepEqual([taken, full], [4, true]);
+    const { taken, callAgain } = await pass();
+    assert.deepEqual([taken, callAgain], [4, true]);
     assert.deepEqual(await counts(small), [[1, 0]]);
     await passAll();
     assert.deepEqual(await counts(large), [[11, 0]]);
@@ -146,6 +146,29 @@ describe("Changes of several teams in the outbox", () => {
         [1, 0],
       ]);
     });
+  });
+
+  it("wait while an endpoint of their team is deleted, and those of other teams do not", async () => {
+    const [deleting, other] = [await makeListening(2), await makeListening()];
+    await queue(deleting, 2);
+    await queue(other, 1);
+    await transaction(own.orm.em.fork(), async (tx) => {
+      await sql`delete from webhook_endpoints where team_id = ${deleting} and id = (
+        select min(id) from webhook_endpoints where team_id = ${deleting})`.execute(kysely(tx));
+      const { taken, callAgain } = await pass();
+      assert.deepEqual([taken, callAgain], [1, false]);
+      assert.deepEqual(await counts(deleting, other), [
+        [0, 2],
+        [1, 0],
+      ]);
+    });
+    await passAll();
+    assert.deepEqual(await counts(deleting), [[2, 0]]);
+    const { rows } = await sql<{ deliveries: number }>`
+      select count(*)::int as deliveries from webhook_deliveries where team_id = ${deleting}`.execute(
+      kysely(own.orm.em.fork()),
+    );
+    assert.deepEqual(rows, [{ deliveries: 2 }]);
   });
 
   it("wait behind one of their team that is no JSON array, and those of other teams do not", async () => {
@@ -175,9 +198,9 @@ describe("Changes of several teams in the outbox", () => {
     const last = teams.toSorted().at(-1) ?? assert.fail();
     await transaction(own.orm.em.fork(), async (tx) => {
       await sql`select from webhook_outbox where team_id <> ${last} for update`.execute(kysely(tx));
-      const { after, full } = await pass();
-      assert.equal(full, true);
-      await pass(after);
+      const { nextAfter, callAgain } = await pass();
+      assert.equal(callAgain, true);
+      await pass(nextAfter);
       assert.deepEqual(await counts(last), [[1, 0]]);
     });
   });
