@@ -197,11 +197,11 @@ describeOverAccounts("Operators' updates of a send", (accounts) => {
       ["cancel", "cancelled meanwhile", "CANCELLED"],
     ] as const) {
       it(`is answered as soon as a ${other} replaces it`, async () => {
-        const { sender, handle } = await underWay(40, 3_000 / over.accounts);
+        const { sender, handle } = await underWay(40, 5_000 / over.accounts);
         const pause = await begin(handle, "pause");
         await eventually(async () => (await statusOf(sender)) === "PAUSED", { what: "PAUSED in Postgres" });
+        await eventually(async () => (await detailsOf(handle)).startsWith("Pausing"), { what: "the pause in the UI" });
         assert.ok((await ledgerStates(sender)).SENDING, "a mail is in flight");
-        assert.match(await detailsOf(handle), /^Pausing/);
         const overtaking = await begin(handle, other);
         assert.equal(await pause.result(), answer);
         assert.equal(await statusOf(sender), status);

@@ -9,7 +9,6 @@ import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../s
 import {
   askToWait,
   assertAllHeaders,
-  detailsOf,
   groupsOf,
   type Row,
   receivingBesideTemporal,
@@ -256,9 +255,6 @@ describe("An operator of deliveries", () => {
       found.map(({ json }) => json.workflow),
       [null, `webhook-delivery/${tried?.id}`],
     );
-    assert.match(
-      await detailsOf(workflowOf(temporal, tried ?? { group_id: null })),
-      /0 succeeded, 0 failed, 1 blocked/,
-    );
+    await untilDetails(workflowOf(temporal, tried ?? { group_id: null }), /0 succeeded, 0 failed, 1 blocked/);
   });
 });
