@@ -10,7 +10,7 @@ import { watchProcessor } from "../config/process-load.ts";
 import type { Watched } from "../config/progress.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
 import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
-import { fanOut } from "../domain/webhooks/fan-out.ts";
+import { type FannedOut, fanOut } from "../domain/webhooks/fan-out.ts";
 import { formGroups, type Group, UNSTARTED_UNTIL_SECONDS, unstartedGroups } from "../domain/webhooks/grouping.ts";
 import { notifyRelay, RELAY_CHANNEL } from "../domain/webhooks/notify-relay.ts";
 import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../domain/webhooks/relay-lease.ts";
@@ -19,19 +19,22 @@ import type { webhookDeliveryWorkflow } from "../workflows/webhook-delivery.ts";
 import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
 import { pause } from "./pause.ts";
 
-/** How often the leader looks without a notification, and how often a follower asks for the lease. */
+/** How often the leader makes a pass without a notification, and how often a follower asks for the lease. */
 const POLL_MS = 500;
 /**
- * The poll interval under load: the least time from one look that found work to the next, and how much longer it is for each
- * change that the look found. With fewer looks each finds more, which costs Postgres and Temporal less; an idle relay
- * takes new events at once.
+ * The poll interval under load: the least time from the start of a pass that found work to the next one, and how much longer it
+ * is for each change that the pass found. With fewer passes each finds more, which costs Postgres and Temporal less; an idle
+ * relay takes new events at once.
  */
 const LEAST_BUSY_POLL_MS = 40;
 const POLL_MS_PER_CHANGE = 4;
 const MOST_BUSY_POLL_MS = 140;
+/** How long the changes of a team wait while one of its endpoints is changed or deleted, before they are tried again. */
+const CHANGING_REST_MS = 250;
+/** How long those of a team with a malformed row do. Only a hand can mend it, and each try is logged. */
+const MALFORMED_REST_MS = 10_000;
 /** How often it looks for groups whose workflow was never started. */
 const SWEEP_EVERY_MS = 2_000;
-const SWEEP_GROUPS = 200;
 /**
  * Workflows that are being started at once. Not p-limit: `#start` also has to wait until one more may begin, so that a
  * pass forms no groups faster than Temporal takes their workflows.
@@ -46,10 +49,10 @@ const LEASE_MS = LEASE_SECONDS * 1_000;
 const RENEW_LEASE_MS = LEASE_MS / 2;
 /** How long a leader that failed leaves the lease to others: they ask for it every `POLL_MS`. */
 const YIELD_MS = 1_000;
-/** After so many failed starts of workflows in a row this process is presumed not to reach Temporal. */
+/** After so many failed starts of workflows in a row this process is presumed not to reach Temporal, and yields its lease. */
 export const MOST_FAILED_STARTS = 5;
-/** How long the loop may go without a pass, or an answer about the lease. */
-const PASS_LIMIT_MS = 60_000;
+/** How long the passes may go without one that succeeds, or an answer about the lease; and the sweeps likewise. */
+const STALL_LIMIT_MS = 60_000;
 
 /**
  * Takes events from the outbox to endpoints: writes their deliveries, puts waiting deliveries into groups and starts a
@@ -67,13 +70,15 @@ export class OutboxRelay {
   #loop: Promise<void> = Promise.resolve();
   #sweeps: Promise<void> = Promise.resolve();
   #listening: Promise<void> = Promise.resolve();
-  /** When it last looked for events, or heard that another relay leads, by `performance.now()`; at first its start. */
-  #lookedAt = performance.now();
-  /** A notification came since the latest look began. */
+  /** When it last took a batch, or heard that another relay leads, by `performance.now()`; at first its start. */
+  #movedAt = performance.now();
+  /** A notification came since the latest pass began. */
   #notified = false;
   #endWait: (() => void) | undefined;
-  /** The next look at the outbox begins with the team after this one. */
+  /** The next batch begins with the team after this one. */
   #afterTeam = "";
+  /** Teams that batches leave out, and until when, by `performance.now()`: their changes cannot be taken now. */
+  readonly #leftOut = new Map<string, number>();
   /** When workflows were started, by the ids of their groups, for as long as a sweep looks at a group. */
   readonly #started = new Map<string, number>();
   /** When its lease ends, by `performance.now()`. */
@@ -99,21 +104,21 @@ export class OutboxRelay {
     this.#client = client;
     this.#deps.stopping.addEventListener("abort", () => this.wake(), { once: true });
     this.#listening = this.#listen();
-    this.#loop = this.#run(this.#deps.progress.watch("relay", PASS_LIMIT_MS));
-    this.#sweeps = this.#runSweeps();
+    this.#loop = this.#run(this.#deps.progress.watch("relay", STALL_LIMIT_MS));
+    this.#sweeps = this.#runSweeps(this.#deps.progress.watch("relay sweep", STALL_LIMIT_MS));
   }
 
-  /** Seconds since it last looked for events, or heard that another relay leads. */
+  /** Seconds since it last took a batch, or heard that another relay leads. */
   get ageSeconds(): number {
-    return (performance.now() - this.#lookedAt) / 1_000;
+    return (performance.now() - this.#movedAt) / 1_000;
   }
 
-  /** Whether it takes events from the outbox and forms groups, for all relays. */
+  /** Whether it holds the lease: it then takes events from the outbox and forms groups, for all relays. */
   get isLeader(): boolean {
     return performance.now() < this.#leaseUntil;
   }
 
-  /** Looks now rather than at the next poll, if it is the leader. */
+  /** Makes a pass now rather than at the next poll, if it is the leader. */
   wake(): void {
     this.#notified = true;
     this.#endWait?.();
@@ -135,7 +140,7 @@ export class OutboxRelay {
     const { stopping } = this.#deps;
     while (!stopping.aborted) {
       this.#notified = false;
-      const lookedAt = performance.now();
+      const beganAt = performance.now();
       // After a failure too: notifications must not make it try without a rest.
       let pollMs = POLL_MS;
       try {
@@ -144,18 +149,18 @@ export class OutboxRelay {
         this.#noteFailure(error);
         this.#yieldLease();
       }
-      const busyMs = lookedAt + pollMs - performance.now();
-      if (busyMs > 0) await pause(busyMs, stopping);
+      const restMs = beganAt + pollMs - performance.now();
+      if (restMs > 0) await pause(restMs, stopping);
       if (this.isLeader) await this.#notification(POLL_MS);
     }
     this.#yieldLease();
   }
 
-  /** Beside the passes, which a slow Temporal would hold up while a sweep starts workflows. */
-  async #runSweeps(): Promise<void> {
+  /** A loop of its own: a long sweep must not delay a pass, though both start workflows by the same `STARTS`. */
+  async #runSweeps(watched: Watched): Promise<void> {
     const { stopping } = this.#deps;
     while (!stopping.aborted) {
-      await this.#sweep().catch((error) => this.#noteFailure(error));
+      await this.#sweep(watched).catch((error) => this.#noteFailure(error));
       await pause(SWEEP_EVERY_MS, stopping);
     }
   }
@@ -165,7 +170,7 @@ export class OutboxRelay {
     this.#deps.log.error({ err: error }, "the relay failed; tried again soon");
   }
 
-  /** Takes the lease, or renews it once a second. @returns whether this relay leads */
+  /** Takes the lease, or renews it once it is a second old. @returns whether this relay leads */
   async #ensureLease(watched: Watched): Promise<boolean> {
     const now = performance.now();
     if (this.isLeader && now < this.#renewalAt) return true;
@@ -177,7 +182,7 @@ export class OutboxRelay {
     const isTaken = await takeRelayLease(orm.em.fork(), workerId);
     this.#leaseUntil = isTaken ? askedAt + LEASE_MS : 0;
     this.#renewalAt = askedAt + RENEW_LEASE_MS;
-    if (!isTaken) this.#noteLook(watched);
+    if (!isTaken) this.#noteMove(watched);
     // `#yieldLease` ran while Postgres was asked, and this answer may have taken the lease again.
     else if (performance.now() < this.#yieldsUntil) this.#releaseLease();
     return this.isLeader;
@@ -211,21 +216,22 @@ export class OutboxRelay {
     this.#endWait = undefined;
   }
 
-  /** Fans out and forms groups until the outbox is empty. @returns the least time from its start to the next pass, in ms */
+  /**
+   * Takes batches and forms groups until the outbox is empty.
+   * @returns how long after the start of this pass the next one may begin, in ms
+   */
   async #pass(watched: Watched): Promise<number> {
     const { orm, stopping } = this.#deps;
     let changes = 0;
     let found = false;
     let takenInRound = 0;
     for (let callAgain = true; callAgain && !stopping.aborted && (await this.#ensureLease(watched)); ) {
-      const { taken, broken, groups, waiting, nextAfter, ...rest } = await fanOut(orm.em.fork(), this.#afterTeam);
+      const batch = await fanOut(orm.em.fork(), this.#afterTeam, this.#teamsLeftOut());
+      const { taken, groups, waiting, nextAfter, ...rest } = batch;
       this.#afterTeam = nextAfter;
-      for (const seq of broken) {
-        this.#deps.countRelayFailure();
-        this.#deps.log.error({ seq }, "a row of the outbox is no JSON array; it and later ones of its team wait");
-      }
+      this.#leaveOut(batch);
       takenInRound += taken;
-      // What a whole round through the teams leaves is locked by others.
+      // After a round that took nothing another one would take nothing: other transactions hold the rows that are left.
       callAgain = rest.callAgain && (nextAfter !== "" || takenInRound > 0);
       if (nextAfter === "") takenInRound = 0;
       this.#onWaiting(waiting);
@@ -234,28 +240,55 @@ export class OutboxRelay {
       for (const group of waited) await this.#start(group);
       changes += taken;
       found ||= taken > 0 || waited.length > 0;
-      this.#noteLook(watched);
+      this.#noteMove(watched);
     }
     if (!found) return 0;
     return Math.min(LEAST_BUSY_POLL_MS + changes * POLL_MS_PER_CHANGE, MOST_BUSY_POLL_MS);
   }
 
-  #noteLook(watched: Watched): void {
-    this.#lookedAt = performance.now();
+  #noteMove(watched: Watched): void {
+    this.#movedAt = performance.now();
     watched.moved();
   }
 
-  /** Starts workflows that were never started. Those of a busy Temporal may have been, and not have begun yet. */
-  async #sweep(): Promise<void> {
+  #teamsLeftOut(): string[] {
+    const now = performance.now();
+    for (const [teamId, until] of this.#leftOut) {
+      if (until <= now) this.#leftOut.delete(teamId);
+    }
+    return [...this.#leftOut.keys()];
+  }
+
+  /** Leaves out the teams whose changes a batch could not take. Each batch would read them again, and others less of theirs. */
+  #leaveOut({ changing, malformed }: Pick<FannedOut, "changing" | "malformed">): void {
+    const now = performance.now();
+    for (const teamId of changing) this.#leftOut.set(teamId, now + CHANGING_REST_MS);
+    for (const [teamId, seq] of malformed) {
+      this.#leftOut.set(teamId, now + MALFORMED_REST_MS);
+      this.#deps.countRelayFailure();
+      this.#deps.log.error({ seq }, "a row of the outbox is no JSON array; it and later ones of its team wait");
+    }
+  }
+
+  /** Starts the workflows of groups that have not begun, and of replays that were not started. */
+  async #sweep(watched: Watched): Promise<void> {
+    const { orm, stopping } = this.#deps;
     const forgottenBefore = performance.now() - UNSTARTED_UNTIL_SECONDS * 1_000;
     for (const [id, startedAt] of this.#started) {
       if (startedAt > forgottenBefore) break;
       this.#started.delete(id);
     }
-    for (const group of await unstartedGroups(this.#deps.orm.em.fork(), SWEEP_GROUPS)) {
-      if (!this.#starting.has(group.id) && !this.#started.has(group.id)) await this.#start(group);
+    for await (const group of unstartedGroups(orm.em.fork())) {
+      if (stopping.aborted) return;
+      await this.#start(group);
+      watched.moved();
     }
-    for (const replayId of await unstartedReplays(this.#deps.orm.em.fork())) await this.#startReplay(replayId);
+    for (const replayId of await unstartedReplays(orm.em.fork())) {
+      if (stopping.aborted) return;
+      await this.#startReplay(replayId);
+      watched.moved();
+    }
+    watched.moved();
   }
 
   async #startReplay(replayId: string): Promise<void> {
@@ -270,8 +303,12 @@ export class OutboxRelay {
     await noteReplayStarted(this.#deps.orm.em.fork(), replayId);
   }
 
-  /** Resolves when the start is under way and another may begin. */
+  /**
+   * Starts the workflow of a group, unless this relay has: Temporal may be slow to begin it.
+   * @returns resolves when the start is under way and another may begin
+   */
   async #start(group: Group): Promise<void> {
+    if (this.#starting.has(group.id) || this.#started.has(group.id)) return;
     const start = this.#startNow(group).finally(() => this.#starting.delete(group.id));
     this.#starting.set(group.id, start);
     while (this.#starting.size >= STARTS) await Promise.race(this.#starting.values());
@@ -290,16 +327,15 @@ export class OutboxRelay {
         // A workflow that an operator terminated is brought back by the reconciler, on hold.
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
       });
-      this.#failedStarts = 0;
-      this.#started.set(group.id, performance.now());
     } catch (error) {
-      if (error instanceof WorkflowExecutionAlreadyStartedError) {
-        this.#failedStarts = 0;
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
+        log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep tries again");
+        if (++this.#failedStarts >= MOST_FAILED_STARTS) this.#yieldLease();
         return;
       }
-      log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep tries again");
-      if (++this.#failedStarts >= MOST_FAILED_STARTS) this.#yieldLease();
     }
+    this.#failedStarts = 0;
+    this.#started.set(group.id, performance.now());
   }
 
   /**
@@ -326,7 +362,6 @@ export class OutboxRelay {
         client.once("end", () => resolve(true));
         // A second error without a listener would end the process.
         client.on("error", () => resolve(true));
-        stopping.addEventListener("abort", () => resolve(true), { once: true });
       });
       try {
         await client.connect();
@@ -335,7 +370,7 @@ export class OutboxRelay {
         // Notifications may have been sent before this connection listened.
         this.wake();
         // One that is cut off behind a proxy gets no notification, and no error either.
-        while (!(await Promise.race([ended, pause(LISTEN_CHECK_MS, stopping).then(() => false)]))) {
+        while (!(await Promise.race([ended, pause(LISTEN_CHECK_MS, stopping).then(() => stopping.aborted)]))) {
           await client.query("select 1");
         }
       } catch (error) {

@@ -7,20 +7,22 @@ import { ENDPOINT_OFF } from "./endpoint-health.ts";
 import { GROUP_COLUMNS, type Group, groupRows, type NewGroup, planWritten } from "./grouping.ts";
 import { EVENT_KEPT } from "./retention.ts";
 
-/** How much one pass takes from the outbox, so that its transaction holds the rows for a short time. */
+/** How much one batch takes from the outbox, so that its transaction holds the rows for a short time. */
 const OUTBOX_ROWS = 500;
 const MAX_DELIVERIES = 4_000;
-/** Bytes of `objects` that one pass reads, or one larger row. A row may hold 500 records, of 1 KB and more. */
+/** Bytes of `objects` that one batch reads, or one larger row. A row may hold 500 records, of 1 KB and more. */
 const MOST_BYTES = 4 * 1024 * 1024;
-/** Teams that one pass takes rows of. */
+/** Teams that one batch takes rows of. */
 const TEAMS = 50;
 
 export interface FannedOut {
   /** Rows taken from the outbox. */
   taken: number;
-  /** `seq` of rows that are no JSON array: they stay, and so do later rows of their teams. */
-  broken: string[];
-  /** Rows may be left that another call can take, or this call did not begin with the first team. */
+  /** `seq` of a row that is no JSON array, by team: it stays, and so do later rows of its team. */
+  malformed: Map<string, string>;
+  /** Teams some of whose rows stay, because another transaction changes or deletes one of their endpoints. */
+  changing: Set<string>;
+  /** Rows may be left that another call can take, here or of teams before `after`. */
   callAgain: boolean;
   /** The next call begins with the team after this one. */
   nextAfter: string;
@@ -34,7 +36,7 @@ export interface FannedOut {
 const OUTBOX_COLUMNS = ["seq", "team_id", "environment", "type", "objects", "created_at"] as const;
 type OutboxRow = Pick<Selectable<Database["webhook_outbox"]>, (typeof OUTBOX_COLUMNS)[number]>;
 
-/** A row that is locked for a pass. */
+/** A row that is locked for a batch. */
 interface LockedRow extends OutboxRow {
   /** The number of the row among those of its team; the first is 1. */
   turn: number;
@@ -44,9 +46,9 @@ interface LockedRow extends OutboxRow {
 
 interface Locked {
   rows: LockedRow[];
-  /** The teams of this pass have at least `OUTBOX_ROWS` rows, locked ones included. */
-  isFull: boolean;
-  /** The last team of this pass if it has `TEAMS` of them, otherwise null. */
+  /** The teams of this batch have at least `OUTBOX_ROWS` rows, locked ones included. */
+  hasManyRows: boolean;
+  /** The last team of this batch if it has `TEAMS` of them, otherwise null. */
   lastTeam: string | null;
 }
 
@@ -75,39 +77,52 @@ interface NewDelivery {
 const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environment">) => `${team_id}/${environment}`;
 
 /**
- * Takes the oldest changes of each team from the outbox and writes an event for each that an endpoint subscribed to, with a
+ * Takes a batch: the oldest changes of each team in the outbox. It deletes them and writes an event for each that an endpoint subscribed to, with a
  * PENDING delivery per endpoint, in one transaction. The teams take turns, a row at a time, so that a team with many changes
  * does not delay the others. Where the endpoint has room and no other delivery waits for it, they are in a
  * group at once. An endpoint that the platform has switched off gets BLOCKED ones, which can be replayed. Any number of relays
  * may do this at once.
  * @param after begins with the team after this id, `nextAfter` of the call before; "" with the first team
+ * @param without teams that it leaves out
  */
-export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
+export function fanOut(em: EntityManager, after = "", without: readonly string[] = []): Promise<FannedOut> {
   return transaction(em, async (tx) => {
-    const locked = await lockRows(tx, after);
+    const locked = await lockRows(tx, after, without);
     const { rows } = locked;
     if (rows.length === 0) {
       const nextAfter = locked.lastTeam ?? "";
       const callAgain = after !== "" || nextAfter !== "";
-      return { taken: 0, broken: [], callAgain, nextAfter, groups: [], waiting: new Set() };
+      return {
+        taken: 0,
+        malformed: new Map(),
+        changing: new Set(),
+        callAgain,
+        nextAfter,
+        groups: [],
+        waiting: new Set(),
+      };
     }
     const endpoints = await readEndpoints(tx, rows);
 
     const events: NewEvent[] = [];
     const deliveries: NewDelivery[] = [];
     const done: string[] = [];
-    /** By team. */
-    const broken = new Map<string, string>();
-    let lookedAt = 0;
+    const malformed = new Map<string, string>();
+    const changing = new Set<string>();
+    let handled = 0;
     for (const row of rows) {
       if (deliveries.length >= MAX_DELIVERIES || !row.fits) break;
-      lookedAt++;
-      if (broken.has(row.team_id) || endpoints.changing.has(tenantKey(row))) continue;
+      handled++;
+      if (malformed.has(row.team_id)) continue;
+      if (endpoints.changing.has(tenantKey(row))) {
+        changing.add(row.team_id);
+        continue;
+      }
       const subscribed =
         endpoints.byTenant.get(tenantKey(row))?.filter(({ events }) => events.includes(row.type)) ?? [];
       const objects = subscribed.length === 0 ? [] : splitObjects(row.objects);
       if (objects === undefined) {
-        broken.set(row.team_id, row.seq);
+        malformed.set(row.team_id, row.seq);
         continue;
       }
       done.push(row.seq);
@@ -127,22 +142,23 @@ export function fanOut(em: EntityManager, after = ""): Promise<FannedOut> {
     await writeAll(tx, { done, events, deliveries, groups });
     const grouped = new Set(groups.flatMap(({ ids }) => ids));
     const waiting = new Set(active.flatMap(({ id, endpoint }) => (grouped.has(id) ? [] : [endpoint.id])));
-    return { taken: done.length, broken: [...broken.values()], ...nextOf(after, locked, lookedAt), groups, waiting };
+    return { taken: done.length, malformed, changing, ...nextOf(after, locked, handled), groups, waiting };
   });
 }
 
 /** Locks rows of up to `TEAMS` teams whose ids follow `after`, in the order in which the teams take turns. */
-async function lockRows(em: EntityManager, after: string): Promise<Locked> {
+async function lockRows(em: EntityManager, after: string, without: readonly string[]): Promise<Locked> {
   const columns = sql.join(OUTBOX_COLUMNS.map((column) => sql.ref(column)));
   // Not `=`: when one team has nearly all rows, Postgres would read the primary key in order and filter, also for the others.
   const ofTeam = sql`team_id between t.team_id and t.team_id order by team_id, seq`;
+  const isIncluded = sql`team_id <> all(${without}::text[])`;
   // Not prepared: Postgres would keep the plan that it made for an empty outbox, which sorts all rows of a full one.
   const { rows } = await sql<Omit<Locked, "rows"> & (LockedRow | { seq: null })>`
     with recursive teams as (
-      (select team_id, 1 as n from webhook_outbox where team_id > ${after} order by team_id limit 1)
+      (select team_id, 1 as n from webhook_outbox where team_id > ${after} and ${isIncluded} order by team_id limit 1)
       union all
       select next.team_id, t.n + 1 from teams t cross join lateral (
-        select team_id from webhook_outbox where team_id > t.team_id order by team_id limit 1) next
+        select team_id from webhook_outbox where team_id > t.team_id and ${isIncluded} order by team_id limit 1) next
       where t.n < ${sql.lit(TEAMS)}
     ), candidates as (
       select t.n, t.team_id, row_number() over (partition by t.n order by o.seq) as turn
@@ -159,23 +175,24 @@ async function lockRows(em: EntityManager, after: string): Promise<Locked> {
       from locked window in_turns as (order by turn, n)
     )
     select m.seq, m.team_id, m.environment, m.type, m.created_at, case when m.fits then m.objects else '' end as objects,
-      m.turn, m.fits, (select count(*) >= ${sql.lit(OUTBOX_ROWS)} from candidates) as "isFull",
+      m.turn, m.fits, (select count(*) >= ${sql.lit(OUTBOX_ROWS)} from candidates) as "hasManyRows",
       (select team_id from teams where n = ${sql.lit(TEAMS)}) as "lastTeam"
     from (select) one_row left join sized m on true order by m.turn, m.n`.execute(kysely(em));
-  const { isFull = false, lastTeam = null } = rows[0] ?? {};
-  return { rows: rows.filter((row): row is typeof row & LockedRow => row.seq !== null), isFull, lastTeam };
+  // There is one row even when none is locked.
+  const { hasManyRows = false, lastTeam = null } = rows[0] ?? {};
+  return { rows: rows.filter((row): row is typeof row & LockedRow => row.seq !== null), hasManyRows, lastTeam };
 }
 
-/** Where the next pass begins, and whether to begin it at once. @param lookedAt rows of this one that got their turn */
+/** Where the next batch begins, and whether to take it at once. @param handled rows of this one that got their turn */
 function nextOf(
   after: string,
-  { rows, isFull, lastTeam }: Locked,
-  lookedAt: number,
+  { rows, hasManyRows, lastTeam }: Locked,
+  handled: number,
 ): Pick<FannedOut, "callAgain" | "nextAfter"> {
-  const firstLeft = rows[lookedAt];
-  const callAgain = after !== "" || isFull || firstLeft !== undefined || lastTeam !== null;
+  const firstLeft = rows[handled];
+  const callAgain = after !== "" || hasManyRows || firstLeft !== undefined || lastTeam !== null;
   // Neither the team of `firstLeft` nor the teams after it got a turn.
-  if (firstLeft?.turn === 1) return { callAgain, nextAfter: rows[lookedAt - 1]?.team_id ?? "" };
+  if (firstLeft?.turn === 1) return { callAgain, nextAfter: rows[handled - 1]?.team_id ?? "" };
   return { callAgain, nextAfter: lastTeam ?? "" };
 }
 
@@ -238,16 +255,14 @@ interface Written {
 }
 
 async function writeAll(em: EntityManager, { done, events, deliveries, groups }: Written): Promise<void> {
+  // Not prepared, neither alone nor below: a plan that Postgres made for an empty outbox reads all rows of a full one.
   const taken = sql`delete from webhook_outbox where seq = any(${done}::bigint[])`;
   if (events.length === 0) {
-    await executePrepared(em, "relay_taken", taken);
+    await taken.execute(kysely(em));
     return;
   }
   const groupOf = new Map(groups.flatMap(({ id, ids }) => ids.map((delivery) => [delivery, id])));
-  await executePrepared(
-    em,
-    "relay_written",
-    sql`
+  await sql`
     with events as (
       insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
       select *, now() + ${EVENT_KEPT} from unnest(
@@ -270,6 +285,5 @@ async function writeAll(em: EntityManager, { done, events, deliveries, groups }:
         ${deliveries.map(({ type }) => type)}::text[], ${deliveries.map(({ id }) => groupOf.get(id) ?? null)}::text[],
         ${deliveries.map(({ endpoint }) => endpoint.active)}::boolean[]
       ) as d (id, team_id, environment, webhook_id, event_id, event_type, group_id, active)
-    ) ${taken}`,
-  );
+    ) ${taken}`.execute(kysely(em));
 }

@@ -6,7 +6,15 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { ENDPOINT_OFF, type EndpointHealth, FIRST_PROBE_SECONDS, healthOf, isFailing } from "./endpoint-health.ts";
 import { type EndpointLoad, planGroups, roomOf, type WaitingDeliveries } from "./plan-groups.ts";
-import { endpointsWaiting, endWaiting, isWaitingAgain, isWaitingNew, oldestWaiting, queueKey } from "./waiting.ts";
+import {
+  endpointsWaiting,
+  endWaiting,
+  isWaiting,
+  isWaitingAgain,
+  isWaitingNew,
+  oldestWaiting,
+  queueKey,
+} from "./waiting.ts";
 
 /**
  * The second group that is not full is formed only when a delivery has waited this long, in ms: the first is then held
@@ -15,7 +23,7 @@ import { endpointsWaiting, endWaiting, isWaitingAgain, isWaitingNew, oldestWaiti
 const HELD_UP_MS = 200;
 /** After this long another probe may be formed: the workflow of the one before is held, or was lost. In seconds. */
 const PROBE_SECONDS = 120;
-/** Deliveries that one pass ends because their endpoints are off: it keeps the health of other endpoints locked meanwhile. */
+/** Deliveries that one call ends because their endpoints are off: it keeps the health of other endpoints locked meanwhile. */
 const MOST_ENDED = 5_000;
 
 /**
@@ -198,7 +206,7 @@ async function readWaiting(
   return new Map(rows.map((row) => [row.webhook_id, row]));
 }
 
-/** The groups of one pass: those planned for an endpoint count when its team's next one is planned. */
+/** The groups of one call: those planned for an endpoint count when its team's next one is planned. */
 function formOf(candidates: readonly Candidate[], waiting: ReadonlyMap<string, WaitingDeliveries>): NewGroup[] {
   const formed = new Map<string, number>();
   return candidates.flatMap((candidate) => {
@@ -249,7 +257,7 @@ async function writeGroups(em: EntityManager, groups: readonly NewGroup[]): Prom
     update webhook_deliveries d set group_id = m.group_id
     from unnest(${groups.flatMap(({ ids }) => ids)}::text[],
       ${groups.flatMap(({ id, ids }) => ids.map(() => id))}::text[]) as m (id, group_id)
-    where d.id = m.id and d.group_id is null`.execute(kysely(em));
+    where d.id = m.id and ${isWaiting("d")}`.execute(kysely(em));
 }
 
 /** Remembers whose turn it was. The next probe is due by the outcome of this one; without any, after the same wait again. */
@@ -269,20 +277,29 @@ const nextAttempt = sql<number>`g.attempt + case when exists (
 const UNSTARTED_SECONDS = 5;
 /** Older ones are left to the reconciler: an operator may have ended their workflow. */
 export const UNSTARTED_UNTIL_SECONDS = 120;
+/** Such groups that are read at once. */
+const UNSTARTED_PAGE = 200;
 
 /**
- * Groups whose first attempt has not begun: the relay that formed them may have died before it started their workflow, and
- * no relay formed the group of a test delivery.
+ * Groups whose first attempt has not begun, oldest first: the relay that formed them may have died before it started their
+ * workflow, and no relay formed the group of a test delivery. All of them are read, a page at a time: while Temporal is slow,
+ * hundreds that were started may stand before one that was not.
  */
-export async function unstartedGroups(em: EntityManager, limit: number): Promise<Group[]> {
-  const { rows } = await sql<Group>`
-    select id, webhook_id as "webhookId", team_id as "teamId", size, ${nextAttempt} as attempt,
-      false as "localFirstAttempt"
-    from webhook_groups g
-    where begun_at is null and (created_at < now() - make_interval(secs => ${UNSTARTED_SECONDS}) or lane = 'TEST')
-      and created_at > now() - make_interval(secs => ${UNSTARTED_UNTIL_SECONDS})
-    order by created_at limit ${limit}`.execute(kysely(em));
-  return rows;
+export async function* unstartedGroups(em: EntityManager): AsyncGenerator<Group, void, void> {
+  let rows: (Group & { createdAt: string })[];
+  let last = { createdAt: "-infinity", id: "" };
+  do {
+    ({ rows } = await sql<(typeof rows)[number]>`
+      select id, webhook_id as "webhookId", team_id as "teamId", size, ${nextAttempt} as attempt,
+        false as "localFirstAttempt", created_at::text as "createdAt"
+      from webhook_groups g
+      where begun_at is null and (created_at < now() - make_interval(secs => ${UNSTARTED_SECONDS}) or lane = 'TEST')
+        and created_at > now() - make_interval(secs => ${UNSTARTED_UNTIL_SECONDS})
+        and (created_at, id) > (${last.createdAt}::timestamptz, ${last.id})
+      order by created_at, id limit ${sql.lit(UNSTARTED_PAGE)}`.execute(kysely(em)));
+    yield* rows;
+    last = rows.at(-1) ?? last;
+  } while (rows.length === UNSTARTED_PAGE);
 }
 
 /** How late an attempt is before its workflow is presumed dead, in seconds. */

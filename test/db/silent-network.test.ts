@@ -73,7 +73,8 @@ describe("While the network to Postgres is silent", () => {
     const { env } = await stack();
     const { client, close } = await temporalClient();
     const orm = await openDatabase(url, { poolMax: 2, answerMs: ANSWER_MS });
-    const progress = new ImpatientProgress();
+    // A sweep comes every 2 s.
+    const progress = new ImpatientProgress(4_000);
     const stop = new AbortController();
     const relay = new OutboxRelay({
       env: { ...env, DATABASE_URL: url },
@@ -102,8 +103,8 @@ describe("While the network to Postgres is silent", () => {
       relay.connected(client);
       await eventually(async () => (await readyz())[0] === 200, { what: "a relay that is ready" });
       proxy.silence();
-      await eventually(async () => (await readyz())[0] === 503, { what: "a relay that is not" });
-      assert.deepEqual(await readyz(), [503, { status: "not ready", stalled: ["relay"] }]);
+      await eventually(() => progress.stalled().length === 2, { what: "a relay that is not" });
+      assert.deepEqual(await readyz(), [503, { status: "not ready", stalled: ["relay", "relay sweep"] }]);
       proxy.heal();
       await eventually(async () => (await readyz())[0] === 200, { what: "the relay's return" });
     } finally {

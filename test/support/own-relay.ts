@@ -9,6 +9,7 @@ import { stack } from "./stack.ts";
 interface RelayOptions {
   vault: TestTeam["vault"];
   workerId: string;
+  countRelayFailure?: () => void;
   /** Takes the place of the start of a workflow. */
   start: (workflow: string, options: { workflowId: string }) => Promise<unknown>;
 }
@@ -20,7 +21,10 @@ export interface OwnRelay {
 }
 
 /** Runs a relay in this process, on a database of its own. */
-export async function openOwnRelay(own: OwnDatabase, { vault, workerId, start }: RelayOptions): Promise<OwnRelay> {
+export async function openOwnRelay(
+  own: OwnDatabase,
+  { vault, workerId, countRelayFailure = () => {}, start }: RelayOptions,
+): Promise<OwnRelay> {
   const { env } = await stack();
   const stop = new AbortController();
   const relay = new OutboxRelay({
@@ -31,7 +35,7 @@ export async function openOwnRelay(own: OwnDatabase, { vault, workerId, start }:
     stopping: stop.signal,
     progress: new Progress(),
     log: pino({ level: "silent" }),
-    countRelayFailure: () => {},
+    countRelayFailure,
     countAttempts: () => {},
     countMails: () => {},
     countFailedPruning: () => {},

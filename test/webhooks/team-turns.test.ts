@@ -61,14 +61,21 @@ describe("Changes of several teams in the outbox", () => {
     return rows.map(({ events, left }) => [events, left]);
   }
 
-  const pass = (after?: string) => fanOut(own.orm.em.fork(), after);
+  /** Adds groups like the oldest one, with ids of their own, as if they had been formed earlier. */
+  const copyGroup = (prefix: string, count: number, secondsAgo: number) =>
+    sql`insert into webhook_groups select (jsonb_populate_record(g, jsonb_build_object('id', ${prefix}::text || n,
+      'created_at', now() - make_interval(secs => ${secondsAgo}::int)))).*
+      from webhook_groups g, generate_series(1, ${count}::int) n where g.id = (select min(id) from webhook_groups)`.execute(
+      kysely(own.orm.em.fork()),
+    );
 
-  /** Passes until nothing is left. @returns their number */
-  async function passAll(from = ""): Promise<number> {
-    for (let [passes, nextAfter, callAgain] = [1, from, true]; ; passes++) {
-      ({ nextAfter, callAgain } = await pass(nextAfter));
-      if (!callAgain) return passes;
-      assert.ok(passes < 100, "it has no end");
+  const takeBatch = (after?: string, without?: string[]) => fanOut(own.orm.em.fork(), after, without);
+
+  /** Takes batches until nothing is left. */
+  async function takeAll(from = ""): Promise<void> {
+    for (let [batches, nextAfter, callAgain] = [1, from, true]; callAgain; batches++) {
+      ({ nextAfter, callAgain } = await takeBatch(nextAfter));
+      assert.ok(batches < 100, "it has no end");
     }
   }
 
@@ -76,11 +83,11 @@ describe("Changes of several teams in the outbox", () => {
     const [many, few] = [await makeListening(), await makeListening()];
     await queue(many, 600);
     await queue(few, 2);
-    assert.equal((await pass()).callAgain, true);
+    assert.equal((await takeBatch()).callAgain, true);
     const [[taken, left] = [], ofFew] = await counts(many, few);
     assert.deepEqual(ofFew, [2, 0]);
     assert.deepEqual([taken, left], [498, 102]);
-    await passAll();
+    await takeAll();
     assert.deepEqual(await counts(many), [[600, 0]]);
     const { rows } = await sql<{ object: string }>`
       select object from webhook_events where team_id = ${many} order by id`.execute(kysely(own.orm.em.fork()));
@@ -90,45 +97,45 @@ describe("Changes of several teams in the outbox", () => {
     );
   });
 
-  it("are taken within a round when every change of other teams fills a pass", async () => {
+  it("get a turn although each row of other teams fills a batch", async () => {
     const teams = [await makeListening(20), await makeListening(20), await makeListening(), await makeListening()];
     const [, , ...small] = teams.toSorted();
     for (const team of teams)
       await queue(team, small.includes(team) ? 1 : 3, { events: small.includes(team) ? 1 : ROW_EVENTS });
     let nextAfter = "";
-    for (let passes = 1; passes <= 3; passes++) ({ nextAfter } = await pass(nextAfter));
+    for (let batches = 1; batches <= 3; batches++) ({ nextAfter } = await takeBatch(nextAfter));
     assert.deepEqual(await counts(...small), [
       [1, 0],
       [1, 0],
     ]);
-    await passAll();
+    await takeAll();
     assert.deepEqual(
       (await counts(...teams)).map(([, left]) => left),
       [0, 0, 0, 0],
     );
   });
 
-  it("are all taken when there are more teams than a pass takes changes of, also of teams that it has passed", async () => {
+  it("are all taken when there are more teams than a batch takes changes of, also of teams before the next batch", async () => {
     const teams = await Promise.all(Array.from({ length: 105 }, () => makeListening()));
     for (const team of teams) await queue(team, 1);
-    const { nextAfter } = await pass();
+    const { nextAfter } = await takeBatch();
     const [first = ""] = teams.toSorted();
     assert.deepEqual(await counts(first), [[1, 0]]);
     await queue(first, 1);
-    await passAll(nextAfter);
+    await takeAll(nextAfter);
     const expected = teams.map((team) => [team === first ? 2 : 1, 0]);
     assert.deepEqual(await counts(...teams), expected);
   });
 
-  it("are taken up to 4 MiB a pass, and at least one", async () => {
+  it("are taken up to 4 MiB a batch, and at least one", async () => {
     const [large, small] = [await makeListening(), await makeListening()];
     await queue(large, 10, { bytes: MEBIBYTE });
     await queue(large, 1, { bytes: 5 * MEBIBYTE });
     await queue(small, 1);
-    const { taken, callAgain } = await pass();
+    const { taken, callAgain } = await takeBatch();
     assert.deepEqual([taken, callAgain], [4, true]);
     assert.deepEqual(await counts(small), [[1, 0]]);
-    await passAll();
+    await takeAll();
     assert.deepEqual(await counts(large), [[11, 0]]);
   });
 
@@ -140,7 +147,7 @@ describe("Changes of several teams in the outbox", () => {
       await sql`select from webhook_outbox where team_id = ${held} order by seq limit 500 for update`.execute(
         kysely(tx),
       );
-      await pass();
+      await takeBatch();
       assert.deepEqual(await counts(held, other), [
         [100, 500],
         [1, 0],
@@ -155,14 +162,14 @@ describe("Changes of several teams in the outbox", () => {
     await transaction(own.orm.em.fork(), async (tx) => {
       await sql`delete from webhook_endpoints where team_id = ${deleting} and id = (
         select min(id) from webhook_endpoints where team_id = ${deleting})`.execute(kysely(tx));
-      const { taken, callAgain } = await pass();
+      const { taken, callAgain } = await takeBatch();
       assert.deepEqual([taken, callAgain], [1, false]);
       assert.deepEqual(await counts(deleting, other), [
         [0, 2],
         [1, 0],
       ]);
     });
-    await passAll();
+    await takeAll();
     assert.deepEqual(await counts(deleting), [[2, 0]]);
     const { rows } = await sql<{ deliveries: number }>`
       select count(*)::int as deliveries from webhook_deliveries where team_id = ${deleting}`.execute(
@@ -180,16 +187,47 @@ describe("Changes of several teams in the outbox", () => {
     );
     await queue(held, 2);
     await queue(other, 1);
-    const started = await openOwnRelay(own, { vault, workerId: "broken", start: async () => undefined });
+    const relay = await openOwnRelay(own, { vault, workerId: "malformed", start: async () => undefined });
     await eventually(async () => (await counts(other))[0]?.[0] === 1, { what: "the other team's event" });
-    await started.close();
+    await relay.close();
     assert.deepEqual(await counts(held), [[1, 4]]);
     for (const { seq } of rows) {
-      assert.deepEqual((await pass()).broken, [seq]);
+      assert.deepEqual([...(await takeBatch()).malformed], [[held, seq]]);
       await sql`delete from webhook_outbox where seq = ${seq}`.execute(kysely(own.orm.em.fork()));
     }
-    await passAll();
+    await takeAll();
     assert.deepEqual(await counts(held), [[3, 0]]);
+  });
+
+  it("are left out for a while by a relay that found a malformed one of their team", async () => {
+    const [held, other] = [await makeListening(), await makeListening()];
+    await sql`insert into webhook_outbox (team_id, environment, type, objects)
+      values (${held}, 'LIVE', 'newsletter.started', '{}')`.execute(kysely(own.orm.em.fork()));
+    await queue(held, 600);
+    let failures = 0;
+    const relay = await openOwnRelay(own, {
+      ...{ vault, workerId: "leaves out", countRelayFailure: () => failures++ },
+      start: async () => undefined,
+    });
+    try {
+      for (let n = 1; n <= 10; n++) {
+        await queue(other, 1);
+        relay.relay.wake();
+        await eventually(async () => (await counts(other))[0]?.[0] === n, { what: `event ${n} of the other team` });
+      }
+    } finally {
+      await relay.close();
+    }
+    // It may be tried again after 10 s.
+    assert.ok(failures >= 1 && failures <= 3, `${failures} times`);
+    assert.deepEqual(await counts(held), [[0, 601]]);
+    const { rows } = await sql<{ team_id: string }>`select team_id from webhook_outbox`.execute(
+      kysely(own.orm.em.fork()),
+    );
+    assert.equal(rows.length, 601);
+    await queue(other, 1);
+    assert.deepEqual((await takeBatch("", [held, other])).taken, 0);
+    assert.deepEqual(await takeBatch("", [held]).then(({ taken, callAgain }) => [taken, callAgain]), [1, false]);
   });
 
   it("are taken beyond 50 teams whose rows another transaction has locked", async () => {
@@ -198,37 +236,46 @@ describe("Changes of several teams in the outbox", () => {
     const last = teams.toSorted().at(-1) ?? assert.fail();
     await transaction(own.orm.em.fork(), async (tx) => {
       await sql`select from webhook_outbox where team_id <> ${last} for update`.execute(kysely(tx));
-      const { nextAfter, callAgain } = await pass();
+      const { nextAfter, callAgain } = await takeBatch();
       assert.equal(callAgain, true);
-      await pass(nextAfter);
+      await takeBatch(nextAfter);
       assert.deepEqual(await counts(last), [[1, 0]]);
     });
   });
 
-  it("are read without the others of a long outbox, also of a team that has few beside one with nearly all", async () => {
-    const [many, few] = [await makeListening(), await makeListening()];
-    await own.orm.em.fork().transactional(async (tx) => {
-      // The plan of an empty outbox must not stay.
-      for (let n = 0; n < 8; n++) await fanOut(tx);
-      const insert = (team: string, rows: number) => sql`
-        insert into webhook_outbox (team_id, environment, type, objects)
-        select ${team}, 'LIVE', 'newsletter.started', '[{"object":"newsletter"}]' from generate_series(1, ${rows}::int)`;
-      await insert(many, 50_000).execute(kysely(tx));
-      await sql`analyze webhook_outbox`.execute(kysely(tx));
-      await insert(few, 3).execute(kysely(tx));
-      const readRows = async () => {
-        const { rows } = await sql<{ read: number }>`select (seq_tup_read + idx_tup_fetch)::int as read
-          from pg_stat_xact_user_tables where relname = 'webhook_outbox'`.execute(kysely(tx));
-        return rows[0]?.read ?? 0;
-      };
-      const before = await readRows();
-      assert.equal((await fanOut(tx)).taken, 500);
-      const read = (await readRows()) - before;
-      assert.ok(read >= 500 && read < 5_000, `${read} rows were read`);
-      const { rows } = await sql`select from webhook_outbox where team_id = ${few}`.execute(kysely(tx));
-      assert.equal(rows.length, 0);
+  for (const [when, isAnalyzed] of [
+    ["once they are analyzed", true],
+    ["before they are analyzed", false],
+  ] as const) {
+    it(`are read and deleted by an index, also those of a team that has few beside one with 50,000, ${when}`, async () => {
+      const [many, few] = [await makeListening(), await makeListening()];
+      await sql`vacuum webhook_outbox`.execute(kysely(own.orm.em.fork()));
+      await own.orm.em.fork().transactional(async (tx) => {
+        const insert = (team: string, rows: number) => sql`
+          insert into webhook_outbox (team_id, environment, type, objects)
+          select ${team}, 'LIVE', 'newsletter.started', '[{"object":"newsletter"}]' from generate_series(1, ${rows}::int)`;
+        // The plans of a nearly empty outbox must not stay.
+        for (let n = 0; n < 8; n++) {
+          await insert(few, 1).execute(kysely(tx));
+          assert.equal((await fanOut(tx)).taken, 1);
+        }
+        await insert(many, 50_000).execute(kysely(tx));
+        if (isAnalyzed) await sql`analyze webhook_outbox`.execute(kysely(tx));
+        await insert(few, 3).execute(kysely(tx));
+        const readRows = async () => {
+          const { rows } = await sql<{ read: number }>`select (seq_tup_read + idx_tup_fetch)::int as read
+            from pg_stat_xact_user_tables where relname = 'webhook_outbox'`.execute(kysely(tx));
+          return rows[0]?.read ?? 0;
+        };
+        const before = await readRows();
+        assert.equal((await fanOut(tx)).taken, 500);
+        const read = (await readRows()) - before;
+        assert.ok(read >= 500 && read < 5_000, `${read} rows were read`);
+        const { rows } = await sql`select from webhook_outbox where team_id = ${few}`.execute(kysely(tx));
+        assert.equal(rows.length, 0);
+      });
     });
-  });
+  }
 
   it("are taken in turns by a relay too", async () => {
     const teams = [await makeListening(20), await makeListening(20), await makeListening(20)];
@@ -249,7 +296,53 @@ describe("Changes of several teams in the outbox", () => {
     assert.deepEqual(rows, [{ earlier: true }]);
   });
 
-  it("are in groups whose workflows a sweep starts, but for those that were started", async () => {
+  it("get their workflow from a sweep though hundreds of other groups were started and have not begun", async () => {
+    const team = await makeListening();
+    const started = new Set<string>();
+    const relay = await openOwnRelay(own, {
+      ...{ vault, workerId: "pages" },
+      start: async (_workflow, { workflowId }) => started.add(workflowId),
+    });
+    try {
+      await queue(team, 1);
+      await eventually(() => started.size === 1, { what: "the start of a group" });
+      await copyGroup("earlier", 450, 20);
+      await eventually(() => started.size === 451, { what: "the start of the earlier ones" });
+      await copyGroup("later", 1, 10);
+      await eventually(() => started.size === 452, { what: "the start of the later one" });
+    } finally {
+      await relay.close();
+    }
+  });
+
+  it("get one start of their workflow when a sweep comes to their group before the pass that formed it", async () => {
+    const team = await makeListening(20);
+    const started: string[] = [];
+    const answer = Promise.withResolvers<undefined>();
+    const relay = await openOwnRelay(own, {
+      ...{ vault, workerId: "once" },
+      start: (_workflow, { workflowId }) => {
+        started.push(workflowId);
+        return answer.promise;
+      },
+    });
+    try {
+      await queue(team, 1);
+      await eventually(() => started.length === 16, { what: "as many starts as are made at once" });
+      await sql`update webhook_groups set created_at = now() - interval '10 seconds'`.execute(
+        kysely(own.orm.em.fork()),
+      );
+      await eventually(() => started.length === 17, { what: "a start by the sweep" });
+      answer.resolve(undefined);
+      await eventually(() => new Set(started).size === 20, { what: "the other starts" });
+    } finally {
+      answer.resolve(undefined);
+      await relay.close();
+    }
+    assert.equal(started.length, 20, started.join(", "));
+  });
+
+  it("get their workflow from a sweep only if it was not started", async () => {
     const team = await makeListening();
     const started: string[] = [];
     const relay = await openOwnRelay(own, {
@@ -263,11 +356,8 @@ describe("Changes of several teams in the outbox", () => {
       await sql`update webhook_groups set created_at = now() - interval '20 seconds'`.execute(
         kysely(own.orm.em.fork()),
       );
-      await sql`insert into webhook_groups select (jsonb_populate_record(g,
-        jsonb_build_object('id', 'other', 'created_at', now() - interval '10 seconds'))).* from webhook_groups g`.execute(
-        kysely(own.orm.em.fork()),
-      );
-      await eventually(() => started.some((id) => id.endsWith("other")), { what: "the start of the other one" });
+      await copyGroup("other", 1, 10);
+      await eventually(() => started.some((id) => id.endsWith("other1")), { what: "the start of the other one" });
       assert.equal(started.length, 2, started.join(", "));
     } finally {
       await relay.close();
