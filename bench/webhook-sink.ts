@@ -15,12 +15,18 @@ export interface Arrivals {
   at: Record<number, number>;
 }
 
+interface Received extends Arrivals {
+  /** Events that arrived. */
+  events: number;
+}
+
 /** A sink in a process of its own. */
 export interface WebhookSink {
   pid: number;
   port: number;
-  /** How many different events arrived at all paths. */
-  count(): Promise<number>;
+  /** How many different events arrived at these paths, or at all. */
+  count(paths?: readonly string[]): Promise<number>;
+  /** All arrivals: megabytes after a long run, so ask for them at its end. */
   arrivals(): Promise<Record<string, Arrivals>>;
   clear(): Promise<void>;
   close(): Promise<void>;
@@ -29,13 +35,14 @@ export interface WebhookSink {
 /** An event carries its number in a field of its own, or in the address of a subscriber. */
 const NUMBER = /"n":(\d+)|-(\d+)@/;
 
+type Request = { ask: "arrivals" | "clear" } | { ask: "count"; paths: readonly string[] | undefined };
 type Reply = { port: number } | { count: number } | { arrivals: Record<string, Arrivals> } | { cleared: true };
 
 /** Starts a sink at this port. */
 export async function startWebhookSink(port: number): Promise<WebhookSink> {
   const child = fork(import.meta.filename, ["--port", String(port)], { env: { PATH: process.env["PATH"] } });
   await replyOf(child);
-  const ask = async (request: string) => {
+  const ask = async (request: Request) => {
     const reply = replyOf(child);
     child.send(request);
     return reply;
@@ -43,9 +50,9 @@ export async function startWebhookSink(port: number): Promise<WebhookSink> {
   return {
     pid: child.pid ?? 0,
     port,
-    count: async () => ((await ask("count")) as { count: number }).count,
-    arrivals: async () => ((await ask("arrivals")) as { arrivals: Record<string, Arrivals> }).arrivals,
-    clear: async () => void (await ask("clear")),
+    count: async (paths) => ((await ask({ ask: "count", paths })) as { count: number }).count,
+    arrivals: async () => ((await ask({ ask: "arrivals" })) as { arrivals: Record<string, Arrivals> }).arrivals,
+    clear: async () => void (await ask({ ask: "clear" })),
     close: async () => {
       child.kill("SIGTERM");
       await once(child, "exit");
@@ -69,8 +76,7 @@ async function replyOf(child: ChildProcess): Promise<Reply> {
 
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { port: { type: "string", default: "0" } } });
-  let paths: Record<string, Arrivals> = {};
-  let count = 0;
+  let received: Record<string, Received> = {};
 
   const answer = (response: ServerResponse) => response.writeHead(204).end();
   const server: Server = createServer((request, response) => {
@@ -81,12 +87,12 @@ async function main(): Promise<void> {
     request.on("end", () => {
       const [, made, subscribed] = NUMBER.exec(Buffer.concat(chunks).toString("latin1")) ?? [];
       const n = Number(made ?? subscribed ?? -1);
-      paths[path] ??= { received: 0, at: {} };
-      const at = paths[path];
-      at.received++;
-      if (at.at[n] === undefined) {
-        at.at[n] = arrivedAt;
-        count++;
+      received[path] ??= { received: 0, events: 0, at: {} };
+      const here = received[path];
+      here.received++;
+      if (here.at[n] === undefined) {
+        here.at[n] = arrivedAt;
+        here.events++;
       }
       const wait = path.split("/").at(-1);
       if (wait === "hang") return;
@@ -97,12 +103,13 @@ async function main(): Promise<void> {
   server.keepAliveTimeout = 60_000;
   server.listen(Number(values.port), "127.0.0.1");
   await once(server, "listening");
-  process.on("message", (request) => {
-    if (request === "count") process.send?.({ count });
-    else if (request === "arrivals") process.send?.({ arrivals: paths });
+  process.on("message", (request: Request) => {
+    if (request.ask === "count") {
+      const { paths = Object.keys(received) } = request;
+      process.send?.({ count: paths.reduce((sum, path) => sum + (received[path]?.events ?? 0), 0) });
+    } else if (request.ask === "arrivals") process.send?.({ arrivals: received });
     else {
-      paths = {};
-      count = 0;
+      received = {};
       process.send?.({ cleared: true });
     }
   });

@@ -368,14 +368,10 @@ async function measure(
     restartedAt = now();
   }
   const committed = await fed;
-  const arrived = async () => {
-    const arrivals = await sink.arrivals();
-    return answering.reduce((sum, path) => sum + Object.keys(arrivals[path]?.at ?? {}).length, 0);
-  };
   let seen = -1;
   let seenAt = now();
   await until(async () => {
-    const count = await arrived();
+    const count = await sink.count(answering);
     if (count > seen) {
       seen = count;
       seenAt = now();
