@@ -16,7 +16,7 @@ export interface Arrivals {
 }
 
 interface Received extends Arrivals {
-  /** Events that arrived. */
+  /** Different events; `received` also counts repeats. */
   events: number;
 }
 
@@ -24,7 +24,7 @@ interface Received extends Arrivals {
 export interface WebhookSink {
   pid: number;
   port: number;
-  /** How many different events arrived at these paths, or at all. */
+  /** How many different events arrived at these paths; without `paths` at all of them. */
   count(paths?: readonly string[]): Promise<number>;
   /** All arrivals: megabytes after a long run, so ask for them at its end. */
   arrivals(): Promise<Record<string, Arrivals>>;
@@ -76,7 +76,7 @@ async function replyOf(child: ChildProcess): Promise<Reply> {
 
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { port: { type: "string", default: "0" } } });
-  let received: Record<string, Received> = {};
+  let byPath: Record<string, Received> = {};
 
   const answer = (response: ServerResponse) => response.writeHead(204).end();
   const server: Server = createServer((request, response) => {
@@ -87,8 +87,8 @@ async function main(): Promise<void> {
     request.on("end", () => {
       const [, made, subscribed] = NUMBER.exec(Buffer.concat(chunks).toString("latin1")) ?? [];
       const n = Number(made ?? subscribed ?? -1);
-      received[path] ??= { received: 0, events: 0, at: {} };
-      const here = received[path];
+      byPath[path] ??= { received: 0, events: 0, at: {} };
+      const here = byPath[path];
       here.received++;
       if (here.at[n] === undefined) {
         here.at[n] = arrivedAt;
@@ -105,11 +105,11 @@ async function main(): Promise<void> {
   await once(server, "listening");
   process.on("message", (request: Request) => {
     if (request.ask === "count") {
-      const { paths = Object.keys(received) } = request;
-      process.send?.({ count: paths.reduce((sum, path) => sum + (received[path]?.events ?? 0), 0) });
-    } else if (request.ask === "arrivals") process.send?.({ arrivals: received });
+      const { paths = Object.keys(byPath) } = request;
+      process.send?.({ count: paths.reduce((sum, path) => sum + (byPath[path]?.events ?? 0), 0) });
+    } else if (request.ask === "arrivals") process.send?.({ arrivals: byPath });
     else {
-      received = {};
+      byPath = {};
       process.send?.({ cleared: true });
     }
   });

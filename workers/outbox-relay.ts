@@ -31,12 +31,14 @@ const POLL_MS_PER_CHANGE = 4;
 const MOST_BUSY_POLL_MS = 140;
 /** How long the changes of a team wait while one of its endpoints is changed or deleted, before they are tried again. */
 const CHANGING_REST_MS = 250;
-/** How long those of a team with a malformed row do. Only a hand can mend it, and each try is logged. */
+/** How long the changes of a team with a malformed row wait. Only an operator can mend the row, and each try is logged. */
 const MALFORMED_REST_MS = 10_000;
-/** How often it looks for groups whose workflow was never started. */
+/** How often the leader sweeps: it looks for groups and replays whose workflow was never started. */
 const SWEEP_EVERY_MS = 2_000;
+/** After this long a sweep starts no more groups. The next one comes to those that are left. */
+const SWEEP_FOR_MS = 5_000;
 /**
- * Workflows that are being started at once. Not p-limit: `#start` also has to wait until one more may begin, so that a
+ * Workflows that are being started at once; one more while a pass and a sweep both start some. Not p-limit: `#start` also has to wait until one more may begin, so that a
  * pass forms no groups faster than Temporal takes their workflows.
  */
 const STARTS = 16;
@@ -51,7 +53,7 @@ const RENEW_LEASE_MS = LEASE_MS / 2;
 const YIELD_MS = 1_000;
 /** After so many failed starts of workflows in a row this process is presumed not to reach Temporal, and yields its lease. */
 export const MOST_FAILED_STARTS = 5;
-/** How long the passes may go without one that succeeds, or an answer about the lease; and the sweeps likewise. */
+/** A loop is stalled after this time without progress. An answer that another relay holds the lease counts as progress. */
 const STALL_LIMIT_MS = 60_000;
 
 /**
@@ -60,8 +62,7 @@ const STALL_LIMIT_MS = 60_000;
  * that finds its workflow there is a success, and a group without one is found by the next sweep, of this or any other
  * relay. The statements are in domain/webhooks/fan-out.ts and grouping.ts.
  *
- * One relay at a time does this: the leader. The others only sweep, and one of them takes over when the lease expires or is
- * released.
+ * One relay at a time does this: the leader. Another one takes over when the lease expires or is released.
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;
@@ -83,6 +84,8 @@ export class OutboxRelay {
   readonly #started = new Map<string, number>();
   /** When its lease ends, by `performance.now()`. */
   #leaseUntil = 0;
+  /** The latest answer about the lease: another relay holds it. A leader may outlive its lease in a long batch, and still sweeps. */
+  #isFollower = true;
   /** When a leader renews its lease. */
   #renewalAt = 0;
   /** Until when it leaves the lease to others. */
@@ -156,7 +159,7 @@ export class OutboxRelay {
     this.#yieldLease();
   }
 
-  /** A loop of its own: a long sweep must not delay a pass, though both start workflows by the same `STARTS`. */
+  /** A loop of its own, so that a pass does not wait for the end of a sweep. They share the places of `STARTS`. */
   async #runSweeps(watched: Watched): Promise<void> {
     const { stopping } = this.#deps;
     while (!stopping.aborted) {
@@ -181,6 +184,7 @@ export class OutboxRelay {
     const askedAt = performance.now();
     const isTaken = await takeRelayLease(orm.em.fork(), workerId);
     this.#leaseUntil = isTaken ? askedAt + LEASE_MS : 0;
+    this.#isFollower = !isTaken;
     this.#renewalAt = askedAt + RENEW_LEASE_MS;
     if (!isTaken) this.#noteMove(watched);
     // `#yieldLease` ran while Postgres was asked, and this answer may have taken the lease again.
@@ -224,14 +228,15 @@ export class OutboxRelay {
     const { orm, stopping } = this.#deps;
     let changes = 0;
     let found = false;
-    let takenInRound = 0;
+    // A round that an earlier pass began does not show that nothing can be taken.
+    let takenInRound = this.#afterTeam === "" ? 0 : 1;
     for (let callAgain = true; callAgain && !stopping.aborted && (await this.#ensureLease(watched)); ) {
       const batch = await fanOut(orm.em.fork(), this.#afterTeam, this.#teamsLeftOut());
       const { taken, groups, waiting, nextAfter, ...rest } = batch;
       this.#afterTeam = nextAfter;
       this.#leaveOut(batch);
       takenInRound += taken;
-      // After a round that took nothing another one would take nothing: other transactions hold the rows that are left.
+      // A round took nothing: the rows that are left are locked or malformed, or an endpoint of their team is being changed.
       callAgain = rest.callAgain && (nextAfter !== "" || takenInRound > 0);
       if (nextAfter === "") takenInRound = 0;
       this.#onWaiting(waiting);
@@ -259,7 +264,7 @@ export class OutboxRelay {
     return [...this.#leftOut.keys()];
   }
 
-  /** Leaves out the teams whose changes a batch could not take. Each batch would read them again, and others less of theirs. */
+  /** Leaves out teams whose changes a batch could not take. Otherwise each batch would have less room for those of others. */
   #leaveOut({ changing, malformed }: Pick<FannedOut, "changing" | "malformed">): void {
     const now = performance.now();
     for (const teamId of changing) this.#leftOut.set(teamId, now + CHANGING_REST_MS);
@@ -270,7 +275,7 @@ export class OutboxRelay {
     }
   }
 
-  /** Starts the workflows of groups that have not begun, and of replays that were not started. */
+  /** Starts the workflows of groups that have not begun, and of replays that were not started, unless it follows. */
   async #sweep(watched: Watched): Promise<void> {
     const { orm, stopping } = this.#deps;
     const forgottenBefore = performance.now() - UNSTARTED_UNTIL_SECONDS * 1_000;
@@ -278,15 +283,19 @@ export class OutboxRelay {
       if (startedAt > forgottenBefore) break;
       this.#started.delete(id);
     }
-    for await (const group of unstartedGroups(orm.em.fork())) {
-      if (stopping.aborted) return;
-      await this.#start(group);
-      watched.moved();
-    }
-    for (const replayId of await unstartedReplays(orm.em.fork())) {
-      if (stopping.aborted) return;
-      await this.#startReplay(replayId);
-      watched.moved();
+    // A follower would start again all that Temporal has not begun yet.
+    if (!this.#isFollower) {
+      const until = performance.now() + SWEEP_FOR_MS;
+      for await (const group of unstartedGroups(orm.em.fork())) {
+        if (stopping.aborted || performance.now() > until) break;
+        await this.#start(group);
+        watched.moved();
+      }
+      for (const replayId of await unstartedReplays(orm.em.fork())) {
+        if (stopping.aborted) break;
+        await this.#startReplay(replayId).catch((error) => this.#noteFailure(error));
+        watched.moved();
+      }
     }
     watched.moved();
   }
@@ -304,7 +313,7 @@ export class OutboxRelay {
   }
 
   /**
-   * Starts the workflow of a group, unless this relay has: Temporal may be slow to begin it.
+   * Starts the workflow of a group, unless this relay has started it: Temporal may take long to begin it.
    * @returns resolves when the start is under way and another may begin
    */
   async #start(group: Group): Promise<void> {

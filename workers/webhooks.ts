@@ -29,7 +29,7 @@ export function startWebhooks(
   const relay = new OutboxRelay(deps, (webhookIds) => busyEndpoints.wake(webhookIds));
   new Gauge({
     name: "mailkeel_webhook_relay_age_seconds",
-    help: "Seconds since the relay of this process last looked for events, or heard that another one leads",
+    help: "Seconds since the relay of this process last took a batch of events, or heard that another one leads",
     registers: [registry],
     collect() {
       this.set(relay.ageSeconds);

@@ -18,11 +18,11 @@ const TEAMS = 50;
 export interface FannedOut {
   /** Rows taken from the outbox. */
   taken: number;
-  /** `seq` of a row that is no JSON array, by team: it stays, and so do later rows of its team. */
+  /** By team, the `seq` of its first row that is no JSON array: this row and later ones of the team stay. */
   malformed: Map<string, string>;
   /** Teams some of whose rows stay, because another transaction changes or deletes one of their endpoints. */
   changing: Set<string>;
-  /** Rows may be left that another call can take, here or of teams before `after`. */
+  /** Rows may be left that another call can take: of these teams, of later ones, or of those before `after`. */
   callAgain: boolean;
   /** The next call begins with the team after this one. */
   nextAfter: string;
@@ -83,11 +83,11 @@ const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environ
  * group at once. An endpoint that the platform has switched off gets BLOCKED ones, which can be replayed. Any number of relays
  * may do this at once.
  * @param after begins with the team after this id, `nextAfter` of the call before; "" with the first team
- * @param without teams that it leaves out
+ * @param leftOut teams whose rows it does not take
  */
-export function fanOut(em: EntityManager, after = "", without: readonly string[] = []): Promise<FannedOut> {
+export function fanOut(em: EntityManager, after = "", leftOut: readonly string[] = []): Promise<FannedOut> {
   return transaction(em, async (tx) => {
-    const locked = await lockRows(tx, after, without);
+    const locked = await lockRows(tx, after, leftOut);
     const { rows } = locked;
     if (rows.length === 0) {
       const nextAfter = locked.lastTeam ?? "";
@@ -147,22 +147,22 @@ export function fanOut(em: EntityManager, after = "", without: readonly string[]
 }
 
 /** Locks rows of up to `TEAMS` teams whose ids follow `after`, in the order in which the teams take turns. */
-async function lockRows(em: EntityManager, after: string, without: readonly string[]): Promise<Locked> {
+async function lockRows(em: EntityManager, after: string, leftOut: readonly string[]): Promise<Locked> {
   const columns = sql.join(OUTBOX_COLUMNS.map((column) => sql.ref(column)));
   // Not `=`: when one team has nearly all rows, Postgres would read the primary key in order and filter, also for the others.
   const ofTeam = sql`team_id between t.team_id and t.team_id order by team_id, seq`;
-  const isIncluded = sql`team_id <> all(${without}::text[])`;
+  const isIncluded = sql`(team_id <> all(${leftOut}::text[]))`;
   // Not prepared: Postgres would keep the plan that it made for an empty outbox, which sorts all rows of a full one.
   const { rows } = await sql<Omit<Locked, "rows"> & (LockedRow | { seq: null })>`
     with recursive teams as (
-      (select team_id, 1 as n from webhook_outbox where team_id > ${after} and ${isIncluded} order by team_id limit 1)
+      (select team_id, ${isIncluded}::int as n from webhook_outbox where team_id > ${after} order by team_id limit 1)
       union all
-      select next.team_id, t.n + 1 from teams t cross join lateral (
-        select team_id from webhook_outbox where team_id > t.team_id and ${isIncluded} order by team_id limit 1) next
+      select next.team_id, t.n + next.included from teams t cross join lateral (
+        select team_id, ${isIncluded}::int as included from webhook_outbox where team_id > t.team_id order by team_id limit 1) next
       where t.n < ${sql.lit(TEAMS)}
     ), candidates as (
       select t.n, t.team_id, row_number() over (partition by t.n order by o.seq) as turn
-      from teams t cross join lateral (select seq from webhook_outbox where ${ofTeam} limit ${sql.lit(OUTBOX_ROWS)}) o
+      from (select * from teams where ${isIncluded}) t cross join lateral (select seq from webhook_outbox where ${ofTeam} limit ${sql.lit(OUTBOX_ROWS)}) o
     ), shares as (
       select n, team_id, count(*) as row_count
       from (select n, team_id from candidates order by turn, n limit ${sql.lit(OUTBOX_ROWS)}) chosen group by n, team_id
@@ -235,7 +235,7 @@ function splitObjects(objects: string): string[] | undefined {
   const parsed = parse(objects);
   if (!Array.isArray(parsed)) return undefined;
   // Most rows hold one record, whose text is there already.
-  return parsed.length === 1 ? [objects.slice(1, -1)] : parsed.map((object) => JSON.stringify(object));
+  return parsed.length === 1 ? [objects.trim().slice(1, -1)] : parsed.map((object) => JSON.stringify(object));
 }
 
 function parse(text: string): unknown {
@@ -255,7 +255,7 @@ interface Written {
 }
 
 async function writeAll(em: EntityManager, { done, events, deliveries, groups }: Written): Promise<void> {
-  // Not prepared, neither alone nor below: a plan that Postgres made for an empty outbox reads all rows of a full one.
+  // Neither this statement nor the one below is prepared: a plan that Postgres made for an empty outbox reads all rows of a full one.
   const taken = sql`delete from webhook_outbox where seq = any(${done}::bigint[])`;
   if (events.length === 0) {
     await taken.execute(kysely(em));

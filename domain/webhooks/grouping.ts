@@ -281,22 +281,22 @@ export const UNSTARTED_UNTIL_SECONDS = 120;
 const UNSTARTED_PAGE = 200;
 
 /**
- * Groups whose first attempt has not begun, oldest first: the relay that formed them may have died before it started their
- * workflow, and no relay formed the group of a test delivery. All of them are read, a page at a time: while Temporal is slow,
+ * Groups whose first attempt has not begun: the relay that formed them may have died before it started their workflow, and no
+ * relay formed the group of a test delivery. Those of tests come first, the others oldest first. All of them are read, a page at a time: while Temporal is slow,
  * hundreds that were started may stand before one that was not.
  */
 export async function* unstartedGroups(em: EntityManager): AsyncGenerator<Group, void, void> {
-  let rows: (Group & { createdAt: string })[];
-  let last = { createdAt: "-infinity", id: "" };
+  let rows: (Group & { isNoTest: boolean; createdAt: string })[];
+  let last = { isNoTest: false, createdAt: "-infinity", id: "" };
   do {
     ({ rows } = await sql<(typeof rows)[number]>`
       select id, webhook_id as "webhookId", team_id as "teamId", size, ${nextAttempt} as attempt,
-        false as "localFirstAttempt", created_at::text as "createdAt"
+        false as "localFirstAttempt", lane <> 'TEST' as "isNoTest", created_at::text as "createdAt"
       from webhook_groups g
       where begun_at is null and (created_at < now() - make_interval(secs => ${UNSTARTED_SECONDS}) or lane = 'TEST')
         and created_at > now() - make_interval(secs => ${UNSTARTED_UNTIL_SECONDS})
-        and (created_at, id) > (${last.createdAt}::timestamptz, ${last.id})
-      order by created_at, id limit ${sql.lit(UNSTARTED_PAGE)}`.execute(kysely(em)));
+        and (lane <> 'TEST', created_at, id) > (${last.isNoTest}::boolean, ${last.createdAt}::timestamptz, ${last.id})
+      order by lane <> 'TEST', created_at, id limit ${sql.lit(UNSTARTED_PAGE)}`.execute(kysely(em)));
     yield* rows;
     last = rows.at(-1) ?? last;
   } while (rows.length === UNSTARTED_PAGE);

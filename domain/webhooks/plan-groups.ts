@@ -107,7 +107,7 @@ export function planGroups(load: EndpointLoad, waiting: WaitingDeliveries): Plan
 
 function planNew({ health, newGroups }: EndpointLoad, room: Room, { fresh, isHeldUp }: WaitingDeliveries) {
   const chunks = chunked(fresh.slice(0, room.fresh));
-  // Beside full groups of the same pass the rest gets one only when it is held up: else it is fuller soon.
+  // Beside full groups of the same call the rest gets one only when it is held up: else it is fuller soon.
   const mayBePartial =
     health === "working" && isHeldUp ? newGroups < PARTIAL_GROUPS : newGroups === 0 && chunks.length === 1;
   return chunks
