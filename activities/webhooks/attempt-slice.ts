@@ -80,6 +80,8 @@ export class AttemptSlice {
   /** Requests that were answered since the last look at how fast that is. */
   #answered = 0;
   #hasSucceeded = false;
+  /** The endpoint was deleted: nothing more is sent to it. */
+  #isGone = false;
   /** The endpoint is steady, as far as this slice knows. */
   #isSteady: boolean;
   /** The longest wait so far for the next attempt. */
@@ -110,7 +112,11 @@ export class AttemptSlice {
 
   /** Whether all deliveries so far have arrived, none of the latest late. */
   get isSwift(): boolean {
-    return this.counts.succeeded === this.#given && !this.#deps.lateEndpoints.isLate(this.#destination.webhookId);
+    return (
+      !this.#isGone &&
+      this.counts.succeeded === this.#given &&
+      !this.#deps.lateEndpoints.isLate(this.#destination.webhookId)
+    );
   }
 
   /**
@@ -183,7 +189,7 @@ export class AttemptSlice {
         // The next writing takes all that is answered during the one under way.
         await (this.#settling > 0 ? this.#writing : this.#settleSoon());
       }
-      if (signal.aborted) return;
+      if (signal.aborted || this.#isGone) return;
       // The endpoint is failing by now: the other deliveries wait without using up an attempt.
       if (this.#failuresInRow >= FAILING_AFTER) return;
     }
@@ -251,7 +257,8 @@ export class AttemptSlice {
         this.#setRetry(answers, askedWaitMs);
         const outcomes = answers.map(({ outcome }) => outcome);
         const change = await this.#settle(outcomes, askedWaitMs);
-        if (change) {
+        if (change === "gone") this.#isGone = true;
+        else if (change) {
           const { webhookId } = this.#destination;
           const { responseStatus } = outcomes.at(-1) ?? {};
           const facts = { webhookId, teamId: this.#teamId, state: change, reason: this.reason, responseStatus };

@@ -12,7 +12,7 @@ export const ENDPOINT_HEALTH = ["unproven", "working", "failing"] as const;
 export type EndpointHealth = (typeof ENDPOINT_HEALTH)[number];
 
 /** A state that an endpoint comes into by its attempts. */
-export type EndpointChange = "failing" | "working" | "off";
+export type EndpointChange = "failing" | "working" | "off" | "gone";
 
 /** Failures in a row after which an endpoint is `failing`. */
 export const FAILING_AFTER = 5;
@@ -86,7 +86,7 @@ export interface AttemptKind {
 /**
  * Counts outcomes, in the order in which they came, begins, continues or ends the probes of the endpoint, and switches
  * off one that failed for long enough.
- * @returns the state that it came into by them: `failing`, `working` after it was failing, or `off`
+ * @returns the state that it came into by them: `failing`, `working` after it was failing, or `off`; `gone` once it is deleted
  */
 export async function updateHealth(
   em: EntityManager,
@@ -127,8 +127,10 @@ export async function updateHealth(
     where webhook_id = ${webhookId}
     returning failing_since = now()::timestamptz(3) as fails, backlog_until = ${workingSince} as works`,
   );
+  const [health] = rows;
+  if (!health) return "gone";
   if (failuresSince > 0 && (await switchOffWhenDead(em, webhookId))) return "off";
-  const [{ fails, works } = { fails: false, works: false }] = rows;
+  const { fails, works } = health;
   return fails ? "failing" : works ? "working" : undefined;
 }
 

@@ -3,6 +3,7 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
+import { api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { kill } from "../support/processes.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
@@ -110,6 +111,24 @@ describe("An endpoint that changes while deliveries are retried", () => {
     assert.deepEqual(await groupsOf(team, endpoint.id), []);
     assert.equal(countAt(path), 1);
     assert.equal((await logOf(team, endpoint.id)).length, 1);
+  });
+
+  it("gets what is in flight when it is deleted in the middle of a group, and nothing more", async () => {
+    const team = await makeTeam();
+    const path = "/deleted/busy";
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
+    const first = Promise.withResolvers<void>();
+    // Without an end to it, seven times 16 would come within the 2 s of an attempt.
+    receiver.behave = (_, response) => {
+      first.resolve();
+      setTimeout(() => response.writeHead(204).end(), 300);
+    };
+    await emitSome(team, 100);
+    await first.promise;
+    const [row = assert.fail("it is in no group")] = await logOf(team, endpoint.id);
+    assert.equal((await api(team.keys.live).delete(`/webhooks/${endpoint.id}`)).status, 200);
+    await workflowOf(temporal, row).result();
+    assert.ok(countAt(path) >= 16 && countAt(path) <= 48, `${countAt(path)} came`);
   });
 
   it("has deliveries that waited for a first attempt BLOCKED when it goes off, and none of them sent", async () => {
