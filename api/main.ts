@@ -1,12 +1,12 @@
 /** The API process: `npm run api`, or forked by the stack. */
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import { getHeapStatistics, setFlagsFromString } from "node:v8";
+import { setFlagsFromString } from "node:v8";
 import { collectDefaultMetrics } from "prom-client";
 import { readEnv, SettingsError } from "../config/env.ts";
 import { serveHealth } from "../config/health.ts";
+import { setHeapGrowth } from "../config/heap-growth.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
@@ -72,26 +72,14 @@ const HEAP_GROWTH_PERCENT = 25;
 const MEMORY_BYTES = 448 * MIB;
 const LEAST_GROWTH_BYTES = { from: 24 * MIB, to: 64 * MIB } as const;
 
-/** An entry of type "gc"; the types of Node leave `detail` out. */
-type CollectionEntry = PerformanceEntry & { detail: { kind: number } };
-
 /**
  * Sets how this process collects garbage. V8 marks it beside the requests with up to seven threads, which leave a request
  * little of a machine of two cores while they last: one thread marks here.
  */
 function setCollection(): void {
-  const limitGrowth = () => {
-    const { from, to } = LEAST_GROWTH_BYTES;
-    const least = Math.min(Math.max((MEMORY_BYTES - process.memoryUsage.rss()) / 2, from), to);
-    const leastPercent = Math.ceil((least * 100) / getHeapStatistics().used_heap_size);
-    setFlagsFromString(`--heap-growing-percent=${Math.max(HEAP_GROWTH_PERCENT, leastPercent)}`);
-  };
-  limitGrowth();
-  // V8 reads the flag when a full collection ends, so each one sets it for the next.
-  new PerformanceObserver((collections) => {
-    const kinds = (collections.getEntries() as CollectionEntry[]).map(({ detail }) => detail.kind);
-    if (kinds.includes(constants.NODE_PERFORMANCE_GC_MAJOR)) limitGrowth();
-  }).observe({ entryTypes: ["gc"] });
+  const { from, to } = LEAST_GROWTH_BYTES;
+  const leastBytes = () => Math.min(Math.max((MEMORY_BYTES - process.memoryUsage.rss()) / 2, from), to);
+  setHeapGrowth({ leastPercent: HEAP_GROWTH_PERCENT, leastBytes });
   setFlagsFromString("--concurrent-marking-max-worker-num=1");
 }
 

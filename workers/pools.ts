@@ -8,6 +8,7 @@ import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
 import { createSendActivities } from "../activities/sends.ts";
 import type { Secret } from "../config/env.ts";
+import type { HeapGrowth } from "../config/heap-growth.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
@@ -25,6 +26,8 @@ export interface PoolDefinition {
   workflows?: boolean;
   /** Activities at once, where they mostly wait for other servers. */
   activities?: number;
+  /** How far its heap may grow between two full collections; by default as V8 estimates. */
+  heapGrowth?: HeapGrowth;
   /** Options of the SDK's worker. */
   options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions" | "maxConcurrentLocalActivityExecutions">;
   /** Metrics of this pool alone. */
@@ -49,6 +52,12 @@ export const DEFAULT_ACTIVITIES = 10;
 /** The same of the dispatch pool: slices mostly wait for relays; each team has a few of them at most. */
 const DISPATCH_ACTIVITIES = 40;
 
+/**
+ * Messages in flight outlive a collection of the young generation, and fill the old one. V8 lets it grow by half, so that a send
+ * through a slow server had two full collections per second, each of which kept its connections waiting for 5 to 20 ms.
+ */
+const DISPATCH_HEAP_GROWTH: HeapGrowth = { leastPercent: 50, leastBytes: () => 128 * 1_024 * 1_024 };
+
 export const POOLS = {
   sends: {
     taskQueue: TASK_QUEUES.sends,
@@ -64,6 +73,7 @@ export const POOLS = {
     // Links in mails; passwords and tokens of sending accounts.
     secrets: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
     activities: DISPATCH_ACTIVITIES,
+    heapGrowth: DISPATCH_HEAP_GROWTH,
     start: (deps) => {
       startExaminations();
       const places = deps.env.ACTIVITY_CONCURRENCY ?? DISPATCH_ACTIVITIES;

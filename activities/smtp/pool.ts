@@ -62,6 +62,8 @@ export class SmtpPool {
   readonly #idle: SmtpSession[] = [];
   /** Those with messages in flight. */
   readonly #busy = new Set<SmtpSession>();
+  /** Those whose body has left with no envelope behind it, and is not answered yet. */
+  readonly #unfollowed = new Set<SmtpSession>();
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
   /** Sessions in a row that ended at their first message. */
@@ -197,6 +199,7 @@ export class SmtpPool {
       this.#use(session);
     }
     this.#openForWaiting();
+    this.#followLate();
   }
 
   /** Whether no message may be filled now; those that wait are looked at again when one may. */
@@ -297,13 +300,28 @@ export class SmtpPool {
 
   /** While a body leaves, the next message's envelope leaves in the same write. */
   #follow(session: SmtpSession): void {
+    if (this.#takeFollower(session)) this.#unfollowed.delete(session);
+    else this.#unfollowed.add(session);
+  }
+
+  /** No message waited when these bodies left: the envelopes of those that came since leave while the server takes the bodies. */
+  #followLate(): void {
+    for (const session of this.#unfollowed) {
+      if (session.ended || !this.#takeFollower(session)) return;
+      this.#unfollowed.delete(session);
+    }
+  }
+
+  /** @returns whether the first message that waits has become the one behind this connection's body */
+  #takeFollower(session: SmtpSession): boolean {
     const [job] = this.#waiting;
-    if (job === undefined || job.isAlone || performance.now() < this.#followsFrom) return;
-    if (this.#isSpent(session) || this.#rests()) return;
+    if (job === undefined || job.isAlone || performance.now() < this.#followsFrom) return false;
+    // With fewer connections wanted, one must come to its end to be given up.
+    if (this.#isSpent(session) || this.#busy.size > this.#wanted || this.#rests()) return false;
     this.#waiting.shift();
     job.owner.waiting--;
     job.owner.askIfShort();
-    this.#begin(session, job);
+    return this.#begin(session, job);
   }
 
   get #isStaging(): boolean {
@@ -391,6 +409,7 @@ export class SmtpPool {
   #goOn(session: SmtpSession): void {
     if (session.inFlight === 0) {
       this.#busy.delete(session);
+      this.#unfollowed.delete(session);
       this.#use(session);
     }
     this.#pump();
@@ -398,6 +417,7 @@ export class SmtpPool {
 
   #ended(session: SmtpSession): void {
     this.#busy.delete(session);
+    this.#unfollowed.delete(session);
     this.#sessions.delete(session);
     this.#loggedIn.delete(session);
     const index = this.#idle.indexOf(session);

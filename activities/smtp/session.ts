@@ -188,7 +188,7 @@ export class SmtpSession {
   }
 
   /**
-   * Begins a message. While another one is in flight, only from `onBody`.
+   * Begins a message. While another one is in flight, only from that one's `onBody` on until its answer.
    * @throws {Error} when an address would not stay one argument of its command
    */
   send(message: FilledMessage, sender: MessageSender): void {

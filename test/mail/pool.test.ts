@@ -544,6 +544,38 @@ describe("An SMTP pool", () => {
       assert.equal(bodies(log), 5);
     });
 
+    /** Mails two messages over one connection, the second of which comes while the server takes the first one's body. */
+    async function drainSecondLate(afterSecondMail: string) {
+      const taking = Promise.withResolvers<void>();
+      const { port, log, connections } = await pipeliningServer((what, before) => {
+        if (what === "body" && bodies(before) === 1) {
+          taking.resolve();
+          return undefined;
+        }
+        return what.startsWith("MAIL") && before.at(-2) === "body" ? afterSecondMail : accept(what);
+      });
+      async function* batches() {
+        yield people(1);
+        await taking.promise;
+        yield people(2).slice(1);
+      }
+      const results = new Map<string, MailOutcome[]>();
+      for await (const mailed of poolAt(port, { maxConnections: 1 }).drain(batches(), { fill })) {
+        for (const { item, outcome } of mailed) results.set(item, [...(results.get(item) ?? []), outcome]);
+      }
+      return { counts: tally(results), bodies: bodies(log), connections: connections() };
+    }
+
+    it("a message that comes while the server takes another one is out before that is answered", async () => {
+      const mailed = await drainSecondLate("250 taken\r\n250 ok");
+      assert.deepEqual(mailed, { counts: { sent: 2 }, bodies: 2, connections: 1 });
+    });
+
+    it("a connection that is lost then makes one message unknown, and the one that came late is sent", async () => {
+      const mailed = await drainSecondLate("close");
+      assert.deepEqual(mailed, { counts: { sent: 1, unknown: 1 }, bodies: 2, connections: 2 });
+    });
+
     it("the reply to a dot counts although some of the next envelope has not left", async () => {
       let readOn = () => {};
       const { port, log } = await pipeliningServer((what, before, _say, lines) => {
