@@ -4,10 +4,11 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8";
 /** An entry of type "gc"; the types of Node leave `detail` out. */
 type CollectionEntry = PerformanceEntry & { detail: { kind: number } };
 
+/** The larger of the two. */
 export interface HeapGrowth {
-  /** By this share of the memory in use at least, in per cent. */
+  /** A share of the memory in use, in per cent. */
   leastPercent: number;
-  /** By so many bytes at least; asked after each full collection. */
+  /** Asked at once and after each full collection. */
   leastBytes: () => number;
 }
 

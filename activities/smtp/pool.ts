@@ -50,6 +50,12 @@ const LOST_FOLLOWERS = 3;
 /** How long they do: the connections may have been lost by chance. */
 const FOLLOW_AGAIN_MS = 60_000;
 
+/**
+ * How long after a body another envelope may still follow it. Its write restarts the connection's timeout, and its message waits for the
+ * answer to the body.
+ */
+const FOLLOW_FOR_MS = 500;
+
 /** Keeps one account's connections busy. */
 export class SmtpPool {
   readonly #options: SmtpPoolOptions;
@@ -62,8 +68,8 @@ export class SmtpPool {
   readonly #idle: SmtpSession[] = [];
   /** Those with messages in flight. */
   readonly #busy = new Set<SmtpSession>();
-  /** Those whose body has left with no envelope behind it, and is not answered yet. */
-  readonly #unfollowed = new Set<SmtpSession>();
+  /** Those whose body has left with no envelope behind it and is not answered yet, and when it left. */
+  readonly #unfollowed = new Map<SmtpSession, number>();
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
   /** Sessions in a row that ended at their first message. */
@@ -300,23 +306,25 @@ export class SmtpPool {
 
   /** While a body leaves, the next message's envelope leaves in the same write. */
   #follow(session: SmtpSession): void {
-    if (this.#takeFollower(session)) this.#unfollowed.delete(session);
-    else this.#unfollowed.add(session);
+    if (!this.#takeFollower(session)) this.#unfollowed.set(session, performance.now());
   }
 
-  /** No message waited when these bodies left: the envelopes of those that came since leave while the server takes the bodies. */
+  /** Where no envelope left with a body, that of a message which waits now leaves while the server takes the body. */
   #followLate(): void {
-    for (const session of this.#unfollowed) {
-      if (session.ended || !this.#takeFollower(session)) return;
-      this.#unfollowed.delete(session);
+    for (const [session, since] of this.#unfollowed) {
+      if (this.#waiting.length === 0) return;
+      if (session.ended || this.#isSpent(session) || performance.now() - since > FOLLOW_FOR_MS)
+        this.#unfollowed.delete(session);
+      else if (this.#takeFollower(session)) this.#unfollowed.delete(session);
+      else return;
     }
   }
 
-  /** @returns whether the first message that waits has become the one behind this connection's body */
+  /** @returns whether the first message that waits follows this connection's body now; false as well when it could not be begun */
   #takeFollower(session: SmtpSession): boolean {
     const [job] = this.#waiting;
     if (job === undefined || job.isAlone || performance.now() < this.#followsFrom) return false;
-    // With fewer connections wanted, one must come to its end to be given up.
+    // A connection is given up only when it has nothing in flight.
     if (this.#isSpent(session) || this.#busy.size > this.#wanted || this.#rests()) return false;
     this.#waiting.shift();
     job.owner.waiting--;
@@ -357,14 +365,15 @@ export class SmtpPool {
     }
     const isFollower = session.inFlight > 0;
     const isFirst = session.messages === 0;
+    const mayProceed = () => !job.owner.stopped && !this.#closed && job.mayBegin();
     try {
       session.send(filled, {
-        mayProceed: () => !isFollower || (!job.owner.stopped && !this.#closed && job.mayBegin()),
+        mayProceed: () => !isFollower || mayProceed(),
         done: (outcome) => {
           if (isFollower) this.#lostFollowers = 0;
           this.#answered(session, job, outcome, isFirst);
         },
-        takenBack: () => this.#takenBack(session, job),
+        takenBack: () => this.#takenBack(session, job, mayProceed()),
       });
     } catch {
       job.settle(UNSENDABLE);
@@ -390,8 +399,8 @@ export class SmtpPool {
   }
 
   /** Nothing of the message was mailed. It is no fault of its own, so it does not count as an attempt. */
-  #takenBack(session: SmtpSession, job: Job): void {
-    if (job.owner.stopped || this.#closed) job.settle(NOT_ATTEMPTED);
+  #takenBack(session: SmtpSession, job: Job, mayProceed: boolean): void {
+    if (!mayProceed) job.settle(NOT_ATTEMPTED);
     else {
       if (++this.#lostFollowers >= LOST_FOLLOWERS) this.#followsFrom = performance.now() + FOLLOW_AGAIN_MS;
       job.attempts--;

@@ -65,7 +65,7 @@ interface Transaction {
 
 /**
  * Mail transactions over one connection that is logged in (RFC 5321, 4.1.1). With PIPELINING an envelope and DATA are one
- * write, and so are a body, its dot and the envelope and DATA of the next message (RFC 2920, 3.1). At most one dot is
+ * write, and so are a body, its dot and the envelope and DATA of a next message that is there by then (RFC 2920, 3.1). At most one dot is
  * unanswered, so a lost connection leaves at most one message unknown. These rules keep that exact:
  *
  * - A body leaves only after its own RCPT was accepted and its own DATA was answered with 354.

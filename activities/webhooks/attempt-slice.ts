@@ -80,8 +80,8 @@ export class AttemptSlice {
   /** Requests that were answered since the last look at how fast that is. */
   #answered = 0;
   #hasSucceeded = false;
-  /** The endpoint was deleted: nothing more is sent to it. */
-  #isGone = false;
+  /** Aborted once the endpoint is known to be deleted: nothing more is sent to it. */
+  readonly #gone = new AbortController();
   /** The endpoint is steady, as far as this slice knows. */
   #isSteady: boolean;
   /** The longest wait so far for the next attempt. */
@@ -113,7 +113,7 @@ export class AttemptSlice {
   /** Whether all deliveries so far have arrived, none of the latest late. */
   get isSwift(): boolean {
     return (
-      !this.#isGone &&
+      !this.#gone.signal.aborted &&
       this.counts.succeeded === this.#given &&
       !this.#deps.lateEndpoints.isLate(this.#destination.webhookId)
     );
@@ -131,8 +131,11 @@ export class AttemptSlice {
     const beginUntil = performance.now() + beginForMs;
     const endBegin = () => begin.abort();
     const timer = setTimeout(endBegin, beginForMs);
-    this.#deps.stopping.addEventListener("abort", endBegin);
-    if (this.#deps.stopping.aborted) endBegin();
+    const ends = [this.#deps.stopping, this.#gone.signal];
+    for (const end of ends) {
+      end.addEventListener("abort", endBegin);
+      if (end.aborted) endBegin();
+    }
     // A fault of this process in one lane must not cost the others their outcomes.
     let fault: { reason: unknown } | undefined;
     const lanes: Promise<void>[] = [];
@@ -163,7 +166,7 @@ export class AttemptSlice {
     clearInterval(widening);
     clearInterval(settling);
     clearTimeout(timer);
-    this.#deps.stopping.removeEventListener("abort", endBegin);
+    for (const end of ends) end.removeEventListener("abort", endBegin);
     await this.#settleAll();
     return fault;
   }
@@ -189,7 +192,7 @@ export class AttemptSlice {
         // The next writing takes all that is answered during the one under way.
         await (this.#settling > 0 ? this.#writing : this.#settleSoon());
       }
-      if (signal.aborted || this.#isGone) return;
+      if (signal.aborted) return;
       // The endpoint is failing by now: the other deliveries wait without using up an attempt.
       if (this.#failuresInRow >= FAILING_AFTER) return;
     }
@@ -257,7 +260,7 @@ export class AttemptSlice {
         this.#setRetry(answers, askedWaitMs);
         const outcomes = answers.map(({ outcome }) => outcome);
         const change = await this.#settle(outcomes, askedWaitMs);
-        if (change === "gone") this.#isGone = true;
+        if (change === "gone") this.#gone.abort();
         else if (change) {
           const { webhookId } = this.#destination;
           const { responseStatus } = outcomes.at(-1) ?? {};
@@ -277,7 +280,7 @@ export class AttemptSlice {
     return written;
   }
 
-  /** @returns the state that the endpoint came into */
+  /** @returns what became of the endpoint, see `updateHealth` */
   async #settle(outcomes: readonly AttemptOutcome[], askedWaitMs: number): Promise<EndpointChange | undefined> {
     const { connections, successes } = this.#deps;
     const { webhookId } = this.#destination;

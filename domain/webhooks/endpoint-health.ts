@@ -11,7 +11,7 @@ import { newId } from "../ids.ts";
 export const ENDPOINT_HEALTH = ["unproven", "working", "failing"] as const;
 export type EndpointHealth = (typeof ENDPOINT_HEALTH)[number];
 
-/** A state that an endpoint comes into by its attempts. */
+/** What an attempt finds to have become of its endpoint. `gone`: it was deleted. */
 export type EndpointChange = "failing" | "working" | "off" | "gone";
 
 /** Failures in a row after which an endpoint is `failing`. */
@@ -86,7 +86,7 @@ export interface AttemptKind {
 /**
  * Counts outcomes, in the order in which they came, begins, continues or ends the probes of the endpoint, and switches
  * off one that failed for long enough.
- * @returns the state that it came into by them: `failing`, `working` after it was failing, or `off`; `gone` once it is deleted
+ * @returns the state that it came into by them: `failing`, `working` after it was failing, or `off`; `gone` when it was deleted before
  */
 export async function updateHealth(
   em: EntityManager,
