@@ -4,7 +4,7 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8";
 /** An entry of type "gc"; the types of Node leave `detail` out. */
 type CollectionEntry = PerformanceEntry & { detail: { kind: number } };
 
-/** The larger of the two. */
+/** How far a heap may grow: the larger of a share and a number of bytes. */
 export interface HeapGrowth {
   /** A share of the memory in use, in per cent. */
   leastPercent: number;

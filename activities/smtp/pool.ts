@@ -306,17 +306,16 @@ export class SmtpPool {
 
   /** While a body leaves, the next message's envelope leaves in the same write. */
   #follow(session: SmtpSession): void {
-    if (!this.#takeFollower(session)) this.#unfollowed.set(session, performance.now());
+    if (this.#isSpent(session) || this.#takeFollower(session)) return;
+    this.#unfollowed.set(session, performance.now());
   }
 
   /** Where no envelope left with a body, that of a message which waits now leaves while the server takes the body. */
   #followLate(): void {
     for (const [session, since] of this.#unfollowed) {
-      if (this.#waiting.length === 0) return;
-      if (session.ended || this.#isSpent(session) || performance.now() - since > FOLLOW_FOR_MS)
-        this.#unfollowed.delete(session);
-      else if (this.#takeFollower(session)) this.#unfollowed.delete(session);
-      else return;
+      const mayFollow = !session.ended && !this.#isSpent(session) && performance.now() - since <= FOLLOW_FOR_MS;
+      if (mayFollow && !this.#takeFollower(session)) return;
+      this.#unfollowed.delete(session);
     }
   }
 
@@ -325,7 +324,7 @@ export class SmtpPool {
     const [job] = this.#waiting;
     if (job === undefined || job.isAlone || performance.now() < this.#followsFrom) return false;
     // A connection is given up only when it has nothing in flight.
-    if (this.#isSpent(session) || this.#busy.size > this.#wanted || this.#rests()) return false;
+    if (this.#busy.size > this.#wanted || this.#rests()) return false;
     this.#waiting.shift();
     job.owner.waiting--;
     job.owner.askIfShort();
@@ -365,15 +364,14 @@ export class SmtpPool {
     }
     const isFollower = session.inFlight > 0;
     const isFirst = session.messages === 0;
-    const mayProceed = () => !job.owner.stopped && !this.#closed && job.mayBegin();
     try {
       session.send(filled, {
-        mayProceed: () => !isFollower || mayProceed(),
+        mayProceed: () => !isFollower || this.#mayMail(job),
         done: (outcome) => {
           if (isFollower) this.#lostFollowers = 0;
           this.#answered(session, job, outcome, isFirst);
         },
-        takenBack: () => this.#takenBack(session, job, mayProceed()),
+        takenBack: () => this.#takenBack(session, job),
       });
     } catch {
       job.settle(UNSENDABLE);
@@ -398,9 +396,13 @@ export class SmtpPool {
     this.#goOn(session);
   }
 
+  #mayMail(job: Job): boolean {
+    return !job.owner.stopped && !this.#closed && job.mayBegin();
+  }
+
   /** Nothing of the message was mailed. It is no fault of its own, so it does not count as an attempt. */
-  #takenBack(session: SmtpSession, job: Job, mayProceed: boolean): void {
-    if (!mayProceed) job.settle(NOT_ATTEMPTED);
+  #takenBack(session: SmtpSession, job: Job): void {
+    if (!this.#mayMail(job)) job.settle(NOT_ATTEMPTED);
     else {
       if (++this.#lostFollowers >= LOST_FOLLOWERS) this.#followsFrom = performance.now() + FOLLOW_AGAIN_MS;
       job.attempts--;

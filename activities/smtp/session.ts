@@ -58,7 +58,7 @@ export class SmtpSession {
   #idleSince = elapsedMs();
   /** Messages handed to it so far. */
   messages = 0;
-  /** The body of a message is being written: until its answer, `send` may hand over the next one, whose envelope joins that write now. */
+  /** The body of a message is being written: `send` may begin the next one from now on, and its envelope joins that write if called at once. */
   onBody: () => void = () => {};
   /** Called once when the session has ended, after the outcomes of the messages in flight. */
   onEnd: () => void = () => {};

@@ -280,7 +280,7 @@ export class AttemptSlice {
     return written;
   }
 
-  /** @returns what became of the endpoint, see `updateHealth` */
+  /** @returns the change of the endpoint, see `updateHealth` */
   async #settle(outcomes: readonly AttemptOutcome[], askedWaitMs: number): Promise<EndpointChange | undefined> {
     const { connections, successes } = this.#deps;
     const { webhookId } = this.#destination;

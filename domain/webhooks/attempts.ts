@@ -33,7 +33,7 @@ export interface AttemptOutcome {
  * endpoint that failed for long enough is switched off with it, and its owner's notice is due. A row that another attempt
  * closed meanwhile stays as it is.
  * @param retryInMs how long a RETRYING row waits for its next attempt, in ms; the end of the attempt may lengthen it
- * @returns what became of the endpoint, see `updateHealth`
+ * @returns the change of the endpoint, see `updateHealth`
  */
 export function settleAttempts(
   em: EntityManager,

@@ -11,7 +11,7 @@ import { newId } from "../ids.ts";
 export const ENDPOINT_HEALTH = ["unproven", "working", "failing"] as const;
 export type EndpointHealth = (typeof ENDPOINT_HEALTH)[number];
 
-/** What an attempt finds to have become of its endpoint. `gone`: it was deleted. */
+/** A change of an endpoint that the writing of outcomes reports. `gone`: the endpoint was deleted before. */
 export type EndpointChange = "failing" | "working" | "off" | "gone";
 
 /** Failures in a row after which an endpoint is `failing`. */

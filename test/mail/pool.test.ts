@@ -54,10 +54,10 @@ describe("An SMTP pool", () => {
   const assertResult = (result: MailOutcome, expected: Expected) =>
     assert.deepEqual({ ...result, ...expected }, result);
 
-  /** Sends to these addresses in batches; results by address. */
+  /** Sends to these addresses in batches, or to batches of addresses; results by address. */
   const drainAll = async (
     pool: SmtpPool,
-    addresses: readonly string[],
+    addresses: readonly string[] | AsyncIterable<readonly string[]>,
     options: {
       batch?: number;
       signal?: AbortSignal;
@@ -69,7 +69,8 @@ describe("An SMTP pool", () => {
     const size = options.batch ?? 20;
     const results = new Map<string, MailOutcome[]>();
     async function* batches() {
-      for (let i = 0; i < addresses.length; i += size) yield addresses.slice(i, i + size);
+      if (Symbol.asyncIterator in addresses) yield* addresses;
+      else for (let i = 0; i < addresses.length; i += size) yield addresses.slice(i, i + size);
     }
     const { signal, maxPolicyRefusals } = options;
     const drain = pool.drain(batches(), { fill: options.fill ?? fill, signal, maxPolicyRefusals });
@@ -559,10 +560,7 @@ describe("An SMTP pool", () => {
         await taking.promise;
         yield people(2).slice(1);
       }
-      const results = new Map<string, MailOutcome[]>();
-      for await (const mailed of poolAt(port, { maxConnections: 1 }).drain(batches(), { fill })) {
-        for (const { item, outcome } of mailed) results.set(item, [...(results.get(item) ?? []), outcome]);
-      }
+      const { results } = await drainAll(poolAt(port, { maxConnections: 1 }), batches());
       return { counts: tally(results), bodies: bodies(log), connections: connections() };
     }
 
