@@ -365,6 +365,35 @@ describe("An SMTP pool", () => {
     assert.ok(sink.connections.made <= 10, `${sink.connections.made} connections to a server that allows 5`);
   });
 
+  it("gives no further message to a connection that it gives up", async () => {
+    // The pool begins with 32 connections and tries 64, which are four times slower here: it gives 32 of them up.
+    const carriers: string[] = [];
+    const answers: (() => void)[] = [];
+    const sink = await sinkWith({
+      onData: (stream, session, callback) => {
+        carriers.push(session.id);
+        stream.once("end", () => answers.push(callback)).resume();
+      },
+    });
+    const answering = setInterval(() => {
+      for (const answer of answers.splice(0, sink.connections.open > 32 ? 1 : 4)) answer();
+    }, 4);
+    stops.push(async () => clearInterval(answering));
+    const stop = new AbortController();
+    let hasTried64 = false;
+    const { results } = await drainAll(poolAt(sink.port, { maxConnections: 64 }), people(5_000), {
+      batch: 100,
+      signal: stop.signal,
+      onResult: () => {
+        const used = new Set(carriers.slice(-100)).size;
+        hasTried64 ||= used > 60;
+        if (hasTried64 && used <= 32) stop.abort();
+      },
+    });
+    assert.ok(stop.signal.aborted, "the last 100 messages were always carried by more than 32 connections");
+    assert.deepEqual(Object.keys(tally(results)).sort(), ["not_attempted", "sent"]);
+  });
+
   it("asks for the next batch while the last is being sent, and no further ahead", async () => {
     const sink = await sinkWith({ latencyMs: 10 });
     const pool = poolAt(sink.port, { maxConnections: 4 });
@@ -572,6 +601,33 @@ describe("An SMTP pool", () => {
     it("a connection that is lost then makes one message unknown, and the one that came late is sent", async () => {
       const mailed = await drainSecondLate("close");
       assert.deepEqual(mailed, { counts: { sent: 1, unknown: 1 }, bodies: 2, connections: 2 });
+    });
+
+    it("a message that comes half a second after a body has left takes another connection", async () => {
+      const taking = Promise.withResolvers<number>();
+      const sink = await sinkWith({
+        dot: ({ to }) => {
+          if (to !== "person0@example.org") return undefined;
+          taking.resolve(performance.now());
+          return "hang";
+        },
+      });
+      async function* batches() {
+        yield people(1);
+        const takenAt = await taking.promise;
+        await until(() => performance.now() - takenAt > 500);
+        yield people(2).slice(1);
+      }
+      const { results } = await drainAll(poolAt(sink.port, { maxConnections: 2 }), batches(), {
+        onResult: () => void sink.close(),
+      });
+      assert.deepEqual(
+        [...results].map(([address, [result]]) => [address, result?.outcome]),
+        [
+          ["person1@example.org", "sent"],
+          ["person0@example.org", "unknown"],
+        ],
+      );
     });
 
     it("the reply to a dot counts although some of the next envelope has not left", async () => {
