@@ -394,13 +394,14 @@ async function move(soak: Soak, chance: Random, { em, team, client, audience }: 
 }
 
 async function kill(soak: Soak, chance: Random): Promise<void> {
-  const killed = new Set<number>();
+  // The last one of each, and not all: the system gives the ID of an ended process to another one.
+  const killed = new Map<string, number>();
   while (!soak.over()) {
     await delay(chance.between(2_000, 8_000));
     const [name, signal] = pick(chance, KILLED);
     const pid = name === "postgres" ? soak.postgres.primaryPid : currentPids()[name];
-    if (soak.over() || pid === undefined || killed.has(pid)) continue;
-    killed.add(pid);
+    if (soak.over() || pid === undefined || killed.get(name) === pid) continue;
+    killed.set(name, pid);
     try {
       process.kill(pid, signal);
       count(soak, `kills of ${name}`);
