@@ -1,4 +1,4 @@
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, Help } from "commander";
 import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
@@ -60,6 +60,8 @@ const GROUPS = [
   secretCommands,
 ];
 
+const plainHelp = new Help();
+
 /**
  * Runs a command of the app.
  * @param args those after the name of the program
@@ -72,7 +74,10 @@ export async function runCommand(args: readonly string[], terminal: Terminal): P
       "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, their sends, webhooks, imports",
     )
     .option("--json", "print one JSON object")
-    .configureHelp({ showGlobalOptions: true })
+    .configureHelp({
+      showGlobalOptions: true,
+      optionDescription: (option) => `${plainHelp.optionDescription(option)}${option.mandatory ? " (required)" : ""}`,
+    })
     .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
     .exitOverride();
   // Known before the options are read, because these may be wrong.

@@ -80,6 +80,14 @@ describe("The app's command line", () => {
     assert.equal(twice.credits.available, 15, "without a cause each grant counts");
   });
 
+  it("marks the options that a command needs in its help", async () => {
+    const { code, stdout } = await run(["team:create", "--help"]);
+    assert.equal(code, 0);
+    const required = stdout.split("\n").filter((line) => line.endsWith("(required)"));
+    const names = required.map((line) => line.trim().split(" ")[0]);
+    assert.deepEqual(names, ["--name", "--owner-email", "--owner-name"]);
+  });
+
   it("reports an error in one line and exits with 1", async () => {
     await refused(["credits:grant", "--team", "team_none", "--amount", "5"], /^error: There is no team team_none\.\n$/);
     await refused(["credits:grant", "--team", id], /--amount/);
