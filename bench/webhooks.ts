@@ -53,8 +53,11 @@ interface Scenario {
   /** How long such an endpoint takes, in ms; without it, it never answers. */
   hangMs?: number;
   events(options: WebhooksOptions): number;
-  /** Other teams with 20 endpoints each. `events` changes of each wait in the outbox. With `hang` their endpoints never answer. */
-  others?: { teams: number; events: number; hang?: true };
+  /**
+   * Other teams with 20 endpoints each. `events` changes of each are in the outbox from the start, or are added `afterMs` after the measured team's begin. With `hang` their
+   * endpoints never answer.
+   */
+  others?: { teams: number; events: number; hang?: true; afterMs?: number };
   /** Makes the changes. @returns when each was committed, in ms since the epoch */
   feed(run: Run, events: number): Promise<number[]>;
   /** Kills the worker when half has arrived. */
@@ -63,7 +66,7 @@ interface Scenario {
 }
 
 /** A figure of a run to be compared with a bar. */
-type BarFigure = "per second" | "p50 ms" | "CPU s per 1,000" | "of an insert";
+type BarFigure = "per second" | "p50 ms" | "p95 ms" | "CPU s per 1,000" | "of an insert";
 
 /** The least or the most that a figure should be, as the median of its runs. */
 interface Bar {
@@ -254,6 +257,14 @@ const SCENARIOS: Record<string, Scenario> = {
     feed: steadily,
     bars: [{ figure: "p50 ms", most: 500 }],
   },
+  "when ten teams come whose endpoints hang": {
+    endpoints: 1,
+    latencyMs: 0,
+    others: { teams: 10, events: 400, hang: true, afterMs: 5_000 },
+    events: () => 1_500,
+    feed: steadily,
+    bars: [{ figure: "p95 ms", most: 1_500 }],
+  },
   killed: { endpoints: 1, latencyMs: 0, events: ({ events }) => events * 4, feed: fromOutbox, kill: true },
   quiet: {
     endpoints: 1,
@@ -350,8 +361,12 @@ async function measure(
   for (const other of otherTeams) {
     const hanging = others?.hang ? FAN_OUT : 0;
     await makeEndpoints({ team: other, sink }, { endpoints: FAN_OUT, latencyMs: 0, hanging });
-    await fromOutbox({ team: other }, others?.events ?? 0);
+    if (others?.afterMs === undefined) await fromOutbox({ team: other }, others?.events ?? 0);
   }
+  const addOthersChanges = async ({ afterMs, events }: { afterMs: number; events: number }) => {
+    await delay(afterMs);
+    for (const other of otherTeams) await fromOutbox({ team: other }, events);
+  };
   const isCompared = scenario.bars?.some(({ figure }) => figure === "of an insert");
   const inserts = isCompared ? await yardstick.measure() : undefined;
   const answering = paths.slice(hanging);
@@ -359,6 +374,8 @@ async function measure(
   const pids = () => ({ ...pidsOf(PROCESSES), ...secondWorkerPids, sink: sink.pid });
   const before = usage(pids());
 
+  const { afterMs, events: othersEvents = 0 } = others ?? {};
+  const othersAdded = afterMs === undefined ? undefined : addOthersChanges({ afterMs, events: othersEvents });
   const fed = scenario.feed({ sink, loader, team, paths }, events);
   let restartedAt: number | undefined;
   if (scenario.kill) {
@@ -368,6 +385,7 @@ async function measure(
     restartedAt = now();
   }
   const committed = await fed;
+  await othersAdded;
   let seen = -1;
   let seenAt = now();
   await until(async () => {

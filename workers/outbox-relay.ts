@@ -17,6 +17,7 @@ import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../domain/webh
 import { deliveryStart, replayStart } from "../workflows/start.ts";
 import type { webhookDeliveryWorkflow } from "../workflows/webhook-delivery.ts";
 import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
+import { GroupStarts } from "./group-starts.ts";
 import { pause } from "./pause.ts";
 
 /** How often the leader makes a pass without a notification, and how often a follower asks for the lease. */
@@ -35,13 +36,8 @@ const CHANGING_REST_MS = 250;
 const MALFORMED_REST_MS = 10_000;
 /** How often the leader sweeps: it looks for groups and replays whose workflow was never started. */
 const SWEEP_EVERY_MS = 2_000;
-/** After this long a sweep starts no more groups. The next one comes to those that are left. */
+/** After this long a sweep queues no more groups. The next one comes to those that are left. */
 const SWEEP_FOR_MS = 5_000;
-/**
- * Workflows that are being started at once; one more while a pass and a sweep both start some. Not p-limit: `#start` also has to wait until one more may begin, so that a
- * pass forms no groups faster than Temporal takes their workflows.
- */
-const STARTS = 16;
 const LISTEN_AGAIN_MS = 1_000;
 /** How often the connection for notifications is tried, and how long it may take to answer. */
 const LISTEN_CHECK_MS = 30_000;
@@ -51,8 +47,14 @@ const LEASE_MS = LEASE_SECONDS * 1_000;
 const RENEW_LEASE_MS = LEASE_MS / 2;
 /** How long a leader that failed leaves the lease to others: they ask for it every `POLL_MS`. */
 const YIELD_MS = 1_000;
-/** After so many failed starts of workflows in a row this process is presumed not to reach Temporal, and yields its lease. */
+/** How often a relay looks whether there is room for more groups. */
+const ROOM_POLL_MS = 20;
+/**
+ * After so many failed starts of workflows in a row, or so many ms without the end of any while as many as may be are under way, this
+ * process is presumed not to reach Temporal: it drops the groups that wait, and yields its lease.
+ */
 export const MOST_FAILED_STARTS = 5;
+const STANDSTILL_MS = 3_000;
 /** A loop is stalled after this time without progress. An answer that another relay holds the lease counts as progress. */
 const STALL_LIMIT_MS = 60_000;
 
@@ -93,8 +95,7 @@ export class OutboxRelay {
   #release: Promise<void> = Promise.resolve();
   #failedStarts = 0;
   readonly #isProcessBusy = watchProcessor();
-  /** Starts under way, by group. */
-  readonly #starting = new Map<string, Promise<void>>();
+  readonly #groupStarts = new GroupStarts((group) => this.#start(group));
 
   /** @param onWaiting is told the endpoints for which new deliveries wait */
   constructor(deps: ActivityDeps, onWaiting: (webhookIds: Iterable<string>) => void = () => undefined) {
@@ -135,7 +136,7 @@ export class OutboxRelay {
 
   async close(): Promise<void> {
     await Promise.all([this.#loop, this.#sweeps, this.#listening]);
-    await Promise.all(this.#starting.values());
+    await this.#groupStarts.close();
     await this.#release;
   }
 
@@ -159,7 +160,7 @@ export class OutboxRelay {
     this.#yieldLease();
   }
 
-  /** A loop of its own, so that a pass does not wait for the end of a sweep. They share the places of `STARTS`. */
+  /** A loop of its own, so that a pass does not wait for the end of a sweep. */
   async #runSweeps(watched: Watched): Promise<void> {
     const { stopping } = this.#deps;
     while (!stopping.aborted) {
@@ -175,6 +176,7 @@ export class OutboxRelay {
 
   /** Takes the lease, or renews it once it is a second old. @returns whether this relay leads */
   async #ensureLease(watched: Watched): Promise<boolean> {
+    if (this.#groupStarts.standstillMs > STANDSTILL_MS) this.#giveUpStarts();
     const now = performance.now();
     if (this.isLeader && now < this.#renewalAt) return true;
     if (now < this.#yieldsUntil) return false;
@@ -186,10 +188,20 @@ export class OutboxRelay {
     this.#leaseUntil = isTaken ? askedAt + LEASE_MS : 0;
     this.#isFollower = !isTaken;
     this.#renewalAt = askedAt + RENEW_LEASE_MS;
-    if (!isTaken) this.#noteMove(watched);
+    if (!isTaken) {
+      this.#noteMove(watched);
+      // The leader starts them: its sweep finds them.
+      this.#groupStarts.dropWaiting();
+    }
     // `#yieldLease` ran while Postgres was asked, and this answer may have taken the lease again.
     else if (performance.now() < this.#yieldsUntil) this.#releaseLease();
     return this.isLeader;
+  }
+
+  /** Leaves the groups that wait for their start to another relay. If there is none, its own next sweep finds them. */
+  #giveUpStarts(): void {
+    this.#groupStarts.dropWaiting();
+    this.#yieldLease();
   }
 
   /** Leaves the lease to another relay, without waiting for the release: Postgres may be away. */
@@ -240,9 +252,11 @@ export class OutboxRelay {
       callAgain = rest.callAgain && (nextAfter !== "" || takenInRound > 0);
       if (nextAfter === "") takenInRound = 0;
       this.#onWaiting(waiting);
-      for (const group of groups) await this.#start(group);
+      for (const group of groups) this.#queueStart(group);
       const waited = await formGroups(orm.em.fork());
-      for (const group of waited) await this.#start(group);
+      for (const group of waited) this.#queueStart(group);
+      // Not until they are started: new endpoints of one team would hold up the changes of all.
+      await this.#untilRoom(watched, () => this.#ensureLease(watched));
       changes += taken;
       found ||= taken > 0 || waited.length > 0;
       this.#noteMove(watched);
@@ -275,7 +289,7 @@ export class OutboxRelay {
     }
   }
 
-  /** Starts the workflows of groups that have not begun, and of replays that were not started, unless it follows. */
+  /** Queues the starts of groups that have not begun, and starts replays that were not started, unless it follows. */
   async #sweep(watched: Watched): Promise<void> {
     const { orm, stopping } = this.#deps;
     const forgottenBefore = performance.now() - UNSTARTED_UNTIL_SECONDS * 1_000;
@@ -288,7 +302,8 @@ export class OutboxRelay {
       const until = performance.now() + SWEEP_FOR_MS;
       for await (const group of unstartedGroups(orm.em.fork())) {
         if (stopping.aborted || performance.now() > until) break;
-        await this.#start(group);
+        this.#queueStart(group);
+        await this.#untilRoom(watched, () => performance.now() < until);
         watched.moved();
       }
       for (const replayId of await unstartedReplays(orm.em.fork())) {
@@ -312,18 +327,22 @@ export class OutboxRelay {
     await noteReplayStarted(this.#deps.orm.em.fork(), replayId);
   }
 
-  /**
-   * Starts the workflow of a group, unless this relay has started it: Temporal may take long to begin it.
-   * @returns resolves when the start is under way and another may begin
-   */
-  async #start(group: Group): Promise<void> {
-    if (this.#starting.has(group.id) || this.#started.has(group.id)) return;
-    const start = this.#startNow(group).finally(() => this.#starting.delete(group.id));
-    this.#starting.set(group.id, start);
-    while (this.#starting.size >= STARTS) await Promise.race(this.#starting.values());
+  /** Has the workflow of a group started when it is its turn, unless this relay has started it: Temporal may take long to begin it. */
+  #queueStart(group: Group): void {
+    if (!this.#started.has(group.id)) this.#groupStarts.add(group);
   }
 
-  async #startNow(group: Group): Promise<void> {
+  /** Waits until there is room for more groups, for as long as `mayWait`. */
+  async #untilRoom(watched: Watched, mayWait: () => boolean | Promise<boolean>): Promise<void> {
+    const { stopping } = this.#deps;
+    while (!this.#groupStarts.hasRoom && !stopping.aborted && (await mayWait())) {
+      await pause(ROOM_POLL_MS, stopping);
+      watched.moved();
+    }
+  }
+
+  /** Starts the workflow of a group. If it runs already, that is a success. */
+  async #start(group: Group): Promise<void> {
     const { env, log } = this.#deps;
     try {
       await this.#client?.workflow.start<typeof webhookDeliveryWorkflow>("webhookDeliveryWorkflow", {
@@ -339,7 +358,7 @@ export class OutboxRelay {
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
         log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep tries again");
-        if (++this.#failedStarts >= MOST_FAILED_STARTS) this.#yieldLease();
+        if (++this.#failedStarts >= MOST_FAILED_STARTS) this.#giveUpStarts();
         return;
       }
     }

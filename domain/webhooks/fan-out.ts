@@ -38,18 +38,26 @@ type OutboxRow = Pick<Selectable<Database["webhook_outbox"]>, (typeof OUTBOX_COL
 
 /** A row that is locked for a batch. */
 interface LockedRow extends OutboxRow {
-  /** The number of the row among those of its team; the first is 1. */
-  turn: number;
-  /** This row and those before it are within `MOST_BYTES`, or it is the first one. Otherwise `objects` is empty. */
+  /** This row and those before it in `Locked.rows` are within `MOST_BYTES`, or it is the first one. Otherwise `objects` is empty. */
   fits: boolean;
 }
 
 interface Locked {
+  /** The first row of each team, then the second of each, and so on. */
   rows: LockedRow[];
   /** The teams of this batch have at least `OUTBOX_ROWS` rows, locked ones included. */
   hasManyRows: boolean;
   /** The last team of this batch if it has `TEAMS` of them, otherwise null. */
   lastTeam: string | null;
+}
+
+/** A team's part of a batch. */
+interface TeamShare {
+  teamId: string;
+  /** Its locked rows that had no turn yet, the oldest first. */
+  remaining: LockedRow[];
+  /** What its rows that had their turn cost: 1 for each row and 1 for each delivery. */
+  cost: number;
 }
 
 interface Endpoint {
@@ -78,10 +86,10 @@ const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environ
 
 /**
  * Takes a batch: the oldest changes of each team in the outbox. It deletes them and writes an event for each that an endpoint subscribed to, with a
- * PENDING delivery per endpoint, in one transaction. The teams take turns, a row at a time, so that a team with many changes
- * does not delay the others. Where the endpoint has room and no other delivery waits for it, they are in a
- * group at once. An endpoint that the platform has switched off gets BLOCKED ones, which can be replayed. Any number of relays
- * may do this at once.
+ * PENDING delivery per endpoint, in one transaction. The teams take turns: the next row is of the team whose rows have cost the batch
+ * least, so that a team with many changes or many endpoints does not delay the others. Where the endpoint has room and no
+ * other delivery waits for it, they are in a group at once. An endpoint that the platform has switched off gets BLOCKED ones,
+ * which can be replayed. Any number of relays may do this at once.
  * @param after begins with the team after this id, `nextAfter` of the call before; "" with the first team
  * @param leftOut teams whose rows it does not take
  */
@@ -109,10 +117,11 @@ export function fanOut(em: EntityManager, after = "", leftOut: readonly string[]
     const done: string[] = [];
     const malformed = new Map<string, string>();
     const changing = new Set<string>();
-    let handled = 0;
-    for (const row of rows) {
-      if (deliveries.length >= MAX_DELIVERIES || !row.fits) break;
-      handled++;
+    const shares = sharesOf(rows);
+    while (deliveries.length < MAX_DELIVERIES) {
+      const next = takeNext(shares);
+      if (!next) break;
+      const { row, share } = next;
       if (malformed.has(row.team_id)) continue;
       if (endpoints.changing.has(tenantKey(row))) {
         changing.add(row.team_id);
@@ -134,6 +143,7 @@ export function fanOut(em: EntityManager, after = "", leftOut: readonly string[]
           deliveries.push({ id: newId("delivery"), eventId, type: row.type, endpoint });
         }
       }
+      share.cost += subscribed.length * objects.length;
     }
     const active = deliveries.filter(({ endpoint }) => endpoint.active);
     const byEndpoint = Map.groupBy(active, ({ endpoint }) => endpoint.id);
@@ -142,7 +152,7 @@ export function fanOut(em: EntityManager, after = "", leftOut: readonly string[]
     await writeAll(tx, { done, events, deliveries, groups });
     const grouped = new Set(groups.flatMap(({ ids }) => ids));
     const waiting = new Set(active.flatMap(({ id, endpoint }) => (grouped.has(id) ? [] : [endpoint.id])));
-    return { taken: done.length, malformed, changing, ...nextOf(after, locked, handled), groups, waiting };
+    return { taken: done.length, malformed, changing, ...nextOf(after, locked, shares), groups, waiting };
   });
 }
 
@@ -163,19 +173,19 @@ async function lockRows(em: EntityManager, after: string, leftOut: readonly stri
     ), candidates as (
       select t.n, t.team_id, row_number() over (partition by t.n order by o.seq) as turn
       from (select * from teams where ${isIncluded}) t cross join lateral (select seq from webhook_outbox where ${ofTeam} limit ${sql.lit(OUTBOX_ROWS)}) o
-    ), shares as (
+    ), row_counts as (
       select n, team_id, count(*) as row_count
       from (select n, team_id from candidates order by turn, n limit ${sql.lit(OUTBOX_ROWS)}) chosen group by n, team_id
     ), locked as (
       select t.n, row_number() over (partition by t.n order by o.seq)::int as turn, o.*
-      from shares t cross join lateral (
+      from row_counts t cross join lateral (
         select ${columns} from webhook_outbox where ${ofTeam} limit t.row_count for update skip locked) o
     ), sized as (
       select *, row_number() over in_turns = 1 or sum(octet_length(objects)) over in_turns <= ${sql.lit(MOST_BYTES)} as fits
       from locked window in_turns as (order by turn, n)
     )
     select m.seq, m.team_id, m.environment, m.type, m.created_at, case when m.fits then m.objects else '' end as objects,
-      m.turn, m.fits, (select count(*) >= ${sql.lit(OUTBOX_ROWS)} from candidates) as "hasManyRows",
+      m.fits, (select count(*) >= ${sql.lit(OUTBOX_ROWS)} from candidates) as "hasManyRows",
       (select team_id from teams where n = ${sql.lit(TEAMS)}) as "lastTeam"
     from (select) one_row left join sized m on true order by m.turn, m.n`.execute(kysely(em));
   // There is one row even when none is locked.
@@ -183,16 +193,36 @@ async function lockRows(em: EntityManager, after: string, leftOut: readonly stri
   return { rows: rows.filter((row): row is typeof row & LockedRow => row.seq !== null), hasManyRows, lastTeam };
 }
 
-/** Where the next batch begins, and whether to take it at once. @param handled rows of this one that got their turn */
+/** A share for each team, in the order of their first rows. */
+const sharesOf = (rows: readonly LockedRow[]): TeamShare[] =>
+  [...Map.groupBy(rows, ({ team_id }) => team_id)].map(([teamId, remaining]) => ({ teamId, remaining, cost: 0 }));
+
+/**
+ * Takes the next row of the cheapest share that has one which fits into the batch. Of equally cheap shares it takes the first, so that
+ * those without a turn are always the last ones: `nextOf` needs that. The caller adds the cost of the row's deliveries.
+ */
+function takeNext(shares: readonly TeamShare[]): { row: LockedRow; share: TeamShare } | undefined {
+  let share: TeamShare | undefined;
+  for (const other of shares) {
+    if (other.remaining[0]?.fits && (!share || other.cost < share.cost)) share = other;
+  }
+  const row = share?.remaining.shift();
+  if (!share || !row) return undefined;
+  share.cost++;
+  return { row, share };
+}
+
+/** Where the next batch begins, and whether to take it at once. @param shares of this one, in the order of their first turns */
 function nextOf(
   after: string,
-  { rows, hasManyRows, lastTeam }: Locked,
-  handled: number,
+  { hasManyRows, lastTeam }: Locked,
+  shares: readonly TeamShare[],
 ): Pick<FannedOut, "callAgain" | "nextAfter"> {
-  const firstLeft = rows[handled];
-  const callAgain = after !== "" || hasManyRows || firstLeft !== undefined || lastTeam !== null;
-  // Neither the team of `firstLeft` nor the teams after it got a turn.
-  if (firstLeft?.turn === 1) return { callAgain, nextAfter: rows[handled - 1]?.team_id ?? "" };
+  const isLeft = shares.some(({ remaining }) => remaining.length > 0);
+  const callAgain = after !== "" || hasManyRows || isLeft || lastTeam !== null;
+  // A share without cost had no turn, nor had those after it. The first one always has a turn: its first row fits.
+  const firstWithoutTurn = shares.findIndex(({ cost }) => cost === 0);
+  if (firstWithoutTurn > 0) return { callAgain, nextAfter: shares[firstWithoutTurn - 1]?.teamId ?? "" };
   return { callAgain, nextAfter: lastTeam ?? "" };
 }
 

@@ -130,6 +130,42 @@ describe("The lease of the relays' work", () => {
       await Promise.all([broken.close(), working.close()]);
     }
   });
+
+  it("moves when the starts of workflows hang, and the next leader starts them", async () => {
+    const { team, vault } = await makeTeam();
+    const em = own.orm.em.fork();
+    await sql`insert into teams (id, name, plan) values (${team.id}, 'Team', 'BUSINESS')`.execute(kysely(em));
+    for (let n = 0; n < 20; n++) await makeEndpoint({ team, em, vault }, { url: PUBLIC_URL });
+    // A sweep would find those of the test before.
+    for (const table of ["webhook_deliveries", "webhook_groups"])
+      await sql`delete from ${sql.table(table)}`.execute(kysely(em));
+    const answer = Promise.withResolvers<undefined>();
+    let tried = 0;
+    const started = new Set<string>();
+    const silent = await openOwnRelay(own, {
+      ...{ vault, workerId: "silent" },
+      start: () => {
+        tried++;
+        return answer.promise;
+      },
+    });
+    await eventually(() => silent.relay.isLeader, { what: "the silent relay to lead" });
+    const working = await openOwnRelay(own, {
+      ...{ vault, workerId: "working" },
+      start: async (_workflow, { workflowId }) => started.add(workflowId),
+    });
+    try {
+      await emitSome({ team, em }, 1);
+      silent.relay.wake();
+      await eventually(() => tried === 16, { what: "as many starts as are made at once" });
+      await eventually(() => working.relay.isLeader, { what: "the working relay to lead" });
+      await eventually(() => started.size === 20, { what: "the starts by the working relay" });
+      assert.equal(tried, 16, "the silent relay starts none of those that waited");
+    } finally {
+      answer.resolve(undefined);
+      await Promise.all([silent.close(), working.close()]);
+    }
+  });
 });
 
 describe("Two webhooks processes", () => {

@@ -98,6 +98,22 @@ describe("Changes of several teams in the outbox", () => {
     );
   });
 
+  it("are taken in larger numbers from a team with fewer endpoints", async () => {
+    const [many, few] = [await makeListening(20), await makeListening()];
+    await queue(many, 300);
+    await queue(few, 300);
+    await takeBatch();
+    const [[ofMany = 0] = [], [ofFew = 0] = []] = await counts(many, few);
+    // Each team has half of the 500 rows that a batch reads. Only the team with 20 endpoints is limited by the deliveries.
+    assert.equal(ofFew, 250);
+    assert.ok(ofMany >= 180 && ofMany < 200, `${ofMany} of the team with 20 endpoints`);
+    await takeAll();
+    assert.deepEqual(await counts(many, few), [
+      [300, 0],
+      [300, 0],
+    ]);
+  });
+
   it("get a turn although each row of other teams fills a batch", async () => {
     const teams = [await makeListening(20), await makeListening(20), await makeListening(), await makeListening()];
     const [, , ...small] = teams.toSorted();
@@ -357,13 +373,38 @@ describe("Changes of several teams in the outbox", () => {
     assert.ok(ids.slice(0, 201).every((id) => id.startsWith("test")));
   });
 
+  it("are taken while the workflows of another team's groups are being started", async () => {
+    const [starting, other] = [await makeListening(20), await makeListening()];
+    const answer = Promise.withResolvers<undefined>();
+    let starts = 0;
+    const relay = await openOwnRelay(own, {
+      ...{ vault, workerId: "continues" },
+      start: () => {
+        starts++;
+        return answer.promise;
+      },
+    });
+    try {
+      await queue(starting, 1);
+      await eventually(() => starts >= 16, { what: "as many starts as are made at once" });
+      await queue(other, 1);
+      relay.relay.wake();
+      await eventually(async () => (await counts(other))[0]?.[0] === 1, { what: "the other team's event" });
+    } finally {
+      answer.resolve(undefined);
+      await relay.close();
+    }
+  });
+
   it("get one start of their workflow when a sweep and a pass both come to their group", async () => {
     const team = await makeListening(20);
     const started: string[] = [];
+    const replays: string[] = [];
     const answer = Promise.withResolvers<undefined>();
     const relay = await openOwnRelay(own, {
       ...{ vault, workerId: "once" },
-      start: (_workflow, { workflowId }) => {
+      start: (workflow, { workflowId }) => {
+        if (workflow === "webhookReplayWorkflow") return Promise.resolve(replays.push(workflowId));
         started.push(workflowId);
         return answer.promise;
       },
@@ -374,12 +415,19 @@ describe("Changes of several teams in the outbox", () => {
       await sql`update webhook_groups set created_at = now() - interval '10 seconds'`.execute(
         kysely(own.orm.em.fork()),
       );
-      await eventually(() => started.length >= 17, { what: "a start by the sweep" });
+      // A sweep comes to groups before replays. The one that starts replay 1 may have read the groups before they aged. The one that
+      // starts replay 2 began later, so it has looked at them.
+      for (const id of ["replay 1", "replay 2"]) {
+        await sql`insert into webhook_replays (id, statuses, since, until, per_second, total)
+          values (${id}, '{FAILED}', now(), now(), 1, 0)`.execute(kysely(own.orm.em.fork()));
+        await eventually(() => replays.some((workflowId) => workflowId.includes(id)), { what: `the start of ${id}` });
+      }
       answer.resolve(undefined);
       await eventually(() => new Set(started).size === 20, { what: "the other starts" });
     } finally {
       answer.resolve(undefined);
       await relay.close();
+      await sql`delete from webhook_replays`.execute(kysely(own.orm.em.fork()));
     }
     assert.equal(started.length, 20, started.join(", "));
   });
