@@ -98,7 +98,7 @@ describe("Webhook deliveries", () => {
     const statuses = [200, 201, 202, 204, 299];
     for (const { path, endpoint, log } of await deliverTo(at(...statuses.map(String)))) {
       const status = Number(path.slice(1));
-      assert.deepEqual(states(log), [[1, "SUCCEEDED"]]);
+      assert.deepEqual(states(log), [[1, "SUCCEEDED"]], `${path}: ${JSON.stringify(log)}`);
       assert.equal(log[0]?.response_status, status);
       assert.equal(log[0]?.response_body, status === 204 ? "" : `body of ${status}`);
       assert.equal(log[0]?.error_message, null);
