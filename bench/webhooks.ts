@@ -54,8 +54,8 @@ interface Scenario {
   hangMs?: number;
   events(options: WebhooksOptions): number;
   /**
-   * Other teams with 20 endpoints each. `events` changes of each are in the outbox from the start, or are added `afterMs` after the measured team's begin. With `hang` their
-   * endpoints never answer.
+   * Other teams with 20 endpoints each. `events` changes of each are in the outbox from the start, or are added `afterMs` after the first
+   * change of the measured team. With `hang` their endpoints never answer.
    */
   others?: { teams: number; events: number; hang?: true; afterMs?: number };
   /** Makes the changes. @returns when each was committed, in ms since the epoch */

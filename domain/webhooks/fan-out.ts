@@ -56,7 +56,7 @@ interface TeamShare {
   teamId: string;
   /** Its locked rows that had no turn yet, the oldest first. */
   remaining: LockedRow[];
-  /** What its rows that had their turn cost: 1 for each row and 1 for each delivery. */
+  /** The cost of the rows that it has taken: 1 for each row and 1 for each delivery. */
   cost: number;
 }
 
@@ -220,7 +220,7 @@ function nextOf(
 ): Pick<FannedOut, "callAgain" | "nextAfter"> {
   const isLeft = shares.some(({ remaining }) => remaining.length > 0);
   const callAgain = after !== "" || hasManyRows || isLeft || lastTeam !== null;
-  // A share without cost had no turn, nor had those after it. The first one always has a turn: its first row fits.
+  // A share without cost has taken no row, nor have those after it. The first share always takes one: its first row fits.
   const firstWithoutTurn = shares.findIndex(({ cost }) => cost === 0);
   if (firstWithoutTurn > 0) return { callAgain, nextAfter: shares[firstWithoutTurn - 1]?.teamId ?? "" };
   return { callAgain, nextAfter: lastTeam ?? "" };
