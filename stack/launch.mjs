@@ -57,13 +57,16 @@ export function install() {
   checkNode(realpathSync(node), readJson("stack/node-digests.json").sha256[`${process.platform}-${process.arch}`]);
 }
 
-/** Runs a TypeScript file of this folder in the installed Node, with our arguments; signals and exit code pass through. */
+/**
+ * Runs a TypeScript file in the installed Node, with our arguments; signals and exit code pass through.
+ * @param entry its path from the root
+ */
 export function launch(entry) {
   const [major] = process.versions.node.split(".").map(Number);
   if (major < 20) fail(`Node ${process.versions.node} is too old. Install Node 20 or later.`);
   install();
   // The IPC channel closes when this process ends, even by SIGKILL, and the child then stops.
-  const child = spawn(node, [`${root}stack/${entry}`, ...process.argv.slice(2)], {
+  const child = spawn(node, [`${root}${entry}`, ...process.argv.slice(2)], {
     stdio: ["inherit", "inherit", "inherit", "ipc"],
   });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));

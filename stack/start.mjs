@@ -1,4 +1,4 @@
 // npm start
 import { launch } from "./launch.mjs";
 
-launch("main.ts");
+launch("stack/main.ts");

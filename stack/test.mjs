@@ -1,4 +1,4 @@
-// npm test; further arguments go to mocha
+// npm test
 import { launch } from "./launch.mjs";
 
-launch("test-main.ts");
+launch("test/run.ts");

@@ -1,0 +1,255 @@
+/**
+ * `npm test`: stacks on free ports with data of their own, and a process beside each that runs test files against it
+ * (`support/lane.ts`). `npm run test:long` is this with `--long`, `npm run test:real` with `--real`.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { randomInt } from "node:crypto";
+import { once } from "node:events";
+import { globSync, mkdirSync, mkdtempSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { parseArgs } from "node:util";
+import { PORT_PICKS } from "../config/ports.ts";
+import { reservePorts } from "../stack/infra.ts";
+import { removeDataDir } from "../stack/postgres.ts";
+import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "../stack/settings.ts";
+import { COMPILE_CACHE, Stack } from "../stack/stack.ts";
+import { explain, onSignals } from "../stack/terminal.ts";
+import type { Failure, Job, JobResult } from "./support/lane.ts";
+
+const ROOT = `${import.meta.dirname}/..`;
+const TESTS = "test/**/*.test.ts";
+const LONG_TESTS = "test/**/*.long.test.ts";
+const REAL_TESTS = "test/real/**/*.test.ts";
+/** Looks at what the stacks of all lanes have recorded. */
+const LAST_TEST = "test/last/statements.test.ts";
+/** Stacks at once. */
+const LANES = 2;
+/** Folders with the files that take longest: they come first, so that no lane is left with one of them at the end. */
+const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers)\//;
+/** Tests and files that are listed at the end. */
+const LISTED = 10;
+/** Loaded into the processes of the stack: writes down the statements they run. */
+const STATEMENT_RECORDER = new URL("support/statements/record.ts", import.meta.url).href;
+
+/** Settings that make waits short and requests many. */
+const QUICK = {
+  DEFERRAL_LADDER_SECONDS: "1,1,2",
+  SMTP_TIMEOUT_MS: "5000",
+  WEBHOOK_LADDER_SECONDS: "0,1,1,2",
+  WEBHOOK_TIMEOUT_MS: "3000",
+  ...NO_RATE_LIMITS,
+};
+
+/** Ports of webhook receivers per lane: the only addresses of this machine that webhooks may reach. */
+const RECEIVERS_PER_LANE = 8;
+/** Below those that stacks pick: tests bring up stacks while no receiver listens. */
+const RECEIVER_PORTS = [7_000, 10_000] as const;
+
+/** Ports of webhook receivers, for each lane: in a row, and all of them free. */
+async function receiverPorts(): Promise<number[][]> {
+  const count = LANES * RECEIVERS_PER_LANE;
+  for (let tries = 1; ; tries++) {
+    const first = randomInt(RECEIVER_PORTS[0], RECEIVER_PORTS[1] - count);
+    const ports = Array.from({ length: count }, (_, i) => first + i);
+    try {
+      await reservePorts(Object.fromEntries(ports.map((port) => [`receiver ${port}`, { port }])));
+      return Array.from({ length: LANES }, (_, n) => ports.slice(n * RECEIVERS_PER_LANE, (n + 1) * RECEIVERS_PER_LANE));
+    } catch (error) {
+      if (tries === PORT_PICKS) throw error;
+    }
+  }
+}
+
+/** A stack, and the process that runs tests against it. */
+class Lane {
+  readonly #source = shellVariables();
+  readonly #dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
+  readonly #stack: Stack;
+  readonly #receivers: readonly number[];
+  readonly #statements: string;
+  readonly #verbose: boolean;
+  #child: ChildProcess | undefined;
+
+  /**
+   * @param statements folder in which the processes of all lanes write down their statements
+   * @param verbose prints each test as it ends; else what a file prints is shown when it failed
+   */
+  constructor(receivers: readonly number[], statements: string, verbose: boolean) {
+    this.#receivers = receivers;
+    this.#statements = statements;
+    this.#verbose = verbose;
+    this.#stack = new Stack({
+      settings: readStackSettings({ ...this.#source, ...FREE_PORTS, DATA_DIR: this.#dataDir }),
+      source: {
+        ...this.#source,
+        ...QUICK,
+        WEBHOOK_ALLOWED_HOSTS: receivers.map((port) => `127.0.0.1:${port}`).join(","),
+        NODE_OPTIONS: `${this.#source["NODE_OPTIONS"] ?? ""} --import ${STATEMENT_RECORDER}`,
+        STATEMENTS_DIR: statements,
+      },
+      ephemeral: true,
+      step: (name, work) => work((message) => console.log(`  … ${name}: ${message}`)),
+      // Tests kill children on purpose; the logs say when.
+      say: () => {},
+    });
+  }
+
+  async open(): Promise<void> {
+    const { file } = await this.#stack.start();
+    const temporary = `${this.#dataDir}/tmp`;
+    mkdirSync(temporary, { mode: 0o711 });
+    this.#child = fork(`${import.meta.dirname}/support/lane.ts`, {
+      cwd: ROOT,
+      env: {
+        ...process.env,
+        MAILKEEL_STACK: file,
+        NODE_COMPILE_CACHE: COMPILE_CACHE,
+        STATEMENTS_DIR: this.#statements,
+        MAILKEEL_RECEIVERS: this.#receivers.join(","),
+        // Files that tests leave behind are deleted with the data folder.
+        TMPDIR: temporary,
+      },
+    });
+    await once(this.#child, "message");
+  }
+
+  /** @throws {Error} when the process ends before it has an answer */
+  async run(job: Omit<Job, "verbose">): Promise<JobResult> {
+    const child = this.#child;
+    if (child === undefined) throw new Error("the lane is not open");
+    child.send({ ...job, verbose: this.#verbose } satisfies Job);
+    const ended = once(child, "exit").then(([code]) => {
+      throw new Error(`The process that ran ${job.files.join(" ")} ended with ${code}.`);
+    });
+    const [result] = await Promise.race([once(child, "message"), ended]);
+    return result;
+  }
+
+  async close(signal: "SIGTERM" | "SIGKILL" = "SIGTERM"): Promise<void> {
+    const child = this.#child;
+    if (child && child.exitCode === null) {
+      const gone = once(child, "exit");
+      if (signal === "SIGKILL") child.kill(signal);
+      else child.send("end");
+      await gone;
+    }
+    await (signal === "SIGKILL" ? this.#stack.kill() : this.#stack.stop());
+    await removeDataDir(this.#dataDir);
+  }
+}
+
+/** Everything that ran so far. */
+class Report {
+  passed = 0;
+  readonly failures: Failure[] = [];
+  readonly #tests: { name: string; ms: number }[] = [];
+  readonly #files: { name: string; ms: number }[] = [];
+
+  add(files: readonly string[], result: JobResult, ms: number): void {
+    const name = files.length === 1 ? (files[0] ?? "") : `${files.length} files`;
+    this.passed += result.passed;
+    this.failures.push(...result.failures);
+    this.#tests.push(...result.tests);
+    this.#files.push({ name, ms });
+    const failed = result.failures.length > 0 ? `, ${result.failures.length} FAILED` : "";
+    console.log(`${(ms / 1_000).toFixed(1).padStart(7)} s  ${name}: ${result.passed} passed${failed}`);
+  }
+
+  print(): void {
+    for (const [what, entries] of Object.entries({ tests: this.#tests, files: this.#files })) {
+      console.log(`\nSlowest ${what}:`);
+      for (const { name, ms } of entries.toSorted((a, b) => b.ms - a.ms).slice(0, LISTED))
+        console.log(`${(ms / 1_000).toFixed(1).padStart(7)} s  ${name}`);
+    }
+    // Last, because some readers see only the end of the report.
+    if (this.failures.length > 0) console.log("\nFailed tests:");
+    for (const { name, file, text } of this.failures) console.log(`\n${name} (${file})\n${text}`);
+    console.log(`\n${this.passed} passed, ${this.failures.length} failed`);
+  }
+}
+
+interface Choice {
+  files: readonly string[];
+  /** Runs all files at once, in one lane, and prints each test. */
+  together: boolean;
+  options: Omit<Job, "files" | "verbose">;
+}
+
+/** The tests that the command line names: files, folders, or all of a kind. */
+function chosen(args: readonly string[]): Choice {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      long: { type: "boolean" },
+      real: { type: "boolean" },
+      grep: { type: "string", short: "g" },
+      bail: { type: "boolean", short: "b" },
+      timeout: { type: "string" },
+    },
+  });
+  const { long, real, grep, bail, timeout } = values;
+  const find = (pattern: string, exclude: string[]) => globSync(pattern, { cwd: ROOT, exclude }).sort();
+  const named = positionals.flatMap((path) =>
+    statSync(path).isDirectory() ? globSync(`${path}/**/*.test.ts`).sort() : [path],
+  );
+  const all = () =>
+    real ? find(REAL_TESTS, []) : long ? find(LONG_TESTS, []) : find(TESTS, [LONG_TESTS, REAL_TESTS, LAST_TEST]);
+  const isPart = named.length > 0 || grep !== undefined;
+  return {
+    files: named.length > 0 ? named : all(),
+    together: isPart || real === true,
+    options: { grep, bail, timeoutMs: timeout === undefined ? undefined : Number(timeout), strict: !isPart },
+  };
+}
+
+async function main(): Promise<number> {
+  const { files, together, options } = chosen(process.argv.slice(2));
+  const receivers = await receiverPorts();
+  const folder = mkdtempSync(`${tmpdir()}/mailkeel-statements-`);
+  const lanes = receivers.slice(0, together ? 1 : LANES).map((ports) => new Lane(ports, folder, together));
+  const report = new Report();
+  const interrupted = (signal: "SIGTERM" | "SIGKILL") => async () => {
+    await Promise.all(lanes.map((lane) => lane.close(signal)));
+    process.exit(130);
+  };
+  onSignals(interrupted("SIGTERM"), interrupted("SIGKILL"));
+  const queue = together
+    ? [files]
+    : files.toSorted((a, b) => Number(FIRST_FOLDERS.test(b)) - Number(FIRST_FOLDERS.test(a))).map((file) => [file]);
+  const runOn = async (lane: Lane, some: readonly string[], given = options): Promise<void> => {
+    const startedAt = performance.now();
+    const result = await lane.run({ ...given, files: some });
+    report.add(some, result, performance.now() - startedAt);
+    if (given.bail && result.failures.length > 0) queue.splice(0);
+  };
+  const takeFiles = async (lane: Lane): Promise<void> => {
+    for (let next = queue.shift(); next !== undefined; next = queue.shift()) await runOn(lane, next);
+  };
+  try {
+    const taking: Promise<void>[] = [];
+    // One after the other: a stack sees which ports those before it have taken. The first lane works meanwhile.
+    for (const lane of lanes) {
+      await lane.open();
+      taking.push(takeFiles(lane));
+    }
+    await Promise.all(taking);
+    const [first] = lanes;
+    if (first) await runOn(first, [LAST_TEST], { strict: true });
+    report.print();
+    const summary = process.env["TEST_SUMMARY"];
+    if (summary) writeFileSync(summary, `${report.passed} ${report.failures.length}`);
+    return report.failures.length > 0 || report.passed === 0 ? 1 : 0;
+  } finally {
+    await Promise.all(lanes.map((lane) => lane.close()));
+    await removeDataDir(folder);
+  }
+}
+
+main().then(
+  (code) => process.exit(code),
+  (error) => {
+    console.error(`The tests could not be run.\n${explain(error)}`);
+    process.exit(1);
+  },
+);
