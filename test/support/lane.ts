@@ -72,6 +72,7 @@ async function run({ files, grep, bail = false, timeoutMs, strict, verbose }: Jo
       result.failures.push({ name: test.fullTitle(), file: relative(process.cwd(), test.file ?? ""), text });
     });
   });
+  mocha.dispose();
   return result;
 }
 
