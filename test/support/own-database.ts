@@ -13,7 +13,7 @@ import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { confirmUrl } from "../../domain/links.ts";
 import { createTeam } from "../../domain/teams.ts";
-import { openStackDatabase, unique, uniqueEmail } from "./factories.ts";
+import { backdoor, unique, uniqueEmail } from "./factories.ts";
 import { workerSettings } from "./processes.ts";
 import { stack } from "./stack.ts";
 
@@ -36,23 +36,36 @@ export interface OwnDatabase {
   drop(): Promise<void>;
 }
 
-/** A migrated database of a test's own, on the stack's server. */
+/** A database with the schema and without a row. */
+const TEMPLATE = "mailkeel_template";
+
+let template: Promise<void> | undefined;
+
+/** The addresses of a database on the stack's server, with the owner's role and with the application's. */
+async function addressesOf(name: string): Promise<[owners: string, applications: string]> {
+  const { MIGRATION_DATABASE_URL, DATABASE_URL } = (await stack()).env;
+  const [owners, applications] = [new URL(MIGRATION_DATABASE_URL ?? ""), new URL(DATABASE_URL)];
+  for (const each of [owners, applications]) each.pathname = `/${name}`;
+  return [owners.href, applications.href];
+}
+
+async function onServer(...statements: string[]): Promise<void> {
+  const { orm } = await backdoor();
+  for (const statement of statements) await orm.em.fork().execute(statement);
+}
+
+/** A migrated database of a test's own, on the stack's server: a copy of one that is migrated once. */
 export async function makeDatabase({ poolMax = 2 } = {}): Promise<OwnDatabase> {
-  const { env } = await stack();
+  template ??= addressesOf(TEMPLATE).then(([owners, applications]) => migrate(owners, applications));
+  await template;
   const name = unique("own").replace("-", "_");
-  const [url, owners] = [new URL(env.DATABASE_URL), new URL(env.MIGRATION_DATABASE_URL ?? "")];
-  for (const each of [url, owners]) each.pathname = `/${name}`;
-  await migrate(owners.href, url.href);
-  const orm = await openDatabase(owners.href, { poolMax });
-  const onServer = async (...statements: string[]) => {
-    const server = await openStackDatabase("owner");
-    for (const statement of statements) await server.em.fork().execute(statement);
-    await server.close(true);
-  };
+  const [owners, url] = await addressesOf(name);
+  await onServer(`create database "${name}" template "${TEMPLATE}"`);
+  const orm = await openDatabase(owners, { poolMax });
   const backup = `${name}_backup`;
   return {
     orm,
-    url: url.href,
+    url,
     backUp: () =>
       onServer(
         `alter database "${name}" with allow_connections false`,
