@@ -141,19 +141,3 @@ function assertRange(from: unknown, to: unknown): void {
     throw limits(`a range is written with two numbers less than ${MAX_RANGE} apart`);
   }
 }
-
-/** What LiquidJS takes for white space beside a tag that trims (its `TYPES`); JavaScript and HTML have other sets. */
-const BLANK = "[\\t-\\r \\u00a0\\u1680\\u180e\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
-const BLANK_START = new RegExp(`^${BLANK}+`);
-const IS_BLANK = new RegExp(`^${BLANK}$`);
-
-/** Text as it is behind a tag that trims. */
-export const trimmedStart = (text: string): string => text.replace(BLANK_START, "");
-
-/** Text as it is before a tag that trims. */
-export function trimmedEnd(text: string): string {
-  let end = text.length;
-  // A pattern with an end would be tried from each blank.
-  while (end > 0 && IS_BLANK.test(text[end - 1] ?? "")) end--;
-  return text.slice(0, end);
-}

@@ -1,9 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { certainlyShowsLink, isInTheOpen } from "./certain-link.ts";
-import { assertOutOfReach } from "./footer-reach.ts";
 import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
-import { findLink, type LinkState } from "./html-document.ts";
-import { mayMoveEnd } from "./moved-end.ts";
 import { RenderBudget } from "./render-budget.ts";
 import {
   compileTemplate,
@@ -11,16 +7,15 @@ import {
   type FieldMergeValues,
   type FieldTag,
   fieldTagsOf,
-  fieldValuesOf,
-  longestFieldValue,
   type MergeValues,
   splitTemplate,
   type Template,
   TemplateError,
 } from "./template.ts";
 import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
-import { BODY_END, type BodyLink, findBodyLinks, type TrackedUrls, trackBody, withMailToken } from "./tracked-body.ts";
+import { type BodyLink, findBodyLinks, type TrackedUrls, trackBody, withMailToken } from "./tracked-body.ts";
 import { assertMessageSize, encodePart } from "./transfer-encoding.ts";
+import { FOOTER_TAGS, withUnsubscribeLink } from "./unsubscribe-link.ts";
 
 export { UnsendableError } from "./header.ts";
 
@@ -90,8 +85,8 @@ export interface ComposedMessage {
 
 const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
 
-/** Tags that a footer adds to an author's template. */
-const FOOTER_TAGS = 1;
+/** Bytes of a body that Gmail shows: it cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
+const MAX_SHOWN_BYTES = 90_000;
 
 /** All that is derived from a content by reading its HTML, as plain data: it can be made in another thread. */
 export interface PreparedContent {
@@ -105,7 +100,7 @@ export interface PreparedContent {
 /**
  * Reads the HTML of a content: adds the unsubscribe link, and makes the text part. This takes time in proportion to the
  * body, up to some hundred milliseconds, so a process that serves many clients leaves it to `prepareInThread`.
- * @throws {TemplateError} when the body is not a usable template, is too large to be converted or hides the link
+ * @throws {TemplateError} when the body is not a usable template or is too large to be converted
  */
 export function prepareContent(content: MessageContent): PreparedContent {
   const { html: source, footerText = DEFAULT_FOOTER, tracking } = content;
@@ -129,7 +124,6 @@ export function composeMessage(
   const from = toWireAddress(content.fromEmail);
   const replyTo = content.replyTo ? toWireAddress(content.replyTo) : undefined;
   const subject = compileTemplate(content.subject, { escape: false, singleLine: true });
-  // After the footer: whether the unsubscribe link is seen was decided on the author's body.
   const source = tracked ? trackBody(prepared.html, prepared.links ?? [], tracked, MAX_SHOWN_BYTES) : prepared.html;
   const html = compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
   const htmlPart = encodePart(tracked ? withMailToken(html, tracked.placeholder) : html, escapeHtml);
@@ -233,96 +227,4 @@ function formatDate(date: Date): string {
   const second = Math.floor(date.getTime() / 1_000);
   if (second !== lastDate.second) lastDate = { second, text: date.toUTCString().replace("GMT", "+0000") };
   return lastDate.text;
-}
-
-/** Declarations that no style sheet of the body overrules; also for mail programs that do not know `all`. */
-const IN_SIGHT =
-  "all:initial!important;visibility:visible!important;opacity:1!important;height:auto!important;max-height:none!important;" +
-  "overflow:visible!important;text-indent:0!important;margin:0!important;transform:none!important;mso-hide:none!important;" +
-  "letter-spacing:normal!important;direction:ltr!important;unicode-bidi:plaintext!important;" +
-  "font-size:12px!important;line-height:18px!important;font-family:sans-serif!important;color:#595959!important;";
-
-/** Its number is the highest there is, and of equals the last is painted above the others. */
-const ON_TOP =
-  "display:block!important;position:relative!important;z-index:2147483647!important;clear:both!important;" +
-  "padding:24px 16px!important;text-align:left!important;background-color:#ffffff!important";
-
-/** Gmail cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
-const MAX_SHOWN_BYTES = 90_000;
-/** Nobody looks for a link behind more empty lines. */
-const MAX_BREAKS = 300;
-
-/** Whether a reader may not reach the end of a body. */
-const isLong = (html: string): boolean =>
-  Buffer.byteLength(html) > MAX_SHOWN_BYTES || (html.match(/<br(?![a-z0-9:_-])/gi) ?? []).length > MAX_BREAKS;
-
-/** Stands for the link of the footer, which is told apart from the body's own by it. */
-const FOOTER_URL = "https://footer.invalid/u";
-
-/** @throws {TemplateError} `hidden_link` */
-function hiddenLink(message: string): never {
-  throw new TemplateError({ kind: "hidden_link", message });
-}
-
-/**
- * Adds a footer with the unsubscribe link unless the body certainly shows the link itself.
- * @throws {TemplateError} `hidden_link`, when the body hides its own link, or would hide the footer
- */
-function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
-  const template = compileTemplate(source, { escape: true });
-  const { state, ...samples } = readSamples(template);
-  const isEndReached = !isLong(source) && !samples.isLong;
-  if (state === "shown" && isEndReached && certainlyShowsLink(source, splitTemplate(source)))
-    return { source, template };
-  if (state === "hidden") {
-    hiddenLink("the style of its unsubscribe link, or of an element around it, hides the link; show it or remove it");
-  }
-  const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
-  const footer =
-    `<div style="${IN_SIGHT}${ON_TOP}">${sentence}<br style="all:initial!important">` +
-    `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important;` +
-    `text-decoration:underline!important">Unsubscribe</a></div>`;
-  // After the end of the body, only elements that show nothing may follow the footer.
-  const bodyEnd = BODY_END.exec(source)?.index;
-  // The source has no </body>, or has it inside a comment or a condition.
-  const places = bodyEnd === undefined ? [source.length] : [bodyEnd, source.length];
-  let isShown = false;
-  // At the beginning, no element is around it.
-  for (const place of [...places, 0]) {
-    if (place === 0 && !isShown && source !== "") break;
-    const withFooter = source.slice(0, place) + footer + source.slice(place);
-    const compiled = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
-    if (readSamples(compiled).state !== "shown") continue;
-    isShown = true;
-    if (place > 0 && !isEndReached) continue;
-    const marked = `${source.slice(0, place)}<a href="${FOOTER_URL}">Unsubscribe</a>${source.slice(place)}`;
-    if (place > 0 && !isInTheOpen(marked, splitTemplate(marked), FOOTER_URL)) continue;
-    const parts = splitTemplate(source);
-    if (place > 0 && mayMoveEnd(source, parts)) continue;
-    assertOutOfReach(source, parts, place === 0);
-    return { source: withFooter, template: compiled };
-  }
-  hiddenLink(
-    "the end of its body hides what follows, so no unsubscribe link can be added; close comments and elements",
-  );
-}
-
-/**
- * Whether recipients see the link and the end of the body, with a name or without: of both, what is worse. A body is long
- * if it is with custom fields of the greatest length.
- */
-function readSamples(template: Template): { state: LinkState; isLong: boolean } {
-  // Random, so that no condition knows these recipients.
-  const word = () => randomBytes(6).toString("hex");
-  const url = `https://${word()}.com/u/${word()}`;
-  const email = `${word()}@${word()}.com`;
-  const names = { first_name: word(), last_name: word(), list_name: word() };
-  const fieldTags = fieldTagsOf(template.variables);
-  const filled = { email, ...names, unsubscribe_url: url };
-  const withFields = { ...filled, fields: fieldValuesOf(fieldTags, word) };
-  const bodies = [withFields, { email, unsubscribe_url: url }].map((values) => template.render(values));
-  const states = bodies.map((body) => findLink(body, url));
-  const state = states.find((each) => each === "hidden") ?? states.find((each) => each === "absent") ?? "shown";
-  const longest = () => template.render({ ...filled, fields: fieldValuesOf(fieldTags, longestFieldValue) });
-  return { state, isLong: bodies.some(isLong) || (fieldTags.length > 0 && isLong(longest())) };
 }

@@ -8,9 +8,7 @@ export type ContentField = "subject" | "html";
 export type TemplateProblem =
   | { kind: "syntax"; message: string }
   | { kind: "forbidden_tag"; tag: string }
-  | { kind: "limits"; message: string }
-  /** The body hides its unsubscribe link, or the footer that is added to it. */
-  | { kind: "hidden_link"; message: string };
+  | { kind: "limits"; message: string };
 
 /** A problem of a draft's subject or body. An unknown tag is a problem for sending only: a draft may hold one. */
 export type ContentProblem = (TemplateProblem | { kind: "unknown_tag"; tag: string }) & { field: ContentField };
@@ -27,12 +25,6 @@ export class TemplateError extends Error {
 
 /** The error of an exceeded limit. @param message a clause about the template: "it has more than 2000 tags" */
 export const limits = (message: string) => new TemplateError({ kind: "limits", message });
-
-/** The error of a body that would hide the footer. @param what in it, and what to do about it: "an open tag; close it" */
-export function refuseReach(what: string): never {
-  const message = `the unsubscribe link that is added may be hidden, moved or covered by ${what}`;
-  throw new TemplateError({ kind: "hidden_link", message });
-}
 
 /** A merge tag as it may be shown: names and their paths. Other text of an author is not repeated. */
 const SHOWN_TAG = /^[\w-]{1,100}(?:\.[\w-]{1,100}){0,5}$/;

@@ -53,6 +53,8 @@ export interface Template {
    * @throws {TemplateError} `limits`, when the rendering for these values exceeds a limit
    */
   render(values: MergeValues, budget?: RenderBudget): string;
+  /** As `render`, without conditions and captures, and all that stands in them. */
+  renderFixed(values: MergeValues): string;
 }
 
 const engines = { escaped: createEngine({ escaped: true }), verbatim: createEngine({ escaped: false }) };
@@ -67,18 +69,21 @@ export function compileTemplate(source: string, options: TemplateOptions): Templ
   const plain = plainParts(source);
   if (plain) {
     const render = (values: MergeValues) => finish(renderPlain(plain, values, options.escape ? escapeHtml : undefined));
-    return { variables: new Set(plain.tags), plain, render };
+    return { variables: new Set(plain.tags), plain, render, renderFixed: render };
   }
   const engine = options.escape ? engines.escaped : engines.verbatim;
   const { templates, variables, locals } = translated("syntax", () => parseSource(engine, source));
   // A template that redefines `unsubscribe_url` would remove the link from the footer.
   const redefined = [...locals].find(isMergeTag);
   if (redefined !== undefined) throw new TemplateError({ kind: "forbidden_tag", tag: `assign ${redefined}` });
+  const fixed = templates.filter(({ children }) => children === undefined);
+  const renderAll = (those: typeof templates, values: MergeValues, budget = new RenderBudget()) =>
+    finish(translated("limits", () => renderLiquid(engine, those, values, budget)));
   return {
     variables,
     plain,
-    render: (values, budget = new RenderBudget()) =>
-      finish(translated("limits", () => renderLiquid(engine, templates, values, budget))),
+    render: (values, budget) => renderAll(templates, values, budget),
+    renderFixed: (values) => renderAll(fixed, values),
   };
 }
 

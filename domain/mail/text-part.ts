@@ -4,7 +4,6 @@ import { Parser } from "htmlparser2";
 import { withinLimits } from "./html-limits.ts";
 import { MAX_CHARS } from "./liquid-engine.ts";
 import { MAX_TAGS } from "./liquid-source.ts";
-import { MARKERS, withoutMarkers } from "./marker.ts";
 import {
   compileTemplate,
   fieldTagsOf,
@@ -99,8 +98,15 @@ export function compileText(text: TextTemplate): Pick<Template, "plain" | "rende
   };
 }
 
-/** A placeholder is a token's number between the first two. */
-const [BEGIN, END, SPLIT] = MARKERS;
+/**
+ * A placeholder is a token's number between the first two. No character reference yields these characters: HTML's table of
+ * numeric references replaces them, and no named one has them.
+ */
+const [BEGIN, END, SPLIT] = ["\u0086", "\u0087", "\u0088"];
+
+/** Replaces those that an author wrote by another control character, which is as invisible. */
+const withoutMarkers = (text: string): string => text.replace(/[\u0086-\u0088]/g, "\u0089");
+
 const PLACEHOLDER = new RegExp(`${BEGIN}(\\d+)${END}`);
 
 /** A part of a template that the conversion of its HTML must not touch. */

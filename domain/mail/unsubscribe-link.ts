@@ -1,0 +1,44 @@
+import { randomBytes } from "node:crypto";
+import { Parser } from "htmlparser2";
+import { withinLimits } from "./html-limits.ts";
+import { compileTemplate, escapeHtml, type Template } from "./template.ts";
+import { BODY_END } from "./tracked-body.ts";
+
+/** Tags that a footer adds to an author's template. */
+export const FOOTER_TAGS = 1;
+
+/** No style sheet of the body overrules these declarations, such as one that colors all links. */
+const FOOTER_STYLE = "all:initial!important;font:12px/18px sans-serif!important;color:#595959!important;";
+const BLOCK_STYLE = `${FOOTER_STYLE}display:block!important;clear:both!important;padding:24px 16px!important;background-color:#ffffff!important`;
+const LINK_STYLE = `${FOOTER_STYLE}text-decoration:underline!important`;
+
+/**
+ * Adds a footer with the unsubscribe link, at the end of the body, unless the body has such a link itself.
+ * @param footerText plain text above the link
+ * @throws {TemplateError} when the body is not a usable template, or has too many elements
+ */
+export function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
+  const template = compileTemplate(source, { escape: true });
+  if (hasUnsubscribeLink(template)) return { source, template };
+  const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
+  const footer =
+    `<div style="${BLOCK_STYLE}">${sentence}<br>` +
+    `<a href="{{ unsubscribe_url }}" style="${LINK_STYLE}">Unsubscribe</a></div>`;
+  const place = BODY_END.exec(source)?.index ?? source.length;
+  const withFooter = source.slice(0, place) + footer + source.slice(place);
+  return { source: withFooter, template: compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS }) };
+}
+
+/** Whether an `a` outside of all conditions leads to the unsubscribe URL. */
+function hasUnsubscribeLink(template: Template): boolean {
+  // Random, so that no link of the author's is equal to it.
+  const url = `https://${randomBytes(12).toString("hex")}.invalid/`;
+  let isFound = false;
+  const handler = withinLimits({
+    onopentag(name, { href = "" }) {
+      isFound ||= name === "a" && href.trimStart().startsWith(url);
+    },
+  });
+  new Parser(handler).end(template.renderFixed({ unsubscribe_url: url }));
+  return isFound;
+}

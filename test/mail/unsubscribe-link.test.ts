@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { withUnsubscribeLink } from "../../domain/mail/unsubscribe-link.ts";
+
+const LINK = '<a href="{{ unsubscribe_url }}">Leave</a>';
+const FOOTER =
+  /<div style="all:initial[^>]*>You &amp; &#123;&#123; me &#125;&#125; &lt;ok&gt;<br><a href="{{ unsubscribe_url }}"[^>]*>Unsubscribe<\/a><\/div>/;
+
+/** The body with `FOOTER` in the place of its footer. */
+const completed = (html: string) => withUnsubscribeLink(html, "You & {{ me }} <ok>").source.replace(FOOTER, "FOOTER");
+
+describe("A body", () => {
+  for (const html of [
+    LINK,
+    "<A HREF={{unsubscribe_url}}>Leave</A>",
+    "<a href=' {{- unsubscribe_url | escape -}} '><img src='x.png'></a>",
+    '<a href="{{ unsubscribe_url | append: "?from=news" }}">Leave</a>',
+    '<a class="{% if first_name %}a{% endif %}" href="{% echo unsubscribe_url %}">Leave</a>',
+    "{% assign url = unsubscribe_url %}<a href='{{ url }}'>Leave</a>",
+    `{% if first_name %}Dear {{ first_name }}{% else %}Hello{% endif %}${LINK}`,
+    `<div style="display:none">${LINK}</div>`,
+  ]) {
+    it(`keeps its own link: ${html}`, () => assert.equal(completed(html), html));
+  }
+
+  for (const html of [
+    "",
+    "<p>News</p>",
+    "<p>{{ unsubscribe_url }}</p>",
+    '<img src="{{ unsubscribe_url }}"><area href="{{ unsubscribe_url }}">',
+    '<a href="https://example.com/?next={{ unsubscribe_url }}" title="{{ unsubscribe_url }}">Leave</a>',
+    '<a href="{{ unsubscribe_url | upcase }}">Leave</a>',
+    "<a href='{{ first_name }}'>Leave</a>",
+    // Some recipients would have no link.
+    `{% if first_name %}${LINK}{% endif %}`,
+    `{% unless email contains "@gmail.com" %}${LINK}{% endunless %}`,
+    '<a {% if first_name %}href="x"{% else %}href="{{ unsubscribe_url }}"{% endif %}>Leave</a>',
+    `{% liquid\nif first_name\necho "x"\nendif %}{% case email %}{% when "a" %}${LINK}{% endcase %}`,
+    // No recipient would have one.
+    `<!-- ${LINK} --><!--[if mso]>${LINK}<![endif]-->`,
+    `{% comment %}{% endif %}${LINK}{% endcomment %}{% capture x %}${LINK}{% endcapture %}`,
+    `{% raw %}${LINK}{% endraw %}<textarea>${LINK}</textarea>`,
+    // Its end is none of the document's.
+    "<p>News</p><!-- </body> -->",
+    "{% if false %}</body>{% endif %}",
+  ]) {
+    it(`gets a footer at its end: ${html}`, () => assert.equal(completed(html), `${html}FOOTER`));
+  }
+
+  for (const end of ["</body></html>", "</BODY >\r\n</html>\n", "</body>"]) {
+    it(`gets its footer before ${JSON.stringify(end)}`, () => {
+      // Lower case has more characters than upper case here.
+      const html = `<html><body><p>${"İ".repeat(9)}</p>`;
+      assert.equal(completed(html + end), `${html}FOOTER${end}`);
+    });
+  }
+});
