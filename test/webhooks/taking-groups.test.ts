@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
+import { asyncLocalStorage, type Context } from "@temporalio/activity";
 import { sql } from "kysely";
 import pino from "pino";
 import { BusyEndpoints } from "../../activities/webhooks/busy-endpoints.ts";
@@ -76,10 +77,13 @@ describe("A group at its first attempt", () => {
     return groups;
   }
 
+  /** Not a brief attempt: a busy machine might not begin all requests of a group within its 2 s. */
   const attempt = ({ id: groupId }: Group) =>
-    activities.attemptGroup({
-      ...{ groupId, teamId: team.team.id, attempt: 1, retryInMs: LONG_MS, keepForMs: LONG_MS, brief: true },
-    });
+    asyncLocalStorage.run({ info: {}, heartbeat: () => {} } as unknown as Context, () =>
+      activities.attemptGroup({
+        ...{ groupId, teamId: team.team.id, attempt: 1, retryInMs: LONG_MS, keepForMs: LONG_MS },
+      }),
+    );
 
   /** How many deliveries of an endpoint wait, and how many each group has. */
   async function grouped(webhookId: string) {
@@ -211,14 +215,15 @@ describe("A group at its first attempt", () => {
       assert.ok(group);
       await queue(20);
       let changed: Promise<unknown> | undefined;
-      receiver.behave = async (_, response) => {
-        const status = statusOf(receiver.received.length);
+      let count = 0;
+      post = async () => {
+        const status = statusOf(++count);
         changed ??= meanwhile(webhookId, group.id);
         await changed;
-        response.writeHead(status).end();
+        return { kind: "answered", status, body: "", durationMs: 1 };
       };
       await attempt(group);
-      assert.equal(receiver.received.length, GROUP_SIZE);
+      assert.equal(count, GROUP_SIZE);
       assert.equal((await grouped(webhookId)).waiting, 20);
     });
   }
