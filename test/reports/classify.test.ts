@@ -27,54 +27,8 @@ const feedback = (type: string) =>
     `--b\n\nThis is a report.\n--b\nContent-Type: message/feedback-report\n\nFeedback-Type: ${type}\nVersion: 1\nOriginal-Rcpt-To: <user@example.net>\n\n--b\nContent-Type: message/rfc822\n\nMessage-ID: <1.x@example.org>\nTo: user@example.net\n\nHello\n--b--\n`,
   );
 
-/** Mail that is neither a bounce nor a complaint, as people, list servers and programs write it. */
+/** Mail with parts that is neither a bounce nor a complaint; `ordinary-mails.ts` has mail without parts. */
 const OTHER_MAIL: Record<string, Buffer> = {
-  "an answer of a person who is away": mail(
-    "From: Ann <ann@example.net>\nSubject: Automatic reply: Your offer\nAuto-Submitted: auto-replied",
-    "I am out of the office until Monday. Your message will not be delivered to anyone else; call 550 123 45.",
-  ),
-  "one with the empty return path": mail(
-    "Return-Path: <>\nFrom: ann@example.net\nSubject: Abwesenheitsnotiz\nAuto-Submitted: auto-replied",
-    "Ich bin nicht im Büro und kann Ihre Nachricht nicht lesen.",
-  ),
-  "one in French": mail("From: ann@example.net\nSubject: Absence du bureau", "Je suis absent jusqu'au 3 mai."),
-  "one in Japanese": mail("From: ann@example.net\nSubject: =?utf-8?B?5LiN5Zyo6YCa55+l?=", "只今不在にしております。"),
-  "one of a person who has left": mail(
-    "From: ann@example.net\nSubject: Re: News\nIn-Reply-To: <1.x@example.org>\nAuto-Submitted: auto-replied",
-    "I no longer work here. This mailbox does not exist any more; mail user unknown@example.net instead.",
-  ),
-  "one that a postmaster's mailbox sends": mail(
-    "From: Postmaster <postmaster@example.net>\nSubject: Autoreply: News\nAuto-Submitted: auto-replied",
-    "Thank you for your message. We could not answer every mail; write to help@example.net.",
-  ),
-  "a ticket system": mail(
-    "From: Support <support@example.net>\nSubject: [Ticket 550-5] We received your message\nAuto-Submitted: auto-generated",
-    "Your request has been received. Delivery of an answer may be delayed.",
-  ),
-  "a challenge": mail(
-    "From: ann@example.net\nSubject: Please confirm your message",
-    "Your message was not delivered yet: confirm that you are a person at https://challenge.example/550.",
-  ),
-  "a list server": mail(
-    "From: news-request@lists.example\nSubject: Your message to news awaits moderator approval\nPrecedence: bulk",
-    "Your mail to 'news' is being held: message was rejected by a rule for posts by non-members.",
-  ),
-  "a subscription": mail(
-    "From: news-owner@lists.example\nSubject: Welcome to the list\nList-Id: <news.lists.example>",
-    "You are subscribed. Mail that cannot be delivered disables your account.",
-  ),
-  "a parcel": mail(
-    "From: Delivery Service <noreply@parcels.example>\nSubject: Delivery failure: we could not deliver your parcel",
-    "Your parcel 550 5 was not delivered to user@example.net, address unknown. We will try again.",
-  ),
-  "an account that is suspended": mail(
-    "From: Bank <noreply@bank.example>\nSubject: Your account has been disabled",
-    "Your mailbox is full of offers: 552 of them. User unknown to us.",
-  ),
-  "a forwarded bounce": mail(
-    "From: Ann <ann@example.net>\nSubject: Fwd: Undelivered Mail Returned to Sender",
-    "What is this?\n\n> I'm sorry to have to inform you that your message could not be delivered.\n> <user@example.net>: host mx said: 550 5.1.1 User unknown (in reply to RCPT TO command)",
-  ),
   "an attached bounce": mail(
     'From: Ann <ann@example.net>\nSubject: What is this?\nContent-Type: multipart/mixed; boundary="c"',
     `--c\n\nI got this.\n--c\nContent-Type: message/rfc822\n\n${failed("5.1.1", "550 5.1.1 User unknown").toString()}\n--c--\n`,
@@ -83,29 +37,9 @@ const OTHER_MAIL: Record<string, Buffer> = {
     'From: Ann <ann@example.net>\nSubject: FYI\nContent-Type: multipart/mixed; boundary="c"',
     `--c\n\nI got this.\n--c\nContent-Type: message/rfc822\n\n${feedback("abuse").toString()}\n--c--\n`,
   ),
-  "a question about bounces": mail(
-    "From: Ann <ann@example.net>\nSubject: Undelivered mail",
-    "Why do my customers get 'user unknown' when the delivery fails? Your message could not be delivered, it says.",
-  ),
   "a receipt": mail(
     'From: ann@example.net\nSubject: Read: News\nContent-Type: multipart/report; report-type=disposition-notification; boundary="b"',
     "--b\n\nYour message was displayed.\n--b\nContent-Type: message/disposition-notification\n\nFinal-Recipient: rfc822; ann@example.net\nDisposition: manual-action/MDN-sent-manually; deleted\n\n--b--\n",
-  ),
-  "a complaint to a person": mail(
-    "From: ann@example.net\nSubject: Complaint about message from you",
-    "This is spam. Abuse! Feedback-Type: abuse",
-  ),
-  "an answer in the name of a mail system": mail(
-    "From: Mail Delivery Help <unknown+answer@example.net>\nSubject: Re: News\nAuto-Submitted: auto-replied",
-    "A mail with this subject could not be delivered.\nAsk the desk at helpers@example.net, which knows the addresses.",
-  ),
-  "a mail about another person's complaint, forwarded": mail(
-    "From: staff@example.net\nSubject: complaint about message from 192.0.2.1",
-    "X-HmXmrOriginalRecipient: user@example.net\nThe mail is below.",
-  ),
-  "a mail to unsubscribe": mail(
-    "From: ann@example.net\nSubject: unsubscribe\nAuto-Submitted: auto-replied",
-    "A mail program sent this email to unsubscribe from the message.",
   ),
 };
 
