@@ -44,17 +44,17 @@ export function listenCommand(program: Command, run: Run): void {
 async function forward(session: Session, { url, events, example, ...options }: ListenOptions): Promise<Outcome> {
   const tenant = await tenantOf(session, options);
   const ended = new AbortController();
+  const forwarder = new Forwarder(session, listenerSecret(session.vault, tenant), url, ended.signal);
+  forwarder.say(`${forwarder.secret} signs the deliveries: the secret for the receiver, the same each time.`);
+  if (example) return sendExamples(forwarder, example);
+
   onSignals(
     () => ended.abort(),
     () => process.exit(1),
   );
-  const forwarder = new Forwarder(session, listenerSecret(session.vault, tenant), url, ended.signal);
-  say(`${forwarder.secret} signs the deliveries: the secret for the receiver, the same each time.`);
-  if (example) return sendExamples(forwarder, example);
-
   const webhookId = await inTenant(session, tenant, (em) => openListener(em, session.vault, tenant, { url, events }));
   try {
-    say(`Forwarding to ${url}, and waiting for it while it is down. Ctrl-C ends it.`);
+    forwarder.say(`Forwarding to ${url}, and waiting for it while it is down. Ctrl-C ends it.`);
     const em = forTenant(session.orm.em, tenant);
     await listen(em, tenant, webhookId, forwarder, ended.signal);
   } finally {
@@ -111,12 +111,11 @@ async function listen(
 const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   delay(ms, undefined, { signal }).catch(() => undefined);
 
-/** Standard output is for the result. */
-const say = (line: string): void => void process.stderr.write(`${line}\n`);
-
 /** Posts deliveries to one URL, and prints a line for each. */
 class Forwarder {
   readonly secret: string;
+  /** Writes a line. Standard output is for the result. */
+  readonly say: (line: string) => void;
   /** Deliveries that got an answer, and those of them with another status than 2xx. */
   forwarded = 0;
   failed = 0;
@@ -126,8 +125,9 @@ class Forwarder {
   readonly #userAgent: string;
   #isDown = false;
 
-  constructor({ env, stack }: Session, secret: string, url: string, ended: AbortSignal) {
+  constructor({ env, stack, terminal }: Session, secret: string, url: string, ended: AbortSignal) {
     this.secret = secret;
+    this.say = (line) => void terminal.stderr.write(`${line}\n`);
     this.#url = url;
     this.#ended = ended;
     this.#timeoutMs = env.WEBHOOK_TIMEOUT_MS;
@@ -150,11 +150,11 @@ class Forwarder {
       this.#isDown = false;
       this.forwarded++;
       if (!answer.ok) this.failed++;
-      say(`${type}  ${eventId}  ${answer.status}`);
+      this.say(`${type}  ${eventId}  ${answer.status}`);
       return true;
     } catch (error) {
       const why = error instanceof Error && error.cause !== undefined ? error.cause : error;
-      if (!this.#isDown && !this.#ended.aborted) say(`${type}  ${eventId}  no answer: ${lineOf(why)}`);
+      if (!this.#isDown && !this.#ended.aborted) this.say(`${type}  ${eventId}  no answer: ${lineOf(why)}`);
       this.#isDown = true;
       return false;
     }

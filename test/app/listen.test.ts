@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -11,6 +11,7 @@ import { kysely } from "../../db/orm.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { presumedDeadListeners } from "../../domain/webhooks/listener.ts";
 import { api } from "../support/api.ts";
+import { runApp } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { openReceiver } from "../support/receiver.ts";
@@ -22,45 +23,37 @@ const MAIN = `${import.meta.dirname}/../../app/main.ts`;
 /** A receiver on a port of its own: the service may not deliver there, the command may. */
 interface LocalReceiver {
   url: string;
+  /** Of its answers. */
+  status: number;
   received: { headers: IncomingHttpHeaders; body: Buffer }[];
   close(): Promise<void>;
 }
 
 async function listenLocally(port = 0, status = 204): Promise<LocalReceiver> {
   const received: LocalReceiver["received"] = [];
+  const local = { status };
   const server: Server = createServer(async (request, response) => {
     received.push({ headers: request.headers, body: await buffer(request) });
-    response.writeHead(status).end("answer");
+    response.writeHead(local.status).end("answer");
   });
   server.listen(port, "127.0.0.1");
   await once(server, "listening");
-  return {
+  return Object.assign(local, {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`,
     received,
     close: async () => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     },
-  };
+  });
 }
 
-/** The command as it runs in a terminal. */
-interface Running {
-  child: ChildProcess;
-  /** What it has printed while it ran. */
-  lines(): string;
-  /** Once it has ended. */
-  result(): Promise<{ code: number | null; stdout: string }>;
-}
-
-const running: ChildProcess[] = [];
-
-function listen(...args: string[]): Running {
+/** The command in a process of its own, as in a terminal. */
+function listen(...args: string[]) {
   const child = spawn(process.execPath, [MAIN, "webhook:listen", ...args], {
     env: { PATH: process.env["PATH"], DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  running.push(child);
   let printed = "";
   child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
     printed += chunk;
@@ -69,8 +62,10 @@ function listen(...args: string[]): Running {
   const exit = once(child, "exit");
   return {
     child,
+    /** What it has printed while it ran. */
     lines: () => printed,
-    result: async () => ({ code: (await exit)[0], stdout: await stdout }),
+    /** Once it has ended. */
+    result: async () => ({ code: (await exit)[0] as number | null, stdout: await stdout }),
   };
 }
 
@@ -81,6 +76,7 @@ const header = (headers: IncomingHttpHeaders, name: string): string => headers[n
 describe("npm run app -- webhook:listen", () => {
   let team: TestTeam;
   const ofTeam = () => ["--team", team.team.id];
+  const inProcess = (...args: string[]) => runApp(["webhook:listen", ...args, ...ofTeam()]);
   const createSubscriber = async () => {
     const email = uniqueEmail();
     const answer = await api(team.keys.live).post("/subscribers", { email });
@@ -100,29 +96,24 @@ describe("npm run app -- webhook:listen", () => {
     team = await makeTeam();
   });
   afterEach(async () => {
-    for (const child of running.splice(0)) {
-      if (child.exitCode === null && child.signalCode === null) {
-        child.kill("SIGKILL");
-        await once(child, "exit");
-      }
-    }
     const db = kysely(team.em);
     await db.deleteFrom("webhook_endpoints").where("team_id", "=", team.team.id).execute();
     await db.deleteFrom("webhook_deliveries").where("team_id", "=", team.team.id).execute();
   });
 
-  it("posts each event as a worker would, prints a line without addresses, and leaves nothing behind", async () => {
-    const local = await listenLocally();
+  it("posts each event as a worker would, in order, waits for a receiver that is down, and leaves nothing behind", async () => {
+    const first = await listenLocally();
+    let second: LocalReceiver | undefined;
     const real = await openReceiver();
+    const command = listen("--url", first.url, "--events", "subscriber.created", ...ofTeam());
     try {
       await makeEndpoint(team, { url: `${real.origin}/real`, events: ["subscriber.created"] });
-      const command = listen("--url", local.url, "--events", "subscriber.created", ...ofTeam());
       await eventually(() => command.lines().includes("Forwarding"), { what: "the listener" });
       const { id, email } = await createSubscriber();
-      await eventually(() => local.received.length > 0, { what: "the forwarded event" });
+      await eventually(() => first.received.length > 0, { what: "the forwarded event" });
       const [theirs] = await real.until("/real", 1);
 
-      const [one] = local.received;
+      const [one] = first.received;
       assert.ok(one && theirs);
       verifyWebhook({
         body: one.body,
@@ -136,68 +127,41 @@ describe("npm run app -- webhook:listen", () => {
       assert.deepEqual(namesOf(one.headers).sort(), namesOf(theirs.headers).sort());
       assert.equal(header(one.headers, "x-service-event-id"), header(theirs.headers, "x-service-event-id"));
       assert.match(header(one.headers, "user-agent"), /^Mailkeel-Webhooks\/1 /);
-      assert.equal(
-        (await api(team.keys.live).get("/webhooks")).body.data.length,
-        1,
-        "the API lists the real one alone",
-      );
+      const { data } = (await api(team.keys.live).get("/webhooks")).body;
+      assert.equal(data.length, 1, "the API lists the real one alone");
 
-      await eventually(() => command.lines().includes("204"), { what: "the event's line" });
+      await eventually(() => /^subscriber\.created {2}evt_\w+ {2}204$/m.test(command.lines()), { what: "its line" });
+      first.status = 500;
+      await createSubscriber();
+      await eventually(() => / 500$/m.test(command.lines()), { what: "the line of the refused event" });
+      await first.close();
+      const ids = [(await createSubscriber()).id, (await createSubscriber()).id];
+      await eventually(() => command.lines().includes("no answer"), { what: "the line of the failure" });
+      second = await listenLocally(Number(new URL(first.url).port));
+      await eventually(() => command.lines().match(/ 204$/gm)?.length === 3, { what: "the events that waited" });
+      const later = second.received.map(({ body }) => JSON.parse(body.toString()).data.object.id);
+      assert.deepEqual(later, ids, "in order, and the refused one is not repeated");
+
       command.child.kill("SIGINT");
       const { code, stdout } = await command.result();
       assert.equal(code, 0, command.lines());
-      assert.equal(stdout, "1 forwarded, 0 of them refused\n");
-      assert.match(command.lines(), /^subscriber\.created {2}evt_\w+ {2}204$/m);
+      assert.equal(stdout, "4 forwarded, 1 of them refused\n");
       assert.ok(!command.lines().includes(email), "no address");
       const { endpoints, deliveries } = await left();
-      assert.equal(endpoints.length, 1);
-      assert.equal(deliveries.length, 1);
+      assert.deepEqual([endpoints.length, deliveries.length], [1, 4], "the real endpoint and its deliveries");
     } finally {
-      await local.close();
-      await real.close();
-    }
-  });
-
-  it("waits for a receiver that is down, then forwards in order; a refusal is not repeated", async () => {
-    const first = await listenLocally(0, 500);
-    const command = listen("--url", first.url, "--events", "subscriber.created", ...ofTeam(), "--json");
-    await eventually(() => command.lines().includes("Forwarding"), { what: "the listener" });
-    await createSubscriber();
-    await eventually(() => first.received.length > 0, { what: "the refused event" });
-    await first.close();
-
-    const ids = [(await createSubscriber()).id, (await createSubscriber()).id];
-    await eventually(() => command.lines().includes("no answer"), {
-      what: "the line of the failure",
-    });
-    const second = await listenLocally(Number(new URL(first.url).port));
-    try {
-      await eventually(() => second.received.length >= 2, { what: "the events that waited" });
-      await eventually(() => command.lines().match(/ 204$/gm)?.length === 2, { what: "the events' lines" });
-      assert.deepEqual(
-        second.received.map(({ body }) => JSON.parse(body.toString()).data.object.id),
-        ids,
-      );
-      command.child.kill("SIGTERM");
-      const { code, stdout } = await command.result();
-      assert.equal(code, 0, command.lines());
-      assert.deepEqual(JSON.parse(stdout), { forwarded: 3, failed: 1 });
-      assert.deepEqual(await left(), { endpoints: [], deliveries: [] });
-    } finally {
-      await second.close();
+      command.child.kill("SIGKILL");
+      await Promise.all([command.result(), second?.close(), real.close()]);
     }
   });
 
   it("sends the examples of events, signed and marked as a test", async () => {
     const local = await listenLocally();
     try {
-      const command = listen("--url", local.url, "--example", "*", ...ofTeam());
-      const { code, stdout } = await command.result();
-      assert.equal(code, 0, command.lines());
-      assert.equal(stdout, `${EVENT_NAMES.length} taken\n`);
+      const { code, stdout, stderr } = await inProcess("--url", local.url, "--example", "*");
+      assert.deepEqual([code, stdout], [0, `${EVENT_NAMES.length} taken\n`], stderr);
       const types = local.received.map(({ headers, body }) => {
-        const signature = header(headers, "x-service-signature");
-        verifyWebhook({ body, signature, secret: secretIn(command.lines()) });
+        verifyWebhook({ body, signature: header(headers, "x-service-signature"), secret: secretIn(stderr) });
         assert.equal(header(headers, "x-service-test"), "true");
         const { type, data } = JSON.parse(body.toString());
         assert.equal(header(headers, "x-service-event"), type);
@@ -211,25 +175,20 @@ describe("npm run app -- webhook:listen", () => {
     }
   });
 
-  it("fails when an example is not taken, and names an event that there is not", async () => {
+  it("fails when an example is not taken, for an event that there is not, and for another machine's URL", async () => {
     const local = await listenLocally(0, 401);
-    const refused = listen("--url", local.url, "--example", "newsletter.started", ...ofTeam());
-    assert.equal((await refused.result()).code, 1);
-    assert.match(refused.lines(), /error: 1 of 1 examples were not taken/);
+    const example = ["--url", local.url, "--example", "newsletter.started"];
+    const refused = await inProcess(...example);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /error: 1 of 1 examples were not taken/);
     await local.close();
-    const down = listen("--url", local.url, "--example", "newsletter.started", ...ofTeam());
-    assert.equal((await down.result()).code, 1);
-    const unknown = listen("--url", local.url, "--events", "newsletter.begun", ...ofTeam());
-    assert.equal((await unknown.result()).code, 1);
-    assert.match(unknown.lines(), /newsletter\.begun is not an event/);
-  });
-
-  it("forwards to this machine alone", async () => {
-    const away = ["http://example.com/", "http://192.0.2.1:3000/", "http://localhost.example.com/", "ftp://localhost/"];
-    for (const url of [...away, "localhost:3000"]) {
-      const refused = listen("--url", url, "--example", "newsletter.started", ...ofTeam());
-      assert.equal((await refused.result()).code, 1, url);
-      assert.match(refused.lines(), /Give a URL of this machine, such as http:\/\/localhost:3000\/hooks/, url);
+    assert.equal((await inProcess(...example)).code, 1);
+    assert.match((await inProcess(...example, "--events", "no.event")).stderr, /no\.event is not an event/);
+    const away = await inProcess("--url", "http://192.0.2.1:3000/", "--example", "newsletter.started");
+    assert.equal(away.code, 1);
+    assert.match(away.stderr, /Give a URL of this machine, such as http:\/\/localhost:3000\/hooks/);
+    for (const url of ["http://example.com/", "http://localhost.example.com/", "ftp://localhost/", "localhost:3000"]) {
+      assert.throws(() => localUrl(url), /Give a URL of this machine/, url);
     }
     for (const url of ["http://localhost:3000/hooks", "https://127.0.0.2/", "http://[::1]:3000/"]) {
       assert.equal(localUrl(url), url);

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { appRouter } from "../../api/router.ts";
 import { formatKeys } from "../../config/env.ts";
 import { forTenant, kysely } from "../../db/orm.ts";
 import { accessTokenOf, grantContext } from "../../domain/account-tokens.ts";
@@ -9,44 +10,37 @@ import { activateKey, addKey, openKey, signingKeys } from "../../domain/sending-
 import { rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
 import { api, type Json } from "../support/api.ts";
-import { uniqueEmail } from "../support/factories.ts";
-import {
-  type Keys,
-  makeClient,
-  makeDatabase,
-  newKey,
-  type OwnDatabase,
-  runToEnd,
-  settingsOf,
-  startApi,
-} from "../support/own-database.ts";
+import { serveRoutes } from "../support/app.ts";
+import { runApp } from "../support/command.ts";
+import { backdoor, uniqueEmail } from "../support/factories.ts";
+import { type Keys, makeClient, makeDatabase, newKey, type OwnDatabase, settingsOf } from "../support/own-database.ts";
 
 const RECEIVER = "127.0.0.1:9";
 const ACCESS_TOKEN = "an-access-token";
 const PASSWORD = "the password of the account";
 const HEADERS = { "x-token": "a header's credential" };
 
-describe("Rotating the secrets by the command line", function () {
-  this.timeout(300_000);
+describe("Rotating the secrets by the command line", () => {
   let database: OwnDatabase;
   let keys: Keys;
-  const running: { stop(): Promise<void> }[] = [];
+  const running: { close(): Promise<void> }[] = [];
   beforeEach(async () => {
     database = await makeDatabase();
     keys = { signing: [newKey("k1")], encryption: [newKey("e1")] };
   });
   afterEach(async () => {
-    await Promise.all(running.splice(0).map((process) => process.stop()));
+    await Promise.all(running.splice(0).map((app) => app.close()));
     await database.drop();
   });
 
-  const start = async (given: Keys) => {
-    const process = await startApi({ ...settingsOf(database, given), WEBHOOK_ALLOWED_HOSTS: RECEIVER });
-    running.push(process);
-    return process;
+  /** An API with these keys. */
+  const start = async ({ signing, encryption }: Keys) => {
+    const settings = { DATABASE_URL: database.url, SIGNING_SECRET: signing, ENCRYPTION_KEYS: encryption };
+    const app = await serveRoutes(appRouter, { changes: { ...settings, WEBHOOK_ALLOWED_HOSTS: [RECEIVER] } });
+    running.push(app);
+    return app;
   };
-  const command = (given: Keys, ...args: string[]) =>
-    runToEnd(["app/main.ts", ...args, "--json"], settingsOf(database, given));
+  const command = (given: Keys, ...args: string[]) => runApp([...args, "--json"], { env: settingsOf(database, given) });
   async function json(given: Keys, ...args: string[]): Promise<Json> {
     const { code, stdout, stderr } = await command(given, ...args);
     assert.equal(code, 0, stderr);
@@ -222,8 +216,19 @@ describe("Rotating the secrets by the command line", function () {
     assert.equal((await api(another.key, base).get("/lists")).status, 200);
   });
 
-  it("seals every column of the database whose name says that it is encrypted", async () => {
-    const rows = await database.orm.em.fork().execute<{ name: string }[]>(
+  for (const setting of ["SIGNING_SECRET", "ENCRYPTION_KEYS"]) {
+    it(`refuses two keys of ${setting} under one id`, async () => {
+      const env = { ...settingsOf(database, keys), [setting]: formatKeys([newKey("k1"), newKey("k1")]) };
+      const { code, stderr } = await runApp(["secrets:status"], { env });
+      assert.equal(code, 1);
+      assert.match(stderr, new RegExp(`${setting} gives the same id to two keys`));
+    });
+  }
+});
+
+describe("The sealed columns", () => {
+  it("are all columns of the database whose name says that they are encrypted", async () => {
+    const rows = await (await backdoor()).orm.em.fork().execute<{ name: string }[]>(
       `select table_name || ' ' || column_name as name from information_schema.columns
        where table_schema = 'public' and column_name like '%encrypted%'`,
     );
@@ -233,18 +238,4 @@ describe("Rotating the secrets by the command line", function () {
       [],
     );
   });
-
-  for (const [setting, pairs] of [
-    ["SIGNING_SECRET", [newKey("k1"), newKey("k1")]],
-    ["ENCRYPTION_KEYS", [newKey("e1"), newKey("e1")]],
-  ] as const) {
-    it(`refuses two keys of ${setting} under one id`, async () => {
-      const { code, stderr } = await runToEnd(["app/main.ts", "secrets:status"], {
-        ...settingsOf(database, keys),
-        [setting]: formatKeys(pairs),
-      });
-      assert.equal(code, 1);
-      assert.match(stderr, new RegExp(`${setting} gives the same id to two keys`));
-    });
-  }
 });
