@@ -37,7 +37,6 @@ COPY workers ./workers
 COPY api ./api
 COPY app ./app
 COPY stack ./stack
-# No process writes below /app. A volume takes the owner of the folder that it is mounted on.
-RUN install --directory --owner=node --group=node /var/lib/mailkeel/hits
+# No process writes below /app.
 USER node
 CMD ["node", "api/main.ts"]

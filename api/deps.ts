@@ -15,7 +15,7 @@ import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
 import { resourceUrl } from "./base-path.ts";
 import { openMetrics } from "./metrics.ts";
-import { HitSpool } from "./public/hit-spool.ts";
+import { HitBuffer } from "./public/hit-buffer.ts";
 import { LateReleases } from "./rest/late-releases.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
@@ -38,8 +38,8 @@ export interface Deps {
   limits: RequestLimits;
   /** Keys of requests that failed while Postgres was away. */
   lateReleases: LateReleases;
-  /** Opens and clicks on their way to Postgres. It touches no file before its first hit, or before it is started. */
-  hits: HitSpool;
+  /** Opens and clicks on their way to Postgres. */
+  hits: HitBuffer;
   /** The metrics of this process. */
   metrics: Registry;
   verifyToken: TokenVerifier;
@@ -55,8 +55,6 @@ export function tokenRulesOf({
   if (OAUTH_ISSUER === undefined || OAUTH_JWKS_URL === undefined) return undefined;
   return { issuer: OAUTH_ISSUER, keySetUrl: OAUTH_JWKS_URL, audience: OAUTH_AUDIENCE ?? resourceUrl(PUBLIC_URL) };
 }
-
-const MIB = 1024 * 1024;
 
 /** Opens the dependencies; none connects before its first use. */
 export async function openDeps(env: Env): Promise<Deps> {
@@ -83,9 +81,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     fetchText: guardedFetch(guard),
     limits: new RequestLimits(env, countedAlone),
     lateReleases: new LateReleases(orm.em, log),
-    hits: new HitSpool({
-      folder: env.TRACKING_SPOOL_DIR,
-      maxBytes: env.TRACKING_SPOOL_MAX_MIB * MIB,
+    hits: new HitBuffer({
       record: (batchId, hits) => recordHits(orm.em.fork(), batchId, hits),
       metrics: hitMetrics,
       progress,

@@ -103,7 +103,6 @@ async function main(): Promise<void> {
   deps.log.info({ host: env.HOST, port, healthPort }, "listening");
   if (!isConnected) keepConnecting(deps).catch(endWith);
   startExaminations();
-  deps.hits.start();
 
   let stopping = false;
   const stop = async (reason: string) => {

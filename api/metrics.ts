@@ -3,7 +3,7 @@ import { Counter, Gauge, Registry } from "prom-client";
 import { atMostOnceAMinute } from "../config/log.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import { watchConnections } from "../db/pool-metrics.ts";
-import type { HitMetrics } from "./public/hit-spool.ts";
+import type { HitMetrics } from "./public/hit-buffer.ts";
 
 export interface ApiMetrics {
   registry: Registry;
@@ -38,21 +38,13 @@ function openHitMetrics(registry: Registry): HitMetrics {
     help: "Opens and clicks of this process that Postgres does not have yet",
     registers,
   });
-  const bytes = new Gauge({
-    name: "mailkeel_tracking_spool_bytes",
-    help: "Size of the files in which opens and clicks wait",
-    registers,
-  });
   return {
     recorded: (all) => {
       for (const { kind, cause, count } of all) recorded.inc({ kind, by: cause ?? "person" }, count);
     },
     dropped: (count) => dropped.inc(count),
     ignored: () => ignored.inc(),
-    waiting: (waiting) => {
-      hits.set(waiting.hits);
-      bytes.set(waiting.bytes);
-    },
+    waiting: (count) => hits.set(count),
   };
 }
 

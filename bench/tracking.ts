@@ -1,5 +1,3 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { kysely } from "../db/orm.ts";
@@ -124,8 +122,7 @@ export async function measureOutage({
 }: Omit<TrackingLoad, "seconds"> & { outageSeconds: number }): Promise<{ rows: Row[]; problems: string[] }> {
   const load = startApiLoad();
   const proxy = await openDatabaseProxy();
-  const folder = mkdtempSync(`${tmpdir()}/mailkeel-outage-`);
-  const api = await startApi({ DATABASE_URL: proxy.url, TRACKING_SPOOL_DIR: folder });
+  const api = await startApi({ DATABASE_URL: proxy.url });
   const pids = { api: api.pid ?? Number.NaN };
   try {
     const team = await makeTeam();
@@ -167,7 +164,6 @@ export async function measureOutage({
     load.close();
     await api.stop();
     proxy.close();
-    rmSync(folder, { recursive: true, force: true });
   }
 }
 

@@ -141,10 +141,6 @@ const settings = z.object({
   PLAN_SECONDS: integer(1, 1_500).default(900),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: baseUrl,
-  /** Folder in which the API keeps opens and clicks until Postgres has them; unless set, they are lost when it dies. */
-  TRACKING_SPOOL_DIR: z.string().refine(isAbsolute, "must be an absolute path").optional(),
-  /** Most MiB that one process keeps there. */
-  TRACKING_SPOOL_MAX_MIB: integer(1, 1_000_000).default(1_024),
   /** Issuer of OAuth tokens, as their `iss` claim spells it; with OAUTH_JWKS_URL, or neither: then no token is taken. */
   OAUTH_ISSUER: url("https:", "http:").optional(),
   /** URL of the issuer's key set, its `jwks_uri`. */

@@ -160,7 +160,6 @@ export class Stack {
       SIGNING_SECRET: secrets.signingSecret,
       ENCRYPTION_KEYS: secrets.encryptionKeys,
       PUBLIC_URL: origin,
-      TRACKING_SPOOL_DIR: `${dataDir}/hits`,
       WEBHOOK_ALLOWED_HOSTS: receiver,
       SMTP_ALLOWED_HOSTS: LOOPBACK_SMTP,
       ...(infra.temporalUi ? withoutCluster(source) : source),

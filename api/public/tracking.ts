@@ -50,7 +50,7 @@ export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): 
   const note = (req: Parameters<RequestHandler>[0], kind: EngagementKind, mail: MailRef, url: string | null) =>
     hits.add({ kind, ...mail, at: Date.now(), cause: automaticCause(kind, req) ?? null, url });
 
-  return async (req, res, next) => {
+  return (req, res, next) => {
     const { method, url } = req;
     if (method !== "GET" && method !== "HEAD") return next();
     const open = OPEN_PATH.exec(url);
@@ -58,7 +58,7 @@ export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): 
       localsOf(res).route = "/o/{mail}";
       const mail = readOpen(vault, open[1] ?? "");
       if (!mail) return gone(res);
-      await note(req, "opened", mail, null);
+      note(req, "opened", mail, null);
       return answer(res, 200, PIXEL_HEAD, PIXEL);
     }
     const link = CLICK_PATH.exec(url);
@@ -66,7 +66,7 @@ export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): 
     localsOf(res).route = "/l/{mail}/{link}";
     const click = readClick(vault, link[1] ?? "", link[2] ?? "");
     if (!click) return gone(res);
-    await note(req, "clicked", click.mail, click.url);
+    note(req, "clicked", click.mail, click.url);
     answer(res, 302, [...REDIRECT_HEAD, "Location", click.url]);
   };
 }

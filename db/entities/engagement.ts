@@ -105,15 +105,13 @@ const AutomaticHitSchema = defineEntity({
   },
 });
 
-/** Hits that are in the database already, by the file or the memory that holds them: a batch that is repeated counts once. */
+/** Batches of hits that are in the database already: one that is repeated counts once. */
 const HitBatchSchema = defineEntity({
   name: "HitBatch",
   tableName: "hit_batches",
   indexes: [{ properties: ["updatedAt"] }],
   properties: {
     id: p.text().primary(),
-    /** The first so many of its hits. */
-    recorded: p.integer(),
     updatedAt: instant().defaultRaw("now()"),
   },
 });

@@ -130,7 +130,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "placeholder" text null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));`,
     );
     this.addSql(
-      `create table "hit_batches" ("id" text not null, "recorded" int not null, "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "hit_batches" ("id" text not null, "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "hit_batches_updated_at_index" on "hit_batches" ("updated_at");`);
     this.addSql(

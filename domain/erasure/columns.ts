@@ -150,7 +150,7 @@ export const PERSONAL_DATA = {
     none: ["send_id", "seq", "kind", "team_id", "environment", "resource_id", "count", "first_at", "last_at"],
   },
   erased_addresses: { none: ["team_id", "environment", "address_hash", "placeholder", "erased_at"] },
-  hit_batches: { none: ["id", "recorded", "updated_at"] },
+  hit_batches: { none: ["id", "updated_at"] },
   idempotency_records: {
     searched: ["payload"],
     none: [

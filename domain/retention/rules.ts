@@ -52,7 +52,7 @@ export const RETENTION = {
   email_accounts: rule("for good: sends name them"),
   engagements: log(WITH_LEDGER),
   erased_addresses: rule("until an operator readmits the address"),
-  hit_batches: queue("14 days"),
+  hit_batches: queue("1 day"),
   idempotency_records: log("24 hours"),
   lists: rule("until the team deletes them"),
   mail_reports: log(WITH_LEDGER),

@@ -36,21 +36,16 @@ const TOO_SOON = sql.lit("1 second");
 /**
  * Records hits, and emits an event for each one that counts. Only hits on the same mail wait for each other. Hits on a
  * mail that the ledger does not have are left out.
- * @param batchId id of the batch: a second call records only the hits that the first call did not have
- * @param hits of the batch, in the same order in each call
+ * @param batchId id of the batch: it is recorded once, also where the answer to the commit was lost
  */
 export function recordHits(em: EntityManager, batchId: string, hits: readonly Hit[]): Promise<RecordedHits[]> {
   return transaction(em, async (tx) => {
-    // The upsert locks the row: of two processes with the same batch, one waits for the other.
-    const { rows: batches } = await executePrepared(
+    const batch = await executePrepared(
       tx,
       "hits_batch",
-      sql<{ recorded: number }>`
-        insert into hit_batches as b (id, recorded) values (${batchId}, 0)
-        on conflict (id) do update set updated_at = now() returning b.recorded`,
+      sql`insert into hit_batches (id) values (${batchId}) on conflict do nothing`,
     );
-    const fresh = hits.slice(batches[0]?.recorded ?? 0);
-    if (fresh.length === 0) return [];
+    if (batch.numAffectedRows === 0n) return [];
     // The triggers of `engagements` lock these rows of the ledger: first for changed counts, then for new ones, so two
     // calls could deadlock. This statement locks the rows before that, in one order, and the next one reads their
     // latest state.
@@ -60,7 +55,7 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
       sql`
         select from (
           select distinct send_id, seq from unnest(
-            ${fresh.map(({ sendId }) => sendId)}::text[], ${fresh.map(({ seq }) => seq)}::int[]
+            ${hits.map(({ sendId }) => sendId)}::text[], ${hits.map(({ seq }) => seq)}::int[]
           ) as h (send_id, seq) order by send_id, seq
         ) m cross join lateral (
           select from send_recipients r where r.send_id = m.send_id and r.seq = m.seq and r.state <> 'SENT'
@@ -72,10 +67,10 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
       sql<RecordedHits & { emitted: boolean }>`
         with hits as (
           select * from unnest(
-            ${fresh.map(() => newId("tracking"))}::text[], ${fresh.map(({ sendId }) => sendId)}::text[],
-            ${fresh.map(({ seq }) => seq)}::int[], ${fresh.map(({ kind }) => kind)}::text[],
-            ${fresh.map(({ at }) => new Date(at).toISOString())}::timestamptz(3)[],
-            ${fresh.map(({ cause }) => cause)}::text[], ${fresh.map(({ url }) => url)}::text[]
+            ${hits.map(() => newId("tracking"))}::text[], ${hits.map(({ sendId }) => sendId)}::text[],
+            ${hits.map(({ seq }) => seq)}::int[], ${hits.map(({ kind }) => kind)}::text[],
+            ${hits.map(({ at }) => new Date(at).toISOString())}::timestamptz(3)[],
+            ${hits.map(({ cause }) => cause)}::text[], ${hits.map(({ url }) => url)}::text[]
           ) as h (id, send_id, seq, kind, at, cause, url)
         ), found as materialized (
           select h.id, h.send_id, h.seq, h.kind, h.at, h.url, r.email, r.email_spelling,
@@ -107,8 +102,6 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
             first_at = least(a.first_at, excluded.first_at), last_at = greatest(a.last_at, excluded.last_at)
         ), emitted as (
           ${intoOutboxOfAll("event.tracked", "counting", trackedRecord)} returning 1
-        ), batch as (
-          update hit_batches set recorded = ${hits.length} where id = ${batchId}
         )
         select kind, cause, count(*)::int as count, exists (select from emitted) as emitted
         from found group by kind, cause`,
@@ -118,5 +111,5 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
   });
 }
 
-/** How long a batch can be repeated without counting twice: a machine may be off for some days with hits on its disk. */
-export const BATCHES_KEPT = sql`interval '14 days'`;
+/** How long a batch can be repeated without counting twice: as long as one process tries. */
+export const BATCHES_KEPT = sql`interval '1 day'`;

@@ -370,7 +370,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     first_at: AT,
     last_at: AT,
   },
-  hit_batches: { id: "batch_columns", recorded: 3, updated_at: AT },
+  hit_batches: { id: "batch_columns", updated_at: AT },
   revoked_tokens: { jti: "token_columns", expires_at: AT, created_at: AT },
   idempotency_records: {
     ...tenant,

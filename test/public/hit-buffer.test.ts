@@ -1,0 +1,267 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { pino } from "pino";
+import { HitBuffer } from "../../api/public/hit-buffer.ts";
+import { router } from "../../api/rest/route.ts";
+import { Progress } from "../../config/progress.ts";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { type Hit, recordHits } from "../../domain/tracking/record.ts";
+import { makeLedger } from "../analytics/ledger.ts";
+import { serveRoutes } from "../support/app.ts";
+import { openDatabaseProxy } from "../support/database-proxy.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { startApi } from "../support/own-database.ts";
+import { ImpatientProgress } from "../support/progress.ts";
+import { makeSender, type Sender, sendAndWait } from "../support/sending.ts";
+import { engagementsOf, hit, letTimePass, mailsOf } from "./tracking.ts";
+
+const someHit = (seq: number): Hit => ({
+  kind: "opened",
+  sendId: "send_01m7yvgfyse4as6zbe8bmrhp5h",
+  seq,
+  at: Date.now(),
+  cause: null,
+  url: null,
+});
+const seqs = (hits: readonly Hit[]) => hits.map(({ seq }) => seq).sort((a, b) => a - b);
+const range = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
+
+/** A buffer over a record of hits that a test reads and interrupts. */
+function openBuffer(progress = new Progress()) {
+  const recorded = new Map<string, Hit[]>();
+  const state = { isAway: false, isUnanswered: false, dropped: 0, ignored: 0, waiting: 0 };
+  const buffer = new HitBuffer({
+    record: async (id, hits) => {
+      if (state.isAway) throw new Error("away");
+      // As Postgres does: a batch counts once.
+      if (!recorded.has(id)) recorded.set(id, [...hits]);
+      if (state.isUnanswered) throw new Error("no answer");
+      return [];
+    },
+    metrics: {
+      recorded: () => {},
+      dropped: (hits) => {
+        state.dropped += hits;
+      },
+      ignored: () => {
+        state.ignored++;
+      },
+      waiting: (hits) => {
+        state.waiting = hits;
+      },
+    },
+    progress,
+    log: pino({ level: "silent" }),
+  });
+  return { buffer, state, all: () => seqs([...recorded.values()].flat()), batches: () => recorded.size };
+}
+
+describe("Hits on their way to Postgres", () => {
+  it("are named as stalled when none is recorded for long, until they are", async () => {
+    const progress = new ImpatientProgress();
+    const { buffer, state, all } = openBuffer(progress);
+    state.isAway = true;
+    buffer.add(someHit(1));
+    await eventually(() => progress.stalled().length > 0, { what: "the stalled buffer" });
+    assert.deepEqual(progress.stalled(), ["tracking"]);
+    const app = await serveRoutes(router({}), { with: { progress } });
+    try {
+      const answer = await fetch(`${app.origin}/readyz`);
+      assert.deepEqual(
+        [answer.status, await answer.json()],
+        [503, { status: "unavailable", postgres: "ok", temporal: "ok", stalled: ["tracking"] }],
+      );
+      state.isAway = false;
+      await eventually(() => progress.stalled().length === 0, { what: "the record" });
+      assert.equal((await fetch(`${app.origin}/readyz`)).status, 200);
+      assert.deepEqual(all(), [1]);
+    } finally {
+      await app.close();
+      await buffer.close();
+    }
+  });
+
+  it("are recorded together, also those that a stopping process has left", async () => {
+    const { buffer, all, batches, state } = openBuffer();
+    for (const seq of range(0, 500)) buffer.add(someHit(seq));
+    await eventually(() => all().length === 500, { what: "the hits" });
+    assert.ok(batches() <= 2, String(batches()));
+    for (const seq of range(500, 5_500)) buffer.add(someHit(seq));
+    await buffer.close();
+    assert.deepEqual(all(), range(0, 5_500));
+    assert.equal(state.waiting, 0);
+  });
+
+  it("wait while Postgres is away, as many as come in a minute, and are recorded once", async () => {
+    const { buffer, all, state } = openBuffer();
+    state.isUnanswered = true;
+    buffer.add(someHit(0));
+    await eventually(() => all().length === 1, { what: "the first record" });
+    Object.assign(state, { isAway: true, isUnanswered: false });
+    for (const seq of range(1, 120_010)) buffer.add(someHit(seq));
+    assert.equal(state.dropped, 10);
+    assert.equal(state.waiting, 120_000);
+    state.isAway = false;
+    await buffer.close();
+    assert.deepEqual(all(), range(0, 120_000));
+  });
+
+  it("are counted as dropped when the process ends before Postgres is back", async () => {
+    const { buffer, state } = openBuffer();
+    state.isAway = true;
+    for (const seq of range(0, 3)) buffer.add(someHit(seq));
+    await buffer.close();
+    assert.equal(state.dropped, 3);
+  });
+
+  it("on one mail are recorded up to a number in a minute, and leave room for those on other mails", async () => {
+    const { buffer, all, state } = openBuffer();
+    for (let n = 0; n < 5_000; n++) buffer.add(someHit(1));
+    buffer.add({ ...someHit(1), kind: "clicked" });
+    buffer.add(someHit(2));
+    await buffer.close();
+    assert.deepEqual(all(), [...Array<number>(31).fill(1), 2]);
+    assert.equal(state.ignored, 5_000 - 30);
+  });
+
+  describe("with Postgres", () => {
+    /** The kinds of counted hits of a send's mails, with how often each mail had them. */
+    async function countsOf({ em }: TestTeam, sendId: string): Promise<string[]> {
+      const { rows } = await sql<{ text: string }>`
+        select distinct kind || ' ' || count as text from engagements where send_id = ${sendId} order by text`.execute(
+        kysely(em.fork()),
+      );
+      return rows.map(({ text }) => text);
+    }
+
+    async function sentTracked(recipients: number): Promise<Sender> {
+      const sender = await makeSender({ body: '<a href="https://shop.example/">shop</a>', recipients });
+      await sender.em.fork().execute("update teams set tracking = true where id = ?", [sender.team.id]);
+      await sendAndWait(sender);
+      await letTimePass(sender);
+      return sender;
+    }
+
+    it("are answered while it is away, and counted once it is back and by a stop", async () => {
+      const sender = await sentTracked(30);
+      const mails = await mailsOf(sender);
+      const proxy = await openDatabaseProxy();
+      const api = await startApi({ DATABASE_URL: proxy.url });
+      const at = (url = "") => api.origin + new URL(url).pathname;
+      try {
+        proxy.cut();
+        for (const { pixel, links } of mails) {
+          assert.equal((await hit(at(pixel))).status, 200);
+          assert.equal((await hit(at(links[0]))).headers.get("location"), "https://shop.example/");
+        }
+        const waiting = async () => {
+          const metrics = await (await fetch(`${api.health}/metrics`)).text();
+          return /^mailkeel_tracking_hits_waiting\{[^}]*\} (\d+)$/m.exec(metrics)?.[1];
+        };
+        await eventually(async () => (await waiting()) === "60", { what: "hits that wait" });
+        assert.deepEqual(await engagementsOf(sender), []);
+        proxy.heal();
+        await eventually(async () => (await waiting()) === "0", { what: "their record" });
+        // A part of these waits when the process is asked to stop.
+        for (const { links } of mails) await hit(at(links[0]));
+        process.kill(api.pid ?? Number.NaN, "SIGTERM");
+        await api.ended;
+      } finally {
+        await api.stop();
+        proxy.close();
+      }
+      const found = (await engagementsOf(sender)).map(({ email, kind, count }) => `${email} ${kind} ${count}`);
+      const expected = mails.flatMap(({ email }) => [`${email} opened 1`, `${email} clicked 2`]);
+      assert.deepEqual(found.sort(), expected.sort());
+    });
+
+    it("count once, however often a batch of them is recorded", async () => {
+      const team = await makeTeam();
+      const { sendId } = await makeLedger(team, 2);
+      const hits = range(0, 100).map((i): Hit => ({ ...someHit((i % 2) + 1), sendId }));
+      const batch = unique("batch");
+      const record = () => recordHits(team.em.fork(), batch, hits);
+      await Promise.all([record(), record(), record()]);
+      assert.deepEqual(await record(), []);
+      assert.deepEqual(await countsOf(team, sendId), ["opened 50"]);
+      const unknown = [{ ...someHit(77), sendId }, someHit(1)];
+      assert.deepEqual(await recordHits(team.em.fork(), unique("batch"), unknown), []);
+    });
+
+    it("do not lock each other out when processes record them at once", async () => {
+      const team = await makeTeam();
+      const { sendId } = await makeLedger(team, 40);
+      // A click on a mail that was never accepted would come too soon.
+      await kysely(team.em.fork())
+        .updateTable("send_recipients")
+        .set({ state: "UNKNOWN" })
+        .where("send_id", "=", sendId)
+        .execute();
+      const order = range(1, 41);
+      await Promise.all(
+        range(0, 8).map(async (process) => {
+          for (const round of range(0, 5)) {
+            const kind = round % 2 ? "opened" : "clicked";
+            const hits = (process % 2 ? order : order.toReversed()).map(
+              (seq): Hit => ({ ...someHit(seq), sendId, kind, at: Date.now() + 60_000 }),
+            );
+            await recordHits(team.em.fork(), unique("batch"), hits);
+          }
+        }),
+      );
+      assert.deepEqual(await countsOf(team, sendId), ["clicked 24", "opened 16"]);
+    });
+
+    it("do not lock each other out where each has the first hit on another mail", async () => {
+      const team = await makeTeam();
+      const { sendId } = await makeLedger(team, 2);
+      const db = kysely(team.em.fork());
+      await sql`update send_recipients set state = 'UNKNOWN' where send_id = ${sendId}`.execute(db);
+      const mailHit = (kind: Hit["kind"], seq: number): Hit => ({
+        ...someHit(seq),
+        sendId,
+        kind,
+        at: Date.now() + 60_000,
+      });
+      const record = (hits: Hit[]) =>
+        transaction(team.em.fork(), (em) => recordHits(em, unique("batch"), hits), { attempts: 1 });
+      await record([mailHit("opened", 2), mailHit("clicked", 1)]);
+
+      const both = await team.em.fork().transactional(async (tx) => {
+        await sql`select from send_recipients where send_id = ${sendId} for update`.execute(kysely(tx));
+        const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(kysely(tx));
+        const recorded = Promise.all([
+          record([mailHit("opened", 1), mailHit("opened", 2)]),
+          record([mailHit("clicked", 1), mailHit("clicked", 2)]),
+        ]);
+        recorded.catch(() => {});
+        await eventually(
+          async () => {
+            // One may wait behind the other.
+            const waiting = await sql`
+              with first as (
+                select pid from pg_stat_activity where pg_blocking_pids(pid) && ${rows.map(({ pid }) => pid)}::int[]
+              )
+              select pid from first
+              union select a.pid from pg_stat_activity a join first f on f.pid = any(pg_blocking_pids(a.pid))`.execute(
+              db,
+            );
+            return waiting.rows.length === 2;
+          },
+          { what: "both at the locks" },
+        );
+        // In a box: the transaction must not wait for it.
+        return { recorded };
+      });
+      await both.recorded;
+      const counts = await sql<{ count: number }>`
+        select count from engagements where send_id = ${sendId} order by kind, seq`.execute(db);
+      assert.deepEqual(
+        counts.rows.map(({ count }) => count),
+        [2, 1, 1, 2],
+      );
+    });
+  });
+});
