@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import type { AddressInfo } from "node:net";
-import { createServer, type Socket } from "node:net";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { claimDueChecks, waitAfterFailure } from "../../domain/account-checks.ts";
@@ -11,6 +10,7 @@ import { ACCOUNT_CHECKS_ID } from "../../workflows/ids.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { makeDue, postponeChecks, runChecks } from "../support/account-checks.ts";
 import { eventually } from "../support/eventually.ts";
+import { testsOf } from "../support/long.ts";
 import { kill } from "../support/processes.ts";
 import { addAccount, makeSender, preview, type Sender, setLogin, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -42,6 +42,8 @@ async function startLoginServer(): Promise<LoginServer> {
   const server: LoginServer = { refusing: undefined, heldUntil: Promise.resolve(), logins: 0, sink };
   return server;
 }
+
+const { it, longIt } = testsOf(import.meta);
 
 describe("The check of a sending account", () => {
   let server: LoginServer;
@@ -314,33 +316,36 @@ describe("The check of a sending account", () => {
       where account_id = any(${[...dead, ...same]}::text[])`.execute(kysely(sender.em));
   });
 
-  it("whose worker is killed during the login, and after the result, ends in the true state with one event", async () => {
-    const { client, close } = await temporalClient();
-    closes.push(close);
-    /** Lets the schedule run until a condition holds. */
-    const checkUntil = (what: string, holds: () => Promise<boolean> | boolean) =>
-      eventually(
-        async () => {
-          await client.schedule.getHandle(ACCOUNT_CHECKS_ID).trigger();
-          return holds();
-        },
-        { everyMs: 500, what },
-      );
-    const { promise: held, resolve: release } = Promise.withResolvers<void>();
-    Object.assign(server, { refusing: 535, heldUntil: held });
-    await makeDue(sender.em, sender.accountIds);
-    await checkUntil("the login", () => server.logins === 1);
-    await kill("dispatch").again;
-    assert.equal((await account()).status, "ACTIVE", "a login without an answer shows nothing");
-    release();
-    await makeDue(sender.em, sender.accountIds);
-    await checkUntil("ERROR", async () => (await account()).status === "ERROR");
-    const { logins } = server;
-    await kill("dispatch").again;
-    await makeDue(sender.em, sender.accountIds);
-    await checkUntil("another login", () => server.logins > logins);
-    await eventually(async () => (await waitSeconds()) > 400, { what: "the result of the last check" });
-    assert.equal((await account()).status, "ERROR");
-    assert.deepEqual(await events(), [["account.error", "ERROR", "login_refused"]]);
-  });
+  longIt(
+    "whose worker is killed during the login, and after the result, ends in the true state with one event",
+    async () => {
+      const { client, close } = await temporalClient();
+      closes.push(close);
+      /** Lets the schedule run until a condition holds. */
+      const checkUntil = (what: string, holds: () => Promise<boolean> | boolean) =>
+        eventually(
+          async () => {
+            await client.schedule.getHandle(ACCOUNT_CHECKS_ID).trigger();
+            return holds();
+          },
+          { everyMs: 500, what },
+        );
+      const { promise: held, resolve: release } = Promise.withResolvers<void>();
+      Object.assign(server, { refusing: 535, heldUntil: held });
+      await makeDue(sender.em, sender.accountIds);
+      await checkUntil("the login", () => server.logins === 1);
+      await kill("dispatch").again;
+      assert.equal((await account()).status, "ACTIVE", "a login without an answer shows nothing");
+      release();
+      await makeDue(sender.em, sender.accountIds);
+      await checkUntil("ERROR", async () => (await account()).status === "ERROR");
+      const { logins } = server;
+      await kill("dispatch").again;
+      await makeDue(sender.em, sender.accountIds);
+      await checkUntil("another login", () => server.logins > logins);
+      await eventually(async () => (await waitSeconds()) > 400, { what: "the result of the last check" });
+      assert.equal((await account()).status, "ERROR");
+      assert.deepEqual(await events(), [["account.error", "ERROR", "login_refused"]]);
+    },
+  );
 });

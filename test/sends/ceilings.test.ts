@@ -155,7 +155,7 @@ describe("The heartbeat of a slice", () => {
   afterEach(() => setFaults([]));
 
   it("tells how many mails it has mailed", async () => {
-    const sender = await makeSender({ recipients: 300, account: { maxConnections: 1 } });
+    const sender = await makeSender({ recipients: 60, account: { maxConnections: 1 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 150 }]);
     const { client, close } = await temporalClient();
     try {

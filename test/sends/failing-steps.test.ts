@@ -1,37 +1,13 @@
 import assert from "node:assert/strict";
-import { type Client, WorkflowUpdateStage } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { untilLogged } from "../support/logs.ts";
+import { testsOf } from "../support/long.ts";
+import { useSendWorkflows } from "../support/send-workflows.ts";
 import { confirm, credits, ledgerStates, makeSender, type Sender, tokenOf, untilStatus } from "../support/sending.ts";
-import { temporalClient } from "../support/temporal.ts";
 
-let temporal: Client;
-let close: () => Promise<void>;
-
-interface Shown {
-  details: string;
-  needsOperator: boolean;
-}
-
-async function shown(sendId: string): Promise<Shown> {
-  const handle = temporal.workflow.getHandle(sendWorkflowId(sendId));
-  const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
-  const { searchAttributes } = await handle.describe();
-  return { details: currentDetails, needsOperator: searchAttributes["NeedsOperator"]?.[0] === true };
-}
-
-/** Waits until the UI says that a step keeps failing, and that an operator is needed. */
-const failed = (sendId: string, step: string) =>
-  eventually(
-    async () => {
-      const { details, needsOperator } = await shown(sendId);
-      return needsOperator && details.startsWith(`The step "${step}" failed three times (database_P0001)`);
-    },
-    { what: `the failing step "${step}" in the UI` },
-  );
+const { it, longIt } = testsOf(import.meta);
 
 /** Lets Postgres refuse a change of one send. @returns what mends it */
 async function breakChange({ em }: Sender, table: string, when: string): Promise<() => Promise<void>> {
@@ -46,26 +22,33 @@ async function breakChange({ em }: Sender, table: string, when: string): Promise
   };
 }
 
-/** A previewed newsletter of which the send's id is known before it is confirmed. */
-async function previewed(recipients = 2) {
-  const sender = await makeSender({ recipients, credits: recipients });
-  const token = await tokenOf(sender);
-  const sendId = token.split(".")[0] ?? "";
-  return { sender, token, sendId, handle: temporal.workflow.getHandle(sendWorkflowId(sendId)) };
-}
-
 describe("A step of a send that keeps failing", () => {
-  before(async () => {
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(() => close());
+  const { command, begin, detailsOf, needsOperator, workflowOf } = useSendWorkflows();
+
+  /** Waits until the UI says that a step keeps failing, and that an operator is needed. */
+  const failed = (sendId: string, step: string) =>
+    eventually(
+      async () =>
+        (await needsOperator(sendId)) &&
+        (await detailsOf(sendId)).startsWith(`The step "${step}" failed three times (database_P0001)`),
+      { what: `the failing step "${step}" in the UI` },
+    );
+
+  /** A previewed newsletter of which the send's id is known before it is confirmed. */
+  async function previewed() {
+    const sender = await makeSender({ recipients: 2, credits: 2 });
+    const token = await tokenOf(sender);
+    const sendId = token.split(".")[0] ?? "";
+    return { sender, token, sendId, handle: workflowOf(sendId) };
+  }
 
   const STEPS: [step: string, activityName: string, table: string, when: (sendId: string) => string][] = [
     ["begin", "beginSend", "sends", (id) => `new.id = '${id}' and new.status = 'SENDING'`],
     ["settle", "finishSend", "credit_entries", (id) => `new.send_id = '${id}' and new.kind = 'CONSUME'`],
   ];
   for (const [step, activityName, table, when] of STEPS) {
-    it(`is shown with its code, calls an operator, and is tried again by retry: ${step}`, async () => {
+    const test = step === "settle" ? it : longIt;
+    test(`is shown with its code, calls an operator, and is tried again by retry: ${step}`, async () => {
       const { sender, token, sendId, handle } = await previewed();
       const mend = await breakChange(sender, table, when(sendId));
       try {
@@ -79,25 +62,25 @@ describe("A step of a send that keeps failing", () => {
         ({ msg, workflowId }) => msg === "activity failed" && workflowId === handle.workflowId,
       );
       assert.deepEqual([activity, code], [activityName, "database_P0001"]);
-      assert.equal(await handle.executeUpdate("retry"), "tries again now");
+      assert.equal(await command(sendId, "retry"), "tries again now");
       await untilStatus(sender, ["SENT"]);
       assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 0 });
-      assert.equal((await shown(sendId)).needsOperator, false);
+      assert.equal(await needsOperator(sendId), false);
       assert.deepEqual(await ledgerStates(sender), { SENT: 2 });
       assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
     });
   }
 
-  it("blocks no other command: a send is cancelled whose pause fails", async () => {
+  longIt("blocks no other command: a send is cancelled whose pause fails", async () => {
     const { sender, token, sendId, handle } = await previewed();
     const mendStart = await breakChange(sender, "sends", `new.id = '${sendId}' and new.status = 'SENDING'`);
     const mend = await breakChange(sender, "sends", `new.id = '${sendId}' and new.status = 'PAUSED'`);
     try {
       assert.equal((await confirm(sender, token)).status, 202);
       await failed(sendId, "begin");
-      const pause = await handle.startUpdate("pause", { waitForStage: WorkflowUpdateStage.ACCEPTED });
+      const pause = await begin(sendId, "pause");
       await failed(sendId, "pause");
-      assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
+      assert.equal(await command(sendId, "cancel"), "CANCELLED");
       assert.equal(await pause.result(), "nothing to pause: the send has ended");
     } finally {
       await mend();
@@ -105,6 +88,6 @@ describe("A step of a send that keeps failing", () => {
     }
     assert.deepEqual(await handle.result(), { outcome: "CANCELLED", sent: 0, unknown: 0 });
     assert.deepEqual(await ledgerStates(sender), { CANCELLED: 2 });
-    assert.equal((await shown(sendId)).needsOperator, false);
+    assert.equal(await needsOperator(sendId), false);
   });
 });

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { TeamSlots } from "../../activities/dispatch/team-slots.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
+import { testsOf } from "../support/long.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { anotherNewsletter, caughtMails, makeSender, setFaults, startSend, untilStatus } from "../support/sending.ts";
 import { startSmtpProxy } from "../support/smtp-proxy.ts";
@@ -13,22 +15,34 @@ const SLICE_ROWS = 5;
  */
 const MOST_AHEAD = 3;
 
-describe("Fairness", () => {
-  let own: TestNamespace;
+const { it, longIt } = testsOf(import.meta);
 
+/** Workers of a suite's own, in a namespace of their own. @param slots of the one that dispatches */
+function useNamespace(slots: number): () => TestNamespace {
+  let own: TestNamespace | undefined;
   before(async () => {
     own = await openNamespace();
-    // One slot, so that mails arrive in the order in which slices begin.
-    const oneSlot = { ACTIVITY_CONCURRENCY: "1", DISPATCH_SLICE_ROWS: String(SLICE_ROWS), SMTP_TIMEOUT_MS: "60000" };
-    await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", oneSlot)]);
+    await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", settingsOf(slots))]);
   });
   after(() => own?.close());
+  return () => own ?? assert.fail("the namespace is open when a test begins");
+}
+
+const settingsOf = (slots: number) => ({
+  ACTIVITY_CONCURRENCY: String(slots),
+  DISPATCH_SLICE_ROWS: String(SLICE_ROWS),
+  SMTP_TIMEOUT_MS: "60000",
+});
+
+describe("Fairness", () => {
+  // One slot, so that mails arrive in the order in which slices begin.
+  const namespace = useNamespace(1);
 
   /** Waits until a slice of the send waits for a slot or has one. */
   const untilQueued = (sendId: string) =>
     eventually(
       async () => {
-        const { raw } = await own.client.workflow.getHandle(sendWorkflowId(sendId)).describe();
+        const { raw } = await namespace().client.workflow.getHandle(sendWorkflowId(sendId)).describe();
         return raw.pendingActivities?.some(({ activityType }) => activityType?.name === "dispatchSlice");
       },
       { what: `a slice of ${sendId}` },
@@ -39,6 +53,7 @@ describe("Fairness", () => {
    * @returns number of the large team's mails before the small team's last one, without those of the first slice
    */
   async function mailsAhead({ sends, recipients }: { sends: number; recipients: number }): Promise<number> {
+    const own = namespace();
     const gate = await startSmtpProxy({ held: true });
     try {
       const large = own.within(await makeSender({ recipients, account: gate.account }));
@@ -62,39 +77,60 @@ describe("Fairness", () => {
     }
   }
 
-  for (const sends of [10, 40]) {
-    it(`starts a small team's send before most of a large team's ${sends} earlier ones`, async () => {
+  for (const [sends, test] of [[10, it] as const, [40, longIt] as const]) {
+    test(`starts a small team's send before most of a large team's ${sends} earlier ones`, async () => {
       const ahead = await mailsAhead({ sends, recipients: 1 });
       assert.ok(ahead <= MOST_AHEAD, `${ahead} sends of the large team came first`);
     });
   }
 
-  for (const recipients of [50, 200]) {
-    it(`starts a small team's send between slices of a large team's send to ${recipients}`, async () => {
-      const ahead = await mailsAhead({ sends: 1, recipients });
-      assert.ok(ahead <= MOST_AHEAD * SLICE_ROWS, `${ahead} mails of the large team came first`);
-    });
-  }
+  longIt("starts a small team's send between slices of a large team's send", async () => {
+    const ahead = await mailsAhead({ sends: 1, recipients: 200 });
+    assert.ok(ahead <= MOST_AHEAD * SLICE_ROWS, `${ahead} mails of the large team came first`);
+  });
+});
+
+describe("The slots of a worker", () => {
+  it("are shared: a team takes no more than its own, and asks again at growing times", async () => {
+    const slots = new TeamSlots(2, 4);
+    const ends: (() => void)[] = [];
+    const begin = (team: string) =>
+      slots.run<string | number>(team, () => new Promise((resolve) => ends.push(() => resolve(team))), Number);
+    const [first, second] = [begin("large"), begin("large")];
+    const waits = [Number(await begin("large")), Number(await begin("large"))];
+    assert.ok((waits[0] ?? 0) > 1_000 && (waits[1] ?? 0) > (waits[0] ?? 0), waits.join());
+    assert.deepEqual([slots.hasRoom("large"), slots.hasRoom("small")], [false, true]);
+    const small = begin("small");
+    assert.equal(slots.hasRoom("small"), false, "a place is left to an activity that is no slice");
+    for (const end of ends) end();
+    assert.deepEqual(await Promise.all([first, second, small]), ["large", "large", "small"]);
+    assert.ok(slots.hasRoom("large"));
+  });
+
+  it("let a team rest for the time of its costly messages while other teams mail", async () => {
+    const slots = new TeamSlots(2, 4);
+    slots.countFill("costly", 500);
+    assert.equal(slots.restMs("costly"), 0, "it is alone");
+    const fill = async () => {
+      slots.countFill("costly", 0.1);
+      assert.equal(slots.restMs("costly"), 0, "an ordinary message");
+      slots.countFill("costly", 500);
+      assert.ok(slots.restMs("costly") > 400);
+      assert.equal(slots.restMs("plain"), 0);
+    };
+    const full = () => assert.fail("both teams have a slot");
+    await slots.run("plain", () => slots.run("costly", fill, full), full);
+  });
 });
 
 describe("A worker with several slots", () => {
   /** More than one team may take, fewer than its sends. */
   const SLOTS = 6;
   const SENDS = 8;
-  const slots = {
-    ACTIVITY_CONCURRENCY: String(SLOTS),
-    DISPATCH_SLICE_ROWS: String(SLICE_ROWS),
-    SMTP_TIMEOUT_MS: "60000",
-  };
-  let own: TestNamespace;
-
-  before(async () => {
-    own = await openNamespace();
-    await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", slots)]);
-  });
-  after(() => own?.close());
+  const namespace = useNamespace(SLOTS);
 
   async function assertMailedInOneActivity(): Promise<void> {
+    const own = namespace();
     const sender = own.within(await makeSender({ recipients: 60 }));
     const { data } = await startSend(sender);
     await untilStatus(sender, ["SENT"]);
@@ -105,11 +141,15 @@ describe("A worker with several slots", () => {
     assert.ok(slices && slices.length <= 3, `${slices?.length} activities for 60 recipients`);
   }
 
-  it("mails a whole send in one activity, over its open connections, while no other slice waits for a slot", async () => {
-    await assertMailedInOneActivity();
-  });
+  longIt(
+    "mails a whole send in one activity, over its open connections, while no other slice waits for a slot",
+    async () => {
+      await assertMailedInOneActivity();
+    },
+  );
 
-  it("starts a small team's send while the one slice of a large team's send continues, not after it", async () => {
+  longIt("starts a small team's send while the one slice of a large team's send continues, not after it", async () => {
+    const own = namespace();
     const large = own.within(await makeSender({ recipients: 3_000, account: { maxConnections: 4 } }));
     await setFaults([{ stage: "data", match: large.audience, delayMs: 5 }]);
     try {
@@ -135,29 +175,33 @@ describe("A worker with several slots", () => {
     }
   });
 
-  it("leaves slots to other teams while a relay does not answer, and their sends are mailed meanwhile", async () => {
-    const gate = await startSmtpProxy({ held: true });
-    try {
-      const slow = own.within(await makeSender({ recipients: 1, account: gate.account }));
-      const others = await Promise.all(Array.from({ length: SENDS - 1 }, () => anotherNewsletter(slow)));
-      for (const sender of [slow, ...others]) await startSend(sender);
-      await eventually(() => gate.open > 0, { what: "a slice at the relay" });
+  longIt(
+    "leaves slots to other teams while a relay does not answer, and their sends are mailed meanwhile",
+    async () => {
+      const own = namespace();
+      const gate = await startSmtpProxy({ held: true });
+      try {
+        const slow = own.within(await makeSender({ recipients: 1, account: gate.account }));
+        const others = await Promise.all(Array.from({ length: SENDS - 1 }, () => anotherNewsletter(slow)));
+        for (const sender of [slow, ...others]) await startSend(sender);
+        await eventually(() => gate.open > 0, { what: "a slice at the relay" });
 
-      const quick = own.within(await makeSender({ recipients: 3 }));
-      await startSend(quick);
-      await untilStatus(quick, ["SENT"]);
-      assert.equal((await caughtMails(slow)).length, 0, "the relay answers nobody yet");
+        const quick = own.within(await makeSender({ recipients: 3 }));
+        await startSend(quick);
+        await untilStatus(quick, ["SENT"]);
+        assert.equal((await caughtMails(slow)).length, 0, "the relay answers nobody yet");
 
-      gate.release();
-      for (const sender of [slow, ...others]) await untilStatus(sender, ["SENT"]);
-      assert.equal((await caughtMails(slow)).length, SENDS);
-    } finally {
-      gate.close();
-    }
-  });
+        gate.release();
+        for (const sender of [slow, ...others]) await untilStatus(sender, ["SENT"]);
+        assert.equal((await caughtMails(slow)).length, SENDS);
+      } finally {
+        gate.close();
+      }
+    },
+  );
 
-  it("keeps a send in one activity beside another worker, whose connections would have to be opened", async () => {
-    await own.startWorker("dispatch", slots);
+  longIt("keeps a send in one activity beside another worker, whose connections would have to be opened", async () => {
+    await namespace().startWorker("dispatch", settingsOf(SLOTS));
     await assertMailedInOneActivity();
   });
 });
@@ -167,7 +211,7 @@ describe("A template that takes long for each recipient", () => {
   const COSTLY = `<html><body>{% assign text = "${"Aé".repeat(1_200)}" %}${"{{ text | slugify: 'latin' | size }} ".repeat(100)}</body></html>`;
   const PLAIN = 400;
 
-  it("leaves the mails of another team their share of a worker's thread", async () => {
+  longIt("leaves the mails of another team their share of a worker's thread", async () => {
     const own = await openNamespace();
     try {
       await Promise.all([own.startWorker("sends"), own.startWorker("dispatch")]);
@@ -185,5 +229,5 @@ describe("A template that takes long for each recipient", () => {
     } finally {
       await own.close();
     }
-  }).timeout(240_000);
+  });
 });

@@ -1,27 +1,27 @@
 import assert from "node:assert/strict";
-import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
-import { describeEachKind } from "../support/kinds.ts";
+import { kindOf } from "../support/kinds.ts";
 import { outcomesOf } from "../support/outcomes.ts";
+import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   type AnySender,
+  accountsOf,
   caughtMails,
   credits,
   type FaultRule,
   ledgerStates,
   pausedFor,
   people,
+  type SenderOptions,
   setFaults,
   setLogin,
   slowAfter,
   startSend,
   untilStatus,
 } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
 
 interface Kind {
   count: number;
@@ -66,16 +66,12 @@ const rulesFor = (audience: string): FaultRule[] =>
 const countOf = (state: RecipientState) =>
   Object.values(KINDS).reduce((sum, kind) => sum + (kind.state === state ? kind.count : 0), 0);
 
-describeEachKind("A faulty server", ({ kind: resource, accounts, make }) => {
-  let connection: Connection;
-  let temporal: Client;
+const resource = kindOf(import.meta);
+const { accounts, furtherAccounts } = accountsOf(import.meta);
 
-  before(async () => {
-    const { address, namespace } = (await stack()).temporal;
-    connection = await Connection.connect({ address });
-    temporal = new Client({ connection, namespace });
-  });
-  after(() => connection.close());
+describe(`A server of the send of a ${resource.type} (accounts: ${accounts})`, () => {
+  const temporal = useSendWorkflows();
+  const make = (options: SenderOptions) => resource.make({ ...options, furtherAccounts });
   afterEach(() => setFaults([]));
 
   it("gives each of 400 recipients the outcome of its own fault", async () => {
@@ -143,7 +139,7 @@ describeEachKind("A faulty server", ({ kind: resource, accounts, make }) => {
     assert.equal(SENT + QUEUED + DEFERRED, 60);
     assert.ok(SENT >= 20 && SENT < 60, `${SENT} sent`);
     await setFaults([]);
-    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
+    await temporal.command(data.id, "resume");
     await untilStatus(sender, ["SENT"]);
     await assertSentOnce(sender, 60);
   });

@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
-import { Client, Connection } from "@temporalio/client";
 import fc from "fast-check";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { leaseConnections, releaseConnections } from "../../domain/sends/account-capacity.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
-import { describeEachKind } from "../support/kinds.ts";
+import { KINDS } from "../support/kinds.ts";
+import { testsOf } from "../support/long.ts";
+import { openNamespace } from "../support/namespace.ts";
 import { type Outcome, outcomesOf } from "../support/outcomes.ts";
 import { kill, pidOf, startWorker, type TestWorker } from "../support/processes.ts";
 import { SEED } from "../support/seed.ts";
+import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   type AnySender,
   anotherNewsletter,
@@ -27,6 +28,7 @@ import {
 } from "../support/sending.ts";
 import { type SmtpProxy, startSmtpProxy } from "../support/smtp-proxy.ts";
 import { stack } from "../support/stack.ts";
+import { emittedEvents, listen } from "../webhooks/outbox.ts";
 
 /** How many mails the catcher has received from all tests. */
 async function received(): Promise<number> {
@@ -58,40 +60,82 @@ async function assertHonest(sender: AnySender, recipients: number): Promise<numb
   return outcomes.filter(({ state }) => state === "UNKNOWN").length;
 }
 
-describeEachKind("A send under kills", ({ accounts, make }) => {
+const { it, longIt } = testsOf(import.meta);
+
+/** Lets each mail of a sender take a while, starts its send, and waits until the catcher has some of its mails. */
+async function begin(sender: AnySender, delayMs: number, mails: number): Promise<string> {
+  await setFaults([{ stage: "data", match: sender.audience, delayMs }]);
+  const { data } = await startSend(sender);
+  await eventually(async () => (await caughtMails(sender)).length > mails, { what: `${mails} mails` });
+  return data.id;
+}
+
+describe("A send", () => {
   afterEach(() => setFaults([]));
 
-  it(`continues after five kills of its worker in 2,000 recipients (SEED=${SEED})`, async () => {
-    const [recipients, connections, kills] = [2_000, 10, 5];
-    const sender = await make({ recipients, account: { maxConnections: connections } });
-    await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
-    // One in every fifth of the mails, the first and the last few left out.
-    const [at = []] = fc.sample(fc.tuple(...Array.from({ length: kills }, () => fc.nat(300))), {
-      seed: SEED,
-      numRuns: 1,
-    });
-    const since = await received();
-    await startSend(sender);
-    for (const [index, offset] of at.entries()) {
-      await untilCaught(index * 380 + 20 + offset, since);
-      await kill("dispatch").again;
-    }
+  it("loses no recipient, mails none twice and emits an event for each mail when its worker is killed in a slice", async () => {
+    const [recipients, connections] = [400, 10];
+    const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: connections } });
+    await listen(sender, { events: ["email.sent"] });
+    await begin(sender, 20, 80);
+    const { again } = kill("dispatch");
     await untilStatus(sender, ["SENT"]);
     const unknown = await assertHonest(sender, recipients);
-    assert.ok(unknown <= 3 * connections * accounts * kills, `${unknown} unknown`);
+    assert.ok(unknown <= 3 * connections, `${unknown} unknown`);
+    const sent = (await outcomesOf(sender)).flatMap(({ email, state }) => (state === "SENT" ? email : []));
+    assert.deepEqual((await emittedEvents(sender)).map(({ object }) => object.email).sort(), sent.sort());
+    assert.equal((await credits(sender)).available, 0, "what may have arrived is paid for");
+    await again;
   });
 
-  it("continues after a kill of Temporal: no outcome is unknown, because no worker died", async () => {
-    const sender = await make({ recipients: 600, account: { maxConnections: 4 } });
-    await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
-    const since = await received();
-    await startSend(sender);
-    await untilCaught(100, since);
-    await kill("temporal").again;
-    await untilStatus(sender, ["SENT"], 90_000);
-    await eventually(async () => !(await ledgerStates(sender))["UNKNOWN"], { what: "every outcome" });
-    await assertHonest(sender, 600);
-  });
+  for (const { type, make } of KINDS) {
+    const furtherAccounts = type === "campaign" ? [{}] : [];
+
+    longIt(`continues after five kills of its worker in 2,000 recipients (${type}, SEED=${SEED})`, async () => {
+      const [recipients, connections, kills] = [2_000, 10, 5];
+      const sender = await make({ recipients, account: { maxConnections: connections }, furtherAccounts });
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
+      // One in every fifth of the mails, the first and the last few left out.
+      const [at = []] = fc.sample(fc.tuple(...Array.from({ length: kills }, () => fc.nat(300))), {
+        seed: SEED,
+        numRuns: 1,
+      });
+      const since = await received();
+      await startSend(sender);
+      for (const [index, offset] of at.entries()) {
+        await untilCaught(index * 380 + 20 + offset, since);
+        await kill("dispatch").again;
+      }
+      await untilStatus(sender, ["SENT"]);
+      const unknown = await assertHonest(sender, recipients);
+      assert.ok(unknown <= 3 * connections * sender.accountIds.length * kills, `${unknown} unknown`);
+    });
+
+    longIt(`has no unknown outcome after a kill of Temporal, because no worker died (${type})`, async () => {
+      const sender = await make({ recipients: 600, account: { maxConnections: 4 }, furtherAccounts });
+      await begin(sender, 20, 100);
+      await kill("temporal").again;
+      await untilStatus(sender, ["SENT"], 90_000);
+      await eventually(async () => !(await ledgerStates(sender))["UNKNOWN"], { what: "every outcome" });
+      await assertHonest(sender, 600);
+    });
+
+    longIt(`has no unknown outcome when its worker is asked to stop, or Postgres is restarted (${type})`, async () => {
+      for (const [child, signal] of [
+        ["dispatch", "SIGTERM"],
+        // An immediate shutdown: connections are cut, and nothing is checkpointed.
+        ["postgres", "SIGQUIT"],
+      ] as const) {
+        const sender = await make({ recipients: 600, account: { maxConnections: 4 }, furtherAccounts });
+        await begin(sender, 20, 50);
+        const worker = pidOf("dispatch");
+        await kill(child, signal).again;
+        await untilStatus(sender, ["SENT"]);
+        assert.equal(await assertHonest(sender, 600), 0);
+        assert.equal(pidOf("dispatch") === worker, child === "postgres");
+      }
+    });
+  }
 });
 
 /** The workers that may open connections of an account, by their pids. */
@@ -123,23 +167,22 @@ async function untilBothWork(first: Sender): Promise<Sender[]> {
   return all;
 }
 
-/** A suspended worker is still given work while it polls; one that is full does not poll. */
-const ONE_SLICE = { ACTIVITY_CONCURRENCY: "1" };
 /** The stack's worker takes 40 slices at once: one of as many sends and one is another worker's. */
 const ENOUGH = 41;
 
+/** The epoch of a send's only lane: each try of a slice raises it. */
+async function epochOf({ em }: Sender, sendId: string): Promise<number> {
+  const { rows } = await sql<{ epoch: number }>`select epoch from send_lanes where send_id = ${sendId}`.execute(
+    kysely(em.fork()),
+  );
+  return rows[0]?.epoch ?? 0;
+}
+
 describe("Two dispatching workers", () => {
-  let connection: Connection;
-  let temporal: Client;
+  const temporal = useSendWorkflows();
   let worker: TestWorker | undefined;
   let proxy: SmtpProxy | undefined;
 
-  before(async () => {
-    const { address, namespace } = (await stack()).temporal;
-    connection = await Connection.connect({ address });
-    temporal = new Client({ connection, namespace });
-  });
-  after(() => connection.close());
   afterEach(async () => {
     await setFaults([]);
     await worker?.stop();
@@ -148,44 +191,35 @@ describe("Two dispatching workers", () => {
     proxy = undefined;
   });
 
-  it("mail no recipient twice when one is suspended until the other took over, and then continues", async () => {
-    worker = await startWorker("dispatch", ONE_SLICE);
-    const connections = 4;
-    const all: Sender[] = [];
-    let mine: Sender | undefined;
-    // So slow that none ends before the stack's worker is full.
-    await setFaults([{ stage: "data", delayMs: 500 }]);
-    while (!mine && all.length < ENOUGH) {
-      const sender = await makeSender({ recipients: 200, account: { maxConnections: connections } });
-      all.push(sender);
-      await startSend(sender);
-      await eventually(async () => (await holders(sender)).length > 0, { what: "a worker for it" });
-      if ((await holders(sender)).includes(worker.pid)) mine = sender;
-    }
-    assert.ok(mine, "the second worker mails a send");
-    await setFaults([{ stage: "data", delayMs: 30 }]);
-    const sender = mine;
-    const epoch = async () => {
-      const { rows } = await sql<{
-        epoch: number;
-      }>`select epoch from send_lanes l join newsletters n on n.send_id = l.send_id
-        where n.id = ${sender.newsletterId}`.execute(kysely(sender.em.fork()));
-      return rows[0]?.epoch ?? 0;
-    };
-    await eventually(async () => (await caughtMails(sender)).length > 20, { what: "some mail" });
-    worker.signal("SIGSTOP");
-    const before = await epoch();
-    await eventually(async () => (await epoch()) > before, { what: "the take-over" });
-    const { UNKNOWN: lost = 0 } = await ledgerStates(sender);
-    assert.ok(lost > 0 && lost <= 3 * connections, `${lost} unknown`);
-    worker.signal("SIGCONT");
-    for (const each of all) {
-      await untilStatus(each, ["SENT"]);
-      await assertHonest(each, 200);
-    }
-  });
+  longIt(
+    "mail no recipient twice when one is suspended, and continues after the other took over its slice",
+    async () => {
+      const own = await openNamespace();
+      /** So that a slice passes many checkpoints. */
+      const rows = { DISPATCH_SLICE_ROWS: "10" };
+      /** A suspended worker is still given work while it polls; one that is full does not poll. */
+      const full = { ...rows, ACTIVITY_CONCURRENCY: "1" };
+      const [recipients, connections] = [200, 2];
+      try {
+        const [, suspended] = await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", full)]);
+        const sender = own.within(await makeSender({ recipients, account: { maxConnections: connections } }));
+        const sendId = await begin(sender, 25, 40);
+        suspended.signal("SIGSTOP");
+        await setFaults([]);
+        const before = await epochOf(sender, sendId);
+        await own.startWorker("dispatch", rows);
+        await eventually(async () => (await epochOf(sender, sendId)) > before, { what: "the next try" });
+        suspended.signal("SIGCONT");
+        await untilStatus(sender, ["SENT"]);
+        const unknown = await assertHonest(sender, recipients);
+        assert.ok(unknown <= 3 * connections, `${unknown} unknown`);
+      } finally {
+        await own.close();
+      }
+    },
+  );
 
-  it("keep to an account's connections, lose no recipient and mail none twice when one is killed", async () => {
+  longIt("keep to an account's connections, lose no recipient and mail none twice when one is killed", async () => {
     worker = await startWorker("dispatch");
     proxy = await startSmtpProxy();
     const maxConnections = 6;
@@ -204,7 +238,7 @@ describe("Two dispatching workers", () => {
     assert.ok(proxy.most <= maxConnections, `${proxy.most} connections at once`);
   });
 
-  it("give a connection to the other worker only after they closed it", async () => {
+  longIt("give a connection to the other worker only after they closed it", async () => {
     proxy = await startSmtpProxy();
     const [maxConnections, recipients] = [6, 12];
     const first = await makeSender({ recipients, account: { ...proxy.account, maxConnections } });
@@ -226,7 +260,7 @@ describe("Two dispatching workers", () => {
     for (const each of [first, second]) assert.equal(await assertHonest(each, recipients), 0);
   });
 
-  it("keep an account's hourly and daily limits to the mail", async () => {
+  longIt("keep an account's hourly and daily limits to the mail", async () => {
     worker = await startWorker("dispatch");
     const [hourlyLimit, dailyLimit] = [200, 280];
     const first = await makeSender({ recipients: 60, account: { maxConnections: 4, hourlyLimit, dailyLimit } });
@@ -241,8 +275,7 @@ describe("Two dispatching workers", () => {
     const { rows: sends } = await sql<{ id: string }>`select id from sends where team_id = ${first.team.id}`.execute(
       kysely(first.em),
     );
-    const retry = () =>
-      Promise.allSettled(sends.map(({ id }) => temporal.workflow.getHandle(sendWorkflowId(id)).executeUpdate("retry")));
+    const retry = () => Promise.allSettled(sends.map(({ id }) => temporal.command(id, "retry")));
     const assertKept = async (window: "HOUR" | "DAY", limit: number) => {
       await eventually(
         async () => {
@@ -314,8 +347,27 @@ const untilApiAnswers = ({ client, newsletterId }: Sender) =>
     what: "the API",
   });
 
-describe("A confirm whose API is killed", () => {
-  it("after the commit and before the answer is answered by the retry, to the byte, and is armed once", async () => {
+describe("A confirm", () => {
+  it("during which Postgres restarts is answered by its retry, and reserves its credits once", async () => {
+    const sender = await makeSender({ recipients: 20, credits: 100 });
+    const token = await tokenOf(sender);
+    const key = freshKey();
+    const holder = sender.em.fork();
+    await holder.begin();
+    await sql`select 1 from credit_balances where team_id = ${sender.team.id} for update`.execute(kysely(holder));
+    const unheard = confirm(sender, token, key).catch(() => undefined);
+    await untilConfirmWaits(sender);
+    // An immediate shutdown: the transactions of both are gone.
+    await kill("postgres", "SIGQUIT").again;
+    await holder.rollback().catch(() => undefined);
+    await unheard;
+    await eventually(async () => (await confirm(sender, token, key)).status === 202, { what: "the 202" });
+    await untilStatus(sender, ["SENT"]);
+    assert.equal(await assertHonest(sender, 20), 0);
+    assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
+  });
+
+  it("whose API is killed after the commit and before the answer is answered by the retry, to the byte, and is armed once", async () => {
     const sender = await makeSender({ recipients: 20, credits: 100 });
     const token = await tokenOf(sender);
     const key = freshKey();
@@ -352,26 +404,29 @@ describe("A confirm whose API is killed", () => {
     assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
   });
 
-  it("before the commit is still carried out: the retry waits for it and gets the 202", async () => {
-    const sender = await makeSender({ recipients: 20, credits: 100 });
-    const token = await tokenOf(sender);
-    const key = freshKey();
-    await whileCreditsAreHeld(sender, async () => {
-      const unheard = confirm(sender, token, key).then(
-        () => assert.fail("the API answered"),
-        () => undefined,
-      );
-      await untilConfirmWaits(sender);
-      const { again } = kill("api");
-      await unheard;
-      await again;
-      await untilApiAnswers(sender);
-      const early = await confirm(sender, token, key);
-      assert.equal(early.body.error?.code, "request_in_flight", early.text);
-    });
-    await eventually(async () => (await confirm(sender, token, key)).status === 202, { what: "the 202" });
-    await untilStatus(sender, ["SENT"]);
-    await assertHonest(sender, 20);
-    assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
-  });
+  longIt(
+    "whose API is killed before the commit is still carried out: the retry waits for it and gets the 202",
+    async () => {
+      const sender = await makeSender({ recipients: 20, credits: 100 });
+      const token = await tokenOf(sender);
+      const key = freshKey();
+      await whileCreditsAreHeld(sender, async () => {
+        const unheard = confirm(sender, token, key).then(
+          () => assert.fail("the API answered"),
+          () => undefined,
+        );
+        await untilConfirmWaits(sender);
+        const { again } = kill("api");
+        await unheard;
+        await again;
+        await untilApiAnswers(sender);
+        const early = await confirm(sender, token, key);
+        assert.equal(early.body.error?.code, "request_in_flight", early.text);
+      });
+      await eventually(async () => (await confirm(sender, token, key)).status === 202, { what: "the 202" });
+      await untilStatus(sender, ["SENT"]);
+      await assertHonest(sender, 20);
+      assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
+    },
+  );
 });

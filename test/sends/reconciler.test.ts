@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
 import type { Reconciliation } from "../../activities/reconcile.ts";
 import { kysely } from "../../db/orm.ts";
@@ -8,6 +7,7 @@ import { type Reconciled, readPassAges } from "../../domain/reconciler-passes.ts
 import { readReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { deliveryWorkflowId, RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
+import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   anotherNewsletter,
   caughtMails,
@@ -24,16 +24,12 @@ import {
 import { stack } from "../support/stack.ts";
 import { holdSchedules } from "../support/temporal.ts";
 
-let connection: Connection;
-let temporal: Client;
-let namespace: string;
-
-const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
-const reconcile = () => temporal.schedule.getHandle(RECONCILER_ID).trigger();
+/** The recipients of a send under way. */
+const RECIPIENTS = 60;
 
 /** Starts a send and waits until some of its mails have left. */
 async function underWay(): Promise<{ sender: Sender; sendId: string }> {
-  const sender = await makeSender({ recipients: 120, credits: 120, account: { maxConnections: 2 } });
+  const sender = await makeSender({ recipients: RECIPIENTS, credits: RECIPIENTS, account: { maxConnections: 2 } });
   await slowAfter(20, sender);
   const { data } = await startSend(sender);
   await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 10, { what: "some mail" });
@@ -44,40 +40,64 @@ async function assertEverybodyOnce(sender: Sender): Promise<void> {
   const states = await ledgerStates(sender);
   const { SENT: sent = 0, UNKNOWN: unknown = 0, ...others } = states;
   assert.deepEqual(others, {});
-  assert.equal(sent + unknown, 120);
+  assert.equal(sent + unknown, RECIPIENTS);
   const addresses = (await caughtMails(sender)).flatMap(({ to }) => to);
   assert.equal(new Set(addresses).size, addresses.length, "no address twice");
-  assert.ok(addresses.length >= sent && addresses.length <= 120);
+  assert.ok(addresses.length >= sent && addresses.length <= RECIPIENTS);
   assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
 }
 
 describe("The reconciler", () => {
-  before(async () => {
-    const { temporal: cluster } = await stack();
-    namespace = cluster.namespace;
-    connection = await Connection.connect({ address: cluster.address });
-    temporal = new Client({ connection, namespace });
-  });
-  after(() => connection.close());
+  const temporal = useSendWorkflows();
+  const { workflowOf, needsOperator, statusShown } = temporal;
+
   afterEach(() => setFaults([]));
+
+  /** Lets the reconciler run, and waits for its end. */
+  async function reconcile(): Promise<Record<Reconciled, Reconciliation>> {
+    const { schedule, workflow } = temporal.client;
+    const latest = async () =>
+      (await schedule.getHandle(RECONCILER_ID).describe()).info.recentActions.at(-1)?.action.workflow;
+    const before = (await latest())?.firstExecutionRunId;
+    await schedule.getHandle(RECONCILER_ID).trigger();
+    const run = await eventually(async () => {
+      const found = await latest();
+      return found?.firstExecutionRunId === before ? undefined : found;
+    });
+    return workflow.getHandle(run?.workflowId ?? "", run?.firstExecutionRunId).result();
+  }
+
+  /** Lets the reconciler run until a condition holds: lists of workflows follow a moment later. */
+  const reconcileUntil = (what: string, condition: () => Promise<boolean>) =>
+    eventually(async () => (await reconcile()) && condition(), { what });
+
+  const isRunning = (sendId: string): Promise<boolean> =>
+    workflowOf(sendId)
+      .describe()
+      .then(
+        ({ status }) => status.name === "RUNNING",
+        () => false,
+      );
+
+  /** Lets Temporal lose the workflow of a send. */
+  async function lose(sendId: string): Promise<void> {
+    const { connection, options } = temporal.client;
+    const workflowExecution = { workflowId: sendWorkflowId(sendId) };
+    await connection.workflowService.deleteWorkflowExecution({ namespace: options.namespace, workflowExecution });
+    await eventually(async () => !(await isRunning(sendId)), { what: "the loss" });
+  }
 
   it("restores a send that was terminated in the UI as PAUSED with NeedsOperator", async () => {
     const { sender, sendId } = await underWay();
     const handle = workflowOf(sendId);
     const { runId } = await handle.describe();
     await handle.terminate("by mistake");
-    await eventually(
-      async () => {
-        await reconcile();
-        const { status, searchAttributes, ...now } = await handle.describe();
-        const shown =
-          searchAttributes["SendStatus"]?.[0] === "PAUSED" && searchAttributes["NeedsOperator"]?.[0] === true;
-        return status.name === "RUNNING" && now.runId !== runId && shown;
-      },
-      { what: "the workflow's return" },
-    );
+    await reconcileUntil("the workflow's return", async () => {
+      if (!(await isRunning(sendId)) || (await handle.describe()).runId === runId) return false;
+      return (await statusShown(sendId)) === "PAUSED" && (await needsOperator(sendId));
+    });
     assert.equal((await untilStatus(sender, ["PAUSED"])).status, "PAUSED");
-    assert.equal((await credits(sender)).reserved, 120, "a paused send keeps its credits");
+    assert.equal((await credits(sender)).reserved, RECIPIENTS, "a paused send keeps its credits");
     const { searchAttributes } = await handle.describe();
     assert.deepEqual(searchAttributes["TeamId"], [sender.team.id]);
     assert.deepEqual(searchAttributes["ResourceId"], [sender.newsletterId]);
@@ -90,27 +110,11 @@ describe("The reconciler", () => {
 
   it("restarts a workflow that Temporal lost, and the send completes by itself", async () => {
     const { sender, sendId } = await underWay();
-    await connection.workflowService.deleteWorkflowExecution({
-      namespace,
-      workflowExecution: { workflowId: sendWorkflowId(sendId) },
-    });
-    await eventually(
-      async () =>
-        workflowOf(sendId)
-          .describe()
-          .then(
-            () => false,
-            () => true,
-          ),
-      { what: "the loss" },
-    );
+    await lose(sendId);
     await setFaults([]);
-    await eventually(
-      async () => {
-        await reconcile();
-        return (await sender.client.get(`/newsletters/${sender.newsletterId}`)).body.data.status === "SENT";
-      },
-      { what: "the end of the send" },
+    await reconcileUntil(
+      "the end of the send",
+      async () => (await sender.client.get(`/newsletters/${sender.newsletterId}`)).body.data.status === "SENT",
     );
     await assertEverybodyOnce(sender);
   });
@@ -119,158 +123,113 @@ describe("The reconciler", () => {
     const { sender, sendId } = await underWay();
     const handle = workflowOf(sendId);
     const { runId } = await handle.describe();
-    const runs = async () => {
-      const { recentActions } = (await temporal.schedule.getHandle(RECONCILER_ID).describe()).info;
-      return recentActions.length === 0 ? "" : JSON.stringify(recentActions.at(-1)?.takenAt);
-    };
-    const last = await runs();
-    await eventually(
-      async () => {
-        await reconcile();
-        return (await runs()) !== last;
-      },
-      { what: "a run of the reconciler" },
-    );
+    await reconcile();
     await setFaults([]);
     await untilStatus(sender, ["SENT"]);
     await handle.result();
     await reconcile();
     const started: string[] = [];
-    for await (const run of temporal.workflow.list({ query: `WorkflowId = '${sendWorkflowId(sendId)}'` })) {
+    for await (const run of temporal.client.workflow.list({ query: `WorkflowId = '${sendWorkflowId(sendId)}'` })) {
       started.push(run.runId);
     }
     assert.deepEqual(started, [runId]);
     await assertEverybodyOnce(sender);
   });
 
-  describe("in a run of its own", () => {
-    async function reconcileOnce(): Promise<Record<Reconciled, Reconciliation>> {
-      const schedule = temporal.schedule.getHandle(RECONCILER_ID);
-      const latest = async () => (await schedule.describe()).info.recentActions.at(-1)?.action.workflow;
-      const before = (await latest())?.firstExecutionRunId;
-      await schedule.trigger();
-      const run = await eventually(async () => {
-        const found = await latest();
-        return found?.firstExecutionRunId === before ? undefined : found;
-      });
-      return temporal.workflow.getHandle(run?.workflowId ?? "", run?.firstExecutionRunId).result();
-    }
-
-    /** Lets Temporal lose the workflow of a send. */
-    async function lose(sendId: string): Promise<void> {
-      await connection.workflowService.deleteWorkflowExecution({
-        namespace,
-        workflowExecution: { workflowId: sendWorkflowId(sendId) },
-      });
-      await eventually(async () => !(await isRunning(sendId)), { what: "the loss" });
-    }
-
-    const isRunning = (sendId: string): Promise<boolean> =>
-      workflowOf(sendId)
-        .describe()
-        .then(
-          ({ status }) => status.name === "RUNNING",
-          () => false,
-        );
-
-    it("compares every send and every delivery although one of each fails, and its age grows until those are repaired", async () => {
-      const sender = await makeSender();
-      const { data } = await startTomorrow(sender);
-      await lose(data.id);
-      const db = kysely(sender.em.fork());
-      // Temporal takes no id that is so long. They come first.
-      const [sendId, groupId] = [`send_00${"0".repeat(1_100)}`, `dlv_00${"0".repeat(1_100)}`];
-      await sql`insert into sends select (jsonb_populate_record(s, jsonb_build_object('id', ${sendId}::text))).*
+  it("compares every send and every delivery although one of each fails, and its age grows until those are repaired", async () => {
+    const sender = await makeSender();
+    const { data } = await startTomorrow(sender);
+    await lose(data.id);
+    const db = kysely(sender.em.fork());
+    // Temporal takes no id that is so long. They come first.
+    const [sendId, groupId] = [`send_00${"0".repeat(1_100)}`, `dlv_00${"0".repeat(1_100)}`];
+    await sql`insert into sends select (jsonb_populate_record(s, jsonb_build_object('id', ${sendId}::text))).*
         from sends s where id = ${data.id}`.execute(db);
-      const tenant = { team_id: sender.team.id, environment: "LIVE" } as const;
-      const group = { id: groupId, ...tenant, webhook_id: newId("webhook"), size: 1, begun_at: new Date(0) };
-      await db
-        .insertInto("webhook_groups")
-        .values({ ...group, due_at: new Date(0) })
-        .execute();
-      await sql`update reconciler_passes set completed_at = now() - interval '1 hour'`.execute(db);
+    const tenant = { team_id: sender.team.id, environment: "LIVE" } as const;
+    const group = { id: groupId, ...tenant, webhook_id: newId("webhook"), size: 1, begun_at: new Date(0) };
+    await db
+      .insertInto("webhook_groups")
+      .values({ ...group, due_at: new Date(0) })
+      .execute();
+    await sql`update reconciler_passes set completed_at = now() - interval '1 hour'`.execute(db);
 
-      const first = await reconcileOnce();
-      assert.equal(await isRunning(data.id), true);
-      assert.deepEqual([first.sends.failed, first.deliveries.failed], [1, 1]);
-      const { sends = 0, deliveries = 0 } = await readPassAges(sender.em.fork());
-      assert.ok(sends >= 3_600 && deliveries >= 3_600, "no pass was complete");
-      assert.equal((await reconcileOnce()).sends.started, 0);
+    const first = await reconcile();
+    assert.equal(await isRunning(data.id), true);
+    assert.deepEqual([first.sends.failed, first.deliveries.failed], [1, 1]);
+    const { sends = 0, deliveries = 0 } = await readPassAges(sender.em.fork());
+    assert.ok(sends >= 3_600 && deliveries >= 3_600, "no pass was complete");
+    assert.equal((await reconcile()).sends.started, 0);
 
-      await sql`delete from sends where id = ${sendId}`.execute(db);
-      await sql`delete from webhook_groups where id = ${groupId}`.execute(db);
-      const repaired = await reconcileOnce();
-      assert.deepEqual([repaired.sends.failed, repaired.deliveries.failed], [0, 0]);
-      const ages = await readPassAges(sender.em.fork());
-      assert.ok(Number(ages["sends"]) < 600 && Number(ages["deliveries"]) < 600, "both passes are complete");
-      assert.ok(deliveryWorkflowId(groupId).length > 1_000);
+    await sql`delete from sends where id = ${sendId}`.execute(db);
+    await sql`delete from webhook_groups where id = ${groupId}`.execute(db);
+    const repaired = await reconcile();
+    assert.deepEqual([repaired.sends.failed, repaired.deliveries.failed], [0, 0]);
+    const ages = await readPassAges(sender.em.fork());
+    assert.ok(Number(ages["sends"]) < 600 && Number(ages["deliveries"]) < 600, "both passes are complete");
+    assert.ok(deliveryWorkflowId(groupId).length > 1_000);
+  });
+
+  it("continues a bulk replay that lost its workflow although another one fails", async () => {
+    const { em, team } = await makeSender();
+    const db = kysely(em.fork());
+    const [failing, other] = [`rpl_00${"0".repeat(1_100)}`, newId("replay")];
+    const filter = { team_id: team.id, statuses: ["FAILED"], since: new Date(0), until: new Date(1) };
+    const facts = { ...filter, per_second: 1, total: 0, started_at: new Date() };
+    await db
+      .insertInto("webhook_replays")
+      .values([failing, other].map((id) => ({ ...facts, id })))
+      .execute();
+    try {
+      await reconcile();
+      const isDone = async () => (await readReplay(em.fork(), other))?.done;
+      await eventually(isDone, { what: "the end of the other replay" });
+    } finally {
+      await db.deleteFrom("webhook_replays").where("id", "=", failing).execute();
+    }
+  });
+
+  it("continues behind the place where the run before was cut off, and then begins anew", async () => {
+    const sender = await makeSender({ credits: 6 });
+    const ids: string[] = [];
+    for (const each of [sender, await anotherNewsletter(sender)]) ids.push((await startTomorrow(each)).data.id);
+    const [lower = "", higher = ""] = ids.sort();
+    await Promise.all(ids.map(lose));
+    await sql`update reconciler_passes set after_id = ${lower} where kind = 'sends'`.execute(kysely(sender.em.fork()));
+    await reconcile();
+    assert.deepEqual([await isRunning(lower), await isRunning(higher)], [false, true]);
+    await reconcile();
+    assert.equal(await isRunning(lower), true);
+  });
+
+  it("asks for no more than a few of many sends whose workflows run as they should", async () => {
+    const { health } = await stack();
+    const describes = async () => {
+      const text = await (await fetch(`${health["maintenance"]}/metrics`)).text();
+      const lines = text.matchAll(/^temporal_request_total\{.*operation="DescribeWorkflowExecution".*\} (\d+)$/gm);
+      return [...lines].reduce((sum, [, count]) => sum + Number(count), 0);
+    };
+    const sender = await makeSender({ credits: 60 });
+    const ids: string[] = [];
+    for (let i = 0; i < 20; i++) ids.push((await startTomorrow(await anotherNewsletter(sender))).data.id);
+    const query = `TeamId = '${sender.team.id}' AND SendStatus = 'SCHEDULED'`;
+    await eventually(async () => (await temporal.client.workflow.count(query)).count === ids.length, {
+      what: "the list",
     });
-
-    it("continues a bulk replay that lost its workflow although another one fails", async () => {
-      const { em, team } = await makeSender();
-      const db = kysely(em.fork());
-      const [failing, other] = [`rpl_00${"0".repeat(1_100)}`, newId("replay")];
-      const filter = { team_id: team.id, statuses: ["FAILED"], since: new Date(0), until: new Date(1) };
-      const facts = { ...filter, per_second: 1, total: 0, started_at: new Date() };
-      await db
-        .insertInto("webhook_replays")
-        .values([failing, other].map((id) => ({ ...facts, id })))
-        .execute();
-      try {
-        await reconcileOnce();
-        const isDone = async () => (await readReplay(em.fork(), other))?.done;
-        await eventually(isDone, { what: "the end of the other replay" });
-      } finally {
-        await db.deleteFrom("webhook_replays").where("id", "=", failing).execute();
-      }
-    });
-
-    it("continues behind the place where the run before was cut off, and then begins anew", async () => {
-      const sender = await makeSender({ credits: 6 });
-      const ids: string[] = [];
-      for (const each of [sender, await anotherNewsletter(sender)]) ids.push((await startTomorrow(each)).data.id);
-      const [lower = "", higher = ""] = ids.sort();
-      await Promise.all(ids.map(lose));
-      await sql`update reconciler_passes set after_id = ${lower} where kind = 'sends'`.execute(
-        kysely(sender.em.fork()),
-      );
-      await reconcileOnce();
-      assert.deepEqual([await isRunning(lower), await isRunning(higher)], [false, true]);
-      await reconcileOnce();
-      assert.equal(await isRunning(lower), true);
-    });
-
-    it("asks for no more than a few of many sends whose workflows run as they should", async () => {
-      const { health } = await stack();
-      const describes = async () => {
-        const text = await (await fetch(`${health["maintenance"]}/metrics`)).text();
-        const lines = text.matchAll(/^temporal_request_total\{.*operation="DescribeWorkflowExecution".*\} (\d+)$/gm);
-        return [...lines].reduce((sum, [, count]) => sum + Number(count), 0);
-      };
-      const sender = await makeSender({ credits: 60 });
-      const ids: string[] = [];
-      for (let i = 0; i < 20; i++) {
-        const each = await anotherNewsletter(sender);
-        ids.push((await startTomorrow(each)).data.id);
-      }
-      const query = `TeamId = '${sender.team.id}' AND SendStatus = 'SCHEDULED'`;
-      await eventually(async () => (await temporal.workflow.count(query)).count === ids.length, { what: "the list" });
-      const before = await describes();
-      const { sends } = await reconcileOnce();
-      assert.ok(sends.looked >= ids.length);
-      const asked = (await describes()) - before;
-      assert.ok(asked < ids.length / 2, `${asked} of ${sends.looked} were asked for`);
-      assert.equal(sends.started, 0);
-    });
+    const before = await describes();
+    const { sends } = await reconcile();
+    assert.ok(sends.looked >= ids.length);
+    const asked = (await describes()) - before;
+    assert.ok(asked < ids.length / 2, `${asked} of ${sends.looked} were asked for`);
+    assert.equal(sends.started, 0);
   });
 
   it("gets a new schedule when its schedule was deleted", async () => {
     const { ensureSchedule } = await import("../../workers/maintenance.ts");
     try {
-      await temporal.schedule.getHandle(RECONCILER_ID).delete();
-      await ensureSchedule(temporal, RECONCILER_ID);
-      await ensureSchedule(temporal, RECONCILER_ID);
-      const { spec, policies } = await temporal.schedule.getHandle(RECONCILER_ID).describe();
+      await temporal.client.schedule.getHandle(RECONCILER_ID).delete();
+      await ensureSchedule(temporal.client, RECONCILER_ID);
+      await ensureSchedule(temporal.client, RECONCILER_ID);
+      const { spec, policies } = await temporal.client.schedule.getHandle(RECONCILER_ID).describe();
       assert.equal(spec.intervals?.[0]?.every, 60_000);
       assert.equal(policies.overlap, "SKIP");
     } finally {
@@ -284,16 +243,10 @@ describe("The reconciler", () => {
     await handle.executeUpdate("pause");
     await handle.terminate("lost before the credits were settled");
     await sql`update sends set status = 'CANCELLED' where id = ${sendId}`.execute(kysely(sender.em));
-    await eventually(
-      async () => {
-        await reconcile();
-        return (await credits(sender)).reserved === 0;
-      },
-      { what: "the credits" },
-    );
+    await reconcileUntil("the credits", async () => (await credits(sender)).reserved === 0);
     const { SENT: sent = 0, ...others } = await ledgerStates(sender);
-    assert.deepEqual(others, { CANCELLED: 120 - sent });
-    assert.deepEqual(await credits(sender), { available: 120 - sent, reserved: 0, mismatch: false });
+    assert.deepEqual(others, { CANCELLED: RECIPIENTS - sent });
+    assert.deepEqual(await credits(sender), { available: RECIPIENTS - sent, reserved: 0, mismatch: false });
   });
 
   it("restores the review of unknown outcomes until an operator decides, and not afterwards", async () => {
@@ -302,50 +255,19 @@ describe("The reconciler", () => {
     const { data } = await startSend(sender);
     await untilStatus(sender, ["SENT"]);
     const handle = workflowOf(data.id);
-    const called = async () => {
-      const { status, searchAttributes } = await handle.describe();
-      return status.name === "RUNNING" && searchAttributes["NeedsOperator"]?.[0] === true;
-    };
+    const called = async () => (await isRunning(data.id)) && (await needsOperator(data.id));
     await eventually(called, { what: "the call for an operator" });
-    const bringBack = () =>
-      eventually(
-        async () => {
-          await reconcile();
-          return called();
-        },
-        { what: "the review's return" },
-      );
-
-    await connection.workflowService.deleteWorkflowExecution({
-      namespace,
-      workflowExecution: { workflowId: sendWorkflowId(data.id) },
-    });
-    await eventually(async () => handle.describe().then(Boolean, () => true), { what: "the loss" });
-    await bringBack();
+    await lose(data.id);
+    await reconcileUntil("the review's return", called);
     await handle.terminate("by mistake");
-    await bringBack();
+    await reconcileUntil("the review's return", called);
     assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
     assert.equal((await untilStatus(sender, ["SENT", "PAUSED"])).status, "SENT");
 
     await handle.executeUpdate("cancel");
     assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 1 });
     const { runId } = await handle.describe();
-    // Time of the reconciler's latest run, to wait for one that began after the decision.
-    const looked = async () => {
-      const { recentActions } = (await temporal.schedule.getHandle(RECONCILER_ID).describe()).info;
-      return JSON.stringify(recentActions.at(-1)?.takenAt);
-    };
-    const before = await looked();
-    await eventually(
-      async () => {
-        await reconcile();
-        return (await looked()) !== before;
-      },
-      { what: "a run of the reconciler" },
-    );
-    for await (const run of temporal.workflow.list({ query: "WorkflowType = 'reconcileWorkflow'" })) {
-      await temporal.workflow.getHandle(run.workflowId, run.runId).result();
-    }
+    await reconcile();
     assert.equal((await handle.describe()).runId, runId);
     const { rows } = await sql<{ open: boolean }>`select review_until is not null as open from sends
       where id = ${data.id}`.execute(kysely(sender.em.fork()));

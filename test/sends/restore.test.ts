@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
-import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { DATABASE_RESTORED } from "../../domain/sends/restored.ts";
-import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
+import { RECONCILER_ID } from "../../workflows/ids.ts";
 import { ANSWERS, DETAILS } from "../../workflows/send-messages.ts";
 import { runApp } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
+import { testsOf } from "../support/long.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { makeDatabase } from "../support/own-database.ts";
 import { workerSettings } from "../support/processes.ts";
+import { type SendWorkflows, sendWorkflowsOf, useSendWorkflows } from "../support/send-workflows.ts";
 import {
   beginToday,
   caughtMails,
@@ -23,7 +24,6 @@ import {
   untilStatus,
 } from "../support/sending.ts";
 import { backUpSends } from "../support/set-back.ts";
-import { temporalClient, untilDetails } from "../support/temporal.ts";
 
 const mailed = async (sender: Sender) => (await caughtMails(sender)).flatMap(({ to }) => to).sort();
 
@@ -38,33 +38,31 @@ const makeDue = ({ em }: Sender, sendId: string) =>
 
 /**
  * Waits until operators see a send as paused because Postgres was restored.
- * @param temporal a client of the namespace of its workflow
  */
-async function untilHeld(temporal: Client, sender: Sender, sendId: string): Promise<void> {
+async function untilHeld(
+  { client, needsOperator, statusShown, untilDetails, workflowOf }: SendWorkflows,
+  sender: Sender,
+  sendId: string,
+): Promise<void> {
   await eventually(
     async () => {
-      await temporal.schedule.getHandle(RECONCILER_ID).trigger();
-      const { status, searchAttributes } = await temporal.workflow.getHandle(sendWorkflowId(sendId)).describe();
-      const { SendStatus: [shown] = [], NeedsOperator: [needs] = [] } = searchAttributes;
-      return status.name === "RUNNING" && shown === "PAUSED" && needs === true;
+      await client.schedule.getHandle(RECONCILER_ID).trigger();
+      const { status } = await workflowOf(sendId).describe();
+      return status.name === "RUNNING" && (await statusShown(sendId)) === "PAUSED" && (await needsOperator(sendId));
     },
     { what: "the call for an operator" },
   );
-  await untilDetails(temporal, sendId, DETAILS.setBack);
+  await untilDetails(sendId, DETAILS.setBack);
   assert.equal((await untilStatus(sender, ["PAUSED"])).status_reason, DATABASE_RESTORED);
 }
 
-describe("After a restore of an older backup", () => {
-  let temporal: Client;
-  let close: () => Promise<void>;
+const { it, longIt } = testsOf(import.meta);
 
-  before(async () => {
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(() => close());
+describe("After a restore of an older backup", () => {
+  const temporal = useSendWorkflows();
+  const { workflowOf, command } = temporal;
   afterEach(() => setFaults([]));
 
-  const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
   it("a send whose run ended SENT, CANCELLED or FAILED comes back PAUSED, and mails by an operator's word alone", async () => {
     const senders = await Promise.all([1, 2, 3].map(() => makeSender({ recipients: 3, credits: 3 })));
     const [sent, cancelled, failed] = senders as [Sender, Sender, Sender];
@@ -76,7 +74,7 @@ describe("After a restore of an older backup", () => {
       }),
     );
     const [ofSent, ofCancelled, ofFailed] = restored.map(({ sendId }) => sendId) as [string, string, string];
-    await workflowOf(ofCancelled).executeUpdate("cancel");
+    await command(ofCancelled, "cancel");
     await Promise.all([beginToday(sent, ofSent), beginToday(failed, ofFailed)]);
     const outcomes = await Promise.all(restored.map(({ sendId }) => workflowOf(sendId).result()));
     assert.deepEqual(
@@ -93,11 +91,11 @@ describe("After a restore of an older backup", () => {
     assert.equal((await mailed(sent)).length, 3);
     assert.deepEqual([...(await mailed(cancelled)), ...(await mailed(failed))], []);
 
-    await Promise.all([ofSent, ofFailed].map((sendId) => workflowOf(sendId).executeUpdate("cancel")));
+    await Promise.all([ofSent, ofFailed].map((sendId) => command(sendId, "cancel")));
     assert.deepEqual(await ledgerStates(sent), { CANCELLED: 3 });
     assert.deepEqual(await credits(sent), { available: 3, reserved: 0, mismatch: false });
     assert.equal((await mailed(sent)).length, 3);
-    await workflowOf(ofCancelled).executeUpdate("resume");
+    await command(ofCancelled, "resume");
     await untilStatus(cancelled, ["SENT"]);
     assert.equal((await mailed(cancelled)).length, 3, "an operator resumed it");
   });
@@ -124,20 +122,20 @@ describe("After a restore of an older backup", () => {
     for (const each of senders) {
       await eventually(async () => (await ledgerStates(each)).DEFERRED === 1 && (await mailed(each)).length === 4);
     }
-    await Promise.all([untilDetails(temporal, sendId, "4 of 5"), untilDetails(temporal, vanishedId, "4 of 5")]);
+    await Promise.all([temporal.untilDetails(sendId, "4 of 5"), temporal.untilDetails(vanishedId, "4 of 5")]);
 
     await restore();
     await makeDue(sender, sendId);
     await beforeConfirm();
     await untilHeld(temporal, sender, sendId);
-    await untilDetails(temporal, sendId, "By this workflow 4 were sent before Postgres was set back.");
-    await untilDetails(temporal, vanishedId, DETAILS.vanished(4));
+    await temporal.untilDetails(sendId, "By this workflow 4 were sent before Postgres was set back.");
+    await temporal.untilDetails(vanishedId, DETAILS.vanished(4));
     await Promise.all([assertNobodyTwice(sender), assertNobodyTwice(vanishing)]);
 
-    assert.match(await workflowOf(vanishedId).executeUpdate("cancel"), /CANCELLED/);
+    assert.match(String(await command(vanishedId, "cancel")), /CANCELLED/);
     assert.equal((await workflowOf(vanishedId).result()).outcome, "refused");
     await setFaults([]);
-    assert.equal(await workflowOf(sendId).executeUpdate("resume"), ANSWERS.continuesSetBack);
+    assert.equal(await command(sendId, "resume"), ANSWERS.continuesSetBack);
     await untilStatus(sender, ["SENT"]);
     assert.equal((await mailed(sender)).length, 9, "an operator had all five mailed again");
   });
@@ -150,18 +148,17 @@ describe("After a restore of an older backup", () => {
     const restore = await backUpSends(sender);
     const then = (await ledgerStates(sender)).SENT ?? 0;
     await eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > then + 5, { what: "more mail" });
-    assert.equal(await workflowOf(sendId).executeUpdate("pause"), "PAUSED");
+    assert.equal(await command(sendId, "pause"), "PAUSED");
     await setFaults([]);
     await restore();
     assert.equal((await untilStatus(sender, ["SENDING"])).status, "SENDING");
     await untilHeld(temporal, sender, sendId);
     await assertNobodyTwice(sender);
-    await workflowOf(sendId).executeUpdate("cancel");
+    await command(sendId, "cancel");
     await assertNobodyTwice(sender);
   });
 
-  describe("in the middle of a slice", function () {
-    this.timeout(120_000);
+  describe("in the middle of a slice", () => {
     /** Recipients after which a slice asks Postgres again. */
     const ROWS = 5;
     let own: TestNamespace;
@@ -170,13 +167,14 @@ describe("After a restore of an older backup", () => {
       own = await openNamespace();
       await Promise.all([own.startWorker("sends"), own.startWorker("maintenance")]);
     });
-    afterEach(() => own?.close());
+    afterEach(() => own.close());
 
+    const inOwn = sendWorkflowsOf(() => own.client);
     const startDispatch = (rows = ROWS) => own.startWorker("dispatch", { DISPATCH_SLICE_ROWS: String(rows) });
 
     /** Mails of a send's slice, as Temporal knows of them. */
     async function mailsReported(sendId: string): Promise<number> {
-      const { raw } = await own.client.workflow.getHandle(sendWorkflowId(sendId)).describe();
+      const { raw } = await inOwn.workflowOf(sendId).describe();
       const details = raw.pendingActivities?.[0]?.heartbeatDetails?.payloads?.[0]?.data;
       return details ? JSON.parse(Buffer.from(details).toString()).mailed : 0;
     }
@@ -196,44 +194,41 @@ describe("After a restore of an older backup", () => {
       return { sender, sendId, restore };
     }
 
-    it("ends the slice at its next checkpoint, and pauses the send", async () => {
-      await startDispatch();
-      const { sender, sendId, restore } = await mailInPart();
-      await restore();
-      await untilHeld(own.client, sender, sendId);
-      assert.ok((await mailed(sender)).length < 600);
-      await assertNobodyTwice(sender);
-      await own.client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("cancel");
-    });
+    for (const [when, rows] of [
+      ["at its next checkpoint", ROWS],
+      ["before its first checkpoint, at outcomes whose recipients Postgres never staged", 10_000],
+    ] as const) {
+      longIt(`ends the slice ${when}, and pauses the send`, async () => {
+        await startDispatch(rows);
+        const { sender, sendId, restore } = await mailInPart();
+        await restore();
+        await untilHeld(inOwn, sender, sendId);
+        assert.ok((await mailed(sender)).length < 600);
+        await assertNobodyTwice(sender);
+        await inOwn.command(sendId, "cancel");
+      });
+    }
 
-    it("ends the slice before its first checkpoint, at outcomes whose recipients Postgres never staged", async () => {
-      await startDispatch(10_000);
-      const { sender, sendId, restore } = await mailInPart();
-      await restore();
-      await untilHeld(own.client, sender, sendId);
-      assert.ok((await mailed(sender)).length < 600);
-      await assertNobodyTwice(sender);
-      await own.client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("cancel");
-    });
-
-    it("pauses the send although the process of the slice was killed before it could report", async () => {
+    longIt("pauses the send although the process of the slice was killed before it could report", async () => {
       const dispatch = await startDispatch();
       const { sender, sendId, restore } = await mailInPart();
       dispatch.signal("SIGKILL");
       await restore();
       await setFaults([]);
       await startDispatch();
-      await untilHeld(own.client, sender, sendId);
+      await untilHeld(inOwn, sender, sendId);
       await assertNobodyTwice(sender);
-      await own.client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("cancel");
+      await inOwn.command(sendId, "cancel");
     });
   });
 
-  it("of the whole database, sends that ended and sends under way wait for an operator's word", async () => {
+  longIt("of the whole database, sends that ended and sends under way wait for an operator's word", async () => {
     const own = await makeDatabase();
     const DATABASE_URL = own.url;
     const namespace = await openNamespace({ DATABASE_URL });
-    const { app, client, startWorker } = namespace;
+    const { app, startWorker } = namespace;
+    const workflows = sendWorkflowsOf(() => namespace.client);
+    const { command, workflowOf } = workflows;
     try {
       assert.equal(await app.deps.connectDatabase(), undefined);
       const options = { database: app.deps, base: app.base, account: { maxConnections: 1 } };
@@ -248,7 +243,7 @@ describe("After a restore of an older backup", () => {
       await own.backUp();
       const dispatch = await startWorker("dispatch");
       await eventually(async () => (await mailed(underWay)).length > 5 && (await mailed(ended)).length === 3);
-      const { outcome } = await client.workflow.getHandle(sendWorkflowId(endedId)).result();
+      const { outcome } = await workflowOf(endedId).result();
       assert.equal(outcome, "SENT");
       // The slice under way ends, and the workflow hears of it.
       await dispatch.stop();
@@ -258,11 +253,11 @@ describe("After a restore of an older backup", () => {
       const held = await runApp(["send:hold-all"], { env: { ...(await workerSettings()), DATABASE_URL } });
       assert.match(held.stdout, /^PAUSED with database_restored: 2 sends\./, held.stderr);
       await Promise.all((["sends", "dispatch", "maintenance"] as const).map((pool) => startWorker(pool)));
-      await Promise.all([untilHeld(client, ended, endedId), untilHeld(client, underWay, underWayId)]);
+      await Promise.all([untilHeld(workflows, ended, endedId), untilHeld(workflows, underWay, underWayId)]);
       await Promise.all([assertNobodyTwice(ended), assertNobodyTwice(underWay)]);
 
-      await client.workflow.getHandle(sendWorkflowId(underWayId)).executeUpdate("cancel");
-      await client.workflow.getHandle(sendWorkflowId(endedId)).executeUpdate("resume");
+      await command(underWayId, "cancel");
+      await command(endedId, "resume");
       await untilStatus(ended, ["SENT"]);
       assert.equal((await mailed(ended)).length, 6, "an operator had all three mailed again");
       await assertNobodyTwice(underWay);

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type Sink, type SinkOptions, startSink } from "../mail/smtp-sink.ts";
 import { eventually } from "../support/eventually.ts";
+import { testsOf } from "../support/long.ts";
 import { outcomesOf } from "../support/outcomes.ts";
+import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   beginToday,
   credits,
@@ -22,26 +22,22 @@ import {
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { makeLong, temporalClient, untilDetails } from "../support/temporal.ts";
+import { makeLong } from "../support/temporal.ts";
 
 /** Rows that may be SENDING at once, per connection. */
 const ROWS_PER_CONNECTION = 3;
 
+const { it, longIt } = testsOf(import.meta);
+
 describe("A send over two accounts", () => {
-  let temporal: Client;
-  let close: () => Promise<void>;
+  const temporal = useSendWorkflows();
   const sinks: Sink[] = [];
 
-  before(async () => {
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(() => close());
   afterEach(async () => {
     await setFaults([]);
     for (const sink of sinks.splice(0)) await sink.close();
   });
 
-  const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
   const dbOf = ({ em }: Sender) => kysely(em.fork());
   const twoAccounts = (recipients: number, options: SenderOptions = {}) =>
     makeSender({ recipients, credits: recipients, furtherAccounts: [{}], ...options });
@@ -82,12 +78,9 @@ describe("A send over two accounts", () => {
     assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
   }
 
-  const needsOperator = async (sendId: string) =>
-    (await workflowOf(sendId).describe()).searchAttributes["NeedsOperator"]?.[0] === true;
-
   describe("shares its recipients", () => {
     it("by the speed of the accounts", async () => {
-      const recipients = 550;
+      const recipients = 220;
       const sender = await twoAccounts(recipients, {
         account: { maxConnections: 1 },
         furtherAccounts: [{ maxConnections: 10 }],
@@ -103,7 +96,7 @@ describe("A send over two accounts", () => {
     });
 
     it("by the limits of the accounts, exactly, and ends when one is used up", async () => {
-      const [recipients, hourlyLimit] = [150, 7];
+      const [recipients, hourlyLimit] = [80, 7];
       const sender = await twoAccounts(recipients, {
         account: { maxConnections: 2, hourlyLimit },
         furtherAccounts: [{ hourlyLimit: null }],
@@ -121,7 +114,7 @@ describe("A send over two accounts", () => {
       assert.deepEqual([limited, other], [{ SENT: used }, { SENT: recipients - used }]);
     });
 
-    it("so that a slow account has a few mails at most when the other has none left", async () => {
+    longIt("so that a slow account has a few mails at most when the other has none left", async () => {
       const recipients = 150;
       const connections = 2;
       const slow = await relayWith({ latencyMs: 700 });
@@ -174,7 +167,8 @@ describe("A send over two accounts", () => {
     }
 
     for (const [failure, fail, accountStatus] of FAILURES) {
-      it(`${failure}, and ends without an operator`, async () => {
+      const test = accountStatus === "ACTIVE" ? longIt : it;
+      test(`${failure}, and ends without an operator`, async () => {
         // More than the other account takes at once.
         const recipients = 200;
         const sender = await twoAccounts(recipients);
@@ -184,8 +178,12 @@ describe("A send over two accounts", () => {
         await untilStatus(sender, ["SENT"]);
         await assertAllSent(sender, recipients);
         assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
-        assert.deepEqual(await workflowOf(data.id).result(), { outcome: "SENT", sent: recipients, unknown: 0 });
-        assert.equal(await needsOperator(data.id), false);
+        assert.deepEqual(await temporal.workflowOf(data.id).result(), {
+          outcome: "SENT",
+          sent: recipients,
+          unknown: 0,
+        });
+        assert.equal(await temporal.needsOperator(data.id), false);
         const statusOf = async () => (await sender.client.get(`/accounts/${sender.accountId}`)).body.data.status;
         await eventually(async () => (await statusOf()) === accountStatus, {
           what: `the account to be ${accountStatus}`,
@@ -229,7 +227,7 @@ describe("A send over two accounts", () => {
       assert.deepEqual([working, blocked], [{ SENT: recipients - rejected }, { REJECTED: rejected }]);
     });
 
-    it("when it fails in the middle of the send", async () => {
+    longIt("when it fails in the middle of the send", async () => {
       const recipients = 300;
       const failing = await relayWith({ latencyMs: 20 });
       const sender = await twoAccounts(recipients, {
@@ -263,11 +261,11 @@ describe("A send over two accounts", () => {
       const { data } = await startTomorrow(sender);
       await setAccount(sender, second, { status: "SUSPENDED" });
       await beginToday(sender, data.id);
-      await untilDetails(temporal, data.id, [`${second} has failed (account_not_active)`]);
+      await temporal.untilDetails(data.id, [`${second} has failed (account_not_active)`]);
       await eventually(async () => (await ledgerStates(sender)).DEFERRED === recipients, { what: "the deferrals" });
       await setAccount(sender, second, { status: "ACTIVE" });
-      await workflowOf(data.id).executeUpdate("retry");
-      await untilDetails(temporal, data.id, [`${second} has nothing left to mail`]);
+      await temporal.command(data.id, "retry");
+      await temporal.untilDetails(data.id, [`${second} has nothing left to mail`]);
       assert.deepEqual((await sharesOf(sender))[1], {}, "those of the first account");
 
       await setAccount(sender, first, { port: 1 });
@@ -276,7 +274,7 @@ describe("A send over two accounts", () => {
       assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
     });
 
-    it("with its deferred recipients, also when it only has used its limit up", async () => {
+    longIt("with its deferred recipients, also when it only has used its limit up", async () => {
       const [recipients, hourlyLimit] = [6, 2];
       const deferring = await relayWith({ rcpt: () => ({ code: 450, text: "4.2.0 later" }) });
       const sender = await twoAccounts(recipients, { account: { hourlyLimit, ...deferring.account } });
@@ -290,9 +288,9 @@ describe("A send over two accounts", () => {
       });
       const { data } = await startSend(sender);
       await eventually(async () => (await ledgerStates(sender)).DEFERRED === hourlyLimit, { what: "the deferrals" });
-      await untilDetails(temporal, data.id, [`${first} has its connections or limits used up`, `${second} has failed`]);
+      await temporal.untilDetails(data.id, [`${first} has its connections or limits used up`, `${second} has failed`]);
       await setAccount(sender, second, { status: "ACTIVE" });
-      await workflowOf(data.id).executeUpdate("retry");
+      await temporal.command(data.id, "retry");
       await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);
       assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
@@ -305,9 +303,9 @@ describe("A send over two accounts", () => {
       await slowAfter(20, sender);
       await setAccount(sender, sender.accountIds[1], { port: 1 });
       const { data } = await startSend(sender);
-      await untilDetails(temporal, data.id, ["is mailing", "cannot be mailed at present (connection_refused)"]);
+      await temporal.untilDetails(data.id, ["is mailing", "cannot be mailed at present (connection_refused)"]);
       await setAccount(sender, sender.accountIds[1], { port: Number(port) });
-      assert.equal(await workflowOf(data.id).executeUpdate("retry"), "tries again now");
+      assert.equal(await temporal.command(data.id, "retry"), "tries again now");
       await eventually(async () => ((await sharesOf(sender))[1]?.SENT ?? 0) > 0, {
         what: "mail of the second",
       });
@@ -316,7 +314,7 @@ describe("A send over two accounts", () => {
       await assertAllSent(sender, recipients);
     });
 
-    it("in the next run too, when its history got long", async () => {
+    longIt("in the next run too, when its history got long", async () => {
       const recipients = 20;
       const sender = await twoAccounts(recipients);
       const [first = "", second = ""] = sender.accountIds;
@@ -325,15 +323,15 @@ describe("A send over two accounts", () => {
       await setAccount(sender, first, { status: "SUSPENDED" });
       await setAccount(sender, second, { port: 1 });
       await beginToday(sender, data.id);
-      await untilDetails(temporal, data.id, ["has failed (account_not_active)", "connection_refused"]);
-      const handle = workflowOf(data.id);
+      await temporal.untilDetails(data.id, ["has failed (account_not_active)", "connection_refused"]);
+      const handle = temporal.workflowOf(data.id);
       const { runId } = await handle.describe();
       await makeLong(handle);
       // The ladder of the second wakes it.
       await eventually(async () => (await handle.describe()).runId !== runId, {
         what: "another run",
       });
-      await untilDetails(temporal, data.id, [`${first} has failed (account_not_active)`]);
+      await temporal.untilDetails(data.id, [`${first} has failed (account_not_active)`]);
       await setAccount(sender, first, { status: "ACTIVE" });
       await setAccount(sender, second, { port: Number(port) });
       await untilStatus(sender, ["SENT"]);
@@ -350,17 +348,17 @@ describe("A send over two accounts", () => {
       await setAccount(sender, second, { status: "SUSPENDED" });
       await beginToday(sender, data.id);
       await untilStatus(sender, ["PAUSED"]);
-      await untilDetails(temporal, data.id, [`${first} login_refused`, `${second} account_not_active`, "resume"]);
-      assert.equal(await needsOperator(data.id), true);
+      await temporal.untilDetails(data.id, [`${first} login_refused`, `${second} account_not_active`, "resume"]);
+      assert.equal(await temporal.needsOperator(data.id), true);
       assert.deepEqual(await ledgerStates(sender), { QUEUED: recipients });
 
       // One of them is enough.
       await setAccount(sender, second, { status: "ACTIVE" });
-      await workflowOf(data.id).executeUpdate("resume");
+      await temporal.command(data.id, "resume");
       await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);
       assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
-      assert.equal(await needsOperator(data.id), false);
+      assert.equal(await temporal.needsOperator(data.id), false);
     });
   });
 });

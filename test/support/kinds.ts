@@ -4,13 +4,13 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachAccounts, attachSegment } from "../../domain/campaigns.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
+import { isLong } from "./long.ts";
 import {
   type AnySender,
   addContacts,
   addSubscribers,
   anotherNewsletter,
   type CampaignSender,
-  describeOverAccounts,
   makeCampaignSender,
   makeSender,
   type Sender,
@@ -94,19 +94,5 @@ export const CAMPAIGN: Kind<CampaignSender> = {
 
 export const KINDS: readonly Kind[] = [NEWSLETTER, CAMPAIGN];
 
-/** The sends of a suite: their kind, the accounts of each, and how one is made. */
-export interface OfKind {
-  kind: Kind;
-  accounts: number;
-  make(options?: SenderOptions): Promise<AnySender>;
-}
-
-/** A suite of sends: of newsletters, each mailed by one account, and once more of campaigns, each mailed by two. */
-export function describeEachKind(title: string, suite: (of: OfKind) => void): void {
-  describeOverAccounts(title, ({ accounts, furtherAccounts }) => {
-    const kind = accounts === 1 ? NEWSLETTER : CAMPAIGN;
-    describe(`of a ${kind.type}`, () => {
-      suite({ kind, accounts, make: (options) => kind.make({ ...options, furtherAccounts }) });
-    });
-  });
-}
+/** The kind of the sends in a file of tests: newsletters, and campaigns in the file's long part. */
+export const kindOf = (meta: ImportMeta): Kind => (isLong(meta) ? CAMPAIGN : NEWSLETTER);

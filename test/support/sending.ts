@@ -17,6 +17,7 @@ import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
 import { makeTeam, type TeamOptions, type TestTeam, unique } from "./factories.ts";
+import { isLong } from "./long.ts";
 import { stack } from "./stack.ts";
 import { temporalClient, untilDetails } from "./temporal.ts";
 
@@ -93,21 +94,15 @@ export const tableOf = (sent: Sent) => sql.table(`${resourceOf(sent).type}s`);
 export const naming = (sent: Sent, id: string): Sent =>
   "campaignId" in sent ? { campaignId: id } : { newsletterId: id };
 
-/** The accounts of a suite's sends: how many, and the option of `makeSender` that makes those beside the first. */
+/** The accounts of sends: how many, and the option of `makeSender` that makes those beside the first. */
 export interface OverAccounts {
   accounts: number;
   furtherAccounts: readonly Partial<EmailAccount>[];
 }
 
-/** A suite of sends that one account mails, and once more of sends that two accounts mail. */
-export function describeOverAccounts(title: string, suite: (this: Mocha.Suite, over: OverAccounts) => void): void {
-  for (const accounts of [1, 2]) {
-    const furtherAccounts = Array.from({ length: accounts - 1 }, () => ({}));
-    describe(`${title} (${accounts} account${accounts > 1 ? "s" : ""})`, function () {
-      suite.call(this, { accounts, furtherAccounts });
-    });
-  }
-}
+/** The accounts of each send in a file of tests: one, and two in the file's long part. */
+export const accountsOf = (meta: ImportMeta): OverAccounts =>
+  isLong(meta) ? { accounts: 2, furtherAccounts: [{}] } : { accounts: 1, furtherAccounts: [] };
 
 /** Why a send is paused whose accounts have all failed for the same reason. */
 export function pausedFor(reason: string, { accountIds }: Pick<Sender, "accountIds">): string {
