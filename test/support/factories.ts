@@ -9,7 +9,7 @@ import { openAdmitted } from "../../domain/admission.ts";
 import { openVault, type Vault } from "../../domain/crypto.ts";
 import { newId } from "../../domain/ids.ts";
 import { type PlanLimits, setPlan } from "../../domain/plans.ts";
-import { closeStack, stack } from "./stack.ts";
+import { stack } from "./stack.ts";
 
 export interface Backdoor {
   orm: MikroORM;
@@ -49,7 +49,6 @@ export function backdoor(): Promise<Backdoor> {
 /** Closes the connections that the tests opened. */
 export async function closeAll(): Promise<void> {
   await opened?.then(({ orm }) => orm.close(true)).catch(() => {});
-  await closeStack();
 }
 
 /** Text no other test has. */
