@@ -14,10 +14,10 @@ import { claimKey, type IdempotencyHandle, releaseKey } from "../../domain/idemp
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, codeOf } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
-import { type DatabaseProxy, openDatabaseProxy } from "../support/database-proxy.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { route } from "../support/routes.ts";
+import { type DatabaseProxy, openDatabaseProxy } from "../support/tcp-proxy.ts";
 import { tenantOf } from "../support/webhooks.ts";
 
 /** Lets a test hold a handler in the middle. */

@@ -16,6 +16,11 @@ import { app as command } from "../support/command.ts";
 import { countStatements } from "../support/count-statements.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { windowWithRoom } from "../support/request-window.ts";
+import { prune } from "../support/retention.ts";
+import { route } from "../support/routes.ts";
+import { stack } from "../support/stack.ts";
+import { webhookBody } from "../support/webhooks.ts";
 import {
   claimsFor,
   inSeconds,
@@ -25,12 +30,7 @@ import {
   signToken,
   type TestClaims,
   type TestIssuer,
-} from "../support/oauth-issuer.ts";
-import { windowWithRoom } from "../support/request-window.ts";
-import { prune } from "../support/retention.ts";
-import { route } from "../support/routes.ts";
-import { stack } from "../support/stack.ts";
-import { webhookBody } from "../support/webhooks.ts";
+} from "./oauth-issuer.ts";
 
 const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer.status}`;
 

@@ -9,10 +9,10 @@ import { serveRoutes, type TestApp } from "../support/app.ts";
 import { app as command } from "../support/command.ts";
 import { countStatements } from "../support/count-statements.ts";
 import { makeTeam, setLimits, type TestTeam, unique } from "../support/factories.ts";
-import { claimsFor, makeIssuerKey, openIssuer, signToken } from "../support/oauth-issuer.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { anotherNewsletter, makeSender, sendAndWait, startSend } from "../support/sending.ts";
 import { insertAppEndpoint, webhookBody } from "../support/webhooks.ts";
+import { claimsFor, makeIssuerKey, openIssuer, signToken } from "./oauth-issuer.ts";
 
 const REQUESTS = PLAN_LIMITS.requestsPerMinute.name;
 

@@ -14,7 +14,7 @@ import { api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { SEED } from "../support/seed.ts";
-import { type StoredPerson, storePeople } from "../support/segments.ts";
+import { type StoredPerson, storePeople } from "./segments.ts";
 
 const RUNS = 250;
 const CONTACTS = 120;

@@ -14,7 +14,7 @@ import type { ApiClient, Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { declareFields, makeTeamWithFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { type StoredPerson, storePeople } from "../support/segments.ts";
+import { type StoredPerson, storePeople } from "./segments.ts";
 
 const FIELDS = { city: "text", orders: "number", vip: "boolean", born: "date" } as const;
 const IN_ROME = { field: "fields.city", op: "eq", value: "Rome" };

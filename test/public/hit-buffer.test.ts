@@ -9,12 +9,12 @@ import { transaction } from "../../db/transaction.ts";
 import { type Hit, recordHits } from "../../domain/tracking/record.ts";
 import { makeLedger } from "../analytics/ledger.ts";
 import { serveRoutes } from "../support/app.ts";
-import { openDatabaseProxy } from "../support/database-proxy.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { startApi } from "../support/own-database.ts";
 import { ImpatientProgress } from "../support/progress.ts";
 import { makeSender, type Sender, sendAndWait } from "../support/sending.ts";
+import { openDatabaseProxy } from "../support/tcp-proxy.ts";
 import { engagementsOf, hit, letTimePass, mailsOf } from "./tracking.ts";
 
 const someHit = (seq: number): Hit => ({

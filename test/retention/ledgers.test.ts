@@ -273,7 +273,7 @@ describe("The ledger of a send that has ended", () => {
     await withTrigger({ table: "send_recipients", sendId, seq: 150, body }, async () => {
       await transaction(team.em.fork(), async (tx) => {
         await sql`select pg_advisory_xact_lock(${held})`.execute(kysely(tx));
-        const child = fork(`${import.meta.dirname}/../support/pruning-process.ts`, [JSON.stringify(SHORT)]);
+        const child = fork(`${import.meta.dirname}/pruning-process.ts`, [JSON.stringify(SHORT)]);
         const gone = once(child, "exit");
         const sleeping = sql`select from pg_stat_activity
           where wait_event = 'PgSleep' and query like '%delete from send_recipients%'`;

@@ -24,8 +24,8 @@ import {
 import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
-import { openTokenEndpoint, type TokenEndpoint } from "../support/token-endpoint.ts";
 import { emittedEvents, listen } from "../webhooks/outbox.ts";
+import { openTokenEndpoint, type TokenEndpoint } from "./token-endpoint.ts";
 
 const USER = "news@hosted.example";
 

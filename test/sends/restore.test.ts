@@ -23,7 +23,7 @@ import {
   startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
-import { backUpSends } from "../support/set-back.ts";
+import { backUpSends } from "./set-back.ts";
 
 const mailed = async (sender: Sender) => (await caughtMails(sender)).flatMap(({ to }) => to).sort();
 

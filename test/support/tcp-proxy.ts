@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { stack } from "./stack.ts";
 
 /** A server on TCP. */
 export interface Target {
@@ -99,4 +100,14 @@ export async function startTcpProxy(first: Target, { held = false } = {}): Promi
       endAll();
     },
   };
+}
+
+/** A way to the stack's database that can be cut, for processes of which Postgres is away. `url`: a DATABASE_URL. */
+export type DatabaseProxy = TcpProxy & { url: string };
+
+export async function openDatabaseProxy(): Promise<DatabaseProxy> {
+  const url = new URL((await stack()).env.DATABASE_URL);
+  const proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) });
+  url.host = `${proxy.host}:${proxy.port}`;
+  return Object.assign(proxy, { url: url.href });
 }

@@ -9,7 +9,7 @@ import { unique } from "../support/factories.ts";
 import { startWorker } from "../support/processes.ts";
 import { makeSender, preview } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { openTemporalProxy, type TemporalProxy } from "../support/temporal-proxy.ts";
+import { openTemporalProxy, type TemporalProxy } from "./temporal-proxy.ts";
 
 describe("A Temporal cluster of the operator's own", () => {
   let proxy: TemporalProxy;

@@ -3,8 +3,8 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from "jose";
 import type { Env } from "../../config/env.ts";
-import { type TestTeam, unique } from "./factories.ts";
-import { stack } from "./stack.ts";
+import { type TestTeam, unique } from "../support/factories.ts";
+import { stack } from "../support/stack.ts";
 
 /** A key of an issuer. */
 export interface IssuerKey {

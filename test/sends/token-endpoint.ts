@@ -1,6 +1,6 @@
 import type { OAuthGrant } from "../../domain/account-tokens.ts";
-import { unique } from "./factories.ts";
-import { openReceiver } from "./receiver.ts";
+import { unique } from "../support/factories.ts";
+import { openReceiver } from "../support/receiver.ts";
 
 /** A provider's token endpoint. It issues a new token for each request unless a test says otherwise. */
 export interface TokenEndpoint {

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect, constants, createServer, type IncomingHttpHeaders } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { status as grpc } from "@grpc/grpc-js";
-import { stack } from "./stack.ts";
+import { stack } from "../support/stack.ts";
 
 /** A call that came along the proxy. */
 export interface ProxiedCall {

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
-import type { Sender } from "./sending.ts";
+import type { Sender } from "../support/sending.ts";
 
 /** Tables with a team's sends, in the order in which other statements lock them. */
 const OF_TEAM = ["sends", "newsletters", "send_previews", "credit_balances", "credit_entries"] as const;
