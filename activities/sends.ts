@@ -62,10 +62,7 @@ export function createSendActivities(
 ): SendActivities {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
-  const limits = {
-    planMs: planLimitMs,
-    copy: { fromRecipients: largePlanRecipients, databaseUrl: env.DATABASE_URL },
-  };
+  const limits = { planMs: planLimitMs };
   const longPlans = new LongPlans();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {

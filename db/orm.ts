@@ -15,11 +15,11 @@ import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
 import { MIGRATION_LOCK_MS, MigrationBlockedError } from "./migration-blocked-error.ts";
-import { prepareNamed } from "./named-statements.ts";
 import {
   answerLimitMs,
   type Client,
   type ConnectionPool,
+  heedRunOptions,
   KEEP_ALIVE,
   limitSession,
   limitSilence,
@@ -111,7 +111,7 @@ const ormConfig = (
         reclaimLostConnections(pool);
         // Sees the statements as they are sent.
         onPool?.(pool);
-        prepareNamed(pool, answerMs);
+        heedRunOptions(pool, answerMs);
       },
     },
     migrations: {

@@ -137,6 +137,45 @@ class NoAnswerError extends Error {
   }
 }
 
+/** How a statement is run. */
+interface RunOptions {
+  /** The connection prepares it under this name. */
+  name?: string;
+  /** Postgres may take so long for each further statement of the transaction, in ms. */
+  transactionMs?: number;
+}
+
+/** By the statement's list of values: Kysely passes on nothing else. */
+const runOptions = new WeakMap<object, RunOptions>();
+
+/** Sets how the statement that is about to be run with this list of values is run. */
+export function setRunOptions(values: object, options: RunOptions): void {
+  runOptions.set(values, options);
+}
+
+/**
+ * Lets the connections of a pool heed `setRunOptions`.
+ * @param answerMs how long answers are waited for outside of transactions with a time of their own; undefined is for ever
+ */
+export function heedRunOptions(pool: EventEmitter, answerMs: number | undefined): void {
+  pool.on("release", (_error: unknown, client: Client) => setSilenceLimit(client, answerMs));
+  pool.on("connect", (client: Client) => {
+    const query = client.query.bind(client);
+    client.query = (text, values, ...rest) => {
+      if (typeof text !== "string" || typeof values === "function" || rest.length > 0)
+        return query(text, values, ...rest);
+      const { name, transactionMs } = (Array.isArray(values) && runOptions.get(values)) || {};
+      if (transactionMs !== undefined) setSilenceLimit(client, transactionMs + ANSWER_MARGIN_MS);
+      // Without a callback `pg` makes a promise and sets its callback later, after which V8 keeps the objects of every
+      // statement until the next full collection.
+      return new Promise((resolve, reject) => {
+        const settle = (error: unknown, result: unknown) => (error ? reject(error) : resolve(result));
+        query(name === undefined ? text : { text, name }, values, settle);
+      });
+    };
+  });
+}
+
 /** A kind of work with its own time for a statement. The kinds of workers have the names of their pools. */
 export type WorkKind = keyof typeof STATEMENT_SECONDS;
 

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Environment } from "../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { defineStatement } from "../db/prepared.ts";
+import { defineStatement } from "../db/statements.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, type ErrorCode } from "./errors.ts";
 

@@ -9,7 +9,6 @@ import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { STATEMENT_SECONDS } from "../db/pool.ts";
-import { StalledCopies } from "../db/stalled-copies.ts";
 import { foldChanges } from "../domain/analytics/fold.ts";
 import { refreshDueStatuses } from "../domain/audience/email-status.ts";
 import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, TASK_QUEUES } from "../workflows/ids.ts";
@@ -19,8 +18,6 @@ const CONFIRMATIONS_EVERY_MS = 1_000;
 const EMAIL_STATUSES_EVERY_MS = 1_000;
 const ANALYTICS_EVERY_MS = 1_000;
 const NOTICES_EVERY_MS = 5_000;
-/** How often stalled copies are looked for: one without progress between two looks is ended. */
-const STALLED_COPIES_EVERY_MS = 30_000;
 const SCHEDULE_EVERY_MS = 60_000;
 /** How often the reconciler looks: the longest that a send stays without its workflow. */
 const RECONCILE_EVERY_MS = 60_000;
@@ -44,12 +41,6 @@ async function refreshEmailStatuses({ orm, stopping }: Pick<ActivityDeps, "orm" 
 async function foldAnalytics({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
   const em = orm.em.fork();
   while (!stopping.aborted && (await foldChanges(em, ANALYTICS_CHANGES)) === ANALYTICS_CHANGES);
-}
-
-/** Ends copies that wait for a process which has frozen. */
-async function endStalledCopies({ orm, log }: Pick<ActivityDeps, "orm" | "log">, copies: StalledCopies): Promise<void> {
-  const ended = await copies.end(orm.em.fork());
-  if (ended > 0) log.warn({ ended }, "copies whose process did not answer were ended; their confirms are tried again");
 }
 
 /** Schedules that this pool keeps: the ID of each is also that of the workflow that it runs. */
@@ -88,16 +79,14 @@ export async function ensureSchedule({ schedule }: Client, scheduleId: keyof typ
 
 /**
  * The maintenance pool: sends opt-in mails and notices when they fall due, sets the status of contacts that bounced, adds up
- * analytics, ends copies that wait for a frozen process, and keeps the schedules of the reconciler, of account checks and of retention. Any number of these workers may run.
+ * analytics, and keeps the schedules of the reconciler, of account checks and of retention. Any number of these workers may run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
-  const copies = new StalledCopies();
   const loops = [
     repeat(deps, "confirmations", CONFIRMATIONS_EVERY_MS, () => sendDueConfirmations(deps)),
     repeat(deps, "email statuses", EMAIL_STATUSES_EVERY_MS, () => refreshEmailStatuses(deps)),
     repeat(deps, "analytics", ANALYTICS_EVERY_MS, () => foldAnalytics(deps)),
     repeat(deps, "notices", NOTICES_EVERY_MS, () => sendDueNotices(deps)),
-    repeat(deps, "stalled copies", STALLED_COPIES_EVERY_MS, () => endStalledCopies(deps, copies)),
   ];
   return {
     connected: (client) => {

@@ -4,9 +4,8 @@ import stringify from "safe-stable-stringify";
 import { z } from "zod";
 import { JsonText, jsonTextOf } from "../../db/json.ts";
 import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { type CompiledStatement, compileOnce, type NamedValues } from "../../db/prepared.ts";
 import { recordReader } from "../../db/records.ts";
-import { executeShared } from "../../db/shared-reads.ts";
+import { type DefinedStatement, defineStatement, type NamedValues } from "../../db/statements.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
@@ -390,7 +389,7 @@ export function defineList<
   const maxBytes = spec.largeColumn ? MAX_PAGE_BYTES : Infinity;
 
   /** The statements of pages of records, by the shape of the page and the names of the values that it filters by. */
-  const statements = new Map<string, CompiledStatement<PageRow>>();
+  const statements = new Map<string, DefinedStatement<NamedValues, PageRow>>();
 
   /**
    * Reads one page, of records that Postgres makes: they go into the answer as they are. To be called in one place for each
@@ -412,12 +411,13 @@ export function defineList<
     const extra = extraColumns(spec, shape);
     if (!statement) {
       const column = recordColumn(record("found"), extra);
-      statement = compileOnce(ctx.database, values, (given) =>
-        joinRecords(pageStatement(spec, column, rows(ctx.database, given), shape, given)),
-      );
+      statement = defineStatement((em, given) => {
+        const named = given as typeof values;
+        return joinRecords(pageStatement(spec, column, rows(em, named), shape, named));
+      });
       statements.set(key, statement);
     }
-    const found = await executeShared(ctx.database, ctx.tenant.teamId, statement, values);
+    const { rows: found } = await statement(ctx.database, values);
     const records = found.flatMap((row) => recordsOf<T>(row, extra));
     const { shown, next } = cutPage(records, ({ record }) => record, request.limit, maxBytes);
     return ok(new JsonText<T[]>(`[${shown.map(({ text }) => text).join()}]`), { meta: metaOf(ctx, request, next) });

@@ -115,8 +115,8 @@ type TurnKind = RouteKind | "large_read";
 
 /**
  * Requests of one caller that are under way at once in this process, from before its body is read until its answer has left.
- * Eight reads or writes keep the process busy: `SharedReads` sends the reads of a team to Postgres together, on two
- * connections. Of answers that may be large, two keep Postgres busy while the process writes one. A route behind a workflow mostly waits.
+ * Eight reads or writes keep the process busy. Of answers that may be large, two keep Postgres busy while the process writes
+ * one. A route behind a workflow mostly waits.
  */
 export const TURNS_OF_A_CALLER = { read: 8, large_read: 2, write: 8, workflow: 16 } as const satisfies Record<
   TurnKind,

@@ -1,6 +1,6 @@
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
-import { executePrepared, textStatement } from "../../db/prepared.ts";
+import { executePrepared, textStatement } from "../../db/statements.ts";
 import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { ApiError } from "../errors.ts";
 import { Batches } from "./batches.ts";

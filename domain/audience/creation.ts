@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { JsonText } from "../../db/json.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
-import { defineStatement, type NamedValues } from "../../db/prepared.ts";
+import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { isConflict, transaction } from "../../db/transaction.ts";
 import { codeOf, isLockTimeout } from "../../db/unreachable.ts";
 import { Batches } from "../access/batches.ts";

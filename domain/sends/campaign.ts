@@ -111,8 +111,6 @@ export const campaign: Sendable = {
   hasFields: true,
   readDraft,
   selectMembers,
-  // Segments may ask for the last days.
-  membersIgnoreClock: false,
   selectIneligible,
   readContent,
   ...marksOf("campaigns", (em, tenant, id, step) => emit(em, tenant, `campaign.${step}`, campaignRow(id))),

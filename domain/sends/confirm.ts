@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { limitStatements } from "../../db/prepared.ts";
+import { limitStatements } from "../../db/statements.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
 import { readAccess } from "../access/key-lookup.ts";
 import { lockBalance, reserveCredits } from "../credits.ts";
@@ -35,8 +35,6 @@ export interface ArmedSend {
 export interface ConfirmLimits {
   /** How long the recipients may take to be counted, and then to be copied. */
   planMs: number;
-  /** Plans of at least `fromRecipients` are copied over two connections, if their query allows it; none unless given. */
-  copy?: { fromRecipients: number; databaseUrl: string };
 }
 
 /** HTTP status of a confirm's answer. */
@@ -59,12 +57,12 @@ export function confirmSend(em: EntityManager, request: ConfirmRequest, limits: 
     if (await lockClaim(tx, request.idempotency)) return;
     // The team's balance may change while a large plan is resolved: that conflict must happen once at most.
     if (tries++ > 0) await lockBalance(tx, request);
-    await arm(tx, request, limits);
+    await arm(tx, request);
   };
   return transaction(em, armOnce, { isolationLevel: IsolationLevel.REPEATABLE_READ });
 }
 
-async function arm(em: EntityManager, request: ConfirmRequest, limits: ConfirmLimits): Promise<void> {
+async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const { teamId, environment, resource, previewId } = request;
   const tenant: Tenant = { teamId, environment };
   const { scope } = sendable(resource);
@@ -74,7 +72,7 @@ async function arm(em: EntityManager, request: ConfirmRequest, limits: ConfirmLi
   const recipients = plan.counts.eligible;
   await reserveCredits(em, tenant, previewId, recipients);
   const cap = await takeFromCap(em, key, recipients);
-  await writeSend(em, request, plan.draft, recipients, cap, limits);
+  await writeSend(em, request, plan.draft, recipients, cap);
   // Locked last, so that a revocation never waits for the copy of the recipients: it makes this transaction conflict,
   // and the next try refuses the key.
   await readAccess(em, tenant, request.apiKeyId, scope, { lock: true });
@@ -100,14 +98,11 @@ async function writeSend(
   draft: Draft,
   recipients: number,
   cap: SendCap,
-  { planMs, copy }: ConfirmLimits,
 ): Promise<void> {
   const db = kysely(em);
   const accountIds = draft.accounts.map(({ id }) => id);
   const members = await planMembers(em, draft);
-  const usesCopy = copy && sendable(draft.resource).membersIgnoreClock && recipients >= copy.fromRecipients;
-  const reader = usesCopy ? { databaseUrl: copy.databaseUrl, statementMs: planMs } : undefined;
-  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients, reader });
+  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients });
 
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))

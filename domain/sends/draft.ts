@@ -95,8 +95,6 @@ export interface Sendable {
    * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
    */
   selectMembers(em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>>;
-  /** The query of `selectMembers` gives the same at any time, so that a connection with another `now()` may run it. */
-  readonly membersIgnoreClock: boolean;
   /**
    * Selects `row` and `ineligible` of each recipient in `picked` (`row`, `email`, `member_id`, `team_id`, `environment`,
    * `resource_id`): why it may not be mailed any more, or null. Part of the statement that stages recipients.

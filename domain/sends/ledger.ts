@@ -1,5 +1,4 @@
 import { type RawBuilder, sql } from "kysely";
-import { type CopyReader, insertByCopy } from "../../db/copy.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { openLane } from "./lanes.ts";
@@ -15,14 +14,10 @@ interface Copy {
   members: RawBuilder<unknown>;
   /** How many of them are eligible. */
   recipients: number;
-  /** Undefined for one `insert … select`, else they are copied by COPY. */
-  reader?: CopyReader | undefined;
 }
 
 /** Recipients that are sorted at most. */
 const MOST_SORTED = 50_000;
-
-const COPIED_COLUMNS = "send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields";
 
 /**
  * Copies the eligible members of a plan into the ledger, QUEUED, and opens a lane for each account. Runs in the transaction of
@@ -32,21 +27,16 @@ const COPIED_COLUMNS = "send_id, seq, member_id, email, email_spelling, first_na
  */
 export async function copyRecipients(
   em: EntityManager,
-  { sendId, accountIds, members, recipients, reader }: Copy,
+  { sendId, accountIds, members, recipients }: Copy,
 ): Promise<void> {
   // `permitted` alone would make a full join of the members a nested loop, see `selectMembers` of newsletters.
   const order = sql.raw(recipients <= MOST_SORTED ? "order by id" : "");
-  const eligible = sql`
+  const { numAffectedRows: copied } = await sql`
+    insert into send_recipients (send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields)
     select ${sendId}::text, (row_number() over (${order}))::int, id, email, email_spelling, first_name, last_name, list_id, fields
     from (${members}) members
-    where coalesce(permitted, false) and not suppressed`;
-  const copied = reader
-    ? await insertByCopy(em, `send_recipients (${COPIED_COLUMNS})`, eligible, reader)
-    : Number(
-        (await sql`insert into send_recipients (${sql.raw(COPIED_COLUMNS)}) ${eligible}`.execute(kysely(em)))
-          .numAffectedRows,
-      );
-  if (copied !== recipients) throw new Error(`planned ${recipients} recipients, copied ${copied}`);
+    where coalesce(permitted, false) and not suppressed`.execute(kysely(em));
+  if (Number(copied) !== recipients) throw new Error(`planned ${recipients} recipients, copied ${copied}`);
   for (const accountId of accountIds) await openLane(em, { sendId, accountId });
 }
 

@@ -1,8 +1,8 @@
 import { sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { limitStatements } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
+import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
 import { COMPLAINT_PAUSE, COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";

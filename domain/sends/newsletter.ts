@@ -137,7 +137,6 @@ export const newsletter: Sendable = {
   hasFields: false,
   readDraft,
   selectMembers,
-  membersIgnoreClock: true,
   selectIneligible,
   readContent,
   ...marksOf("newsletters", (em, tenant, id, step) => emit(em, tenant, `newsletter.${step}`, newsletterRow(id))),

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { limitStatements } from "../../db/prepared.ts";
+import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isCancelled } from "../../db/unreachable.ts";
 import { readAccess } from "../access/key-lookup.ts";

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, ofTenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import type { Mailed, MailOutcome } from "../mail/outcome.ts";

@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { executePrepared } from "../../db/statements.ts";
 import { mayMail } from "../accounts.ts";
 import { elapsedMs } from "../elapsed.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { AutomaticCause, EngagementKind } from "../../db/entities/engagement.ts";
 import type { EntityManager } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";

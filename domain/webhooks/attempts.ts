@@ -1,8 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { defineStatement, type NamedValues } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
+import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import {
   type AttemptKind,

@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { executePrepared } from "../../db/statements.ts";
 import type { EventName } from "./catalogue.ts";
 import { notifyRelayAfterCommit } from "./notify-relay.ts";
 import type { EventObjects } from "./objects.ts";

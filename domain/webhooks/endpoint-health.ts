@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { executePrepared } from "../../db/statements.ts";
 import { newId } from "../ids.ts";
 
 /**

@@ -1,6 +1,6 @@
 import { type Selectable, sql } from "kysely";
 import { type Database, type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { ENDPOINT_OFF } from "./endpoint-health.ts";

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { GroupLane } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { ENDPOINT_OFF, type EndpointHealth, FIRST_PROBE_SECONDS, healthOf, isFailing } from "./endpoint-health.ts";

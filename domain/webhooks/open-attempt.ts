@@ -1,8 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus, GroupLane, GroupPhase } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { defineStatement, executePrepared } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
+import { defineStatement, executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { endGroup } from "./end-group.ts";

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { EntityManager } from "../../db/orm.ts";
-import { defineStatement, type NamedValues } from "../../db/prepared.ts";
+import { defineStatement, type NamedValues } from "../../db/statements.ts";
 
 /** How long a lease lasts without being renewed, in seconds. Followers wait for its end when the leader was killed. */
 export const LEASE_SECONDS = 2;

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { EntityManager } from "../../db/orm.ts";
-import { defineStatement, type NamedValues } from "../../db/prepared.ts";
+import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { type DueDelivery, type DueRow, dueColumns, endWithoutEvent } from "./open-attempt.ts";
 import { GROUP_SIZE } from "./plan-groups.ts";
 import { isWaitingNew, queueKey } from "./waiting.ts";

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { sql } from "kysely";
 import { kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
+import { defineStatement, executePrepared } from "../../db/statements.ts";
 import { backdoor } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { findChanging } from "../support/statements/check.ts";
@@ -33,6 +33,20 @@ describe("A prepared statement", () => {
     const { rows } = await sql<{ name: string; runs: number }>`
       select name, (generic_plans + custom_plans)::int as runs from pg_prepared_statements`.execute(kysely(em));
     assert.deepEqual(rows, [{ name: "double", runs: 3 }]);
+  });
+
+  it("that was defined is compiled once, for the values that it was first given", async () => {
+    const em = orm.em.fork();
+    let compiled = 0;
+    const add = defineStatement((_em, { left, right }: { left: number; right?: number | undefined }) => {
+      compiled++;
+      return right === undefined
+        ? sql<{ sum: number }>`select ${left}::int as sum`
+        : sql<{ sum: number }>`select ${left}::int + ${right}::int as sum`;
+    });
+    const sums = [];
+    for (const left of [1, 2]) sums.push(...(await add(em, { left, right: 10 })).rows);
+    assert.deepEqual([sums, compiled], [[{ sum: 11 }, { sum: 12 }], 1]);
   });
 
   it("is refused when its name stands for another text", async () => {

@@ -7,7 +7,7 @@ import { serveHealth } from "../../config/health.ts";
 import { Progress } from "../../config/progress.ts";
 import { type EntityManager, kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
 import { answerLimitMs, type ConnectionPool, STATEMENT_SECONDS } from "../../db/pool.ts";
-import { limitStatements } from "../../db/prepared.ts";
+import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { watchActivities } from "../../workers/interceptors.ts";
