@@ -4,9 +4,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { api } from "../support/api.ts";
-import { eventually } from "../support/eventually.ts";
-import { kill } from "../support/processes.ts";
-import { openReceiver, type Receiver } from "../support/receiver.ts";
+import type { Receiver } from "../support/receiver.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   askToWait,
@@ -178,92 +176,5 @@ describe("An endpoint that changes while deliveries are retried", () => {
     assert.equal(log.at(-1)?.response_status, null);
     assert.ok(log.at(-1)?.error_message);
     assert.equal(countAt(path), 1);
-  });
-});
-
-describe("A worker that dies during an attempt", () => {
-  let receiver: Receiver;
-  before(async () => {
-    receiver = await openReceiver();
-  });
-  after(() => receiver.close());
-
-  it("leaves an unknown outcome, and its attempt is made again without counting as one of the ladder", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/crash` });
-    let again: Promise<unknown> | undefined;
-    receiver.behave = (_, response) => {
-      if (again) response.writeHead(500).end();
-      else ({ again } = kill("webhooks"));
-    };
-    await emitSome(team, 1);
-    await receiver.until("/crash", 1);
-    await again;
-    const log = await untilLog(
-      team,
-      endpoint.id,
-      (rows) => rows.length === 5 && rows.every((row) => row.status === "FAILED"),
-    );
-    assert.deepEqual(
-      states(log).map(([attempt]) => attempt),
-      [1, 2, 3, 4, 5],
-    );
-    const [cut, ...made] = log.toSorted((a, b) => a.attempt - b.attempt);
-    assert.match(cut?.error_message ?? "", /outcome is unknown/);
-    assert.deepEqual([cut?.response_status, cut?.next_attempt_at], [null, null]);
-    for (const row of made) assert.equal(row.response_status, 500);
-    const arrived = assertAllHeaders(receiver, "/crash", log, endpoint);
-    assert.equal(arrived.length, 5, "the one in flight, and every attempt of the ladder");
-    assert.equal(new Set(arrived.map(({ body }) => body)).size, 1);
-  }).timeout(240_000);
-
-  it("leaves an unknown outcome FAILED, not BLOCKED, when the endpoint is off by then", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/crash-off` });
-    const off = sql`update webhook_endpoints set active = false, disabled_reason = 'manual' where id = ${endpoint.id}`;
-    let again: Promise<unknown> | undefined;
-    let stopped: Promise<unknown> | undefined;
-    receiver.behave = () => {
-      again ??= kill("webhooks").again;
-      stopped ??= off.execute(kysely(team.em));
-    };
-    await emitSome(team, 1);
-    await receiver.until("/crash-off", 1);
-    await Promise.all([again, stopped]);
-    const [row, ...more] = await untilOver(team, endpoint.id);
-    assert.deepEqual(more, []);
-    assert.equal(row?.status, "FAILED");
-    assert.match(row?.error_message ?? "", /outcome is unknown.*switched off; replay/);
-    await eventually(async () => (await groupsOf(team, endpoint.id)).length === 0, { what: "the end of the group" });
-  }).timeout(240_000);
-});
-
-describe("A fault of this service", () => {
-  let receiver: Receiver;
-  before(async () => {
-    receiver = await openReceiver();
-  });
-  after(() => receiver.close());
-
-  // Each try of the activity closed the row as an unknown outcome and made another, although nothing had been sent.
-  it("makes no attempts in the log, and the delivery is sent once it is repaired", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/ours` });
-    const db = kysely(team.em);
-    const { encrypted_secret: sealed } = await db
-      .selectFrom("webhook_endpoints")
-      .select("encrypted_secret")
-      .where("id", "=", endpoint.id)
-      .executeTakeFirstOrThrow();
-    await setEndpoint(team, endpoint.id, { encrypted_secret: "k9.a.b.c" });
-    await emitSome(team, 1);
-    await eventually(async () => ((await groupsOf(team, endpoint.id))[0]?.epoch ?? 0) >= 3, {
-      what: "three tries",
-    });
-    assert.deepEqual(states(await logOf(team, endpoint.id)), [[1, "PENDING"]]);
-    await setEndpoint(team, endpoint.id, { encrypted_secret: sealed });
-    const log = await untilOver(team, endpoint.id);
-    assert.deepEqual(states(log), [[1, "SUCCEEDED"]]);
-    assert.equal(assertAllHeaders(receiver, "/ours", log, endpoint).length, 1);
   });
 });

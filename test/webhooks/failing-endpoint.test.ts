@@ -7,7 +7,6 @@ import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
-import { kill } from "../support/processes.ts";
 import { openReceiver, type Received, type Receiver } from "../support/receiver.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
@@ -22,7 +21,7 @@ import {
   untilOver,
 } from "./observing.ts";
 
-const EVENTS = 300;
+const EVENTS = 120;
 /** What comes after the repair. */
 const LATER = 20;
 const MOST_WORKFLOWS = 10;
@@ -120,14 +119,9 @@ describe("A failing endpoint", () => {
       await emitSome(team, 10, "newsletter.started", from);
       await untilLog(team, endpoint.id, (log) => new Set(log.map(({ event_id }) => event_id)).size >= from + 10);
     }
-    await eventually(
-      async () => {
-        const { consecutive_failures, probe_wait_seconds } = await healthOf(team, endpoint.id);
-        if (consecutive_failures < 5 || (probe_wait_seconds ?? 0) < 10) throw new Error(`${probe_wait_seconds}`);
-        return true;
-      },
-      { what: "a probe that failed" },
-    );
+    await untilHealth(team, endpoint.id, ({ consecutive_failures }) => consecutive_failures >= 5);
+    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
+    await untilHealth(team, endpoint.id, ({ probe_wait_seconds }) => (probe_wait_seconds ?? 0) >= 10);
     const log = await logOf({ em: team.em.fork() }, endpoint.id);
     const never = log.filter(({ status, attempt, group_id }) => status === "PENDING" && attempt === 1 && !group_id);
     assert.ok(never.length > EVENTS / 2, `${never.length} were never attempted`);
@@ -146,6 +140,7 @@ describe("A failing endpoint", () => {
     try {
       const repairedAt = performance.now();
       await emitSome(team, LATER, "newsletter.started", EVENTS);
+      await setHealth(team, endpoint.id, { probe_at: sql`now()` });
       const arrived = await repaired.until("/repaired", EVENTS + LATER, ALL_WITHIN_MS);
       assert.ok(performance.now() - repairedAt < ALL_WITHIN_MS);
       assert.equal(new Set(arrived.map(eventIdOf)).size, EVENTS + LATER, "each once");
@@ -158,13 +153,13 @@ describe("A failing endpoint", () => {
     } finally {
       await repaired.close();
     }
-  }).timeout(240_000);
+  });
 
   it("stops its groups after a few failures when it was working, and leaves the rest of them unattempted", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/died` });
     await setHealth(team, endpoint.id, { last_success_at: sql`now()` });
-    const events = 900;
+    const events = 400;
     await emitSome(team, events);
     await untilLog(
       team,
@@ -176,11 +171,12 @@ describe("A failing endpoint", () => {
     );
     const log = await logOf({ em: team.em.fork() }, endpoint.id);
     const attempted = log.filter(({ attempts_used }) => attempts_used > 0).length;
-    // Six groups of a hundred were at their first attempt, each with 16 requests in flight.
-    assert.ok(attempted >= 5 && attempted < 300, `${attempted} were attempted`);
+    // Four groups of a hundred were at their first attempt, each with 16 requests in flight.
+    assert.ok(attempted >= 5 && attempted < 200, `${attempted} were attempted`);
     const workflows = Number(await workflowsOf(endpoint.id));
     assert.ok(workflows <= MOST_WORKFLOWS, `${workflows} workflows`);
     receiver.behave = (_, response) => void response.writeHead(204).end();
+    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await untilLog(team, endpoint.id, (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === events);
   });
 
@@ -202,6 +198,7 @@ describe("A failing endpoint", () => {
     for (const row of open) assert.equal(row.group_id, null);
     for (const row of open) assert.equal(row.attempts_used, row.status === "RETRYING" ? row.attempt : 0);
     receiver.behave = (_, response) => void response.writeHead(204).end();
+    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await untilLog(team, endpoint.id, (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === events);
   });
 
@@ -404,24 +401,4 @@ describe("A failing endpoint", () => {
     for (const { error_message } of log) assert.match(error_message ?? "", /switched off; replay/);
     assert.equal(Number(await workflowsOf(endpoint.id)), 1, "that of the probe");
   });
-
-  it("loses nothing when the worker dies during a probe", async () => {
-    const { team, endpoint, at, emitWaiting } = await failing("killed");
-    await emitWaiting(5);
-    let again: Promise<unknown> | undefined;
-    receiver.behave = (_, response) => {
-      if (again) response.writeHead(204).end();
-      else ({ again } = kill("webhooks"));
-    };
-    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
-    const log = await untilLog(
-      team,
-      endpoint.id,
-      (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === 5,
-    );
-    await again;
-    assert.equal(log.length, 6);
-    assert.equal(log.filter(({ error_message }) => /outcome is unknown/.test(error_message ?? "")).length, 1);
-    assert.equal(new Set(at().map(eventIdOf)).size, 5);
-  }).timeout(240_000);
 });

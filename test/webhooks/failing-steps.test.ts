@@ -9,8 +9,9 @@ import { stepWaitMs } from "../../workflows/steps.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import type { Receiver } from "../support/receiver.ts";
-import { emitSome, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
+  assertAllHeaders,
   type Row,
   receivingBesideTemporal,
   repairSecret,
@@ -59,24 +60,24 @@ describe("A step that keeps failing", () => {
   const triesAgainAt = (details: string): number => Date.parse(/tries again at (\S+Z)\./.exec(details)?.[1] ?? "");
 
   /**
-   * Presses retryNow while the step fails, until its own next try is more than 10 s away: after a repair, the retryNow of the
+   * Presses retryNow while the step fails, until its own next try is more than 4 s away: after a repair, the retryNow of the
    * test comes first.
    */
   async function untilNextTryIsFar(handle: Handle, answer?: string): Promise<void> {
     const nextTryAt = async () => triesAgainAt(await untilDetails(handle, /tries again at/));
-    for (let at = await nextTryAt(); at - Date.now() < 10_000; at = await nextTryAt()) {
+    for (let at = await nextTryAt(); at - Date.now() < 4_000; at = await nextTryAt()) {
       const answered = await handle.executeUpdate("retryNow");
       if (answer !== undefined) assert.equal(answered, answer);
       await eventually(async () => (await nextTryAt()) !== at, { what: "a later try" });
     }
   }
 
-  for (const [which, options] of [
-    ["the first attempt of an unproven endpoint", {}],
-    ["the first attempt of a working endpoint", { succeededLately: true }],
+  for (const [which, name, options] of [
+    ["the first attempt of an unproven endpoint", "unproven", {}],
+    ["the first attempt of a working endpoint", "working", { succeededLately: true }],
   ] as const) {
     it(`is named to operators with its code, and tried again with retryNow: ${which}`, async () => {
-      const { team, endpoint, handle } = await failing("attempt", options);
+      const { team, endpoint, handle } = await failing(name, options);
       const details = await untilDetails(handle, /failed three times/);
       const at = triesAgainAt(details);
       assert.equal(
@@ -84,13 +85,16 @@ describe("A step that keeps failing", () => {
         `Endpoint ${endpoint.id}. The step "attempt" failed three times (internal_error); tries again at ${new Date(at).toISOString()}. Updates: retryNow, cancel.`,
       );
       assert.equal(await needsOperator(handle), true);
+      assert.deepEqual(states(await logOf(team, endpoint.id)), [[1, "PENDING"]], "no attempt was made");
       await untilNextTryIsFar(handle, "attempts the remaining deliveries now");
       await repairSecret(team, endpoint);
       assert.equal(await handle.executeUpdate("retryNow"), "attempts the remaining deliveries now");
       assert.deepEqual(await handle.result(), { succeeded: 1, failed: 0, blocked: 0 });
       assert.equal(await needsOperator(handle), false);
       assert.match(await untilDetails(handle, /Ended/), /Ended: 1 succeeded, 0 failed, 0 blocked\.$/);
-      assert.deepEqual(states(await untilOver(team, endpoint.id)), [[1, "SUCCEEDED"]]);
+      const log = await untilOver(team, endpoint.id);
+      assert.deepEqual(states(log), [[1, "SUCCEEDED"]]);
+      assert.equal(assertAllHeaders(receiver, `/${name}`, log, endpoint).length, 1);
     });
   }
 

@@ -13,14 +13,12 @@ import { temporalClient } from "../support/temporal.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
   askToWait,
-  deliveryIdOf,
   detailsOf,
   groupsOf,
   type Row,
   states,
   takePlaces,
   untilAtRest,
-  untilDetails,
   untilLog,
   untilOver,
   untilWaiting,
@@ -285,54 +283,13 @@ describe("A delivery on the ladder", () => {
       }),
     );
     assert.deepEqual(waits, [600, 600, 3_600]);
-    const exhausted = await untilOver(team, endpoints[3]?.id ?? "");
-    assert.equal(exhausted.length, LADDER_MS.length + 1, "a 500's is not heeded");
+    // A 500's is not heeded.
+    await untilLog(team, endpoints[3]?.id ?? "", (log) => log.length > 1);
     for (const { id } of endpoints.slice(0, 3)) {
       const [row] = await untilWaiting(team, id);
       assert.ok(row);
       await workflowOf(temporal, row).executeUpdate("cancel");
     }
-  });
-
-  // An attempt returns after a while and continues as another part. The first part had been asked to wait for ten minutes,
-  // the last one brought successes alone: the group was attempted again at once.
-  it("waits as long as the first part of a long attempt was asked to", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/parts` });
-    // Its first attempt is a local activity, which ends after two seconds.
-    await sql`update webhook_health set last_success_at = now() where webhook_id = ${endpoint.id}`.execute(
-      kysely(team.em),
-    );
-    let times = 0;
-    receiver.behave = (received, response, request) => {
-      if (times++ === 0) askToWait(600)(received, response, request);
-      else if (times > 85) response.writeHead(204).end();
-      else setTimeout(() => response.writeHead(204).end(), 600);
-    };
-    await emitSome(team, 100);
-    await untilLog(team, endpoint.id, (log) => log.length === 100 && log.every(({ status }) => status !== "PENDING"));
-    const [group, ...more] = await groupsOf(team, endpoint.id);
-    assert.ok(group);
-    assert.deepEqual(more, []);
-    const handle = temporal.workflow.getHandle(`webhook-delivery/${group.id}`);
-    // A machine that is busy enough lets others time out: they wait with the first.
-    const details = await untilDetails(handle, /\d+ left/);
-    assert.match(details, /failed: (http_429|timeout)\. Next attempt at 20\d\d-/);
-    const { rows } = await sql<{ waits: boolean; same: boolean }>`
-      select d.next_attempt_at > now() + interval '5 minutes' as waits, d.next_attempt_at = g.due_at as same
-      from webhook_deliveries d join webhook_groups g on g.id = d.group_id
-      where d.webhook_id = ${endpoint.id} and d.status = 'RETRYING'`.execute(kysely(team.em));
-    assert.ok(rows.length > 0);
-    for (const row of rows) assert.deepEqual(row, { waits: true, same: true });
-    const parts = (await handle.fetchHistory()).events?.filter(
-      (event) => event.activityTaskCompletedEventAttributes ?? event.markerRecordedEventAttributes,
-    );
-    assert.ok((parts?.length ?? 0) > 1, "the attempt had several parts");
-    // An outcome that came while others were being written was lost, and the delivery made again under the same id.
-    assert.equal(new Set(receiver.received.map(deliveryIdOf)).size, receiver.received.length);
-    assert.equal(receiver.received.length, 100);
-    await handle.executeUpdate("cancel");
-    assert.equal((await untilOver(team, endpoint.id)).length, 100);
   });
 
   const FULL: [string, typeof takePlaces][] = [
