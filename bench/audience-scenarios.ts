@@ -8,7 +8,7 @@ import { transaction } from "../db/transaction.ts";
 import { countSegment, createSegment } from "../domain/audience/segments/segments.ts";
 import { api } from "../test/support/api.ts";
 import { declareFields } from "../test/support/contacts.ts";
-import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
+import { makeTeam, recordSend, type TestTeam, unique } from "../test/support/factories.ts";
 import { CAMPAIGN } from "../test/support/kinds.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import {
@@ -19,7 +19,6 @@ import {
   makeCampaignSender,
   setTomorrow,
 } from "../test/support/sending.ts";
-import { recordSend } from "../test/support/sends.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient, untilDetails } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";

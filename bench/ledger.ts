@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { kysely } from "../db/orm.ts";
 import { newId } from "../domain/ids.ts";
 import type { TestTeam } from "../test/support/factories.ts";
-import { recordSend } from "../test/support/sends.ts";
+import { recordSend } from "../test/support/factories.ts";
 
 /** Writes a send of an hour ago with tracking on and with mails that are numbered from 1. @returns its id */
 export async function writeLedger({ em, team }: TestTeam, mails: number): Promise<string> {

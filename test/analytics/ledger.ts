@@ -5,7 +5,7 @@ import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { api } from "../support/api.ts";
 import type { TestTeam } from "../support/factories.ts";
-import { recordSend } from "../support/sends.ts";
+import { recordSend } from "../support/factories.ts";
 
 /** A send with its ledger, written past the service, so that its mails can have any outcome at any time. */
 export interface TestLedger {

@@ -8,10 +8,9 @@ import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { RequestLimits } from "../../domain/access/request-limit.ts";
 import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
-import { countStatements } from "../support/count-statements.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
+import { countStatements } from "../support/recording.ts";
 import { stack } from "../support/stack.ts";
 
 const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer.status}`;

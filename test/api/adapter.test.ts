@@ -7,9 +7,8 @@ import { Team } from "../../db/entities/team.ts";
 import { ApiError, ERRORS, isErrorCode, notFound } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 
 const body = z.strictObject({
   name: z.string().min(1).max(10),

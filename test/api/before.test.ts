@@ -5,9 +5,8 @@ import { Team } from "../../db/entities/team.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 
 /** The checks that ran, and whether a transaction was open. */
 let checks: { name: string; inTransaction: boolean; tenant: string }[] = [];

@@ -13,10 +13,9 @@ import { checkTemplates } from "../../domain/drafts.ts";
 import { recordErased } from "../../domain/erasure/erased-addresses.ts";
 import { ERRORS, type ErrorCode, isErrorCode } from "../../domain/errors.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 import { confirm, freshKey, makeSender, preview, type Sender, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 

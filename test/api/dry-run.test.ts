@@ -7,9 +7,8 @@ import { kysely } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 import { snapshotTables } from "../support/tables.ts";
 
 const input = z.strictObject({ body: z.strictObject({ outcome: z.string() }) });

@@ -9,10 +9,9 @@ import { ApiError } from "../../domain/errors.ts";
 import { claimKey, type IdempotencyHandle, releaseKey, writeAnswer } from "../../domain/idempotency.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 
 /** Lets a test hold a handler in the middle and watch it. */
 const stage = new EventEmitter();

@@ -13,10 +13,9 @@ import { ApiError } from "../../domain/errors.ts";
 import { claimKey, type IdempotencyHandle, releaseKey } from "../../domain/idempotency.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, codeOf } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 import { type DatabaseProxy, openDatabaseProxy } from "../support/tcp-proxy.ts";
 import { tenantOf } from "../support/webhooks.ts";
 

@@ -11,11 +11,10 @@ import { kysely, openDatabase } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { openRecordingOrm } from "../support/recording.ts";
-import { route } from "../support/routes.ts";
 
 const lists = defineList({
   table: "lists",

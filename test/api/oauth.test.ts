@@ -11,14 +11,13 @@ import { MAX_TOKEN_LENGTH, openTokenVerifier, revokeToken } from "../../domain/a
 import { KEY_SET_TIMES, type KeySetTimes } from "../../domain/access/oauth-keys.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { app as command } from "../support/command.ts";
-import { countStatements } from "../support/count-statements.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { countStatements } from "../support/recording.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { prune } from "../support/retention.ts";
-import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
 import {

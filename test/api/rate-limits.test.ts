@@ -6,7 +6,7 @@ import { formatKey, generateKey, parseKey, revokeKey } from "../../domain/access
 import { RequestLimits } from "../../domain/access/request-limit.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import {
@@ -21,7 +21,6 @@ import {
 import { openRecordingOrm } from "../support/recording.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { prune } from "../support/retention.ts";
-import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 
 const noInput = z.strictObject({});

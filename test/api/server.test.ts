@@ -8,10 +8,9 @@ import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import { openServer } from "../../api/server.ts";
 import { api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 
 const MAX_BODY_BYTES = 2 * 1024 * 1024;

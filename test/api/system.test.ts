@@ -16,12 +16,11 @@ import { ERRORS } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { userAgent } from "../../domain/webhooks/headers.ts";
 import { type ApiClient, api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { cpuMs } from "../support/cpu.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, unique } from "../support/factories.ts";
 import { threadsOf } from "../support/processes.ts";
-import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 
 const none = z.strictObject({});

@@ -6,10 +6,9 @@ import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 
 /** The level of errors in a log of pino. */
 const ERROR = 50;

@@ -6,9 +6,8 @@ import { ok, router } from "../../api/rest/route.ts";
 import type { Admitted } from "../../domain/access/authenticate.ts";
 import type { ApiVersion } from "../../domain/api-version.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { route } from "../support/routes.ts";
 
 const VERSION = "2026-08-15";
 

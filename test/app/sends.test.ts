@@ -8,7 +8,7 @@ import { webhookCommands } from "../../app/commands/webhooks.ts";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { app, inProcess } from "../support/command.ts";
-import { makeTeam, uniqueEmail } from "../support/factories.ts";
+import { makeTeam, recordSend, uniqueEmail } from "../support/factories.ts";
 import {
   addAccount,
   type CampaignSender,
@@ -17,7 +17,6 @@ import {
   type Sender,
   startTomorrow,
 } from "../support/sending.ts";
-import { recordSend } from "../support/sends.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { makeEndpoint } from "../support/webhooks.ts";
 

@@ -9,9 +9,9 @@ import { importSubscribers } from "../../domain/csv-import.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type ApiAnswer, api, codeOf, type Json, tally } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
-import { countStatements } from "../support/count-statements.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, openStackDatabase, setLimits, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { countStatements } from "../support/recording.ts";
 import { tenantOf } from "../support/webhooks.ts";
 
 describe("Contact slots", () => {

@@ -28,7 +28,7 @@ import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
-import { scopesBesideSending, type TestTeam, unique } from "../support/factories.ts";
+import { recordSend, scopesBesideSending, type TestTeam, unique } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
@@ -41,7 +41,6 @@ import {
   startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
-import { recordSend } from "../support/sends.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { listen } from "../webhooks/outbox.ts";
 

@@ -7,9 +7,9 @@ import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { claimKey, firstClaim, isNotClaimed, type KeyedRequest, readAnswer } from "../../domain/idempotency.ts";
 import { type ApiAnswer, api, codeOf } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
-import { countStatements } from "../support/count-statements.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, setLimits, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { countStatements } from "../support/recording.ts";
 import { tenantOf } from "../support/webhooks.ts";
 
 describe("A create under an Idempotency-Key", () => {

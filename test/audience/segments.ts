@@ -3,7 +3,7 @@ import type { EmailStatus, FieldValues } from "../../db/entities/contact.ts";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { recordSend } from "../support/sends.ts";
+import { recordSend } from "../support/factories.ts";
 
 /** A contact with the facts that a segment's conditions may ask for. Instants are ISO 8601. */
 export interface StoredPerson {

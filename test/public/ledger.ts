@@ -1,8 +1,7 @@
 import { kysely } from "../../db/orm.ts";
 import type { MailRef } from "../../domain/links.ts";
 import { api, type Json } from "../support/api.ts";
-import { type TestTeam, uniqueEmail } from "../support/factories.ts";
-import { recordSend } from "../support/sends.ts";
+import { recordSend, type TestTeam, uniqueEmail } from "../support/factories.ts";
 
 /** One mail of a newsletter, as the ledger holds it. */
 export interface MailedLetter extends MailRef {

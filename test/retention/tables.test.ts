@@ -10,10 +10,9 @@ import { creditEntries } from "../../domain/retention/credit-entries.ts";
 import { RETENTION } from "../../domain/retention/rules.ts";
 import { RETENTION_ID } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { backdoor, makeTeam, recordSend, type TestTeam, unique } from "../support/factories.ts";
 import { prune } from "../support/retention.ts";
 import { credits } from "../support/sending.ts";
-import { recordSend } from "../support/sends.ts";
 import { temporalClient } from "../support/temporal.ts";
 
 const execute = async <Row>(text: string): Promise<Row[]> => (await backdoor()).orm.em.fork().execute(text);

@@ -16,7 +16,7 @@ import { WORKFLOW_ENDED } from "../../workflows/start.ts";
 import { live, mailTo } from "../reports/mails.ts";
 import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { backdoor, makeTeam, recordSend, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { openSendSteps } from "../support/send-steps.ts";
 import {
   type AnySender,
@@ -34,7 +34,6 @@ import {
   startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
-import { recordSend } from "../support/sends.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient, untilDetails } from "../support/temporal.ts";
 import { readLogs } from "../webhooks/observing.ts";

@@ -4,6 +4,7 @@ import type { AnyTRPCRouter } from "@trpc/server";
 import { type AppOptions, createApp } from "../../api/app.ts";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { closeDeps, type Deps, openDeps } from "../../api/deps.ts";
+import { route as declare } from "../../api/rest/route.ts";
 import { appRouter } from "../../api/router.ts";
 import { openServer, SERVER_TIMES, type ServerTimes } from "../../api/server.ts";
 import type { Env } from "../../config/env.ts";
@@ -64,3 +65,9 @@ export async function serveRoutes(
     },
   };
 }
+
+type Meta = Parameters<typeof declare>[0];
+
+/** Declares a route of a test's own, which no document shows. */
+export const route = (meta: Omit<Meta, "operationId" | "tag" | "description">) =>
+  declare({ operationId: "test", tag: "Identity", description: meta.summary, ...meta });

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import { Member, type Plan, type Role, Team } from "../../db/entities/team.ts";
-import { type EntityManager, forTenant, type MikroORM, openDatabase } from "../../db/orm.ts";
+import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type KeyGrant, type MintedKey, mintKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
@@ -139,4 +140,39 @@ export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
 /** Sets limits of a team's plan. */
 export async function setLimits({ em, team }: TestTeam, limits: Partial<PlanLimits>): Promise<void> {
   await transaction(em, (tx) => setPlan(tx, team.id, limits));
+}
+
+/**
+ * Records a send of a newsletter that has ended, past the service, so that no worker takes it up. The caller adds its
+ * recipients to the ledger.
+ * @returns its id
+ */
+export async function recordSend(
+  em: EntityManager,
+  { teamId, environment }: Tenant,
+  newsletterId: string,
+  recipients: number,
+  { tracking = false } = {},
+): Promise<string> {
+  const id = newId("send");
+  await kysely(em.fork())
+    .insertInto("sends")
+    .values({
+      id,
+      team_id: teamId,
+      environment,
+      resource_type: "newsletter",
+      resource_id: newsletterId,
+      api_key_id: "key_x",
+      status: "SENT",
+      recipients,
+      credits_reserved: recipients,
+      cap_limit: recipients,
+      cap_used_today: recipients,
+      tracking,
+      send_at: sql`now()`,
+      settled_at: sql`now()`,
+    })
+    .execute();
+  return id;
 }

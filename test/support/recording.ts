@@ -1,5 +1,6 @@
 import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import type { ConnectionPool } from "../../db/pool.ts";
+import type { TestApp } from "./app.ts";
 
 /** A statement as the driver got it. */
 export interface Statement {
@@ -44,4 +45,20 @@ export async function openRecordingOrm(databaseUrl: string, poolMax = 5): Promis
     statements,
     bytesRead: () => clients.reduce((sum, { connection }) => sum + connection.stream.bytesRead, 0),
   };
+}
+
+/** Statements that reach Postgres during `work`, counted at the driver, on the connection that it takes first. */
+export async function countStatements(app: TestApp, work: () => Promise<unknown>): Promise<number> {
+  const pool = await app.deps.orm.em.getDriver().getConnection().getNativeClient();
+  let statements = 0;
+  const count = (client: { query: (...args: never[]) => unknown }) => {
+    const query = client.query.bind(client);
+    client.query = (...args: never[]) => {
+      statements++;
+      return query(...args);
+    };
+  };
+  pool.once("acquire", count);
+  await work();
+  return statements;
 }
