@@ -1,88 +1,41 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
+import { dirname } from "node:path";
 import { Connection } from "@temporalio/client";
-import ipaddr from "ipaddr.js";
-import { openDatabase } from "../../db/orm.ts";
-import { isLoopback } from "../../domain/address-guard.ts";
 import { POOLS } from "../../stack/stack.ts";
 import type { StackFile } from "../../stack/state.ts";
-import { until } from "../../stack/until.ts";
-import { allGone, clearStacks, type SpawnedStack, spawnStack, temporaryFolder } from "./support.ts";
+import { eventually } from "../support/eventually.ts";
+import { threadsOf } from "../support/processes.ts";
+import {
+  clearStacks,
+  leaveData,
+  me,
+  parentOf,
+  query,
+  runDemo,
+  type SpawnedStack,
+  spawnStack,
+  stop,
+  temporaryFolder,
+} from "./support.ts";
 
-const ROOT = `${import.meta.dirname}/../..`;
-const BACK_TIMEOUT_MS = 60_000;
-
-async function query(stack: StackFile, sql: string): Promise<Record<string, unknown>[]> {
-  const orm = await openDatabase(stack.migrationDatabase, { poolMax: 1 });
-  try {
-    return await orm.em.getConnection().execute(sql);
-  } finally {
-    await orm.close(true);
-  }
-}
-
-const me = (stack: StackFile, key = stack.keys.live) =>
-  fetch(`${stack.api}/me`, { headers: { authorization: `Bearer ${key}` } });
-
-const drafts = (folder: string) => readdirSync(folder).filter((name) => name.endsWith(".tmp"));
-
-/** Runs a process that is killed in `writeJson`: it waits for its draft without giving the write its turn. */
-function dieInWrite(file: string): void {
-  const script = `
-    import { readdirSync } from "node:fs";
-    import { dirname } from "node:path";
-    import { writeJson } from "./stack/state.ts";
-    const [file] = process.argv.slice(1);
-    void writeJson(file, {});
-    while (!readdirSync(dirname(file)).some((name) => name.endsWith(".tmp")));
-    process.kill(process.pid, "SIGKILL");`;
-  const { signal } = spawnSync(process.execPath, ["--input-type=module", "-e", script, file], { cwd: ROOT });
-  assert.equal(signal, "SIGKILL");
-}
-
-async function stop({ process: child, exited, pids }: SpawnedStack, signal: NodeJS.Signals): Promise<number | null> {
-  const running = pids();
-  child.kill(signal);
-  const code = await exited;
-  await allGone(running);
-  return code;
-}
+/** Children that are started again on a busy machine take longer than other waits. */
+const BACK = { withinMs: 120_000 };
 
 describe("the embedded stack", () => {
-  /** Closed to the user Postgres runs as. */
   let folder: string;
-  let current: SpawnedStack | undefined;
+  let stack: SpawnedStack;
+  let file: StackFile;
 
-  /** The stack of all tests, started again by the next one whenever a test has ended it: a start takes seconds of CPU. */
-  async function running(): Promise<{ stack: SpawnedStack; file: StackFile }> {
-    current ??= spawnStack({ dataDir: `${folder}/data`, env: { HOST: "0.0.0.0", HEALTH_HOST: "0.0.0.0" } });
-    return { stack: current, file: await current.ready() };
-  }
-  async function end(signal: NodeJS.Signals): Promise<{ stack: SpawnedStack; code: number | null }> {
-    const { stack } = await running();
-    current = undefined;
-    return { stack, code: await stop(stack, signal) };
-  }
-  /** What the next start must find. @returns a check of it */
-  async function leaveData(): Promise<() => Promise<void>> {
-    const { file: before } = await running();
-    const answer = randomInt(1_000_000);
-    await query(before, `DROP TABLE IF EXISTS kept; CREATE TABLE kept AS SELECT ${answer} AS answer`);
-    return async () => {
-      const { file: after } = await running();
-      assert.deepEqual([after.keys, after.team], [before.keys, before.team]);
-      assert.deepEqual(await query(after, "SELECT answer FROM kept"), [{ answer }]);
-      assert.equal((await me(after)).status, 200);
-      const accounts = await query(after, "SELECT port FROM email_accounts");
-      const { port } = new URL(after.mail.smtp);
-      assert.deepEqual(accounts, [{ port: Number(port) }], "the demo mails this start's catcher");
-    };
-  }
+  const start = async () => {
+    // Closed to the user Postgres runs as.
+    stack = spawnStack({ dataDir: `${folder}/data`, env: { HOST: "0.0.0.0", HEALTH_HOST: "0.0.0.0" } });
+    file = await stack.ready();
+  };
 
-  before(() => {
+  before(async () => {
     folder = temporaryFolder();
+    await start();
   });
   after(async () => {
     await clearStacks();
@@ -90,25 +43,23 @@ describe("the embedded stack", () => {
   });
 
   it("listens on loopback alone, except for the API, when HOST and HEALTH_HOST are other addresses", async () => {
-    const { stack, file } = await running();
     const { api, health, pids } = file;
-    const open = listeners(stack.pids());
-    const beyond = open.filter(({ address }) => !isLoopback(address));
-    assert.deepEqual(
-      beyond.map(({ pid, port }) => ({ pid, port })),
-      [{ pid: pids["api"], port: Number(new URL(api).port) }],
-    );
+    assert.deepEqual(listenersBeyond(stack.pids()), [{ pid: pids["api"], port: Number(new URL(api).port) }]);
     for (const url of Object.values(health)) assert.equal((await fetch(`${url}/healthz`)).status, 200, url);
   });
 
+  it("has threads for contents in the pools that read them, before there is one", async () => {
+    for (const pool of ["sends", "dispatch"]) {
+      const pid = file.pids[pool] ?? assert.fail();
+      await eventually(() => threadsOf(pid).includes("examination"), { what: `the thread of ${pool}` });
+    }
+  });
+
   it("comes up with everything, writes the addresses to stack.json, and answers the first request", async () => {
-    const { stack, file } = await running();
     assert.equal(statSync(`${stack.dataDir}/stack.json`).mode & 0o777, 0o600);
     assert.equal(statSync(`${stack.dataDir}/secrets.json`).mode & 0o777, 0o600);
     assert.deepEqual(Object.keys(file.pids).sort(), ["api", "postgres", "temporal", ...POOLS].sort());
-    for (const key of [file.keys.live, file.keys.test, file.keys.cleanup]) {
-      assert.equal((await me(file, key)).status, 200);
-    }
+    for (const key of Object.values(file.keys)) assert.equal((await me(file, key)).status, 200);
     assert.deepEqual(Object.keys(file.health).sort(), ["api", ...POOLS].sort());
     const urls = [file.api, file.database, `http://${file.temporal.address}`, file.temporal.ui ?? "", file.mail.smtp];
     assert.ok(file.webhooks.receiver);
@@ -116,18 +67,17 @@ describe("the embedded stack", () => {
       // Above are the ports of outgoing connections: one of those could take it before the server has it.
       assert.ok(Number(new URL(url).port) < 32_768, `${url} is on a port nothing else takes by chance`);
     }
-    await until("the banner", () => stack.output().includes(`${file.api}/me`), { timeoutMs: 20_000 });
+    await eventually(() => stack.output().includes(`${file.api}/me`), { what: "the banner" });
     assert.ok(stack.output().includes(file.keys.live));
     assert.equal((await fetch(file.mail.api)).status, 200);
     assert.equal((await fetch(file.temporal.ui ?? "")).status, 200);
-    const [row] = await query(file, "SELECT datcollate, pg_encoding_to_char(encoding) AS encoding FROM pg_database");
+    const [row] = await query(file, "SELECT pg_encoding_to_char(encoding) AS encoding FROM pg_database");
     assert.equal(row?.["encoding"], "UTF8");
   });
 
   it("gives Temporal the search attributes, and keeps finished workflows for 30 days", async () => {
-    const { temporal } = (await running()).file;
-    const connection = await Connection.connect({ address: temporal.address });
-    const { namespace } = temporal;
+    const { address, namespace } = file.temporal;
+    const connection = await Connection.connect({ address });
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
     for (const name of ["TeamId", "ResourceId", "SendStatus", "WebhookId", "NeedsOperator"]) {
       assert.ok(customAttributes && name in customAttributes, name);
@@ -138,7 +88,6 @@ describe("the embedded stack", () => {
   });
 
   it("refuses to run twice on one data folder, naming the other", async () => {
-    const { stack, file } = await running();
     const second = spawnStack({ dataDir: stack.dataDir });
     assert.equal(await second.exited, 1);
     assert.match(second.output(), /already running/);
@@ -146,55 +95,63 @@ describe("the embedded stack", () => {
     assert.equal((await me(file)).status, 200);
   });
 
-  it("starts a killed child again, on the same port, and writes its new pid to stack.json", async () => {
-    const { stack, file: before } = await running();
-    for (const [name, pid] of Object.entries(before.pids)) {
-      process.kill(pid, "SIGKILL");
-      await until(`${name} to be back`, () => stack.file().pids[name] !== pid, { timeoutMs: BACK_TIMEOUT_MS });
-    }
-    const after = stack.file();
-    assert.deepEqual({ ...after, pids: {} }, { ...before, pids: {} });
-    await until("the API to answer", async () => (await me(after)).status === 200, { timeoutMs: BACK_TIMEOUT_MS });
+  it("shows a newsletter with its webhooks in the demo, which leaves no endpoint behind", async () => {
+    const output = await runDemo(stack, "--recipients", "20");
+    assert.match(output, /SENT: 20 sent/);
+    assert.deepEqual(
+      webhooksIn(output),
+      ["completed", "scheduled", "started"].map((what) => `1 newsletter.${what}`),
+    );
+    const [, workflow = ""] = /^The workflow: +(\S+)$/m.exec(output) ?? [];
+    assert.match(workflow, /\/namespaces\/default\/workflows\/send%2Fsend_\w+$/);
+    assert.equal((await fetch(workflow)).status, 200);
+    const endpoints = await fetch(`${file.api}/webhooks`, { headers: { "x-api-key": file.keys.live } });
+    assert.deepEqual(((await endpoints.json()) as { data: unknown[] }).data, []);
+  });
+
+  it("shows it without webhooks where the service may only reach other receivers, as that of the tests", async () => {
+    const output = await runDemo({ dataDir: dirname(process.env["MAILKEEL_STACK"] ?? "") }, "--recipients", "20");
+    assert.match(output, /left out: .*WEBHOOK_ALLOWED_HOSTS/);
+    assert.match(output, /SENT: 20 sent/);
+  });
+
+  it("shows a campaign in the demo over two accounts, one of which fails half-way: every contact gets one mail", async () => {
+    const events = "campaign.completed,email.sent";
+    const output = await runDemo(stack, "--campaign", "--recipients", "300", "--events", events);
+    assert.match(output, /second@demo\.example is refused from now on/);
+    assert.match(output, /SENT: 300 sent$/m, output);
+    assert.match(output, /300 mails to 300 people/);
+    assert.deepEqual(webhooksIn(output), ["1 campaign.completed", "300 email.sent"], output);
+  });
+
+  it("starts every killed child again, on the same port, and writes the new pids to stack.json", async () => {
+    const before = stack.file();
+    const { temporal = 0, ...others } = before.pids;
+    // A guard is killed instead of its program once: the program ends with it.
+    const killed = [parentOf(temporal), ...Object.values(others)];
+    for (const pid of killed) process.kill(pid, "SIGKILL");
+    const isBack = ([name, pid]: [string, number]) => stack.file().pids[name] !== pid;
+    await eventually(() => Object.entries(before.pids).every(isBack), { what: "all children to be back", ...BACK });
+    assert.deepEqual({ ...stack.file(), pids: {} }, { ...before, pids: {} });
+    await eventually(async () => (await me(file)).status === 200, { what: "the API to answer", ...BACK });
     assert.match(stack.output(), /api stopped \(SIGKILL\)/);
-    const guard = parentOf(after.pids["temporal"] ?? 0);
-    process.kill(guard, "SIGKILL");
-    await until("Temporal to be back", () => stack.file().pids["temporal"] !== after.pids["temporal"], {
-      timeoutMs: BACK_TIMEOUT_MS,
-    });
   });
 
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    it(`ends with exit code 0 on ${signal}, leaves no process, and finds its data the next time`, async () => {
-      const findsItsData = await leaveData();
-      const { stack, code } = await end(signal);
-      assert.equal(code, 0, stack.output());
-      assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
-      await findsItsData();
-    });
-  }
-
-  it("leaves nothing behind when it is killed, also in the middle of a write, and starts again at once", async () => {
-    const findsItsData = await leaveData();
-    const { stack } = await running();
-    const pids = stack.pids();
-    // The supervisor is the parent of the guards; start.mjs, above it, is not what holds things together.
-    const [supervisor] = pids.filter((pid) => pid !== stack.process.pid);
-    assert.ok(supervisor);
-    process.kill(supervisor, "SIGKILL");
-    current = undefined;
-    dieInWrite(`${stack.dataDir}/stack.json`);
-    assert.equal(drafts(stack.dataDir).length, 1);
-    await running();
-    assert.deepEqual(drafts(stack.dataDir), []);
-    await allGone(pids);
-    await findsItsData();
+  it("ends with exit code 0 on SIGINT, leaves no process, and finds its data the next time", async () => {
+    const findsItsData = await leaveData(file);
+    assert.equal(await stop(stack, "SIGINT"), 0, stack.output());
+    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+    await start();
+    await findsItsData(file);
   });
 
-  it("keeps keys, passwords and secrets out of its logs", async () => {
-    const { file } = await running();
+  it("leaves nothing behind when start.mjs is killed", async () => {
+    await stop(stack, "SIGKILL");
+    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+  });
+
+  it("has kept keys, passwords and secrets out of its logs", () => {
     const { keys, database, migrationDatabase } = file;
-    for (const key of Object.values(keys)) await me(file, key);
-    const { stack } = await end("SIGINT");
     const { signingSecret, encryptionKeys } = JSON.parse(readFileSync(`${stack.dataDir}/secrets.json`, "utf8"));
     const passwords = [database, migrationDatabase].map((url) => new URL(url).password);
     for (const name of ["api", "postgres", "temporal", "mail", ...POOLS]) {
@@ -205,58 +162,53 @@ describe("the embedded stack", () => {
     }
   });
 
-  it("leaves nothing behind when start.mjs is killed", async () => {
-    const { stack } = await end("SIGKILL");
-    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+  it("does not start when the secrets of its database are lost, and says so", async () => {
+    rmSync(`${stack.dataDir}/secrets.json`);
+    const again = spawnStack({ dataDir: stack.dataDir });
+    assert.equal(await again.exited, 1);
+    assert.match(again.output(), /secrets\.json/);
   });
 
   it("can be stopped in the middle of the start", async () => {
-    const stack = spawnStack();
-    const started = () => existsSync(`${stack.dataDir}/logs/postgres.log`);
-    await until("Postgres to be started", started, { timeoutMs: BACK_TIMEOUT_MS });
-    assert.equal(await stop(stack, "SIGINT"), 0);
-    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+    const starting = spawnStack();
+    const started = () => existsSync(`${starting.dataDir}/logs/postgres.log`);
+    await eventually(started, { what: "Postgres to be started", ...BACK });
+    assert.equal(await stop(starting, "SIGTERM"), 0);
+    assert.equal(existsSync(`${starting.dataDir}/stack.json`), false);
   });
 });
 
-function parentOf(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, "utf8");
-  return Number(/^PPid:\s+(\d+)$/m.exec(status)?.[1]);
+/** How often each event came as a webhook, as the demo prints it; with none that had a wrong signature. */
+function webhooksIn(output: string): string[] {
+  const [, came = "", refused] = /^The webhooks: +(.*); (\d+) with a wrong signature$/m.exec(output) ?? [];
+  assert.equal(refused, "0", output);
+  return came.split(", ").sort();
 }
 
-/** TCP sockets on which these processes listen. */
-function listeners(pids: readonly number[]): { pid: number; address: string; port: number }[] {
+/** Loopback addresses of both families, as /proc/net/tcp writes them. */
+const LOOPBACK = /^(.{6}7F|0{24}01000000|0{16}FFFF0000.{6}7F)$/;
+
+/** TCP sockets on which these processes listen for connections from other machines. */
+function listenersBeyond(pids: readonly number[]): { pid: number; port: number }[] {
+  const targetOf = (link: string) => {
+    try {
+      return readlinkSync(link);
+    } catch {
+      // The descriptor was closed meanwhile.
+      return "";
+    }
+  };
   const owners = new Map(
-    pids.flatMap((pid) => readdirSync(`/proc/${pid}/fd`).map((fd) => [linkOf(`/proc/${pid}/fd/${fd}`), pid] as const)),
+    pids.flatMap((pid) => readdirSync(`/proc/${pid}/fd`).map((fd) => [targetOf(`/proc/${pid}/fd/${fd}`), pid])),
   );
-  return ["tcp", "tcp6"].flatMap((table) =>
-    readFileSync(`/proc/net/${table}`, "utf8")
-      .split("\n")
-      .slice(1)
-      .flatMap((line) => {
-        const [, local = "", , state, , , , , , inode] = line.trim().split(/\s+/);
-        const pid = owners.get(`socket:[${inode}]`);
-        if (state !== LISTENING || pid === undefined) return [];
-        const [address = "", port = ""] = local.split(":");
-        return [{ pid, address: addressOf(address), port: Number.parseInt(port, 16) }];
-      }),
-  );
-}
-
-/** The state of a listening socket in /proc/net/tcp. */
-const LISTENING = "0A";
-
-/** An address of /proc/net/tcp: words of four bytes, each in the byte order of the machine, which is little-endian. */
-function addressOf(hex: string): string {
-  const bytes = (hex.match(/.{8}/g) ?? []).flatMap((word) => [...Buffer.from(word, "hex").reverse()]);
-  return ipaddr.fromByteArray(bytes).toString();
-}
-
-/** The target of a link, or nothing when the descriptor was closed meanwhile. */
-function linkOf(path: string): string {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return "";
-  }
+  const sockets = ["tcp", "tcp6"].flatMap((table) => readFileSync(`/proc/net/${table}`, "utf8").split("\n").slice(1));
+  return sockets.flatMap((line) => {
+    const [, local = "", , state, , , , , , inode] = line.trim().split(/\s+/);
+    const [address = "", port = ""] = local.split(":");
+    const pid = owners.get(`socket:[${inode}]`);
+    const isListening = state === "0A";
+    return !isListening || pid === undefined || LOOPBACK.test(address)
+      ? []
+      : [{ pid, port: Number.parseInt(port, 16) }];
+  });
 }

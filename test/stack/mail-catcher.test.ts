@@ -43,18 +43,9 @@ describe("mail catcher", () => {
     const subject = "Grüße aus Köln, und zwar in einer Betreffzeile, die über mehr als eine Zeile geht ✓";
     await transport().sendMail(mail(["a@one.test", "b@two.test"], { subject, messageId: "<m1@sender.test>" }));
     const [caught] = await messages();
-    assert.deepEqual(
-      { ...caught, at: undefined, size: undefined },
-      {
-        id: 1,
-        from: "shop@sender.test",
-        to: ["a@one.test", "b@two.test"],
-        subject,
-        messageId: "<m1@sender.test>",
-        at: undefined,
-        size: undefined,
-      },
-    );
+    const { at: _at, size: _size, ...rest } = caught ?? assert.fail();
+    const to = ["a@one.test", "b@two.test"];
+    assert.deepEqual(rest, { id: 1, from: "shop@sender.test", to, subject, messageId: "<m1@sender.test>" });
   });
 
   it("accepts any login by any method, also over plain text, and needs none", async () => {
@@ -148,14 +139,8 @@ describe("mail catcher", () => {
     for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, `[::1]:${port}`, "localhost", "LOCALHOST:1080"]) {
       assert.equal(await statusFor(host), 200, host);
     }
-    const REBOUND = [
-      `rebound.example:${port}`,
-      "rebound.example",
-      "localhost.example",
-      "127.0.0.1.example",
-      "10.0.0.1",
-    ];
-    for (const host of [...REBOUND, `user@rebound.example:${port}`, " ", "a b"]) {
+    const rebound = ["rebound.example", `rebound.example:${port}`, `user@rebound.example:${port}`];
+    for (const host of [...rebound, "localhost.example", "127.0.0.1.example", "10.0.0.1", " ", "a b"]) {
       assert.equal(await statusFor(host), 421, host);
     }
     for (const path of ["/", "/messages/1", "/messages/1/html", "/api/messages/1/source", "/api/stats", "/none"]) {
@@ -173,14 +158,18 @@ describe("mail catcher", () => {
       assert.deepEqual((await messages())[0]?.to, ["a@one.test"]);
     });
 
-    it("refuses after the final dot, as often as the rule says", async () => {
+    it("refuses or delays after the final dot, as often as the rule says", async () => {
       await setFaults([{ stage: "data", match: "^a@", code: 550, message: "5.7.1 Blocked", times: 1 }]);
       await assert.rejects(transport().sendMail(mail("a@one.test")), /550.*5\.7\.1 Blocked/);
       await transport().sendMail(mail("a@one.test"));
       assert.equal((await getStats()).received, 1);
+      await setFaults([{ stage: "data", delayMs: 200 }]);
+      const startedAt = performance.now();
+      await transport().sendMail(mail("a@one.test"));
+      assert.ok(performance.now() - startedAt >= 199);
     });
 
-    it("refuses a connection, and the login of a matching user", async () => {
+    it("refuses a connection, the login of a matching user, and a recipient, and closes the connection after a 421", async () => {
       await setFaults([
         { stage: "connect", code: 421, times: 1 },
         { stage: "auth", match: "^any-user$", code: 535 },
@@ -189,6 +178,8 @@ describe("mail catcher", () => {
       const as = (user: string) => transport({ auth: { user, pass: "any" } }).sendMail(mail("a@one.test"));
       await assert.rejects(as("any-user"), (error: object) => codeOf(error) === 535);
       await as("another-user");
+      await setFaults([{ stage: "rcpt", code: 421 }]);
+      await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);
     });
 
     it("refuses a matching sender and takes the mails of others", async () => {
@@ -197,18 +188,6 @@ describe("mail catcher", () => {
       await assert.rejects(from("bad@sender.test"), /550.*5\.7\.1 Not you/);
       await from("good@sender.test");
       assert.equal((await getStats()).received, 1);
-    });
-
-    it("closes the connection after a 421", async () => {
-      await setFaults([{ stage: "rcpt", code: 421 }]);
-      await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);
-    });
-
-    it("delays an answer", async () => {
-      await setFaults([{ stage: "data", delayMs: 200 }]);
-      const startedAt = performance.now();
-      await transport().sendMail(mail("a@one.test"));
-      assert.ok(performance.now() - startedAt >= 200);
     });
 
     it("cuts the connection after the final dot, so that the outcome is unknown", async () => {

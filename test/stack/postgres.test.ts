@@ -6,16 +6,10 @@ import { backdoor } from "../support/factories.ts";
 const GIB = 1_073_741_824;
 
 describe("The embedded Postgres", () => {
-  for (const [memoryGiB, mib] of [
-    [0.5, 128],
-    [4, 512],
-    [8, 1_024],
-    [64, 1_024],
-  ] as const) {
-    it(`keeps ${mib} MiB of pages on a machine of ${memoryGiB} GiB`, () => {
-      assert.equal(sharedBuffersMiB(memoryGiB * GIB), mib);
-    });
-  }
+  it("keeps an eighth of the machine's memory in pages, within bounds", () => {
+    const kept = [0.5, 4, 8, 64].map((memoryGiB) => sharedBuffersMiB(memoryGiB * GIB));
+    assert.deepEqual(kept, [128, 512, 1_024, 1_024]);
+  });
 
   it("has the memory that the machine allows, and large buffers for its log", async () => {
     const { orm } = await backdoor();

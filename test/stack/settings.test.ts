@@ -1,18 +1,21 @@
 import assert from "node:assert/strict";
-import { rmSync } from "node:fs";
 import { createServer } from "node:net";
-import type { Env } from "../../config/env.ts";
-import { STACK_SETTINGS, type StackSettings } from "../../stack/settings.ts";
-import { allGone, clearStacks, spawnStack, temporaryFolder } from "./support.ts";
+import { type Env, readEnv, SettingsError } from "../../config/env.ts";
+import { removeDataDir } from "../../stack/postgres.ts";
+import { StackError } from "../../stack/processes.ts";
+import { FREE_PORTS, readStackSettings, STACK_SETTINGS, type StackSettings } from "../../stack/settings.ts";
+import { Stack } from "../../stack/stack.ts";
+import { stack } from "../support/stack.ts";
+import { allGone, clearStacks, GIVEN, spawnStack, temporaryFolder } from "./support.ts";
 
-type Settings = Exclude<keyof Env | keyof StackSettings, "TEMPORAL_NAMESPACE">;
+/** Settings whose value only the start itself finds wrong; a namespace can have any name. */
+type FoundLater = "HOST" | "DATA_DIR" | "TEMPORAL_CLI" | "TEMPORAL_NAMESPACE";
 
-/** One bad value of every setting; a namespace can have any name. */
+/** One bad value of every other setting. */
 const BAD = {
   DATABASE_URL: "mysql://127.0.0.1/mailkeel",
   MIGRATION_DATABASE_URL: "mysql://127.0.0.1/mailkeel",
   DATABASE_POOL_MAX: "0",
-  HOST: "no-such-host.invalid",
   PORT: "70000",
   MAX_CONNECTIONS: "0",
   MAX_CONNECTIONS_PER_ADDRESS: "many",
@@ -78,126 +81,116 @@ const BAD = {
   WEBHOOK_HTTPS_ONLY: "yes",
   WEBHOOK_DNS_SERVERS: "dns.example:53",
   WEBHOOK_TIMEOUT_MS: "99",
-  DATA_DIR: "/dev/null/data",
   POSTGRES_PORT: "x",
   TEMPORAL_PORT: "-1",
   TEMPORAL_UI_PORT: "1.5",
   SMTP_PORT: "65536",
   MAIL_PORT: "1080 ",
   WEBHOOK_RECEIVER_PORT: "http",
-  TEMPORAL_CLI: "/no/such/temporal",
-} satisfies Record<Settings, string>;
+} satisfies Record<Exclude<keyof Env | keyof StackSettings, FoundLater>, string>;
 
-describe("a stack that cannot start", () => {
-  afterEach(clearStacks);
+/** Values that only their use would find wrong: mails would get links that lead nowhere, or would be tried for ever. */
+const USELESS = {
+  PUBLIC_URL: "https://mail.example/?from=mail",
+  TEMPORAL_ADDRESS: "127.0.0.1:72330",
+  SYSTEM_SMTP_URL: "smtp://",
+  SYSTEM_FROM: "Mailkeel",
+};
 
-  async function refusal(env: NodeJS.ProcessEnv, dataDir = temporaryFolder()): Promise<string> {
-    const stack = spawnStack({ dataDir, env });
-    assert.equal(await stack.exited, 1, stack.output());
-    assert.doesNotMatch(stack.output(), /^ +at /m, "shows a stack trace");
-    return stack.output();
+describe("Settings that are wrong", () => {
+  function refusal(read: (source: NodeJS.ProcessEnv) => unknown, source: NodeJS.ProcessEnv): string {
+    try {
+      read({ ...GIVEN, ...source });
+    } catch (error) {
+      assert.ok(error instanceof SettingsError);
+      return error.message;
+    }
+    return "";
   }
 
-  /** Settings whose value only the start itself finds wrong: each takes a start of its own. */
-  const FOUND_LATER: readonly string[] = ["HOST", "DATA_DIR", "TEMPORAL_CLI"];
-  const found = Object.entries(BAD).filter(([name]) => !FOUND_LATER.includes(name));
-  const ofStack = found.filter(([name]) => STACK_SETTINGS.some((setting) => setting === name));
-  const ofProcesses = found.filter((entry) => !ofStack.includes(entry));
-
-  for (const bad of [ofStack, ofProcesses]) {
-    describe("for many wrong settings", () => {
-      let output: string;
-      before(async () => {
-        output = await refusal(Object.fromEntries(bad));
-      });
-
-      for (const [name, value] of bad) {
-        it(`names ${name} when that is ${JSON.stringify(value)}`, () => {
-          assert.match(output, new RegExp(`^ +${name} `, "m"));
-        });
-      }
-    });
-  }
-
-  for (const [name, value] of Object.entries(BAD).filter(([each]) => FOUND_LATER.includes(each))) {
-    it(`names ${name} when that is ${JSON.stringify(value)}`, async () => {
-      assert.match(await refusal({ [name]: value }), new RegExp(`\\b${name}\\b`));
-    });
-  }
-
-  describe("for settings that only their use would find wrong", () => {
-    /** Starts with these would give mails links that lead nowhere, or would try again for ever. */
-    const useless = {
-      PUBLIC_URL: "https://mail.example/?from=mail",
-      TEMPORAL_ADDRESS: "127.0.0.1:72330",
-      SYSTEM_SMTP_URL: "smtp://",
-      SYSTEM_FROM: "Mailkeel",
-    };
-    let output: string;
-    before(async () => {
-      output = await refusal(useless);
-    });
-
-    for (const [name, value] of Object.entries(useless)) {
-      it(`names ${name} when that is ${JSON.stringify(value)}`, () => {
-        assert.match(output, new RegExp(`^ +${name} must `, "m"));
-      });
+  it("are named, each of them, at once", () => {
+    const isOfStack = (name: string) => STACK_SETTINGS.some((setting) => setting === name);
+    const pick = (ofStack: boolean) => Object.entries(BAD).filter(([name]) => isOfStack(name) === ofStack);
+    for (const [read, bad] of [
+      [readStackSettings, pick(true)],
+      [readEnv, pick(false)],
+      [readEnv, Object.entries(USELESS)],
+    ] as const) {
+      const message = refusal(read, Object.fromEntries(bad));
+      for (const [name] of bad) assert.match(message, new RegExp(`^ +${name} `, "m"));
     }
   });
 
-  it("names PROXY_ADDRESSES when PROXY_HOPS lacks it", async () => {
-    assert.match(await refusal({ PROXY_HOPS: "1" }), /^ +PROXY_ADDRESSES is not set/m);
+  it("are PROXY_HOPS without PROXY_ADDRESSES", () => {
+    assert.match(refusal(readEnv, { PROXY_HOPS: "1" }), /^ +PROXY_ADDRESSES is not set/m);
   });
 
-  it("takes an IPv6 address in brackets for Temporal, and nothing else in them", async () => {
-    const named = async (TEMPORAL_ADDRESS: string) =>
-      (await refusal({ TEMPORAL_ADDRESS, LOG_LEVEL: "loud" })).includes("TEMPORAL_ADDRESS must be host:port");
-    assert.equal(await named("[::1]:7233"), false);
-    assert.equal(await named("[127.0.0.1]:7233"), true);
+  it("are brackets around an address of Temporal that is not of IPv6", () => {
+    assert.equal(refusal(readEnv, { TEMPORAL_ADDRESS: "[::1]:7233" }), "");
+    assert.match(refusal(readEnv, { TEMPORAL_ADDRESS: "[127.0.0.1]:7233" }), /TEMPORAL_ADDRESS must be host:port/);
   });
+});
 
-  it("names every wrong setting at once", async () => {
-    const output = await refusal({ LOG_LEVEL: "loud", SYSTEM_FROM: "x" });
-    assert.match(output, /LOG_LEVEL/);
-    assert.match(output, /SYSTEM_FROM/);
-  });
+describe("A stack that cannot start", () => {
+  afterEach(clearStacks);
 
-  for (const name of STACK_SETTINGS.filter((setting) => setting.endsWith("PORT"))) {
-    it(`names ${name} when that port is in use`, async () => {
-      const server = createServer();
-      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-      const { port } = server.address() as { port: number };
-      try {
-        assert.match(await refusal({ [name]: String(port) }), new RegExp(`\\b${name}: port ${port} .*in use.*${name}`));
-      } finally {
-        server.close();
-      }
-    });
+  /** The message of a start in this process. */
+  async function refusal(source: Record<string, string>): Promise<string> {
+    const folder = temporaryFolder();
+    const settings = readStackSettings({ ...FREE_PORTS, DATA_DIR: folder, ...source });
+    const started = new Stack({ settings, source, step: (_name, work) => work(() => {}), say: () => {} });
+    try {
+      await started.start();
+    } catch (error) {
+      assert.ok(error instanceof StackError, String(error));
+      return error.message;
+    } finally {
+      await started.stop();
+      await removeDataDir(folder);
+    }
+    return assert.fail("it started");
   }
+
+  it("ends with exit code 1 and a message without a stack trace", async () => {
+    const { exited, output } = spawnStack({ env: { LOG_LEVEL: "loud", SYSTEM_FROM: "x" } });
+    assert.equal(await exited, 1);
+    for (const setting of [/^ +LOG_LEVEL /m, /^ +SYSTEM_FROM /m]) assert.match(output(), setting);
+    assert.doesNotMatch(output(), /^ +at /m);
+  });
+
+  it("names HOST, DATA_DIR and each port that cannot be had", async () => {
+    assert.match(await refusal({ HOST: "no-such-host.invalid" }), /^HOST: cannot listen/);
+    assert.match(await refusal({ DATA_DIR: "/dev/null/data" }), /^DATA_DIR: cannot make/);
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as { port: number };
+    try {
+      for (const name of STACK_SETTINGS.filter((setting) => setting.endsWith("PORT"))) {
+        const message = await refusal({ [name]: String(port) });
+        assert.match(message, new RegExp(`^${name}: port ${port} .*in use.*${name}`));
+      }
+    } finally {
+      server.close();
+    }
+  });
 
   it("names the setting of a database and of a cluster that does not answer", async () => {
     const DATABASE_URL = "postgres://app@127.0.0.1:1/mailkeel";
     const MIGRATION_DATABASE_URL = "postgres://owner@127.0.0.1:1/mailkeel";
-    assert.match(await refusal({ DATABASE_URL }), /MIGRATION_DATABASE_URL is not set/);
-    assert.match(await refusal({ DATABASE_URL, MIGRATION_DATABASE_URL }), /DATABASE_URL: .*ECONNREFUSED/);
-    assert.match(await refusal({ TEMPORAL_ADDRESS: "127.0.0.1:1" }), /TEMPORAL_ADDRESS/);
+    assert.match(await refusal({ DATABASE_URL }), /^MIGRATION_DATABASE_URL is not set/);
+    const given = { DATABASE_URL, MIGRATION_DATABASE_URL };
+    const { address } = (await stack()).temporal;
+    assert.match(await refusal({ ...given, TEMPORAL_ADDRESS: address }), /DATABASE_URL: .*ECONNREFUSED/);
+    assert.match(await refusal({ ...given, TEMPORAL_ADDRESS: "127.0.0.1:1" }), /TEMPORAL_ADDRESS/);
   });
 
-  it("leaves nothing running when it fails half-way", async () => {
-    const stack = spawnStack({ env: { TEMPORAL_CLI: "/no/such/temporal" } });
+  it("leaves nothing running when it fails half-way, and names TEMPORAL_CLI", async () => {
+    const spawned = spawnStack({ env: { TEMPORAL_CLI: "/no/such/temporal" } });
     const seen = new Set<number>();
-    const watch = setInterval(() => stack.pids().forEach((pid) => void seen.add(pid)), 20);
-    await stack.exited;
+    const watch = setInterval(() => spawned.pids().forEach((pid) => void seen.add(pid)), 50);
+    assert.equal(await spawned.exited, 1);
     clearInterval(watch);
+    assert.match(spawned.output(), /^TEMPORAL_CLI: /m);
     await allGone([...seen]);
-  });
-
-  it("says so when the secrets of a database are lost", async () => {
-    const stack = spawnStack();
-    await stack.ready();
-    stack.process.kill("SIGTERM");
-    await stack.exited;
-    rmSync(`${stack.dataDir}/secrets.json`);
-    assert.match(await refusal({}, stack.dataDir), /secrets\.json/);
   });
 });

@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { text } from "node:stream/consumers";
+import { type EntityManager, openDatabase } from "../../db/orm.ts";
+import { DEMO_FROM } from "../../stack/demo-team.ts";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { isAlive } from "../../stack/processes.ts";
 import { FREE_PORTS } from "../../stack/settings.ts";
@@ -11,13 +14,23 @@ import type { StackFile } from "../../stack/state.ts";
 import { until } from "../../stack/until.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
-const START_TIMEOUT_MS = 60_000;
-const STOP_TIMEOUT_MS = 40_000;
+const START_TIMEOUT_MS = 120_000;
+const STOP_TIMEOUT_MS = 60_000;
 
 /** Variables to find programs and the Temporal CLI; no setting of the stack that runs this test. */
 const INHERITED = Object.fromEntries(
-  ["PATH", "HOME", "XDG_CACHE_HOME", "TEMPORAL_CLI"].map((name) => [name, process.env[name]]),
+  ["PATH", "HOME", "XDG_CACHE_HOME", "TEMPORAL_CLI", "NODE_COMPILE_CACHE"].map((name) => [name, process.env[name]]),
 );
+
+/** Settings that the API and the workers have no default for. */
+export const GIVEN = {
+  DATABASE_URL: "postgres://127.0.0.1/x",
+  PUBLIC_URL: "https://mail.example",
+  TEMPORAL_ADDRESS: "127.0.0.1:7233",
+  SIGNING_SECRET: Buffer.alloc(32).toString("base64"),
+  ENCRYPTION_KEYS: `k1:${Buffer.alloc(32).toString("base64")}`,
+  SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
+};
 
 /** A stack of the test's own, started as a user would. */
 export interface SpawnedStack {
@@ -72,10 +85,56 @@ export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.Pro
   return stack;
 }
 
-/** Runs the demo against a stack. @returns its output */
-export async function runDemo({ dataDir }: SpawnedStack, ...args: string[]): Promise<string> {
+/** Stops a stack. @returns its exit code, once no process of it is left */
+export async function stop(
+  { process: child, exited, pids }: SpawnedStack,
+  signal: NodeJS.Signals,
+): Promise<number | null> {
+  const running = pids();
+  child.kill(signal);
+  const code = await exited;
+  await allGone(running);
+  return code;
+}
+
+/** Works on the database of a stack with its owner's role. */
+export async function inDatabase<T>(file: StackFile, work: (em: EntityManager) => Promise<T>): Promise<T> {
+  const orm = await openDatabase(file.migrationDatabase, { poolMax: 2 });
+  try {
+    return await work(orm.em.fork());
+  } finally {
+    await orm.close(true);
+  }
+}
+
+export const query = (file: StackFile, statement: string): Promise<Record<string, unknown>[]> =>
+  inDatabase(file, (em) => em.execute(statement));
+
+export const me = (file: StackFile, key = file.keys.live): Promise<Response> =>
+  fetch(`${file.api}/me`, { headers: { authorization: `Bearer ${key}` } });
+
+/** Leaves data that the next start of a stack must find. @returns checks that it has */
+export async function leaveData(before: StackFile): Promise<(after: StackFile) => Promise<void>> {
+  const answer = randomInt(1_000_000);
+  await query(before, "DROP TABLE IF EXISTS kept");
+  await query(before, `CREATE TABLE kept AS SELECT ${answer} AS answer`);
+  return async (after) => {
+    assert.deepEqual([after.keys, after.team], [before.keys, before.team]);
+    assert.deepEqual(await query(after, "SELECT answer FROM kept"), [{ answer }]);
+    assert.equal((await me(after)).status, 200);
+    const accounts = await query(after, `SELECT port FROM email_accounts WHERE email = '${DEMO_FROM}'`);
+    assert.deepEqual(
+      accounts,
+      [{ port: Number(new URL(after.mail.smtp).port) }],
+      "the demo mails this start's catcher",
+    );
+  };
+}
+
+/** Runs the demo against the stack of a data folder. @returns its output */
+export async function runDemo({ dataDir }: Pick<SpawnedStack, "dataDir">, ...args: string[]): Promise<string> {
   const child = spawn(process.execPath, [`${ROOT}/app/demo.ts`, ...args], {
-    env: { PATH: process.env["PATH"], DATA_DIR: dataDir },
+    env: { ...INHERITED, DATA_DIR: dataDir },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const [output, errors, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);

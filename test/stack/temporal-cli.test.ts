@@ -5,6 +5,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, wr
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname } from "node:path";
+import { downloadPinned } from "../../stack/download.ts";
 import { StackError } from "../../stack/processes.ts";
 import { ARCHIVES, download, findTemporalCli, TEMPORAL_CLI_VERSION } from "../../stack/temporal-cli.ts";
 import { temporaryFolder } from "./support.ts";
@@ -48,32 +49,22 @@ PATH=/usr/bin:/bin; sleep 0.2
 printf '#!/bin/sh\\necho temporal version built' > "$GOBIN/temporal"; chmod 755 "$GOBIN/temporal"`,
     );
 
-  it("takes the one on the PATH first", async () => {
+  it("takes the one on the PATH first, and the cached one when that does not run", async () => {
     put(cached, WORKS);
     const installed = put(`${bin}/temporal`, WORKS);
     assert.equal(await find(), installed);
-  });
-
-  it("takes the cached one when the one on the PATH does not run", async () => {
-    put(`${bin}/temporal`, BROKEN);
-    put(cached, WORKS);
+    put(installed, BROKEN);
     assert.equal(await find(), cached);
   });
 
-  it("builds it with Go when there is no download, once, and keeps it", async () => {
+  it("builds it with Go when there is no download, also for two clones at the same time, and keeps it", async () => {
     putGo();
+    assert.deepEqual(await Promise.all([find(), find()]), [cached, cached]);
+    const calls = readFileSync(`${folder}/calls`, "utf8");
+    const call = /^install -C \S+\/stack\/temporal-cli -mod=readonly github\.com\/temporalio\/cli\/cmd\/temporal$/;
+    for (const line of calls.trim().split("\n")) assert.match(line, call);
     assert.equal(await find(), cached);
-    assert.equal(await find(), cached);
-    assert.match(
-      readFileSync(`${folder}/calls`, "utf8"),
-      /^install -C \S+\/stack\/temporal-cli -mod=readonly github\.com\/temporalio\/cli\/cmd\/temporal\n$/,
-    );
-    assert.deepEqual(readdirSync(`${folder}/cache/mailkeel`), ["temporal-1.5.1"]);
-  });
-
-  it("lets two clones look for it at the same time", async () => {
-    putGo();
-    assert.deepEqual(await Promise.all([find(), find(), find()]), [cached, cached, cached]);
+    assert.equal(readFileSync(`${folder}/calls`, "utf8"), calls, "it is built no more");
     assert.deepEqual(readdirSync(`${folder}/cache/mailkeel`), ["temporal-1.5.1"]);
   });
 
@@ -117,27 +108,22 @@ printf '#!/bin/sh\\necho temporal version built' > "$GOBIN/temporal"; chmod 755 
     });
 
     const sha256 = () => createHash("sha256").update(archive).digest("hex");
-    const fetched = async (digest: string) => {
-      mkdirSync(`${folder}/draft`, { recursive: true });
-      const made = await download(`${folder}/draft`, { PATH: process.env["PATH"] }, { url, sha256: digest });
-      return { made, files: readdirSync(`${folder}/draft`) };
-    };
 
     it("unpacks an archive that has the expected digest", async () => {
-      const { made, files } = await fetched(sha256());
-      assert.deepEqual([made, files], [`${folder}/draft/temporal`, ["temporal"]]);
-      assert.equal(readFileSync(`${folder}/draft/temporal`, "utf8"), WORKS);
+      const made = await download(bin, { PATH: process.env["PATH"] }, { url, sha256: sha256() });
+      assert.deepEqual([made, readdirSync(bin)], [`${bin}/temporal`, ["temporal"]]);
+      assert.equal(readFileSync(`${bin}/temporal`, "utf8"), WORKS);
     });
 
-    it("unpacks nothing of an archive with another digest", async () => {
-      const expected = sha256();
-      archive = Buffer.concat([archive, Buffer.from("\0")]);
-      assert.deepEqual(await fetched(expected), { made: undefined, files: [] });
-    });
-
-    it("takes no error page for the archive", async () => {
+    it("keeps no archive with another digest, and takes no error page for it", async () => {
+      const pinned = { url, sha256: sha256() };
       status = 404;
-      assert.deepEqual(await fetched(sha256()), { made: undefined, files: [] });
+      await assert.rejects(downloadPinned(pinned, `${bin}/file`), /answered with 404/);
+      status = 200;
+      archive = Buffer.concat([archive, Buffer.from("\0")]);
+      await assert.rejects(downloadPinned(pinned, `${bin}/file`), /has the SHA-256 digest/);
+      assert.equal(await download(bin, { PATH: process.env["PATH"] }, pinned), undefined);
+      assert.deepEqual(readdirSync(bin), []);
     });
 
     it("knows an archive of its version for every platform with a digest", () => {

@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { Client, Connection } from "@temporalio/client";
+import { sql } from "kysely";
+import { EmailAccount } from "../../db/entities/account.ts";
+import { forTenant, kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
+import { attachList } from "../../domain/newsletters.ts";
+import { DEMO_FROM } from "../../stack/demo-team.ts";
+import type { StackFile } from "../../stack/state.ts";
+import { api } from "../support/api.ts";
+import { unique } from "../support/factories.ts";
+import { addSubscribers, caughtMails, confirm, people, setFaults, tokenOf } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { inDatabase } from "./support.ts";
+
+export const RECIPIENTS = 200;
+/** Mails of a dead worker that may be in flight: those of each of the account's connections. */
+export const MOST_UNKNOWN = 3 * 4;
+
+/** A confirmed newsletter of the demo team, whose mail goes to the mail catcher of the stack that runs this test. */
+export async function confirmed(file: StackFile, sendDays: number[] = []) {
+  const client = api(file.keys.live, file.api);
+  const audience = `${unique("to")}.example`;
+  const fromEmail = `${unique("news")}@${DEMO_FROM.split("@")[1]}`;
+  const { hostname, port } = new URL((await stack()).mail.smtp);
+  const list = await client.post("/lists", { name: "Readers", optin: "SINGLE" });
+  const draft = await client.post("/newsletters", {
+    name: "Letter",
+    subject: "Hello",
+    from_email: fromEmail,
+    body: "<p>Hello {{ first_name }}</p>",
+  });
+  const newsletterId: string = draft.body.data.id;
+  await inDatabase(file, async (em) => {
+    const tenant = { teamId: file.team.id, environment: "LIVE" as const };
+    em.create(EmailAccount, {
+      id: newId("account"),
+      ...tenant,
+      email: fromEmail,
+      displayName: "Letters",
+      provider: "SMTP_OTHER",
+      status: "ACTIVE",
+      allowedDomains: [],
+      host: hostname,
+      port: Number(port),
+      security: "none",
+      maxConnections: 4,
+    });
+    await em.flush();
+    await addSubscribers({ em, team: file.team }, list.body.data.id, people(RECIPIENTS, audience));
+    await transaction(forTenant(em, tenant), (tx) => attachList(tx, newsletterId, list.body.data.id));
+    if (sendDays.length > 0) {
+      await sql`update newsletters set send_days = ${sendDays} where id = ${newsletterId}`.execute(kysely(em));
+    }
+  });
+  await setFaults([{ stage: "data", match: audience, delayMs: 50 }]);
+  const sender = { client, newsletterId, audience };
+  const answer = await confirm(sender, await tokenOf(sender));
+  assert.equal(answer.status, 202, answer.text);
+  return { ...sender, sendId: answer.body.data.id as string };
+}
+
+/** The addresses that were mailed. @throws {Error} when one was mailed twice */
+export async function mailedOnce(sender: { audience: string }): Promise<string[]> {
+  const addresses = (await caughtMails(sender)).flatMap(({ to }) => to);
+  assert.equal(new Set(addresses).size, addresses.length, "no address is mailed twice");
+  return addresses;
+}
+
+/** A client of a stack's Temporal. */
+export async function temporalOf({ temporal: { address, namespace } }: StackFile) {
+  const connection = await Connection.connect({ address });
+  return { client: new Client({ connection, namespace }), close: () => connection.close() };
+}
