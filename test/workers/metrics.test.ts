@@ -1,18 +1,17 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import type { Client, WorkflowHandle } from "@temporalio/client";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { parse } from "yaml";
 import { Progress } from "../../config/progress.ts";
-import { OUTCOMES, type SendStatus } from "../../db/entities/send.ts";
+import type { SendStatus } from "../../db/entities/send.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { newId } from "../../domain/ids.ts";
-import { ATTEMPT_OUTCOMES } from "../../domain/webhooks/attempts.ts";
 import { MOST_WAITING, overviewWebhooks } from "../../domain/webhooks/webhooks-overview.ts";
 import { POOLS } from "../../stack/stack.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
@@ -29,7 +28,6 @@ import {
   ledgerStates,
   makeSender,
   type Sender,
-  sendAndWait,
   setFaults,
   slowAfter,
   startSend,
@@ -41,6 +39,8 @@ import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled
 
 const DEPLOY = `${import.meta.dirname}/../../deploy`;
 const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0, counts: 0 };
+const KEPT = { sends: 60_000, webhooks: 60_000, counts: 60_000, credits: 60_000 };
+const [MAILS, ATTEMPTS] = ["mailkeel_mails_total", "mailkeel_webhook_attempts_total"];
 const log = pino({ level: "silent" });
 
 interface Sample {
@@ -70,14 +70,20 @@ async function scrape(pool: string): Promise<string> {
 const PROCESSES = ["api", ...POOLS];
 const scrapeAll = () => Promise.all(PROCESSES.map(scrape));
 
-/** Mails by outcome, over all pools. */
-async function mails(): Promise<Record<string, number>> {
+/** A counter by outcome, over all processes. */
+async function totals(metric: string): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   for (const { name, labels, value } of (await scrapeAll()).flatMap(samples)) {
     const { outcome } = labels;
-    if (name === "mailkeel_mails_total" && outcome) counts[outcome] = (counts[outcome] ?? 0) + value;
+    if (name === metric && outcome) counts[outcome] = (counts[outcome] ?? 0) + value;
   }
   return counts;
+}
+
+/** By how much a counter has risen since, by outcome; outcomes for which it has not are left out. */
+async function risenSince(before: Record<string, number>, metric: string): Promise<Record<string, number>> {
+  const risen = Object.entries(await totals(metric)).map(([key, value]) => [key, value - (before[key] ?? 0)] as const);
+  return Object.fromEntries(risen.filter(([, count]) => count !== 0));
 }
 
 /** Waits until no pool runs an activity: what it mails is counted then. */
@@ -127,21 +133,13 @@ async function endLeftDeliveries(): Promise<void> {
   await sql`delete from webhook_groups`.execute(db);
 }
 
-/** By how much the mails of each outcome rise meanwhile; those that do not are left out. */
+/** By how much the mails of each outcome rise meanwhile. */
 async function counted(work: () => Promise<unknown>): Promise<Record<string, number>> {
   await untilIdle();
-  const before = await mails();
+  const before = await totals(MAILS);
   await work();
   await untilIdle();
-  const after = await mails();
-  const risen = OUTCOMES.map((outcome) => [outcome, (after[outcome] ?? 0) - (before[outcome] ?? 0)] as const);
-  return Object.fromEntries(risen.filter(([, count]) => count !== 0));
-}
-
-/** Attempts to deliver webhooks, by outcome. */
-async function attempts(): Promise<Record<string, number>> {
-  const found = samples(await scrape("webhooks")).filter(({ name }) => name === "mailkeel_webhook_attempts_total");
-  return Object.fromEntries(found.map(({ labels, value }) => [labels["outcome"], value]));
+  return risenSince(before, MAILS);
 }
 
 /** The only value of a gauge; undefined when the answer has none. */
@@ -182,13 +180,37 @@ function expressions(): { where: string; expression: string }[] {
 describe("Metrics of the API and of the worker pools", () => {
   let temporal: Client;
   let close: () => Promise<void>;
+  /** A send that ended, by how much it raised the counters, and the metrics of all processes after it. */
+  let sender: Sender;
+  let risen: Record<string, number>;
+  let texts: string[];
 
   before(async () => {
     ({ client: temporal, close } = await temporalClient());
     await endLeftSends(temporal);
+    sender = await makeSender({ recipients: 7 });
+    await setFaults([
+      { stage: "rcpt", match: `person1@${sender.audience}`, code: 450, message: "4.2.0 greylisted", times: 1 },
+      { stage: "rcpt", match: tooLate(), code: 450, message: "4.2.0 later" },
+      { stage: "rcpt", match: `person3@${sender.audience}`, code: 550, message: "5.1.1 no such user" },
+    ]);
+    risen = await counted(async () => {
+      await startSend(sender);
+      // Makes the deferred mail older than a day, which is the longest that one is tried.
+      await eventually(async () => {
+        const aged = await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
+          where email = ${tooLate()} and first_deferred_at is not null`.execute(kysely(sender.em));
+        return aged.numAffectedRows;
+      });
+      await untilStatus(sender, ["SENT"]);
+    });
+    await failWorkflowTask();
+    texts = await scrapeAll();
   });
   after(() => close());
   afterEach(() => setFaults([]));
+
+  const tooLate = () => `person2@${sender.audience}`;
 
   /** Makes the sends pool fail a workflow task: the counter of failures is there from the first one on. */
   async function failWorkflowTask(): Promise<void> {
@@ -227,9 +249,7 @@ describe("Metrics of the API and of the worker pools", () => {
   }
 
   it("have every metric that an alert or a panel asks for, after a send", async () => {
-    await sendAndWait(await makeSender());
-    await failWorkflowTask();
-    const present = new Set((await scrapeAll()).flatMap(samples).map(({ name }) => name));
+    const present = new Set(texts.flatMap(samples).map(({ name }) => name));
     // The metrics of an intake worker; the stack of the tests runs none.
     const ofIntake = new Registry();
     openIntakeMetrics(ofIntake, { connections: () => 0, reportsWaiting: () => 0 });
@@ -243,40 +263,21 @@ describe("Metrics of the API and of the worker pools", () => {
     }
   });
 
-  it("are described once each, and carry their pool", async () => {
-    for (const pool of PROCESSES) {
-      const text = await scrape(pool);
+  it("are described once each, carry their pool, and name no team, account, newsletter or address", () => {
+    const { team, accountId, newsletterId, domain, audience } = sender;
+    for (const [i, text] of texts.entries()) {
       const described = [...text.matchAll(/^# (HELP|TYPE) (\w+)/gm)].map(([line]) => line);
       assert.equal(new Set(described).size, described.length, "nothing is described twice");
-      for (const { name, labels } of samples(text)) assert.equal(labels["pool"], pool, name);
+      for (const { name, labels } of samples(text)) assert.equal(labels["pool"], PROCESSES[i], name);
+      for (const secret of [team.id, accountId, newsletterId, domain, audience, "@"]) {
+        assert.ok(!text.includes(secret), `${secret} is in the metrics`);
+      }
     }
   });
 
-  it("count each recipient of a send once, by outcome", async () => {
-    const sender = await makeSender({ recipients: 7 });
-    await setFaults([{ stage: "rcpt", match: `person3@${sender.audience}`, code: 550, message: "5.1.1 no such user" }]);
-    assert.deepEqual(await counted(() => sendAndWait(sender)), { SENT: 6, REJECTED: 1 });
-  });
-
-  it("count each deferral, and the final outcome once", async () => {
-    const sender = await makeSender({ recipients: 5 });
-    const tooLate = `person2@${sender.audience}`;
-    await setFaults([
-      { stage: "rcpt", match: `person1@${sender.audience}`, code: 450, message: "4.2.0 greylisted", times: 1 },
-      { stage: "rcpt", match: tooLate, code: 450, message: "4.2.0 later" },
-    ]);
-    const risen = await counted(async () => {
-      await startSend(sender);
-      // Makes the deferred mail older than a day, which is the longest that one is tried.
-      await eventually(async () => {
-        const aged = await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
-          where email = ${tooLate} and first_deferred_at is not null`.execute(kysely(sender.em));
-        return aged.numAffectedRows;
-      });
-      await untilStatus(sender, ["SENT"]);
-    });
-    const tries = (await outcomesOf(sender)).find(({ email }) => email === tooLate)?.attempts ?? assert.fail();
-    assert.deepEqual(risen, { SENT: 4, DEFERRED: 1 + (tries - 1), EXPIRED: 1 });
+  it("count each deferral, and each recipient of a send once, by outcome", async () => {
+    const tries = (await outcomesOf(sender)).find(({ email }) => email === tooLate())?.attempts ?? assert.fail();
+    assert.deepEqual(risen, { SENT: 5, REJECTED: 1, DEFERRED: 1 + (tries - 1), EXPIRED: 1 });
   });
 
   it("count recipients once whose outcome is unknown or who were suppressed before they were mailed", async () => {
@@ -321,7 +322,7 @@ describe("Metrics of the API and of the worker pools", () => {
       const answers = [500, 500, 204, 410];
       receiver.behave = (_, response) => void response.writeHead(answers.shift() ?? 204).end();
       const { id } = await makeEndpoint(team, { url: `${receiver.origin}/counted` });
-      const before = await attempts();
+      const before = await totals(ATTEMPTS);
       await emitSome(team, 1);
       await receiver.until("/counted", 3);
       await untilSettled(team, id);
@@ -332,26 +333,12 @@ describe("Metrics of the API and of the worker pools", () => {
       await sql`update webhook_endpoints set url = 'http://10.0.0.1/' where id = ${id}`.execute(kysely(team.em));
       await emitSome(team, 1);
       await eventually(async () => (await logOf(team, id)).some(({ status }) => status === "BLOCKED"));
-      const risen = async () => {
-        const after = await attempts();
-        return Object.fromEntries(
-          ATTEMPT_OUTCOMES.map((outcome) => [outcome, (after[outcome] ?? 0) - (before[outcome] ?? 0)]),
-        );
-      };
       // It is counted once it is written.
+      const risen = () => risenSince(before, ATTEMPTS);
       await eventually(async () => (await risen())["BLOCKED"], { what: "the last attempt in the counter" });
       assert.deepEqual(await risen(), { SUCCEEDED: 1, FAILED: 1, RETRYING: 2, BLOCKED: 1 });
     } finally {
       await receiver.close();
-    }
-  });
-
-  it("name no team, account, newsletter or address", async () => {
-    const sender = await makeSender();
-    await sendAndWait(sender);
-    const texts = (await scrapeAll()).join("\n");
-    for (const secret of [sender.team.id, sender.accountId, sender.newsletterId, sender.domain, sender.audience, "@"]) {
-      assert.ok(!texts.includes(secret), `${secret} is in the metrics`);
     }
   });
 });
@@ -369,117 +356,122 @@ describe("Metrics from Postgres", () => {
     return registry;
   }
 
-  it("show a balance that differs from its ledger until it is put right", async () => {
+  it("show a balance that differs from its ledger until it is put right, also to scrapes that read Postgres later", async () => {
     const { team, em } = await makeTeam();
     await transaction(em, (tx) => grantCredits(tx, { teamId: team.id, environment: "LIVE" }, 100, unique("grant")));
-    const registry = await registryOver();
+    const [registry, keeping] = [await registryOver(), await registryOver(KEPT)];
+    const mismatches = async (of = registry) => (await gauge(of, "mailkeel_credit_mismatches")) ?? Number.NaN;
     const add = (credits: number) =>
       sql`update credit_balances set available = available + ${credits} where team_id = ${team.id}`.execute(kysely(em));
     // Other tests set balances by hand.
-    const before = (await gauge(registry, "mailkeel_credit_mismatches")) ?? Number.NaN;
+    const before = await mismatches();
+    assert.equal(await mismatches(keeping), before);
     await add(1);
     try {
-      assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), before + 1);
+      assert.equal(await mismatches(), before + 1);
+      assert.equal(await mismatches(keeping), before, "it is read once and then kept");
     } finally {
       await add(-1);
     }
-    assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), before);
+    assert.equal(await mismatches(), before);
   });
 
-  it("show how long a queued or a due recipient has waited, and how many sends need an operator", async () => {
-    const { team, em } = await makeTeam();
-    const db = kysely(em);
-    const registry = await registryOver();
-    const sendId = newId("send");
-    const needing = async (reason: string) =>
-      (await gauge(registry, "mailkeel_sends_needing_operator", { reason })) ?? 0;
-    const refused = await needing("login_refused");
-    const complaints = await needing("complaint_rate_exceeded");
-    const several = await needing("several_accounts");
-    const sending = (await gauge(registry, "mailkeel_sends", { status: "SENDING" })) ?? 0;
-    // Older than anything else that the tests left waiting.
-    await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status,
-        recipients, credits_reserved, cap_limit, cap_used_today, send_at, started_at)
-      values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', 'SENDING',
-        1, 0, 1, 1, now(), now() - interval '30 hours')`.execute(db);
-    await sql`insert into send_recipients (send_id, seq, member_id, email, list_id, state)
-      values (${sendId}, 1, 'none', 'nobody@example.com', 'none', 'QUEUED')`.execute(db);
-    try {
-      const age = async () => Math.floor(((await gauge(registry, "mailkeel_queue_age_seconds")) ?? 0) / 3_600);
-      assert.equal(await age(), 30);
-      assert.equal(await gauge(registry, "mailkeel_sends", { status: "SENDING" }), sending + 1);
-      await sql`update send_recipients set state = 'DEFERRED', retry_at = now() - interval '20 hours'
-        where send_id = ${sendId}`.execute(db);
-      assert.equal(await age(), 20);
-      await sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`.execute(db);
-      assert.equal(await age(), 0, "a recipient that is not due does not count as waiting");
-      await sql`update sends set status = 'PAUSED', pause_reason = 'login_refused' where id = ${sendId}`.execute(db);
-      assert.equal(await needing("login_refused"), refused + 1);
-      await sql`update sends set pause_reason = 'complaint_rate_exceeded' where id = ${sendId}`.execute(db);
-      assert.equal(await needing("complaint_rate_exceeded"), complaints + 1);
-      await sql`update sends set pause_reason = 'acct_1 login_refused, acct_2 timeout' where id = ${sendId}`.execute(
-        db,
-      );
-      assert.equal(await needing("several_accounts"), several + 1, "no label holds an id");
-      const open = (await gauge(registry, "mailkeel_ended_sends_open_recipients")) ?? Number.NaN;
-      await sql`update sends set status = 'SENT' where id = ${sendId}`.execute(db);
-      assert.equal(await gauge(registry, "mailkeel_ended_sends_open_recipients"), open + 1);
-      await sql`update send_recipients set state = 'EXPIRED', retry_at = null where send_id = ${sendId}`.execute(db);
-      assert.equal(await gauge(registry, "mailkeel_ended_sends_open_recipients"), open);
-    } finally {
-      await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
-      await sql`delete from sends where id = ${sendId}`.execute(db);
-    }
-  });
-
-  it("show how long one send stands still, by cause, and the reviews that are open", async () => {
-    const sender = await makeSender({ recipients: 0, account: { hourlyLimit: 1 } });
-    const db = kysely(sender.em);
-    const registry = await registryOver();
-    const hours = async (cause: string) =>
-      Math.floor(((await gauge(registry, "mailkeel_send_standstill_seconds", { cause })) ?? Number.NaN) / 3_600);
-    const still = async () => Promise.all(["account", "limit", "other"].map(hours));
-    const reviews = (await gauge(registry, "mailkeel_sends_in_review")) ?? Number.NaN;
-    // Older than any send that the other tests left.
+  describe("of a send that is older than all others", () => {
     const sendId = newId("send");
     const longAgo = sql`now() - interval '60 hours'`;
+    let sender: Sender;
+    let registry: Registry;
+    const run = (statement: RawBuilder<unknown>) => statement.execute(kysely(sender.em));
+    const recipients = (change: RawBuilder<unknown>) =>
+      run(sql`update send_recipients set ${change} where send_id = ${sendId} and seq = 2`);
+    const clear = () => run(sql`delete from sends where id = ${sendId}`);
     // An update would set updated_at.
     const place = async (
       status: SendStatus,
       { sendAt = longAgo, settledAt = sql`null`, reviewUntil = sql`null` } = {},
     ) => {
-      await sql`delete from sends where id = ${sendId}`.execute(db);
-      await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients,
+      await clear();
+      await run(sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients,
           credits_reserved, cap_limit, cap_used_today, send_at, started_at, updated_at, settled_at, review_until)
         values (${sendId}, ${sender.team.id}, 'TEST', 'newsletter', 'none', 'none', ${status}, 2,
-          0, 1, 1, ${sendAt}, ${longAgo}, ${longAgo}, ${settledAt}, ${reviewUntil})`.execute(db);
+          0, 1, 1, ${sendAt}, ${longAgo}, ${longAgo}, ${settledAt}, ${reviewUntil})`);
     };
-    await place("SENDING");
-    await sql`insert into send_lanes (send_id, account_id, after_seq) values (${sendId}, ${sender.accountId}, 1)`.execute(
-      db,
-    );
-    await sql`insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
-      values (${sendId}, 1, 'none', 'a@example.com', 'SENT', ${longAgo}),
-        (${sendId}, 2, 'none', 'b@example.com', 'QUEUED', ${longAgo})`.execute(db);
-    try {
+    const value = async (name: string, labels?: Record<string, string>) =>
+      (await gauge(registry, `mailkeel_${name}`, labels)) ?? 0;
+
+    beforeEach(async () => {
+      sender = await makeSender({ recipients: 0, account: { hourlyLimit: 1 } });
+      registry = await registryOver();
+    });
+    afterEach(async () => {
+      for (const table of ["send_recipients", "send_lanes"]) {
+        await run(sql`delete from ${sql.table(table)} where send_id = ${sendId}`);
+      }
+      await clear();
+    });
+
+    async function placeSending(): Promise<void> {
+      await place("SENDING");
+      await run(
+        sql`insert into send_lanes (send_id, account_id, after_seq) values (${sendId}, ${sender.accountId}, 1)`,
+      );
+      await run(sql`insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
+        values (${sendId}, 1, 'none', 'a@example.com', 'SENT', ${longAgo}),
+          (${sendId}, 2, 'none', 'b@example.com', 'QUEUED', ${longAgo})`);
+    }
+
+    it("show how long a queued or a due recipient has waited, and how many sends need an operator", async () => {
+      const needing = (reason: string) => value("sends_needing_operator", { reason });
+      const reasons = {
+        login_refused: "login_refused",
+        complaint_rate_exceeded: "complaint_rate_exceeded",
+        // No label holds an id.
+        several_accounts: "acct_1 login_refused, acct_2 timeout",
+      };
+      const before = await Promise.all(Object.keys(reasons).map(needing));
+      const sending = await value("sends", { status: "SENDING" });
+      await placeSending();
+      const age = async () => Math.floor((await value("queue_age_seconds")) / 3_600);
+      assert.equal(await age(), 60);
+      assert.equal(await value("sends", { status: "SENDING" }), sending + 1);
+      await recipients(sql`state = 'DEFERRED', retry_at = now() - interval '20 hours'`);
+      assert.equal(await age(), 20);
+      await recipients(sql`retry_at = now() + interval '1 hour'`);
+      assert.equal(await age(), 0, "a recipient that is not due does not count as waiting");
+      for (const [i, [label, reason]] of Object.entries(reasons).entries()) {
+        await run(sql`update sends set status = 'PAUSED', pause_reason = ${reason} where id = ${sendId}`);
+        assert.equal(await needing(label), (before[i] ?? Number.NaN) + 1);
+      }
+      const open = await value("ended_sends_open_recipients");
+      await run(sql`update sends set status = 'SENT' where id = ${sendId}`);
+      assert.equal(await value("ended_sends_open_recipients"), open + 1);
+      await recipients(sql`state = 'EXPIRED', retry_at = null`);
+      assert.equal(await value("ended_sends_open_recipients"), open);
+    });
+
+    it("show how long it stands still, by cause, and the reviews that are open", async () => {
+      const hours = async (cause: string) => Math.floor((await value("send_standstill_seconds", { cause })) / 3_600);
+      const still = async () => Promise.all(["account", "limit", "other"].map(hours));
+      const reviews = await value("sends_in_review");
+      await placeSending();
       const [account = 0, limit = 0, other = 0] = await still();
       assert.ok(account < 60 && limit < 60);
       assert.equal(other, 60, "a recipient waits, and no one knows why");
-      await sql`update send_recipients set state = 'SENDING' where send_id = ${sendId} and seq = 2`.execute(db);
+      await recipients(sql`state = 'SENDING'`);
       assert.equal((await still())[2], 60, "mails in flight that no worker ends");
-      await sql`insert into account_usage (account_id, "window", starts_at, used)
+      await run(sql`insert into account_usage (account_id, "window", starts_at, used)
         values (${sender.accountId}, 'HOUR', date_trunc('hour', now(), 'UTC'), 1)
-        on conflict (account_id, "window", starts_at) do update set used = 1`.execute(db);
-      assert.deepEqual((await still())[1], 60, "its account's limit is used up");
-      await sql`update email_accounts set status = 'ERROR' where id = ${sender.accountId}`.execute(db);
-      assert.deepEqual((await still())[0], 60, "its account fails");
-      await sql`update send_recipients set updated_at = now() where send_id = ${sendId} and seq = 1`.execute(db);
+        on conflict (account_id, "window", starts_at) do update set used = 1`);
+      assert.equal((await still())[1], 60, "its account's limit is used up");
+      await run(sql`update email_accounts set status = 'ERROR' where id = ${sender.accountId}`);
+      assert.equal((await still())[0], 60, "its account fails");
+      await run(sql`update send_recipients set updated_at = now() where send_id = ${sendId} and seq = 1`);
       assert.deepEqual(await still(), [account, limit, await hours("other")], "a slice has mailed");
       assert.ok((await hours("other")) < 60);
-      await sql`update send_recipients set state = 'DEFERRED', retry_at = now() - interval '59 hours', updated_at = ${longAgo}
-        where send_id = ${sendId}`.execute(db);
+      await run(sql`update send_recipients set state = 'DEFERRED', retry_at = now() - interval '59 hours',
+        updated_at = ${longAgo} where send_id = ${sendId}`);
       assert.equal((await still())[0], 59, "a recipient is due");
-      await sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`.execute(db);
+      await run(sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`);
       assert.equal((await still())[0], account, "none is due");
       await place("SCHEDULED", { sendAt: sql`now() - interval '58 hours'` });
       assert.equal((await still())[0], 58, "its day has come, and it has not begun");
@@ -487,12 +479,8 @@ describe("Metrics from Postgres", () => {
       assert.equal((await still())[0], 60, "its credits are not settled");
       await place("SENT", { settledAt: sql`now()`, reviewUntil: sql`now() + interval '1 hour'` });
       assert.equal((await still())[0], account, "it has ended");
-      assert.equal(await gauge(registry, "mailkeel_sends_in_review"), reviews + 1);
-    } finally {
-      await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
-      await sql`delete from send_lanes where send_id = ${sendId}`.execute(db);
-      await sql`delete from sends where id = ${sendId}`.execute(db);
-    }
+      assert.equal(await value("sends_in_review"), reviews + 1);
+    });
   });
 
   it("show how long webhooks wait, and how many groups are under way", async () => {
@@ -598,32 +586,22 @@ describe("Metrics from Postgres", () => {
     }).catch((error: unknown) => assert.equal(error, rolledBack));
   });
 
-  it("are read from Postgres once and then kept for later scrapes", async () => {
-    const { team, em } = await makeTeam();
-    await transaction(em, (tx) => grantCredits(tx, { teamId: team.id, environment: "LIVE" }, 1, unique("grant")));
-    const registry = await registryOver({ sends: 60_000, webhooks: 60_000, counts: 60_000, credits: 60_000 });
-    const first = await gauge(registry, "mailkeel_credit_mismatches");
-    const db = kysely(em);
-    await sql`update credit_balances set available = 2 where team_id = ${team.id}`.execute(db);
-    try {
-      assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), first);
-    } finally {
-      await sql`update credit_balances set available = 1 where team_id = ${team.id}`.execute(db);
-    }
-  });
-
   it("are left out, not 0, while Postgres is away", async () => {
     const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     try {
       const { registry } = createMetrics("maintenance", () => true);
       addDatabaseMetrics(registry, { orm, log, env: (await stack()).env }, NEVER_KEPT);
-      assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), undefined);
-      assert.equal(await gauge(registry, "mailkeel_queue_age_seconds"), undefined);
-      assert.equal(await gauge(registry, "mailkeel_retention_overdue_seconds"), undefined);
-      assert.equal(await gauge(registry, "mailkeel_sends", { status: "SENT" }), undefined);
-      assert.equal(await gauge(registry, "mailkeel_webhook_outbox_age_seconds"), undefined);
-      assert.equal(await gauge(registry, "mailkeel_webhook_deliveries_waiting", { endpoint: "off" }), undefined);
-      assert.equal(await gauge(registry, "mailkeel_webhook_groups", { phase: "FIRST" }), undefined);
+      for (const [name, labels] of [
+        ["credit_mismatches"],
+        ["queue_age_seconds"],
+        ["retention_overdue_seconds"],
+        ["sends", { status: "SENT" }],
+        ["webhook_outbox_age_seconds"],
+        ["webhook_deliveries_waiting", { endpoint: "off" }],
+        ["webhook_groups", { phase: "FIRST" }],
+      ] as const) {
+        assert.equal(await gauge(registry, `mailkeel_${name}`, labels), undefined, name);
+      }
       assert.equal(await gauge(registry, "mailkeel_pool_ready"), 1);
     } finally {
       await orm.close(true);
@@ -642,22 +620,14 @@ describe("Metrics from Postgres", () => {
     let failures = 0;
     const { env } = await stack();
     const { registry } = createMetrics("webhooks", () => true);
-    const deps = {
-      env,
-      orm,
-      log,
-      vault: openVault(env),
-      workerId: "test",
-      progress: new Progress(),
-      stopping: stop.signal,
-    };
     const counters = {
       countMails() {},
       countAttempts() {},
       countFailedPruning() {},
       countRelayFailure: () => failures++,
     };
-    const running = startWebhooks({ ...deps, ...counters }, registry);
+    const deps = { env, orm, log, vault: openVault(env), workerId: "test", progress: new Progress(), ...counters };
+    const running = startWebhooks({ ...deps, stopping: stop.signal }, registry);
     const { client, close } = await temporalClient();
     running.connected(client);
     try {

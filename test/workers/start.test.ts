@@ -5,19 +5,16 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { text } from "node:stream/consumers";
-import { lockDataDir } from "../../stack/lock.ts";
-import { eventually } from "../support/eventually.ts";
-import { startWorker, threadsOf, WORKERS_MAIN, workerSettings } from "../support/processes.ts";
+import { joinStack } from "../../stack/join.ts";
+import { connectToStack, lockDataDir } from "../../stack/lock.ts";
+import { WORKERS_MAIN, workerSettings } from "../support/processes.ts";
 import { stack } from "../support/stack.ts";
 
 /** The message of a worker that cannot start. */
 async function refusal(args: string[], settings: Record<string, string> = {}): Promise<string> {
   const child = spawn(process.execPath, [WORKERS_MAIN, ...args], {
     stdio: ["ignore", "ignore", "pipe"],
-    env: {
-      ...(await workerSettings()),
-      ...settings,
-    },
+    env: { ...(await workerSettings()), ...settings },
   });
   const [said, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
   assert.equal(code, 1, said);
@@ -27,7 +24,10 @@ async function refusal(args: string[], settings: Record<string, string> = {}): P
 
 describe("A worker that cannot start", () => {
   it("names the pools when --pool is missing, or names no pool", async () => {
-    const wrong = [["--pool"], ["--pool", "nope"], ["--poll", "sends"]];
+    const wrong = [
+      ["--pool", "nope"],
+      ["--poll", "sends"],
+    ];
     for (const said of await Promise.all(wrong.map((args) => refusal(args)))) {
       assert.match(said, /--pool.*sends, dispatch.*maintenance/);
     }
@@ -55,16 +55,6 @@ describe("A worker that cannot start", () => {
   }
 });
 
-describe("A worker that reads contents", () => {
-  for (const pool of ["sends", "dispatch"] as const) {
-    it(`starts its thread for them before there is one: ${pool}`, async () => {
-      const worker = await startWorker(pool);
-      await eventually(() => threadsOf(worker.pid).includes("examination"), { what: "the thread" });
-      assert.equal(await worker.stop(), 0);
-    });
-  }
-});
-
 describe("A worker with --stack", () => {
   let dataDir: string;
 
@@ -88,10 +78,9 @@ describe("A worker with --stack", () => {
     const { PATH, NODE_COMPILE_CACHE } = process.env;
     const { port: HEALTH_PORT } = new URL((await stack()).health["api"] ?? "");
     const settings = { DATA_DIR: dataDir, DATABASE_URL: "postgres://nobody@127.0.0.1:1/none", HEALTH_PORT };
-    const env = { PATH, NODE_COMPILE_CACHE, ...settings };
     const child = fork(WORKERS_MAIN, ["--pool", "dispatch", "--stack"], {
       stdio: ["ignore", "ignore", "inherit", "ipc"],
-      env,
+      env: { PATH, NODE_COMPILE_CACHE, ...settings },
     });
     const exited = once(child, "exit");
     const [{ port }] = (await Promise.race([
@@ -99,17 +88,17 @@ describe("A worker with --stack", () => {
       exited.then(([code]) => assert.fail(`the worker ended with ${code}`)),
     ])) as [{ port: number }];
     assert.equal((await fetch(`http://127.0.0.1:${port}/readyz`)).status, 200);
-    return { child, exited };
+    return { exited };
   }
 
   it("works with the settings of the running stack, which waits for its end when it stops", async () => {
     const lock = await runningStack();
     try {
-      const [first, second] = await Promise.all([joined(), joined()]);
-      first.child.kill("SIGKILL");
-      await first.exited;
+      const { exited } = await joined();
+      // A worker that was killed.
+      (await connectToStack(dataDir))?.destroy();
       await lock.dismiss(60_000);
-      assert.deepEqual(await second.exited, [0, null]);
+      assert.deepEqual(await exited, [0, null]);
     } finally {
       await lock.release();
     }
@@ -123,11 +112,11 @@ describe("A worker with --stack", () => {
   });
 
   it("says that no stack runs, or that it is not ready", async () => {
-    const args = ["--pool", "dispatch", "--stack"];
-    assert.match(await refusal(args, { DATA_DIR: dataDir }), /No stack runs on .*Start one with `npm start`/);
+    const isRefused = (message: RegExp) => assert.rejects(joinStack({ DATA_DIR: dataDir }), { message });
+    await isRefused(/No stack runs on .*Start one with `npm start`/);
     const lock = await lockDataDir(dataDir);
     try {
-      assert.match(await refusal(args, { DATA_DIR: dataDir }), /is starting or stopping/);
+      await isRefused(/is starting or stopping/);
     } finally {
       await lock.release();
     }

@@ -3,7 +3,7 @@ import { type Kysely, sql } from "kysely";
 import { type Database, kysely } from "../../db/orm.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor } from "../support/factories.ts";
-import { startWorker } from "../support/processes.ts";
+import { startWorker, threadsOf } from "../support/processes.ts";
 
 /** Waits until a worker of the stack and one of this test wait for a lock. */
 const untilBothWait = (db: Kysely<Database>) =>
@@ -17,8 +17,9 @@ const untilBothWait = (db: Kysely<Database>) =>
   );
 
 describe("A worker that is asked to stop", () => {
-  it("ends with exit code 0 when its work ends in time", async () => {
-    const worker = await startWorker("webhooks");
+  it("ends with exit code 0 when its work ends in time, with the thread that reads contents", async () => {
+    const worker = await startWorker("dispatch");
+    await eventually(() => threadsOf(worker.pid).includes("examination"), { what: "the thread" });
     assert.equal(await worker.stop(), 0);
   });
 
