@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
+import { publicRouter } from "../../api/public/router.ts";
+import { appRouter } from "../../api/router.ts";
 import { formatKeys } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
+import { openAdmitted } from "../../domain/admission.ts";
+import { AdmissionError } from "../../domain/admission-error.ts";
+import { openVault } from "../../domain/crypto.ts";
 import { api } from "../support/api.ts";
-import { openStackDatabase } from "../support/factories.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { runApp } from "../support/command.ts";
+import { backdoor, openStackDatabase } from "../support/factories.ts";
 import {
   type Keys,
   makeClient,
@@ -17,98 +24,113 @@ import {
 } from "../support/own-database.ts";
 import { stack } from "../support/stack.ts";
 
-describe("A database admits processes by their keys", function () {
-  this.timeout(300_000);
+describe("A database admits processes by their keys", () => {
   let database: OwnDatabase;
   let keys: Keys;
-  const running: { stop(): Promise<void> }[] = [];
+  const running: TestApp[] = [];
 
-  const start = async (given: Keys) => {
-    const process = await startApi(settingsOf(database, given));
-    running.push(process);
-    return process;
-  };
-  async function refusal(program: Program, changes: Record<string, string>): Promise<string> {
-    const { code, stdout, stderr } = await runToEnd(PROGRAMS[program], { ...settingsOf(database, keys), ...changes });
-    assert.equal(code, 1, `${program}: ${stdout}${stderr}`);
-    assert.equal(stderr.trim().split("\n").length, 1, stderr);
-    return stderr;
+  const variables = ({ signing, encryption }: Keys, url = database.url) => ({
+    ...{ DATABASE_URL: url, SIGNING_SECRET: signing, ENCRYPTION_KEYS: encryption },
+  });
+  /** An API in this process. */
+  async function start(given: Keys): Promise<TestApp> {
+    const app: TestApp = await serveRoutes(appRouter, {
+      changes: variables(given),
+      publicPages: (...request) => publicRouter(app.deps)(...request),
+    });
+    running.push(app);
+    return app;
   }
+  /** Why the database refuses a process with these keys. */
+  async function refusal(given: Keys, url?: string): Promise<string> {
+    const settings = variables(given, url);
+    const { orm, connect } = await openAdmitted(settings, openVault(settings), { poolMax: 1 });
+    try {
+      return `admitted: ${await connect()}`;
+    } catch (error) {
+      assert.ok(error instanceof AdmissionError);
+      return error.message;
+    } finally {
+      await orm.close(true);
+    }
+  }
+  const onServer = async (statement: string) => (await backdoor()).orm.em.fork().execute(statement);
 
   beforeEach(async () => {
     database = await makeDatabase();
     keys = { signing: [newKey("k1")], encryption: [newKey("e1")] };
   });
   afterEach(async () => {
-    await Promise.all(running.splice(0).map((process) => process.stop()));
+    await Promise.all(running.splice(0).map((app) => app.close()));
     await database.drop();
   });
 
-  for (const [setting, programs] of [
-    ["SIGNING_SECRET", ["api", "dispatch", "maintenance", "app"]],
-    ["ENCRYPTION_KEYS", ["api", "dispatch", "webhooks", "app"]],
-  ] as const) {
-    it(`refuses a wrong ${setting} to ${programs.join(", ")}, and names it`, async () => {
-      await makeClient(database, keys);
-      const [id] = setting === "SIGNING_SECRET" ? ["k1"] : ["e1"];
-      const wrong = newKey(id);
-      for (const program of programs) {
-        const said = await refusal(program, { [setting]: formatKeys([wrong]) });
-        assert.match(said, new RegExp(`${setting}: the key ${id} is not the one that this database is used with`));
-        assert.ok(!said.includes(wrong[1]), "the key is not shown");
-      }
+  it("refuses a wrong key to every program, and names its setting", async () => {
+    await makeClient(database, keys);
+    const wrong = { SIGNING_SECRET: newKey("k1"), ENCRYPTION_KEYS: newKey("e1") };
+    const check = (setting: keyof typeof wrong, { code, stderr }: { code: number; stderr: string }) => {
+      const [id, key] = wrong[setting];
+      assert.equal(code, 1);
+      assert.match(stderr, new RegExp(`${setting}: the key ${id} is not the one that this database is used with`));
+      assert.equal(stderr.trim().split("\n").length, 1, stderr);
+      assert.ok(!stderr.includes(key), "the key is not shown");
+    };
+    const settings = (setting: keyof typeof wrong) => ({
+      ...settingsOf(database, keys),
+      [setting]: formatKeys([wrong[setting]]),
     });
-  }
+    for (const setting of ["SIGNING_SECRET", "ENCRYPTION_KEYS"] as const) {
+      check(setting, await runApp(["secrets:status"], { env: settings(setting) }));
+    }
+    const processes: [Program, keyof typeof wrong][] = [
+      ["api", "SIGNING_SECRET"],
+      ["dispatch", "SIGNING_SECRET"],
+      ["webhooks", "ENCRYPTION_KEYS"],
+    ];
+    for (const [program, setting] of processes) check(setting, await runToEnd(PROGRAMS[program], settings(setting)));
+  });
 
   it("ends an API that started while Postgres was away, once Postgres refuses it", async () => {
     await makeClient(database, keys);
-    const wrong = { ...keys, signing: [newKey("k1")] };
-    const away = new URL(database.url);
-    const admin = await openStackDatabase("owner");
+    const name = new URL(database.url).pathname.slice(1);
+    await onServer(`alter database "${name}" with allow_connections false`);
+    const started = await startApi(settingsOf(database, { ...keys, signing: [newKey("k1")] }));
     try {
-      const name = away.pathname.slice(1);
-      await admin.em.fork().execute(`alter database "${name}" with allow_connections false`);
-      const started = await start(wrong);
       assert.equal((await fetch(`${started.origin}/healthz`)).status, 200);
-      await admin.em.fork().execute(`alter database "${name}" with allow_connections true`);
-      const [code] = await started.ended;
-      assert.equal(code, 1);
+      await onServer(`alter database "${name}" with allow_connections true`);
+      assert.deepEqual(await started.ended, [1, null]);
     } finally {
-      await admin.close(true);
+      await started.stop();
     }
   });
 
   it("accepts a new SIGNING_SECRET in two steps, and what the old one signed all the while", async () => {
     const [old, fresh] = [keys.signing[0] ?? newKey("k1"), newKey("k2")];
+    const withSigning = (...signing: Keys["signing"]) => ({ ...keys, signing });
     const { key, linkFor } = await makeClient(database, keys);
-    const first = await start(keys);
-    const client = api(key, first.base);
+    const client = api(key, (await start(keys)).base);
     for (const name of ["A", "B"]) assert.equal((await client.post("/lists", { name })).status, 201);
     const made = await client.post("/lists", { name: "Once" }, { idempotencyKey: "rotation" });
+    const pageOf = async (app: TestApp, cursor?: string) => {
+      const answer = await api(key, app.base).get("/lists", { query: { limit: 1, ...(cursor && { cursor }) } });
+      assert.equal(answer.status, 200, answer.text);
+      return answer.body.meta.next_cursor as string;
+    };
     const { next_cursor } = (await client.get("/lists?limit=1")).body.meta;
 
-    const early = await refusal("api", { SIGNING_SECRET: formatKeys([fresh, old]) });
+    const early = await refusal(withSigning(fresh, old));
     assert.match(early, /SIGNING_SECRET: the key k2 is new to this database and stands first/);
+    const [both, before] = [await start(withSigning(old, fresh)), await start(keys)];
+    for (const app of [both, before]) await pageOf(app);
 
-    await start({ ...keys, signing: [old, fresh] });
-    await start(keys);
-
-    const signing = await start({ ...keys, signing: [fresh, old] });
-    assert.match(await refusal("api", {}), /SIGNING_SECRET: the key k2 is missing/);
-    const after = api(key, signing.base);
-    assert.equal((await after.get("/lists", { query: { limit: 1, cursor: next_cursor } })).status, 200);
+    const signing = await start(withSigning(fresh, old));
+    await pageOf(signing, next_cursor);
+    assert.match(await refusal(keys), /SIGNING_SECRET: the key k2 is missing/);
     assert.equal((await fetch(linkFor(signing.origin))).status, 200);
-    const again = await after.post("/lists", { name: "Once" }, { idempotencyKey: "rotation" });
+    const again = await api(key, signing.base).post("/lists", { name: "Once" }, { idempotencyKey: "rotation" });
     assert.deepEqual([again.status, again.body.data.id], [201, made.body.data.id], "a retry does not act twice");
-
-    const newer = (await after.get("/lists?limit=1")).body.meta.next_cursor;
-    const both = await start({ ...keys, signing: [old, fresh] });
-    assert.equal((await api(key, both.base).get("/lists", { query: { limit: 1, cursor: newer } })).status, 200);
-    await makeClient(database, { ...keys, signing: [fresh, old] });
-    assert.match(
-      await refusal("api", { SIGNING_SECRET: formatKeys([fresh]) }),
-      /SIGNING_SECRET: the key k1 is missing/,
-    );
+    await pageOf(both, await pageOf(signing));
+    assert.match(await refusal(withSigning(fresh)), /SIGNING_SECRET: the key k1 is missing/);
   });
 
   it("keeps of a key only a salted hash that takes long to compute", async () => {
@@ -126,28 +148,23 @@ describe("A database admits processes by their keys", function () {
   });
 
   it("says that a database without a schema must be prepared", async () => {
-    const admin = await openStackDatabase("owner");
     const empty = new URL(database.url);
     empty.pathname = `${empty.pathname}_empty`;
     const name = empty.pathname.slice(1);
+    await onServer(`create database "${name}"`);
     try {
-      await admin.em.fork().execute(`create database "${name}"`);
-      assert.match(await refusal("api", { DATABASE_URL: empty.href }), /DATABASE_URL: .*prepare:cluster/);
-      await admin.em.fork().execute(`drop database "${name}" with (force)`);
+      assert.match(await refusal(keys, empty.href), /DATABASE_URL: .*prepare:cluster/);
     } finally {
-      await admin.close(true);
+      await onServer(`drop database "${name}" with (force)`);
     }
   });
 
   it("refuses a role that owns a database or is a superuser, and names DATABASE_URL", async () => {
-    const { MIGRATION_DATABASE_URL = "" } = (await stack()).env;
-    const owners = new URL(MIGRATION_DATABASE_URL);
+    const owners = new URL((await stack()).env.MIGRATION_DATABASE_URL ?? "");
     owners.pathname = new URL(database.url).pathname;
-    for (const program of ["api", "dispatch", "app"] as const) {
-      const said = await refusal(program, { DATABASE_URL: owners.href });
-      assert.match(said, /DATABASE_URL: the role \w+ is a superuser or owns a database.*MIGRATION_DATABASE_URL/);
-      assert.ok(!said.includes(owners.password));
-    }
+    const said = await refusal(keys, owners.href);
+    assert.match(said, /DATABASE_URL: the role \w+ is a superuser or owns a database.*MIGRATION_DATABASE_URL/);
+    assert.ok(!said.includes(owners.password));
   });
 });
 

@@ -129,13 +129,11 @@ export async function makeClient(
   }
 }
 
-/** Programs of the service: the entry and its arguments. */
+/** Processes of the service: the entry and its arguments. */
 export const PROGRAMS = {
   api: ["api/main.ts"],
   dispatch: ["workers/main.ts", "--pool", "dispatch"],
   webhooks: ["workers/main.ts", "--pool", "webhooks"],
-  maintenance: ["workers/main.ts", "--pool", "maintenance"],
-  app: ["app/main.ts", "team:create", "--name", "T", "--owner-email", "o@example.com", "--owner-name", "O"],
 } as const;
 export type Program = keyof typeof PROGRAMS;
 
