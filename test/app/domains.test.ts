@@ -54,13 +54,8 @@ describe("Sending domains", () => {
     );
     assert.match(added.key.selector, /^mk20\d{6}-[0-9a-z]{6}$/);
     assert.equal(added.key.use, "waiting");
-    await refused(
-      /Its record is missing: publish the TXT record of mk/,
-      "domain:activate",
-      "--key",
-      added.key.id,
-      ...asked,
-    );
+    const activate = ["domain:activate", "--key", added.key.id, ...asked];
+    await refused(/Its record is missing: publish the TXT record of mk/, ...activate);
 
     publish(added.records.slice(0, 2));
     const { stdout: report } = await app("domain:check", ...of, ...asked);
@@ -79,7 +74,7 @@ DMARC ${dmarc.name}: missing
 No key signs the mails of ${ascii}
 `,
     );
-    const [active] = (await run("domain:activate", "--key", added.key.id, ...asked)).keys;
+    const [active] = (await run(...activate)).keys;
     assert.equal(active.use, "signing");
 
     const next = await run("domain:rotate", ...of);

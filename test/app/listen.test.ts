@@ -50,8 +50,9 @@ async function listenLocally(port = 0, status = 204): Promise<LocalReceiver> {
 
 /** The command in a process of its own, as in a terminal. */
 function listen(...args: string[]) {
+  const { PATH, NODE_COMPILE_CACHE } = process.env;
   const child = spawn(process.execPath, [MAIN, "webhook:listen", ...args], {
-    env: { PATH: process.env["PATH"], DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") },
+    env: { PATH, NODE_COMPILE_CACHE, DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let printed = "";

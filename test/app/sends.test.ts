@@ -35,15 +35,17 @@ describe("The commands for sends", () => {
     ended = await makeSender({ recipients: 0 });
     const { em, team, newsletterId, accountId } = ended;
     endedId = await recordSend(em, { teamId: team.id, environment: "LIVE" }, newsletterId, 3);
-    await sql`update newsletters set status = 'SENT', send_id = ${endedId}, send_days = '{1,5}' where id = ${newsletterId}`.execute(
-      kysely(em),
-    );
-    await sql`update sends set review_until = now() + interval '7 days' where id = ${endedId}`.execute(kysely(em));
-    await sql`insert into send_lanes (send_id, account_id) values (${endedId}, ${accountId})`.execute(kysely(em));
-    await sql`insert into send_recipients (send_id, seq, member_id, email)
-      select ${endedId}, n, 'sub_' || n, 'p' || n || '@a.example' from generate_series(1, 3) n`.execute(kysely(em));
-    await sql`update send_recipients set state = case seq when 3 then 'UNKNOWN' else 'SENT' end,
-      reason = case seq when 3 then 'worker_lost' end where send_id = ${endedId}`.execute(kysely(em));
+    for (const statement of [
+      sql`update newsletters set status = 'SENT', send_id = ${endedId}, send_days = '{1,5}' where id = ${newsletterId}`,
+      sql`update sends set review_until = now() + interval '7 days' where id = ${endedId}`,
+      sql`insert into send_lanes (send_id, account_id) values (${endedId}, ${accountId})`,
+      sql`insert into send_recipients (send_id, seq, member_id, email, state, reason)
+        select ${endedId}, n, 'sub_' || n, 'p' || n || '@a.example',
+          case n when 3 then 'UNKNOWN' else 'SENT' end, case n when 3 then 'worker_lost' end
+        from generate_series(1, 3) n`,
+    ]) {
+      await statement.execute(kysely(em));
+    }
 
     scheduled = await makeCampaignSender({ recipients: 2, credits: 10, furtherAccounts: [{}] });
     scheduledId = (await startTomorrow(scheduled)).data.id;

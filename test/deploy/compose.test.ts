@@ -96,26 +96,15 @@ describe("docker-compose.temporal.yml", () => {
       assert.equal(readEnv(given, unneeded(name)).TEMPORAL_NAMESPACE, "mailkeel");
     });
 
-    it(`gives ${name} the secrets that it needs, and no others`, () => {
-      const secrets = [...SECRETS, "MIGRATION_DATABASE_URL"].filter((secret) => secret in settingsOf(service));
+    it(`gives ${name} the secrets that it needs and no others, a role that is not the owner's, and time to stop`, () => {
+      const given = settingsOf(service);
+      const secrets = [...SECRETS, "MIGRATION_DATABASE_URL"].filter((secret) => secret in given);
       assert.deepEqual(secrets.sort(), [...(NEEDED[name] ?? [])].sort());
-    });
-
-    it(`gives ${name} a role of Postgres that is not the owner's`, () => {
-      assert.equal(new URL(settingsOf(service)["DATABASE_URL"] ?? "").username, "mailkeel_app");
+      assert.equal(new URL(given["DATABASE_URL"] ?? "").username, "mailkeel_app");
       assert.equal(compose.services["postgres"]?.environment?.["POSTGRES_USER"], "mailkeel");
-    });
-
-    it(`gives ${name} more time to stop than it needs`, () => {
       const seconds = Number(/^(\d+)s$/.exec(service.stop_grace_period ?? "")?.[1]);
-      assert.ok(
-        seconds * 1_000 > readEnv(settingsOf(service), unneeded(name)).SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS,
-        service.stop_grace_period,
-      );
-    });
-
-    it(`starts ${name} from a file of the image`, () => {
-      assert.ok(existsSync(`${ROOT}/${service.command?.[1] ?? "api/main.ts"}`));
+      assert.ok(seconds * 1_000 > readEnv(given, unneeded(name)).SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS);
+      assert.ok(existsSync(`${ROOT}/${service.command?.[1] ?? "api/main.ts"}`), "a file of the image");
     });
   }
 
@@ -134,12 +123,6 @@ describe("docker-compose.temporal.yml", () => {
     }
   });
 
-  it("pins every image it does not build", () => {
-    for (const [name, { image, build }] of services) {
-      if (build === undefined) assert.match(image ?? "", /:\d+\.\d+/, name);
-    }
-  });
-
   it("counts the connections of the proxy in front of the API for no single address", () => {
     const { api } = compose.services;
     assert.ok(api);
@@ -151,8 +134,9 @@ describe("docker-compose.temporal.yml", () => {
     }
   });
 
-  it("waits only for services that exist, and for health only where a health check exists", () => {
-    for (const [name, { depends_on = {} }] of services) {
+  it("pins every image it does not build, and waits only for services that exist, for health only where that is checked", () => {
+    for (const [name, { image, build, depends_on = {} }] of services) {
+      if (build === undefined) assert.match(image ?? "", /:\d+\.\d+/, name);
       for (const [other, { condition }] of Object.entries(depends_on)) {
         const target = compose.services[other];
         assert.ok(target, `${name} waits for ${other}`);
