@@ -6,7 +6,6 @@ import { grantCredits } from "../../domain/credits.ts";
 import { claimKey, releaseKey } from "../../domain/idempotency.ts";
 import { confirmSend } from "../../domain/sends/confirm.ts";
 import { previewIdOf } from "../../domain/sends/token.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -23,14 +22,11 @@ import {
   preview,
   resourceOf,
   type Sender,
-  setFaults,
   setTomorrow,
-  startSend,
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { temporalClient } from "../support/temporal.ts";
 
 describe("A plan that takes longer than the API waits", () => {
   let impatient: TestApp;
@@ -148,31 +144,5 @@ describe("A plan that takes longer than the API waits", () => {
       assert.equal(armed.status, 202, armed.text);
     });
     await untilStatus(sender, ["SENT"]);
-  });
-});
-
-describe("The heartbeat of a slice", () => {
-  afterEach(() => setFaults([]));
-
-  it("tells how many mails it has mailed", async () => {
-    const sender = await makeSender({ recipients: 60, account: { maxConnections: 1 } });
-    await setFaults([{ stage: "data", match: sender.audience, delayMs: 150 }]);
-    const { client, close } = await temporalClient();
-    try {
-      const { data } = await startSend(sender);
-      const handle = client.workflow.getHandle(sendWorkflowId(data.id));
-      await eventually(
-        async () => {
-          const [slice] = (await handle.describe()).raw.pendingActivities ?? [];
-          const [details] = slice?.heartbeatDetails?.payloads ?? [];
-          return details?.data && JSON.parse(Buffer.from(details.data).toString()).mailed > 0;
-        },
-        { what: "the number in the heartbeat" },
-      );
-      await setFaults([]);
-      await untilStatus(sender, ["SENT"]);
-    } finally {
-      await close();
-    }
   });
 });

@@ -126,7 +126,6 @@ describe("The slots of a worker", () => {
 describe("A worker with several slots", () => {
   /** More than one team may take, fewer than its sends. */
   const SLOTS = 6;
-  const SENDS = 8;
   const namespace = useNamespace(SLOTS);
 
   async function assertMailedInOneActivity(): Promise<void> {
@@ -174,31 +173,6 @@ describe("A worker with several slots", () => {
       await setFaults([]);
     }
   });
-
-  longIt(
-    "leaves slots to other teams while a relay does not answer, and their sends are mailed meanwhile",
-    async () => {
-      const own = namespace();
-      const gate = await startSmtpProxy({ held: true });
-      try {
-        const slow = own.within(await makeSender({ recipients: 1, account: gate.account }));
-        const others = await Promise.all(Array.from({ length: SENDS - 1 }, () => anotherNewsletter(slow)));
-        for (const sender of [slow, ...others]) await startSend(sender);
-        await eventually(() => gate.open > 0, { what: "a slice at the relay" });
-
-        const quick = own.within(await makeSender({ recipients: 3 }));
-        await startSend(quick);
-        await untilStatus(quick, ["SENT"]);
-        assert.equal((await caughtMails(slow)).length, 0, "the relay answers nobody yet");
-
-        gate.release();
-        for (const sender of [slow, ...others]) await untilStatus(sender, ["SENT"]);
-        assert.equal((await caughtMails(slow)).length, SENDS);
-      } finally {
-        gate.close();
-      }
-    },
-  );
 
   longIt("keeps a send in one activity beside another worker, whose connections would have to be opened", async () => {
     await namespace().startWorker("dispatch", settingsOf(SLOTS));

@@ -19,13 +19,12 @@ import {
 const kind = kindOf(import.meta);
 
 interface Gate {
-  name: string;
   status: number;
   code: string;
-  /** Options that a sender needs so that the gate can be closed */
-  options?: SenderOptions;
   /** Closes the gate. */
   close(sender: AnySender, kind: Kind): Promise<unknown>;
+  /** Options that a sender needs so that the gate can be closed */
+  options?: SenderOptions;
   /** The one kind of resource that has the gate; both unless given. */
   only?: Kind["type"];
   /** Closing it changes the plan too, and a confirm refuses the changed plan first. */
@@ -35,139 +34,98 @@ interface Gate {
 
 const run = (sender: AnySender, query: ReturnType<typeof sql>) => query.execute(kysely(sender.em));
 const edit = (sender: AnySender, fields: object) => sender.client.patch(pathOf(sender), fields);
+const setDraft = (sender: AnySender, change: ReturnType<typeof sql>) =>
+  run(sender, sql`update ${tableOf(sender)} set ${change} where id = ${idOf(sender)}`);
+const setKey = (sender: AnySender, change: ReturnType<typeof sql>) =>
+  run(sender, sql`update api_keys set ${change} where id = ${sender.liveKey.record.id}`);
+const addComplaints = (sender: AnySender, sent: number, daysAgo = 0) =>
+  run(
+    sender,
+    sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
+      values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date - ${daysAgo}::int, ${sent}, 2)`,
+  );
+const furtherAccounts = ({ team, accountId }: AnySender) => sql`team_id = ${team.id} and id <> ${accountId}`;
 
 const NOT_READY = { status: 409, code: "campaign_not_ready", drifts: true };
+const UNVERIFIED = { status: 409, code: "sending_domain_unverified" };
+const NOT_ALLOWED = { status: 403, code: "send_domain_not_allowed" };
+const NEWSLETTER = { only: "newsletter" } as const;
+const CAMPAIGN = { only: "campaign" } as const;
+const TWO_ACCOUNTS = { ...CAMPAIGN, options: { furtherAccounts: [{}] } };
+const TWO_DOMAINS = {
+  sendDomains: ["one.example", "two.example"],
+  account: { email: "news@one.example" },
+  furtherAccounts: [{ email: "news@two.example" }],
+};
 
-const GATES: Gate[] = [
-  {
-    name: "no subject",
-    ...NOT_READY,
-    close: (s) => run(s, sql`update ${tableOf(s)} set subject = null where id = ${idOf(s)}`),
-    message: /subject/,
-  },
-  {
-    name: "no body",
-    ...NOT_READY,
-    close: (s) => run(s, sql`update ${tableOf(s)} set body = null where id = ${idOf(s)}`),
-    message: /body/,
-  },
-  {
-    name: "an unknown merge tag, which it names",
+const GATES: Record<string, Gate> = {
+  "no subject": { ...NOT_READY, close: (s) => setDraft(s, sql`subject = null`), message: /subject/ },
+  "no body": { ...NOT_READY, close: (s) => setDraft(s, sql`body = null`), message: /body/ },
+  "an unknown merge tag, which it names": {
     ...NOT_READY,
     close: (s) => edit(s, { body: "<p>{{ frist_name }}</p>" }),
     message: /frist_name/,
   },
-  {
-    name: "no list",
-    only: "newsletter",
-    ...NOT_READY,
+  "no list": {
+    ...{ ...NOT_READY, ...NEWSLETTER },
     close: (s) => run(s, sql`delete from newsletter_lists where newsletter_id = ${idOf(s)}`),
     message: /list/,
   },
-  {
-    name: "no segment",
-    only: "campaign",
-    ...NOT_READY,
-    close: (s) => run(s, sql`update campaigns set segment_id = null where id = ${idOf(s)}`),
+  "no segment": {
+    ...{ ...NOT_READY, ...CAMPAIGN },
+    close: (s) => setDraft(s, sql`segment_id = null`),
     message: /segment/,
   },
-  {
-    name: "no eligible recipient",
-    ...NOT_READY,
-    close: (s, kind) => kind.withdraw(s, "all"),
-  },
-  {
-    name: "no attached account",
-    only: "campaign",
-    ...NOT_READY,
-    close: (s) => run(s, sql`update campaigns set account_ids = '{}' where id = ${idOf(s)}`),
+  "no eligible recipient": { ...NOT_READY, close: (s, kind) => kind.withdraw(s, "all") },
+  "no attached account": {
+    ...{ ...NOT_READY, ...CAMPAIGN },
+    close: (s) => setDraft(s, sql`account_ids = '{}'`),
     message: /account/,
   },
-  {
-    name: "a second account that is not ACTIVE",
-    only: "campaign",
-    status: 409,
-    code: "sending_domain_unverified",
-    options: { furtherAccounts: [{}] },
-    close: (s) =>
-      run(s, sql`update email_accounts set status = 'ERROR' where team_id = ${s.team.id} and id <> ${s.accountId}`),
-  },
-  {
-    name: "a second account that is gone",
-    only: "campaign",
-    status: 409,
-    code: "sending_domain_unverified",
-    options: { furtherAccounts: [{}] },
-    close: (s) => run(s, sql`delete from email_accounts where team_id = ${s.team.id} and id <> ${s.accountId}`),
-  },
-  {
-    name: "send_domains that cover the first address and not the second",
-    only: "campaign",
-    status: 403,
-    code: "send_domain_not_allowed",
-    options: {
-      sendDomains: ["one.example", "two.example"],
-      account: { email: "news@one.example" },
-      furtherAccounts: [{ email: "news@two.example" }],
-    },
-    close: (s) => run(s, sql`update api_keys set send_domains = '{one.example}' where id = ${s.liveKey.record.id}`),
-  },
-  {
-    name: "no sending account for the address",
-    only: "newsletter",
-    ...NOT_READY,
+  "no sending account for the address": {
+    ...{ ...NOT_READY, ...NEWSLETTER },
     close: (s) => edit(s, { from_email: `x@nobody.${s.domain}` }),
     message: /account/,
   },
-  {
-    name: "a sending account that is not ACTIVE",
-    status: 409,
-    code: "sending_domain_unverified",
+  "a sending account that is not ACTIVE": {
+    ...UNVERIFIED,
     close: (s) => run(s, sql`update email_accounts set status = 'SUSPENDED' where id = ${s.accountId}`),
   },
-  {
-    name: "send_domains that do not cover the address",
-    status: 403,
-    code: "send_domain_not_allowed",
-    close: (s) =>
-      run(s, sql`update api_keys set send_domains = '{elsewhere.example}' where id = ${s.liveKey.record.id}`),
+  "a second account that is not ACTIVE": {
+    ...{ ...UNVERIFIED, ...TWO_ACCOUNTS },
+    close: (s) => run(s, sql`update email_accounts set status = 'ERROR' where ${furtherAccounts(s)}`),
   },
-  {
-    name: "empty send_domains",
-    status: 403,
-    code: "send_domain_not_allowed",
-    close: (s) => run(s, sql`update api_keys set send_domains = '{}' where id = ${s.liveKey.record.id}`),
+  "a second account that is gone": {
+    ...{ ...UNVERIFIED, ...TWO_ACCOUNTS },
+    close: (s) => run(s, sql`delete from email_accounts where ${furtherAccounts(s)}`),
   },
-  {
-    name: "a daily cap without headroom",
-    status: 429,
-    code: "send_cap_exceeded",
-    close: (s) => run(s, sql`update api_keys set daily_send_cap = 2 where id = ${s.liveKey.record.id}`),
+  "send_domains that do not cover the address": {
+    ...NOT_ALLOWED,
+    close: (s) => setKey(s, sql`send_domains = '{elsewhere.example}'`),
   },
-  {
-    name: "a complaint rate of 0.20 %",
-    status: 403,
-    code: "complaint_rate_exceeded",
-    close: (s) =>
-      run(
-        s,
-        sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
-          values (${s.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date - 29, 1000, 2)`,
-      ),
+  "send_domains that cover the first address and not the second": {
+    ...{ ...NOT_ALLOWED, ...CAMPAIGN },
+    options: TWO_DOMAINS,
+    close: (s) => setKey(s, sql`send_domains = '{one.example}'`),
   },
-  {
-    name: "too few credits",
-    status: 402,
-    code: "quota_exceeded",
+  "empty send_domains": { ...NOT_ALLOWED, close: (s) => setKey(s, sql`send_domains = '{}'`) },
+  "a daily cap without headroom": {
+    ...{ status: 429, code: "send_cap_exceeded" },
+    close: (s) => setKey(s, sql`daily_send_cap = 2`),
+  },
+  "a complaint rate of 0.20 %": {
+    ...{ status: 403, code: "complaint_rate_exceeded" },
+    close: (s) => addComplaints(s, 1_000, 29),
+  },
+  "too few credits": {
+    ...{ status: 402, code: "quota_exceeded" },
     close: (s) => run(s, sql`update credit_balances set available = 2 where team_id = ${s.team.id}`),
   },
-  {
-    name: "a key that needs approval",
-    status: 403,
-    code: "send_not_permitted",
-    close: (s) => run(s, sql`update api_keys set requires_approval = true where id = ${s.liveKey.record.id}`),
+  "a key that needs approval": {
+    ...{ status: 403, code: "send_not_permitted" },
+    close: (s) => setKey(s, sql`requires_approval = true`),
   },
-];
+};
 
 function assertRefused(answer: ApiAnswer, { status, code, message }: Gate): void {
   assert.equal(answer.body?.error?.code, code, answer.text);
@@ -182,9 +140,9 @@ function assertRefused(answer: ApiAnswer, { status, code, message }: Gate): void
 }
 
 describe(`The gates of the send of a ${kind.type}`, () => {
-  for (const gate of GATES) {
+  for (const [name, gate] of Object.entries(GATES)) {
     const of = KINDS.find(({ type }) => type === (gate.only ?? kind.type)) ?? kind;
-    it(`refuse a preview and a confirm for ${gate.name}${gate.drifts ? ", a confirm as a changed plan" : ""}`, async () => {
+    it(`refuse a preview and a confirm for ${name}${gate.drifts ? ", a confirm as a changed plan" : ""}`, async () => {
       const sender = await of.make({ recipients: 3, ...gate.options });
       const token = await tokenOf(sender);
       await gate.close(sender, of);
@@ -201,21 +159,13 @@ describe(`The gates of the send of a ${kind.type}`, () => {
     const sender = await kind.make({ recipients: 3 });
     const token = await tokenOf(sender);
     const ofTeam = sql`team_id = ${sender.team.id}`;
-    const ofKey = sql`id = ${sender.liveKey.record.id}`;
     // Everything is wrong at once; then one thing after the other is put right.
-    await run(
-      sender,
-      sql`update api_keys set requires_approval = true, daily_send_cap = 2, send_domains = '{}' where ${ofKey}`,
-    );
+    await setKey(sender, sql`requires_approval = true, daily_send_cap = 2, send_domains = '{}'`);
     await run(sender, sql`update send_previews set used_at = now() where ${ofTeam}`);
     await run(sender, sql`update ${tableOf(sender)} set status = 'CANCELLED', from_name = 'Drifted' where ${ofTeam}`);
     await run(sender, sql`update email_accounts set status = 'SUSPENDED' where ${ofTeam}`);
     await run(sender, sql`update credit_balances set available = 0 where ${ofTeam}`);
-    await run(
-      sender,
-      sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
-        values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 1000, 2)`,
-    );
+    await addComplaints(sender, 1_000);
     const other = await sender.mint({ sendDomains: [sender.domain] });
     const code = async (changes: { id?: string; token?: string; key?: string } = {}) => {
       const client = changes.key === undefined ? sender.client : api(changes.key);
@@ -225,7 +175,7 @@ describe(`The gates of the send of a ${kind.type}`, () => {
     const absent = { id: "none_00000000000000000000000000", token: "nonsense" };
 
     assert.equal(await code(absent), "send_not_permitted");
-    await run(sender, sql`update api_keys set requires_approval = false where ${ofKey}`);
+    await setKey(sender, sql`requires_approval = false`);
     assert.equal(await code(absent), "not_found");
     assert.equal(await code({ token: "nonsense" }), "confirmation_invalid");
     assert.equal(await code({ key: other.key }), "confirmation_stale");
@@ -241,9 +191,9 @@ describe(`The gates of the send of a ${kind.type}`, () => {
     assert.equal(await code(), "sending_domain_unverified");
     await run(sender, sql`update email_accounts set status = 'ACTIVE' where ${ofTeam}`);
     assert.equal(await code(), "send_domain_not_allowed");
-    await run(sender, sql`update api_keys set send_domains = ${[sender.domain]}::text[] where ${ofKey}`);
+    await setKey(sender, sql`send_domains = ${[sender.domain]}::text[]`);
     assert.equal(await code(), "send_cap_exceeded");
-    await run(sender, sql`update api_keys set daily_send_cap = 1000 where ${ofKey}`);
+    await setKey(sender, sql`daily_send_cap = 1000`);
     assert.equal(await code(), "complaint_rate_exceeded");
     await run(sender, sql`delete from analytics_days where ${ofTeam}`);
     assert.equal(await code(), "quota_exceeded");
@@ -261,11 +211,7 @@ describe(`The gates of the send of a ${kind.type}`, () => {
 
   it("allow a complaint rate just under 0.20 %", async () => {
     const sender = await kind.make();
-    await run(
-      sender,
-      sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
-        values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 1001, 2)`,
-    );
+    await addComplaints(sender, 1_001);
     assert.equal((await preview(sender)).status, 200);
   });
 
@@ -286,9 +232,9 @@ describe(`The gates of the send of a ${kind.type}`, () => {
     const sender = await kind.make({ recipients: 3 });
     const token = await tokenOf(sender);
     const key = freshKey();
-    await run(sender, sql`update api_keys set daily_send_cap = 2 where id = ${sender.liveKey.record.id}`);
+    await setKey(sender, sql`daily_send_cap = 2`);
     assert.equal((await confirm(sender, token, key)).status, 429);
-    await run(sender, sql`update api_keys set daily_send_cap = 200 where id = ${sender.liveKey.record.id}`);
+    await setKey(sender, sql`daily_send_cap = 200`);
     assert.equal((await confirm(sender, token, key)).status, 202);
   });
 

@@ -4,21 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { unsubscribeUrl } from "../../domain/links.ts";
 import { app } from "../support/command.ts";
-import { eventually } from "../support/eventually.ts";
-import {
-  caughtMails,
-  ledgerStates,
-  makeSender,
-  preview,
-  readMail,
-  sendAndWait,
-  setFaults,
-  slowAfter,
-  startSend,
-  untilStatus,
-} from "../support/sending.ts";
+import { caughtMails, makeSender, preview, readMail, sendAndWait } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 const body = (name: string) => readFileSync(`${import.meta.dirname}/../data/newsletters/${name}`, "utf8");
@@ -102,53 +89,6 @@ describe("The main job", () => {
       assert.match(headers.get("list-unsubscribe") ?? "", new RegExp(`^<${origin}/u/[\\w.-]+>$`));
       assert.equal(headers.get("list-unsubscribe-post"), "List-Unsubscribe=One-Click");
       assert.ok(headers.has("date") && headers.has("message-id") && headers.has("mime-version"));
-    }
-  });
-
-  it("names a real newsletter's unknown merge tags instead of mailing empty values", async () => {
-    const sender = await makeSender({ body: body("welcome-merge-tags.html") });
-    const answer = await preview(sender);
-    assert.equal(answer.status, 409, answer.text);
-    assert.equal(answer.body.error.code, "campaign_not_ready");
-    for (const tag of ["name", "action_url", "support_email", "trial_end_date"]) {
-      assert.ok(answer.body.error.message.includes(`{{ ${tag} }}`), answer.body.error.message);
-    }
-    assert.deepEqual(await caughtMails(sender), []);
-  });
-
-  it("applies an unsubscribe before the next sub-batch of a running send", async () => {
-    const sender = await makeSender({ recipients: 400, account: { maxConnections: 1 } });
-    await slowAfter(5, sender);
-    try {
-      const { data } = await startSend(sender);
-      await eventually(async () => (await caughtMails(sender)).length > 0, { what: "the first mail" });
-      // The last queued recipient opts out, by the link that their mail would carry.
-      const { rows } = await sql<{ email: string }>`select email from send_recipients
-        where send_id = ${data.id} order by seq desc limit 1`.execute(kysely(sender.em));
-      const last = rows[0]?.email ?? "";
-      const { origin } = await stack();
-      const url = unsubscribeUrl(sender.vault, origin, { sendId: data.id, seq: 400 });
-      assert.equal((await fetch(url)).status, 200);
-      assert.equal(
-        (await sender.client.get(`/suppressions/${encodeURIComponent(last)}`)).status,
-        404,
-        "GET changes nothing",
-      );
-      const answer = await fetch(url, {
-        method: "POST",
-        headers: { "content-type": "application/x-www-form-urlencoded" },
-        body: "List-Unsubscribe=One-Click",
-      });
-      assert.equal(answer.status, 200);
-      await setFaults([]);
-      await untilStatus(sender, ["SENT"]);
-      assert.deepEqual(await ledgerStates(sender), { SENT: 399, SUPPRESSED: 1 });
-      assert.ok(!(await caughtMails(sender)).some(({ to }) => to.includes(last)));
-      const unsubscribes = await sender.client.get("/unsubscribes", { query: { email: last } });
-      assert.equal(unsubscribes.body.data.length, 1);
-      assert.equal(unsubscribes.body.data[0].campaign_id, sender.newsletterId);
-    } finally {
-      await setFaults([]);
     }
   });
 });

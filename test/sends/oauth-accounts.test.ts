@@ -1,17 +1,16 @@
 import assert from "node:assert/strict";
-import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { verifyAccount } from "../../activities/smtp/verify.ts";
 import { kysely } from "../../db/orm.ts";
 import { accessTokenOf, openTokenPost, storeGrant, TokenError } from "../../domain/account-tokens.ts";
 import { AccountCheckError, connectAccount, replaceCredentials, resumeAccount } from "../../domain/accounts.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { textsIn } from "../histories/files.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { makeDue, postponeChecks, runChecks } from "../support/account-checks.ts";
 import { uniqueEmail } from "../support/factories.ts";
 import { RECEIVER_HOSTS } from "../support/receiver.ts";
+import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   anotherNewsletter,
   ledgerStates,
@@ -23,15 +22,13 @@ import {
 } from "../support/sending.ts";
 import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
 import { stack } from "../support/stack.ts";
-import { temporalClient } from "../support/temporal.ts";
 import { emittedEvents, listen } from "../webhooks/outbox.ts";
 import { openTokenEndpoint, type TokenEndpoint } from "./token-endpoint.ts";
 
 const USER = "news@hosted.example";
 
 describe("A sending account that logs in by XOAUTH2", () => {
-  let temporal: Client;
-  let close: () => Promise<void>;
+  const { command, workflowOf } = useSendWorkflows();
   let tokens: TokenEndpoint;
   let sink: Sink;
   let sender: Sender;
@@ -42,10 +39,6 @@ describe("A sending account that logs in by XOAUTH2", () => {
   /** Tokens that it refuses by a challenge. */
   let challenged: Set<string>;
 
-  before(async () => {
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(() => close());
   beforeEach(async () => {
     await postponeChecks();
     tokens = await openTokenEndpoint();
@@ -118,8 +111,7 @@ describe("A sending account that logs in by XOAUTH2", () => {
     });
     assert.deepEqual(logins[0], { user: USER, token: issued[0] });
     const secrets = [grant.refreshToken, grant.clientSecret ?? "", issued[0] ?? ""];
-    const handle = temporal.workflow.getHandle(sendWorkflowId(data.id));
-    const history = textsIn(await handle.fetchHistory()).join("\n");
+    const history = textsIn(await workflowOf(data.id).fetchHistory()).join("\n");
     const shown = [history, JSON.stringify(await stored()), (await sender.client.get("/accounts")).text];
     for (const secret of secrets) for (const text of shown) assert.ok(!text.includes(secret));
     assert.ok(history.includes(sender.newsletterId), "the history was read");
@@ -183,7 +175,7 @@ describe("A sending account that logs in by XOAUTH2", () => {
     tokens.failure = undefined;
     assert.equal((await replace()).status, "ACTIVE");
     assert.deepEqual((await events()).slice(1), [["account.recovered", null]]);
-    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
+    await command(data.id, "resume");
     await untilStatus(sender, ["SENT"]);
     assert.equal(tokens.requests.at(-1)?.get("refresh_token"), "another");
   });

@@ -5,9 +5,11 @@ import { ApplicationFailure } from "@temporalio/common";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
 import type { SliceInput } from "../../activities/dispatch.ts";
+import { sendCommands } from "../../app/commands/sends.ts";
 import { kysely } from "../../db/orm.ts";
 import { readSend } from "../../domain/sends/lifecycle.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
+import { inProcess } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
@@ -55,6 +57,12 @@ const setPort = ({ em, accountIds }: Sender, port: number) =>
 
 const catcherPort = async () => Number(new URL((await stack()).mail.smtp).port);
 
+/** Ages the unknown outcome until no worker that is presumed dead can report another. */
+const age = ({ em }: Sender, sendId: string) =>
+  sql`update send_recipients set updated_at = now() - interval '1 hour' where send_id = ${sendId} and state = 'UNKNOWN'`.execute(
+    kysely(em),
+  );
+
 describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
   const temporal = useSendWorkflows();
   const { workflowOf, command, begin, detailsOf, needsOperator, statusShown } = temporal;
@@ -74,10 +82,11 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
 
   /** A send that has ended, with recipients whose connection was cut after the final dot. */
   async function sentWithUnknown(unknown: number) {
-    const sender = await makeSender({ recipients: 4, credits: 4 });
+    const sender = await makeSender({ recipients: 6, credits: 6 });
     await setFaults([{ stage: "data", match: sender.audience, drop: true, times: unknown }]);
     const sendId: string = (await sendAndWait(sender)).send_id;
     await setFaults([]);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 6 - unknown, UNKNOWN: unknown });
     await eventually(() => needsOperator(sendId), { what: "NeedsOperator" });
     return { sender, sendId, handle: workflowOf(sendId) };
   }
@@ -125,8 +134,8 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
       await temporal.untilDetails(sendId, "Waits ");
       await handle.executeUpdate("cancel");
       assert.match(String(await resend.result()), /^cancelled meanwhile/);
-      assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 2 });
-      assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 2 });
+      assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 4, unknown: 2 });
+      assert.deepEqual(await ledgerStates(sender), { SENT: 4, UNKNOWN: 2 });
       assert.equal((await caughtMails(sender)).length, mails);
       assert.equal(await needsOperator(sendId), false);
     });
@@ -317,7 +326,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
 
   it("count the unknown outcomes that became known, and end the review when none is left", async () => {
     const { sender, sendId, handle } = await sentWithUnknown(2);
-    assert.match(await detailsOf(sendId), /^2 mails sent, 2 with/);
+    assert.match(await detailsOf(sendId), /^4 mails sent, 2 with/);
     /** As the late outcome of a worker does that was presumed dead but lived. */
     const learn = () =>
       sql`update send_recipients set state = 'SENT', updated_at = now() where send_id = ${sendId} and seq = (
@@ -326,11 +335,104 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
       );
     await learn();
     assert.match(String(await command(sendId, "retry")), /counts the unknown/);
-    await temporal.untilDetails(sendId, "3 mails sent, 1 with");
+    await temporal.untilDetails(sendId, "5 mails sent, 1 with");
     assert.equal(await needsOperator(sendId), true);
     await learn();
     assert.match(String(await command(sendId, "resendUnknown")), /nothing to resend/);
-    assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 4, unknown: 0 });
+    assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 6, unknown: 0 });
     assert.equal(await needsOperator(sendId), false);
+  });
+
+  describe("Unknown outcomes", () => {
+    it("are mailed once more by resendUnknown", async () => {
+      const { sender, sendId } = await sentWithUnknown(2);
+      const settled = { available: 0, reserved: 0, mismatch: false };
+      assert.deepEqual(await credits(sender), settled);
+      const before = new Map((await caughtMails(sender)).map(({ to, messageId }) => [to[0], messageId]));
+      await age(sender, sendId);
+
+      assert.equal(await command(sendId, "resendUnknown"), "2 queued again");
+      assert.deepEqual(await workflowOf(sendId).result(), { outcome: "SENT", sent: 6, unknown: 0 });
+      assert.deepEqual(await ledgerStates(sender), { SENT: 6 });
+      assert.equal((await untilStatus(sender, ["SENT"])).status, "SENT");
+      assert.deepEqual(await credits(sender), settled, "a mail is paid for once");
+      const after = await caughtMails(sender);
+      assert.equal(new Set(after.flatMap(({ to }) => to)).size, 6);
+      for (const { to, messageId } of after) {
+        const first = before.get(to[0] ?? "");
+        if (first) assert.equal(messageId, first, "the same mail is recognisable as the same");
+      }
+      assert.equal(await needsOperator(sendId), false);
+    });
+
+    it("are mailed again by the command send:resend-unknown after their review has ended, which refuses other commands", async () => {
+      const { sender, sendId } = await sentWithUnknown(1);
+      assert.match(String(await command(sendId, "cancel")), /unknown outcomes stay as they are/);
+      assert.deepEqual(await workflowOf(sendId).result(), { outcome: "SENT", sent: 5, unknown: 1 });
+      assert.deepEqual(await ledgerStates(sender), { SENT: 5, UNKNOWN: 1 });
+      assert.equal((await untilStatus(sender, ["SENT", "CANCELLED"])).status, "SENT");
+      const run = (name: string) => inProcess(sendCommands, name, sender.newsletterId);
+      await assert.rejects(run("send:retry"), /the send is SENT\. Its review has ended.* send:resend-unknown/);
+      await age(sender, sendId);
+      const { data } = await run("send:resend-unknown");
+      assert.equal(data["answer"], "1 queued again");
+      await eventually(async () => (await ledgerStates(sender)).SENT === 6, { what: "the mail" });
+      assert.deepEqual(await workflowOf(sendId).result(), { outcome: "SENT", sent: 6, unknown: 0 });
+      await assert.rejects(
+        run("send:resend-unknown"),
+        /No workflow of \w+ runs: the send is SENT\. No outcome is unknown\.$/,
+      );
+    });
+
+    it("are mailed again before the queued recipients when the send is still SENDING", async () => {
+      const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
+      await slowAfter(1, sender, [{ stage: "data", match: sender.audience, drop: true, times: 1 }]);
+      const { data } = await startSend(sender);
+      await eventually(async () => ((await ledgerStates(sender))["UNKNOWN"] ?? 0) === 1, {
+        what: "an unknown outcome",
+      });
+      await command(data.id, "pause");
+      await setFaults([]);
+      await age(sender, data.id);
+      assert.equal(await command(data.id, "resendUnknown"), "1 queued again");
+      await command(data.id, "resume");
+      assert.equal((await untilStatus(sender, ["SENT"])).status, "SENT");
+      assert.deepEqual(await ledgerStates(sender), { SENT: 40 });
+      await workflowOf(data.id).result();
+      await assert.rejects(command(data.id, "resendUnknown"), /workflow execution already completed/);
+    });
+
+    for (const update of ["pause", "cancel"]) {
+      it(`are listed before a ${update} answers, when the worker died and no other took over its rows in flight`, async () => {
+        const sender = await makeSender({ recipients: 30, credits: 30, account: { maxConnections: 1 } });
+        await slowAfter(5, sender);
+        const { data } = await startSend(sender);
+        await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 3, { what: "some mail" });
+        await command(data.id, "pause");
+        const db = kysely(sender.em);
+        await sql`update send_recipients set state = 'SENDING' where send_id = ${data.id} and state = 'QUEUED' and seq in (
+        select max(seq) from send_recipients where send_id = ${data.id} and state = 'QUEUED')`.execute(db);
+        await sql`update send_lanes set dispatching = true where send_id = ${data.id}`.execute(db);
+        await command(data.id, update);
+        const { UNKNOWN: unknown, SENDING: sending = 0, SENT: sent = 0 } = await ledgerStates(sender);
+        assert.deepEqual({ unknown, sending }, { unknown: 1, sending: 0 });
+        if (update === "pause") await command(data.id, "cancel");
+        const { available, ...rest } = await credits(sender);
+        assert.equal(available, 30 - sent - 1, "what may have arrived is paid for");
+        assert.deepEqual(rest, { reserved: 0, mismatch: false });
+      });
+    }
+
+    it("are unknown again when their resend is cancelled, and the send stays SENT", async () => {
+      const { sender, sendId } = await sentWithUnknown(2);
+      await age(sender, sendId);
+      await setFaults([{ stage: "data", match: sender.audience, code: 450 }]);
+      await command(sendId, "resendUnknown");
+      await command(sendId, "cancel");
+      assert.deepEqual(await workflowOf(sendId).result(), { outcome: "SENT", sent: 4, unknown: 2 });
+      assert.deepEqual(await ledgerStates(sender), { SENT: 4, UNKNOWN: 2 });
+      assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+      assert.equal((await untilStatus(sender, ["SENT", "CANCELLED"])).status, "SENT");
+    });
   });
 });

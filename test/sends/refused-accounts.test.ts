@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
-import { openNamespace } from "../support/namespace.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   anotherNewsletter,
@@ -18,7 +16,6 @@ import {
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
-import { untilDetails } from "../support/temporal.ts";
 
 /** Connections to an account's server after its first refusal, until an operator has repaired the account. */
 const MOST_AFTER_REFUSAL = 2;
@@ -140,6 +137,8 @@ describe("A sending account that its server refuses", () => {
     assert.equal(new Set(to).size, recipients);
   };
 
+  const account = async ({ client, accountId }: Sender) => (await client.get(`/accounts/${accountId}`)).body.data;
+
   for (const maxConnections of [1, 10, 20, 100]) {
     for (const refusing of [
       { stage: "login", code: 535 },
@@ -190,6 +189,7 @@ describe("A sending account that its server refuses", () => {
         await untilRefused();
         await temporal.untilDetails(data.id, refusing.reason);
         assert.deepEqual(await ledgerStates(sender), { QUEUED: 100 });
+        assert.equal((await account(sender)).status, "ACTIVE", "its refusal may pass");
         await eventually(() => temporal.needsOperator(data.id), { what: "the call for an operator" });
         const [first = 0, second = 0, third = 0, ...more] = relay.refusedAt;
         assert.deepEqual(more, []);
@@ -202,8 +202,6 @@ describe("A sending account that its server refuses", () => {
       },
     );
   }
-
-  const account = async ({ client, accountId }: Sender) => (await client.get(`/accounts/${accountId}`)).body.data;
 
   it("is in ERROR until a login works, for GET /accounts, an incremental one and the gates, not for a send under way", async () => {
     await relayWith();
@@ -254,19 +252,6 @@ describe("A sending account that its server refuses", () => {
     assert.equal((await account(sender)).status, "ACTIVE");
   });
 
-  it("stays ACTIVE while its refusal may pass", async () => {
-    await relayWith();
-    relay.refusing = { stage: "login", code: 454 };
-    const sender = await senderTo(relay, 5, 3);
-    const { data } = await startSend(sender);
-    await untilRefused();
-    await temporal.untilDetails(data.id, "login_refused");
-    assert.equal((await account(sender)).status, "ACTIVE");
-    relay.refusing = undefined;
-    await temporal.command(data.id, "retry");
-    await untilStatus(sender, ["SENT"]);
-  });
-
   it("is asked once for eight sends at once, and account:resume lets all continue", async () => {
     await relayWith();
     relay.refusing = { stage: "login", code: 535 };
@@ -289,29 +274,6 @@ describe("A sending account that its server refuses", () => {
     }
     for (const each of senders) await untilStatus(each, ["SENT"]);
     await assertOnce(senders, 20);
-  });
-
-  longIt("is asked by one of two worker processes at a time", async () => {
-    await relayWith();
-    relay.refusing = { stage: "login", code: 454 };
-    const own = await openNamespace();
-    closes.unshift(own.close);
-    await Promise.all([own.startWorker("sends"), own.startWorker("dispatch"), own.startWorker("dispatch")]);
-    const first = own.within(await senderTo(relay, 10, 100));
-    const others = await Promise.all(Array.from({ length: 7 }, () => anotherNewsletter(first)));
-    const senders = [first, ...others.map((each) => own.within(each))];
-    const sends = await Promise.all(senders.map(startSend));
-    await untilRefused();
-    for (const { data } of sends) await untilDetails(own.client, data.id, "login_refused");
-    // Both may have begun before the first refusal; from then on one of them tries, after 5, 10 and 20 s.
-    await eventually(() => (relay.refusedAt.at(-1) ?? 0) - (relay.refusedAt[0] ?? 0) > 10_000, {
-      what: "the attempts of the first 15 s",
-    });
-    assert.ok(relay.refusedAt.length <= 4, `refused after ${relay.refusedAt.join()} ms`);
-    relay.refusing = undefined;
-    for (const { data } of sends) await own.client.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("retry");
-    for (const each of senders) await untilStatus(each, ["SENT"]);
-    await assertOnce(senders, 10);
   });
 
   for (const [accounts, test] of [[1, it] as const, [2, longIt] as const])

@@ -274,28 +274,6 @@ describe("A send over two accounts", () => {
       assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
     });
 
-    longIt("with its deferred recipients, also when it only has used its limit up", async () => {
-      const [recipients, hourlyLimit] = [6, 2];
-      const deferring = await relayWith({ rcpt: () => ({ code: 450, text: "4.2.0 later" }) });
-      const sender = await twoAccounts(recipients, { account: { hourlyLimit, ...deferring.account } });
-      const [first = "", second = ""] = sender.accountIds;
-      const { hostname, port } = new URL((await stack()).mail.smtp);
-      await setAccount(sender, second, {
-        host: hostname,
-        port: Number(port),
-        hourly_limit: null,
-        status: "SUSPENDED",
-      });
-      const { data } = await startSend(sender);
-      await eventually(async () => (await ledgerStates(sender)).DEFERRED === hourlyLimit, { what: "the deferrals" });
-      await temporal.untilDetails(data.id, [`${first} has its connections or limits used up`, `${second} has failed`]);
-      await setAccount(sender, second, { status: "ACTIVE" });
-      await temporal.command(data.id, "retry");
-      await untilStatus(sender, ["SENT"]);
-      await assertAllSent(sender, recipients);
-      assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
-    });
-
     it("and tries it again beside the other, by a command or by its ladder", async () => {
       const recipients = 300;
       const sender = await twoAccounts(recipients, { account: { maxConnections: 2 } });

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { type LogLine, untilLogged } from "../support/logs.ts";
 import { openSendSteps } from "../support/send-steps.ts";
+import { useSendWorkflows } from "../support/send-workflows.ts";
 import { makeSender, setFaults, startSend, startTomorrow, untilStatus } from "../support/sending.ts";
-import { temporalClient, untilDetails } from "../support/temporal.ts";
 
 describe("The log of a send", () => {
+  const { untilDetails } = useSendWorkflows();
+
   it("has one line for each change of its status, with its id and the reason, and none for a repeated step", async () => {
     const sender = await makeSender({ recipients: 1 });
     const { data } = await startTomorrow(sender);
@@ -32,7 +34,6 @@ describe("The log of a send", () => {
 
   it("has a line for the failure of its account, as the details do: with the reply of its server, without addresses", async () => {
     const sender = await makeSender({ recipients: 1 });
-    const { client, close } = await temporalClient();
     await setFaults([
       { stage: "mail", match: sender.domain, code: 553, message: "5.7.1 ada@example.com is not allowed" },
     ]);
@@ -61,10 +62,9 @@ describe("The log of a send", () => {
         paused.map(({ from, reason }) => [from, reason]),
         [["SENDING", "sender_refused"]],
       );
-      await untilDetails(client, data.id, 'sender_refused, "553 5.7.1 [address] is not allowed".');
+      await untilDetails(data.id, 'sender_refused, "553 5.7.1 [address] is not allowed".');
     } finally {
       await setFaults([]);
-      await close();
     }
   });
 });

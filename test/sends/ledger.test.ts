@@ -1,0 +1,430 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import type { MailOutcome } from "../../domain/mail/outcome.ts";
+import {
+  closeDispatch,
+  closeLost,
+  type OpenedDispatch,
+  openDispatch,
+  readDue,
+  readRemaining,
+} from "../../domain/sends/lanes.ts";
+import { finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
+import { closeReview } from "../../domain/sends/review.ts";
+import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
+import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
+import { requeueUnknown } from "../../domain/sends/unknown.ts";
+import { recordedKinds } from "../reports/mails.ts";
+import { eventually } from "../support/eventually.ts";
+import { credits, ledgerStates, makeSender, startUntaken } from "../support/sending.ts";
+
+const POLICY = {
+  ladderSeconds: [60],
+  windowSeconds: 3_600,
+  softBounces: { SOFT_BOUNCES_TO_SUPPRESS: 2, SOFT_BOUNCE_WINDOW_DAYS: 30 },
+};
+const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
+const DEFERRED: MailOutcome = { outcome: "deferred", reason: "temporary_refusal", retry: false };
+const UNBEGUN: MailOutcome = { outcome: "not_attempted", reason: "pool_stopped" };
+const FULL: MailOutcome = {
+  ...{ outcome: "rejected", reason: "mailbox_full", suppress: false, policy: false },
+  ...{ code: 552, enhanced: "5.2.2", response: "552 5.2.2 Mailbox full" },
+};
+/** Deferred recipients that are due so soon after the first one are waited for. */
+const GATHER_MS = 5_000;
+
+type Item = MailedRecipient["item"];
+
+/** A send that is SENDING and that no worker takes, with what attempts and commands do to its ledger. */
+async function untaken(recipients: number, accounts = 1) {
+  const furtherAccounts = Array(accounts - 1).fill({});
+  const sender = await makeSender({ recipients, credits: recipients, furtherAccounts });
+  const sendId = await startUntaken(sender);
+  const [first = "", second = ""] = sender.accountIds;
+  const em = () => sender.em.fork();
+  const set = (change: ReturnType<typeof sql>, where = sql`true`) =>
+    sql`update send_recipients set ${change} where send_id = ${sendId} and ${where}`.execute(kysely(em()));
+  const rows = () =>
+    kysely(em())
+      .selectFrom("send_recipients")
+      .select(["seq", "state", "attempts", "account_id", "retry_at"])
+      .where("send_id", "=", sendId)
+      .orderBy("seq")
+      .execute();
+  return {
+    ...{ sender, sendId, first, second, em, set, rows },
+    open: async (accountId = first, inFlightMs = 40_000): Promise<OpenedDispatch> =>
+      (await openDispatch(em(), { sendId, accountId }, inFlightMs)) ?? assert.fail("there is no such lane"),
+    stage: (lane: OpenedDispatch, limit: number) => stageBatch(em(), lane, { afterSeq: 0, limit }),
+    /** Stages the deferred recipients that are due to the lane. */
+    stageDue: async (lane: OpenedDispatch) => stageBatch(em(), lane, { due: await readDue(em(), lane, 1_000) }),
+    settle: (lane: OpenedDispatch, items: readonly Item[], outcome: MailOutcome, tx = em()) =>
+      settleOutcomes(
+        tx,
+        lane,
+        items.map((item) => ({ item, outcome })),
+        POLICY,
+      ),
+    setStates: (states: RecipientState[]) =>
+      sql`update send_recipients r set state = s.state from unnest(${states}::text[]) with ordinality s (state, seq)
+        where r.send_id = ${sendId} and r.seq = s.seq`.execute(kysely(em())),
+    /** Makes the recipients whose `seq` is a multiple of `every` DEFERRED, each due a second after the one before. */
+    defer: (every: number, firstInSeconds: number) =>
+      set(
+        sql`state = 'DEFERRED', attempts = 1, first_deferred_at = now() - interval '1 minute',
+          retry_at = now() + make_interval(secs => ${firstInSeconds}::int + seq / ${every}::int - 1)`,
+        sql`seq % ${every} = 0`,
+      ),
+    statesOf: async () => (await rows()).map(({ state }) => state),
+    finish: () => finishSend(em(), sendId),
+    /** Waits until a statement like this waits for the lock of another. */
+    untilBlocked: (statement: string) =>
+      eventually(
+        async () => {
+          const { rows } = await sql`select from pg_stat_activity
+            where pg_blocking_pids(pid) <> '{}' and query like ${statement}`.execute(kysely(em()));
+          return rows.length > 0;
+        },
+        { what: statement },
+      ),
+  };
+}
+
+const seqsOf = (rows: readonly { seq: number }[]) => rows.map(({ seq }) => seq).sort((a, b) => a - b);
+
+describe("A settlement", () => {
+  /** A send with three mails in flight. */
+  async function inFlight() {
+    const send = await untaken(3);
+    const lane = await send.open();
+    const { recipients } = await send.stage(lane, 3);
+    const settle = (outcome = SENT) => send.settle(lane, recipients, outcome);
+    /** Changes the rows in a transaction of its own, and lets the settlement wait for its lock before it commits. */
+    const settleDuring = async (change: ReturnType<typeof sql>) => {
+      const { settling } = await send.em().transactional(async (tx) => {
+        await sql`update send_recipients set ${change} where send_id = ${send.sendId}`.execute(kysely(tx));
+        const settling = settle();
+        await send.untilBlocked("%with outcome as (%");
+        // In a box: the transaction must not wait for it.
+        return { settling };
+      });
+      return settling;
+    };
+    return { ...send, lane, settle, settleDuring };
+  }
+
+  it("records its outcomes although its attempt is presumed dead meanwhile, once", async () => {
+    const { settle, settleDuring, statesOf } = await inFlight();
+    const lost = sql`state = 'UNKNOWN', reason = 'worker_lost', updated_at = now()`;
+    assert.deepEqual(await settleDuring(lost), { SENT: 3 });
+    assert.deepEqual(await statesOf(), ["SENT", "SENT", "SENT"]);
+    assert.deepEqual(await settle(), {});
+  });
+
+  it("does not touch rows that another attempt has taken meanwhile", async () => {
+    const { settleDuring, statesOf, lane } = await inFlight();
+    assert.deepEqual(await settleDuring(sql`state = 'QUEUED', epoch = ${lane.epoch + 1}`), {});
+    assert.deepEqual(await statesOf(), ["QUEUED", "QUEUED", "QUEUED"]);
+  });
+
+  it("counts a refused recipient once, and not for another attempt", async () => {
+    const { sender, sendId, settle, set, lane } = await inFlight();
+    await set(sql`state = 'REJECTED', epoch = ${lane.epoch + 1}`);
+    assert.deepEqual(await settle(FULL), {});
+    assert.deepEqual(await recordedKinds(sender, sendId), []);
+    await set(sql`state = 'SENDING', epoch = ${lane.epoch}`);
+    assert.deepEqual([await settle(FULL), await settle(FULL)], [{ REJECTED: 3 }, {}]);
+    const counted = [1, 2, 3].map((seq) => `${seq} refusal:soft`);
+    assert.deepEqual(await recordedKinds(sender, sendId), counted);
+  });
+});
+
+describe("Two lanes of a send", () => {
+  async function twoLanes(recipients: number) {
+    const send = await untaken(recipients, 2);
+    return { ...send, one: await send.open(send.first), two: await send.open(send.second) };
+  }
+
+  it("that stage at once take different recipients, and neither waits for the other", async () => {
+    const { em, first, second, one, two, stage, rows } = await twoLanes(6);
+    const [staged, staging] = await em().transactional(async (tx) => {
+      const { recipients } = await stageBatch(tx, one, { afterSeq: 0, limit: 4 });
+      // Not committed yet: the other lane must not take them, nor wait for them.
+      return [recipients, await stage(two, 4)];
+    });
+    assert.deepEqual(seqsOf(staged), [1, 2, 3, 4]);
+    assert.deepEqual(seqsOf(staging.recipients), [5, 6]);
+    const holders = (await rows()).map(({ account_id }) => account_id);
+    assert.deepEqual(holders, [first, first, first, first, second, second]);
+  });
+
+  it("settle only their own recipients, also when their epochs are equal", async () => {
+    const { one, two, stage, settle, statesOf } = await twoLanes(4);
+    assert.equal(one.epoch, two.epoch);
+    const { recipients } = await stage(one, 2);
+    assert.deepEqual(await settle(two, recipients, SENT), {});
+    assert.deepEqual(await settle(one, recipients, SENT), { SENT: 2 });
+    assert.deepEqual(await statesOf(), ["SENT", "SENT", "QUEUED", "QUEUED"]);
+  });
+
+  it("take recipients that the other lane gave back unbegun, and leave to it those that it deferred", async () => {
+    const { em, one, two, set, stage, stageDue, settle, rows } = await twoLanes(4);
+    const { recipients } = await stage(one, 4);
+    await settle(one, recipients.slice(0, 2), DEFERRED);
+    await settle(one, recipients.slice(2), UNBEGUN);
+    await set(sql`retry_at = now()`, sql`state = 'DEFERRED'`);
+    assert.deepEqual(await readDue(em(), two, 10), []);
+    assert.equal((await readRemaining(em(), two, GATHER_MS)).left, "queued");
+    assert.deepEqual(seqsOf((await stage(two, 4)).recipients), seqsOf(recipients.slice(2)));
+    assert.deepEqual(await readRemaining(em(), two, GATHER_MS), { left: "nothing", held: true });
+    assert.equal((await readRemaining(em(), one, GATHER_MS)).left, "deferred");
+
+    assert.deepEqual(await readDue(em(), one, 1), [1]);
+    const due = (await stageDue(one)).recipients;
+    assert.deepEqual(seqsOf(due), [1, 2]);
+    // One that was deferred before goes back to its due time, and is free for every lane.
+    await settle(one, due, UNBEGUN);
+    const freed = (await rows()).slice(0, 2).map((row) => `${row.state} ${row.account_id}`);
+    assert.deepEqual(freed, ["DEFERRED null", "DEFERRED null"]);
+    assert.deepEqual(seqsOf((await stageDue(two)).recipients), [1, 2]);
+  });
+
+  it("begin and end their attempts independently, and keep their cursor and policy refusals", async () => {
+    const { em, first, one, two, open, stage, settle, statesOf } = await twoLanes(4);
+    await stage(one, 2);
+    const { recipients } = await stage(two, 2);
+    // The first lane's attempt died.
+    const again = await open(first);
+    assert.deepEqual([again.epoch, again.unknown], [one.epoch + 1, 2]);
+    assert.deepEqual((await stage(one, 2)).recipients, [], "an older epoch stages nothing");
+    await closeDispatch(em(), one, { afterSeq: 99, policyRefusals: 9 });
+    await closeDispatch(em(), again, { afterSeq: 2, policyRefusals: 7 });
+    const { afterSeq, policyRefusals } = await open(first);
+    assert.deepEqual([afterSeq, policyRefusals], [2, 7], "an older epoch does not move them");
+    assert.deepEqual(await settle(two, recipients, SENT), { SENT: 2 });
+    assert.deepEqual(await statesOf(), ["UNKNOWN", "UNKNOWN", "SENT", "SENT"]);
+  });
+
+  it("are both closed when a paused send's attempts are presumed dead, and may both mail its unknown recipients", async () => {
+    const { em, sendId, first, second, two, set, open, stage, settle, rows } = await twoLanes(4);
+    const one = await open(first, 60_000);
+    const lost = [...(await stage(one, 2)).recipients, ...(await stage(two, 2)).recipients];
+    const setStatus = (status: string) =>
+      sql`update sends set status = ${status} where id = ${sendId}`.execute(kysely(em()));
+    assert.equal(await closeLost(em(), sendId), 0, "another attempt follows while it is SENDING");
+    await setStatus("PAUSED");
+    assert.deepEqual([await closeLost(em(), sendId), await closeLost(em(), sendId)], [4, 0], "once");
+    await sql`update send_lanes set after_seq = 4 where send_id = ${sendId}`.execute(kysely(em()));
+
+    await set(sql`updated_at = now() - interval '45 seconds'`);
+    const { waitMs } = await requeueUnknown(em(), sendId);
+    assert.ok(waitMs > 0 && waitMs <= 15_000, `${waitMs} ms of the first lane's 60,000`);
+    await set(sql`updated_at = now() - interval '60 seconds'`);
+    assert.deepEqual(await requeueUnknown(em(), sendId), { requeued: 4, waitMs: 0 });
+    assert.ok((await rows()).every((row) => row.state === "QUEUED" && row.account_id === null));
+    assert.deepEqual(await settle(one, lost, SENT), {}, "no older attempt touches them");
+    await setStatus("SENDING");
+    const reopened = await open(second);
+    assert.equal(reopened.afterSeq, 0);
+    assert.equal((await stage(reopened, 4)).recipients.length, 4);
+  });
+});
+
+describe("Deferred recipients", () => {
+  /** Rows of the ledger that the transaction of `em` has read so far. */
+  async function ledgerRowsRead(em: EntityManager): Promise<number> {
+    const { rows } = await sql<{ read: number }>`select (seq_tup_read + idx_tup_fetch)::int as read
+      from pg_stat_xact_user_tables where relname = 'send_recipients'`.execute(kysely(em));
+    return rows[0]?.read ?? Number.NaN;
+  }
+
+  for (const analyzed of [false, true]) {
+    it(`are mailed without a walk over the others (statistics: ${analyzed})`, async () => {
+      const recipients = 2_000;
+      const { em, open, defer, set, settle } = await untaken(recipients);
+      const lane = await open();
+      await set(sql`state = 'SENT'`);
+      // Of these 40, 20 are due.
+      await defer(50, -19);
+      if (analyzed) await sql`analyze send_recipients`.execute(kysely(em()));
+      const tx = em();
+      await tx.begin();
+      try {
+        const before = await ledgerRowsRead(tx);
+        const due = await readDue(tx, lane, 5_000);
+        assert.equal(due.length, 20);
+        const { recipients: staged } = await stageBatch(tx, lane, { due });
+        assert.deepEqual(await settle(lane, staged, SENT, tx), { SENT: 20 });
+        assert.equal((await stageBatch(tx, lane, { afterSeq: recipients, limit: 20 })).lastSeq, undefined);
+        assert.equal((await readRemaining(tx, lane, GATHER_MS)).left, "deferred");
+        const read = (await ledgerRowsRead(tx)) - before;
+        assert.ok(read < 500, `${read} rows read for 20 of ${recipients}`);
+      } finally {
+        await tx.rollback();
+      }
+    });
+  }
+
+  it("wait for others that are due soon after the first, and no longer", async () => {
+    const { em, open, defer, set } = await untaken(60);
+    const lane = await open();
+    await set(sql`state = 'SENT'`);
+    // Due after 100, 101, 102 … seconds.
+    await defer(10, 100);
+    const waitFor = async (gatherMs: number) => {
+      const remaining = await readRemaining(em(), lane, gatherMs);
+      return remaining.left === "deferred" ? Math.ceil(remaining.waitMs / 1_000) : Number.NaN;
+    };
+    const [none = 0, ...waits] = [await waitFor(0), await waitFor(3_000), await waitFor(60_000)];
+    assert.deepEqual(
+      waits.map((wait) => wait - none),
+      [3, 5],
+    );
+  });
+
+  it("are due again when the answer of the statement that staged them was lost, and those in flight stay so", async () => {
+    const { em, open, defer, rows } = await untaken(6);
+    const lane = await open();
+    await defer(2, -10);
+    assert.equal((await stageBatch(em(), lane, { due: [4] })).recipients.length, 1);
+    for (const batch of [{ due: [2, 6] }, { afterSeq: 0, limit: 3 }]) {
+      await stageBatch(em(), lane, batch);
+      await unstageUnanswered(em(), lane, batch);
+    }
+    assert.deepEqual(
+      (await rows()).map(({ state, attempts, retry_at }) => [state, attempts, retry_at !== null]),
+      [
+        ["QUEUED", 0, false],
+        ["DEFERRED", 1, true],
+        ["QUEUED", 0, false],
+        ["SENDING", 2, false],
+        ["QUEUED", 0, false],
+        ["DEFERRED", 1, true],
+      ],
+    );
+  });
+
+  it("do not expire for the time in which they were due and waited for their lane or in the queue", async () => {
+    const { open, set, stage, stageDue, settle } = await untaken(2);
+    const lane = await open();
+    const waitTenHours = () =>
+      set(sql`first_deferred_at = first_deferred_at - interval '10 hours', retry_at = retry_at - interval '10 hours'`);
+    const settleDue = async (outcome: MailOutcome) => settle(lane, (await stageDue(lane)).recipients, outcome);
+    assert.deepEqual(await settle(lane, (await stage(lane, 2)).recipients, DEFERRED), { DEFERRED: 2 });
+
+    // Due for ten hours, as while the daily limit of the account is used up.
+    await waitTenHours();
+    assert.deepEqual(await settleDue(UNBEGUN), { QUEUED: 2 });
+    // And for ten more, after it was staged and not mailed.
+    await waitTenHours();
+    assert.deepEqual(await settleDue(DEFERRED), { DEFERRED: 2 });
+
+    // An hour of waiting for the server is the whole window.
+    await set(sql`first_deferred_at = first_deferred_at - interval '1 hour', retry_at = now()`);
+    assert.deepEqual(await settleDue(DEFERRED), { EXPIRED: 2 });
+  });
+});
+
+describe("The end of a send", () => {
+  for (const open of ["QUEUED", "DEFERRED"] as const) {
+    it(`waits for a recipient that a late attempt put back: ${open}`, async () => {
+      const { sender, setStates, finish } = await untaken(3);
+      await setStates(["SENT", "SENT", open]);
+      assert.equal((await finish()).status, "SENDING");
+      assert.deepEqual(await credits(sender), { available: 0, reserved: 3, mismatch: false });
+      assert.deepEqual(await ledgerStates(sender), { SENT: 2, [open]: 1 });
+
+      await setStates(["SENT", "SENT", "REJECTED"]);
+      const { status, sent } = await finish();
+      assert.deepEqual({ status, sent }, { status: "SENT", sent: 2 });
+      assert.deepEqual(await credits(sender), { available: 1, reserved: 0, mismatch: false });
+    });
+  }
+
+  describe("and the late outcome of an attempt that is presumed dead", () => {
+    /** Two recipients are SENT. The third is UNKNOWN, and `settleLate` brings its outcome: deferred. */
+    async function withLateOutcome() {
+      const send = await untaken(3);
+      const dead = await send.open();
+      const [last, ...others] = (await send.stage(dead, 3)).recipients.toReversed();
+      assert.ok(last);
+      assert.deepEqual(await send.settle(dead, others, SENT), { SENT: 2 });
+      await closeDispatch(send.em(), await send.open(), { afterSeq: 3 });
+      assert.deepEqual(await send.statesOf(), ["SENT", "SENT", "UNKNOWN"]);
+      return { ...send, settleLate: (tx = send.em()) => send.settle(dead, [last], DEFERRED, tx) };
+    }
+
+    it("keeps the outcome out when the end comes first", async () => {
+      const { em, sendId, settleLate, statesOf, untilBlocked } = await withLateOutcome();
+      const { status, settling } = await em().transactional(async (tx) => {
+        const ended = await finishSend(tx, sendId);
+        const settling = settleLate();
+        await untilBlocked("%with outcome as%");
+        return { status: ended.status, settling };
+      });
+      assert.equal(status, "SENT");
+      assert.deepEqual(await settling, {});
+      assert.deepEqual(await statesOf(), ["SENT", "SENT", "UNKNOWN"]);
+    });
+
+    it("waits for the recipient when the outcome comes first", async () => {
+      const { em, finish, settleLate, statesOf, untilBlocked } = await withLateOutcome();
+      const { ending } = await em().transactional(async (tx) => {
+        assert.deepEqual(await settleLate(tx), { DEFERRED: 1 });
+        const ending = finish();
+        await untilBlocked("%for update%");
+        return { ending };
+      });
+      assert.equal((await ending).status, "SENDING");
+      assert.deepEqual(await statesOf(), ["SENT", "SENT", "DEFERRED"]);
+    });
+  });
+
+  it("leaves a send as it is that complaints paused with a recipient left", async () => {
+    const { sender, em, setStates, finish, sendId } = await untaken(3);
+    await setStates(["SENT", "SENT", "QUEUED"]);
+    await pauseSend(em(), sendId, "complaint_rate_exceeded");
+    assert.equal((await finish()).status, "PAUSED");
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 3, mismatch: false });
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2, QUEUED: 1 });
+  });
+
+  it("lists the rows of a dead attempt as unknown when no other attempt of its lane follows", async () => {
+    const { sender, em, open, stage, setStates, finish, first, second } = await untaken(3, 2);
+    const [working, dead] = [await open(first), await open(second)];
+    assert.equal((await stage(dead, 1)).recipients.length, 1);
+    await closeDispatch(em(), working, { afterSeq: 3 });
+    await setStates(["SENDING", "SENT", "SENT"]);
+
+    const { status, sent, unknown, lost } = await finish();
+    assert.deepEqual({ status, sent, unknown, lost }, { status: "SENT", sent: 2, unknown: 1, lost: 1 });
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+    assert.equal((await open(second)).epoch, dead.epoch + 2, "a new epoch");
+  });
+
+  it("lists rows as unknown whose outcomes Postgres lost while their attempt mailed on", async () => {
+    const { sender, em, open, stage, setStates, finish } = await untaken(3);
+    const lane = await open();
+    assert.equal((await stage(lane, 1)).recipients.length, 1);
+    // After a failover the attempt ends in order: it had settled the first row, and Postgres does not know it.
+    await setStates(["SENDING", "SENT", "SENT"]);
+    await closeDispatch(em(), lane, { afterSeq: 3 });
+
+    const { status, sent, unknown, lost, reviewMs } = await finish();
+    assert.deepEqual({ status, sent, unknown, lost }, { status: "SENT", sent: 2, unknown: 1, lost: 1 });
+    assert.ok(reviewMs > 0, "an operator may have them mailed again");
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+  });
+
+  it("opens a review of unknown outcomes once: one that an operator closed stays closed", async () => {
+    const { em, sendId, setStates, finish } = await untaken(3);
+    await setStates(["SENT", "SENT", "UNKNOWN"]);
+    assert.ok((await finish()).reviewMs > 0);
+    assert.ok((await finish()).reviewMs > 0, "it is still open");
+    await closeReview(em(), sendId);
+    assert.deepEqual(await finish(), { status: "SENT", sent: 2, unknown: 1, cancelled: 0, lost: 0, reviewMs: 0 });
+  });
+});
