@@ -18,26 +18,21 @@ import {
 } from "../domain/sends/account-capacity.ts";
 import type { Refusal } from "../domain/sends/account-refusals.ts";
 import type { TeamSlots } from "./dispatch/team-slots.ts";
-import { BATCHES_IN_FLIGHT } from "./smtp/concurrency.ts";
 import { type SmtpAccount, SmtpPool } from "./smtp/pool.ts";
 
-/**
- * The limit of rows that all sends on a pool together may have SENDING: one batch in flight, one staged, one not yet settled. A
- * crash leaves no more than these unknown.
- */
+/** The limit of rows that all sends on a pool together may have SENDING. */
 export class InFlightLimit {
-  readonly #pool: Pick<SmtpPool, "batch">;
+  readonly #pool: Pick<SmtpPool, "mostInFlight">;
   #taken = 0;
   #waiting: (() => void)[] = [];
 
-  constructor(pool: Pick<SmtpPool, "batch">) {
+  constructor(pool: Pick<SmtpPool, "mostInFlight">) {
     this.#pool = pool;
   }
 
   /** Takes room for `rows`, all or nothing. Before they are staged: if the answer is lost, they are SENDING. */
   take(rows: number): boolean {
-    // The first rows always have room: their number was chosen when the pool may have had more connections.
-    if (this.#taken > 0 && this.#taken + rows > BATCHES_IN_FLIGHT * this.#pool.batch) return false;
+    if (this.#taken + rows > this.#pool.mostInFlight) return false;
     this.#taken += rows;
     return true;
   }

@@ -41,8 +41,6 @@ export interface JobOwner {
   readonly stopped: boolean;
   /** Its jobs that wait for a connection */
   waiting: number;
-  /** It has asked for a batch that is not there yet */
-  readonly isAsking: boolean;
   /** Asks for the next batch when too few jobs wait. */
   askIfShort(): void;
   stop(end: DrainEnd): void;
@@ -50,8 +48,8 @@ export interface JobOwner {
 
 /** The pool as a drain knows it. */
 export interface JobQueue {
-  /** Jobs that may wait before a drain asks for its next batch */
-  readonly wanted: number;
+  /** Jobs that should wait at least: with fewer, a drain asks for its next batch */
+  wanted(): number;
   join(owner: JobOwner): void;
   leave(owner: JobOwner): void;
   add(jobs: readonly Job[]): void;
@@ -94,10 +92,6 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   /** How it ended; known once the iteration has ended. */
   get end(): DrainEnd {
     return this.#end ?? { ended: "stopped" };
-  }
-
-  get isAsking(): boolean {
-    return this.#asking;
   }
 
   get stopped(): boolean {
@@ -143,7 +137,7 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   }
 
   askIfShort(): void {
-    if (this.#asking || this.#end || this.waiting >= this.#queue.wanted) return;
+    if (this.#asking || this.#end || this.waiting >= this.#queue.wanted()) return;
     this.#asking = true;
     this.#batches.next().then(
       (next) => {

@@ -3,17 +3,24 @@ import type { AccountFailure } from "../../domain/mail/outcome.ts";
 /** How long no connection is opened after a refusal. It doubles with each further one in a row. */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
+/** How long the number of connections beside which the server refused another one counts as its limit. */
+const LIMIT_MS = 60_000;
 
 /**
  * When a pool may open another connection. While none is logged in, a single one finds out whether the server takes the
  * login; then at most as many are opened at once as are logged in, so that a refusal is seen before most attempts are
  * made. After a refusal comes a pause, then a single attempt. All times in ms of the caller's clock.
+ *
+ * A refusal beside connections that work says how many the server allows. Where it came without a reply it may be chance:
+ * that limit lasts 1 s, and twice as long after each further one.
  */
 export class OpeningPace {
   /** Refusals in a row. */
   #refusals = 0;
   #last: AccountFailure | undefined;
   #pausedUntil = 0;
+  #limit = { connections: Number.POSITIVE_INFINITY, until: 0 };
+  #suspicionMs = FIRST_PAUSE_MS;
 
   /** The last refusal, while no connection may be opened because of it. */
   refusalAt(now: number): AccountFailure | undefined {
@@ -24,25 +31,35 @@ export class OpeningPace {
   openable(now: number, loggedIn: number, opening: number): number {
     if (this.refusalAt(now)) return 0;
     const atOnce = this.#refusals > 0 ? 1 : Math.max(1, loggedIn);
-    return Math.max(0, atOnce - opening);
+    const limit = now < this.#limit.until ? this.#limit.connections : Number.POSITIVE_INFINITY;
+    return Math.max(0, Math.min(atOnce, limit - loggedIn) - opening);
   }
 
   /**
-   * A connection was refused, or failed before its login.
+   * A connection was refused, or failed before its login, while `loggedIn` others worked.
    * @returns false when it was opened before the refusal that is known already: the pause stays as it is
    */
-  recordRefusal(refusal: AccountFailure, now: number): boolean {
+  recordRefusal(refusal: AccountFailure, now: number, loggedIn: number): boolean {
     if (this.refusalAt(now)) return false;
     this.#refusals++;
     this.#last = refusal;
     this.#pausedUntil = now + Math.min(FIRST_PAUSE_MS * 2 ** (this.#refusals - 1), LONGEST_PAUSE_MS);
+    if (loggedIn > 0) {
+      const hasReplied = refusal.code !== undefined;
+      this.#limit = { connections: loggedIn, until: now + (hasReplied ? LIMIT_MS : this.#suspicionMs) };
+      if (!hasReplied) this.#suspicionMs = Math.min(2 * this.#suspicionMs, LIMIT_MS);
+    }
     return true;
   }
 
-  /** A connection has logged in. */
-  recordLogin(): void {
+  /** A connection has logged in, with which `loggedIn` work. */
+  recordLogin(loggedIn: number): void {
     this.#refusals = 0;
     this.#pausedUntil = 0;
+    // More than seemed to be allowed: a login takes longer than a refusal.
+    if (loggedIn <= this.#limit.connections) return;
+    this.#limit.connections = loggedIn;
+    this.#suspicionMs = FIRST_PAUSE_MS;
   }
 
   /** Ends the pause; a single connection may be opened. */

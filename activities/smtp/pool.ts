@@ -7,7 +7,7 @@ import {
   SMTPUTF8_UNSUPPORTED,
   UNSENDABLE,
 } from "../../domain/mail/outcome.ts";
-import { Concurrency } from "./concurrency.ts";
+import { mostInFlight } from "../../domain/sends/account-capacity.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
 import { OpeningPace } from "./opening-pace.ts";
 import { type SmtpAccount, SmtpSession } from "./session.ts";
@@ -18,7 +18,7 @@ export type { SmtpAccount } from "./session.ts";
 export { type AccountCheck, verifyAccount } from "./verify.ts";
 
 export interface SmtpPoolOptions extends SmtpAccount {
-  /** Connections the account allows; the pool opens as many of them as raise the throughput */
+  /** Connections that may be opened, as messages wait for one */
   maxConnections: number;
   /** Messages after which a connection is replaced; 1,000 by default */
   messagesPerConnection?: number | undefined;
@@ -50,16 +50,14 @@ const LOST_FOLLOWERS = 3;
 /** How long they do: the connections may have been lost by chance. */
 const FOLLOW_AGAIN_MS = 60_000;
 
-/**
- * How long after a body another envelope may still follow it. Its write restarts the connection's timeout, and its message waits for the
- * answer to the body.
- */
-const FOLLOW_FOR_MS = 500;
+/** One batch is staged, one is in flight, and one is not settled yet. */
+const BATCHES_IN_FLIGHT = 3;
+/** A batch holds the messages that the server takes in this time. */
+const BATCH_MS = 100;
 
 /** Keeps one account's connections busy. */
 export class SmtpPool {
   readonly #options: SmtpPoolOptions;
-  readonly #concurrency: Concurrency;
   readonly #pace = new OpeningPace();
   readonly #sessions = new Set<SmtpSession>();
   readonly #opening = new Set<SmtpSession>();
@@ -68,8 +66,6 @@ export class SmtpPool {
   readonly #idle: SmtpSession[] = [];
   /** Those with messages in flight. */
   readonly #busy = new Set<SmtpSession>();
-  /** Those whose body has left with no envelope behind it and is not answered yet, and when it left. */
-  readonly #unfollowed = new Map<SmtpSession, number>();
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
   /** Sessions in a row that ended at their first message. */
@@ -81,6 +77,10 @@ export class SmtpPool {
   /** `onAccess` knows of the last refusal. */
   #isRefusalReported = true;
   #maxConnections: number;
+  /** Messages that got an outcome since `#countedFrom`, and in the last time of `BATCH_MS` before it. */
+  #answeredNow = 0;
+  #answeredBefore = 0;
+  #countedFrom = 0;
   #closed = false;
   #closing: Promise<void> | undefined;
   #onEmpty: (() => void) | undefined;
@@ -91,12 +91,18 @@ export class SmtpPool {
   constructor(options: SmtpPoolOptions) {
     this.#options = options;
     this.#maxConnections = options.maxConnections;
-    this.#concurrency = new Concurrency(options.maxConnections);
   }
 
-  /** Messages to hand over at a time. At most the account's connections. */
+  /** Most rows that all sends on this pool together may have SENDING. */
+  get mostInFlight(): number {
+    return mostInFlight(this.#maxConnections);
+  }
+
+  /** Messages to hand over at a time: one per connection, more where the server takes more at once than it is given. */
   get batch(): number {
-    return this.#concurrency.batch;
+    this.#countAnswered(0);
+    const most = Math.floor(this.mostInFlight / BATCHES_IN_FLIGHT);
+    return Math.min(Math.max(this.#maxConnections, this.#answeredBefore), most);
   }
 
   /** Connections that are open, being opened or being closed. */
@@ -117,7 +123,6 @@ export class SmtpPool {
   /** Changes the account's limit; connections above it close as they become free. */
   setConnections(maxConnections: number): void {
     this.#maxConnections = maxConnections;
-    this.#concurrency.setMax(maxConnections);
     const tooMany = Math.max(0, this.#sessions.size - maxConnections);
     for (const session of this.#idle.splice(0, tooMany)) session.quit();
     this.#pump();
@@ -139,11 +144,8 @@ export class SmtpPool {
    * `not_attempted`.
    */
   drain<T>(batches: AsyncIterable<readonly T[]>, options: DrainOptions<T>): Drain<T> {
-    const concurrency = this.#concurrency;
     return new Drain(batches, options, {
-      get wanted() {
-        return concurrency.target;
-      },
+      wanted: () => this.#maxConnections,
       join: (owner) => {
         this.#drains.add(owner);
         if (this.#closed) owner.stop({ ended: "stopped" });
@@ -192,20 +194,14 @@ export class SmtpPool {
     return withdrawn;
   }
 
-  /** Connections that may be used. Others stay idle: their mails would distort the rate of this many connections. */
-  get #wanted(): number {
-    return Math.min(this.#concurrency.target, this.#maxConnections);
-  }
-
   /** Gives waiting messages to idle connections and opens further ones for the rest. */
   #pump(): void {
-    while (this.#waiting.length > 0 && this.#busy.size < this.#wanted && !this.#rests()) {
+    while (this.#waiting.length > 0 && !this.#rests()) {
       const session = this.#idle.pop();
       if (session === undefined) break;
       this.#use(session);
     }
     this.#openForWaiting();
-    this.#followLate();
   }
 
   /** Whether no message may be filled now; those that wait are looked at again when one may. */
@@ -221,8 +217,7 @@ export class SmtpPool {
 
   /** Opens connections for waiting messages, unless the server has just refused one. */
   #openForWaiting(): void {
-    if (this.#closed || this.#waiting.length === 0) return;
-    if (this.isLoggedIn && this.#sessions.size >= this.#wanted) return;
+    if (this.#closed || this.#waiting.length === 0 || this.#idle.length > 0) return;
     const now = performance.now();
     const refusal = this.isLoggedIn ? undefined : this.#pace.refusalAt(now);
     if (refusal) {
@@ -230,7 +225,11 @@ export class SmtpPool {
       return;
     }
     const openable = this.#pace.openable(now, this.#loggedIn.size, this.#opening.size);
-    const room = Math.min(openable, this.#wanted - this.#sessions.size, this.#waiting.length - this.#opening.size);
+    const room = Math.min(
+      openable,
+      this.#maxConnections - this.#sessions.size,
+      this.#waiting.length - this.#opening.size,
+    );
     for (let i = 0; i < room; i++) this.#open();
   }
 
@@ -250,10 +249,9 @@ export class SmtpPool {
 
   #opened(session: SmtpSession): void {
     this.#loggedIn.add(session);
-    this.#concurrency.admitted(this.#loggedIn.size);
     // Sessions that end at their first message are refusals too, only later.
     if (this.#fruitless < FRUITLESS_SESSIONS) {
-      this.#pace.recordLogin();
+      this.#pace.recordLogin(this.#loggedIn.size);
       if (this.#loggedIn.size === 1) this.#options.onAccess?.();
     }
     this.#use(session);
@@ -263,18 +261,14 @@ export class SmtpPool {
   #openFailed(failure: AccountFailure): void {
     // The pool itself ended it.
     if (this.#closed) return;
-    this.#refused(failure);
-    if (this.isLoggedIn) {
-      // Other connections work: this was one more than the server allows, or the first to be refused.
-      const replied = failure.code !== undefined;
-      this.#concurrency.refusedAbove(this.#loggedIn.size, performance.now(), { replied });
-    } else {
-      this.#failWaiting(failure);
-    }
+    this.#refused(failure, this.#loggedIn.size);
+    // While other connections work, this was one more than the server allows, or the first to be refused.
+    if (!this.isLoggedIn) this.#failWaiting(failure);
   }
 
-  #refused(failure: AccountFailure): void {
-    if (this.#pace.recordRefusal(failure, performance.now())) this.#isRefusalReported = false;
+  /** @param working connections that say how many the server allows */
+  #refused(failure: AccountFailure, working: number): void {
+    if (this.#pace.recordRefusal(failure, performance.now(), working)) this.#isRefusalReported = false;
   }
 
   /** No connection is logged in, and none may be opened now: the account cannot mail. */
@@ -291,7 +285,7 @@ export class SmtpPool {
       session.quit();
       return;
     }
-    if (this.#busy.size < this.#wanted && !this.#rests()) {
+    if (!this.#rests()) {
       const job = this.#waiting.shift();
       if (job !== undefined) {
         job.owner.waiting--;
@@ -306,34 +300,13 @@ export class SmtpPool {
 
   /** While a body leaves, the next message's envelope leaves in the same write. */
   #follow(session: SmtpSession): void {
-    if (this.#isSpent(session) || this.#takeFollower(session)) return;
-    this.#unfollowed.set(session, performance.now());
-  }
-
-  /** Where no envelope left with a body, that of a message which waits now leaves while the server takes the body. */
-  #followLate(): void {
-    for (const [session, since] of this.#unfollowed) {
-      const mayFollow = !session.ended && !this.#isSpent(session) && performance.now() - since <= FOLLOW_FOR_MS;
-      if (mayFollow && !this.#takeFollower(session)) return;
-      this.#unfollowed.delete(session);
-    }
-  }
-
-  /** @returns whether the first message that waits follows this connection's body now; false as well when it could not be begun */
-  #takeFollower(session: SmtpSession): boolean {
     const [job] = this.#waiting;
-    if (job === undefined || job.isAlone || performance.now() < this.#followsFrom) return false;
-    // A connection is given up only when it has nothing in flight.
-    if (this.#busy.size > this.#wanted || this.#rests()) return false;
+    if (job === undefined || job.isAlone || performance.now() < this.#followsFrom) return;
+    if (this.#isSpent(session) || this.#rests()) return;
     this.#waiting.shift();
     job.owner.waiting--;
     job.owner.askIfShort();
-    return this.#begin(session, job);
-  }
-
-  get #isStaging(): boolean {
-    for (const { isAsking } of this.#drains) if (isAsking) return true;
-    return false;
+    this.#begin(session, job);
   }
 
   /** Whether a connection should carry no further message. */
@@ -383,17 +356,25 @@ export class SmtpPool {
   }
 
   #answered(session: SmtpSession, job: Job, outcome: MailOutcome, isFirst: boolean): void {
-    const waiting = this.#waiting.length;
-    const isStaging = waiting === 0 && this.#isStaging;
-    this.#concurrency.completed(performance.now(), { busy: this.#busy.size, waiting, isStaging });
+    this.#countAnswered(1);
     const mayRetry = outcome.outcome === "deferred" && outcome.retry;
     if (!mayRetry) this.#fruitless = 0;
     else if (isFirst && ++this.#fruitless >= FRUITLESS_SESSIONS) {
-      this.#refused({ ...outcome, outcome: "account_failure", temporary: true });
+      this.#refused({ ...outcome, outcome: "account_failure", temporary: true }, 0);
     }
     if (mayRetry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) this.#putBack(job);
     else job.settle(outcome);
     this.#goOn(session);
+  }
+
+  #countAnswered(messages: number): void {
+    const elapsedMs = performance.now() - this.#countedFrom;
+    if (elapsedMs >= BATCH_MS) {
+      this.#answeredBefore = Math.round((this.#answeredNow * BATCH_MS) / elapsedMs);
+      this.#answeredNow = 0;
+      this.#countedFrom += elapsedMs;
+    }
+    this.#answeredNow += messages;
   }
 
   #mayMail(job: Job): boolean {
@@ -420,7 +401,6 @@ export class SmtpPool {
   #goOn(session: SmtpSession): void {
     if (session.inFlight === 0) {
       this.#busy.delete(session);
-      this.#unfollowed.delete(session);
       this.#use(session);
     }
     this.#pump();
@@ -428,7 +408,6 @@ export class SmtpPool {
 
   #ended(session: SmtpSession): void {
     this.#busy.delete(session);
-    this.#unfollowed.delete(session);
     this.#sessions.delete(session);
     this.#loggedIn.delete(session);
     const index = this.#idle.indexOf(session);

@@ -58,7 +58,7 @@ export class SmtpSession {
   #idleSince = elapsedMs();
   /** Messages handed to it so far. */
   messages = 0;
-  /** The body of a message is being written: `send` may begin the next one from now on, and its envelope joins that write if called at once. */
+  /** The body of a message is being written, and the envelope of a message that is begun now joins that write. */
   onBody: () => void = () => {};
   /** Called once when the session has ended, after the outcomes of the messages in flight. */
   onEnd: () => void = () => {};
@@ -188,7 +188,7 @@ export class SmtpSession {
   }
 
   /**
-   * Begins a message. While another one is in flight, only with PIPELINING, from that one's `onBody` on until its answer.
+   * Begins a message. While another one is in flight, only with PIPELINING and in that one's `onBody`.
    * @throws {Error} when an address would not stay one argument of its command
    */
   send(message: FilledMessage, sender: MessageSender): void {

@@ -37,7 +37,7 @@ export interface TransactionOptions {
   pipelining: boolean;
   smtpUtf8: boolean;
   timeoutMs: number;
-  /** The body and its dot are being written: with PIPELINING, a `send` of the next message joins that write, and a later one follows it. */
+  /** With PIPELINING: the body and its dot are being written, and a `send` of the next message joins that write. */
   onBody: () => void;
   /** Called once when the connection has ended, after the outcomes of the messages in flight. */
   onEnd: () => void;
@@ -111,7 +111,7 @@ export class Transactions {
   }
 
   /**
-   * Begins a message. While another one is in flight, only with PIPELINING, from that one's `onBody` on until its answer.
+   * Begins a message. While another one is in flight, only with PIPELINING and in that one's `onBody`.
    * @throws {Error} when an address would not stay one argument of its command
    */
   send(message: FilledMessage, sender: Sender): void {

@@ -9,6 +9,14 @@ export const LEASE_SECONDS = 12;
 /** How long a worker without a connection counts as waiting: its slice asks again before that, in it or another worker. */
 const WAITING_SECONDS = 5;
 
+/** Rows per connection that may be SENDING, and rows that may be SENDING however few connections there are. */
+const IN_FLIGHT_PER_CONNECTION = 3;
+const LEAST_IN_FLIGHT = 100;
+
+/** Most rows of an account that a process may have SENDING: no more of them are unknown after its death. */
+export const mostInFlight = (connections: number): number =>
+  Math.max(IN_FLIGHT_PER_CONNECTION * connections, LEAST_IN_FLIGHT);
+
 /** A tenant's sending account. */
 export interface SendingAccount extends Tenant {
   accountId: string;

@@ -6,45 +6,25 @@ import { UnsendableError } from "../../domain/mail/header.ts";
 import { TemplateError } from "../../domain/mail/template-problem.ts";
 import { cpuMs } from "../support/cpu.ts";
 
-const FRAGMENTS = [
-  ..."<>\"'{}&;:#-=!/*%\\ \n\t\u200b\u00a0aé\u{1f400}\u0086\ue000",
-  ..."<b>|</b>|<i|</|<p>|</p>|<br>|<pre>|</pre>|<ul>|<li>|</ul>|<ol type=i>|<blockquote>|</blockquote>|<table><td>".split(
-    "|",
-  ),
-  ..."<a href=x>|</a>|<a href='|<p style=\"|<style>|</style>|<script>|<textarea>|<svg>|<title>|<hr>|<img src=x>".split(
-    "|",
-  ),
-  ..."<body>|</body>|</html  |<!|<!--|-->|--|<![CDATA[|]]>|<?|</ |/>|class=x |style=color:a|\">|'>".split("|"),
-  ..."&amp;|&lt|&#|&#x86;|&#xE000;1&#xE001;|&#123;|&not|&#0".split("|"),
-  ..."/*|*/|/* |{display:none}|.a,|a{|}|@media|@import|!important|! |;a:b|url(|\\64|[class=x]|::".split("|"),
-  ...":not(|a::after|/**/|@scope|\f|\u0305|&nbsp;|font:1px a,|margin:0 |</stylex>|<svg>|<template>|&bsol;|z-index:".split(
-    "|",
-  ),
-  ..."<meta name=viewport content=|<tr><td>|<title>".split("|"),
-  "          ",
-  "Some words ",
-  "a\n",
-  "display:none;",
-];
+const MARKUP =
+  "<b>|</b>|<i|</|<p>|</p>|<br>|<pre>|</pre>|<ul>|<li>|</ul>|<ol type=i>|<blockquote>|</blockquote>|<tr><td>|<a href=x>|" +
+  "</a>|<a href='|<p style=\"|<style>|</style>|<script>|<textarea>|<svg>|<title>|<template>|<hr>|<img src=x>|</body>|" +
+  "</html  |<!|<!--|-->|--|<![CDATA[|]]>|<?|</ |/>|\">|'>|&amp;|&lt|&#|&#x86;|&#xE000;1&#xE001;|&#123;|&not|/*|*/|url(|" +
+  "{display:none}|display:none;|          |Some words |a\n";
+const FRAGMENTS = [..."<>\"'{}&;:#-=!/*%\\ \n\t\u200b\u00a0aé\u{1f400}\u0086\ue000", ...MARKUP.split("|")];
 const TAGS = [
-  "",
-  "{{ first_name }}",
-  " {{- email }}",
-  "{{ email -}} ",
-  "{{ email | upcase }}",
-  "{% if first_name %}",
-  "{% else %}",
-  "{% endif %}",
-  "{% if email %}x{% else %}<b>{% endif %}",
+  ...["", "{", "{{ first_name }}", " {{- email }}", "{{ email -}} ", "{{ email | upcase }}", "{%- # -%}"],
+  ...[
+    "{% if first_name %}",
+    "{% else %}",
+    "{% endif %}",
+    "{% comment %}",
+    "{% endcomment %}",
+    "{% raw %}",
+    "{% endraw %}",
+  ],
+  ...["{% if email %}x{% else %}<b>{% endif %}", "{% capture x %}", "{% endcapture %}"],
   '{% if email %}">{% else %}x">{% endif %}',
-  "{% comment %}",
-  "{% endcomment %}",
-  "{% raw %}",
-  "{% endraw %}",
-  "{%- # -%}",
-  "{% capture x %}",
-  "{% endcapture %}",
-  "{",
 ];
 const LINK = '<a href="{{ unsubscribe_url }}">Leave</a>';
 
@@ -53,19 +33,14 @@ const AROUND: readonly (readonly [string, string])[] = [
   ["", ""],
   [`${LINK}<p>`, "</p>"],
   ['<a href="{{ unsubscribe_url }}" style="color:a', 'b">Leave</a>'],
-  [`${LINK}<p style="`, '">News</p>'],
-  [`${LINK}<p class="`, '">News</p>'],
   [`${LINK}<style>`, "</style>"],
-  ["<style>body{", "}</style>"],
   ["{% if email %}<div>{% endif %}", "{{ email }}"],
-  ['<meta name="viewport" content="', '">'],
   [`${LINK}{% if first_name %}a`, "b{% endif %}"],
   ["<ul><li>".repeat(90), "a".concat("</li></ul>".repeat(90))],
   [`${"<ul><li>".repeat(90)}<pre>`, "a</pre>"],
   ["<blockquote>".repeat(190), "</blockquote>".repeat(190)],
   ["<ul><li><blockquote>".repeat(3), ""],
   ["<a href=x>".repeat(190), ""],
-  ["<b>".repeat(190), ""],
   ["{% capture x %}", "{% endcapture %}{{ x }}"],
   ["<!--", "-->"],
 ];
@@ -90,16 +65,10 @@ function bodyOf({ around: [before, after], piece, tag, tags, hasBranches }: Host
 
 /** Bodies of up to 1 MiB, each of which once took many seconds. */
 const KNOWN: Record<string, string> = {
-  "spaces in a style": `<a href="{{ unsubscribe_url }}" style="color:a${" ".repeat(900_000)}b">Leave</a>`,
-  "comments in a style sheet": `${LINK}<style>${"/* ".repeat(60_000)}</style>`,
   "tags that trim a long text": `${LINK}<p>${"x".repeat(900_000)}${" {{- email }}".repeat(1_900)}</p>`,
   "nested lists around lines": `${"<ul><li>".repeat(90)}<pre>${"x\n".repeat(480_000)}</pre>`,
   "nested quotations": `${"<blockquote>".repeat(190)}${`${"a ".repeat(200)}<br>`.repeat(2_300)}`,
   "nested links around words": `${"<a href=x>".repeat(190)}${"a ".repeat(400_000)}`,
-  "ends of attributes in two branches": `${LINK}{% if first_name %}a${'">'.repeat(240_000)}{% else %}b${'">'.repeat(240_000)}{% endif %}`,
-  "viewports of spaces": `<meta name="viewport" content="${" ".repeat(4_900)}">`.repeat(90),
-  "rules with long selectors": `<style>${"a:not(.b).c>[d],".repeat(11_000)}x{}</style>`,
-  "shorthands that are no fonts": `<style>${`body{font:${"a ".repeat(240)}!;}`.repeat(390)}</style>`,
   "elements in a branch that no sample takes": `${LINK}{% if first_name == "x" %}${"<b>".repeat(300_000)}{% endif %}`,
 };
 
@@ -141,10 +110,10 @@ describe("The time to read a body", () => {
     );
   });
 
-  for (const [what, body] of Object.entries(KNOWN)) {
-    it(`is below the limit of the thread that reads it: ${what}`, () => {
+  it("is below the limit of the thread that reads it, for bodies that were above it once", () => {
+    for (const [what, body] of Object.entries(KNOWN)) {
       const ms = readingMs(body);
-      assert.ok(ms < EXAMINATION_CPU_MS, `took ${ms} ms`);
-    });
-  }
+      assert.ok(ms < EXAMINATION_CPU_MS, `${what}: took ${ms} ms`);
+    }
+  });
 });

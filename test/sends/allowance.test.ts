@@ -12,7 +12,7 @@ import { eventually } from "../support/eventually.ts";
 import { makeSender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
-const inFlight = new InFlightLimit({ batch: 10 });
+const inFlight = new InFlightLimit({ mostInFlight: 30 });
 
 /** Sets the clock of the database for the transaction of `em`. */
 const setClock = (em: EntityManager, to: string) => sql`select set_config('test.now', ${to}, true)`.execute(kysely(em));
@@ -92,6 +92,19 @@ describe("The share of an account's limits that a slice takes", () => {
     assert.deepEqual(rows, [{ used: 3 }]);
   });
 
+  it("is never more than an hour and a day allow, also for twenty slices at once", async () => {
+    const { em, accountId } = await makeSender({ recipients: 1 });
+    const takeAll = async (limits: { hourly: number | null; daily: number | null }) => {
+      const slices = Array.from({ length: 20 }, () => new Allowance(em.fork(), accountId, limits, inFlight));
+      const shares = await Promise.all(slices.map((slice) => slice.takeMails(7)));
+      return shares.reduce((sum, { granted }) => sum + granted, 0);
+    };
+    assert.deepEqual(
+      [await takeAll({ hourly: 100, daily: 130 }), await takeAll({ hourly: null, daily: 130 })],
+      [100, 30],
+    );
+  });
+
   it("ends with its hour also when the machine was suspended before that", async () => {
     const { em, accountId } = await makeSender({ recipients: 1 });
     const allowance = new Allowance(em.fork(), accountId, { hourly: null, daily: 100 }, inFlight);
@@ -109,7 +122,7 @@ describe("The share of an account's limits that a slice takes", () => {
 
   it("waits for no row of another send once its own send is paused", async () => {
     const { em, accountId } = await makeSender({ recipients: 1 });
-    const shared = new InFlightLimit({ batch: 1 });
+    const shared = new InFlightLimit({ mostInFlight: 3 });
     const [mine, other] = [0, 1].map(() => new Allowance(em, accountId, { hourly: null, daily: null }, shared));
     assert.ok(mine && other);
     assert.ok(await other.takeRows(() => 3, new AbortController().signal));
@@ -121,12 +134,12 @@ describe("The share of an account's limits that a slice takes", () => {
 
   it("takes fewer rows where the limit has fallen while it waited", async () => {
     const { em, accountId } = await makeSender({ recipients: 1 });
-    const pool = { batch: 10 };
+    const pool = { batch: 10, mostInFlight: 30 };
     const allowance = new Allowance(em, accountId, { hourly: null, daily: null }, new InFlightLimit(pool));
     const { signal } = new AbortController();
     for (let i = 0; i < 3; i++) assert.equal(await allowance.takeRows(() => pool.batch, signal), 10);
     const taking = allowance.takeRows(() => pool.batch, signal);
-    pool.batch = 3;
+    Object.assign(pool, { batch: 3, mostInFlight: 9 });
     allowance.returnRows(24);
     assert.equal(await taking, 3, "beside the six that are left");
   });
