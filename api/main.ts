@@ -6,7 +6,6 @@ import { setFlagsFromString } from "node:v8";
 import { collectDefaultMetrics } from "prom-client";
 import { readEnv, SettingsError } from "../config/env.ts";
 import { serveHealth } from "../config/health.ts";
-import { setHeapGrowth } from "../config/heap-growth.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
@@ -58,28 +57,13 @@ async function drain(server: Server, graceMs: number): Promise<void> {
   clearTimeout(timer);
 }
 
-const MIB = 1024 * 1024;
 /**
- * How far the heap may grow between two full collections: by this share of the memory in use, in per cent. V8 lets it
- * double or more, so that a client which reads one page of 2 MiB after the other makes the heap hold half a gigabyte of
- * garbage.
- */
-const HEAP_GROWTH_PERCENT = 25;
-/**
- * It may grow by at least half of the memory that the process leaves of this, within bounds: each full collection delays
- * requests by some 50 ms, and a quarter of a small heap is soon used up.
- */
-const MEMORY_BYTES = 448 * MIB;
-const LEAST_GROWTH_BYTES = { from: 24 * MIB, to: 64 * MIB } as const;
-
-/**
- * Sets how this process collects garbage. V8 marks it beside the requests with up to seven threads, which leave a request
- * little of a machine of two cores while they last: one thread marks here.
+ * Sets how this process collects garbage. V8 lets the heap double or more between two full collections, so that a client
+ * which reads one page of 2 MiB after the other makes it hold half a gigabyte of garbage. It marks beside the requests with
+ * up to seven threads, which leave a request little of a machine of two cores: one thread marks here.
  */
 function setCollection(): void {
-  const { from, to } = LEAST_GROWTH_BYTES;
-  const leastBytes = () => Math.min(Math.max((MEMORY_BYTES - process.memoryUsage.rss()) / 2, from), to);
-  setHeapGrowth({ leastPercent: HEAP_GROWTH_PERCENT, leastBytes });
+  setFlagsFromString("--heap-growing-percent=50");
   setFlagsFromString("--concurrent-marking-max-worker-num=1");
 }
 

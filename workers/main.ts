@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
+import { setFlagsFromString } from "node:v8";
 import { status as grpc } from "@grpc/grpc-js";
 import { isGrpcServiceError } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
@@ -9,7 +10,6 @@ import type { Logger } from "pino";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { type Env, readEnv, SECRETS, SettingsError } from "../config/env.ts";
 import { serveHealth } from "../config/health.ts";
-import { setHeapGrowth } from "../config/heap-growth.ts";
 import { openLog } from "../config/log.ts";
 import { Progress } from "../config/progress.ts";
 import { limitStop } from "../config/stop-limit.ts";
@@ -108,7 +108,8 @@ function version({ WORKER_DEPLOYMENT_NAME: deploymentName, WORKER_BUILD_ID: buil
 /** @param stackStopping aborted when the stack stops that the worker joined */
 async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<void> {
   const definition: PoolDefinition = POOLS[pool];
-  if (definition.heapGrowth) setHeapGrowth(definition.heapGrowth);
+  const { heapGrowthPercent } = definition;
+  if (heapGrowthPercent !== undefined) setFlagsFromString(`--heap-growing-percent=${heapGrowthPercent}`);
   const env = readEnv(
     process.env,
     SECRETS.filter((secret) => !definition.secrets.includes(secret)),

@@ -8,7 +8,6 @@ import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
 import { createSendActivities } from "../activities/sends.ts";
 import type { Secret } from "../config/env.ts";
-import type { HeapGrowth } from "../config/heap-growth.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
@@ -26,8 +25,8 @@ export interface PoolDefinition {
   workflows?: boolean;
   /** Activities at once, where they mostly wait for other servers. */
   activities?: number;
-  /** How far its heap may grow between two full collections; by default as V8 estimates. */
-  heapGrowth?: HeapGrowth;
+  /** How far its heap may grow between two full collections, in per cent of its size; by default as V8 estimates. */
+  heapGrowthPercent?: number;
   /** Options of the SDK's worker. */
   options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions" | "maxConcurrentLocalActivityExecutions">;
   /** Metrics of this pool alone. */
@@ -53,10 +52,10 @@ export const DEFAULT_ACTIVITIES = 10;
 const DISPATCH_ACTIVITIES = 40;
 
 /**
- * Messages in flight outlive a collection of the young generation, and fill the old one. Of 60 MiB in use, V8 let it grow to 90: a send
- * through a slow server had two full collections per second, each of which kept its connections waiting for 5 to 20 ms.
+ * Messages in flight outlive collections of the young generation, and fill the old one. As V8 estimates, a send through a slow
+ * server has two full collections per second, each of which keeps its connections waiting.
  */
-const DISPATCH_HEAP_GROWTH: HeapGrowth = { leastPercent: 50, leastBytes: () => 128 * 1_024 * 1_024 };
+const DISPATCH_HEAP_GROWTH_PERCENT = 150;
 
 export const POOLS = {
   sends: {
@@ -73,7 +72,7 @@ export const POOLS = {
     // Links in mails; passwords and tokens of sending accounts.
     secrets: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
     activities: DISPATCH_ACTIVITIES,
-    heapGrowth: DISPATCH_HEAP_GROWTH,
+    heapGrowthPercent: DISPATCH_HEAP_GROWTH_PERCENT,
     start: (deps) => {
       startExaminations();
       const places = deps.env.ACTIVITY_CONCURRENCY ?? DISPATCH_ACTIVITIES;
