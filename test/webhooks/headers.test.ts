@@ -78,14 +78,20 @@ describe("Custom headers", () => {
   });
 
   it("that are let through can be sent, each as its own header", () => {
-    // Short, so that enough of them are let through.
-    const text = fc.oneof(fc.string({ unit: "binary", maxLength: 2 }), fc.string({ maxLength: 3 }));
+    // Short, so that enough of them are let through. Not the unit "binary", which fast-check needs seconds to prepare.
+    const anyCharacters = fc
+      .array(fc.integer({ min: 0, max: 0x2ff }), { maxLength: 2 })
+      .map((codes) => String.fromCharCode(...codes));
+    const text = fc.oneof(anyCharacters, fc.string({ maxLength: 3 }));
+    let letThrough = 0;
     fc.assert(
       fc.property(text, text, (name, value) => {
-        fc.pre(problems({ [name]: value }).length === 0);
+        if (problems({ [name]: value }).length > 0) return;
+        letThrough++;
         assert.ok(isSendable(name, value));
       }),
-      { numRuns: 150 },
+      { numRuns: 2_000 },
     );
+    assert.ok(letThrough > 50, `${letThrough} were let through`);
   });
 });

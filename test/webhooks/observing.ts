@@ -119,6 +119,13 @@ export const statesInTime = (log: readonly Row[]): DeliveryStatus[] =>
       status === "FAILED" && TOO_LATE.test(error_message ?? "") ? [] : [status],
     );
 
+/** Checks that each of some events arrived, at its first attempt that was not too late. */
+export function assertEachSucceeded(log: readonly Row[], events: number): void {
+  const attempts = [...Map.groupBy(log, ({ event_id }) => event_id).values()];
+  assert.equal(attempts.length, events);
+  for (const rows of attempts) assert.deepEqual(statesInTime(rows), ["SUCCEEDED"], JSON.stringify(rows));
+}
+
 /** The log of an endpoint once it is as wanted. */
 export function untilLog(
   team: Pick<TestTeam, "em">,
