@@ -20,6 +20,7 @@ const MAX_BYTES = 65_536;
 interface FetchOptions {
   /** Certificates to trust instead of the well-known ones. */
   ca?: string;
+  timeoutMs?: number;
 }
 
 type Guard = Pick<AddressGuard, "resolve">;
@@ -42,7 +43,7 @@ async function exchange(
   guard: Guard,
   url: URL,
   request: Pick<Dispatcher.RequestOptions, "method" | "headers" | "body">,
-  { ca }: FetchOptions,
+  { ca, timeoutMs = TIMEOUT_MS }: FetchOptions,
 ): Promise<FetchedText> {
   const addresses = await guard.resolve(url.hostname, effectivePort(url));
   const { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout } = connectOptions(
@@ -55,7 +56,7 @@ async function exchange(
     maxResponseSize: MAX_BYTES,
   });
   try {
-    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    const signal = AbortSignal.timeout(timeoutMs);
     const { statusCode, body } = await client.request({ ...request, path: url.pathname + url.search, signal });
     return { status: statusCode, text: await body.text() };
   } finally {

@@ -44,15 +44,12 @@ const OTHER_MAIL: Record<string, Buffer> = {
 };
 
 describe("classifying reports that come by mail", () => {
-  it("is right on at least 97 % of 310 labelled mails", async () => {
+  it("is right on at least 97 % of 310 labelled mails, and takes none for a report that the labels call neither", async () => {
     const outcomes = await classifyLabelled();
     const wrong = outcomes.filter((outcome) => !isRight(outcome));
     assert.equal(outcomes.length, readdirSync(MAILS).length);
     assert.ok(wrong.length / outcomes.length <= 0.03, JSON.stringify(wrong, null, 2));
-  });
-
-  it("takes no mail for a bounce or a complaint that the labels call neither", async () => {
-    for (const { file, wanted, found } of await classifyLabelled()) {
+    for (const { file, wanted, found } of outcomes) {
       if (wanted.every((kind) => kind === "none")) assert.deepEqual(new Set(found), new Set(["none"]), file);
     }
   });

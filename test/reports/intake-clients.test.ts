@@ -128,20 +128,20 @@ describe("The intake, among hostile clients,", () => {
   const envelope = (to: string) => `MAIL FROM:<>\r\nRCPT TO:<${to}>\r\nDATA\r\n`;
   const crlf = (text: string) => text.replaceAll(/\r?\n/g, "\r\n");
 
-  it("survives thousands of connections of one client, and serves the others meanwhile", async () => {
+  it("survives hundreds of connections of one client, and serves the others meanwhile", async () => {
     await open({ INTAKE_MAX_CONNECTIONS: 20 });
     const ref = await mailTo(team, `${unique("many")}@to.example`);
     const held = 5;
     const calls: ReturnType<typeof call>[] = [];
-    for (let round = 0; round < 10; round++) {
-      const some = Array.from({ length: 200 }, () => call(OTHER_ADDRESS));
+    for (let round = 0; round < 4; round++) {
+      const some = Array.from({ length: 100 }, () => call(OTHER_ADDRESS));
       calls.push(...some);
       await eventually(() => calls.filter(({ socket }) => !socket.closed).length <= held, {
         what: "the share of one client",
       });
     }
     assert.equal(calls.filter(({ socket }) => !socket.closed).length, held);
-    assert.deepEqual(await intake.counts("refusals"), { connections: 2_000 - held });
+    assert.deepEqual(await intake.counts("refusals"), { connections: calls.length - held });
     assert.equal(await give(pathOf(ref), HARD), 250);
     assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
     for (const { socket } of calls) socket.destroy();
@@ -249,7 +249,7 @@ describe("The intake, among hostile clients,", () => {
     const ref = await mailTo(team, `${unique("turn")}@to.example`);
     // A mail that takes long to read: nested to the parser's limit, and all of it lines.
     const parts = Array.from({ length: 15 }, (_, i) => `Content-Type: multipart/mixed; boundary=b${i}\n\n--b${i}\n`);
-    const heavy = `${parts.join("")}${"\n".repeat(256_000)}`;
+    const heavy = `${parts.join("")}${"\n".repeat(64_000)}`;
     const other = call();
     await other.answered(1);
     await other.say("EHLO x\r\n", 2);
@@ -299,6 +299,11 @@ describe("The intake, among hostile clients,", () => {
       orm = there;
       await away.close(true);
     }
+  });
+
+  it("takes no mail without RETURN_PATH_DOMAIN", async () => {
+    await open({ RETURN_PATH_DOMAIN: undefined });
+    assert.equal(await give(`bounces@${RETURN_PATH_DOMAIN}`, HARD), undefined);
   });
 
   describe("with STARTTLS", () => {

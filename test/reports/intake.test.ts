@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { sql } from "kysely";
-import nodemailer from "nodemailer";
 import { pino } from "pino";
 import { claimPort } from "../../config/ports.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
@@ -38,7 +37,7 @@ import {
 import { stack } from "../support/stack.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { temporalClient } from "../support/temporal.ts";
-import { mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
+import { giveMail, mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
 
 const AWAY = `From: someone@elsewhere.example
 Subject: Automatic reply: Hello
@@ -72,18 +71,7 @@ describe("The intake of reports", () => {
   });
   after(() => worker.stop());
 
-  /** Sends a mail to the intake. @returns the code of the last answer; undefined without one */
-  async function give(to: string | string[], raw: string | Buffer, from = ""): Promise<number | undefined> {
-    const transport = nodemailer.createTransport({ host: "127.0.0.1", port, ignoreTLS: true });
-    try {
-      const { response } = await transport.sendMail({ envelope: { from, to }, raw });
-      return Number(response.slice(0, 3));
-    } catch (error) {
-      return (error as { responseCode?: number }).responseCode;
-    } finally {
-      transport.close();
-    }
-  }
+  const give = (to: string, raw: string | Buffer, from?: string) => giveMail(port, to, raw, from);
 
   it("records a hard bounce that comes to a mail's return path, and suppresses its address", async () => {
     const email = `${unique("hard")}@to.example`;
@@ -330,39 +318,15 @@ describe("The intake of reports", () => {
     assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
   });
 
-  it("loses nothing when it is killed before it answers: the sender sends again", async () => {
-    const ref = await mailTo(team, `${unique("kill")}@to.example`);
-    const held = kysely(team.em);
-    await held.transaction().execute(async (tx) => {
-      // The report can be taken and not committed.
-      await sql`lock table mail_reports in share row exclusive mode`.execute(tx);
-      const answer = give(pathOf(ref), HARD);
-      await eventually(
-        async () => {
-          const { rows } = await sql`
-            select 1 from pg_stat_activity
-            where wait_event_type = 'Lock' and query like '%mail_reports%'`.execute(kysely(team.em.fork()));
-          return rows.length > 0;
-        },
-        { what: "the report being recorded" },
-      );
-      worker.signal("SIGKILL");
-      assert.equal(await answer, undefined);
-    });
-    worker = await startWorker("intake", settings());
-    assert.equal(await give(pathOf(ref), HARD), 250);
-    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
-  });
-
-  it("has recorded the report of every mail that it answered with 250, whenever it is killed", async () => {
-    const count = 300;
+  it("has recorded the report of every mail that it answered with 250 when it is killed", async () => {
+    const count = 200;
     const { sendId, newsletterId } = await mailed(
       team,
       Array.from({ length: count }, (_, i) => `${unique("killed")}${i}@to.example`),
     );
     const left = Array.from({ length: count }, (_, i) => i + 1);
     const answered: number[] = [];
-    const killAt = [1, 2, 3].map((kill) => Math.floor((kill - Math.random() / 2) * (count / 4)));
+    let killAt: number | undefined = 1 + Math.floor((Math.random() * count) / 2);
     let restarting: Promise<unknown> = Promise.resolve();
     const lane = async () => {
       for (let seq = left.shift(); seq !== undefined; seq = left.shift()) {
@@ -373,8 +337,8 @@ describe("The intake of reports", () => {
           continue;
         }
         answered.push(seq);
-        if (killAt[0] === undefined || answered.length < killAt[0]) continue;
-        killAt.shift();
+        if (killAt === undefined || answered.length < killAt) continue;
+        killAt = undefined;
         worker.signal("SIGKILL");
         restarting = (async () => {
           const recorded = await recordedKinds(team, sendId);
@@ -386,35 +350,10 @@ describe("The intake of reports", () => {
       }
     };
     await Promise.all(Array.from({ length: 20 }, lane));
-    assert.deepEqual(killAt, []);
+    assert.equal(killAt, undefined);
     assert.equal((await recordedKinds(team, sendId)).length, count);
     const figures = await api(team.keys.live).get("/analytics/overview", { query: { resource_id: newsletterId } });
     assert.equal(figures.body.data.totals.bounced_hard, count, "each is counted once");
-  });
-
-  it("takes a flood of reports over many connections, and loses none", async () => {
-    const count = 3_000;
-    const emails = Array.from({ length: count }, (_, i) => `${unique("flood")}${i}@to.example`);
-    const { sendId } = await mailed(team, emails);
-    const transport = nodemailer.createTransport({
-      host: "127.0.0.1",
-      port,
-      ignoreTLS: true,
-      pool: true,
-      maxConnections: 30,
-      maxMessages: Number.POSITIVE_INFINITY,
-    });
-    const answers = await Promise.all(
-      emails.map((_, i) =>
-        transport.sendMail({
-          envelope: { from: "", to: pathOf({ sendId, seq: i + 1 }) },
-          raw: i % 2 ? HARD : COMPLAINT,
-        }),
-      ),
-    );
-    transport.close();
-    assert.equal(answers.filter(({ response }) => response.startsWith("250")).length, count);
-    assert.equal((await recordedKinds(team, sendId)).length, count);
   });
 
   it("reads a mail of 30 MB, refuses one of 40 MB, and lives on", async () => {
@@ -442,38 +381,6 @@ describe("The intake of reports", () => {
     }
     const ref = await mailTo(team, `${unique("after")}@to.example`);
     assert.equal(await give(pathOf(ref), HARD), 250);
-  });
-
-  describe("with small limits", () => {
-    let small: TestWorker;
-    let usual: number;
-    beforeEach(async () => {
-      usual = port;
-      port = await claimPort();
-      small = await startWorker("intake", {
-        ...settings(),
-        HEALTH_PORT: "0",
-        INTAKE_MAX_CONNECTIONS: "8",
-        INTAKE_MAILS_PER_MINUTE: "3",
-      });
-    });
-    afterEach(async () => {
-      port = usual;
-      await small.stop();
-    });
-
-    it("takes a number of mails of an address in a minute, and asks for the others to come again", async () => {
-      const ref = await mailTo(team, `${unique("rate")}@to.example`);
-      for (const code of [250, 250, 250, 450, 450]) assert.equal(await give(pathOf(ref), AWAY), code);
-    });
-
-    it("closes the connections of an address beyond its share", async () => {
-      const sockets = Array.from({ length: 3 }, () => connect(port, "127.0.0.1"));
-      for (const socket of sockets) socket.on("error", () => {});
-      const closed = await Promise.race(sockets.map((socket, i) => once(socket, "close").then(() => i)));
-      assert.equal(sockets.filter((socket) => !socket.closed).length, 2, `closed ${closed}`);
-      for (const socket of sockets) socket.destroy();
-    });
   });
 
   it("gets the report about a mail whose envelope sender a dispatch worker made", async () => {
@@ -526,11 +433,6 @@ describe("The intake of reports", () => {
     } finally {
       await orm.close(true);
     }
-  });
-
-  it("is idle without RETURN_PATH_DOMAIN", async () => {
-    const idle = await startWorker("intake");
-    assert.equal(await idle.stop(), 0);
   });
 });
 

@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import nodemailer from "nodemailer";
 import type { SuppressionReason } from "../../db/entities/audience.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
@@ -47,4 +48,22 @@ export async function recordedKinds({ em }: TestTeam, sendId: string): Promise<s
     .orderBy("kind")
     .execute();
   return rows.map(({ seq, kind }) => `${seq} ${kind}`);
+}
+
+/** Sends a mail to the intake on a port. @returns the code of the last answer; undefined without one */
+export async function giveMail(
+  port: number,
+  to: string | string[],
+  raw: string | Buffer,
+  from = "",
+): Promise<number | undefined> {
+  const transport = nodemailer.createTransport({ host: "127.0.0.1", port, ignoreTLS: true });
+  try {
+    const { response } = await transport.sendMail({ envelope: { from, to }, raw });
+    return Number(response.slice(0, 3));
+  } catch (error) {
+    return (error as { responseCode?: number }).responseCode;
+  } finally {
+    transport.close();
+  }
 }

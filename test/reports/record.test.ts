@@ -207,32 +207,32 @@ describe("A report about a mail", () => {
     assert.equal(await reasonOf(team, email), undefined);
   });
 
-  it("is one of 50,000 that come at once, from several sides, and none is lost", async () => {
+  it("is one of 3,000 that come at once, from several sides, and none is lost", async () => {
     const flooded = await makeTeam();
     const domain = `${flooded.team.id.replace("_", "-")}.example`;
-    const emails = Array.from({ length: 50_000 }, (_, i) => `p${i}@${domain}`);
+    const emails = Array.from({ length: 3_000 }, (_, i) => `p${i}@${domain}`);
     const { sendId } = await mailed(flooded, emails);
     const kinds: MailReportKind[] = ["bounce:hard", "complaint", "bounce:soft"];
     const reports = emails.map((_, i) => ({ sendId, seq: i + 1, kind: kinds[i % 3] ?? ("complaint" as const) }));
-    // Each half twice, at the same time, the second time in the opposite order.
-    const sides = [reports.slice(0, 30_000), reports.slice(20_000).reverse()];
+    // A third twice, at the same time, the second time in the opposite order.
+    const sides = [reports.slice(0, 2_000), reports.slice(1_000).reverse()];
     const outcomes = await Promise.all(sides.map((side) => recordReports(flooded.em, side, SOFT_BOUNCE_POLICY)));
-    assert.deepEqual(tally(outcomes.flat()), { recorded: 50_000, known: 10_000 });
+    assert.deepEqual(tally(outcomes.flat()), { recorded: 3_000, known: 1_000 });
     const { rows } = await sql<{ kind: string; count: number }>`
       select kind, count(*)::int as count from mail_reports where send_id = ${sendId} group by kind order by kind`.execute(
       kysely(flooded.em),
     );
     assert.deepEqual(rows, [
-      { kind: "bounce:hard", count: 16_667 },
-      { kind: "bounce:soft", count: 16_666 },
-      { kind: "complaint", count: 16_667 },
+      { kind: "bounce:hard", count: 1_000 },
+      { kind: "bounce:soft", count: 1_000 },
+      { kind: "complaint", count: 1_000 },
     ]);
     const suppressed = await sql<{ reason: string; count: number }>`
       select reason, count(*)::int as count from suppressions where team_id = ${flooded.team.id}
       group by reason order by reason`.execute(kysely(flooded.em));
     assert.deepEqual(suppressed.rows, [
-      { reason: "bounce:complaint", count: 16_667 },
-      { reason: "bounce:hard", count: 16_667 },
+      { reason: "bounce:complaint", count: 1_000 },
+      { reason: "bounce:hard", count: 1_000 },
     ]);
   });
 });
