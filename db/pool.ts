@@ -170,7 +170,7 @@ export function heedRunOptions(pool: EventEmitter, answerMs: number | undefined)
       // statement until the next full collection.
       return new Promise((resolve, reject) => {
         const settle = (error: unknown, result: unknown) => (error ? reject(error) : resolve(result));
-        query(name === undefined ? text : { text, name }, values, settle);
+        query({ text, values, ...(name !== undefined && { name }) }, settle);
       });
     };
   });
