@@ -63,7 +63,7 @@ describe("Addresses", () => {
           if (once !== undefined) assert.equal(normaliseAddress(once), once);
         },
       ),
-      { numRuns: 2_000 },
+      { numRuns: 300 },
     );
   });
 });

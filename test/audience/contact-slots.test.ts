@@ -9,9 +9,7 @@ import { importSubscribers } from "../../domain/csv-import.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type ApiAnswer, api, codeOf, type Json, tally } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
-import { eventually } from "../support/eventually.ts";
-import { makeTeam, openStackDatabase, setLimits, type TestTeam, uniqueEmail } from "../support/factories.ts";
-import { countStatements } from "../support/recording.ts";
+import { makeTeam, openStackDatabase, setLimits, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { tenantOf } from "../support/webhooks.ts";
 
 describe("Contact slots", () => {
@@ -76,16 +74,19 @@ describe("Contact slots", () => {
     return rows.map(({ email }) => email);
   };
 
-  it("let exactly as many of 50 creates at once through as the plan allows, over two processes of the API", async () => {
+  it("let exactly as many of 50 creates of both kinds at once through as the plan allows, over two processes of the API", async () => {
     await setLimits(team, { contactSlots: 31 });
     const answers = await Promise.all(
-      Array.from({ length: 50 }, (_, i) => create(uniqueEmail(), i % 2 ? other.base : undefined)),
+      Array.from({ length: 50 }, (_, i) =>
+        api(team.keys.live, i % 2 ? other.base : undefined).post(i % 4 < 2 ? "/contacts" : "/subscribers", {
+          email: uniqueEmail(),
+        }),
+      ),
     );
     assert.deepEqual(tally(answers.map(codeOf)), { 201: 31, quota_exceeded: 19 });
     const refused = answers.find(({ status }) => status === 402);
     assert.deepEqual([refused?.body.error.type, refused?.body.error.param], ["quota_error", undefined]);
     assert.equal(await used(), 31);
-    assert.equal((await subscribed()).length, 31);
   });
 
   it("stay exact under creates, address changes, deletes and an import at once", async () => {
@@ -142,15 +143,6 @@ describe("Contact slots", () => {
     assert.deepEqual(await held(), {});
     await Promise.all([1, 2].map(() => asContact(email)));
     assert.equal(await used(), 1);
-  });
-
-  it("are freed by as many deletes at once as were made", async () => {
-    const emails = Array.from({ length: 50 }, () => uniqueEmail());
-    await Promise.all(emails.map(asContact));
-    assert.equal(await used(), 50);
-    await Promise.all(emails.map((email) => inWide((em) => freeSlot(em, tenant, email))));
-    assert.equal(await used(), 0);
-    assert.deepEqual(await held(), {});
   });
 
   it("follow an address change at the ceiling, unless the former address keeps its slot", async () => {
@@ -249,58 +241,51 @@ describe("Contact slots", () => {
     assert.equal(await used(), 4);
   });
 
-  it("leave a part unlocked that turned out full while they waited for it, and lock all in order then", async () => {
-    // Each part has one slot, and room for another.
-    await setLimits(team, { contactSlots: 16 });
-    for (const email of Array.from({ length: 16 }, uniqueEmail)) assert.equal(await asContact(email), "done");
-    await setLimits(team, { contactSlots: 32 });
-    const lockPart = async (em: EntityManager, part: number) => {
-      await em.execute("select from contact_slot_counts where team_id = ? and part = ? for update", [
-        team.team.id,
-        part,
-      ]);
-      const [row] = await em.execute<{ pid: number }[]>("select pg_backend_pid() as pid");
-      return row?.pid;
-    };
-    const isBlockedBy = (pid: number | undefined, blocked: number | undefined) =>
-      eventually(
-        async () => {
-          const [row] = await team.em
-            .fork()
-            .execute<{ pids: number[] }[]>("select pg_blocking_pids(?) as pids", [blocked]);
-          return row?.pids.includes(pid ?? 0);
-        },
-        { what: "the write to wait" },
+  describe("of contacts", () => {
+    const bulk = (emails: readonly string[], query = {}) =>
+      api(team.keys.live).post(
+        "/contacts/bulk",
+        { contacts: emails.map((email) => ({ email })) },
+        { query, idempotencyKey: unique("key") },
       );
-    /** Not part 0: a write that locks all in order locks that one first, and keeps it while it waits for the next. */
-    const withWriter = (work: (writer: EntityManager, pid: number, own: number) => Promise<void>): Promise<string> =>
-      inWide(async (writer) => {
-        const [{ pid, own } = { pid: 0, own: 0 }] = await writer.execute<{ pid: number; own: number }[]>(
-          "select pg_backend_pid() as pid, pg_backend_pid() % 16 as own",
-        );
-        if (own === 0) await withWriter(work);
-        else await work(writer, pid, own);
-      });
-    await withWriter(async (writer, pid, own) => {
-      let taking: Promise<unknown> = Promise.resolve();
-      await inWide(async (holder) => {
-        const holding = await lockPart(holder, 0);
-        await inWide(async (filler) => {
-          const filling = await lockPart(filler, own);
-          taking = takeSlots(writer, tenant, sql`select ${uniqueEmail()}::text as email`);
-          await isBlockedBy(filling, pid);
-          await filler.execute("update contact_slot_counts set used = 2 where team_id = ? and part = ?", [
-            team.team.id,
-            own,
-          ]);
-        });
-        await isBlockedBy(holding, pid);
-        await inWide(async (any) => {
-          await any.execute("set local lock_timeout = '5s'");
-          await lockPart(any, own);
-        });
-      });
-      await taking;
+    const outcomes = ({ body, text }: ApiAnswer): string[] => {
+      assert.ok(body.data, text);
+      return body.data.results.map(({ status, error }: Json) => error?.code ?? status);
+    };
+
+    it("go to the first new addresses of a bulk call, and the other items fail alone", async () => {
+      await setLimits(team, { contactSlots: 4 });
+      await bulk(["known@example.com"]);
+      await create("held@example.com");
+      const emails = ["z", "known", "y", "x", "held", "x", "a"].map((name) => `${name}@example.com`);
+      const { quota } = impactOf(await bulk(emails, { dry_run: "true" }));
+      assert.deepEqual(quota, { kind: "contact_slots", amount: 2, used: 2, limit: 4, remaining: 2 });
+      const full = "quota_exceeded";
+      assert.deepEqual(outcomes(await bulk(emails)), ["created", "unchanged", "created", full, "created", full, full]);
+      assert.equal(await used(), 4);
+      assert.deepEqual(
+        Object.keys(await held()).sort(),
+        ["held", "known", "y", "z"].map((name) => `${name}@example.com`),
+      );
+    });
+
+    it("hold exactly under bulk calls and creates at once", async () => {
+      await setLimits(team, { contactSlots: 57 });
+      const [many, single] = await Promise.all([
+        Promise.all(
+          Array.from({ length: 6 }, (_, i) => bulk(Array.from({ length: 12 }, (_, j) => `b${i}-${j}@example.com`))),
+        ),
+        Promise.all(Array.from({ length: 20 }, (_, i) => create(`b${i % 6}-${i}@example.com`))),
+      ]);
+      const subscribers = await subscribed();
+      assert.equal(single.filter(({ status }) => status === 201).length, subscribers.length);
+      const made = many.flatMap(outcomes).filter((status) => status === "created").length;
+      const holders = Object.values(await held());
+      assert.deepEqual([holders.length, await used()], [57, 57]);
+      assert.equal(
+        holders.reduce((sum, records) => sum + records, 0),
+        made + subscribers.length,
+      );
     });
   });
 
@@ -326,38 +311,5 @@ describe("Contact slots", () => {
     await setLimits(team, { contactSlots: 2 });
     const beyond = await client.post("/subscribers", { email: uniqueEmail() }, dry);
     assert.deepEqual([beyond.status, codeOf(beyond)], [402, "quota_exceeded"]);
-  });
-
-  it("cost a create no statement more", async () => {
-    await setLimits(team, { contactSlots: 1_000 });
-    await create(uniqueEmail(), other.base);
-    // The look-up of the key, and a statement for the record and its event, which commits by itself.
-    assert.equal(await countStatements(other, () => create(uniqueEmail(), other.base)), 2);
-    const contact = { email: uniqueEmail() };
-    assert.equal(await countStatements(other, () => api(team.keys.live, other.base).post("/contacts", contact)), 2);
-  });
-
-  it("do not make writes at once wait for each other below the ceiling", async () => {
-    await setLimits(team, { contactSlots: 1_000 });
-    await create(uniqueEmail());
-    const part = async (em: EntityManager) => {
-      const [row] = await em.execute<{ part: number }[]>("select pg_backend_pid() % 16 as part");
-      return row?.part;
-    };
-    await inWide(async (outer) => {
-      await takeSlots(outer, tenant, sql`select ${uniqueEmail()}::text as email`);
-      const own = await part(outer);
-      // Of a few connections one counts in another part.
-      const attempt = async (tries: number): Promise<void> => {
-        assert.ok(tries > 0, "every connection counts in the same part");
-        await inWide(async (inner) => {
-          if ((await part(inner)) === own) return attempt(tries - 1);
-          await inner.execute("set local lock_timeout = '5s'");
-          return takeSlots(inner, tenant, sql`select ${uniqueEmail()}::text as email`);
-        });
-      };
-      await attempt(8);
-    });
-    assert.equal(await used(), 3);
   });
 });

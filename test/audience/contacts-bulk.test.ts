@@ -188,20 +188,6 @@ describe("POST /contacts/bulk", () => {
     assert.equal((await all()).length, 1);
   });
 
-  it("is replayed under its Idempotency-Key, and writes nothing then", async () => {
-    const options = { idempotencyKey: unique("bulk") };
-    const contacts = [{ email: uniqueEmail() }, { email: "nobody" }];
-    const first = await call(contacts, options);
-    const [contact] = await all();
-    await client.patch(`/contacts/${contact.id}`, { first_name: "Later" });
-    const again = await call(contacts, options);
-    assert.equal(again.headers.get("idempotent-replayed"), "true");
-    assert.deepEqual(again.body.data, first.body.data);
-    assert.equal((await shown(contact.id)).first_name, "Later");
-    const other = await call([{ email: uniqueEmail() }], options);
-    assert.equal(other.body.error.code, "idempotency_key_reused");
-  });
-
   it("makes contacts INVALID whose address a hard bounce suppresses", async () => {
     const [bounced, other] = [uniqueEmail(), uniqueEmail()];
     await transaction(team.em, (em) =>

@@ -68,26 +68,7 @@ describe("Contacts", () => {
     assert.match(body.error.message, /bulk/);
   });
 
-  it("are made once by racing creations of one address", async () => {
-    const email = uniqueEmail();
-    const answers = await Promise.all(Array.from({ length: 8 }, () => client.post("/contacts", { email })));
-    assert.deepEqual(answers.map(({ status }) => status).sort(), [201, ...Array.from({ length: 7 }, () => 409)]);
-  });
-
-  it("are apart in the two environments", async () => {
-    const { id, email } = await make();
-    const test = api(team.keys.test);
-    assert.equal((await test.post("/contacts", { email })).status, 201);
-    assert.equal((await test.get(`/contacts/${id}`)).status, 404);
-    assert.equal((await test.patch(`/contacts/${id}`, { first_name: "x" })).status, 404);
-    assert.equal((await test.delete(`/contacts/${id}`)).status, 404);
-  });
-
   for (const [what, fields, param] of [
-    ["no address", { email: undefined }, "email"],
-    ["text that is no address", { email: "nobody" }, "email"],
-    ["a control character in a name", { email: "a@example.com", first_name: "a\r\nBcc: b" }, "first_name"],
-    ["a name of 201 characters", { email: "a@example.com", last_name: "x".repeat(201) }, "last_name"],
     ["a status, which is not the client's to set", { email: "a@example.com", email_status: "ACTIVE" }, "email_status"],
     ["a nested value of a custom field", { email: "a@example.com", fields: { city: {} } }, "fields.city"],
   ] as const) {
@@ -162,20 +143,6 @@ describe("Contacts", () => {
     assert.equal((await read(one.id)).email, email);
   });
 
-  it("show the spelling that a patch gave their address last, and keep it in a bulk call", async () => {
-    const local = unique("spelt");
-    const [unicode, punycode] = [`${local}@münchen.de`, `${local}@xn--mnchen-3ya.de`];
-    const { id } = await make({ email: unicode });
-    await bounce(unicode);
-    const { body } = await client.patch(`/contacts/${id}`, { email: punycode });
-    assert.deepEqual([body.data.email, body.data.email_status], [punycode, "INVALID"]);
-    const contacts = [{ email: unicode, first_name: "A" }];
-    await client.post("/contacts/bulk", { contacts }, { idempotencyKey: unique("bulk") });
-    const { email, first_name } = await read(id);
-    assert.deepEqual([email, first_name], [punycode, "A"]);
-    for (const spelling of [unicode, punycode]) assert.deepEqual(await listed({ email: spelling }), [id]);
-  });
-
   it("are gone once deleted, and the address is free", async () => {
     const { id, email } = await make();
     await client.post("/suppressions", { emails: [email] });
@@ -188,24 +155,27 @@ describe("Contacts", () => {
   });
 
   describe("with custom fields", () => {
-    for (const [what, value, type] of [
-      ["a number for a text", 1, "text"],
-      ["a text of 501 characters", "x".repeat(501), "text"],
-      ["a text of two lines", "a\nb", "text"],
-      ["a text for a number", "1", "number"],
-      ["a text for a boolean", "true", "boolean"],
-      ["a day that does not exist", "2025-02-29", "date"],
-      ["a date and time for a date", "2025-02-01T00:00:00Z", "date"],
-      ["a year without four digits", "25-02-01", "date"],
-    ] as const) {
-      it(`refuse ${what}, by the field's name`, async () => {
-        await declareFields(team, { it: type });
-        const { status, body } = await client.post("/contacts", { email: uniqueEmail(), fields: { it: value } });
-        assert.deepEqual([status, body.error.code, body.error.param], [400, "validation_failed", "fields.it"]);
-        assert.match(body.error.message, /^fields\.it must be /);
-        assert.deepEqual(await listed(), []);
-      });
-    }
+    it("refuse a value of another type by the field's name", async () => {
+      const types = ["text", "number", "boolean", "date"] as const;
+      await declareFields(team, Object.fromEntries(types.map((type) => [`a_${type}`, type])));
+      for (const [what, value, type] of [
+        ["a number for a text", 1, "text"],
+        ["a text of 501 characters", "x".repeat(501), "text"],
+        ["a text of two lines", "a\nb", "text"],
+        ["a text for a number", "1", "number"],
+        ["a text for a boolean", "true", "boolean"],
+        ["a day that does not exist", "2025-02-29", "date"],
+        ["a date and time for a date", "2025-02-01T00:00:00Z", "date"],
+        ["a year without four digits", "25-02-01", "date"],
+      ] as const) {
+        const fields = { [`a_${type}`]: value };
+        const { status, body } = await client.post("/contacts", { email: uniqueEmail(), fields });
+        const param = `fields.a_${type}`;
+        assert.deepEqual([status, body.error.code, body.error.param], [400, "validation_failed", param], what);
+        assert.ok(body.error.message.startsWith(`${param} must be `), what);
+      }
+      assert.deepEqual(await listed(), []);
+    });
 
     it("refuse one that is not declared, or declared in the other environment, by its name", async () => {
       await declareFields(team, { known: "text" });
@@ -244,17 +214,14 @@ describe("Contacts", () => {
       assert.ok(body.data.every((contact: Json) => Object.keys(contact.fields).length === 0));
     });
 
-    it("take null for a value that is not there", async () => {
-      await declareFields(team, FIELDS);
-      assert.deepEqual((await make({ fields: { city: null, vip: true } })).fields, { vip: true });
-    });
-
     it("end a page early when their values are large, and lead on to the rest", async () => {
       const names = Array.from({ length: 50 }, (_, i) => `field_${i}`);
       await declareFields(team, Object.fromEntries(names.map((name) => [name, "text"])));
       const fields = Object.fromEntries(names.map((name) => [name, "ÿ".repeat(500)]));
       const contacts = Array.from({ length: 60 }, () => ({ email: uniqueEmail(), fields }));
-      for (let i = 0; i < contacts.length; i++) await make(contacts[i]);
+      for (const part of [contacts.slice(0, 30), contacts.slice(30)]) {
+        await client.post("/contacts/bulk", { contacts: part }, { idempotencyKey: unique("bulk") });
+      }
       const first = await client.get("/contacts", { query: { limit: 100 } });
       assert.ok(first.text.length < 2 * 1024 * 1024);
       assert.equal(first.body.meta.has_more, true);
@@ -275,14 +242,6 @@ describe("Contacts", () => {
       assert.deepEqual([(await read(one.id)).email_status, (await read(other.id)).email_status], ["ACTIVE", "ACTIVE"]);
     });
 
-    it("are INVALID from the start, and in its own environment alone", async () => {
-      const email = uniqueEmail();
-      await bounce(email);
-      assert.equal((await make({ email: email.toUpperCase() })).email_status, "INVALID");
-      const test = await api(team.keys.test).post("/contacts", { email });
-      assert.equal(test.body.data.email_status, "ACTIVE");
-    });
-
     it("take the status of the address that they get", async () => {
       const { id, email } = await make();
       await bounce(email);
@@ -290,6 +249,10 @@ describe("Contacts", () => {
       assert.equal(moved.body.data.email_status, "ACTIVE");
       const back = await client.patch(`/contacts/${id}`, { email });
       assert.equal(back.body.data.email_status, "INVALID");
+      const test = await api(team.keys.test).post("/contacts", { email });
+      assert.equal(test.body.data.email_status, "ACTIVE");
+      await client.delete(`/contacts/${id}`);
+      assert.equal((await make({ email: email.toUpperCase() })).email_status, "INVALID");
     });
   });
 

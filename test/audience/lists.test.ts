@@ -4,7 +4,7 @@ import { Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList } from "../../domain/newsletters.ts";
-import { type ApiClient, api, type Json } from "../support/api.ts";
+import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
@@ -72,39 +72,6 @@ describe("Lists", () => {
     assert.equal((await client.post("/lists", { name: "y" }, { idempotencyKey })).status, 409);
     await client.delete(`/lists/${team.team.id}1`);
     assert.equal((await client.post("/lists", { name: "y" }, { idempotencyKey })).status, 201);
-  });
-
-  it("changes the fields that a PATCH names and leaves the rest", async () => {
-    const list = await makeList({ description: "old" });
-    const { status, body } = await client.patch(`/lists/${list.id}`, { name: "New", description: null });
-    assert.equal(status, 200);
-    assert.deepEqual({ ...body.data, updated_at: null }, { ...list, name: "New", description: null, updated_at: null });
-    assert.ok(body.data.updated_at > list.updated_at);
-    assert.equal(body.meta.dry_run, false);
-  });
-
-  it("does not move updated_at when a PATCH changes nothing", async () => {
-    const list = await makeList();
-    assert.deepEqual((await client.patch(`/lists/${list.id}`, { name: list.name })).body.data, list);
-    assert.deepEqual((await client.patch(`/lists/${list.id}`, {})).body.data, list);
-  });
-
-  it("pages through every list once, and returns the instant from which to sync next", async () => {
-    const made = [];
-    for (let i = 0; i < 5; i++) made.push((await makeList({ name: `List ${i}` })).id);
-    const first = await client.get("/lists", { query: { limit: 3, sort: "created_at", order: "asc" } });
-    assert.equal(first.body.meta.has_more, true);
-    assert.match(first.body.meta.synced_through, ISO);
-    const cursor = first.body.meta.next_cursor;
-    const second = await client.get("/lists", { query: { limit: 3, sort: "created_at", order: "asc", cursor } });
-    assert.equal(second.body.meta.has_more, false);
-    assert.equal(second.body.meta.next_cursor, null);
-    assert.deepEqual(
-      [...first.body.data, ...second.body.data].map(({ id }) => id),
-      made,
-    );
-    const refused = await client.get("/lists", { query: { sort: "name" } });
-    assert.equal(refused.body.error.code, "sort_unsupported");
   });
 
   describe("their subscribers", () => {
@@ -210,15 +177,6 @@ describe("Lists", () => {
       assert.deepEqual((await client.get(`/lists/${list.id}/subscribers`)).body.data, []);
     });
 
-    it("accepts 1,000 at once and refuses 0 and 1,001", async () => {
-      const list = await makeList();
-      for (const ids of [[], Array.from({ length: 1_001 }, (_, i) => `sub_${i}`)]) {
-        const { status, body } = await add(list.id, ids);
-        assert.equal(status, 400);
-        assert.equal(body.error.param, "subscriber_ids");
-      }
-    });
-
     it("gives racing adds of the same people one subscription each", async () => {
       const list = await makeList();
       const ids = await Promise.all(Array.from({ length: 8 }, makeSubscriber));
@@ -261,20 +219,15 @@ describe("Lists", () => {
       assert.ok(after.updated_at > draft.updated_at);
     });
 
-    for (const status of ["SCHEDULED", "SENDING", "PAUSED"] as const) {
-      it(`is refused while a ${status} newsletter targets it`, async () => {
-        const list = await makeList();
-        const draft = (await client.post("/newsletters", { name: "n" })).body.data;
-        await transaction(team.em, async (em) => {
-          await attachList(em, draft.id, list.id);
-          await em.nativeUpdate(Newsletter, { id: draft.id }, { status });
-        });
-        const refused = await client.delete(`/lists/${list.id}`);
-        assert.equal(refused.status, 409);
-        assert.equal(refused.body.error.code, "resource_state_invalid");
-        await transaction(team.em, (em) => em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SENT" }));
-        assert.equal((await client.delete(`/lists/${list.id}`)).status, 200);
-      });
-    }
+    it("is refused while a newsletter that is not over targets it", async () => {
+      const list = await makeList();
+      const draft = (await client.post("/newsletters", { name: "n" })).body.data;
+      await transaction(team.em, (em) => attachList(em, draft.id, list.id));
+      for (const status of ["SCHEDULED", "SENDING", "PAUSED", "SENT"] as const) {
+        await transaction(team.em, (em) => em.nativeUpdate(Newsletter, { id: draft.id }, { status }));
+        const answer = await client.delete(`/lists/${list.id}`);
+        assert.equal(codeOf(answer), status === "SENT" ? "200" : "resource_state_invalid", status);
+      }
+    });
   });
 });

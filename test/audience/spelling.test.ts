@@ -1,9 +1,6 @@
 import assert from "node:assert/strict";
-import { Readable } from "node:stream";
 import { domainToASCII } from "node:url";
 import { kysely } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import { importSubscribers } from "../../domain/csv-import.ts";
 import { unsubscribeUrl } from "../../domain/links.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
@@ -84,27 +81,6 @@ describe("An address in several spellings", () => {
       await client.patch(`/subscribers/${id}`, { email: other });
       assert.deepEqual(await events(), []);
     }
-  });
-
-  it("comes back from an import as the file spells it", async () => {
-    const [[written, shown] = ["", ""], [again] = [""]] = spellings(unique("imported"));
-    const tenant = { teamId: team.team.id, environment: "LIVE" } as const;
-    const load = (address: string) =>
-      transaction(team.em, (em) =>
-        importSubscribers(
-          em,
-          team.vault,
-          tenant,
-          Readable.from([Buffer.from(`email,first_name\n${address.trim()},A\n`)]),
-          {
-            onRefused: (_line, reason) => assert.fail(reason),
-            onIgnoredColumn: (name) => assert.fail(name),
-          },
-        ),
-      );
-    assert.equal((await load(written)).created, 1);
-    assert.equal((await load(again)).created, 0);
-    assert.deepEqual(emails(await client.get("/subscribers")), [shown]);
   });
 
   it("stands as the client wrote it in the events of its mail, in the suppressions and in the opt-outs", async () => {

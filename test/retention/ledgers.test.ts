@@ -1,6 +1,4 @@
 import assert from "node:assert/strict";
-import { fork } from "node:child_process";
-import { once } from "node:events";
 import { sql } from "kysely";
 import { pino } from "pino";
 import type { LedgerState } from "../../db/entities/send.ts";
@@ -258,38 +256,6 @@ describe("The ledger of a send that has ended", () => {
     assert.deepEqual(await pruneLedgers({ mostRows: 100 }), { rows: 150, failed: 0, more: false });
     assert.deepEqual([await stateOf(sendId), await rowsOf(sendId)], ["SWEEPING", []]);
     assert.deepEqual(await factsOf(ledger), facts);
-  });
-
-  it("is left whole by a process that is killed within a batch, and the next run continues", async () => {
-    const ledger = await makeLedger(team, 250);
-    const { sendId } = ledger;
-    await engage(team.em.fork(), ledger, [1, 101], "opened", 1);
-    await endedDaysAgo(sendId, 70);
-    const held = sql`hashtextextended(${sql.lit(sendId)}, 0)`;
-    const body = `begin
-      while not pg_try_advisory_xact_lock_shared(hashtextextended(old.send_id, 0)) loop perform pg_sleep(0.05); end loop;
-      return old;
-    end`;
-    await withTrigger({ table: "send_recipients", sendId, seq: 150, body }, async () => {
-      await transaction(team.em.fork(), async (tx) => {
-        await sql`select pg_advisory_xact_lock(${held})`.execute(kysely(tx));
-        const child = fork(`${import.meta.dirname}/pruning-process.ts`, [JSON.stringify(SHORT)]);
-        const gone = once(child, "exit");
-        const sleeping = sql`select from pg_stat_activity
-          where wait_event = 'PgSleep' and query like '%delete from send_recipients%'`;
-        await eventually(async () => (await sleeping.execute(db())).rows.length > 0, { what: "the second batch" });
-        child.kill("SIGKILL");
-        assert.deepEqual(await gone, [null, "SIGKILL"]);
-      });
-      // Until Postgres notices.
-      const free = sql`select from sends where id = ${sendId} for no key update skip locked`;
-      await eventually(async () => (await free.execute(db())).rows.length > 0, { what: "the end of its transaction" });
-      const left = await rowsOf(sendId);
-      assert.deepEqual([await stateOf(sendId), left.length, left[0]?.seq], ["DELETING", 150, 101]);
-      assert.equal(await responsesOf(sendId), 1, "the response to the mail of row 101");
-    });
-    assert.deepEqual(await pruneLedgers(), { rows: 150, failed: 0, more: false });
-    assert.deepEqual([await stateOf(sendId), await rowsOf(sendId), await responsesOf(sendId)], ["SWEEPING", [], 0]);
   });
 
   it("that cannot be shortened keeps no other from it: it is logged, counted, and tried again by the next run", async () => {
