@@ -21,6 +21,7 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { KINDS } from "../support/kinds.ts";
+import { testsOf } from "../support/long.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
   type AnySender,
@@ -40,6 +41,8 @@ import {
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { type EmittedEvent, emitted, emittedEvents, listen } from "./outbox.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 const live = ({ team }: Pick<TestTeam, "team">): Tenant => ({ teamId: team.id, environment: "LIVE" });
 
@@ -640,7 +643,7 @@ describe("Events of a send", () => {
   });
 
   for (const { type, make } of KINDS) {
-    it(`report each pause of a ${type}, the start once, and a cancel`, async () => {
+    (type === "newsletter" ? it : longIt)(`report each pause of a ${type}, the start once, and a cancel`, async () => {
       const sender = await make({ recipients: 60, account: { maxConnections: 2 } });
       await listen(sender, { events: EVENT_NAMES.filter((name) => !name.startsWith("email.")) });
       const since = emitted(sender);

@@ -7,12 +7,64 @@ import { formGroups } from "../../domain/webhooks/grouping.ts";
 import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
 import { MOST_TAKEN, takeMore } from "../../domain/webhooks/take-more.ts";
 import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
+import { testsOf } from "../support/long.ts";
+import { makeDatabase } from "../support/own-database.ts";
 import { type PlanNode, withParts } from "../support/plans.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
-import { FIRST_PASSES, withOwnDeliveries } from "./own-deliveries.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 const ENDPOINTS = 20;
 const DELIVERIES = 1_000;
+const MANY = 100_000;
+/** After five executions Postgres keeps the plan of a prepared statement. */
+const FIRST_PASSES = 8;
+
+/** A team with endpoints that have succeeded, in a database of its own. */
+interface OwnDeliveries {
+  /** One connection throughout: each keeps the plans of its prepared statements. */
+  tx: EntityManager;
+  webhookIds: string[];
+  /** Makes new deliveries for each endpoint that is named. @returns their ids */
+  insert(count: number, webhookIds?: string[]): Promise<string[]>;
+  /** Rows of deliveries that were read so far. */
+  readRows(): Promise<number>;
+}
+
+async function withOwnDeliveries(endpoints: number, work: (own: OwnDeliveries) => Promise<void>): Promise<void> {
+  const { vault } = await makeTeam();
+  const database = await makeDatabase();
+  try {
+    await database.orm.em.fork().transactional(async (tx) => {
+      await sql`insert into teams (id, name, plan) values ('team', 'Team', 'BUSINESS')`.execute(kysely(tx));
+      const team = { team: { id: "team" }, em: tx, vault };
+      const webhookIds: string[] = [];
+      for (let n = 0; n < endpoints; n++) webhookIds.push((await makeEndpoint(team, { url: PUBLIC_URL })).id);
+      await sql`update webhook_health set last_success_at = now()`.execute(kysely(tx));
+      await work({
+        tx,
+        webhookIds,
+        insert: async (count, whose = webhookIds) => {
+          const first = newId("delivery");
+          const { rows } = await sql<{ id: string }>`
+            insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
+            select ${first} || '/' || w || '/' || n, 'team', 'LIVE', w, 'event', 'newsletter.started'
+            from unnest(${whose}::text[]) w, generate_series(1, ${count}::int) n
+            returning id`.execute(kysely(tx));
+          return rows.map(({ id }) => id);
+        },
+        readRows: async () => {
+          const { rows } = await sql<{ read: number }>`
+            select (seq_tup_read + idx_tup_fetch)::int as read from pg_stat_xact_user_tables
+            where relname = 'webhook_deliveries'`.execute(kysely(tx));
+          return rows[0]?.read ?? 0;
+        },
+      });
+    });
+  } finally {
+    await database.drop();
+  }
+}
 
 describe("Deliveries that wait for a group", () => {
   let em: EntityManager;
@@ -70,6 +122,54 @@ describe("Deliveries that wait for a group", () => {
       assert.deepEqual(new Set(looks.map((look) => look["Index Name"])).size, 2, JSON.stringify(rows));
       for (const look of looks) assert.ok((look["Actual Rows"] ?? Number.NaN) <= wanted);
       assert.ok(!nodes.some((node) => node["Node Type"] === "Sort"), "nothing is sorted");
+    });
+  });
+
+  // A plan that reads or sorts all that wait takes longer than this at each pass of the relay.
+  longIt(`are put into groups as soon when ${MANY.toLocaleString("en")} wait, new ones and returned ones`, async () => {
+    const rolledBack = new Error("rolled back");
+    const team = await makeTeam();
+    const { id } = await makeEndpoint(team, { url: PUBLIC_URL });
+    await team.em
+      .fork()
+      .transactional(async (tx) => {
+        const first = newId("delivery");
+        await sql`update webhook_health set consecutive_failures = 1, backlog_until = ${`${first}/2`} where webhook_id = ${id}`.execute(
+          kysely(tx),
+        );
+        // A tenth came before the endpoint worked again, a tenth was returned.
+        await sql`insert into webhook_deliveries
+            (id, team_id, environment, webhook_id, event_id, event_type, status, attempts_used)
+          select ${first} || '/' || (n % 10) || '/' || n, ${team.team.id}, 'LIVE', ${id}, 'event', 'newsletter.started',
+            'PENDING', case when n % 10 = 9 then 1 else 0 end
+          from generate_series(1, ${MANY}) n`.execute(kysely(tx));
+        const began = performance.now();
+        const groups = await formGroups(tx);
+        const tookMs = performance.now() - began;
+        const mine = groups.filter(({ webhookId }) => webhookId === id);
+        assert.deepEqual(
+          mine.map(({ size }) => size),
+          Array.from({ length: 9 }, () => 100),
+        );
+        assert.ok(tookMs < 2_000, `${tookMs} ms`);
+        throw rolledBack;
+      })
+      .catch((error: unknown) => assert.equal(error, rolledBack));
+  });
+
+  longIt("are put into groups as soon when the table was nearly empty at the first passes", async () => {
+    await withOwnDeliveries(ENDPOINTS, async ({ tx, insert }) => {
+      for (let pass = 0; pass < FIRST_PASSES; pass++) {
+        await insert(1);
+        await formGroups(tx);
+        await sql`delete from webhook_groups`.execute(kysely(tx));
+      }
+      await insert(DELIVERIES);
+      const began = performance.now();
+      const groups = await formGroups(tx);
+      const tookMs = performance.now() - began;
+      assert.ok(groups.length > ENDPOINTS && groups.every(({ size }) => size === 100), `${groups.length} groups`);
+      assert.ok(tookMs < 2_000, `${tookMs} ms`);
     });
   });
 
