@@ -2,107 +2,112 @@ import assert from "node:assert/strict";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { api } from "../support/api.ts";
 import { snapshotTables } from "../support/tables.ts";
-import { callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./endpoints.ts";
+import {
+  callRoute,
+  DIFFERENT,
+  ENDPOINTS,
+  type Estate,
+  endpointNamed,
+  keyFor,
+  makeEstate,
+  nameOf,
+  tablesAtRest,
+} from "./endpoints.ts";
 
-const WRITES = ENDPOINTS.filter(({ meta }) => meta.method !== "GET");
-/** Routes without a dry run: their preview shows their effect. */
-const WITHOUT = ["POST /newsletters/{newsletterId}/send", "POST /campaigns/{campaignId}/send"];
+const WRITES = ENDPOINTS.filter(({ meta }) => meta.dryRun);
+const dry = { query: { dry_run: "true" } };
+const NOTHING = { would_create: 0, would_update: 0, would_delete: 0, affected_count: 0, affected_ids: [], quota: null };
 
-describe("dry_run on every write", () => {
+describe("A dry run", () => {
   let estate: Estate;
   before(async () => {
     estate = await makeEstate();
   });
 
-  for (const endpoint of WRITES.filter((candidate) => !WITHOUT.includes(nameOf(candidate)))) {
-    const dry = { dry_run: "true" };
-
-    it(`${nameOf(endpoint)} reports the outcome and commits nothing`, async () => {
-      const key = keyFor(estate, endpoint);
-      const before = await snapshotTables(estate.em, estate.team.id);
-      const call = { query: dry, subscriberId: estate.newcomerId };
-      const { status, body, text } = await callRoute(endpoint, key, estate.values, call);
-      assert.equal(status, 200, text);
-      assert.equal(body.data, null);
-      const { object, would_create, would_update, would_delete, affected_count, affected_ids, ...rest } =
-        body.meta.impact;
-      assert.equal(object, "impact");
-      assert.equal(affected_count, Math.max(would_create + would_update + would_delete, 1));
-      assert.deepEqual(Object.keys(rest), ["quota"]);
-      assert.ok(affected_ids.every((id: string) => !id.includes("@")));
-      assert.deepEqual(await snapshotTables(estate.em, estate.team.id), before);
+  describe("of every write commits nothing and reports the outcome", () => {
+    let untouched: Record<string, string>;
+    before(async () => {
+      untouched = await tablesAtRest(estate);
     });
 
-    it(`${nameOf(endpoint)} refuses the dry run to a key that may not read`, async () => {
-      assert.ok(endpoint.meta.dryRunScope);
-      const { key } = await estate.mint({ scopes: [endpoint.meta.scope as Scope], sendDomains: ["example.com"] });
-      const { status, body } = await callRoute(endpoint, key, estate.values, { query: dry });
-      assert.equal(status, 403);
-      assert.equal(body.error.code, "insufficient_scope");
-      assert.ok(body.error.message.includes(endpoint.meta.dryRunScope));
-    });
-
-    it(`${nameOf(endpoint)} takes true and false only`, async () => {
-      const { status, body } = await callRoute(endpoint, keyFor(estate, endpoint), estate.values, {
-        query: { dry_run: "1" },
+    for (const endpoint of WRITES) {
+      it(nameOf(endpoint), async () => {
+        const call = { ...dry, subscriberId: estate.newcomerId };
+        const { status, body, text } = await callRoute(endpoint, keyFor(estate, endpoint), estate.values, call);
+        assert.equal(status, 200, text);
+        assert.equal(body.data, null);
+        const { object, would_create, would_update, would_delete, affected_count, affected_ids, ...rest } =
+          body.meta.impact;
+        assert.equal(object, "impact");
+        assert.equal(affected_count, Math.max(would_create + would_update + would_delete, 1));
+        assert.deepEqual(Object.keys(rest), ["quota"]);
+        assert.ok(affected_ids.every((id: string) => !id.includes("@")));
       });
-      assert.equal(status, 400);
-      assert.equal(body.error.param, "dry_run");
+    }
+
+    it("no table holds other rows afterwards", async () => {
+      assert.deepEqual(await snapshotTables(estate.em, estate.team.id), untouched);
+    });
+  });
+
+  for (const endpoint of DIFFERENT.filter(({ meta }) => meta.dryRun)) {
+    it(`${nameOf(endpoint)} is refused to a key that may not read, and takes true and false only`, async () => {
+      const { dryRunScope = "", scope } = endpoint.meta;
+      const { key } = await estate.mint({ scopes: [scope as Scope] });
+      const { status, body } = await callRoute(endpoint, key, estate.values, dry);
+      assert.deepEqual([status, body.error.code], [403, "insufficient_scope"]);
+      assert.ok(body.error.message.includes(dryRunScope));
+      const other = { query: { dry_run: "1" } };
+      const refused = await callRoute(endpoint, keyFor(estate, endpoint), estate.values, other);
+      assert.deepEqual([refused.status, refused.body.error.param], [400, "dry_run"]);
     });
   }
 
-  for (const endpoint of WRITES.filter((candidate) => WITHOUT.includes(nameOf(candidate)))) {
-    it(`${nameOf(endpoint)} does not take it`, async () => {
-      const { status, body } = await callRoute(endpoint, estate.keys.live, estate.values, {
-        query: { dry_run: "true" },
-      });
-      assert.equal(status, 400);
-      assert.equal(body.error.code, "unsupported_parameter");
-    });
-  }
-
-  for (const endpoint of WRITES.filter(({ meta }) => meta.method === "PATCH")) {
-    it(`${nameOf(endpoint)} counts nothing when nothing would change`, async () => {
-      const { values, ...team } = await makeEstate();
-      const key = keyFor(team, endpoint);
-      const dry = async () => {
-        const { body, text } = await callRoute(endpoint, key, values, { query: { dry_run: "true" } });
-        assert.ok(body.meta.impact, text);
-        return body.meta.impact;
-      };
-      const { affected_ids, ...counts } = await dry();
-      assert.deepEqual([counts.would_update, counts.affected_count, affected_ids.length], [1, 1, 1]);
-      assert.equal((await callRoute(endpoint, key, values)).status, 200);
-      const none = {
-        would_create: 0,
-        would_update: 0,
-        would_delete: 0,
-        affected_count: 0,
-        affected_ids: [],
-        quota: null,
-      };
-      assert.deepEqual(await dry(), { object: "impact", ...none });
-      const path = endpoint.meta.path.replace(/\{(\w+)\}/, (_, name: string) => values[name] ?? "");
-      const empty = await api(key).call("PATCH", path, {}, { query: { dry_run: "true" } });
-      assert.deepEqual(empty.body.meta.impact, { object: "impact", ...none });
-    });
-  }
-
-  it("counts the subscriptions that a list takes along, and names the list alone", async () => {
-    const { values, newcomerId, keys } = await makeEstate();
-    const client = api(keys.live);
-    const { listId = "" } = values;
-    await client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [newcomerId] });
-    const { body, text } = await client.delete(`/lists/${listId}`, { query: { dry_run: "true" } });
-    const { would_delete, affected_count, affected_ids } = body.meta?.impact ?? {};
-    assert.deepEqual([would_delete, affected_count, affected_ids], [3, 3, [listId]], text);
-    assert.equal((await client.get(`/lists/${listId}/subscribers`)).body.data.length, 2);
+  it("is unsupported where a preview shows the effect", async () => {
+    for (const endpoint of ENDPOINTS.filter(({ meta }) => meta.method !== "GET" && !meta.dryRun)) {
+      const { status, body } = await callRoute(endpoint, estate.keys.live, estate.values, dry);
+      assert.deepEqual([status, body.error.code], [400, "unsupported_parameter"], nameOf(endpoint));
+    }
   });
 
   it("is refused where the real write would be", async () => {
-    const patch = WRITES.find((endpoint) => nameOf(endpoint) === "PATCH /newsletters/{newsletterId}");
-    assert.ok(patch);
+    const patch = endpointNamed("PATCH /newsletters/{newsletterId}");
     const values = { ...estate.values, newsletterId: "nl_absent" };
-    assert.equal((await callRoute(patch, estate.keys.live, values, { query: { dry_run: "true" } })).status, 404);
+    assert.equal((await callRoute(patch, estate.keys.live, values, dry)).status, 404);
+  });
+
+  describe("counts", () => {
+    let changed: Estate;
+    before(async () => {
+      changed = await makeEstate();
+    });
+
+    for (const endpoint of WRITES.filter(({ meta }) => meta.method === "PATCH")) {
+      it(`nothing when ${nameOf(endpoint)} would change nothing`, async () => {
+        const key = keyFor(changed, endpoint);
+        const impactOf = async () => {
+          const { body, text } = await callRoute(endpoint, key, changed.values, dry);
+          assert.ok(body.meta.impact, text);
+          return body.meta.impact;
+        };
+        const { affected_ids, ...counts } = await impactOf();
+        assert.deepEqual([counts.would_update, counts.affected_count, affected_ids.length], [1, 1, 1]);
+        assert.equal((await callRoute(endpoint, key, changed.values)).status, 200);
+        assert.deepEqual(await impactOf(), { object: "impact", ...NOTHING });
+        const path = endpoint.meta.path.replace(/\{(\w+)\}/, (_, name: string) => changed.values[name] ?? "");
+        const empty = await api(key).call("PATCH", path, {}, dry);
+        assert.deepEqual(empty.body.meta.impact, { object: "impact", ...NOTHING });
+      });
+    }
+
+    it("the subscriptions that a list takes along, and names the list alone", async () => {
+      const client = api(changed.keys.live);
+      const { listId = "" } = changed.values;
+      await client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [changed.newcomerId] });
+      const { body, text } = await client.delete(`/lists/${listId}`, dry);
+      const { would_delete, affected_count, affected_ids } = body.meta?.impact ?? {};
+      assert.deepEqual([would_delete, affected_count, affected_ids], [3, 3, [listId]], text);
+      assert.equal((await client.get(`/lists/${listId}/subscribers`)).body.data.length, 2);
+    });
   });
 });

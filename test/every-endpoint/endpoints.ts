@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { isDeepStrictEqual } from "node:util";
 import { type Endpoint, endpointsOf, PARAM } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
 import { EmailAccount } from "../../db/entities/account.ts";
@@ -10,13 +11,15 @@ import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
+import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { addSegment } from "../support/sending.ts";
+import { snapshotTables } from "../support/tables.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
 /*
  * A new endpoint needs here a value for each new path parameter (`makeEstate`, `absentValues`) and a body (`BODIES`), and in
- * properties.test.ts an entry in `RECORDS` (a list) or `PATCHES` (a PATCH).
+ * properties.test.ts an entry in `PATCHES` (a PATCH).
  */
 
 /** Every route there is. A new one is tested as soon as it is declared. */
@@ -55,6 +58,17 @@ export async function makeAccount({ em, team }: TestTeam, email: string): Promis
   return id;
 }
 
+/** The row of an unsubscription of a team. */
+export const newUnsubscribe = ({ team }: TestTeam) =>
+  ({
+    id: newId("unsubscribe"),
+    team_id: team.id,
+    environment: "LIVE",
+    email: uniqueEmail(),
+    reason: "UNSUBSCRIBED",
+    source: "link",
+  }) as const;
+
 /** Makes a team with one record of every kind, through the API where it can. */
 export async function makeEstate(): Promise<Estate> {
   const team = await makeTeam({ sendDomains: [DOMAIN] });
@@ -85,17 +99,7 @@ export async function makeEstate(): Promise<Estate> {
     await attachAccounts(em, campaign.id, [accountId]);
     await attachSegment(em, campaign.id, await addSegment(team));
     await grantCredits(em, { teamId: team.team.id, environment: "LIVE" }, 100, "estate");
-    await kysely(em)
-      .insertInto("unsubscribes")
-      .values({
-        id: newId("unsubscribe"),
-        team_id: team.team.id,
-        environment: "LIVE",
-        email: uniqueEmail(),
-        reason: "UNSUBSCRIBED",
-        source: "link",
-      })
-      .execute();
+    await kysely(em).insertInto("unsubscribes").values(newUnsubscribe(team)).execute();
   });
   return {
     ...team,
@@ -115,43 +119,68 @@ export async function makeEstate(): Promise<Estate> {
   };
 }
 
+const KINDS_OF_ID = [
+  ...(["list", "subscriber", "contact", "newsletter", "campaign"] as const),
+  ...(["suppression", "account", "webhook", "delivery"] as const),
+];
+
+/** The tables of a team once all that its making has set off has ended: two looks show the same. */
+export async function tablesAtRest({ em, team }: Estate): Promise<Record<string, string>> {
+  let latest = await snapshotTables(em, team.id);
+  const isAtRest = async () => {
+    const before = latest;
+    latest = await snapshotTables(em, team.id);
+    return isDeepStrictEqual(latest, before);
+  };
+  await eventually(isAtRest, { everyMs: 200, what: "tables at rest" });
+  return latest;
+}
+
 /** Ids and an address that do not exist, in the form of existing ones. */
 export const absentValues = (): PathValues => ({
-  listId: newId("list"),
-  subscriberId: newId("subscriber"),
-  contactId: newId("contact"),
-  newsletterId: newId("newsletter"),
-  campaignId: newId("campaign"),
-  suppressionId: newId("suppression"),
-  accountId: newId("account"),
   email: uniqueEmail(),
-  webhookId: newId("webhook"),
-  deliveryId: newId("delivery"),
+  ...Object.fromEntries(KINDS_OF_ID.map((kind) => [`${kind}Id`, newId(kind)])),
 });
 
-/** A body that each route that takes one accepts. */
+/** A body that each route that takes one accepts, by its method and its path. */
 const BODIES: Record<string, (subscriberId: string) => Json> = {
-  "POST /lists": () => ({ name: "New" }),
-  "PATCH /lists/{listId}": () => ({ name: "Changed" }),
   "POST /lists/{listId}/subscribers": (subscriberId) => ({ subscriber_ids: [subscriberId] }),
   "POST /subscribers": () => ({ email: uniqueEmail() }),
   "PATCH /subscribers/{subscriberId}": () => ({ first_name: "Changed" }),
   "POST /contacts": () => ({ email: uniqueEmail() }),
   "POST /contacts/bulk": () => ({ contacts: [{ email: uniqueEmail() }] }),
   "PATCH /contacts/{contactId}": () => ({ first_name: "Changed" }),
-  "POST /newsletters": () => ({ name: "New" }),
-  "PATCH /newsletters/{newsletterId}": () => ({ name: "Changed" }),
   "POST /newsletters/{newsletterId}/send": () => ({ confirmation_token: "none" }),
-  "POST /campaigns": () => ({ name: "New" }),
-  "PATCH /campaigns/{campaignId}": () => ({ name: "Changed" }),
   "POST /campaigns/{campaignId}/send": () => ({ confirmation_token: "none" }),
   "POST /webhooks": () => webhookBody(),
   "PATCH /webhooks/{webhookId}": () => ({ events: [QUIET_EVENT], name: "Changed" }),
   "POST /webhooks/{webhookId}/test": () => ({ type: QUIET_EVENT }),
   "POST /suppressions": () => ({ emails: [uniqueEmail()] }),
 };
+for (const kind of ["list", "newsletter", "campaign"]) {
+  BODIES[`POST /${kind}s`] = () => ({ name: "New" });
+  BODIES[`PATCH /${kind}s/{${kind}Id}`] = () => ({ name: "Changed" });
+}
 
 export const nameOf = ({ meta }: Endpoint): string => `${meta.method} ${meta.path}`;
+
+export function endpointNamed(name: string): Endpoint {
+  return ENDPOINTS.find((endpoint) => nameOf(endpoint) === name) ?? assert.fail(`no endpoint ${name}`);
+}
+
+/**
+ * Routes that differ in all that the shared functions look at: whether they need a scope, a second one, the tier that
+ * deletes, a body, an Idempotency-Key, a transaction or a workflow.
+ */
+export const DIFFERENT: readonly Endpoint[] = [
+  "GET /me",
+  "GET /lists/{listId}/subscribers",
+  "POST /subscribers",
+  "POST /contacts/bulk",
+  "PATCH /webhooks/{webhookId}",
+  "DELETE /suppressions/{suppressionId}",
+  "POST /newsletters/{newsletterId}/send",
+].map(endpointNamed);
 
 /** The estate's key that holds a route's scope. */
 export const keyFor = ({ keys }: TestTeam, { meta }: Endpoint): string =>
