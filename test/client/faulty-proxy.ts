@@ -97,19 +97,11 @@ export async function openFaultyProxy(): Promise<FaultyProxy> {
 
 /** A refusal as the service answers it. */
 export function refusal(status: number, type: string, code: string, retryAfter?: number): Fault {
-  const error = {
-    type,
-    code,
-    message: "A message.",
-    doc_url: `https://example.com/docs/errors#${code}`,
-    request_id: "req_1",
+  const request_id = "req_1";
+  const error = { type, code, message: "A message.", doc_url: `https://example.com/docs/errors#${code}`, request_id };
+  const headers = {
+    "content-type": "application/json",
+    ...(retryAfter !== undefined && { "retry-after": `${retryAfter}` }),
   };
-  return {
-    status,
-    headers: {
-      "content-type": "application/json",
-      ...(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) }),
-    },
-    body: JSON.stringify({ error, meta: { request_id: "req_1" } }),
-  };
+  return { status, headers, body: JSON.stringify({ error, meta: { request_id } }) };
 }
