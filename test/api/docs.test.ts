@@ -10,6 +10,7 @@ import { GUIDES } from "../../api/docs/guides.ts";
 import { REPEATABLE_CODES } from "../../client/retry.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
+import { userAgent } from "../../domain/webhooks/headers.ts";
 import type { Json } from "../support/api.ts";
 import { stack } from "../support/stack.ts";
 
@@ -100,11 +101,9 @@ describe("The documentation", () => {
 
   it("lets no page run a script of its text, load from elsewhere or stand in another site's frame", async () => {
     for (const path of PAGES) {
-      const { headers } = await fetch(`${await origin()}${path}`);
-      const policy = headers.get("content-security-policy") ?? "";
-      for (const part of ["default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"]) {
+      const policy = (await fetch(`${await origin()}${path}`)).headers.get("content-security-policy") ?? "";
+      for (const part of ["default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"])
         assert.ok(policy.includes(part), `${path}: ${policy}`);
-      }
       assert.doesNotMatch(policy, /unsafe|https?:|\*/, path);
       assert.equal(policy.includes("script-src"), path === "/docs", path);
       const html = await read(path);
@@ -140,16 +139,8 @@ describe("The documentation", () => {
   });
 
   it("serves no other file", async () => {
-    const paths = [
-      "/docs/assets/",
-      "/docs/assets/site.css",
-      "/docs/assets/x/site.css",
-      "/docs/guides/errors.md",
-      "/docs/nothing",
-    ];
-    for (const path of [...paths, "/docs/assets/..%2f..%2frouter.ts", "/docs/..%2f..%2fpackage.json"]) {
-      assert.equal((await fetch(`${await origin()}${path}`)).status, 404, path);
-    }
+    for (const path of ["assets/", "assets/site.css", "guides/errors.md", "nothing", "assets/..%2f..%2frouter.ts"])
+      assert.equal((await fetch(`${await origin()}/docs/${path}`)).status, 404, path);
   });
 
   it("says of every error code its meaning, its remedy and whether to retry, at the code's anchor", async () => {
@@ -201,8 +192,12 @@ describe("The documentation", () => {
     }
   });
 
-  it("shows the numbers of webhooks that the code holds", async () => {
+  it("says at the address in their User-Agent what webhooks are, and shows the numbers that the code holds", async () => {
+    const agent = userAgent(await origin());
+    const [, page = ""] = /\(\+(.*)\)$/.exec(agent) ?? [];
+    assert.equal(page, `${await origin()}/docs/webhooks`);
     const text = textOf(await read("/docs/webhooks"));
+    assert.ok(text.includes(agent.split(" ")[0] ?? ""));
     for (const shown of [
       "At most 20, values printable ASCII of at most 1,000 characters, 8 KiB in all",
       "20 tests a minute per team",

@@ -3,13 +3,14 @@ import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { promisify } from "node:util";
+import { BASE_PATH } from "../../api/base-path.ts";
+import { openApiDocument } from "../../api/openapi/document.ts";
 import { isObject, type JsonSchema } from "../../api/openapi/schemas.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
-import { serveRoutes } from "../support/app.ts";
 import { assertDocumented, documentOf, validatorAt } from "../support/document.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
@@ -69,21 +70,11 @@ describe("the OpenAPI document", () => {
     assert.equal(await again.text(), "");
   });
 
-  it("is sent compressed to a client that takes gzip, and as it is to any other", async () => {
-    const packed = await fetch(url, { headers: { "accept-encoding": "gzip" } });
-    assert.equal(packed.headers.get("content-encoding"), "gzip");
-    assert.deepEqual(await packed.json(), document);
-    const plain = await fetch(url, { headers: { "accept-encoding": "identity" } });
-    assert.equal(plain.headers.get("content-encoding"), null);
-    assert.deepEqual(await plain.json(), document);
-  });
-
+  /** Compares a document with the recommended rules of Redocly: neither an error nor a warning. */
   async function assertClean(checked: Json): Promise<void> {
     const folder = await mkdtemp(`${tmpdir()}/openapi-`);
     try {
-      // A server of this machine would be a warning.
-      const published = { ...checked, servers: [{ url: "https://mail.mailkeel.test/api/v2" }] };
-      await writeFile(`${folder}/openapi.json`, JSON.stringify(published));
+      await writeFile(`${folder}/openapi.json`, JSON.stringify(checked));
       const args = [REDOCLY, "lint", "openapi.json", "--extends=recommended", "--format=json"];
       const env = { ...process.env, REDOCLY_TELEMETRY: "off", REDOCLY_SUPPRESS_UPDATE_NOTICE: "true" };
       const options = { cwd: folder, env, maxBuffer: 2 ** 26 };
@@ -97,60 +88,26 @@ describe("the OpenAPI document", () => {
     }
   }
 
-  it("passes the recommended rules of Redocly without an error or a warning", () => assertClean(document));
-
-  it("names OAuth tokens where an issuer is configured, at every operation but those that send", async () => {
+  it("names OAuth tokens where an issuer is configured, at every operation but those that send, and passes Redocly's rules", async () => {
     assert.deepEqual(Object.keys(document.components.securitySchemes), ["ApiKey", "Bearer"]);
     const issuer = "https://login.example.com";
-    const app = await serveRoutes(appRouter, {
-      changes: { OAUTH_ISSUER: issuer, OAUTH_JWKS_URL: `${issuer}/jwks.json` },
-    });
-    try {
-      const withIssuer: Json = await (await fetch(`${app.origin}/openapi.json`)).json();
-      const { OAuth, ...others } = withIssuer.components.securitySchemes;
-      assert.deepEqual(Object.keys(others), ["ApiKey", "Bearer"]);
-      assert.deepEqual([OAuth.type, OAuth.scheme, OAuth.bearerFormat], ["http", "bearer", "JWT"]);
-      assert.ok(OAuth.description.includes(issuer));
-      const scopes = [...OAuth.description.matchAll(/`(\w+:\w+)`/g)].map(([, scope]) => scope);
-      assert.deepEqual(
-        scopes,
-        SCOPES.filter((scope) => !scope.endsWith(":send")),
-      );
-      const without = [...operationsOf(withIssuer)].filter(
-        ([, { security }]) => !security.some((way: Json) => way.OAuth !== undefined),
-      );
-      assert.deepEqual(without.map(([id]) => id).sort(), [
-        "previewCampaignSend",
-        "previewNewsletterSend",
-        "sendCampaign",
-        "sendNewsletter",
-      ]);
-      for (const [id, { security }] of operationsOf(withIssuer)) {
-        const [{ ApiKey: needed }, , token] = security;
-        if (token) assert.deepEqual(token, { OAuth: needed }, id);
-      }
-      await assertClean(withIssuer);
-    } finally {
-      await app.close();
+    const withIssuer: Json = openApiDocument(appRouter, "https://mail.mailkeel.test", BASE_PATH, issuer);
+    const { OAuth, ...others } = withIssuer.components.securitySchemes;
+    assert.deepEqual(Object.keys(others), ["ApiKey", "Bearer"]);
+    assert.deepEqual([OAuth.type, OAuth.scheme, OAuth.bearerFormat], ["http", "bearer", "JWT"]);
+    assert.ok(OAuth.description.includes(issuer));
+    const scopes = [...OAuth.description.matchAll(/`(\w+:\w+)`/g)].map(([, scope]) => scope);
+    assert.deepEqual(
+      scopes,
+      SCOPES.filter((scope) => !scope.endsWith(":send")),
+    );
+    for (const [id, { security }] of operationsOf(withIssuer)) {
+      const [{ ApiKey: needed }, , token] = security;
+      if (/^(previewCampaign|previewNewsletter)Send$|^send(Campaign|Newsletter)$/.test(id))
+        assert.equal(token, undefined);
+      else assert.deepEqual(token, { OAuth: needed }, id);
     }
-  });
-
-  it("shows dry runs that could be: of what the method does to one record", () => {
-    const effects = { post: "would_create", patch: "would_update", delete: "would_delete" };
-    let shown = 0;
-    for (const [path, item] of Object.entries<Json>(document.paths)) {
-      for (const [method, effect] of Object.entries(effects)) {
-        const example = item[method]?.responses["200"]?.content["application/json"].examples?.dry_run;
-        if (!example) continue;
-        shown++;
-        const { would_create, would_update, would_delete, affected_count, affected_ids } = example.value.meta.impact;
-        const counts: Record<string, number> = { would_create, would_update, would_delete };
-        assert.deepEqual([counts[effect], would_create + would_update + would_delete], [1, 1], `${method} ${path}`);
-        assert.equal(affected_count, 1);
-        assert.equal(affected_ids.length, path.endsWith("}") ? 1 : 0, `${method} ${path}`);
-      }
-    }
-    assert.ok(shown > 10, `${shown} dry runs`);
+    await assertClean(withIssuer);
   });
 
   it("holds examples that fit their schemas, of every body, parameter and header", () => {
@@ -211,15 +168,8 @@ describe("the OpenAPI document", () => {
       for (const name of Object.keys(parameters)) assert.ok(names?.includes(name), `${from} → ${operationId}: ${name}`);
     }
     const pairs = links.map(({ from, operationId }) => `${from} → ${operationId}`);
-    for (const pair of [
-      "createList → retrieveList",
-      "createSubscriber → retrieveSubscriber",
-      "createNewsletter → previewNewsletterSend",
-      "previewNewsletterSend → sendNewsletter",
-      "createWebhook → retrieveWebhook",
-    ]) {
+    for (const pair of ["createList → retrieveList", "previewNewsletterSend → sendNewsletter"])
       assert.ok(pairs.includes(pair), pair);
-    }
   });
 
   it("is what the tests hold every answer to: a status, a header or a field that it does not name fails", async () => {
@@ -230,10 +180,6 @@ describe("the OpenAPI document", () => {
       assert.throws(() => assertDocumented({ ...answered, ...change }), { message });
 
     fails({ status: 418 }, /answered 418, which the document does not name/);
-    const ofDryRun = new Headers(created.headers);
-    ofDryRun.delete("location");
-    fails({ status: 200 }, /with the header location, which the document does not name/);
-    fails({ status: 200, headers: ofDryRun }, /the body of POST \/lists answered 200 is unlike the document/);
     const headers = new Headers(created.headers);
     headers.set("x-secret", "1");
     fails({ headers }, /with the header x-secret, which the document does not name/);
@@ -241,7 +187,6 @@ describe("the OpenAPI document", () => {
     const { data, meta } = created.body;
     fails({ body: { data: { ...data, team_id: "x" }, meta } }, /\/data must NOT have additional properties/);
     fails({ body: { data: { ...data, created_at: "2026-01-01" }, meta } }, /\/data\/created_at must match format/);
-    fails({ body: { data, meta: { ...meta, took_ms: 1 } } }, /\/meta must NOT have additional properties/);
 
     const refused = await api(team.keys.live).get("/lists?limit=0");
     const { error } = refused.body;
