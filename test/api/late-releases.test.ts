@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { pino } from "pino";
 import { z } from "zod";
+import { listsRouter } from "../../api/lists/routes.ts";
 import { LateReleases } from "../../api/rest/late-releases.ts";
 import { ok, router } from "../../api/rest/route.ts";
-import { appRouter } from "../../api/router.ts";
+import { subscribersRouter } from "../../api/subscribers/routes.ts";
 import { List, Subscriber } from "../../db/entities/audience.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
@@ -25,18 +26,6 @@ const named = z.strictObject({ body: z.strictObject({ name: z.string() }) });
 const made = z.object({ id: z.string() });
 const refused = new Set<string>();
 
-/** Repeats a request until its key is free; it must be answered 201 then. */
-async function untilCreated(ask: () => Promise<ApiAnswer>): Promise<void> {
-  const again = await eventually(
-    async () => {
-      const answer = await ask();
-      return codeOf(answer) === "request_in_flight" ? undefined : answer;
-    },
-    { what: "the key" },
-  );
-  assert.equal(again?.status, 201, again?.text);
-}
-
 async function hold(name: string): Promise<void> {
   stage.emit(`held ${name}`);
   await once(stage, `go ${name}`);
@@ -44,6 +33,8 @@ async function hold(name: string): Promise<void> {
 }
 
 const routes = router({
+  lists: listsRouter,
+  subscribers: subscribersRouter,
   write: route({ method: "POST", path: "/write", status: 201, scope: null, summary: "Makes a row" })
     .input(named)
     .output(made)
@@ -79,53 +70,41 @@ const routes = router({
 describe("While Postgres is away", () => {
   let proxy: DatabaseProxy;
   let team: TestTeam;
+  let app: TestApp;
 
-  beforeEach(async () => {
+  before(async () => {
     proxy = await openDatabaseProxy();
+    app = await serveRoutes(routes, { changes: { DATABASE_URL: proxy.url } });
+  });
+  beforeEach(async () => {
     team = await makeTeam();
   });
-  afterEach(() => proxy.close());
+  afterEach(() => proxy.heal());
+  after(async () => {
+    await app.close();
+    await proxy.close();
+  });
 
   const isReplay = ({ headers }: ApiAnswer) => headers.get("idempotent-replayed") === "true";
 
   describe("an Idempotency-Key whose request failed", () => {
-    let app: TestApp;
-    beforeEach(async () => {
-      app = await serveRoutes(routes, { changes: { DATABASE_URL: proxy.url } });
-    });
-    afterEach(() => app.close());
-
-    for (const path of ["/write", "/workflow"]) {
-      for (const isRefused of [false, true]) {
-        const failure = isRefused ? "a refusal that could not be remembered" : "no answer of Postgres";
-        it(`is free for the same request once Postgres is back: ${path}, ${failure}`, async () => {
-          const name = unique("late");
-          const ask = (other = "") =>
-            api(team.keys.live, app.base).post(path, { name: `${name}${other}` }, { idempotencyKey: "k" });
-          if (isRefused) refused.add(name);
-          const held = once(stage, `held ${name}`);
-          const first = ask();
-          await held;
-          proxy.cut();
-          stage.emit(`go ${name}`);
-          assert.equal(codeOf(await first), "service_unavailable");
-          refused.delete(name);
-          proxy.heal();
-
-          stage.on(`held ${name}`, () => setImmediate(() => stage.emit(`go ${name}`)));
-          await untilCreated(ask);
-          assert.ok(isReplay(await ask()));
-          assert.equal(codeOf(await ask("2")), "idempotency_key_reused");
-          assert.equal(await team.em.fork().count(Team, { name }), 1);
-        });
-      }
-    }
+    const client = () => api(team.keys.live, app.base);
+    /** The request is refused while its key is not free; then it must be answered 201. */
+    const untilCreated = async (ask: () => Promise<ApiAnswer>) => {
+      const isFree = async () => {
+        const answer = await ask();
+        return codeOf(answer) === "request_in_flight" ? undefined : answer;
+      };
+      assert.equal((await eventually(isFree, { what: "the key" }))?.status, 201);
+    };
+    const letGo = (name: string) => stage.on(`held ${name}`, () => setImmediate(() => stage.emit(`go ${name}`)));
 
     it("is free once Postgres is back when the answer to its claim was lost", async () => {
       const name = unique("claim");
-      stage.on(`held ${name}`, () => setImmediate(() => stage.emit(`go ${name}`)));
-      const ask = () => api(team.keys.live, app.base).post("/write", { name }, { idempotencyKey: "k" });
-      const passed = proxy.loseAnswerTo("into idempotency_records");
+      letGo(name);
+      const ask = () => client().post("/write", { name }, { idempotencyKey: "k" });
+      // The claim is the first statement with this value; its text is sent to a connection once.
+      const passed = proxy.loseAnswerTo(team.team.id);
       const first = ask();
       await passed;
       const claims = () => team.em.fork().count(IdempotencyRecord, { teamId: team.team.id });
@@ -136,6 +115,31 @@ describe("While Postgres is away", () => {
       await untilCreated(ask);
       assert.equal(await team.em.fork().count(Team, { name }), 1);
     });
+
+    for (const [path, failure] of [
+      ["/write", "no answer of Postgres"],
+      ["/workflow", "a refusal that could not be remembered"],
+    ] as const) {
+      it(`is free for the same request once Postgres is back: ${path}, ${failure}`, async () => {
+        const name = unique("late");
+        const ask = (other = "") => client().post(path, { name: `${name}${other}` }, { idempotencyKey: "k" });
+        if (path === "/workflow") refused.add(name);
+        const held = once(stage, `held ${name}`);
+        const first = ask();
+        await held;
+        proxy.cut();
+        stage.emit(`go ${name}`);
+        assert.equal(codeOf(await first), "service_unavailable");
+        refused.delete(name);
+        proxy.heal();
+
+        letGo(name);
+        await untilCreated(ask);
+        assert.ok(isReplay(await ask()));
+        assert.equal(codeOf(await ask("2")), "idempotency_key_reused");
+        assert.equal(await team.em.fork().count(Team, { name }), 1);
+      });
+    }
   });
 
   /** A key that a request of its own has claimed. */
@@ -187,43 +191,28 @@ describe("While Postgres is away", () => {
     assert.equal(await releaseKey(team.em.fork(), second, release), true);
   });
 
-  describe("a create that was committed although its answer was lost", () => {
-    let app: TestApp;
-    beforeEach(async () => {
-      app = await serveRoutes(appRouter, { changes: { DATABASE_URL: proxy.url } });
-    });
-    afterEach(() => app.close());
-
-    const email = uniqueEmail("lost");
-    const name = unique("lost");
+  it("a create that was committed although its answer was lost has one effect, and its retry gets the stored answer", async () => {
+    const client = api(team.keys.live, app.base);
+    // The team's first address is counted in a transaction of its own, after the one statement.
+    await client.post("/subscribers", { email: uniqueEmail("first") });
+    const [email, name] = [uniqueEmail("lost"), unique("lost")];
     // The first one claims its key with its effect in one statement; the second one has a transaction.
-    const creates = [
-      {
-        path: "/subscribers",
-        body: { email },
-        request: email,
-        made: () => team.em.fork().count(Subscriber, { email }),
-      },
-      { path: "/lists", body: { name }, request: "commit\0", made: () => team.em.fork().count(List, { name }) },
-    ];
-    for (const { path, body, request, made } of creates) {
-      it(`has one effect, and its retry gets the stored answer: POST ${path}`, async () => {
-        const client = api(team.keys.live, app.base);
-        // The team's first address is counted in a transaction of its own, after the one statement.
-        await client.post("/subscribers", { email: uniqueEmail("first") });
-        const create = () => client.post(path, body, { idempotencyKey: "k" });
-        const passed = proxy.loseAnswerTo(request);
-        const first = create();
-        await passed;
-        await eventually(async () => (await made()) === 1, { what: "the commit" });
-        proxy.cut();
-        assert.equal(codeOf(await first), "service_unavailable");
-        proxy.heal();
-        const again = await create();
-        assert.equal(again.status, 201, again.text);
-        assert.ok(isReplay(again));
-        assert.equal(await made(), 1);
-      });
+    for (const [path, body, request, made] of [
+      ["/subscribers", { email }, email, () => team.em.fork().count(Subscriber, { email })],
+      ["/lists", { name }, "commit\0", () => team.em.fork().count(List, { name })],
+    ] as const) {
+      const create = () => client.post(path, body, { idempotencyKey: path });
+      const passed = proxy.loseAnswerTo(request);
+      const first = create();
+      await passed;
+      await eventually(async () => (await made()) === 1, { what: "the commit" });
+      proxy.cut();
+      assert.equal(codeOf(await first), "service_unavailable");
+      proxy.heal();
+      const again = await create();
+      assert.equal(again.status, 201, again.text);
+      assert.ok(isReplay(again));
+      assert.equal(await made(), 1);
     }
   });
 });

@@ -14,11 +14,12 @@ import { type PlanNode, rowsOf, withParts } from "../support/plans.ts";
 import { openRecordingOrm, type RecordingOrm, type Statement } from "../support/recording.ts";
 
 /** Rows of each table that grows with the audience. */
-const MANY = 200_000;
-/** Rows of each other table; more than a team may have of any. */
-const SOME = 10_000;
+const MANY = 20_000;
+/** Rows of each other table. */
+const SOME = 2_000;
 /** Rows that a page of 25 may read of one table: 26 for each value of the column by which a list may be split, and a few. */
 const MAX_ROWS = 200;
+const BOTH = ["updated_at", "created_at"];
 
 describe(`The plans of lists, with ${MANY} rows of a team`, () => {
   const teamId = newId("team");
@@ -29,8 +30,7 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
   let explaining: pg.Client;
   let key: string;
 
-  before(async function () {
-    this.timeout(300_000);
+  before(async () => {
     own = await makeDatabase();
     recording = await openRecordingOrm(own.url);
     explaining = new pg.Client({ connectionString: own.url });
@@ -52,26 +52,15 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
     const member = em.create(Member, { id: newId("member"), teamId, email: "o@example.com", name: "O", role: "OWNER" });
     await em.flush();
     const scopes = scopesBesideSending("OWNER");
-    ({ key } = await mintKey(
-      em,
-      app.deps.vault,
-      {
-        teamId,
-        memberId: member.id,
-        environment: "LIVE",
-        name: "k",
-        scopes,
-        sendDomains: [],
-      },
-      1,
-    ));
+    const grant = { teamId, memberId: member.id, environment: "LIVE", name: "k", scopes, sendDomains: [] } as const;
+    ({ key } = await mintKey(em, app.deps.vault, grant, 1));
 
     const db = kysely(em);
     const some = sql`generate_series(1, ${SOME}::int) n`;
     const many = sql`generate_series(1, ${MANY}::int) n`;
-    const createdAt = sql`timestamptz '2026-01-01' + n * interval '1 second'`;
+    const createdAt = sql`timestamptz '2026-01-01' + n * interval '10 seconds'`;
     // Another order than that of the creation.
-    const updatedAt = sql`timestamptz '2026-06-01' + (n * 7919 % ${MANY}::int) * interval '1 second'`;
+    const updatedAt = sql`timestamptz '2026-06-01' + (n * 7919 % ${MANY}::int) * interval '10 seconds'`;
     const times = sql`${createdAt}, ${updatedAt}`;
     const tenant = sql`${teamId}, 'LIVE'`;
     for (const insert of [
@@ -113,67 +102,34 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
     }
   }
 
-  const lists: { path: string; sorts: string[]; filters?: Record<string, string>[]; since?: boolean }[] = [
-    { path: "/lists", sorts: ["updated_at", "created_at"], since: true },
-    { path: "/newsletters", sorts: ["updated_at", "created_at"], since: true },
-    { path: "/accounts", sorts: ["updated_at", "created_at"], since: true },
-    { path: "/webhooks", sorts: ["updated_at", "created_at"], since: true },
-    {
-      path: "/subscribers",
-      sorts: ["updated_at", "created_at"],
-      since: true,
-      filters: [{ email: "P7@example.com" }, { email: "nobody@example.com" }],
-    },
-    {
-      path: "/contacts",
-      sorts: ["updated_at", "created_at"],
-      since: true,
-      filters: [
-        { email: "P7@example.com" },
-        { email: "nobody@example.com" },
-        { email_status: "ACTIVE" },
-        { email_status: "INVALID" },
-        { email: "p7@example.com", email_status: "ACTIVE" },
-      ],
-    },
-    {
-      path: `/lists/${listId}/subscribers`,
-      sorts: ["updated_at", "created_at"],
-      since: true,
-      filters: [{ status: "PENDING" }, { status: "CONFIRMED" }, { status: "UNSUBSCRIBED" }],
-    },
-    {
-      path: "/suppressions",
-      sorts: ["updated_at", "created_at"],
-      since: true,
-      filters: [
-        { email: "p7@example.com" },
-        { email: "nobody@example.com" },
-        { reason: "MANUAL" },
-        { reason: "bounce:hard" },
-        { reason: "bounce:soft" },
-        { reason: "unheard of" },
-        { reason: "MANUAL", email: "p77777@example.com" },
-      ],
-    },
-    {
-      path: "/unsubscribes",
-      sorts: ["unsubscribed_at", "created_at"],
-      filters: [
-        { email: "p7@example.com" },
-        { source: "link" },
-        { source: "one_click" },
-        { source: "unheard of" },
-        { campaign_id: "nl_1" },
-        { campaign_id: "nl_2" },
-        { campaign_id: "nl_3" },
-      ],
-    },
-    {
-      path: `/webhooks/${webhookId}/deliveries`,
-      sorts: [],
-      filters: [{ status: "FAILED" }, { status: "RETRYING" }, { status: "BLOCKED" }],
-    },
+  const deliveries = `/webhooks/${webhookId}/deliveries`;
+  /** Each list with its sorts, and with filters as query strings. */
+  const lists: [path: string, sorts: string[], ...filters: string[]][] = [
+    ["/lists", BOTH],
+    ["/newsletters", BOTH],
+    ["/accounts", BOTH],
+    ["/webhooks", BOTH],
+    ["/subscribers", BOTH, "email=P7@example.com", "email=nobody@example.com"],
+    [
+      "/contacts",
+      BOTH,
+      ...["email=P7@example.com", "email=nobody@example.com", "email=p7@example.com&email_status=ACTIVE"],
+      ...["email_status=ACTIVE", "email_status=INVALID"],
+    ],
+    [`/lists/${listId}/subscribers`, BOTH, "status=PENDING", "status=CONFIRMED", "status=UNSUBSCRIBED"],
+    [
+      "/suppressions",
+      BOTH,
+      ...["email=p7@example.com", "email=nobody@example.com", "reason=MANUAL&email=p7777@example.com"],
+      ...["reason=MANUAL", "reason=bounce:hard", "reason=bounce:soft", "reason=unheard of"],
+    ],
+    [
+      "/unsubscribes",
+      ["unsubscribed_at", "created_at"],
+      ...["email=p7@example.com", "source=link", "source=one_click", "source=unheard of"],
+      ...["campaign_id=nl_1", "campaign_id=nl_2", "campaign_id=nl_3"],
+    ],
+    [deliveries, [], "status=FAILED", "status=RETRYING", "status=BLOCKED"],
   ];
 
   it("let a filter of the delivery log by a failure find all rows there are, in order", async () => {
@@ -182,7 +138,7 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
       ["RETRYING", 101, 150],
       ["BLOCKED", 151, 200],
     ] as const) {
-      const { body } = await look(`/webhooks/${webhookId}/deliveries`, { status, order: "asc", limit: "100" });
+      const { body } = await look(deliveries, { status, order: "asc", limit: "100" });
       const expected = Array.from({ length: to - from + 1 }, (_, i) => `whd_${from + i}`);
       assert.deepEqual(
         body.data.map(({ id }: Json) => id),
@@ -192,21 +148,19 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
   });
 
   it("let a filter of the delivery log by PENDING walk 10,000 rows a page, and lead on to what is behind them", async () => {
-    const path = `/webhooks/${webhookId}/deliveries`;
-    for (const [status, order, rows] of [
-      ["PENDING", "desc", 100],
-      ["PENDING", "asc", 100],
-    ] as const) {
+    for (const order of ["desc", "asc"]) {
       const seen: string[] = [];
       let pages = 0;
       for (let cursor: string | null = ""; cursor !== null; pages++) {
-        const query = { status, order, limit: "30", ...(cursor === "" ? {} : { cursor }) };
-        const { body } = await look(path, query, 10_000);
+        const query = { status: "PENDING", order, limit: "30", ...(cursor === "" ? {} : { cursor }) };
+        const { body } = await look(deliveries, query, 10_000);
         seen.push(...body.data.map(({ id }: Json) => id));
         cursor = body.meta.next_cursor;
       }
-      const expected = Array.from({ length: rows }, (_, i) => `whd_${200 + (order === "asc" ? i + 1 : rows - i)}`);
-      assert.deepEqual(seen, expected);
+      assert.deepEqual(
+        seen,
+        Array.from({ length: 100 }, (_, i) => `whd_${200 + (order === "asc" ? i + 1 : 100 - i)}`),
+      );
       assert.ok(pages <= MANY / 10_000 + 5, `${pages} pages`);
     }
   });
@@ -232,23 +186,20 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
     return answer;
   }
 
-  for (const { path, sorts, filters = [], since = false } of lists) {
+  for (const [path, sorts, ...filters] of lists) {
     const shown = path.replace(/(?:list|whk)_[^/]+/, "{id}");
-    for (const filter of [{}, ...filters]) {
-      const name = Object.entries(filter).map(([field, value]) => `${field}=${value}`);
-      it(`let GET ${shown}?${name.join("&")} read no more rows than it shows, by every sort`, async () => {
+    for (const filter of ["", ...filters]) {
+      it(`let GET ${shown}?${filter} read no more rows than it shows, by every sort`, async () => {
         for (const sort of sorts.length === 0 ? [undefined] : sorts) {
           for (const order of ["asc", "desc"]) {
-            const query = { ...filter, order, ...(sort === undefined ? {} : { sort }) };
+            const query = { ...Object.fromEntries(new URLSearchParams(filter)), order, ...(sort && { sort }) };
             const { body } = await look(path, query);
             if (body.meta.has_more) {
               assert.equal(body.data.length, 25);
               await look(path, { ...query, cursor: body.meta.next_cursor });
             }
-            if (since) {
-              await look(path, { ...query, updated_since: "2027-01-01T00:00:00Z" });
-              if (sort === "updated_at") await look(path, { ...query, updated_since: "2026-06-02T00:00:00Z" });
-            }
+            if (sorts === BOTH) await look(path, { ...query, updated_since: "2027-01-01T00:00:00Z" });
+            if (sort === "updated_at") await look(path, { ...query, updated_since: "2026-06-02T00:00:00Z" });
           }
         }
       });
