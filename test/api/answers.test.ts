@@ -9,7 +9,6 @@ describe("The largest answer", () => {
   for (const [what, body] of [
     ["quotes", '"'.repeat(917_000)],
     ["control characters", "\u0001".repeat(305_000)],
-    ["plain text", "x".repeat(1024 * 1024)],
   ] as const) {
     it(`has at most 2 MiB, and is kept and replayed to the byte: a newsletter of ${what}`, async () => {
       const client = api((await makeTeam()).keys.live);

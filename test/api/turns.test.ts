@@ -113,43 +113,35 @@ describe("The turns of requests", () => {
     await askFor({ team, keys: [team.keys.live, ...more], atOnce: 16 });
   });
 
-  it("takes eight bodies of a key at once, and the next one when one of them ends", async () => {
-    const [stalling, other] = [await makeTeam(), await makeTeam()];
-    const uploads = Array.from({ length: 8 }, () => stall(app, stalling.keys.live));
+  /** Holds as many bodies as may be taken at once, sends one more and asks beside it. @param keys one for each body */
+  async function fillUp(stalling: TestTeam, keys: readonly string[], text: string, bytes?: number) {
+    const other = await makeTeam();
+    const client = api(stalling.keys.live, app.base);
+    const uploads = keys.map((key) => stall(app, key, bytes));
     await Promise.all(uploads.map(({ begun }) => begun));
     // Their key was looked up before that of a later request.
-    for (let i = 0; i < 3; i++) assert.equal((await api(stalling.keys.live, app.base).get("/quick")).status, 200);
+    for (let i = 0; i < 3; i++) assert.equal((await client.get("/quick")).status, 200);
     let isAnswered = false;
-    const ninth = api(stalling.keys.live, app.base)
-      .post("/take", { text: "x" })
-      .finally(() => {
-        isAnswered = true;
-      });
-    assert.equal((await api(other.keys.live, app.base).post("/take", { text: "x" })).status, 200);
-    assert.equal((await api(stalling.keys.live, app.base).get("/quick")).status, 200);
+    const further = client.post("/take", { text }).finally(() => {
+      isAnswered = true;
+    });
+    assert.equal((await api(other.keys.live, app.base).post("/take", { text })).status, 200);
+    assert.equal((await client.get("/quick")).status, 200);
+    if (bytes) assert.equal((await client.post("/take", { text: "x" })).status, 200, "a small one");
     assert.ok(!isAnswered);
     for (const { socket } of uploads) socket.destroy();
-    assert.equal((await ninth).status, 200);
+    assert.equal((await further).status, 200);
+  }
+
+  it("takes eight bodies of a key at once, and the next one when one of them ends", async () => {
+    const team = await makeTeam();
+    await fillUp(team, Array(8).fill(team.keys.live), "x");
   });
 
   it("takes four large bodies of a team at once, over all its keys", async () => {
-    const [stalling, other] = [await makeTeam(), await makeTeam()];
-    const keys = await Promise.all(Array.from({ length: 4 }, async () => (await stalling.mint()).key));
-    const uploads = keys.map((key) => stall(app, key, 100_000));
-    await Promise.all(uploads.map(({ begun }) => begun));
-    for (let i = 0; i < 3; i++) assert.equal((await api(stalling.keys.live, app.base).get("/quick")).status, 200);
-    const large = { text: "x".repeat(100_000) };
-    let isAnswered = false;
-    const fifth = api(stalling.keys.live, app.base)
-      .post("/take", large)
-      .finally(() => {
-        isAnswered = true;
-      });
-    assert.equal((await api(other.keys.live, app.base).post("/take", large)).status, 200);
-    assert.equal((await api(stalling.keys.live, app.base).post("/take", { text: "x" })).status, 200);
-    assert.ok(!isAnswered);
-    for (const { socket } of uploads) socket.destroy();
-    assert.equal((await fifth).status, 200);
+    const team = await makeTeam();
+    const keys = await Promise.all(Array.from({ length: 4 }, async () => (await team.mint()).key));
+    await fillUp(team, keys, "x".repeat(100_000), 100_000);
   });
 
   it("logs no error for clients that leave before their turn", async () => {
