@@ -10,8 +10,6 @@ import { ACCOUNT_CHECKS_ID } from "../../workflows/ids.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { makeDue, postponeChecks, runChecks } from "../support/account-checks.ts";
 import { eventually } from "../support/eventually.ts";
-import { testsOf } from "../support/long.ts";
-import { kill } from "../support/processes.ts";
 import { addAccount, makeSender, preview, type Sender, setLogin, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
@@ -42,8 +40,6 @@ async function startLoginServer(): Promise<LoginServer> {
   const server: LoginServer = { refusing: undefined, heldUntil: Promise.resolve(), logins: 0, sink };
   return server;
 }
-
-const { it, longIt } = testsOf(import.meta);
 
 describe("The check of a sending account", () => {
   let server: LoginServer;
@@ -315,37 +311,4 @@ describe("The check of a sending account", () => {
     await sql`update account_checks set next_at = clock_timestamp() + interval '1 hour'
       where account_id = any(${[...dead, ...same]}::text[])`.execute(kysely(sender.em));
   });
-
-  longIt(
-    "whose worker is killed during the login, and after the result, ends in the true state with one event",
-    async () => {
-      const { client, close } = await temporalClient();
-      closes.push(close);
-      /** Lets the schedule run until a condition holds. */
-      const checkUntil = (what: string, holds: () => Promise<boolean> | boolean) =>
-        eventually(
-          async () => {
-            await client.schedule.getHandle(ACCOUNT_CHECKS_ID).trigger();
-            return holds();
-          },
-          { everyMs: 500, what },
-        );
-      const { promise: held, resolve: release } = Promise.withResolvers<void>();
-      Object.assign(server, { refusing: 535, heldUntil: held });
-      await makeDue(sender.em, sender.accountIds);
-      await checkUntil("the login", () => server.logins === 1);
-      await kill("dispatch").again;
-      assert.equal((await account()).status, "ACTIVE", "a login without an answer shows nothing");
-      release();
-      await makeDue(sender.em, sender.accountIds);
-      await checkUntil("ERROR", async () => (await account()).status === "ERROR");
-      const { logins } = server;
-      await kill("dispatch").again;
-      await makeDue(sender.em, sender.accountIds);
-      await checkUntil("another login", () => server.logins > logins);
-      await eventually(async () => (await waitSeconds()) > 400, { what: "the result of the last check" });
-      assert.equal((await account()).status, "ERROR");
-      assert.deepEqual(await events(), [["account.error", "ERROR", "login_refused"]]);
-    },
-  );
 });

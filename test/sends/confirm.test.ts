@@ -1,21 +1,14 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { kysely, type Tenant } from "../../db/orm.ts";
+import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { readAccess } from "../../domain/access/key-lookup.ts";
 import { newId } from "../../domain/ids.ts";
-import { assertComposable } from "../../domain/mail/examination.ts";
 import { attachList } from "../../domain/newsletters.ts";
-import { checkConfirm } from "../../domain/sends/confirm-refusals.ts";
-import type { PlanSubject } from "../../domain/sends/draft.ts";
-import { countingQuery } from "../../domain/sends/plan.ts";
-import { sendable } from "../../domain/sends/sendable.ts";
-import { confirmationToken, previewIdOf } from "../../domain/sends/token.ts";
+import { confirmationToken } from "../../domain/sends/token.ts";
 import { api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique, uniqueEmail } from "../support/factories.ts";
 import { kindOf } from "../support/kinds.ts";
-import { type PlanNode, withParts } from "../support/plans.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   type AnySender,
@@ -38,6 +31,7 @@ import {
   startTomorrow,
   tableOf,
   tokenOf,
+  untilBlocked,
   untilStatus,
 } from "../support/sending.ts";
 
@@ -56,16 +50,8 @@ async function whileDraftIsLocked(sender: AnySender, work: () => Promise<void>):
   });
 }
 
-const untilItWaits = ({ em }: AnySender) =>
-  eventually(
-    async () => {
-      const { rows } = await sql<{ waits: boolean }>`select exists (select from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock' and query ~ 'from (newsletters n|campaigns c) '
-      ) as waits`.execute(kysely(em.fork()));
-      return rows[0]?.waits === true;
-    },
-    { what: "a confirm that waits for its draft" },
-  );
+/** Waits until a confirm waits for its draft. */
+const untilItWaits = (sender: AnySender) => untilBlocked(sender, `%from ${kind.type}s ${kind.type[0]} %`);
 
 describe(`A confirm of a ${kind.type} whose key stops working while it waits`, () => {
   const { workflowOf } = useSendWorkflows();
@@ -422,22 +408,6 @@ describe("The recipients of a send", () => {
 });
 
 describe("The recipients of a newsletter's preview", () => {
-  it("are counted from subscriptions, with one look at the subscribers, for the suppressed", async () => {
-    const { em, team, listId, newsletterId } = await makeSender();
-    const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
-    for (const targetIds of [[listId], [listId, "list_other"]]) {
-      const subject = { ...tenant, targetIds } as unknown as PlanSubject;
-      const members = await sendable({ type: "newsletter", id: newsletterId }).selectMembers(em, subject);
-      const { rows } = await sql<Record<string, [{ Plan: PlanNode }]>>`
-        explain (format json) ${countingQuery(members)}`.execute(kysely(em));
-      const read = rows.flatMap((row) => withParts(row["QUERY PLAN"]?.[0].Plan as PlanNode));
-      const tables = read.flatMap((part) => part["Relation Name"] ?? []).sort();
-      assert.deepEqual(tables, ["subscribers", "subscriptions", "suppressions"]);
-      // Of a new team Postgres assumes one row at most, as it does right after an import.
-      assert.ok(read.some((part) => part["Join Type"] === "Full" && part["Node Type"] !== "Nested Loop"));
-    }
-  });
-
   it("counts each address once over all lists, in one class, opt-in before suppression", async () => {
     const audience = `${unique("to")}.example`;
     const sender = await makeSender({
@@ -517,25 +487,5 @@ describe("The quota of a preview's dry run", () => {
       kysely(sender.em),
     );
     assert.equal(rows.length, 0, "no token is made");
-  });
-});
-
-describe("A confirm under the draft's lock", () => {
-  it("does not wait for contents of its team that are being read", async () => {
-    const sender = await makeSender({ recipients: 2, credits: 2 });
-    const previewId = previewIdOf(await tokenOf(sender));
-    assert.ok(previewId);
-    const tenant: Tenant = { teamId: sender.team.id, environment: "LIVE" };
-    const { caller: key } = await readAccess(sender.em.fork(), tenant, sender.liveKey.record.id, "newsletters:send");
-
-    let read = 0;
-    const html = `<p>${"Some words of a letter &amp; <b>more</b> &lt; &gt; ".repeat(3_000)}</p>`;
-    const reading = Array.from({ length: 8 }, () =>
-      assertComposable(sender.team.id, { subject: "News", html, fromEmail: sender.fromEmail }).then(() => read++),
-    );
-    const resource = { type: "newsletter", id: sender.newsletterId } as const;
-    const { counts } = await checkConfirm(sender.em.fork(), { tenant, resource, key, previewId });
-    assert.deepEqual([counts.eligible, read < reading.length], [2, true]);
-    await Promise.all(reading);
   });
 });

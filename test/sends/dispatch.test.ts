@@ -29,6 +29,7 @@ import {
   startSend,
   startTomorrow,
   tokenOf,
+  untilSent,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -233,9 +234,7 @@ describe(`Dispatch (accounts: ${accounts})`, () => {
     const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: 2 } });
     await slowAfter(20, sender);
     const { data } = await startSend(sender);
-    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 10 || undefined, {
-      what: "some mail",
-    });
+    await untilSent(sender, 10);
     await temporal.command(data.id, "pause");
     const paused = await ledgerStates(sender);
     assert.equal(paused["SENDING"] ?? 0, 0);
@@ -265,7 +264,7 @@ describe(`Dispatch (accounts: ${accounts})`, () => {
     const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: 1 } });
     await slowAfter(10, sender);
     const { data } = await startSend(sender);
-    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 3 || undefined, { what: "some mail" });
+    await untilSent(sender, 3);
     const handle = temporal.workflowOf(data.id);
     await handle.cancel();
     assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");

@@ -5,20 +5,14 @@ import { kysely } from "../../db/orm.ts";
 import { eventually } from "../support/eventually.ts";
 import { kindOf } from "../support/kinds.ts";
 import { outcomesOf } from "../support/outcomes.ts";
-import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
-  type AnySender,
   accountsOf,
-  caughtMails,
   credits,
   type FaultRule,
   ledgerStates,
-  pausedFor,
   people,
   type SenderOptions,
   setFaults,
-  setLogin,
-  slowAfter,
   startSend,
   untilStatus,
 } from "../support/sending.ts";
@@ -47,6 +41,10 @@ const KINDS: Record<string, Kind> = {
   deferred: { count: 4, fault: refused("rcpt", 450, "4.2.0 Later"), state: "EXPIRED", caught: [0, 0] },
   closing: { count: 8, fault: refused("rcpt", 421, "4.3.2 Closing"), state: "SENT", caught: [1, 1] },
   closingatdot: { count: 4, fault: refused("data", 421, "4.3.2 Closing"), state: "SENT", caught: [1, 1] },
+  fulldisk: {
+    ...{ count: 4, state: "SENT", caught: [1, 1] },
+    fault: refused("data", 452, "4.3.1 Insufficient system storage"),
+  },
   lost: { count: 6, fault: { stage: "rcpt", drop: true }, state: "SENT", caught: [1, 1] },
   cut: { count: 6, fault: { stage: "data", drop: true }, state: "UNKNOWN", caught: [0, 0] },
   swallowed: { count: 6, fault: { stage: "data", drop: true, taken: true }, state: "UNKNOWN", caught: [1, 1] },
@@ -69,8 +67,7 @@ const countOf = (state: RecipientState) =>
 const resource = kindOf(import.meta);
 const { accounts, furtherAccounts } = accountsOf(import.meta);
 
-describe(`A server of the send of a ${resource.type} (accounts: ${accounts})`, () => {
-  const temporal = useSendWorkflows();
+describe(`A faulty server (${resource.type}, accounts: ${accounts})`, () => {
   const make = (options: SenderOptions) => resource.make({ ...options, furtherAccounts });
   afterEach(() => setFaults([]));
 
@@ -105,7 +102,9 @@ describe(`A server of the send of a ${resource.type} (accounts: ${accounts})`, (
       return state !== kind.state || caught < kind.caught[0] || caught > kind.caught[1];
     });
     assert.deepEqual(wrong, []);
-    for (const { email, attempts } of outcomes.filter(({ email }) => /^(greylisted|closingatdot|mute)/.test(email))) {
+    for (const { email, attempts } of outcomes.filter(({ email }) =>
+      /^(greylisted|closingatdot|fulldisk|mute)/.test(email),
+    )) {
       assert.ok(attempts >= 2, `${email} was deferred`);
     }
     const suppressions = await sender.client.get("/suppressions", { query: { limit: 100 } });
@@ -117,53 +116,4 @@ describe(`A server of the send of a ${resource.type} (accounts: ${accounts})`, (
     const back = countOf("REJECTED") + deferred;
     assert.deepEqual(await credits(sender), { available: back, reserved: 0, mismatch: false });
   });
-
-  it("that refuses logins half way pauses the send, and after a resume each recipient is mailed once", async () => {
-    const sender = await make({ recipients: 60, account: { maxConnections: 2 / accounts } });
-    await setLogin(sender, "a password");
-    const { audience } = sender;
-    await slowAfter(25, sender);
-    const { data } = await startSend(sender);
-    await eventually(async () => (await caughtMails(sender)).length >= 20, { what: "a third of the mails" });
-    await setFaults([
-      { stage: "auth", code: 535, message: "5.7.8 No longer" },
-      { stage: "rcpt", match: audience, code: 421, message: "4.3.2 Closing" },
-    ]);
-    await untilStatus(sender, ["PAUSED"]);
-    const { rows } = await sql<{ pause_reason: string }>`select pause_reason from sends where id = ${data.id}`.execute(
-      kysely(sender.em),
-    );
-    assert.deepEqual(rows, [{ pause_reason: pausedFor("login_refused", sender) }]);
-    const { SENT = 0, QUEUED = 0, DEFERRED = 0, ...others } = await ledgerStates(sender);
-    assert.deepEqual(others, {}, "none failed");
-    assert.equal(SENT + QUEUED + DEFERRED, 60);
-    assert.ok(SENT >= 20 && SENT < 60, `${SENT} sent`);
-    await setFaults([]);
-    await temporal.command(data.id, "resume");
-    await untilStatus(sender, ["SENT"]);
-    await assertSentOnce(sender, 60);
-  });
-
-  it("whose disk is full defers every recipient, and each is mailed once when there is space", async () => {
-    const sender = await make({ recipients: 60, account: { maxConnections: 5 } });
-    await setFaults([
-      { stage: "data", match: sender.audience, code: 452, message: "4.3.1 Insufficient system storage" },
-    ]);
-    await startSend(sender);
-    const isTriedAgain = async () => (await outcomesOf(sender)).every(({ attempts }) => attempts >= 2);
-    await eventually(isTriedAgain, { what: "a second try for every recipient" });
-    assert.equal((await ledgerStates(sender))["SENT"] ?? 0, 0);
-    await setFaults([]);
-    await untilStatus(sender, ["SENT"]);
-    await assertSentOnce(sender, 60);
-  });
 });
-
-async function assertSentOnce(sender: AnySender, recipients: number): Promise<void> {
-  const outcomes = await outcomesOf(sender);
-  assert.equal(outcomes.length, recipients);
-  assert.deepEqual(
-    outcomes.filter(({ state, caught }) => state !== "SENT" || caught !== 1),
-    [],
-  );
-}

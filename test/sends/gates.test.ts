@@ -237,18 +237,4 @@ describe(`The gates of the send of a ${kind.type}`, () => {
     await setKey(sender, sql`daily_send_cap = 200`);
     assert.equal((await confirm(sender, token, key)).status, 202);
   });
-
-  it("refuse a test key at each send endpoint with 403, for any ID", async () => {
-    const sender = await kind.make();
-    const test = api(sender.keys.test);
-    for (const id of [idOf(sender), "none_00000000000000000000000000"]) {
-      for (const answer of [
-        await preview({ client: test, ...naming(sender, id) }),
-        await confirm({ client: test, ...naming(sender, id) }, "anything"),
-      ]) {
-        assert.equal(answer.status, 403, answer.text);
-        assert.equal(answer.body.error.code, "send_not_permitted");
-      }
-    }
-  });
 });

@@ -23,6 +23,7 @@ import {
   setFaults,
   startSend,
   tokenOf,
+  untilBlocked,
   untilStatus,
 } from "../support/sending.ts";
 import { type SmtpProxy, startSmtpProxy } from "../support/smtp-proxy.ts";
@@ -144,8 +145,6 @@ async function holders({ em, accountId }: Sender): Promise<number[]> {
   return rows.map(({ holder }) => Number(holder.split("-").at(-2)));
 }
 
-const _accountOf = ({ team, accountId }: Sender) => ({ teamId: team.id, environment: "LIVE" as const, accountId });
-
 /** Leases connections of an account to a holder that is no worker; 0 connections are a worker that waits. */
 const holdLease = ({ em, accountId }: Sender, holder: string, connections: number) =>
   sql`insert into account_leases (account_id, holder, connections, expires_at)
@@ -189,33 +188,30 @@ describe("Two dispatching workers", () => {
     proxy = undefined;
   });
 
-  longIt(
-    "mail no recipient twice when one is suspended, and continues after the other took over its slice",
-    async () => {
-      const own = await openNamespace();
-      /** So that a slice passes many checkpoints. */
-      const rows = { DISPATCH_SLICE_ROWS: "10" };
-      /** A suspended worker is still given work while it polls; one that is full does not poll. */
-      const full = { ...rows, ACTIVITY_CONCURRENCY: "1" };
-      const [recipients, connections] = [200, 2];
-      try {
-        const [, suspended] = await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", full)]);
-        const sender = own.within(await makeSender({ recipients, account: { maxConnections: connections } }));
-        const sendId = await begin(sender, 25, 40);
-        suspended.signal("SIGSTOP");
-        await setFaults([]);
-        const before = await epochOf(sender, sendId);
-        await own.startWorker("dispatch", rows);
-        await eventually(async () => (await epochOf(sender, sendId)) > before, { what: "the next try" });
-        suspended.signal("SIGCONT");
-        await untilStatus(sender, ["SENT"]);
-        const unknown = await assertHonest(sender, recipients);
-        assert.ok(unknown <= mostInFlight(connections), `${unknown} unknown`);
-      } finally {
-        await own.close();
-      }
-    },
-  );
+  longIt("mail no recipient twice when one continues after the other took over its slice", async () => {
+    const own = await openNamespace();
+    /** So that a slice passes many checkpoints. */
+    const rows = { DISPATCH_SLICE_ROWS: "10" };
+    /** A suspended worker is still given work while it polls; one that is full does not poll. */
+    const full = { ...rows, ACTIVITY_CONCURRENCY: "1" };
+    const [recipients, connections] = [200, 2];
+    try {
+      const [, suspended] = await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", full)]);
+      const sender = own.within(await makeSender({ recipients, account: { maxConnections: connections } }));
+      const sendId = await begin(sender, 25, 40);
+      suspended.signal("SIGSTOP");
+      await setFaults([]);
+      const before = await epochOf(sender, sendId);
+      await own.startWorker("dispatch", rows);
+      await eventually(async () => (await epochOf(sender, sendId)) > before, { what: "the next try" });
+      suspended.signal("SIGCONT");
+      await untilStatus(sender, ["SENT"]);
+      const unknown = await assertHonest(sender, recipients);
+      assert.ok(unknown <= mostInFlight(connections), `${unknown} unknown`);
+    } finally {
+      await own.close();
+    }
+  });
 
   longIt("keep to an account's connections, lose no recipient and mail none twice when one is killed", async () => {
     worker = await startWorker("dispatch");
@@ -246,17 +242,7 @@ async function whileCreditsAreHeld(sender: Sender, work: () => Promise<void>): P
 }
 
 /** Waits until a confirm waits for the lock on the credits. */
-const untilConfirmWaits = ({ em }: Sender) =>
-  eventually(
-    async () => {
-      const { rows } = await sql`select 1 from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock' and query like '%credit_balances%'`.execute(
-        kysely(em.fork()),
-      );
-      return rows.length > 0;
-    },
-    { what: "a confirm in the database" },
-  );
+const untilConfirmWaits = (sender: Sender) => untilBlocked(sender, "%credit_balances%");
 
 const isScheduled = async ({ em, newsletterId }: Sender): Promise<boolean> => {
   const { rows } = await sql`select 1 from newsletters where id = ${newsletterId} and send_id is not null`.execute(
@@ -328,29 +314,26 @@ describe("A confirm", () => {
     assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
   });
 
-  longIt(
-    "whose API is killed before the commit is still carried out: the retry waits for it and gets the 202",
-    async () => {
-      const sender = await makeSender({ recipients: 20, credits: 100 });
-      const token = await tokenOf(sender);
-      const key = freshKey();
-      await whileCreditsAreHeld(sender, async () => {
-        const unheard = confirm(sender, token, key).then(
-          () => assert.fail("the API answered"),
-          () => undefined,
-        );
-        await untilConfirmWaits(sender);
-        const { again } = kill("api");
-        await unheard;
-        await again;
-        await untilApiAnswers(sender);
-        const early = await confirm(sender, token, key);
-        assert.equal(early.body.error?.code, "request_in_flight", early.text);
-      });
-      await eventually(async () => (await confirm(sender, token, key)).status === 202, { what: "the 202" });
-      await untilStatus(sender, ["SENT"]);
-      await assertHonest(sender, 20);
-      assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
-    },
-  );
+  longIt("whose API is killed before the commit is carried out, and its retry gets the 202", async () => {
+    const sender = await makeSender({ recipients: 20, credits: 100 });
+    const token = await tokenOf(sender);
+    const key = freshKey();
+    await whileCreditsAreHeld(sender, async () => {
+      const unheard = confirm(sender, token, key).then(
+        () => assert.fail("the API answered"),
+        () => undefined,
+      );
+      await untilConfirmWaits(sender);
+      const { again } = kill("api");
+      await unheard;
+      await again;
+      await untilApiAnswers(sender);
+      const early = await confirm(sender, token, key);
+      assert.equal(early.body.error?.code, "request_in_flight", early.text);
+    });
+    await eventually(async () => (await confirm(sender, token, key)).status === 202, { what: "the 202" });
+    await untilStatus(sender, ["SENT"]);
+    await assertHonest(sender, 20);
+    assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
+  });
 });

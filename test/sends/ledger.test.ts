@@ -17,8 +17,7 @@ import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlem
 import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
 import { recordedKinds } from "../reports/mails.ts";
-import { eventually } from "../support/eventually.ts";
-import { credits, ledgerStates, makeSender, startUntaken } from "../support/sending.ts";
+import { credits, ledgerStates, makeSender, startUntaken, untilBlocked } from "../support/sending.ts";
 
 const POLICY = {
   ladderSeconds: [60],
@@ -79,16 +78,6 @@ async function untaken(recipients: number, accounts = 1) {
       ),
     statesOf: async () => (await rows()).map(({ state }) => state),
     finish: () => finishSend(em(), sendId),
-    /** Waits until a statement like this waits for the lock of another. */
-    untilBlocked: (statement: string) =>
-      eventually(
-        async () => {
-          const { rows } = await sql`select from pg_stat_activity
-            where pg_blocking_pids(pid) <> '{}' and query like ${statement}`.execute(kysely(em()));
-          return rows.length > 0;
-        },
-        { what: statement },
-      ),
   };
 }
 
@@ -106,7 +95,7 @@ describe("A settlement", () => {
       const { settling } = await send.em().transactional(async (tx) => {
         await sql`update send_recipients set ${change} where send_id = ${send.sendId}`.execute(kysely(tx));
         const settling = settle();
-        await send.untilBlocked("%with outcome as (%");
+        await untilBlocked(send.sender, "%with outcome as (%");
         // In a box: the transaction must not wait for it.
         return { settling };
       });
@@ -357,11 +346,11 @@ describe("The end of a send", () => {
     }
 
     it("keeps the outcome out when the end comes first", async () => {
-      const { em, sendId, settleLate, statesOf, untilBlocked } = await withLateOutcome();
+      const { em, sendId, settleLate, statesOf, sender } = await withLateOutcome();
       const { status, settling } = await em().transactional(async (tx) => {
         const ended = await finishSend(tx, sendId);
         const settling = settleLate();
-        await untilBlocked("%with outcome as%");
+        await untilBlocked(sender, "%with outcome as%");
         return { status: ended.status, settling };
       });
       assert.equal(status, "SENT");
@@ -370,11 +359,11 @@ describe("The end of a send", () => {
     });
 
     it("waits for the recipient when the outcome comes first", async () => {
-      const { em, finish, settleLate, statesOf, untilBlocked } = await withLateOutcome();
+      const { em, finish, settleLate, statesOf, sender } = await withLateOutcome();
       const { ending } = await em().transactional(async (tx) => {
         assert.deepEqual(await settleLate(tx), { DEFERRED: 1 });
         const ending = finish();
-        await untilBlocked("%for update%");
+        await untilBlocked(sender, "%for update%");
         return { ending };
       });
       assert.equal((await ending).status, "SENDING");

@@ -28,6 +28,7 @@ import {
   slowAfter,
   startSend,
   tokenOf,
+  untilSent,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -46,9 +47,6 @@ async function slicesOf(handle: WorkflowHandle): Promise<SliceInput[]> {
 }
 
 const statusOf = async ({ em }: Sender, sendId: string) => (await readSend(em.fork(), sendId))?.status;
-
-const someMail = (sender: Sender) =>
-  eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > 0, { what: "some mail" });
 
 const makeSender = (options: SenderOptions = {}) => makeSenderWith({ furtherAccounts, ...options });
 
@@ -76,7 +74,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
       { stage: "data", match: sender.audience, delayMs: delayMs * accounts },
     ]);
     const { data } = await startSend(sender);
-    await someMail(sender);
+    await untilSent(sender, 0);
     return { sender, sendId: data.id as string, handle: workflowOf(data.id) };
   }
 
@@ -113,19 +111,16 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
   }
 
   describe("cancel", () => {
-    longIt(
-      "is answered by the run that took it, even when its history is long enough to continue as a new run",
-      async () => {
-        const { sender, handle } = await underWay(60, 1_500);
-        await makeLong(handle);
-        assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
-        assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
-        const { CANCELLED: cancelled = 0, ...others } = await ledgerStates(sender);
-        assert.ok(cancelled > 0);
-        assert.deepEqual(Object.keys(others), ["SENT"]);
-        assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
-      },
-    );
+    longIt("is answered by the run that took it, also when its history is long", async () => {
+      const { sender, handle } = await underWay(60, 1_500);
+      await makeLong(handle);
+      assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
+      assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
+      const { CANCELLED: cancelled = 0, ...others } = await ledgerStates(sender);
+      assert.ok(cancelled > 0);
+      assert.deepEqual(Object.keys(others), ["SENT"]);
+      assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
+    });
 
     it("drops a resendUnknown that waits: it answers that it was dropped, and mails no recipient", async () => {
       const { sender, sendId, handle } = await sentWithUnknown(2);
@@ -194,31 +189,28 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
     assert.equal(await needsOperator(sendId), false);
   });
 
-  longIt(
-    "of which the last is a retry: a run that follows it carries it out, and tries every account at once",
-    async () => {
-      const { sender, sendId, handle } = await withFailingAccount();
-      await untilNextRun(handle);
-      assert.equal(await needsOperator(sendId), true, "the account still fails");
-      const slices = await eventually(
-        async () => {
-          const begun = await slicesOf(handle);
-          return begun.length >= accounts ? begun.slice(0, accounts) : undefined;
-        },
-        { what: "a slice of each account" },
-      );
-      assert.equal(new Set(slices?.map(({ accountId }) => accountId)).size, accounts);
-      assert.ok(
-        slices?.every(({ tryNow }) => tryNow),
-        JSON.stringify(slices),
-      );
-      await setPort(sender, await catcherPort());
-      await command(sendId, "retry");
-      await untilStatus(sender, ["SENT"]);
-      await handle.result();
-      assert.equal(await needsOperator(sendId), false);
-    },
-  );
+  longIt("that are a retry are carried out by the run that follows, over every account at once", async () => {
+    const { sender, sendId, handle } = await withFailingAccount();
+    await untilNextRun(handle);
+    assert.equal(await needsOperator(sendId), true, "the account still fails");
+    const slices = await eventually(
+      async () => {
+        const begun = await slicesOf(handle);
+        return begun.length >= accounts ? begun.slice(0, accounts) : undefined;
+      },
+      { what: "a slice of each account" },
+    );
+    assert.equal(new Set(slices?.map(({ accountId }) => accountId)).size, accounts);
+    assert.ok(
+      slices?.every(({ tryNow }) => tryNow),
+      JSON.stringify(slices),
+    );
+    await setPort(sender, await catcherPort());
+    await command(sendId, "retry");
+    await untilStatus(sender, ["SENT"]);
+    await handle.result();
+    assert.equal(await needsOperator(sendId), false);
+  });
 
   longIt("leave a paused send in a new, short run when its history got long", async () => {
     const { sender, handle } = await underWay(20, 1_500);
@@ -231,29 +223,26 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
     assert.equal((await caughtMails(sender)).length, 20);
   });
 
-  longIt(
-    "answer a resendUnknown that waits when the send continues as a new run, without delaying that run",
-    async () => {
-      const sender = await makeSender({ recipients: 30, account: { maxConnections: 1 } });
-      await slowAfter(1, sender, [{ stage: "data", match: sender.audience, drop: true, times: 1 }]);
-      const { data } = await startSend(sender);
-      const handle = workflowOf(data.id);
-      await eventually(async () => (await ledgerStates(sender)).UNKNOWN === 1, { what: "an unknown outcome" });
-      await handle.executeUpdate("pause");
-      const { runId } = await handle.describe();
-      const resend = await begin(data.id, "resendUnknown");
-      await temporal.untilDetails(data.id, "Waits ");
-      await makeLong(handle);
-      await setFaults([]);
-      await handle.executeUpdate("resume");
-      assert.match(String(await resend.result()), /once more/);
-      await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
-      await untilStatus(sender, ["SENT"]);
-      await eventually(() => needsOperator(data.id), { what: "NeedsOperator" });
-      await handle.executeUpdate("cancel");
-      assert.deepEqual(await ledgerStates(sender), { SENT: 29, UNKNOWN: 1 });
-    },
-  );
+  longIt("answer a resendUnknown that waits when the send continues as a new run", async () => {
+    const sender = await makeSender({ recipients: 30, account: { maxConnections: 1 } });
+    await slowAfter(1, sender, [{ stage: "data", match: sender.audience, drop: true, times: 1 }]);
+    const { data } = await startSend(sender);
+    const handle = workflowOf(data.id);
+    await eventually(async () => (await ledgerStates(sender)).UNKNOWN === 1, { what: "an unknown outcome" });
+    await handle.executeUpdate("pause");
+    const { runId } = await handle.describe();
+    const resend = await begin(data.id, "resendUnknown");
+    await temporal.untilDetails(data.id, "Waits ");
+    await makeLong(handle);
+    await setFaults([]);
+    await handle.executeUpdate("resume");
+    assert.match(String(await resend.result()), /once more/);
+    await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
+    await untilStatus(sender, ["SENT"]);
+    await eventually(() => needsOperator(data.id), { what: "NeedsOperator" });
+    await handle.executeUpdate("cancel");
+    assert.deepEqual(await ledgerStates(sender), { SENT: 29, UNKNOWN: 1 });
+  });
 
   it("that belong to the API, preview and confirm, are refused and do not stop the send", async () => {
     const { sender, handle } = await underWay(40, 1_500);
@@ -407,7 +396,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
         const sender = await makeSender({ recipients: 30, credits: 30, account: { maxConnections: 1 } });
         await slowAfter(5, sender);
         const { data } = await startSend(sender);
-        await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 3, { what: "some mail" });
+        await untilSent(sender, 3);
         await command(data.id, "pause");
         const db = kysely(sender.em);
         await sql`update send_recipients set state = 'SENDING' where send_id = ${data.id} and state = 'QUEUED' and seq in (

@@ -19,6 +19,7 @@ import {
   slowAfter,
   startSend,
   startTomorrow,
+  untilSent,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -32,7 +33,7 @@ async function underWay(): Promise<{ sender: Sender; sendId: string }> {
   const sender = await makeSender({ recipients: RECIPIENTS, credits: RECIPIENTS, account: { maxConnections: 2 } });
   await slowAfter(20, sender);
   const { data } = await startSend(sender);
-  await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 10, { what: "some mail" });
+  await untilSent(sender, 10);
   return { sender, sendId: data.id };
 }
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type Sink, startSink } from "../mail/smtp-sink.ts";
+import { startSink } from "../mail/smtp-sink.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
@@ -25,25 +25,13 @@ interface Refusing {
   code: number;
 }
 
-/** A relay that takes one login, and refuses greetings or logins while `refusing` is set. */
-interface Relay {
-  refusing: Refusing | undefined;
-  /** Refusals wait for it. */
-  heldUntil: Promise<void>;
-  readonly sink: Sink;
-  /** When each connection was refused, as `performance.now()`. */
-  readonly refusedAt: number[];
-  /** Connections that were made after the first refusal. */
-  readonly madeSince: number;
-  /** Connections that were made when each login was accepted. */
-  readonly madeAtLogin: number[];
-  /** Forgets all counts. */
-  clear(): void;
-  close(): Promise<void>;
-}
+type Relay = Awaited<ReturnType<typeof startRelay>>;
 
-/** @param latencyMs of a mail; `mailsPerSession`: the relay then closes the session */
-async function startRelay({ latencyMs = 0, mailsPerSession = Number.POSITIVE_INFINITY } = {}): Promise<Relay> {
+/**
+ * A relay that takes one login, and refuses greetings or logins while `refusing` is set.
+ * @param latencyMs of a mail; `mailsPerSession`: the relay then closes the session
+ */
+async function startRelay({ latencyMs = 0, mailsPerSession = Number.POSITIVE_INFINITY } = {}) {
   const refusedAt: number[] = [];
   const madeAtLogin: number[] = [];
   const mails = new Map<string, number>();
@@ -80,18 +68,18 @@ async function startRelay({ latencyMs = 0, mailsPerSession = Number.POSITIVE_INF
       else done(Object.assign(new Error("4.7.0 Too many mails"), { responseCode: 421 }));
     },
   });
-  const relay: Relay = {
-    refusing: undefined,
+  const relay = {
+    refusing: undefined as Refusing | undefined,
+    /** Refusals wait for it. */
     heldUntil: Promise.resolve(),
     sink,
+    /** When each connection was refused, as `performance.now()`. */
     refusedAt,
+    /** Connections that were made when each login was accepted. */
     madeAtLogin,
+    /** Connections that were made after the first refusal. */
     get madeSince() {
       return refusedAt.length === 0 ? 0 : sink.connections.made - madeAtRefusal;
-    },
-    clear: () => {
-      refusedAt.splice(0);
-      madeAtLogin.splice(0);
     },
     close: () => sink.close(),
   };
@@ -179,28 +167,25 @@ describe("A sending account that its server refuses", () => {
     { stage: "greeting", code: 421, reason: "server_closing" },
     { stage: "login", code: 454, reason: "login_refused" },
   ] as const) {
-    longIt(
-      `with ${refusing.code} at the ${refusing.stage}: waits, tries one connection at growing intervals and needs an operator when it lasts`,
-      async () => {
-        await relayWith();
-        relay.refusing = refusing;
-        const sender = await senderTo(relay, 100, 100);
-        const { data } = await startSend(sender);
-        await untilRefused();
-        await temporal.untilDetails(data.id, refusing.reason);
-        assert.deepEqual(await ledgerStates(sender), { QUEUED: 100 });
-        assert.equal((await account(sender)).status, "ACTIVE", "its refusal may pass");
-        await eventually(() => temporal.needsOperator(data.id), { what: "the call for an operator" });
-        const [first = 0, second = 0, third = 0, ...more] = relay.refusedAt;
-        assert.deepEqual(more, []);
-        assert.ok(second - first >= 5_000 && third - second >= 10_000, relay.refusedAt.join());
-        assert.equal(relay.madeSince, 2, "one connection for each attempt");
-        relay.refusing = undefined;
-        await temporal.command(data.id, "retry");
-        await untilStatus(sender, ["SENT"]);
-        await assertOnce([sender], 100);
-      },
-    );
+    longIt(`with ${refusing.code} at the ${refusing.stage}: tries one connection at growing intervals`, async () => {
+      await relayWith();
+      relay.refusing = refusing;
+      const sender = await senderTo(relay, 100, 100);
+      const { data } = await startSend(sender);
+      await untilRefused();
+      await temporal.untilDetails(data.id, refusing.reason);
+      assert.deepEqual(await ledgerStates(sender), { QUEUED: 100 });
+      assert.equal((await account(sender)).status, "ACTIVE", "its refusal may pass");
+      await eventually(() => temporal.needsOperator(data.id), { what: "the call for an operator" });
+      const [first = 0, second = 0, third = 0, ...more] = relay.refusedAt;
+      assert.deepEqual(more, []);
+      assert.ok(second - first >= 5_000 && third - second >= 10_000, relay.refusedAt.join());
+      assert.equal(relay.madeSince, 2, "one connection for each attempt");
+      relay.refusing = undefined;
+      await temporal.command(data.id, "retry");
+      await untilStatus(sender, ["SENT"]);
+      await assertOnce([sender], 100);
+    });
   }
 
   it("is in ERROR until a login works, for GET /accounts, an incremental one and the gates, not for a send under way", async () => {

@@ -21,6 +21,7 @@ import {
   setFaults,
   startSend,
   startTomorrow,
+  untilSent,
   untilStatus,
 } from "../support/sending.ts";
 import { backUpSends } from "./set-back.ts";
@@ -144,7 +145,7 @@ describe("After a restore of an older backup", () => {
     const sender = await makeSender({ recipients: 600, credits: 600, account: { maxConnections: 1 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 30 }]);
     const sendId: string = (await startSend(sender)).data.id;
-    await eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > 3, { what: "some mail" });
+    await untilSent(sender, 3);
     const restore = await backUpSends(sender);
     const then = (await ledgerStates(sender)).SENT ?? 0;
     await eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > then + 5, { what: "more mail" });

@@ -113,31 +113,6 @@ describe("A send over two accounts", () => {
       assert.ok(used >= hourlyLimit && rows.every((window) => window.used <= hourlyLimit), JSON.stringify(rows));
       assert.deepEqual([limited, other], [{ SENT: used }, { SENT: recipients - used }]);
     });
-
-    longIt("so that a slow account has a few mails at most when the other has none left", async () => {
-      const recipients = 150;
-      const connections = 2;
-      const slow = await relayWith({ latencyMs: 700 });
-      const fast = await relayWith({ latencyMs: 40 });
-      const sender = await twoAccounts(recipients, {
-        account: { ...slow.account, maxConnections: connections },
-        furtherAccounts: [fast.account],
-      });
-      await startSend(sender);
-      await untilStatus(sender, ["SENT"]);
-      const { rows } = await sql<{ late: number }>`
-        select count(*) filter (where r.account_id = ${sender.accountId} and r.updated_at > (
-          select max(f.updated_at) from send_recipients f where f.send_id = n.send_id and f.account_id <> r.account_id
-        ))::int as late
-        from send_recipients r join newsletters n on n.send_id = r.send_id
-        where n.id = ${sender.newsletterId}`.execute(dbOf(sender));
-      assert.ok(slow.sink.received.length > 0, "the slow account takes part");
-      assert.ok(
-        (rows[0]?.late ?? 0) <= ROWS_PER_CONNECTION * connections,
-        `${rows[0]?.late} mails came after the others`,
-      );
-      assert.deepEqual(await ledgerStates(sender), { SENT: recipients });
-    });
   });
 
   describe("gives the share of an account to the other", () => {

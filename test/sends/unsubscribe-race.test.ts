@@ -4,9 +4,8 @@ import { kysely } from "../../db/orm.ts";
 import { unsubscribeUrl } from "../../domain/links.ts";
 import { openDispatch } from "../../domain/sends/lanes.ts";
 import { stageBatch } from "../../domain/sends/staging.ts";
-import { eventually } from "../support/eventually.ts";
 import { kindOf } from "../support/kinds.ts";
-import { startUntaken } from "../support/sending.ts";
+import { startUntaken, untilBlocked } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 /** The ways in which a person unsubscribes over HTTP. */
@@ -85,18 +84,10 @@ describe(`An unsubscribe from a ${kind.type} that is being staged`, () => {
 
   it("counts also when a command held the send as the batch was begun", async () => {
     const { em, sendId, stage, unsubscribe } = await begun(4);
-    let hasEnded = false;
     const staging = await em.fork().transactional(async (tx) => {
       await sql`select from sends where id = ${sendId} for update`.execute(kysely(tx));
-      const batch = stage(0, 4).finally(() => {
-        hasEnded = true;
-      });
-      const isWaiting = async () => {
-        const { rows } = await sql`select from pg_stat_activity
-            where pg_blocking_pids(pid) <> '{}' and query like '%picked%'`.execute(kysely(em.fork()));
-        return hasEnded || rows.length > 0;
-      };
-      await eventually(isWaiting, { what: "the batch" });
+      const batch = stage(0, 4);
+      await Promise.race([untilBlocked({ em }, "%picked%"), batch]);
       for (const seq of [1, 2, 3, 4]) await unsubscribe(seq);
       return { batch };
     });

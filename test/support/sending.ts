@@ -483,6 +483,21 @@ export const slowAfter = (
     { stage: "data", match: audience, delayMs: 1_000 },
   ]);
 
+/** Waits until more than so many recipients of a send are SENT. */
+export const untilSent = (sender: AnySender, mails: number): Promise<boolean> =>
+  eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > mails, { what: `more than ${mails} mails` });
+
+/** Waits until a statement like this waits for a lock that another transaction holds. */
+export const untilBlocked = ({ em }: Pick<TestTeam, "em">, statement: string): Promise<boolean> =>
+  eventually(
+    async () => {
+      const { rows } = await sql`select from pg_stat_activity where datname = current_database()
+        and pg_blocking_pids(pid) <> '{}' and query like ${statement}`.execute(kysely(em.fork()));
+      return rows.length > 0;
+    },
+    { what: `a blocked statement like ${statement}` },
+  );
+
 /** How many ledger rows are in each state. */
 export async function ledgerStates(sender: AnySender): Promise<Partial<Record<RecipientState, number>>> {
   const rows = await kysely(sender.em)
