@@ -8,13 +8,20 @@ import { MOST_TAKEN } from "../../domain/webhooks/take-more.ts";
 import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
-import { testsOf } from "../support/long.ts";
+import { isLong, testsOf } from "../support/long.ts";
 import { kill, pidOf, startWorker, type TestWorker } from "../support/processes.ts";
 import { type Behaviour, openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
 import { SEED } from "../support/seed.ts";
 import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { longIt } = testsOf(import.meta);
+
+/** Events of a scene, those of them through the API, its endpoints, and changes while an API is killed. */
+const SIZE = isLong(import.meta)
+  ? { events: 2_000, throughApi: 300, endpoints: 5, changes: 300 }
+  : { events: 200, throughApi: 20, endpoints: 3, changes: 60 };
+/** Deliveries of one group without an outcome, and groups at their first attempt of an endpoint: a kill makes no more unknown. */
+const MOST_IN_FLIGHT = SIZE.endpoints * 6 * MOST_TAKEN;
 
 /** Shared machines are slow at times; nothing here measures. */
 const LONG_MS = 240_000;
@@ -288,21 +295,9 @@ function assertEach({ events }: Tally, ids: readonly string[], unanswered: reado
   );
 }
 
-/** How many events a test makes. */
-interface Amount {
-  events: number;
-  /** Of them through the API. */
-  throughApi: number;
-  /** See `chance`. */
-  purpose: number;
-}
-
 /** Makes events of both kinds, and strikes with requests in flight, once a random share of the deliveries has arrived. */
-async function inTheMiddle(
-  scene: Scene,
-  { events, throughApi, purpose }: Amount,
-  strike: () => unknown,
-): Promise<Tally> {
+async function inTheMiddle(scene: Scene, purpose: number, strike: () => unknown): Promise<Tally> {
+  const { events, throughApi } = SIZE;
   const at = somewhere(events * scene.endpoints.length, purpose);
   const answerAll = scene.holdAnswers(at);
   const emitting = Promise.all([emitMany(scene, events - throughApi, purpose), createMany(scene, throughApi)]);
@@ -324,33 +319,7 @@ async function inTheMiddle(
   return result;
 }
 
-/** As many as take the worker a few seconds. */
-const AMOUNT = { events: 200, throughApi: 20 };
-
-describe(`200 events to 3 endpoints (SEED=${SEED})`, function () {
-  this.timeout(2 * LONG_MS);
-  let receiver: Receiver;
-  before(async () => {
-    receiver = await openReceiver();
-  });
-  after(() => receiver.close());
-
-  it("all arrive when the worker is killed in the middle; only events in flight come twice", async () => {
-    const scene = await openScene(receiver, working(3));
-    const { unknown } = await inTheMiddle(scene, { ...AMOUNT, purpose: 1 }, () => kill("webhooks").again);
-    assert.ok(unknown > 0, "requests were in flight");
-  });
-
-  it("come once each when the worker is asked to stop in the middle", async () => {
-    const scene = await openScene(receiver, working(3));
-    const stop = () => kill("webhooks", "SIGTERM").again;
-    const { duplicates, unknown, tooSlow } = await inTheMiddle(scene, { ...AMOUNT, purpose: 7 }, stop);
-    assert.equal(unknown, 0);
-    assert.ok(duplicates <= tooSlow, `${duplicates} duplicates`);
-  });
-});
-
-describe(`An API killed in the middle of 60 changes (SEED=${SEED})`, function () {
+describe(`An API killed in the middle of ${SIZE.changes} changes (SEED=${SEED})`, function () {
   this.timeout(2 * LONG_MS);
   let receiver: Receiver;
   before(async () => {
@@ -360,7 +329,7 @@ describe(`An API killed in the middle of 60 changes (SEED=${SEED})`, function ()
 
   it("has accepted none without its event, and made one change and one event of each retried request", async () => {
     const scene = await openScene(receiver, working(2));
-    const changes = 60;
+    const { changes } = SIZE;
     const at = somewhere(changes, 9);
     let strike: Promise<unknown> | undefined;
     const created = await createMany(scene, changes, (done) => {
@@ -382,11 +351,6 @@ describe(`An API killed in the middle of 60 changes (SEED=${SEED})`, function ()
     );
   });
 });
-
-const ENDPOINTS = 5;
-/** Deliveries of one group without an outcome, and groups at their first attempt of an endpoint: a kill makes no more unknown. */
-const MOST_IN_FLIGHT = ENDPOINTS * 6 * MOST_TAKEN;
-const LARGE = { events: 2_000, throughApi: 300 };
 
 /** A second worker beside the stack's, that may deliver where the stack's may. */
 const anotherWorker = (): Promise<TestWorker> =>
@@ -429,14 +393,14 @@ async function freezeInTransaction({ team }: Scene, worker: TestWorker): Promise
   await eventually(held, { withinMs: LONG_MS, what: "a transaction of the worker that is to freeze" });
 }
 
-describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
+describe(`${SIZE.events} events to ${SIZE.endpoints} endpoints (SEED=${SEED})`, function () {
   this.timeout(2 * LONG_MS);
   let receiver: Receiver;
   let scene: Scene;
   let worker: TestWorker | undefined;
   beforeEach(async () => {
     receiver = await openReceiver();
-    scene = await openScene(receiver, working(ENDPOINTS));
+    scene = await openScene(receiver, working(SIZE.endpoints));
   });
   afterEach(async () => {
     await worker?.stop();
@@ -444,9 +408,9 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     await receiver.close();
   });
 
-  longIt("all arrive when the worker is killed in the middle; only events in flight come twice", async () => {
-    const { unknown } = await inTheMiddle(scene, { ...LARGE, purpose: 1 }, () => kill("webhooks").again);
-    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
+  it("all arrive when the worker is killed in the middle; only events in flight come twice", async () => {
+    const { unknown } = await inTheMiddle(scene, 1, () => kill("webhooks").again);
+    assert.ok(unknown > 0 && unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 
   longIt("all arrive when the relay is killed after its claims and before their workflows were started", async () => {
@@ -479,7 +443,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
   ] as const) {
     longIt(`all arrive when ${name === "temporal" ? "Temporal" : "Postgres"} is ${how} in the middle`, async () => {
       const before = pidOf("webhooks");
-      const { unknown } = await inTheMiddle(scene, { ...LARGE, purpose }, async () => {
+      const { unknown } = await inTheMiddle(scene, purpose, async () => {
         await kill(name, signal).again;
         await giveUpRequests(scene);
       });
@@ -490,7 +454,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
 
   longIt("come once each from two workers when none is killed", async () => {
     worker = await anotherWorker();
-    const { duplicates, unknown, tooSlow } = await inTheMiddle(scene, { ...LARGE, purpose: 5 }, () => undefined);
+    const { duplicates, unknown, tooSlow } = await inTheMiddle(scene, 5, () => undefined);
     assert.equal(unknown, 0);
     assert.ok(duplicates <= tooSlow, `${duplicates} duplicates`);
   });
@@ -499,7 +463,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     const doomed = await anotherWorker();
     worker = doomed;
     await makeLeader(scene, doomed);
-    const { unknown } = await inTheMiddle(scene, { ...LARGE, purpose: 6 }, () => doomed.signal("SIGKILL"));
+    const { unknown } = await inTheMiddle(scene, 6, () => doomed.signal("SIGKILL"));
     assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 
@@ -507,7 +471,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     const frozen = await anotherWorker();
     worker = frozen;
     await makeLeader(scene, frozen);
-    const { unknown } = await inTheMiddle(scene, { ...LARGE, purpose: 10 }, async () => {
+    const { unknown } = await inTheMiddle(scene, 10, async () => {
       await freezeInTransaction(scene, frozen);
       await untilOver(scene);
       frozen.signal("SIGCONT");
@@ -515,12 +479,8 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 
-  longIt("come once each when the worker is asked to stop in the middle", async () => {
-    const { duplicates, unknown, tooSlow } = await inTheMiddle(
-      scene,
-      { ...LARGE, purpose: 7 },
-      () => kill("webhooks", "SIGTERM").again,
-    );
+  it("come once each when the worker is asked to stop in the middle", async () => {
+    const { duplicates, unknown, tooSlow } = await inTheMiddle(scene, 7, () => kill("webhooks", "SIGTERM").again);
     assert.equal(unknown, 0);
     assert.ok(duplicates <= tooSlow, `${duplicates} duplicates`);
   });
