@@ -89,10 +89,7 @@ describe("mail catcher", () => {
     assert.deepEqual(await messages(), []);
     assert.deepEqual(await getStats(), { received: 0, recipients: 0, duplicates: 0 });
     await transport().sendMail(mail("a@one.test"));
-    assert.deepEqual(
-      (await messages()).map(({ id }) => id),
-      [2],
-    );
+    assert.equal((await messages()).map(({ id }) => id).join(), "2");
     assert.equal((await getJson<ParsedMail>("/api/messages/2")).text.trim(), "Hello, you");
   });
 

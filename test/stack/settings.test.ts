@@ -6,87 +6,43 @@ import { StackError } from "../../stack/processes.ts";
 import { FREE_PORTS, readStackSettings, STACK_SETTINGS, type StackSettings } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
 import { stack } from "../support/stack.ts";
-import { allGone, clearStacks, GIVEN, spawnStack, temporaryFolder } from "./support.ts";
+import { allGone, clearStacks, spawnStack, temporaryFolder } from "./support.ts";
+
+/** Settings that have no default. */
+const GIVEN = {
+  ...{ DATABASE_URL: "postgres://127.0.0.1/x", PUBLIC_URL: "https://mail.example", TEMPORAL_ADDRESS: "127.0.0.1:7233" },
+  SIGNING_SECRET: Buffer.alloc(32).toString("base64"),
+  ENCRYPTION_KEYS: `k1:${Buffer.alloc(32).toString("base64")}`,
+  SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
+};
 
 /** Settings whose value only the start itself finds wrong; a namespace can have any name. */
 type FoundLater = "HOST" | "DATA_DIR" | "TEMPORAL_CLI" | "TEMPORAL_NAMESPACE";
 
 /** One bad value of every other setting. */
 const BAD = {
-  DATABASE_URL: "mysql://127.0.0.1/mailkeel",
-  MIGRATION_DATABASE_URL: "mysql://127.0.0.1/mailkeel",
-  DATABASE_POOL_MAX: "0",
-  PORT: "70000",
-  MAX_CONNECTIONS: "0",
-  MAX_CONNECTIONS_PER_ADDRESS: "many",
-  PROXY_ADDRESSES: "10.0.0.0/33",
-  PROXY_HOPS: "11",
-  RATE_LIMIT_PER_MINUTE: "0",
-  FAILED_AUTHENTICATIONS_PER_MINUTE: "many",
-  PREVIEW_WAIT_MS: "1",
-  CONFIRM_WAIT_MS: "60001",
-  PLAN_SECONDS: "0",
-  PUBLIC_URL: "example.com",
-  OAUTH_ISSUER: "issuer.example.com",
-  OAUTH_JWKS_URL: "/jwks.json",
-  OAUTH_AUDIENCE: "two words",
-  TEMPORAL_ADDRESS: "http://127.0.0.1:7233",
-  SIGNING_SECRET: "short",
-  ENCRYPTION_KEYS: "k1:short",
-  SYSTEM_SMTP_URL: "http://127.0.0.1",
-  SYSTEM_FROM: "x",
-  WORKER_DEPLOYMENT_NAME: "mail.keel",
-  WORKER_BUILD_ID: "build 1",
-  LOG_LEVEL: "loud",
-  HEALTH_HOST: "localhost:9090",
-  HEALTH_PORT: "-1",
-  SHUTDOWN_GRACE_MS: "soon",
-  SMTP_TIMEOUT_MS: "1",
-  ACCOUNT_CHECK_SECONDS: "59",
-  ACCOUNT_RECHECK_SECONDS: "0",
-  ACCOUNT_FAILURES_TO_ERROR: "0",
-  ACCOUNT_FAILING_SECONDS: "-1",
-  ACCOUNT_CHECKS_AT_ONCE: "1",
-  SMTP_ALLOWED_HOSTS: "relay.example",
-  EGRESS_DENIED_NETWORKS: "203.0.113.0",
-  ACTIVITY_CONCURRENCY: "0",
-  RETURN_PATH_DOMAIN: "Bounces.example",
-  INTAKE_HOST: "localhost",
-  INTAKE_SMTP_PORT: "65536",
-  INTAKE_MAX_CONNECTIONS: "3",
-  INTAKE_MAILS_PER_MINUTE: "0",
-  INTAKE_TLS_KEY_FILE: "key.pem",
-  INTAKE_TLS_CERTIFICATE_FILE: "certificate.pem",
-  MAX_LISTS: "0",
-  MAX_NEWSLETTERS: "many",
-  MAX_CAMPAIGNS: "many",
-  MAX_API_KEYS: "0",
-  CONFIRMATIONS_PER_ADDRESS: "0",
-  CONFIRMATIONS_PER_TEAM: "-1",
-  SOFT_BOUNCES_TO_SUPPRESS: "0",
-  SOFT_BOUNCE_WINDOW_DAYS: "0",
-  LEDGER_DAYS: "396",
-  LEDGER_NAMES_DAYS: "29",
-  CREDIT_ENTRY_DAYS: "61",
-  PREVIEW_DAYS: "1",
-  BULK_REPLAY_DAYS: "0",
-  PROVIDER_REQUESTS_PER_MINUTE: "0",
-  DISPATCH_BATCH_SIZE: "0",
-  DISPATCH_SLICE_ROWS: "0",
-  DISPATCH_SLICE_MS: "1",
-  DEFERRAL_LADDER_SECONDS: "5m",
-  DEFERRAL_WINDOW_SECONDS: "0",
-  WEBHOOK_LADDER_SECONDS: "5,300",
-  WEBHOOK_ALLOWED_HOSTS: "localhost",
-  WEBHOOK_HTTPS_ONLY: "yes",
-  WEBHOOK_DNS_SERVERS: "dns.example:53",
-  WEBHOOK_TIMEOUT_MS: "99",
-  POSTGRES_PORT: "x",
-  TEMPORAL_PORT: "-1",
-  TEMPORAL_UI_PORT: "1.5",
-  SMTP_PORT: "65536",
-  MAIL_PORT: "1080 ",
-  WEBHOOK_RECEIVER_PORT: "http",
+  ...{ DATABASE_URL: "mysql://127.0.0.1/mailkeel", MIGRATION_DATABASE_URL: "mysql://127.0.0.1/mailkeel" },
+  ...{ DATABASE_POOL_MAX: "0", PORT: "70000", MAX_CONNECTIONS: "0", MAX_CONNECTIONS_PER_ADDRESS: "many" },
+  ...{ PROXY_ADDRESSES: "10.0.0.0/33", PROXY_HOPS: "11", RATE_LIMIT_PER_MINUTE: "0" },
+  ...{ FAILED_AUTHENTICATIONS_PER_MINUTE: "many", PREVIEW_WAIT_MS: "1", CONFIRM_WAIT_MS: "60001", PLAN_SECONDS: "0" },
+  ...{ PUBLIC_URL: "example.com", OAUTH_ISSUER: "issuer.example.com", OAUTH_JWKS_URL: "/jwks.json" },
+  ...{ OAUTH_AUDIENCE: "two words", TEMPORAL_ADDRESS: "http://127.0.0.1:7233", SIGNING_SECRET: "short" },
+  ...{ ENCRYPTION_KEYS: "k1:short", SYSTEM_SMTP_URL: "http://127.0.0.1", SYSTEM_FROM: "x" },
+  ...{ WORKER_DEPLOYMENT_NAME: "mail.keel", WORKER_BUILD_ID: "build 1", LOG_LEVEL: "loud" },
+  ...{ HEALTH_HOST: "localhost:9090", HEALTH_PORT: "-1", SHUTDOWN_GRACE_MS: "soon", SMTP_TIMEOUT_MS: "1" },
+  ...{ ACCOUNT_CHECK_SECONDS: "59", ACCOUNT_RECHECK_SECONDS: "0", ACCOUNT_FAILURES_TO_ERROR: "0" },
+  ...{ ACCOUNT_FAILING_SECONDS: "-1", ACCOUNT_CHECKS_AT_ONCE: "1", SMTP_ALLOWED_HOSTS: "relay.example" },
+  ...{ EGRESS_DENIED_NETWORKS: "203.0.113.0", ACTIVITY_CONCURRENCY: "0", RETURN_PATH_DOMAIN: "Bounces.example" },
+  ...{ INTAKE_HOST: "localhost", INTAKE_SMTP_PORT: "65536", INTAKE_MAX_CONNECTIONS: "3", INTAKE_MAILS_PER_MINUTE: "0" },
+  ...{ INTAKE_TLS_KEY_FILE: "key.pem", INTAKE_TLS_CERTIFICATE_FILE: "certificate.pem", MAX_LISTS: "0" },
+  ...{ MAX_NEWSLETTERS: "many", MAX_CAMPAIGNS: "many", MAX_API_KEYS: "0", CONFIRMATIONS_PER_ADDRESS: "0" },
+  ...{ CONFIRMATIONS_PER_TEAM: "-1", SOFT_BOUNCES_TO_SUPPRESS: "0", SOFT_BOUNCE_WINDOW_DAYS: "0", LEDGER_DAYS: "396" },
+  ...{ LEDGER_NAMES_DAYS: "29", CREDIT_ENTRY_DAYS: "61", PREVIEW_DAYS: "1", BULK_REPLAY_DAYS: "0" },
+  ...{ PROVIDER_REQUESTS_PER_MINUTE: "0", DISPATCH_BATCH_SIZE: "0", DISPATCH_SLICE_ROWS: "0", DISPATCH_SLICE_MS: "1" },
+  ...{ DEFERRAL_LADDER_SECONDS: "5m", DEFERRAL_WINDOW_SECONDS: "0", WEBHOOK_LADDER_SECONDS: "5,300" },
+  ...{ WEBHOOK_ALLOWED_HOSTS: "localhost", WEBHOOK_HTTPS_ONLY: "yes", WEBHOOK_DNS_SERVERS: "dns.example:53" },
+  ...{ WEBHOOK_TIMEOUT_MS: "99", POSTGRES_PORT: "x", TEMPORAL_PORT: "-1", TEMPORAL_UI_PORT: "1.5", SMTP_PORT: "65536" },
+  ...{ MAIL_PORT: "1080 ", WEBHOOK_RECEIVER_PORT: "http" },
 } satisfies Record<Exclude<keyof Env | keyof StackSettings, FoundLater>, string>;
 
 /** Values that only their use would find wrong: mails would get links that lead nowhere, or would be tried for ever. */
@@ -128,6 +84,57 @@ describe("Settings that are wrong", () => {
   it("are brackets around an address of Temporal that is not of IPv6", () => {
     assert.equal(refusal(readEnv, { TEMPORAL_ADDRESS: "[::1]:7233" }), "");
     assert.match(refusal(readEnv, { TEMPORAL_ADDRESS: "[127.0.0.1]:7233" }), /TEMPORAL_ADDRESS must be host:port/);
+  });
+
+  it("are those under which work would begin again and again", () => {
+    const endless = {
+      ...{ WEBHOOK_TIMEOUT_MS: "15001", WEBHOOK_LADDER_SECONDS: "0,999999,999999,999999" },
+      ...{ DEFERRAL_LADDER_SECONDS: "300,0", SMTP_TIMEOUT_MS: "120001" },
+    };
+    for (const [name, value] of Object.entries(endless)) {
+      assert.match(refusal(readEnv, { [name]: value }), new RegExp(`^ +${name} `, "m"));
+    }
+  });
+
+  it("are those under which a deferred recipient would expire before its second try", () => {
+    const wrong = (name: string) => new RegExp(`^ +${name} would let`, "m");
+    assert.match(refusal(readEnv, { DEFERRAL_WINDOW_SECONDS: "299" }), wrong("DEFERRAL_WINDOW_SECONDS"));
+    assert.match(refusal(readEnv, { DEFERRAL_LADDER_SECONDS: "86401" }), wrong("DEFERRAL_LADDER_SECONDS"));
+    assert.equal(refusal(readEnv, { DEFERRAL_WINDOW_SECONDS: "300" }), "");
+  });
+
+  it("are those that lack one without a default", () => {
+    assert.equal(readEnv(GIVEN).PORT, 3000);
+    for (const name of Object.keys(GIVEN)) {
+      assert.ok(refusal(readEnv, { [name]: "" }).includes(`${name} is not set`), name);
+    }
+  });
+
+  it("are those under which links in mails work for less than 13 months, or a soft bounce counts for longer than it is kept", () => {
+    const [from, until] = [Date.UTC(2028, 0, 1), Date.UTC(2029, 1, 1)];
+    const least = (until - from) / 86_400_000;
+    assert.match(refusal(readEnv, { LEDGER_DAYS: String(least - 1) }), /^ +LEDGER_DAYS .*\b397\b/m);
+    const longest = { LEDGER_DAYS: String(least), SOFT_BOUNCE_WINDOW_DAYS: "365" };
+    assert.equal(refusal(readEnv, longest), "");
+    assert.match(
+      refusal(readEnv, { ...longest, SOFT_BOUNCE_WINDOW_DAYS: String(least + 1) }),
+      /SOFT_BOUNCE_WINDOW_DAYS/,
+    );
+  });
+
+  it("are half of a pair", () => {
+    const issuer = "https://issuer.example.com";
+    for (const pair of [
+      { WORKER_DEPLOYMENT_NAME: "mailkeel", WORKER_BUILD_ID: "1" },
+      { OAUTH_ISSUER: issuer, OAUTH_JWKS_URL: `${issuer}/jwks.json` },
+      { INTAKE_TLS_KEY_FILE: "/etc/mailkeel/key.pem", INTAKE_TLS_CERTIFICATE_FILE: "/etc/mailkeel/certificate.pem" },
+    ]) {
+      const read: Record<string, unknown> = readEnv({ ...GIVEN, ...pair });
+      for (const [name, value] of Object.entries(pair)) {
+        assert.equal(read[name], value);
+        assert.ok(refusal(readEnv, { ...pair, [name]: "" }).includes(`${name} is not set`), name);
+      }
+    }
   });
 });
 

@@ -22,16 +22,6 @@ const INHERITED = Object.fromEntries(
   ["PATH", "HOME", "XDG_CACHE_HOME", "TEMPORAL_CLI", "NODE_COMPILE_CACHE"].map((name) => [name, process.env[name]]),
 );
 
-/** Settings that the API and the workers have no default for. */
-export const GIVEN = {
-  DATABASE_URL: "postgres://127.0.0.1/x",
-  PUBLIC_URL: "https://mail.example",
-  TEMPORAL_ADDRESS: "127.0.0.1:7233",
-  SIGNING_SECRET: Buffer.alloc(32).toString("base64"),
-  ENCRYPTION_KEYS: `k1:${Buffer.alloc(32).toString("base64")}`,
-  SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
-};
-
 /** A stack of the test's own, started as a user would. */
 export interface SpawnedStack {
   process: ChildProcess;
