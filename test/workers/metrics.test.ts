@@ -7,12 +7,12 @@ import { Registry } from "prom-client";
 import { parse } from "yaml";
 import { Progress } from "../../config/progress.ts";
 import type { SendStatus } from "../../db/entities/send.ts";
-import { kysely, openDatabase } from "../../db/orm.ts";
+import { type EntityManager, kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { newId } from "../../domain/ids.ts";
-import { MOST_WAITING, overviewWebhooks } from "../../domain/webhooks/webhooks-overview.ts";
+import { MOST_WAITING } from "../../domain/webhooks/webhooks-overview.ts";
 import { POOLS } from "../../stack/stack.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
 import { openIntakeMetrics } from "../../workers/intake-metrics.ts";
@@ -35,7 +35,7 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
-import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../support/webhooks.ts";
+import { emitSome, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../support/webhooks.ts";
 
 const DEPLOY = `${import.meta.dirname}/../../deploy`;
 const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0, counts: 0 };
@@ -376,214 +376,177 @@ describe("Metrics from Postgres", () => {
     assert.equal(await mismatches(), before);
   });
 
+  /** What a test writes and reads in a transaction that is rolled back. */
+  interface Measured {
+    run(statement: RawBuilder<unknown>): Promise<unknown>;
+    /** The value of a gauge. */
+    value(name: string, labels?: Record<string, string>): Promise<number>;
+    hours(name: string, labels?: Record<string, string>): Promise<number>;
+  }
+
+  async function measured(em: EntityManager, work: (measured: Measured) => Promise<void>): Promise<void> {
+    const rolledBack = new Error("rolled back");
+    const { env } = await stack();
+    const inTransaction = transaction(em, async (tx) => {
+      const registry = new Registry();
+      const orm = { em: { fork: () => tx } } as unknown as MikroORM;
+      addDatabaseMetrics(registry, { orm, log, env }, NEVER_KEPT);
+      const value: Measured["value"] = async (name, labels) => (await gauge(registry, `mailkeel_${name}`, labels)) ?? 0;
+      const hours: Measured["hours"] = async (...named) => Math.floor((await value(...named)) / 3_600);
+      await work({ run: (statement) => statement.execute(kysely(tx)), value, hours });
+      throw rolledBack;
+    });
+    await assert.rejects(inTransaction, (error) => error === rolledBack);
+  }
+
   describe("of a send that is older than all others", () => {
-    const sendId = newId("send");
     const longAgo = sql`now() - interval '60 hours'`;
-    let sender: Sender;
-    let registry: Registry;
-    const run = (statement: RawBuilder<unknown>) => statement.execute(kysely(sender.em));
-    const recipients = (change: RawBuilder<unknown>) =>
-      run(sql`update send_recipients set ${change} where send_id = ${sendId} and seq = 2`);
-    const clear = () => run(sql`delete from sends where id = ${sendId}`);
-    // An update would set updated_at.
+
+    const sendId = newId("send");
+
+    /** Writes its row anew: an update would set updated_at. */
     const place = async (
+      { run }: Measured,
+      { team }: Sender,
       status: SendStatus,
       { sendAt = longAgo, settledAt = sql`null`, reviewUntil = sql`null` } = {},
     ) => {
-      await clear();
+      await run(sql`delete from sends where id = ${sendId}`);
       await run(sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients,
           credits_reserved, cap_limit, cap_used_today, send_at, started_at, updated_at, settled_at, review_until)
-        values (${sendId}, ${sender.team.id}, 'TEST', 'newsletter', 'none', 'none', ${status}, 2,
+        values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', ${status}, 1,
           0, 1, 1, ${sendAt}, ${longAgo}, ${longAgo}, ${settledAt}, ${reviewUntil})`);
     };
-    const value = async (name: string, labels?: Record<string, string>) =>
-      (await gauge(registry, `mailkeel_${name}`, labels)) ?? 0;
-
-    beforeEach(async () => {
-      sender = await makeSender({ recipients: 0, account: { hourlyLimit: 1 } });
-      registry = await registryOver();
-    });
-    afterEach(async () => {
-      for (const table of ["send_recipients", "send_lanes"]) {
-        await run(sql`delete from ${sql.table(table)} where send_id = ${sendId}`);
-      }
-      await clear();
-    });
-
-    async function placeSending(): Promise<void> {
-      await place("SENDING");
+    /** With a recipient that is queued, and one that was sent. @returns changes the first one */
+    async function placeSending(measured: Measured, sender: Sender) {
+      const { run } = measured;
+      await place(measured, sender, "SENDING");
       await run(
         sql`insert into send_lanes (send_id, account_id, after_seq) values (${sendId}, ${sender.accountId}, 1)`,
       );
       await run(sql`insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
         values (${sendId}, 1, 'none', 'a@example.com', 'SENT', ${longAgo}),
           (${sendId}, 2, 'none', 'b@example.com', 'QUEUED', ${longAgo})`);
+      return (change: RawBuilder<unknown>) =>
+        run(sql`update send_recipients set ${change} where send_id = ${sendId} and seq = 2`);
     }
 
     it("show how long a queued or a due recipient has waited, and how many sends need an operator", async () => {
-      const needing = (reason: string) => value("sends_needing_operator", { reason });
-      const reasons = {
-        login_refused: "login_refused",
-        complaint_rate_exceeded: "complaint_rate_exceeded",
-        // No label holds an id.
-        several_accounts: "acct_1 login_refused, acct_2 timeout",
-      };
-      const before = await Promise.all(Object.keys(reasons).map(needing));
-      const sending = await value("sends", { status: "SENDING" });
-      await placeSending();
-      const age = async () => Math.floor((await value("queue_age_seconds")) / 3_600);
-      assert.equal(await age(), 60);
-      assert.equal(await value("sends", { status: "SENDING" }), sending + 1);
-      await recipients(sql`state = 'DEFERRED', retry_at = now() - interval '20 hours'`);
-      assert.equal(await age(), 20);
-      await recipients(sql`retry_at = now() + interval '1 hour'`);
-      assert.equal(await age(), 0, "a recipient that is not due does not count as waiting");
-      for (const [i, [label, reason]] of Object.entries(reasons).entries()) {
-        await run(sql`update sends set status = 'PAUSED', pause_reason = ${reason} where id = ${sendId}`);
-        assert.equal(await needing(label), (before[i] ?? Number.NaN) + 1);
-      }
-      const open = await value("ended_sends_open_recipients");
-      await run(sql`update sends set status = 'SENT' where id = ${sendId}`);
-      assert.equal(await value("ended_sends_open_recipients"), open + 1);
-      await recipients(sql`state = 'EXPIRED', retry_at = null`);
-      assert.equal(await value("ended_sends_open_recipients"), open);
+      const sender = await makeSender({ recipients: 0 });
+      await measured(sender.em, async (measured) => {
+        const { run, value, hours } = measured;
+        const sending = await value("sends", { status: "SENDING" });
+        const recipient = await placeSending(measured, sender);
+        assert.equal(await hours("queue_age_seconds"), 60);
+        assert.equal(await value("sends", { status: "SENDING" }), sending + 1);
+        await recipient(sql`state = 'DEFERRED', retry_at = now() - interval '20 hours'`);
+        assert.equal(await hours("queue_age_seconds"), 20);
+        await recipient(sql`retry_at = now() + interval '1 hour'`);
+        assert.equal(await hours("queue_age_seconds"), 0, "a recipient that is not due does not count as waiting");
+        for (const [cause, reason] of [
+          ["login_refused", "login_refused"],
+          ["complaint_rate_exceeded", "complaint_rate_exceeded"],
+          // No label holds an id.
+          ["acct_1 login_refused, acct_2 timeout", "several_accounts"],
+        ] as const) {
+          const before = await value("sends_needing_operator", { reason });
+          await run(sql`update sends set status = 'PAUSED', pause_reason = ${cause} where id = ${sendId}`);
+          assert.equal(await value("sends_needing_operator", { reason }), before + 1);
+        }
+        const open = await value("ended_sends_open_recipients");
+        await run(sql`update sends set status = 'SENT' where id = ${sendId}`);
+        assert.equal(await value("ended_sends_open_recipients"), open + 1);
+        await recipient(sql`state = 'EXPIRED', retry_at = null`);
+        assert.equal(await value("ended_sends_open_recipients"), open);
+      });
     });
 
     it("show how long it stands still, by cause, and the reviews that are open", async () => {
-      const hours = async (cause: string) => Math.floor((await value("send_standstill_seconds", { cause })) / 3_600);
-      const still = async () => Promise.all(["account", "limit", "other"].map(hours));
-      const reviews = await value("sends_in_review");
-      await placeSending();
-      const [account = 0, limit = 0, other = 0] = await still();
-      assert.ok(account < 60 && limit < 60);
-      assert.equal(other, 60, "a recipient waits, and no one knows why");
-      await recipients(sql`state = 'SENDING'`);
-      assert.equal((await still())[2], 60, "mails in flight that no worker ends");
-      await run(sql`insert into account_usage (account_id, "window", starts_at, used)
-        values (${sender.accountId}, 'HOUR', date_trunc('hour', now(), 'UTC'), 1)
-        on conflict (account_id, "window", starts_at) do update set used = 1`);
-      assert.equal((await still())[1], 60, "its account's limit is used up");
-      await run(sql`update email_accounts set status = 'ERROR' where id = ${sender.accountId}`);
-      assert.equal((await still())[0], 60, "its account fails");
-      await run(sql`update send_recipients set updated_at = now() where send_id = ${sendId} and seq = 1`);
-      assert.deepEqual(await still(), [account, limit, await hours("other")], "a slice has mailed");
-      assert.ok((await hours("other")) < 60);
-      await run(sql`update send_recipients set state = 'DEFERRED', retry_at = now() - interval '59 hours',
-        updated_at = ${longAgo} where send_id = ${sendId}`);
-      assert.equal((await still())[0], 59, "a recipient is due");
-      await run(sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`);
-      assert.equal((await still())[0], account, "none is due");
-      await place("SCHEDULED", { sendAt: sql`now() - interval '58 hours'` });
-      assert.equal((await still())[0], 58, "its day has come, and it has not begun");
-      await place("CANCELLED");
-      assert.equal((await still())[0], 60, "its credits are not settled");
-      await place("SENT", { settledAt: sql`now()`, reviewUntil: sql`now() + interval '1 hour'` });
-      assert.equal((await still())[0], account, "it has ended");
-      assert.equal(await value("sends_in_review"), reviews + 1);
+      const sender = await makeSender({ recipients: 0, account: { hourlyLimit: 1 } });
+      await measured(sender.em, async (measured) => {
+        const { run, hours } = measured;
+        const still = () =>
+          Promise.all(["account", "limit", "other"].map((cause) => hours("send_standstill_seconds", { cause })));
+        const recipient = await placeSending(measured, sender);
+        const [account = 0, limit = 0, unknown = 0] = await still();
+        assert.ok(account < 60 && limit < 60);
+        assert.equal(unknown, 60, "a recipient waits, and no one knows why");
+        await recipient(sql`state = 'SENDING'`);
+        assert.equal((await still())[2], 60, "mails in flight that no worker ends");
+        await run(sql`insert into account_usage (account_id, "window", starts_at, used)
+          values (${sender.accountId}, 'HOUR', date_trunc('hour', now(), 'UTC'), 1)
+          on conflict (account_id, "window", starts_at) do update set used = 1`);
+        assert.equal((await still())[1], 60, "its account's limit is used up");
+        await run(sql`update email_accounts set status = 'ERROR' where id = ${sender.accountId}`);
+        assert.equal((await still())[0], 60, "its account fails");
+        await run(sql`update send_recipients set updated_at = now() where send_id = ${sendId} and seq = 1`);
+        const ended = await still();
+        assert.deepEqual(ended.slice(0, 2), [account, limit], "a slice has mailed");
+        assert.ok((ended[2] ?? 60) < 60);
+        const due = sql`state = 'DEFERRED', retry_at = now() - interval '59 hours', updated_at = ${longAgo}`;
+        await run(sql`update send_recipients set ${due} where send_id = ${sendId}`);
+        assert.equal((await still())[0], 59, "a recipient is due");
+        await run(sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`);
+        assert.equal((await still())[0], account, "none is due");
+        await place(measured, sender, "SCHEDULED", { sendAt: sql`now() - interval '58 hours'` });
+        assert.equal((await still())[0], 58, "its day has come, and it has not begun");
+        await place(measured, sender, "CANCELLED");
+        assert.equal((await still())[0], 60, "its credits are not settled");
+        const reviews = await measured.value("sends_in_review");
+        await place(measured, sender, "SENT", { settledAt: sql`now()`, reviewUntil: sql`now() + interval '1 hour'` });
+        assert.equal((await still())[0], account, "it has ended");
+        assert.equal(await measured.value("sends_in_review"), reviews + 1);
+      });
     });
   });
 
-  it("show how long webhooks wait, and how many groups are under way", async () => {
+  it("show how long webhooks wait, by the state of their endpoint, and how many groups are under way", async () => {
     const team = await makeTeam();
-    const db = kysely(team.em);
-    const registry = await registryOver();
-    const value = (name: string, labels?: Record<string, string>) =>
-      gauge(registry, `mailkeel_webhook_${name}`, labels).then((found) => found ?? Number.NaN);
-    const hours = async (name: string, labels?: Record<string, string>) =>
-      Math.floor((await value(name, labels)) / 3_600);
-    const wait = (endpoint: string) => hours("waiting_age_seconds", { endpoint });
-    const groups = () => Promise.all(["FIRST", "RETRYING"].map((phase) => value("groups", { phase })));
-    const { id } = await makeEndpoint(team, { url: PUBLIC_URL });
-
-    // Not committed, so that no relay takes it.
-    await transaction(team.em, async (tx) => {
-      await sql`insert into webhook_outbox (seq, team_id, environment, type, objects, created_at)
-        values (-1, ${team.team.id}, 'LIVE', 'none', '[]', now() - interval '50 hours')`.execute(kysely(tx));
-      assert.equal(Math.floor((await overviewWebhooks(tx)).outboxAgeSeconds / 3_600), 50);
-      await sql`delete from webhook_outbox where seq = -1`.execute(kysely(tx));
-    });
-    assert.ok((await hours("outbox_age_seconds")) < 50);
-
-    // While its row of health is locked, the relay passes an endpoint by, as it does one without room.
-    await transaction(team.em, async (tx) => {
-      await sql`select from webhook_health where webhook_id = ${id} for update`.execute(kysely(tx));
-      const waiting = await value("deliveries_waiting", { endpoint: "working" });
-      await insertDelivery(team, id, {
-        status: "PENDING",
-        group_id: null,
-        created_at: new Date(Date.now() - 40 * 3_600_000),
-      });
-      await insertDelivery(team, id, { status: "PENDING", group_id: null });
-      assert.equal(await wait("working"), 40);
-      assert.ok((await value("deliveries_waiting", { endpoint: "working" })) >= waiting + 2);
-      await sql`delete from webhook_deliveries where webhook_id = ${id}`.execute(db);
-      assert.ok((await wait("working")) < 40);
-    });
-
-    const failing = await value("endpoints_failing");
-    await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${id}`.execute(db);
-    assert.equal(await value("endpoints_failing"), failing + 1);
-    const before = await groups();
-    const groupId = newId("delivery");
-    await sql`insert into webhook_groups (id, team_id, environment, webhook_id, size, phase, begun_at, due_at)
-      values (${groupId}, ${team.team.id}, 'LIVE', ${id}, 1, 'RETRYING', now(), now() + interval '1 hour')`.execute(db);
-    try {
-      assert.deepEqual(await groups(), [before[0], (before[1] ?? Number.NaN) + 1]);
-      assert.ok((await wait("failing")) < 30, "a delivery that is not due does not count as waiting");
-      // The reconciler would take it for lost, were it committed.
-      await transaction(team.em, async (tx) => {
-        await sql`update webhook_groups set due_at = now() - interval '30 hours' where id = ${groupId}`.execute(
-          kysely(tx),
-        );
-        const { waitingAgeSeconds } = await overviewWebhooks(tx);
-        assert.equal(Math.floor(waitingAgeSeconds.failing / 3_600), 30);
-        assert.ok(waitingAgeSeconds.working < 30 * 3_600);
-        await sql`delete from webhook_groups where id = ${groupId}`.execute(kysely(tx));
-      });
-    } finally {
-      await sql`delete from webhook_groups where id = ${groupId}`.execute(db);
-    }
-
-    const off = await value("endpoints_switched_off");
-    const switchOff = (reason: string | null) =>
-      sql`update webhook_endpoints set active = ${reason === null}, disabled_reason = ${reason} where id = ${id}`.execute(
-        db,
-      );
-    await switchOff("delivery_failures");
-    assert.equal(await value("endpoints_switched_off"), off + 1);
-    await switchOff("manual");
-    assert.equal(await value("endpoints_switched_off"), off, "who stopped theirs by hand knows");
-  });
-
-  it("count what waits for working endpoints, and for one that is off, beside all that waits for a failing one", async () => {
-    const rolledBack = new Error("rolled back");
-    const team = await makeTeam();
-    const endpoints = [];
-    for (let i = 0; i < 3; i++) endpoints.push(await makeEndpoint(team, { url: PUBLIC_URL }));
-    // Endpoints are counted in the order of their ids.
+    const endpoints = await Promise.all([1, 2, 3].map(() => makeEndpoint(team, { url: PUBLIC_URL })));
+    // Endpoints are counted in the order of their ids: what waits for a failing one hides no others.
     const [failing = "", working = "", off = ""] = endpoints.map(({ id }) => id).sort();
-    await transaction(team.em, async (tx) => {
-      const db = kysely(tx);
-      await sql`update webhook_health set consecutive_failures = 5 where webhook_id in (${failing}, ${off})`.execute(
-        db,
-      );
-      await sql`update webhook_endpoints set active = false where id = ${off}`.execute(db);
-      for (const [id, count] of [
-        [failing, MOST_WAITING + 1],
-        [working, 3],
-        [off, 2],
-      ] as const) {
-        await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
-          select ${id} || '/' || n, ${team.team.id}, 'LIVE', ${id}, 'event', 'newsletter.started'
-          from generate_series(1, ${count}) n`.execute(db);
+    await measured(team.em, async ({ run, value: of, hours: hoursOf }) => {
+      const value = (name: string, labels?: Record<string, string>) => of(`webhook_${name}`, labels);
+      const hours = (name: string, labels?: Record<string, string>) => hoursOf(`webhook_${name}`, labels);
+      const wait = (endpoint: string) => hours("waiting_age_seconds", { endpoint });
+
+      await run(sql`insert into webhook_outbox (seq, team_id, environment, type, objects, created_at)
+        values (-1, ${team.team.id}, 'LIVE', 'none', '[]', now() - interval '50 hours')`);
+      assert.equal(await hours("outbox_age_seconds"), 50);
+
+      const before = await value("endpoints_failing");
+      await run(sql`update webhook_health set consecutive_failures = 5 where webhook_id in (${failing}, ${off})`);
+      assert.equal(await value("endpoints_failing"), before + 2);
+      const [first, retrying] = [
+        await value("groups", { phase: "FIRST" }),
+        await value("groups", { phase: "RETRYING" }),
+      ];
+      await run(sql`insert into webhook_groups (id, team_id, environment, webhook_id, size, phase, begun_at, due_at)
+        values ('group', ${team.team.id}, 'LIVE', ${failing}, 1, 'RETRYING', now(), now() + interval '1 hour')`);
+      assert.equal(await value("groups", { phase: "FIRST" }), first);
+      assert.equal(await value("groups", { phase: "RETRYING" }), retrying + 1);
+      assert.ok((await wait("failing")) < 30, "a delivery that is not due does not count as waiting");
+      await run(sql`update webhook_groups set due_at = now() - interval '30 hours' where id = 'group'`);
+      assert.equal(await wait("failing"), 30);
+      assert.ok((await wait("working")) < 30);
+
+      const switchedOff = await value("endpoints_switched_off");
+      const switchOff = (reason: string) =>
+        run(sql`update webhook_endpoints set active = false, disabled_reason = ${reason} where id = ${off}`);
+      await switchOff("manual");
+      assert.equal(await value("endpoints_switched_off"), switchedOff, "who stopped theirs by hand knows");
+      await switchOff("delivery_failures");
+      assert.equal(await value("endpoints_switched_off"), switchedOff + 1);
+      for (const [id, count] of Object.entries({ [failing]: MOST_WAITING + 1, [working]: 3, [off]: 2 })) {
+        await run(sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, created_at)
+          select ${id} || '/' || n, ${team.team.id}, 'LIVE', ${id}, 'event', 'newsletter.started', now() - interval '40 hours'
+          from generate_series(1, ${count}) n`);
       }
-      const { waiting, waitingAgeSeconds } = await overviewWebhooks(tx);
-      assert.equal(waiting.failing, MOST_WAITING);
-      assert.ok(waiting.working >= 3, `${waiting.working}`);
-      assert.ok(waiting.off >= 2, `${waiting.off}`);
-      assert.ok(waitingAgeSeconds.off > 0);
-      throw rolledBack;
-    }).catch((error: unknown) => assert.equal(error, rolledBack));
+      assert.equal(await value("deliveries_waiting", { endpoint: "failing" }), MOST_WAITING);
+      assert.ok((await value("deliveries_waiting", { endpoint: "working" })) >= 3);
+      assert.ok((await value("deliveries_waiting", { endpoint: "off" })) >= 2);
+      for (const endpoint of ["failing", "working", "off"]) assert.equal(await wait(endpoint), 40, endpoint);
+    });
   });
 
   it("are left out, not 0, while Postgres is away", async () => {
