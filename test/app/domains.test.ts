@@ -81,13 +81,8 @@ No key signs the mails of ${ascii}
     assert.notEqual(next.key.selector, added.key.selector);
     await run("domain:activate", "--key", next.key.id, "--unchecked");
     const { keys } = await run("domain:list", "--team", team.id);
-    assert.deepEqual(
-      keys.map(({ id, use }: Json) => [id, use]),
-      [
-        [next.key.id, "signing"],
-        [added.key.id, "replaced"],
-      ],
-    );
+    const uses = keys.map(({ id, use }: Json) => `${id} ${use}`);
+    assert.deepEqual(uses, [`${next.key.id} signing`, `${added.key.id} replaced`]);
     const weekAhead = Date.parse(keys[1].keep_record_until) - Date.now();
     assert.ok(weekAhead > 6 * 86_400_000 && weekAhead <= 7 * 86_400_000);
     const { stdout } = await app("domain:remove", "--key", added.key.id);
@@ -142,10 +137,8 @@ No key signs the mails of ${ascii}
 
     it("an SPF record is the only one of its name, and usable", async () => {
       assert.match((await spf(["v=spf1 -all", "v=spf1 ~all"]))?.todo ?? "", /^join the SPF records/);
-      assert.match(
-        (await spf("v=spf1 include:none.example -all"))?.todo ?? "",
-        /names none\.example, which has no SPF/,
-      );
+      const none = await spf("v=spf1 include:none.example -all");
+      assert.match(none?.todo ?? "", /names none\.example, which has no SPF/);
       const loop = { [domain]: { txt: [`v=spf1 include:${domain}`] } };
       assert.match((await check(loop))["SPF"]?.todo ?? "", /more than 10 look-ups/);
       assert.equal((await spf("v=spf10 -all"))?.state, "missing");
@@ -155,19 +148,14 @@ No key signs the mails of ${ascii}
       const tenant = { teamId: team.team.id, environment: "TEST" as const };
       const { records, spfTerms } = await recordsOf(forTenant(team.em, tenant), tenant, domain, [], returnPath);
       assert.deepEqual(spfTerms, []);
-      assert.deepEqual(
-        records.map(({ purpose }) => purpose),
-        ["DMARC", "return path"],
-      );
+      assert.equal(records.map(({ purpose }) => purpose).join(), "DMARC,return path");
     });
 
     it("a DMARC record has a policy, and may stand at the domain above", async () => {
       assert.equal((await dmarc({ [`_dmarc.${domain}`]: { txt: ["v=DMARC1; p=quarantine"] } }))?.state, "ok");
       assert.match((await dmarc({ [`_dmarc.${domain}`]: { txt: ["v=DMARC1;"] } }))?.todo ?? "", /a policy: p=none/);
-      assert.match(
-        (await dmarc({ [`_dmarc.${domain}`]: { txt: ["v=DMARC1; p=none", "v=DMARC1; p=reject"] } }))?.todo ?? "",
-        /keep one/,
-      );
+      const two = await dmarc({ [`_dmarc.${domain}`]: { txt: ["v=DMARC1; p=none", "v=DMARC1; p=reject"] } });
+      assert.match(two?.todo ?? "", /keep one/);
       assert.equal((await dmarc({ [`_dmarc.${domain}`]: { txt: ["other"] } }))?.state, "missing");
     });
 
@@ -210,10 +198,8 @@ No key signs the mails of ${ascii}
         return [DKIM?.state, DKIM?.todo?.split(" ")[0]];
       };
       assert.deepEqual(await stateOf(value), ["ok", "domain:activate"]);
-      assert.deepEqual(await stateOf(value.replace(/p=/, "t=s; p=").replace("v=DKIM1; ", "")), [
-        "ok",
-        "domain:activate",
-      ]);
+      const alike = value.replace(/p=/, "t=s; p=").replace("v=DKIM1; ", "");
+      assert.deepEqual(await stateOf(alike), ["ok", "domain:activate"]);
       assert.deepEqual(await stateOf(value.replace(/p=.*/, "p=")), ["wrong", "replace"]);
       assert.deepEqual(await stateOf(value.replace("k=ed25519; ", "")), ["wrong", "replace"]);
       assert.deepEqual(await stateOf(value, value), ["wrong", "remove"]);

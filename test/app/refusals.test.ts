@@ -59,11 +59,7 @@ const UNFIT: [why: RegExp, ...args: string[]][] = [
   [/a point in time that has passed/, "webhook:replay", "--since", "2099-01-01T00:00:00Z"],
   [
     /--until is not after --since\./,
-    "webhook:replay",
-    "--since",
-    "2026-01-02T00:00:00Z",
-    "--until",
-    "2026-01-01T00:00:00Z",
+    ..."webhook:replay --since 2026-01-02T00:00:00Z --until 2026-01-01T00:00:00Z".split(" "),
   ],
 ];
 

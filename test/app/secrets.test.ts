@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { appRouter } from "../../api/router.ts";
 import { formatKeys } from "../../config/env.ts";
-import { forTenant, kysely } from "../../db/orm.ts";
+import { forTenant } from "../../db/orm.ts";
 import { accessTokenOf, grantContext } from "../../domain/account-tokens.ts";
 import { connectAccount, passwordContext } from "../../domain/accounts.ts";
 import { openVault } from "../../domain/crypto.ts";
@@ -84,24 +84,10 @@ describe("Rotating the secrets by the command line", () => {
       em,
       client.tenant,
       {
-        email: uniqueEmail(),
-        displayName: "Account",
-        provider: "SMTP_OTHER",
-        allowedDomains: [],
-        host: "127.0.0.1",
-        port: 25,
-        security: "none",
-        username: "user",
-        password: PASSWORD,
-        grant: {
-          tokenUrl: "https://provider.example/token",
-          clientId: "client",
-          clientSecret: null,
-          refreshToken: "r",
-        },
-        maxConnections: 1,
-        hourlyLimit: null,
-        dailyLimit: null,
+        ...{ email: uniqueEmail(), displayName: "Account", provider: "SMTP_OTHER", allowedDomains: [] },
+        ...{ host: "127.0.0.1", port: 25, security: "none", username: "user", password: PASSWORD },
+        grant: { tokenUrl: "https://provider.example/", clientId: "client", clientSecret: null, refreshToken: "r" },
+        ...{ maxConnections: 1, hourlyLimit: null, dailyLimit: null },
       },
       {
         vault,
@@ -148,31 +134,22 @@ describe("Rotating the secrets by the command line", () => {
     assert.deepEqual([replayed.status, replayed.body], [registered.status, registered.body], "a replay is as before");
     assert.equal((await api(client.key, base).get("/lists")).status, 200, "API keys stay valid");
     const vault = openVault({ SIGNING_SECRET: keys.signing, ENCRYPTION_KEYS: [fresh] });
-    const db = kysely(database.orm.em.fork());
-    const endpoint = await db
-      .selectFrom("webhook_endpoints")
-      .selectAll()
-      .where("id", "=", webhookId)
-      .executeTakeFirstOrThrow();
-    assert.equal(openSecret(vault, webhookId, endpoint.encrypted_secret), secret);
-    assert.equal(openSecret(vault, webhookId, endpoint.previous_encrypted_secret ?? ""), registered.body.data.secret);
-    assert.deepEqual(openHeaders(vault, webhookId, endpoint.encrypted_headers), HEADERS);
-    const account = await db
-      .selectFrom("email_accounts")
-      .selectAll()
-      .where("id", "=", accountId)
-      .executeTakeFirstOrThrow();
-    assert.equal(vault.decrypt(account.encrypted_password ?? "", passwordContext(accountId)), PASSWORD);
-    const [dkimKey] = await signingKeys(database.orm.em.fork(), client.tenant, "example.com");
+    const em = database.orm.em.fork();
+    const row = async (table: string, column: string, id: string) =>
+      (await em.execute<Record<string, string>[]>(`select * from ${table} where ${column} = ?`, [id]))[0] ?? {};
+    const endpoint = await row("webhook_endpoints", "id", webhookId);
+    assert.equal(openSecret(vault, webhookId, endpoint["encrypted_secret"] ?? ""), secret);
+    const previous = openSecret(vault, webhookId, endpoint["previous_encrypted_secret"] ?? "");
+    assert.equal(previous, registered.body.data.secret);
+    assert.deepEqual(openHeaders(vault, webhookId, endpoint["encrypted_headers"] ?? ""), HEADERS);
+    const { encrypted_password = "" } = await row("email_accounts", "id", accountId);
+    assert.equal(vault.decrypt(encrypted_password, passwordContext(accountId)), PASSWORD);
+    const [dkimKey] = await signingKeys(em, client.tenant, "example.com");
     assert.ok(dkimKey && openKey(vault, dkimKey).privateKey);
     const postForm = () => Promise.reject(new Error("the token lives"));
-    assert.equal(await accessTokenOf(database.orm.em.fork(), accountId, { vault, postForm }), ACCESS_TOKEN);
-    const grant = await db
-      .selectFrom("account_grants")
-      .select("encrypted_grant")
-      .where("account_id", "=", accountId)
-      .executeTakeFirstOrThrow();
-    assert.equal(JSON.parse(vault.decrypt(grant.encrypted_grant, grantContext(accountId))).refreshToken, "r");
+    assert.equal(await accessTokenOf(em, accountId, { vault, postForm }), ACCESS_TOKEN);
+    const { encrypted_grant = "" } = await row("account_grants", "account_id", accountId);
+    assert.equal(JSON.parse(vault.decrypt(encrypted_grant, grantContext(accountId))).refreshToken, "r");
   });
 
   it("names texts that no key opens, and re-encrypts the others", async () => {

@@ -15,19 +15,8 @@ describe("Signatures and hashes of the vault", () => {
   };
 
   it("are HMAC-SHA256 of the parts, each behind its length, under a key for each purpose", () => {
-    const texts = [
-      "",
-      "a",
-      "4:mail;",
-      "ÄÖ€😀",
-      "\ud800",
-      "x".repeat(55),
-      "x".repeat(64),
-      "€".repeat(500),
-      "€".repeat(505),
-      "é".repeat(100_000),
-    ];
-    for (const text of texts) {
+    const long = ["x".repeat(55), "x".repeat(64), "€".repeat(500), "€".repeat(505), "é".repeat(100_000)];
+    for (const text of ["", "a", "4:mail;", "ÄÖ€😀", "\ud800", ...long]) {
       const framed = `${text.length}:${text};2:17;`;
       assert.equal(vault.sign("cursor", text, 17), expected("cursor", framed));
       assert.equal(vault.sign("tracking", text, 17), expected("tracking", framed).slice(0, 22));
