@@ -5,6 +5,7 @@ import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
+import type { EntityManager } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { claimKey, type IdempotencyHandle, releaseKey, writeAnswer } from "../../domain/idempotency.ts";
 import { newId } from "../../domain/ids.ts";
@@ -100,14 +101,6 @@ const routes = router({
       if (input.body.outcome === "late") throw new ApiError("service_unavailable", "late", { retryAfterSeconds: 5 });
       return ok(facts, { facts, requestId: handle.requestId });
     }),
-  read: route({ method: "GET", path: "/read", scope: null, summary: "Reads" })
-    .input(z.strictObject({}))
-    .output(made)
-    .query(async ({ ctx }) => ok({ id: ctx.requestId })),
-  remove: route({ method: "DELETE", path: "/remove", scope: null, summary: "Deletes" })
-    .input(z.strictObject({}))
-    .output(made)
-    .mutation(async ({ ctx }) => ok({ id: ctx.requestId })),
 });
 
 describe("Idempotency-Key", () => {
@@ -136,6 +129,14 @@ describe("Idempotency-Key", () => {
   const lockedSecondsAgo = async () => Date.now() / 1000 - ((await records())[0]?.lockedAt.getTime() ?? 0) / 1000;
   const code = ({ status, body }: ApiAnswer) => body?.error?.code ?? String(status);
   const isReplay = (answer: ApiAnswer) => answer.headers.get("idempotent-replayed") === "true";
+  /** Asks for a row whose request is held in the middle until `go` is emitted. */
+  const makeHeld = async (name: string) => {
+    const held = once(stage, `held ${name}`);
+    const answer = make(name, "k", { hold: true });
+    await held;
+    const go = stage.rawListeners(`go ${name}`).at(-1);
+    return { answer, go: () => go?.() };
+  };
   const assertReplay = (first: ApiAnswer, again: ApiAnswer) => {
     assert.ok(isReplay(again) && !isReplay(first));
     assert.equal(again.status, first.status);
@@ -151,19 +152,14 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(name), 1);
   });
 
-  it("recognises a request in any order of its fields and parameters", async () => {
+  it("recognises a request in any order of its fields and parameters, and refuses another one under the same key", async () => {
     const name = unique("order");
-    const post = (path: string, body: string) => client().post(path, body, { idempotencyKey: "k" });
+    const post = (path: string, body: string | object) => client().post(path, body, { idempotencyKey: "k" });
     const first = await post("/make?a=1&b=2", `{"name":"${name}","hold":false}`);
     assertReplay(first, await post("/make?b=2&a=1", `{ "hold": false, "name": "${name}" }`));
-  });
-
-  it("refuses another body, parameter or path under the same key", async () => {
-    const name = unique("reused");
-    await make(name, "k");
-    assert.equal(code(await make(`${name}2`, "k")), "idempotency_key_reused");
-    assert.equal(code(await client().post("/make?a=1", { name }, { idempotencyKey: "k" })), "idempotency_key_reused");
-    assert.equal(code(await client().post("/secret", {}, { idempotencyKey: "k" })), "idempotency_key_reused");
+    assert.equal(code(await post("/make?a=1&b=2", { name: `${name}2`, hold: false })), "idempotency_key_reused");
+    assert.equal(code(await post("/make?a=1", { name, hold: false })), "idempotency_key_reused");
+    assert.equal(code(await post("/secret", {})), "idempotency_key_reused");
     assert.equal(await count(`${name}2`), 0);
   });
 
@@ -199,76 +195,62 @@ describe("Idempotency-Key", () => {
     }
   });
 
-  it("answers request_in_flight while the first attempt runs, and its answer afterwards", async () => {
+  /** Asks while another transaction holds the team's record. */
+  async function whileLocked(ask: () => Promise<ApiAnswer>): Promise<ApiAnswer> {
+    const em = app.deps.orm.em.fork();
+    await em.begin();
+    try {
+      await em.execute("select from idempotency_records where team_id = ? for update", [team.team.id]);
+      return await ask();
+    } finally {
+      await em.rollback();
+    }
+  }
+
+  it("answers request_in_flight while the first attempt runs or another transaction writes the record, then its answer", async () => {
     const name = unique("slow");
-    const held = once(stage, `held ${name}`);
-    const first = make(name, "k", { hold: true });
-    await held;
+    const { answer: first, go } = await makeHeld(name);
     const meanwhile = await make(name, "k", { hold: true });
     assert.equal(code(meanwhile), "request_in_flight");
     assert.ok(Number(meanwhile.headers.get("retry-after")) >= 1);
     assert.equal(code(await make(`${name}2`, "k")), "idempotency_key_reused");
-    stage.emit(`go ${name}`);
+    assert.equal(code(await whileLocked(() => make(name, "k", { hold: true }))), "request_in_flight");
+    go();
     assertReplay(await first, await make(name, "k", { hold: true }));
-  });
-
-  it("does not take a stalled attempt over before 90 seconds", async () => {
-    const name = unique("patience");
-    const held = once(stage, `held ${name}`);
-    const first = make(name, "k", { hold: true });
-    await held;
-    await age(85);
-    assert.equal(code(await make(name, "k", { hold: true })), "request_in_flight");
-    stage.emit(`go ${name}`);
-    assert.equal((await first).status, 201);
   });
 
   /*
    * 0 s   attempt 1 claims the key, writes its row, stalls before it commits
-   * 90 s  attempt 2 takes over, writes its row, answers 201
+   * 90 s  attempt 2 takes over, writes its row
    * then  attempt 1 wakes up: its fence does not hold, its row must go with it
    */
-  it("takes a stalled attempt over after 90 seconds and leaves no trace of it", async () => {
+  it("takes a stalled attempt over after 90 seconds, not before, and leaves no trace of it", async () => {
     const name = unique("stalled");
-    const firstHeld = once(stage, `held ${name}`);
-    const first = make(name, "k", { hold: true });
-    await firstHeld;
-    await age(91);
-    const secondHeld = once(stage, `held ${name}`);
-    const second = make(name, "k", { hold: true });
-    await secondHeld;
-    const [wakeFirst] = stage.rawListeners(`go ${name}`);
-    wakeFirst?.();
-    assert.equal(code(await first), "request_in_flight");
-    stage.emit(`go ${name}`);
-    const answer = await second;
+    const first = await makeHeld(name);
+    await age(85);
+    assert.equal(code(await make(name, "k", { hold: true })), "request_in_flight");
+    await age(6);
+    const second = await makeHeld(name);
+    first.go();
+    assert.equal(code(await first.answer), "request_in_flight");
+    second.go();
+    const answer = await second.answer;
     assert.equal(code(answer), "201");
     assert.equal(await count(name), 1);
     assertReplay(answer, await make(name, "k", { hold: true }));
     assert.equal((await records())[0]?.attempt, 2);
   });
 
-  /*
-   * 0 s   attempt 1 claims the key, writes its row, stalls before it commits
-   * 90 s  attempt 2 takes over, writes its row, answers 201
-   * then  attempt 1 wakes up: the answer of attempt 2 is stored, so it gives that one
-   */
-  it("gives a stalled attempt the answer of the one that took it over", async () => {
+  it("gives a stalled attempt the answer that the one which took it over has stored meanwhile", async () => {
     const name = unique("overtaken");
-    const firstHeld = once(stage, `held ${name}`);
-    const first = make(name, "k", { hold: true });
-    await firstHeld;
-    const [wakeFirst] = stage.rawListeners(`go ${name}`);
+    const first = await makeHeld(name);
     await age(91);
-    const secondHeld = once(stage, `held ${name}`);
-    const second = make(name, "k", { hold: true });
-    await secondHeld;
-    const [, wakeSecond] = stage.rawListeners(`go ${name}`);
-    wakeSecond?.();
-    const answer = await second;
+    const second = await makeHeld(name);
+    second.go();
+    const answer = await second.answer;
     assert.equal(code(answer), "201");
-    wakeFirst?.();
-    assertReplay(answer, await first);
+    first.go();
+    assertReplay(answer, await first.answer);
     assert.equal(await count(name), 1);
   });
 
@@ -289,135 +271,51 @@ describe("Idempotency-Key", () => {
     assertReplay(other, await make(`${name}2`, "k"));
   });
 
-  it("remembers a business refusal, written after its rollback", async () => {
-    const name = unique("refused");
-    const first = await make(name, "k", { outcome: "conflict" });
-    assert.equal(code(first), "resource_state_invalid");
-    assertReplay(first, await make(name, "k", { outcome: "conflict" }));
-    assert.equal(await count(name), 0);
-  });
-
-  it("does not remember a 429, or a request that was not valid", async () => {
-    for (const outcome of ["cap", "invalid"]) {
-      const idempotencyKey = unique("k");
-      const first = await make("x", idempotencyKey, { outcome });
-      const again = await make("x", idempotencyKey, { outcome });
-      assert.equal(code(again), code(first));
-      assert.ok(!isReplay(again));
-    }
-    // Not valid by its schema: the key is not even claimed.
-    await make("x", "unclaimed", { unknown: true });
-    assert.equal((await make("x", "unclaimed")).status, 201);
-  });
-
-  it("gives the key back after a failure, to the same request only", async () => {
-    const name = unique("flaky");
-    failures = 1;
-    assert.equal((await make(name, "k", { outcome: "flaky" })).status, 500);
-    assert.equal(await count(name), 0);
-    const second = await make(name, "k", { outcome: "flaky" });
-    assert.equal(second.status, 201);
-    assertReplay(second, await make(name, "k", { outcome: "flaky" }));
-    assert.equal(await count(name), 1);
-
-    failures = 1;
-    await make(name, "k2", { outcome: "flaky" });
-    assert.equal(code(await make(`${name}2`, "k2")), "idempotency_key_reused");
-    assert.equal(await count(`${name}2`), 0);
-    assert.equal((await make(name, "k2", { outcome: "flaky" })).status, 201);
-  });
-
-  it("keeps the key for the same request after a refusal that another try may change", async () => {
-    const name = unique("full");
-    assert.equal(code(await make(name, "k", { outcome: "full" })), "resource_limit_reached");
-    assert.equal(code(await make(`${name}2`, "k")), "idempotency_key_reused");
-    const again = await make(name, "k", { outcome: "full" });
-    assert.equal(code(again), "resource_limit_reached");
-    assert.ok(!isReplay(again));
-  });
-
-  it("keeps the key for the same request after a statement that took too long", async () => {
-    const name = unique("late");
-    const first = await make(name, "k", { outcome: "late" });
-    assert.equal(code(first), "service_unavailable");
-    assert.ok(Number(first.headers.get("retry-after")) > 0);
-    assert.equal(code(await make(`${name}2`, "k")), "idempotency_key_reused");
-    assert.equal(await count(name), 0);
-  });
-
-  for (const outcome of ["invalid", "cap", "scope"]) {
-    it(`leaves the key free for any request when one never began: ${outcome}`, async () => {
-      const name = unique("free");
-      assert.ok((await make(name, "k", { outcome })).status >= 400);
+  /** What becomes of the key of a request that fails. */
+  const FAILURES = {
+    conflict: "is remembered with its refusal, written after the rollback",
+    flaky: "is free for the same request: a defect",
+    full: "is free for the same request: a refusal that another try may change",
+    late: "is free for the same request: a statement that took too long",
+    cap: "is free for any request: a 429",
+    invalid: "is free for any request: one that never began",
+    scope: "is free for any request: one that was not permitted",
+  };
+  for (const [outcome, what] of Object.entries(FAILURES)) {
+    it(`${what} (${outcome})`, async () => {
+      const name = unique(outcome);
+      const ask = () => make(name, "k", { outcome });
+      failures = 2;
+      const first = await ask();
+      assert.ok(first.status >= 400);
+      assert.equal(first.headers.has("retry-after"), ["cap", "late"].includes(outcome));
+      const again = await ask();
+      if (outcome === "conflict") assertReplay(first, again);
+      else assert.deepEqual([code(again), isReplay(again)], [code(first), false]);
       const other = await make(`${name}2`, "k");
-      assert.equal(other.status, 201);
-      assertReplay(other, await make(`${name}2`, "k"));
+      if (what.startsWith("is free for any")) assertReplay(other, await make(`${name}2`, "k"));
+      else assert.equal(code(other), "idempotency_key_reused");
+      assert.equal(await count(name), 0);
+      if (outcome !== "flaky") return;
+      assert.equal(code(await whileLocked(ask)), "request_in_flight", "another request takes the key");
+      const third = await ask();
+      assert.equal(third.status, 201);
+      assertReplay(third, await ask());
+      assert.equal(await count(name), 1);
     });
   }
-
-  it("keeps a request that was cut off from answering under a key that another one took", async () => {
-    const em = app.deps.orm.em.fork();
-    const claim = (fingerprint: string) =>
-      claimKey(em, {
-        tenant: { teamId: team.team.id, environment: "LIVE" },
-        keyHash: "hash",
-        fingerprint,
-        requestId: "req",
-      });
-    const first = await claim("one");
-    assert.ok(first.outcome === "claimed");
-    await releaseKey(em, first.handle, { to: "any", attempt: "new" });
-    const second = await claim("two");
-    assert.ok(second.outcome === "claimed");
-    assert.ok(second.handle.attempt > first.handle.attempt);
-    assert.equal(await writeAnswer(em, first.handle, { status: 200, kind: "payload", payload: "{}" }), false);
-  });
-
-  it("answers request_in_flight at once while another transaction writes the key's record", async () => {
-    const name = unique("locked");
-    const em = app.deps.orm.em.fork();
-    const held = once(stage, `held ${name}`);
-    const first = make(name, "k", { hold: true });
-    await held;
-    await em.begin();
-    try {
-      await em.execute("update idempotency_records set locked_at = now() where team_id = ?", [team.team.id]);
-      assert.equal(code(await make(name, "k", { hold: true })), "request_in_flight");
-    } finally {
-      await em.rollback();
-    }
-    stage.emit(`go ${name}`);
-    assert.equal((await first).status, 201);
-  });
-
-  it("answers request_in_flight at once while another request takes a key that was given back", async () => {
-    const name = unique("taken");
-    failures = 1;
-    assert.equal((await make(name, "k", { outcome: "flaky" })).status, 500);
-    const em = app.deps.orm.em.fork();
-    await em.begin();
-    try {
-      await em.execute("select from idempotency_records where team_id = ? for update", [team.team.id]);
-      assert.equal(code(await make(name, "k", { outcome: "flaky" })), "request_in_flight");
-    } finally {
-      await em.rollback();
-    }
-    assert.equal((await make(name, "k", { outcome: "flaky" })).status, 201);
-  });
 
   it("does not take over a request that lives, however long it takes", async () => {
     const name = unique("alive");
     mock.timers.enable({ apis: ["setInterval"] });
     try {
-      const held = once(stage, `held ${name}`);
-      const first = make(name, "k", { hold: true });
-      await held;
+      const first = await makeHeld(name);
       await age(91);
       mock.timers.tick(30_000);
       await eventually(async () => (await lockedSecondsAgo()) < 60, { what: "the renewal" });
       assert.equal(code(await make(name, "k", { hold: true })), "request_in_flight");
-      stage.emit(`go ${name}`);
-      assert.equal((await first).status, 201);
+      first.go();
+      assert.equal((await first.answer).status, 201);
     } finally {
       mock.timers.reset();
     }
@@ -427,7 +325,8 @@ describe("Idempotency-Key", () => {
     const send = (body?: string, headers?: Record<string, string>) =>
       client().post("/preview", body, { idempotencyKey: "k", headers });
     const first = await send();
-    assert.equal(first.status, 200);
+    assert.equal(first.body.data.token, "the-token");
+    assert.ok(!(await records())[0]?.payload?.includes("the-token"), "it is made again for each answer");
     for (const again of [await send("{}"), await send(" { } "), await send("")]) assertReplay(first, again);
     const chunked = await fetch(`${app.base}/preview`, {
       method: "POST",
@@ -438,31 +337,17 @@ describe("Idempotency-Key", () => {
     assert.equal(chunked.headers.get("idempotent-replayed"), "true", await chunked.text());
   });
 
-  it("takes 1 to 255 printable ASCII characters, once", async () => {
-    assert.equal((await make("x", "k".repeat(255))).status, 201);
-    assert.equal((await make("x", "!~ ~!")).status, 201);
+  it("has 1 to 255 printable ASCII characters, and is required where the route declares it, before the body is read", async () => {
     for (const idempotencyKey of ["k".repeat(256), "", "a\tb", "a\u00fcb"]) {
       const answer = await make("x", idempotencyKey);
       assert.equal(code(answer), "validation_failed", JSON.stringify(idempotencyKey));
       assert.equal(answer.body.error.param, "Idempotency-Key");
     }
-  });
-
-  it("is required where the route declares it, before the body is read", async () => {
-    assert.equal(code(await client().post("/preview", "not json")), "idempotency_key_required");
-  });
-
-  it("has no effect on GET and DELETE", async () => {
-    for (const [method, path] of [
-      ["GET", "/read"],
-      ["DELETE", "/remove"],
-    ] as const) {
-      const ask = () => client().call(method, path, undefined, { idempotencyKey: "k" });
-      const [first, again] = [await ask(), await ask()];
-      assert.ok(!isReplay(again));
-      assert.notEqual(first.body.data.id, again.body.data.id);
+    for (const idempotencyKey of ["k".repeat(255), "!~ ~!"]) {
+      assert.equal(code(await make("x", idempotencyKey, { unknown: true })), "validation_failed");
+      assert.equal((await make("x", idempotencyKey)).status, 201, "a request that is not valid claims nothing");
     }
-    assert.equal((await records()).length, 0);
+    assert.equal(code(await client().post("/preview", "not json")), "idempotency_key_required");
   });
 
   it("claims nothing and replays nothing on a dry run", async () => {
@@ -476,19 +361,14 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(name), 1);
   });
 
-  it("stores an answer with a secret encrypted, and the client's key not at all", async () => {
+  it("stores an answer with a secret encrypted, replays it to the lineage that got it, and to no other", async () => {
     const idempotencyKey = "someone@example.com";
-    const ask = () => client().post("/secret", {}, { idempotencyKey });
-    const first = await ask();
+    const ask = (key: string) => api(key, app.base).post("/secret", {}, { idempotencyKey });
+    const first = await ask(team.keys.live);
     assert.match(first.body.data.secret, /^whsec_/);
     const stored = JSON.stringify(await records());
-    assert.ok(!stored.includes("whsec_") && !stored.includes(idempotencyKey));
-    assertReplay(first, await ask());
-  });
-
-  it("replays an answer with a secret to the lineage that got it, and to no other", async () => {
-    const ask = (key: string) => api(key, app.base).post("/secret", {}, { idempotencyKey: "k" });
-    const first = await ask(team.keys.live);
+    assert.ok(!stored.includes("whsec_") && !stored.includes(idempotencyKey), "nor the client's key");
+    assertReplay(first, await ask(team.keys.live));
     const other = await ask(team.keys.cleanup);
     assert.equal(code(other), "idempotency_key_reused");
     assert.ok(!other.text.includes(first.body.data.secret));
@@ -502,43 +382,30 @@ describe("Idempotency-Key", () => {
 
   it("replays to a caller that still holds the scope which the first request needed", async () => {
     const ask = () => client().post("/scoped", {}, { idempotencyKey: "k" });
-    const first = await ask();
-    assertReplay(first, await ask());
-    const em = app.deps.orm.em.fork();
-    await em.execute("update api_keys set granted_scopes = '{}' where team_id = ?", [team.team.id]);
+    assertReplay(await ask(), await ask());
+    await app.deps.orm.em.fork().execute("update api_keys set granted_scopes = '{}' where team_id = ?", [team.team.id]);
     assert.equal(code(await ask()), "insufficient_scope");
-  });
-
-  it("recomputes the token that a remembered answer leaves out", async () => {
-    const ask = () => client().post("/preview", undefined, { idempotencyKey: "k" });
-    const first = await ask();
-    assert.equal(first.body.data.token, "the-token");
-    assert.ok(!(await records())[0]?.payload?.includes("the-token"));
-    assertReplay(first, await ask());
   });
 
   describe("on a route whose effect a workflow commits", () => {
     const ask = (outcome: string, idempotencyKey: string) =>
       client().post("/elsewhere", { outcome }, { idempotencyKey });
 
-    it("replays an answer that was written with the effect", async () => {
+    it("replays an answer that was written with the effect, and a refusal that the handler throws", async () => {
       const first = await ask("done", "k");
       assert.equal(first.status, 202);
       assertReplay(first, await ask("done", "k"));
       assert.equal(await count(handle?.keyHash ?? ""), 1);
+      assertReplay(await ask("refuse", "k2"), await ask("refuse", "k2"));
     });
 
-    for (const outcome of ["stale", "late"]) {
-      it(`answers what another attempt has stored, not its own refusal: ${outcome}`, async () => {
-        const answer = await ask(outcome, "k");
+    it("answers what another attempt has stored, not its own refusal", async () => {
+      for (const outcome of ["stale", "late"]) {
+        const answer = await ask(outcome, outcome);
         assert.equal(answer.status, 202, answer.text);
         assert.ok(isReplay(answer));
-        assert.equal((await ask(outcome, "k")).text, answer.text);
-      });
-    }
-
-    it("remembers a refusal the handler throws", async () => {
-      assertReplay(await ask("refuse", "k"), await ask("refuse", "k"));
+        assert.equal((await ask(outcome, outcome)).text, answer.text);
+      }
     });
 
     it("is the same attempt again after an outage, and a new one after a limit", async () => {
@@ -555,53 +422,54 @@ describe("Idempotency-Key", () => {
     });
   });
 
-  it("waits for the disk with the effect, not with the claim before it, unless the effect is outside of Postgres", async () => {
-    const em = app.deps.orm.em.fork();
-    const waits = async (on: typeof em) => {
-      const [row] = await on.execute<{ waits: string }[]>("select current_setting('synchronous_commit') as waits");
-      return row?.waits;
-    };
-    const tenant = { teamId: team.team.id, environment: "LIVE" as const };
-    const request = { tenant, fingerprint: "print", requestId: "req" };
-    const afterClaim = (durable: boolean) =>
-      em.transactional(async (inside) => {
-        assert.equal(await waits(inside), "on");
-        const claim = await claimKey(inside, { ...request, keyHash: `durable ${durable}` }, { durable });
-        assert.equal(claim.outcome, "claimed");
-        return waits(inside);
-      });
-    assert.equal(await afterClaim(false), "off");
-    assert.equal(await afterClaim(true), "on", "an effect outside of Postgres may outlive a claim");
-  });
-
-  it("lets only the attempt that holds the key write its answer", async () => {
-    const em = app.deps.orm.em.fork();
-    const request = {
+  describe("by the functions that keep it", () => {
+    const request = (changes = {}) => ({
       tenant: { teamId: team.team.id, environment: "LIVE" as const },
       keyHash: "hash",
       fingerprint: "print",
       requestId: "req",
-    };
+      ...changes,
+    });
     const answer = { status: 200, kind: "payload" as const, payload: "{}" };
-    const claim = async () => {
-      const claimed = await claimKey(em, request);
-      assert.equal(claimed.outcome, "claimed");
-      return claimed.outcome === "claimed" ? claimed.handle : assert.fail();
+    const claim = async (changes = {}) => {
+      const claimed = await claimKey(app.deps.orm.em.fork(), request(changes));
+      return claimed.outcome === "claimed" ? claimed.handle : assert.fail(claimed.outcome);
     };
-    const first = await claim();
-    await age(90);
-    const second = await claim();
-    assert.equal(await writeAnswer(em, first, answer), false);
-    await releaseKey(em, first, { to: "same", attempt: "new" });
-    await assert.rejects(claim(), { code: "request_in_flight" });
-    await releaseKey(em, second, { to: "same", attempt: "same" });
-    assert.equal((await claim()).attempt, second.attempt);
-    await releaseKey(em, second, { to: "same", attempt: "new" });
-    const third = await claim();
-    assert.ok(third.attempt > second.attempt);
-    assert.equal(await writeAnswer(em, second, answer), false);
-    assert.equal(await writeAnswer(em, third, answer), true);
-    assert.equal(await writeAnswer(em, third, answer), false);
-    assert.deepEqual(await claimKey(em, request), { outcome: "replay", answer: { ...answer, requestId: "req" } });
+
+    it("waits for the disk with the effect, not with the claim before it, unless the effect is outside of Postgres", async () => {
+      const waits = async (on: EntityManager) => {
+        const [row] = await on.execute<{ waits: string }[]>("select current_setting('synchronous_commit') as waits");
+        return row?.waits;
+      };
+      const afterClaim = (durable: boolean) =>
+        app.deps.orm.em.fork().transactional(async (inside) => {
+          assert.equal(await waits(inside), "on");
+          const claimed = await claimKey(inside, request({ keyHash: `durable ${durable}` }), { durable });
+          assert.equal(claimed.outcome, "claimed");
+          return waits(inside);
+        });
+      assert.equal(await afterClaim(false), "off");
+      assert.equal(await afterClaim(true), "on", "an effect outside of Postgres may outlive a claim");
+    });
+
+    it("lets only the attempt that holds the key write its answer", async () => {
+      const em = app.deps.orm.em.fork();
+      const first = await claim();
+      await age(90);
+      const second = await claim();
+      assert.equal(await writeAnswer(em, first, answer), false);
+      await releaseKey(em, first, { to: "same", attempt: "new" });
+      await assert.rejects(claim(), { code: "request_in_flight" });
+      await releaseKey(em, second, { to: "same", attempt: "same" });
+      assert.equal((await claim()).attempt, second.attempt);
+      await releaseKey(em, second, { to: "any", attempt: "new" });
+      const third = await claim({ fingerprint: "another" });
+      assert.ok(third.attempt > second.attempt);
+      assert.equal(await writeAnswer(em, second, answer), false);
+      assert.equal(await writeAnswer(em, third, answer), true);
+      assert.equal(await writeAnswer(em, third, answer), false);
+      const replay = { outcome: "replay", answer: { ...answer, requestId: "req" } };
+      assert.deepEqual(await claimKey(em, request({ fingerprint: "another" })), replay);
+    });
   });
 });
