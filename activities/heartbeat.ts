@@ -1,6 +1,8 @@
 import { Context } from "@temporalio/activity";
 
-const HEARTBEAT_MS = 2_000;
+/** Heartbeats within a heartbeat timeout: a busy machine may be late with some of them. */
+const BEATS = 5;
+const WITHOUT_TIMEOUT_MS = 10_000;
 
 /**
  * Work that may take long: with a heartbeat it is given to another worker soon after its own is lost.
@@ -11,7 +13,8 @@ export async function whileBeating<T>(
 ): Promise<T> {
   const context = Context.current();
   let progress: Readonly<Record<string, number>> | undefined;
-  const beat = setInterval(() => context.heartbeat(progress), HEARTBEAT_MS);
+  const { heartbeatTimeoutMs = WITHOUT_TIMEOUT_MS } = context.info;
+  const beat = setInterval(() => context.heartbeat(progress), heartbeatTimeoutMs / BEATS);
   try {
     return await work((reported) => {
       progress = reported;

@@ -189,6 +189,8 @@ const settings = z.object({
   HEALTH_PORT: integer(0, 65_535).default(0),
   /** Activities a worker process runs at once; unless set, 10, 40 in the dispatch pool and 400 in the webhooks pool. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
+  /** How long an activity may go without a heartbeat before its worker is presumed dead; the same in all workers. */
+  HEARTBEAT_TIMEOUT_MS: integer(1_000, 60_000).default(10_000),
   /** How long a stopping process finishes the work in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
   /** How long one SMTP command may go unanswered before its connection is closed. */

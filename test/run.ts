@@ -34,6 +34,7 @@ const STATEMENT_RECORDER = new URL("support/statements/record.ts", import.meta.u
 /** Settings that make waits short and requests many. */
 const QUICK = {
   DEFERRAL_LADDER_SECONDS: "1,1,2",
+  HEARTBEAT_TIMEOUT_MS: "2500",
   SMTP_TIMEOUT_MS: "5000",
   WEBHOOK_LADDER_SECONDS: "0,1,1,2",
   WEBHOOK_TIMEOUT_MS: "3000",
@@ -69,6 +70,8 @@ class Lane {
   readonly #statements: string;
   readonly #verbose: boolean;
   #child: ChildProcess | undefined;
+  /** Rejects when the child ends. */
+  #ended: Promise<never> | undefined;
 
   /**
    * @param statements folder in which the processes of all lanes write down their statements
@@ -110,18 +113,19 @@ class Lane {
         TMPDIR: temporary,
       },
     });
-    await once(this.#child, "message");
+    this.#ended = once(this.#child, "exit").then(([code]) =>
+      Promise.reject(new Error(`A test process ended with ${code}`)),
+    );
+    this.#ended.catch(() => {});
+    await Promise.race([once(this.#child, "message"), this.#ended]);
   }
 
   /** @throws {Error} when the process ends before it has an answer */
   async run(job: Omit<Job, "verbose">): Promise<JobResult> {
     const child = this.#child;
-    if (child === undefined) throw new Error("the lane is not open");
+    if (child === undefined || this.#ended === undefined) throw new Error("the lane is not open");
     child.send({ ...job, verbose: this.#verbose } satisfies Job);
-    const ended = once(child, "exit").then(([code]) => {
-      throw new Error(`The process that ran ${job.files.join(" ")} ended with ${code}.`);
-    });
-    const [result] = await Promise.race([once(child, "message"), ended]);
+    const [result] = await Promise.race([once(child, "message"), this.#ended]);
     return result;
   }
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { mkdir, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { bundleWorkflowCode, type WorkflowBundleOption } from "@temporalio/worker";
 
 const root = `${import.meta.dirname}/..`;
@@ -18,8 +18,9 @@ function fingerprint(): string {
 /**
  * The workflows as one bundle. It is made once per version and kept, because bundling takes seconds and every worker
  * needs the same one; `node workers/bundle.ts` makes it ahead of time for an image.
+ * @param heartbeatTimeoutMs how long activities may go without a heartbeat; by default as `workflows/heartbeat.ts` says
  */
-export async function workflowBundle(): Promise<WorkflowBundleOption> {
+export async function workflowBundle(heartbeatTimeoutMs?: number): Promise<WorkflowBundleOption> {
   const codePath = `${CACHE}/workflows-${fingerprint()}.js`;
   if (!existsSync(codePath)) {
     const { code } = await bundleWorkflowCode({
@@ -32,7 +33,9 @@ export async function workflowBundle(): Promise<WorkflowBundleOption> {
     await writeFile(own, code);
     await rename(own, codePath);
   }
-  return { codePath };
+  const code = await readFile(codePath, "utf8");
+  // Workflows read no environment: the setting is a global of their context.
+  return { code: `globalThis.HEARTBEAT_TIMEOUT_MS = ${heartbeatTimeoutMs};${code}` };
 }
 
 if (import.meta.main) await workflowBundle();

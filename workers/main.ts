@@ -24,8 +24,8 @@ import { pause } from "./pause.ts";
 import { DEFAULT_ACTIVITIES, isPoolName, POOLS, type PoolDefinition } from "./pools.ts";
 import { installRuntime } from "./runtime.ts";
 
-/** How often an activity's heartbeat is sent on at most. */
-const HEARTBEAT_EVERY_MS = 2_000;
+/** How often an activity's heartbeat is sent on at most; activities space theirs (`activities/heartbeat.ts`). */
+const HEARTBEAT_THROTTLE_MS = 200;
 /** How often a worker tries to connect to a Temporal that is not there yet: without an end, so no retry library. */
 const CONNECT_AGAIN_MS = 1_000;
 
@@ -163,13 +163,13 @@ async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<voi
         taskQueue: definition.taskQueue,
         identity: workerId,
         ...version(env),
-        ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
+        ...(definition.workflows ? { workflowBundle: await workflowBundle(env.HEARTBEAT_TIMEOUT_MS) } : {}),
         activities: running.activities ?? {},
         interceptors: { activity: [failuresToCodes(log), watchActivities(progress)] },
         maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? DEFAULT_ACTIVITIES,
         ...definition.options,
         // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.
-        maxHeartbeatThrottleInterval: HEARTBEAT_EVERY_MS,
+        maxHeartbeatThrottleInterval: HEARTBEAT_THROTTLE_MS,
         // It is 0 by default: activities would be cut off in the middle of their mails.
         shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
       });

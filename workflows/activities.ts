@@ -8,6 +8,7 @@ import type { DispatchActivities, SliceInput, SliceResult } from "../activities/
 import type { SendActivities } from "../activities/sends.ts";
 import type { ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
 import type { DeliveryActivities } from "../activities/webhooks/deliveries.ts";
+import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { TASK_QUEUES } from "./ids.ts";
 import { failureCodeOf, STEP_RETRY } from "./steps.ts";
 
@@ -22,13 +23,13 @@ const step = <K extends keyof SendActivities>(name: K, summary: string, options:
   })[name];
 
 /** For what may take minutes: a worker that is lost meanwhile is noticed by its heartbeat. */
-const LONG = { startToCloseTimeout: "5 minutes", heartbeatTimeout: "10 seconds" } as const;
+const LONG = { startToCloseTimeout: "5 minutes", heartbeatTimeout: HEARTBEAT_TIMEOUT } as const;
 
 /** For what may touch all recipients: twice as long as the longest PLAN_SECONDS, because a confirm counts and copies them. */
 const LONG_PLAN = {
   startToCloseTimeout: "1 hour",
   scheduleToCloseTimeout: "1 hour",
-  heartbeatTimeout: "10 seconds",
+  heartbeatTimeout: HEARTBEAT_TIMEOUT,
 } as const;
 
 /** For a large plan that is tried until it has a place among those of its process. The API does not wait for its end. */
@@ -69,7 +70,7 @@ export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
   const { dispatchSlice } = proxyActivities<DispatchActivities>({
     taskQueue: TASK_QUEUES.dispatch,
     startToCloseTimeout: "10 minutes",
-    heartbeatTimeout: "10 seconds",
+    heartbeatTimeout: HEARTBEAT_TIMEOUT,
     retry: STEP_RETRY,
     // A live worker finishes the mails in flight.
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -101,7 +102,7 @@ export function deliveryStepsFor(teamId: string): DeliveryActivities {
       taskQueue: TASK_QUEUES.webhooks,
       startToCloseTimeout: "60 seconds",
       // Soon enough that deliveries a lost worker had in flight are sent again within seconds.
-      heartbeatTimeout: "10 seconds",
+      heartbeatTimeout: HEARTBEAT_TIMEOUT,
       retry: STEP_RETRY,
       priority: { fairnessKey: teamId },
       summary,

@@ -1,5 +1,6 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { AccountCheckActivities, AccountsChecked } from "../activities/account-checks.ts";
+import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { TASK_QUEUES } from "./ids.ts";
 
 // On the dispatch pool, which has the accounts' passwords and sends their mail: a server may accept logins from its
@@ -7,7 +8,7 @@ import { TASK_QUEUES } from "./ids.ts";
 const { checkAccounts } = proxyActivities<AccountCheckActivities>({
   taskQueue: TASK_QUEUES.dispatch,
   startToCloseTimeout: "15 minutes",
-  heartbeatTimeout: "10 seconds",
+  heartbeatTimeout: HEARTBEAT_TIMEOUT,
   retry: { initialInterval: "1 second", maximumAttempts: 3 },
   summary: "log in to the accounts whose check is due",
 });

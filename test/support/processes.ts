@@ -71,6 +71,7 @@ export async function workerSettings(): Promise<Record<string, string | undefine
 export const startWorker = (pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> =>
   forkWorker(pool, {
     DEFERRAL_LADDER_SECONDS: "1,1,2",
+    HEARTBEAT_TIMEOUT_MS: "2500",
     SMTP_TIMEOUT_MS: "5000",
     SHUTDOWN_GRACE_MS: "2000",
     ...settings,
