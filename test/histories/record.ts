@@ -31,7 +31,6 @@ import {
   type Sender,
   type SenderOptions,
   setFaults,
-  setLogin,
   startSend,
   startTomorrow,
   tokenOf,
@@ -156,19 +155,6 @@ async function sendOf({ newsletterId }: Sender): Promise<string> {
   return String(id).slice(sendWorkflowId("").length);
 }
 
-/** A send that needs an operator because its account fails, in its second run. */
-async function calledInAnotherRun(sender: Sender): Promise<string> {
-  await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
-  const sendId = await start(sender);
-  await untilOperator(sendId);
-  const { runId } = await handleOf(sendId).describe();
-  await until("a second run", async () => {
-    await update(sendId, "retry");
-    return (await handleOf(sendId).describe()).runId !== runId;
-  });
-  return sendId;
-}
-
 /** Each path of a send: it takes it there and gives the send's id; the history is read once the workflow has ended. */
 const PATHS: Record<string, () => Promise<string>> = {
   "preview-expired": async () => previewBriefly(await senderTo({ reader: 2 })),
@@ -211,13 +197,6 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "unknown-left": async () => {
-    const sendId = await start(await senderTo({ reader: 2, lost: 1 }));
-    await untilDetails(sendId, "resendUnknown");
-    await update(sendId, "cancel");
-    return sendId;
-  },
-
   "sent-on-its-day": async () => {
     const sender = await senderTo({ reader: 2 });
     const sendId = await startLater(sender);
@@ -250,25 +229,10 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "cancelled-while-scheduled": async () => {
-    const sendId = await startLater(await senderTo({ reader: 2 }));
-    await update(sendId, "cancel");
-    return sendId;
-  },
-
   "cancelled-while-sending": async () => {
     const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
     const sendId = await start(sender);
     await someMail(sender);
-    await update(sendId, "cancel");
-    return sendId;
-  },
-
-  "cancelled-while-paused": async () => {
-    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
-    const sendId = await start(sender);
-    await someMail(sender);
-    await update(sendId, "pause");
     await update(sendId, "cancel");
     return sendId;
   },
@@ -300,89 +264,12 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "account-failure-that-passes": async () => {
-    const sender = await senderTo({ reader: 2 });
-    const { port } = new URL((await stack()).mail.smtp);
-    const setPort = (to: number) =>
-      write(sender, sql`update email_accounts set port = ${to} where id = ${sender.accountId}`);
-    await setPort(1);
-    const sendId = await start(sender);
-    await untilDetails(sendId, "connection_refused");
-    await setPort(Number(port));
-    return sendId;
-  },
-
-  "account-failure-then-paused": async () => {
-    const sender = await senderTo({ reader: 2 });
-    await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
-    const sendId = await start(sender);
-    await untilOperator(sendId);
-    await update(sendId, "pause");
-    await untilDetails(sendId, "Paused by an operator");
-    await update(sendId, "cancel");
-    return sendId;
-  },
-
-  "login-refused-then-resumed": async () => {
-    const sender = await senderTo({ reader: 2 });
-    await setLogin(sender, "not the password");
-    const sendId = await start(sender);
-    await untilDetails(sendId, "login_refused");
-    await write(
-      sender,
-      sql`update email_accounts set username = null, encrypted_password = null where id = ${sender.accountId}`,
-    );
-    await update(sendId, "resume");
-    return sendId;
-  },
-
-  "account-not-active-then-resumed": async () => {
-    const sender = await senderTo({ reader: 2 });
-    const sendId = await startLater(sender);
-    const setStatus = (status: string) =>
-      write(sender, sql`update email_accounts set status = ${status} where id = ${sender.accountId}`);
-    await setStatus("SUSPENDED");
-    await dayComes(sender, sendId);
-    await update(sendId, "retry");
-    await untilDetails(sendId, "account_not_active");
-    await setStatus("ACTIVE");
-    await update(sendId, "resume");
-    return sendId;
-  },
-
   "account-full-then-retried": async () => {
     const sender = await senderTo({ reader: 4 }, { account: { hourlyLimit: 2 } });
     const sendId = await start(sender);
     await untilDetails(sendId, "connections or limits are used up");
     await write(sender, sql`update email_accounts set hourly_limit = null where id = ${sender.accountId}`);
     await update(sendId, "retry");
-    return sendId;
-  },
-
-  "policy-pause-then-resumed": async () => {
-    const sender = await senderTo({ policy: 60 }, { account: { maxConnections: 1 } });
-    const sendId = await start(sender);
-    await untilDetails(sendId, "policy_refusals");
-    await update(sendId, "resume");
-    return sendId;
-  },
-
-  // Since slices are taken back.
-  "paused-in-a-slice": async () => {
-    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
-    const sendId = await start(sender);
-    await someMail(sender);
-    await update(sendId, "pause");
-    await untilDetails(sendId, "Paused by an operator");
-    await update(sendId, "resume");
-    return sendId;
-  },
-
-  "cancelled-in-a-slice": async () => {
-    const sender = await senderTo({ tardy: 8 }, { account: { maxConnections: 1 } });
-    const sendId = await start(sender);
-    await untilDetails(sendId, "Mailing");
-    await update(sendId, "cancel");
     return sendId;
   },
 
@@ -405,45 +292,6 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "unknown-became-known": async () => {
-    const sender = await senderTo({ reader: 2, lost: 2 });
-    const sendId = await start(sender);
-    await untilDetails(sendId, "2 mails sent, 2 with");
-    const learn = (which: string) =>
-      write(
-        sender,
-        sql`update send_recipients set state = 'SENT' where send_id = ${sendId} and email like ${`${which}@%`}`,
-      );
-    await learn("lost0");
-    await update(sendId, "retry");
-    await untilDetails(sendId, "3 mails sent, 1 with");
-    await learn("lost1");
-    await update(sendId, "resendUnknown");
-    return sendId;
-  },
-
-  "account-repaired": async () => {
-    const sender = await senderTo({ reader: 2 });
-    const { port } = new URL((await stack()).mail.smtp);
-    const setPort = (to: number) =>
-      write(sender, sql`update email_accounts set port = ${to} where id = ${sender.accountId}`);
-    await setPort(1);
-    const sendId = await start(sender);
-    await untilOperator(sendId);
-    await setPort(Number(port));
-    await update(sendId, "retry");
-    return sendId;
-  },
-
-  "account-fails-over-two-runs": async () => {
-    const sender = await senderTo({ reader: 2 });
-    const sendId = await calledInAnotherRun(sender);
-    const { port } = new URL((await stack()).mail.smtp);
-    await write(sender, sql`update email_accounts set port = ${Number(port)} where id = ${sender.accountId}`);
-    await update(sendId, "retry");
-    return sendId;
-  },
-
   "long-while-paused": async () => {
     const sender = await senderTo({ reader: 3 });
     const sendId = await startLater(sender);
@@ -455,18 +303,6 @@ const PATHS: Record<string, () => Promise<string>> = {
     });
     await dayComes(sender, sendId);
     await update(sendId, "resume");
-    return sendId;
-  },
-
-  "cancelled-when-long": async () => {
-    const sender = await senderTo({ tardy: 40 }, { account: { maxConnections: 1 } });
-    const sendId = await start(sender);
-    await untilDetails(sendId, "Mailing");
-    await until("a long history", async () => {
-      await update(sendId, "retry");
-      return (await handleOf(sendId).describe()).historyLength > SUGGEST_CONTINUE_AS_NEW;
-    });
-    await update(sendId, "cancel");
     return sendId;
   },
 
@@ -497,39 +333,12 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "two-accounts-one-fails": async () => start(await senderTo({ slow: 40, deferred: 1 }, twoAccounts({ port: 1 }))),
 
-  "two-accounts-both-fail-then-resumed": async () => {
-    const sender = await senderTo({ reader: 4 }, twoAccounts());
-    const sendId = await startLater(sender);
-    const setStatus = (status: string) =>
-      write(sender, sql`update email_accounts set status = ${status} where id = any(${sender.accountIds}::text[])`);
-    await setStatus("SUSPENDED");
-    await dayComes(sender, sendId);
-    await update(sendId, "retry");
-    await untilDetails(sendId, `${sender.accountId} account_not_active, `);
-    await setStatus("ACTIVE");
-    await update(sendId, "resume");
-    return sendId;
-  },
-
   "two-accounts-paused-in-two-slices": async () => {
     const sendId = await start(await senderTo({ tardy: 8 }, twoAccounts()));
     await untilBothMail(sendId);
     await update(sendId, "pause");
     await untilDetails(sendId, "Paused by an operator");
     await update(sendId, "resume");
-    return sendId;
-  },
-
-  "two-accounts-cancelled": async () => {
-    const sendId = await start(await senderTo({ tardy: 16 }, twoAccounts()));
-    await untilBothMail(sendId);
-    await update(sendId, "cancel");
-    return sendId;
-  },
-
-  "two-accounts-one-full": async () => {
-    const sendId = await start(await senderTo({ slow: 60 }, twoAccounts({ hourlyLimit: 2 })));
-    await untilDetails(sendId, "has its connections or limits used up");
     return sendId;
   },
 
