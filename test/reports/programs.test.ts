@@ -1,9 +1,15 @@
 import { strict as assert } from "node:assert";
+import { readFileSync } from "node:fs";
 import { classifyMail } from "../../domain/reports/classify.ts";
 import type { ReportKind } from "../../domain/reports/report.ts";
 import { ORDINARY_MAILS } from "./ordinary-mails.ts";
 import { eximReport, PROGRAM_MAILS, postfixReport, qmailReport, USER } from "./programs.ts";
-import { OTHER_REFUSAL, UNKNOWN_ADDRESS } from "./reply-texts.ts";
+
+/** Replies of mail servers: test/data/replies. */
+const replies = (name: string): string[] =>
+  readFileSync(`${import.meta.dirname}/../data/replies/${name}.txt`, "utf8")
+    .trim()
+    .split("\n");
 
 /** What each recipient of a mail has come to, in order. */
 async function readMail(raw: string | Buffer): Promise<[address: string, kind: ReportKind][]> {
@@ -108,8 +114,8 @@ describe("reports as mail programs write them", () => {
           assert.deepEqual(await readMail(mail), [[USER, kind]], reply);
         }
       };
-      await read(UNKNOWN_ADDRESS, "hard");
-      await read(OTHER_REFUSAL, "soft");
+      await read(replies("unknown-address"), "hard");
+      await read(replies("other-refusals"), "soft");
     });
   }
 });
