@@ -83,14 +83,15 @@ export class MailStore {
     return this.#mails.slice(-limit).reverse().map(present);
   }
 
-  /** Mails that arrived after mail `after`, in order of arrival. */
+  /** Mails that arrived after mail `after`, in order of arrival. @param options.to an address, or `@` and a domain */
   list(options: { to?: string | undefined; after: number; limit: number }): CaughtMail[] {
     const to = options.to?.toLowerCase();
+    const isWanted = (address: string) => (to?.startsWith("@") ? address.endsWith(to) : address === to);
     const found: Kept[] = [];
     const first = this.#mails[0]?.id ?? 0;
     for (let i = Math.max(0, options.after - first + 1); i < this.#mails.length && found.length < options.limit; i++) {
       const mail = this.#mails[i];
-      if (mail && (!to || mail.to.some((address) => address.toLowerCase() === to))) found.push(mail);
+      if (mail && (!to || mail.to.some((address) => isWanted(address.toLowerCase())))) found.push(mail);
     }
     return found.map(present);
   }

@@ -68,6 +68,7 @@ describe("mail catcher", () => {
     for (const to of ["a@one.test", "b@two.test", "a@one.test", "A@one.test"]) await transport().sendMail(mail(to));
     const ids = async (query: string) => (await messages(query)).map(({ id }) => id);
     assert.deepEqual(await ids("?to=a@one.test"), [1, 3, 4]);
+    assert.deepEqual(await ids("?to=@TWO.test"), [2]);
     assert.deepEqual(await ids("?limit=2"), [1, 2]);
     assert.deepEqual(await ids("?limit=2&after=2"), [3, 4]);
     assert.deepEqual(await ids("?after=4"), []);

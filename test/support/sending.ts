@@ -425,13 +425,12 @@ export async function caughtMails({ audience }: Pick<Sender, "audience">): Promi
   const found: CaughtMail[] = [];
   for (let after = 0; ; ) {
     const url = new URL("/api/messages", mail.api);
-    url.searchParams.set("after", String(after));
-    url.searchParams.set("limit", "1000");
+    url.search = new URLSearchParams({ to: `@${audience}`, after: String(after), limit: "1000" }).toString();
     const { messages } = (await (await fetch(url)).json()) as { messages: CaughtMail[] };
     const last = messages.at(-1);
     if (!last) return found;
     after = last.id;
-    found.push(...messages.filter(({ to }) => to.some((address) => address.endsWith(`@${audience}`))));
+    found.push(...messages);
   }
 }
 
