@@ -319,13 +319,15 @@ describe("A delivery on the ladder", () => {
         await detailsOf(handle),
         `Endpoint ${endpoint.id}. Ended: 0 succeeded, 0 failed, 0 blocked. 1 returned: they wait for their endpoint, and another workflow will carry them.`,
       );
-      assert.equal(receiver.received.length, 1, "nothing is sent without a place");
+      // Retries of the tests before may still come.
+      const arrived = () => receiver.received.filter(({ path }) => path === "/places").length;
+      assert.equal(arrived(), 1, "nothing is sent without a place");
 
       // New deliveries have places of their own.
       receiver.behave = (_, response) => void response.writeHead(204).end();
       await emitSome(team, 1);
       await untilLog(team, endpoint.id, (log) => log.some(({ status }) => status === "SUCCEEDED"));
-      assert.equal(receiver.received.length, 2);
+      assert.equal(arrived(), 2);
 
       await free();
       const log = await untilOver(team, endpoint.id, 2);
