@@ -131,7 +131,7 @@ class Lane {
 
   async close(signal: "SIGTERM" | "SIGKILL" = "SIGTERM"): Promise<void> {
     const child = this.#child;
-    if (child && child.exitCode === null) {
+    if (child?.connected && child.exitCode === null && child.signalCode === null) {
       const gone = once(child, "exit");
       if (signal === "SIGKILL") child.kill(signal);
       else child.send("end");
@@ -195,7 +195,7 @@ function chosen(args: readonly string[]): Choice {
   const { long, real, grep, bail, timeout } = values;
   const find = (pattern: string, exclude: string[]) => globSync(pattern, { cwd: ROOT, exclude }).sort();
   const named = positionals.flatMap((path) =>
-    statSync(path).isDirectory() ? globSync(`${path}/**/*.test.ts`).sort() : [path],
+    statSync(path).isDirectory() ? globSync(`${path}/**/*.test.ts`, { exclude: [LAST_TEST] }).sort() : [path],
   );
   const all = () =>
     real ? find(REAL_TESTS, []) : long ? find(LONG_TESTS, []) : find(TESTS, [LONG_TESTS, REAL_TESTS, LAST_TEST]);
@@ -233,16 +233,22 @@ async function main(): Promise<number> {
   try {
     const taking: Promise<void>[] = [];
     // One after the other: a stack sees which ports those before it have taken. The first lane works meanwhile.
-    for (const lane of lanes) {
-      await lane.open();
-      taking.push(takeFiles(lane));
+    try {
+      for (const lane of lanes) {
+        await lane.open();
+        taking.push(takeFiles(lane));
+      }
+    } catch (error) {
+      queue.splice(0);
+      await Promise.allSettled(taking);
+      throw error;
     }
     await Promise.all(taking);
     const [first] = lanes;
     if (first) await runOn(first, [LAST_TEST], { strict: true });
     report.print();
     const summary = process.env["TEST_SUMMARY"];
-    if (summary) writeFileSync(summary, `${report.passed} ${report.failures.length}`);
+    if (summary) writeFileSync(summary, `${report.passed} ${report.failures.length}\n`);
     return report.failures.length > 0 || report.passed === 0 ? 1 : 0;
   } finally {
     await Promise.all(lanes.map((lane) => lane.close()));
