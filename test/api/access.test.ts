@@ -1,21 +1,16 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { request } from "node:http";
-import { z } from "zod";
-import { ok, router } from "../../api/rest/route.ts";
 import type { Role } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { authenticate } from "../../domain/access/authenticate.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { RequestLimits } from "../../domain/access/request-limit.ts";
 import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
-import { type ApiAnswer, api } from "../support/api.ts";
-import { route, serveRoutes } from "../support/app.ts";
+import { api, codeOf as code } from "../support/api.ts";
 import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
-import { countStatements } from "../support/recording.ts";
 import { stack } from "../support/stack.ts";
 
-const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer.status}`;
 const me = (headers: Record<string, string> = {}) => api().get("/me", { headers });
 
 async function change(sql: string, ...params: unknown[]): Promise<void> {
@@ -123,25 +118,6 @@ describe("authentication", () => {
     assert.equal(await ask({ "x-api-key": live }), "forbidden_scope_pair");
     await setKey(team, "granted_scopes = array['lists:read']");
     assert.equal(await ask({ "x-api-key": live }), "200");
-  });
-
-  it("asks the database once per request", async () => {
-    const app = await serveRoutes(
-      router({
-        ping: route({ method: "GET", path: "/ping", scope: null, summary: "Answers" })
-          .input(z.strictObject({}))
-          .output(z.null())
-          .query(async () => ok(null)),
-      }),
-    );
-    try {
-      // The first connection of a process asks more: whether the database admits the process.
-      await app.deps.connectDatabase();
-      const ask = async () => assert.equal((await api(team.keys.live, app.base).get("/ping")).status, 200);
-      assert.equal(await countStatements(app, ask), 1);
-    } finally {
-      await app.close();
-    }
   });
 
   it("asks nothing of the database for an address that has used up its failed authentications", async () => {

@@ -15,8 +15,7 @@ import { openRecordingOrm, type RecordingOrm, type Statement } from "../support/
 
 /** Rows of each table that grows with the audience. */
 const MANY = 20_000;
-/** Rows of each other table. */
-const SOME = 2_000;
+const NEWSLETTERS = 2_000;
 /** Rows that a page of 25 may read of one table: 26 for each value of the column by which a list may be split, and a few. */
 const MAX_ROWS = 200;
 const BOTH = ["updated_at", "created_at"];
@@ -56,7 +55,6 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
     ({ key } = await mintKey(em, app.deps.vault, grant, 1));
 
     const db = kysely(em);
-    const some = sql`generate_series(1, ${SOME}::int) n`;
     const many = sql`generate_series(1, ${MANY}::int) n`;
     const createdAt = sql`timestamptz '2026-01-01' + n * interval '10 seconds'`;
     // Another order than that of the creation.
@@ -64,18 +62,11 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
     const times = sql`${createdAt}, ${updatedAt}`;
     const tenant = sql`${teamId}, 'LIVE'`;
     for (const insert of [
-      sql`insert into lists (id, team_id, environment, name, optin, created_at, updated_at)
-        select case when n = 1 then ${listId} else 'list_' || n end, ${tenant}, 'List', 'SINGLE', ${times} from ${some}`,
+      sql`insert into lists (id, team_id, environment, name, optin) values (${listId}, ${tenant}, 'List', 'SINGLE')`,
       sql`insert into newsletters (id, team_id, environment, name, body, created_at, updated_at)
-        select 'nl_' || n, ${tenant}, 'Newsletter', repeat('x', 3000), ${times} from ${some}`,
-      sql`insert into email_accounts (id, team_id, environment, email, display_name, provider, status, allowed_domains,
-          host, port, security, max_connections, created_at, updated_at)
-        select 'acct_' || n, ${tenant}, n || '@example.com', 'A', 'SMTP_OTHER', 'ACTIVE', '{}', 'h', 25, 'none', 1, ${times}
-        from ${some}`,
-      sql`insert into webhook_endpoints (id, team_id, environment, origin, name, url, events, encrypted_secret,
-          api_version, created_at, updated_at)
-        select case when n = 1 then ${webhookId} else 'whk_' || n end, ${tenant}, 'API', 'W', 'https://example.com/',
-          '{}', '', '', ${times} from ${some}`,
+        select 'nl_' || n, ${tenant}, 'Newsletter', repeat('x', 3000), ${times} from generate_series(1, ${NEWSLETTERS}::int) n`,
+      sql`insert into webhook_endpoints (id, team_id, environment, origin, name, url, events, encrypted_secret, api_version)
+        values (${webhookId}, ${tenant}, 'API', 'W', 'https://example.com/', '{}', '', '')`,
       sql`insert into webhook_health (webhook_id) select id from webhook_endpoints`,
       sql`insert into subscribers (id, team_id, environment, email, created_at, updated_at)
         select 'sub_' || n, ${tenant}, 'p' || n || '@example.com', ${times} from ${many}`,
@@ -103,12 +94,9 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
   }
 
   const deliveries = `/webhooks/${webhookId}/deliveries`;
-  /** Each list with its sorts, and with filters as query strings. */
+  /** Each list that may get long, with its sorts, and with filters as query strings. */
   const lists: [path: string, sorts: string[], ...filters: string[]][] = [
-    ["/lists", BOTH],
     ["/newsletters", BOTH],
-    ["/accounts", BOTH],
-    ["/webhooks", BOTH],
     ["/subscribers", BOTH, "email=P7@example.com", "email=nobody@example.com"],
     [
       "/contacts",

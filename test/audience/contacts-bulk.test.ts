@@ -1,17 +1,9 @@
 import assert from "node:assert/strict";
-import { sql } from "kysely";
-import pg from "pg";
-import { forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
-import { newId } from "../../domain/ids.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { type ApiAnswer, type ApiClient, api, type CallOptions, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { makeDatabase } from "../support/own-database.ts";
-import { mostRowsRead } from "../support/plans.ts";
-import { openRecordingOrm } from "../support/recording.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
 
 const FIELDS = { city: "text", orders: "number" } as const;
@@ -232,45 +224,5 @@ describe("POST /contacts/bulk", () => {
       [null],
     );
     assert.deepEqual(await emitted(team)(), []);
-  });
-
-  it("takes a few statements for 1,000 items, which read no other contact", async () => {
-    const own = await makeDatabase();
-    const { orm, statements } = await openRecordingOrm(own.url);
-    const explaining = new pg.Client({ connectionString: own.url });
-    try {
-      await explaining.connect();
-      const [teamId, others] = [newId("team"), 30_000];
-      const tenant = { teamId, environment: "LIVE" } as const;
-      const db = kysely(own.orm.em.fork());
-      // The statistics are those of an empty table.
-      await sql`alter table contacts set (autovacuum_enabled = off)`.execute(db);
-      await sql`insert into teams (id, name, plan) values (${teamId}, 'Team', 'BUSINESS')`.execute(db);
-      await sql`analyze`.execute(db);
-      await sql`insert into contacts (id, team_id, environment, email)
-        select 'con_' || n, ${teamId}, 'LIVE', 'p' || n || '@example.com' from generate_series(1, ${others}::int) n`.execute(
-        db,
-      );
-      const items = Array.from({ length: 1_000 }, (_, i) => ({ email: `p${30 * i}@example.com`, firstName: "A" }));
-      const { created, updated } = await transaction(forTenant(orm.em, tenant), (em) =>
-        upsertContacts(em, team.vault, tenant, items),
-      );
-      assert.deepEqual([created, updated.length], [1, 999]);
-      const run = statements.filter(({ text }) => text.includes("contacts"));
-      // The look-up, the change, the insert, and the events of the new contacts, whose slots are taken in between.
-      assert.ok(run.length <= 4, `${run.length} statements`);
-      // The change of rows whose ids are known is planned by the size of the table.
-      for (const { text, values } of run.filter(({ text }) => !text.includes("update contacts"))) {
-        await explaining.query("begin");
-        const { rows } = await explaining.query(`explain (analyze, format json) ${text}`, values);
-        await explaining.query("rollback");
-        const most = mostRowsRead(rows[0]["QUERY PLAN"][0].Plan);
-        assert.ok(most <= 2 * items.length, `${most} rows read by ${text}`);
-      }
-    } finally {
-      await explaining.end();
-      await orm.close(true);
-      await own.drop();
-    }
   });
 });

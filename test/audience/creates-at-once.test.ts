@@ -29,22 +29,14 @@ describe("Creates of a team at once", () => {
     ["/subscribers", "subscriber"],
     ["/contacts", "contact"],
   ] as const) {
-    const table = sql.table(`${type}s`);
-
     const assertMade = (given: readonly string[], answers: readonly ApiAnswer[]) => {
       for (const [i, { status, body, text }] of answers.entries()) {
         assert.equal(status, 201, text);
         assert.deepEqual([body.data.email, body.data.first_name], [given[i], `of ${given[i]}`]);
       }
     };
-    const assertShared = async (given: readonly string[]) => {
-      const { rows } = await sql<{ transactions: number }>`
-        select count(distinct xmin::text)::int as transactions from ${table}
-        where team_id = ${team.team.id} and email = any(${given})`.execute(kysely(team.em.fork()));
-      assert.ok(rows[0] && rows[0].transactions < given.length, `${rows[0]?.transactions} transactions`);
-    };
 
-    it(`share statements, and each gets its own record, event, slot and answer under its key: POST ${path}`, async () => {
+    it(`get each its own record, event, slot and answer under its key: POST ${path}`, async () => {
       await makeEndpoint(team, { url: PUBLIC_URL, events: [`${type}.created`] });
       await post(path, uniqueEmail());
       const given = emails(40);
@@ -52,8 +44,6 @@ describe("Creates of a team at once", () => {
       const keys = new Map(keyed.map((email) => [email, unique("key")]));
       const answers = await Promise.all(given.map((email) => post(path, email, keys.get(email))));
       assertMade(given, answers);
-      await assertShared(keyed);
-      await assertShared(given.slice(20));
       const { body: usage } = await api(team.keys.live, app.base).get("/usage");
       assert.equal(usage.data.limits["contacts.slots"].used, given.length + 1);
       const emitted = async () => {

@@ -9,7 +9,6 @@ import { type ApiAnswer, api, codeOf } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, setLimits, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { countStatements } from "../support/recording.ts";
 import { tenantOf } from "../support/webhooks.ts";
 
 describe("A create under an Idempotency-Key", () => {
@@ -52,22 +51,6 @@ describe("A create under an Idempotency-Key", () => {
       await holder.rollback();
     }
   }
-
-  it("takes two round trips: the key's look-up, and the record with the claim and its answer", async () => {
-    for (const path of ["/subscribers", "/contacts"]) {
-      await post(path, uniqueEmail(), unique("warm"));
-      const [email, idempotencyKey] = [uniqueEmail(), unique("k")];
-      let first: ApiAnswer | undefined;
-      const create = async () => {
-        first = await post(path, email, idempotencyKey);
-      };
-      assert.equal(await countStatements(app, create), 2);
-      assert.equal(first?.status, 201, first?.text);
-      assertReplay(first ?? assert.fail(), await post(path, email, idempotencyKey));
-      const taken = await post(path, email, unique("k2"));
-      assert.equal(codeOf(taken), "resource_already_exists");
-    }
-  });
 
   it("remembers the answer also where the contact slots are counted in a transaction, and its refusal", async () => {
     await setLimits(team, { contactSlots: 3 });

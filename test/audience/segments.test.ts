@@ -7,7 +7,7 @@ import { forTenant, kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { deleteField } from "../../domain/audience/contact-fields.ts";
 import { SEGMENT_LIMITS } from "../../domain/audience/segments/compilation.ts";
-import { countSegment, createSegment, MAX_SEGMENTS, segmentContacts } from "../../domain/audience/segments/segments.ts";
+import { countSegment, createSegment, MAX_SEGMENTS } from "../../domain/audience/segments/segments.ts";
 import { newId } from "../../domain/ids.ts";
 import { accept, engage, makeLedger, report, setState } from "../analytics/ledger.ts";
 import type { ApiClient, Json } from "../support/api.ts";
@@ -312,22 +312,6 @@ describe("Segments", () => {
   });
 
   describe("as statements", () => {
-    const queryOf = async (definition: Json) => segmentContacts(team.em, tenant, await create(definition));
-
-    it("join sets of addresses by hash or merge, whatever the statistics say", async () => {
-      const list = await makeList();
-      const sets = [{ list }, { event: "received" }, { event: "opened", within_days: 3 }];
-      for (const definition of [{ all: sets }, { any: [...sets, IN_ROME] }, { not: { any: sets } }]) {
-        const query = await queryOf(definition);
-        // Of a new team Postgres assumes one row at most, as it does right after an import.
-        const { rows } = await sql<Record<string, string>>`explain select count(*) from (${query}) c
-          join contacts x on x.id = c.id`.execute(kysely(team.em));
-        const plan = rows.flatMap((row) => Object.values(row)).join("\n");
-        // One more for the bounces of received mails.
-        assert.equal(plan.match(/(?:Hash|Merge) Full Join/g)?.length, sets.length + 1, plan);
-      }
-    });
-
     it("are bounded: the largest segment is counted, and one that takes too long is ended", async () => {
       const rows = 5_000;
       const stem = unique("many");

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { sql } from "kysely";
 import { kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
-import { defineStatement, executePrepared } from "../../db/statements.ts";
+import { executePrepared } from "../../db/statements.ts";
 import { backdoor } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { findChanging } from "../support/statements/check.ts";
@@ -14,40 +14,10 @@ describe("A prepared statement", () => {
 
   before(async () => {
     const { env } = await stack();
-    // One connection, so that what it has prepared can be looked at.
+    // One connection, which gets both texts of a name.
     orm = await openDatabase(env.DATABASE_URL, { poolMax: 1 });
   });
   after(() => orm.close(true));
-
-  it("is parsed once per connection, under its name, and run with the values of each call", async () => {
-    const em = orm.em.fork();
-    const double = (value: number) => sql<{ doubled: number }>`select ${value}::int * 2 as doubled`;
-
-    const results = [];
-    for (const value of [1, 2, 3]) results.push(await executePrepared(em, "double", double(value)));
-
-    assert.deepEqual(
-      results.flatMap(({ rows }) => rows),
-      [{ doubled: 2 }, { doubled: 4 }, { doubled: 6 }],
-    );
-    const { rows } = await sql<{ name: string; runs: number }>`
-      select name, (generic_plans + custom_plans)::int as runs from pg_prepared_statements`.execute(kysely(em));
-    assert.deepEqual(rows, [{ name: "double", runs: 3 }]);
-  });
-
-  it("that was defined is compiled once, for the values that it was first given", async () => {
-    const em = orm.em.fork();
-    let compiled = 0;
-    const add = defineStatement((_em, { left, right }: { left: number; right?: number | undefined }) => {
-      compiled++;
-      return right === undefined
-        ? sql<{ sum: number }>`select ${left}::int as sum`
-        : sql<{ sum: number }>`select ${left}::int + ${right}::int as sum`;
-    });
-    const sums = [];
-    for (const left of [1, 2]) sums.push(...(await add(em, { left, right: 10 })).rows);
-    assert.deepEqual([sums, compiled], [[{ sum: 11 }, { sum: 12 }], 1]);
-  });
 
   it("is refused when its name stands for another text", async () => {
     const em = orm.em.fork();

@@ -11,16 +11,6 @@ const contentOf = (html: string, fromName = "News") => ({
 const send = (sendId: string, accountId = "account") => ({ teamId: "team", sendId, accountId });
 
 describe("The composed messages of a dispatch worker", () => {
-  it("are composed once for all slices of a send", async () => {
-    const messages = new ComposedMessages();
-    const first = messages.compose(send("a"), contentOf("<p>News</p>"));
-    assert.equal(messages.compose(send("a"), contentOf("<p>News</p>")), first);
-    const other = messages.compose(send("b"), contentOf("<p>News</p>"));
-    assert.notEqual(other, first);
-    assert.equal(await messages.compose(send("a"), contentOf("<p>News</p>")), await first);
-    await other;
-  });
-
   it("are kept for each account of a send", async () => {
     const messages = new ComposedMessages();
     const [first, second] = ["one", "two"].map((account) =>

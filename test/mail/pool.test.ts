@@ -137,17 +137,6 @@ describe("An SMTP pool", () => {
     assert.match(parsed.html ?? "", /<p>Dear Zoë,<\/p>\s+<p>\.dots\s+\.\s+\.\.<\/p>/);
   });
 
-  it("stuffs the dots of a message that has them at the start of a line", async () => {
-    const sink = await sinkWith();
-    const message = Buffer.from("Subject: x\r\n\r\n.\r\n..two\r\nend");
-    const result = await poolAt(sink.port).send({
-      envelope: { from: "a@b.example", to: TO, smtpUtf8: false },
-      message,
-    });
-    assert.equal(result.outcome, "sent");
-    assert.equal(sink.received[0]?.raw.toString().trimEnd(), message.toString());
-  });
-
   describe("classifies", () => {
     const cases: [string, SinkOptions, Expected][] = [
       [
@@ -334,41 +323,6 @@ describe("An SMTP pool", () => {
     const pool = poolAt(sink.port, { maxConnections: 50 });
     for (let i = 0; i < 5; i++) await drainAll(pool, people(4));
     assert.ok(sink.connections.made <= 4, `${sink.connections.made} connections for 4 messages at a time`);
-  });
-
-  it("takes batches of one message per connection, larger ones only from a server that takes more at once", async () => {
-    const slow = poolAt((await sinkWith({ latencyMs: 120 })).port, { maxConnections: 4 });
-    await drainAll(slow, people(12), { batch: 4 });
-    assert.deepEqual([slow.batch, slow.mostInFlight], [4, 100]);
-    const fast = poolAt((await sinkWith()).port, { maxConnections: 4 });
-    let largest = 0;
-    await drainAll(fast, people(1_000), {
-      onResult: () => {
-        largest = Math.max(largest, fast.batch);
-      },
-    });
-    assert.ok(largest > 4 && largest <= 33, `a batch of ${largest}`);
-    fast.setConnections(50);
-    assert.deepEqual([fast.batch, fast.mostInFlight], [50, 150]);
-  });
-
-  it("asks for the next batch while the last is being sent, and no further ahead", async () => {
-    const pool = poolAt((await sinkWith({ latencyMs: 10 })).port, { maxConnections: 4 });
-    const counts = { staged: 0, begun: 0, settled: 0, mostAhead: 0 };
-    async function* batches() {
-      for (let i = 0; i < 20; i++) {
-        counts.staged += 5;
-        counts.mostAhead = Math.max(counts.mostAhead, counts.staged - counts.begun);
-        yield people(5);
-      }
-    }
-    const begin = (address: string) => {
-      counts.begun++;
-      return fill(address);
-    };
-    for await (const mailed of pool.drain(batches(), { fill: begin })) counts.settled += mailed.length;
-    assert.equal(counts.settled, 100);
-    assert.ok(counts.mostAhead > 5 && counts.mostAhead <= 2 * 5, `${counts.mostAhead} staged and not begun`);
   });
 
   it("begins no message after it is stopped, and reports the messages that were not begun", async () => {

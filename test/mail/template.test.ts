@@ -60,35 +60,6 @@ describe("A template", () => {
     assert.deepEqual([...compileTemplate(source, { escape: true }).variables].sort(), expected);
   });
 
-  it("takes the fast path for plain merge tags only", () => {
-    const isPlain = (source: string) => compileTemplate(source, { escape: true }).plain !== undefined;
-    for (const source of [
-      "",
-      "text",
-      "{{email}}",
-      "a {{\n email }} b",
-      "{ {{ email }} }",
-      "{{ email }}}",
-      "{{ fields.city_2 }}",
-    ]) {
-      assert.ok(isPlain(source), source);
-    }
-    for (const source of [
-      "{{ email | upcase }}",
-      "{{- email -}}",
-      "{{ foo }}",
-      "{{ email.size }}",
-      "{{ fields }}",
-      "{{ fields.city.size }}",
-      "{{ fields['city'] }}",
-      "{% if email %}x{% endif %}",
-      "{% raw %}{{ email }}{% endraw %}",
-      "{{ email }}{% comment %}{% endcomment %}",
-    ]) {
-      assert.ok(!isPlain(source), source);
-    }
-  });
-
   it("renders on the fast path exactly as liquidjs does", () => {
     const liquid = new Liquid({ outputEscape: "escape", templates: {}, ownPropertyOnly: true });
     const space = fc.constantFrom("", " ", "\n", "\t ");

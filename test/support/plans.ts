@@ -21,7 +21,3 @@ export const rowsOf = (node: PlanNode): number =>
     (node["Rows Removed by Index Recheck"] ?? 0) +
     (node["Rows Removed by Join Filter"] ?? 0)) *
   (node["Actual Loops"] ?? 1);
-
-/** The most rows of a table that one part of a plan looked at. */
-export const mostRowsRead = (plan: PlanNode): number =>
-  Math.max(0, ...withParts(plan).flatMap((node) => (node["Relation Name"] === undefined ? [] : [rowsOf(node)])));
