@@ -11,7 +11,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { MAX_TOKEN_LENGTH, openTokenVerifier, revokeToken } from "../../domain/access/oauth.ts";
 import { KEY_SET_TIMES, type KeySetTimes } from "../../domain/access/oauth-keys.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
-import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { type ApiAnswer, api, codeOf as code, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { app as command } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
@@ -30,8 +30,6 @@ import {
   type TestClaims,
   type TestIssuer,
 } from "./oauth-issuer.ts";
-
-const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer.status}`;
 
 /** The parameters of a challenge. */
 function challengeOf({ headers }: ApiAnswer): Record<string, string> {
@@ -265,12 +263,6 @@ describe("OAuth tokens", () => {
       ];
       assert.deepEqual(answers.map(code), Array(3).fill("invalid_token"));
       assert.equal(new Set(answers.map(({ body }) => body.error.message)).size, 1);
-    });
-
-    it("are no API keys: in x-api-key they are malformed", async () => {
-      const answer = await api(await tokenWith(), app.base).get("/me");
-      assert.equal(code(answer), "api_key_malformed");
-      assert.equal(challengeOf(answer)["error"], undefined);
     });
 
     it("never make the API fail, whatever their parts hold", async () => {

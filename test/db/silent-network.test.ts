@@ -155,7 +155,7 @@ describe("A connection to Postgres", () => {
     }
   });
 
-  it("asks Postgres to end idle transactions after 30 s, those of a webhooks worker after 5 s", async () => {
+  it("asks Postgres to end statements after their time, idle transactions after 30 s, and those of a webhooks worker after 5 s", async () => {
     const { env } = await stack();
     for (const [work, limit] of [
       ["webhooks", "5s"],
@@ -163,10 +163,11 @@ describe("A connection to Postgres", () => {
     ] as const) {
       const orm = await openDatabase(env.DATABASE_URL, { poolMax: 1, work });
       try {
-        const [setting] = await orm.em
-          .fork()
-          .execute("select current_setting('idle_in_transaction_session_timeout') as limit");
-        assert.deepEqual(setting, { limit }, work);
+        const [setting] = await orm.em.fork().execute(
+          `select current_setting('idle_in_transaction_session_timeout') as limit,
+              extract(epoch from current_setting('statement_timeout')::interval)::int as seconds`,
+        );
+        assert.deepEqual(setting, { limit, seconds: STATEMENT_SECONDS[work] }, work);
       } finally {
         await orm.close(true);
       }

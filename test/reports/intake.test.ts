@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { sql } from "kysely";
-import { pino } from "pino";
 import { claimPort } from "../../config/ports.ts";
-import { kysely, openDatabase } from "../../db/orm.ts";
+import { kysely } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
 import {
   type MailRef,
@@ -15,7 +14,6 @@ import {
   unsubscribeUrl,
 } from "../../domain/links.ts";
 import { LEDGERS } from "../../domain/retention/ledgers.ts";
-import { ReportRecorder } from "../../workers/report-recorder.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type MailedLetter, mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
@@ -206,13 +204,6 @@ describe("The intake of reports", () => {
     assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
   });
 
-  it("records a report once, however often it comes", async () => {
-    const ref = await mailTo(team, `${unique("again")}@to.example`);
-    const codes = await Promise.all(Array.from({ length: 10 }, () => give(pathOf(ref), HARD)));
-    assert.deepEqual(new Set(codes), new Set([250]));
-    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
-  });
-
   it("takes automatic answers, delays and successes, and records nothing", async () => {
     const ref = await mailTo(team, `${unique("away")}@to.example`);
     const delayed = HARD.replace("Action: failed", "Action: delayed");
@@ -234,12 +225,6 @@ describe("The intake of reports", () => {
       `anyone@${RETURN_PATH_DOMAIN}`,
     ];
     for (const address of forged) assert.equal(await give(address, HARD), 550, address);
-    assert.deepEqual(await recordedKinds(team, ref.sendId), []);
-  });
-
-  it("changes nothing for a mail that was never sent", async () => {
-    const ref = await mailTo(team, `${unique("queued")}@to.example`, "QUEUED");
-    assert.equal(await give(pathOf(ref), HARD), 250);
     assert.deepEqual(await recordedKinds(team, ref.sendId), []);
   });
 
@@ -411,27 +396,6 @@ describe("The intake of reports", () => {
       );
     } finally {
       await namespace.close();
-    }
-  });
-
-  it("leaves the envelope sender alone without the setting", async () => {
-    const sender = await makeSender({ recipients: 1 });
-    await sendAndWait(sender);
-    assert.deepEqual(
-      (await caughtMails(sender)).map(({ from }) => from),
-      [sender.fromEmail],
-    );
-  });
-
-  it("asks every sender to come again while Postgres is away", async () => {
-    const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
-    try {
-      const recorder = new ReportRecorder({ orm, env: (await stack()).env, log: pino({ enabled: false }) });
-      const report = { sendId: "send_none", seq: 1, kind: "complaint" } as const;
-      const answers = await Promise.allSettled(Array.from({ length: 200 }, () => recorder.record([report])));
-      assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set(["rejected"]));
-    } finally {
-      await orm.close(true);
     }
   });
 });

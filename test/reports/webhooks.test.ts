@@ -10,7 +10,7 @@ import type { FetchText } from "../../domain/fetch-text.ts";
 import { isSigned, SENDGRID } from "../../domain/reports/sendgrid.ts";
 import { sesSource } from "../../domain/reports/ses.ts";
 import { addSource, pathOfSource, removeSource, type SourceRow } from "../../domain/reports/source.ts";
-import { type ApiAnswer, api, codeOf, type Json } from "../support/api.ts";
+import { type ApiAnswer, codeOf, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
@@ -281,20 +281,6 @@ describe("Webhooks of providers", () => {
       assert.deepEqual(opened, [CERTIFICATE_URL]);
     });
 
-    it("change nothing when a message is replayed, also after the suppression was lifted", async () => {
-      const email = uniqueEmail("replayed");
-      const message = notificationOf(sesBounce(await mailTo(team, email)));
-      const statuses = await Promise.all(Array.from({ length: 8 }, async () => (await send(message)).status));
-      assert.deepEqual(
-        statuses,
-        Array.from({ length: 8 }, () => 204),
-      );
-      const { body } = await api(team.keys.live).get(`/suppressions/${email}`);
-      await api(team.keys.cleanup).delete(`/suppressions/${body.data.id}`);
-      assert.equal((await send(message)).status, 204);
-      assert.equal(await reasonOf(team, email), undefined);
-    });
-
     it("change nothing for a mail of another team, and log no address", async () => {
       const other = await makeTeam();
       const email = uniqueEmail("theirs");
@@ -307,20 +293,6 @@ describe("Webhooks of providers", () => {
       assert.match(logged, /"route":"\/hooks\/ses\/\{token\}"/);
       assert.ok(!logged.includes("@"), logged);
       assert.ok(!logged.includes(pathOfSource(team.vault, source)), logged);
-    });
-
-    it("ask for a report once more whose mail has no outcome yet", async () => {
-      const email = uniqueEmail("early");
-      const mail = await mailTo(team, email, "SENDING");
-      const message = notificationOf(sesBounce(mail));
-      assert.equal((await send(message)).status, 503);
-      await kysely(team.em)
-        .updateTable("send_recipients")
-        .set({ state: "SENT" })
-        .where("send_id", "=", mail.sendId)
-        .execute();
-      assert.equal((await send(message)).status, 204);
-      assert.equal(await reasonOf(team, email), "bounce:hard");
     });
 
     it("take other messages of SES and SNS without doing anything", async () => {
@@ -483,14 +455,6 @@ describe("Webhooks of providers", () => {
       const { status, text } = await post(fresh, body, { headers });
       assert.equal(status, 401);
       assert.match(JSON.parse(text).error.message, /provider:set/);
-    });
-
-    it("change nothing for a mail of another team", async () => {
-      const other = await makeTeam();
-      const mail = await mailTo(other, uniqueEmail());
-      await unchanged(async () => {
-        assert.equal((await send([sendGridEvent(mail), sendGridComplaint(mail)])).status, 204);
-      }, other.team.id);
     });
 
     it("take keys on the curve P-256 alone, as PEM too", async () => {

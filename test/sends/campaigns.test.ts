@@ -7,7 +7,6 @@ import { deleteSegment, readSegment, readSegments } from "../../domain/audience/
 import { attachSegment } from "../../domain/campaigns.ts";
 import { createDraft } from "../../domain/drafts.ts";
 import { unsubscribeUrl } from "../../domain/links.ts";
-import { api } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique, uniqueEmail } from "../support/factories.ts";
@@ -173,6 +172,8 @@ describe("The preview of a campaign", () => {
 });
 
 describe("A campaign", () => {
+  afterEach(() => setFaults([]));
+
   it("refuses what only the app sets by name, on creating and on changing", async () => {
     const { client, campaignId } = await makeCampaignSender();
     const values = {
@@ -275,11 +276,7 @@ describe("A campaign", () => {
       furtherAccounts: [{ displayName: "Second" }],
     });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 10 }]);
-    try {
-      assert.equal((await sendAndWait(sender)).recipients.sent, 300);
-    } finally {
-      await setFaults([]);
-    }
+    assert.equal((await sendAndWait(sender)).recipients.sent, 300);
     const mails = await caughtMails(sender);
     assert.equal(mails.length, 300);
     assert.equal(new Set(mails.flatMap(({ to }) => to)).size, 300);
@@ -350,11 +347,7 @@ describe("A campaign", () => {
     const sender = await makeCampaignSender({ recipients: 2, account: { displayName: "The account's name" } });
     await sender.client.patch(`/campaigns/${sender.campaignId}`, { from_name: "The campaign" });
     await setFaults([{ stage: "rcpt", match: `person1@${sender.audience}`, code: 550, message: "5.1.1 unknown" }]);
-    try {
-      await sendAndWait(sender);
-    } finally {
-      await setFaults([]);
-    }
+    await sendAndWait(sender);
     assert.deepEqual(await ledgerStates(sender), { SENT: 1, REJECTED: 1 });
     const [mail] = await caughtMails(sender);
     assert.equal((await readMail(mail?.id ?? 0)).from?.name, "The campaign");
@@ -365,17 +358,6 @@ describe("A campaign", () => {
       },
       { what: "the contact's status" },
     );
-  });
-
-  it("is out of reach of a key that holds newsletters:send alone", async () => {
-    const sender = await makeCampaignSender();
-    const other = await sender.mint({ scopes: ["newsletters:send", "campaigns:read"], sendDomains: [sender.domain] });
-    const client = api(other.key);
-    const refused = await preview({ ...sender, client });
-    assert.deepEqual([refused.status, refused.body.error?.code], [403, "insufficient_scope"], refused.text);
-    assert.match(refused.body.error.message, /campaigns:send/);
-    const sent = await confirm({ ...sender, client }, await tokenOf(sender));
-    assert.equal(sent.body.error?.code, "insufficient_scope");
   });
 
   it("does not take the token of a newsletter of the same team, nor the other way round", async () => {

@@ -163,20 +163,6 @@ describe(`A confirm of a ${kind.type}`, () => {
     assert.equal(rows[0]?.count, 1);
   });
 
-  it("repeats its 202 byte for byte under the same Idempotency-Key, and starts one send only", async () => {
-    const sender = await kind.make({ recipients: 2, credits: 10 });
-    const token = await tokenOf(sender);
-    const key = freshKey();
-    const first = await confirm(sender, token, key);
-    const again = await confirm(sender, token, key);
-    assert.equal(first.status, 202, first.text);
-    assert.equal(again.status, 202);
-    assert.equal(again.text, first.text);
-    assert.equal(again.headers.get("idempotent-replayed"), "true");
-    await untilStatus(sender, ["SENT"]);
-    assert.equal((await credits(sender)).available, 8);
-  });
-
   it("refuses a token at its expiry, by the database clock", async () => {
     const sender = await kind.make();
     await tokenOf(sender);
