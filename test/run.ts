@@ -15,6 +15,7 @@ import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from ".
 import { COMPILE_CACHE, Stack } from "../stack/stack.ts";
 import { explain, onSignals } from "../stack/terminal.ts";
 import type { Failure, Job, JobResult } from "./support/lane.ts";
+import { QUICK } from "./support/quick.ts";
 
 const ROOT = `${import.meta.dirname}/..`;
 const TESTS = "test/**/*.test.ts";
@@ -30,16 +31,6 @@ const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers)\//;
 const LISTED = 10;
 /** Loaded into the processes of the stack: writes down the statements they run. */
 const STATEMENT_RECORDER = new URL("support/statements/record.ts", import.meta.url).href;
-
-/** Settings that make waits short and requests many. */
-const QUICK = {
-  DEFERRAL_LADDER_SECONDS: "1,1,2",
-  HEARTBEAT_TIMEOUT_MS: "2500",
-  SMTP_TIMEOUT_MS: "5000",
-  WEBHOOK_LADDER_SECONDS: "0,1,1,2",
-  WEBHOOK_TIMEOUT_MS: "3000",
-  ...NO_RATE_LIMITS,
-};
 
 /** Ports of webhook receivers per lane: the only addresses of this machine that webhooks may reach. */
 const RECEIVERS_PER_LANE = 8;
@@ -86,6 +77,7 @@ class Lane {
       source: {
         ...this.#source,
         ...QUICK,
+        ...NO_RATE_LIMITS,
         WEBHOOK_ALLOWED_HOSTS: receivers.map((port) => `127.0.0.1:${port}`).join(","),
         NODE_OPTIONS: `${this.#source["NODE_OPTIONS"] ?? ""} --import ${STATEMENT_RECORDER}`,
         STATEMENTS_DIR: statements,

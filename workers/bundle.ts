@@ -16,11 +16,11 @@ function fingerprint(): string {
 }
 
 /**
- * The workflows as one bundle. It is made once per version and kept, because bundling takes seconds and every worker
- * needs the same one; `node workers/bundle.ts` makes it ahead of time for an image.
- * @param heartbeatTimeoutMs how long activities may go without a heartbeat; by default as `workflows/heartbeat.ts` says
+ * Bundles the workflows, once per version: it takes seconds, and every worker needs the same bundle. `node workers/bundle.ts`
+ * makes it ahead of time for an image.
+ * @returns its file
  */
-export async function workflowBundle(heartbeatTimeoutMs?: number): Promise<WorkflowBundleOption> {
+async function makeBundle(): Promise<string> {
   const codePath = `${CACHE}/workflows-${fingerprint()}.js`;
   if (!existsSync(codePath)) {
     const { code } = await bundleWorkflowCode({
@@ -33,9 +33,14 @@ export async function workflowBundle(heartbeatTimeoutMs?: number): Promise<Workf
     await writeFile(own, code);
     await rename(own, codePath);
   }
-  const code = await readFile(codePath, "utf8");
+  return codePath;
+}
+
+/** The workflows as one bundle. @param heartbeatTimeoutMs how long activities may go without a heartbeat */
+export async function workflowBundle(heartbeatTimeoutMs: number): Promise<WorkflowBundleOption> {
+  const code = await readFile(await makeBundle(), "utf8");
   // Workflows read no environment: the setting is a global of their context.
   return { code: `globalThis.HEARTBEAT_TIMEOUT_MS = ${heartbeatTimeoutMs};${code}` };
 }
 
-if (import.meta.main) await workflowBundle();
+if (import.meta.main) await makeBundle();

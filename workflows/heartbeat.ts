@@ -3,7 +3,5 @@ declare global {
   var HEARTBEAT_TIMEOUT_MS: number | undefined;
 }
 
-const DEFAULT_MS = 10_000;
-
-/** How long an activity may go without a heartbeat before its worker is presumed dead, in milliseconds. */
-export const HEARTBEAT_TIMEOUT = globalThis.HEARTBEAT_TIMEOUT_MS ?? DEFAULT_MS;
+/** How long an activity may go without a heartbeat before its worker is presumed dead, in milliseconds; 0 is no limit. */
+export const HEARTBEAT_TIMEOUT = globalThis.HEARTBEAT_TIMEOUT_MS ?? 0;

@@ -77,7 +77,7 @@ describe("A confirm", () => {
       connection,
       namespace: within.namespace,
       taskQueue: TASK_QUEUES.sends,
-      workflowBundle: await workflowBundle(),
+      workflowBundle: await workflowBundle(10_000),
       activities: { ...activities },
     });
     const running = worker.run();

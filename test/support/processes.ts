@@ -5,6 +5,7 @@ import { formatKeys } from "../../config/env.ts";
 import { NO_RATE_LIMITS } from "../../stack/settings.ts";
 import type { PoolName } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
+import { QUICK } from "./quick.ts";
 import { stack } from "./stack.ts";
 
 /** A process of the stack. */
@@ -70,9 +71,7 @@ export async function workerSettings(): Promise<Record<string, string | undefine
 /** A worker in addition to the stack's, with its settings and the tests' short waits. Resolves once it polls. */
 export const startWorker = (pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> =>
   forkWorker(pool, {
-    DEFERRAL_LADDER_SECONDS: "1,1,2",
-    HEARTBEAT_TIMEOUT_MS: "2500",
-    SMTP_TIMEOUT_MS: "5000",
+    ...QUICK,
     SHUTDOWN_GRACE_MS: "2000",
     ...settings,
   });

@@ -356,8 +356,6 @@ describe(`An API killed in the middle of ${SIZE.changes} changes (SEED=${SEED})`
 const anotherWorker = (): Promise<TestWorker> =>
   startWorker("webhooks", {
     WEBHOOK_ALLOWED_HOSTS: RECEIVER_HOSTS.join(","),
-    WEBHOOK_LADDER_SECONDS: "0,1,1,2",
-    WEBHOOK_TIMEOUT_MS: "3000",
     SHUTDOWN_GRACE_MS: "15000",
   });
 

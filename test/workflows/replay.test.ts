@@ -49,7 +49,7 @@ describe("The recorded histories", () => {
 
   it("replay on the workflows as they are", async () => {
     assert.ok(recorded.length > 0, "there are none: npm run histories");
-    const broken = await replay(await workflowBundle(), recorded);
+    const broken = await replay(await workflowBundle(10_000), recorded);
     const complaints = [...broken].map(
       ([file, error]) =>
         `${file} does not replay: what is under way would get stuck. Guard the change with patched(), see ` +
