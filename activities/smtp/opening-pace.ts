@@ -19,8 +19,14 @@ export class OpeningPace {
   #refusals = 0;
   #last: AccountFailure | undefined;
   #pausedUntil = 0;
+  /** After `until` more may be opened, and each login beyond `connections` raises it. */
   #limit = { connections: Number.POSITIVE_INFINITY, until: 0 };
   #suspicionMs = FIRST_PAUSE_MS;
+
+  /** Connections that the server has shown to take: those beside its last refusal, or that logged in since; all without one. */
+  get most(): number {
+    return this.#limit.connections;
+  }
 
   /** The last refusal, while no connection may be opened because of it. */
   refusalAt(now: number): AccountFailure | undefined {

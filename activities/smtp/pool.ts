@@ -102,7 +102,12 @@ export class SmtpPool {
   get batch(): number {
     this.#countAnswered(0);
     const most = Math.floor(this.mostInFlight / BATCHES_IN_FLIGHT);
-    return Math.min(Math.max(this.#maxConnections, this.#answeredBefore), most);
+    return Math.min(Math.max(this.#usable, this.#answeredBefore), most);
+  }
+
+  /** Allowed connections that the server takes: rows staged for more of them would wait for minutes at a slow server. */
+  get #usable(): number {
+    return Math.min(this.#maxConnections, this.#pace.most);
   }
 
   /** Connections that are open, being opened or being closed. */
@@ -145,7 +150,7 @@ export class SmtpPool {
    */
   drain<T>(batches: AsyncIterable<readonly T[]>, options: DrainOptions<T>): Drain<T> {
     return new Drain(batches, options, {
-      wanted: () => this.#maxConnections,
+      wanted: () => this.#usable,
       join: (owner) => {
         this.#drains.add(owner);
         if (this.#closed) owner.stop({ ended: "stopped" });

@@ -71,6 +71,17 @@ describe("The pace at which connections are opened", () => {
     assert.deepEqual([pace.openable(59_999, 5, 0), pace.openable(60_000, 5, 0)], [0, 5]);
   });
 
+  it("knows how many the server takes from a refusal and the logins after it", () => {
+    assert.equal(pace.most, Number.POSITIVE_INFINITY);
+    pace.recordRefusal(REFUSED, 0, 0);
+    assert.equal(pace.most, Number.POSITIVE_INFINITY, "a refusal of the first one shows no number");
+    pace.recordRefusal(REFUSED, 1_000, 2);
+    pace.recordLogin(2);
+    assert.equal(pace.most, 2);
+    pace.recordLogin(3);
+    assert.equal(pace.most, 3);
+  });
+
   it("takes one that failed without a reply for chance at first, and less so with each further one", () => {
     let now = 0;
     const waits = Array.from({ length: 8 }, () => {

@@ -668,6 +668,30 @@ describe("An SMTP pool", () => {
       assert.equal(counts.refused, 2);
     });
 
+    it("a third connection of 50 allowed: stages no more than for two", async () => {
+      let logins = 0;
+      const { sink, counts } = await refusingSink("login", 454, () => ++logins > 2);
+      const pool = poolAt(sink.port, { ...LOGIN, maxConnections: 50 });
+      await drainAll(pool, people(60));
+      assert.deepEqual([counts.loggedIn, pool.open], [2, 2]);
+      await until(() => pool.batch === 2);
+      const ahead = { staged: 0, begun: 0, most: 0 };
+      async function* batches() {
+        for (let i = 0; i < 20; i++) {
+          ahead.staged += 2;
+          ahead.most = Math.max(ahead.most, ahead.staged - ahead.begun);
+          yield people(2);
+        }
+      }
+      const begin = (address: string) => {
+        ahead.begun++;
+        return fill(address);
+      };
+      for await (const mailed of pool.drain(batches(), { fill: begin })) assert.ok(mailed.length > 0);
+      assert.equal(ahead.begun, 40);
+      assert.ok(ahead.most <= 4, `${ahead.most} staged and not begun`);
+    });
+
     it("only at the first message of each session: stops after a few sessions", async () => {
       const sink = await sinkWith({ mail: () => ({ code: 421, text: "4.7.0 Come again" }) });
       const pool = poolAt(sink.port, { maxConnections: 20 });
