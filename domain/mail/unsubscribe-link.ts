@@ -29,14 +29,15 @@ export function withUnsubscribeLink(source: string, footerText: string): { sourc
   return { source: withFooter, template: compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS }) };
 }
 
-/** Whether an `a` outside of all conditions leads to the unsubscribe URL. */
+/** Whether an `a` outside of all conditions leads to the unsubscribe URL, as it is or with a query or fragment behind it. */
 function hasUnsubscribeLink(template: Template): boolean {
   // Random, so that no link of the author's is equal to it.
   const url = `https://${randomBytes(12).toString("hex")}.invalid/`;
   let isFound = false;
   const handler = withinLimits({
     onopentag(name, { href = "" }) {
-      isFound ||= name === "a" && href.trimStart().startsWith(url);
+      const link = href.trim();
+      isFound ||= name === "a" && link.startsWith(url) && /^(?:$|[?#])/.test(link.slice(url.length));
     },
   });
   new Parser(handler).end(template.renderFixed({ unsubscribe_url: url }));

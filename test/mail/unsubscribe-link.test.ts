@@ -14,6 +14,7 @@ describe("A body", () => {
     "<A HREF={{unsubscribe_url}}>Leave</A>",
     "<a href=' {{- unsubscribe_url | escape -}} '><img src='x.png'></a>",
     '<a href="{{ unsubscribe_url | append: "?from=news" }}">Leave</a>',
+    '<a href="{{ unsubscribe_url }}#top">Leave</a>',
     '<a class="{% if first_name %}a{% endif %}" href="{% echo unsubscribe_url %}">Leave</a>',
     "{% assign url = unsubscribe_url %}<a href='{{ url }}'>Leave</a>",
     `{% if first_name %}Dear {{ first_name }}{% else %}Hello{% endif %}${LINK}`,
@@ -30,6 +31,10 @@ describe("A body", () => {
     '<a href="https://example.com/?next={{ unsubscribe_url }}" title="{{ unsubscribe_url }}">Leave</a>',
     '<a href="{{ unsubscribe_url | upcase }}">Leave</a>',
     "<a href='{{ first_name }}'>Leave</a>",
+    // The token would be another one.
+    '<a href="{{ unsubscribe_url }}.">Leave</a>',
+    '<a href="{{ unsubscribe_url }}&x=1">Leave</a>',
+    '<a href="{{ unsubscribe_url }}/ ?x=1">Leave</a>',
     // Some recipients would have no link.
     `{% if first_name %}${LINK}{% endif %}`,
     `{% unless email contains "@gmail.com" %}${LINK}{% endunless %}`,
