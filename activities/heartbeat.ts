@@ -3,6 +3,8 @@ import { Context } from "@temporalio/activity";
 /** Heartbeats within a heartbeat timeout: a busy machine may be late with some of them. */
 const BEATS = 5;
 const WITHOUT_TIMEOUT_MS = 10_000;
+/** A cancellation reaches an activity with the answer to a heartbeat. */
+const LONGEST_BEAT_MS = 2_000;
 
 /**
  * Work that may take long: with a heartbeat it is given to another worker soon after its own is lost.
@@ -14,7 +16,7 @@ export async function whileBeating<T>(
   const context = Context.current();
   let progress: Readonly<Record<string, number>> | undefined;
   const { heartbeatTimeoutMs = WITHOUT_TIMEOUT_MS } = context.info;
-  const beat = setInterval(() => context.heartbeat(progress), heartbeatTimeoutMs / BEATS);
+  const beat = setInterval(() => context.heartbeat(progress), Math.min(LONGEST_BEAT_MS, heartbeatTimeoutMs / BEATS));
   try {
     return await work((reported) => {
       progress = reported;
