@@ -6,6 +6,7 @@ import { forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
+import { mostInFlight } from "../../domain/sends/account-capacity.ts";
 import { DEMO_FROM } from "../../stack/demo-team.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { api } from "../support/api.ts";
@@ -15,8 +16,8 @@ import { stack } from "../support/stack.ts";
 import { inDatabase } from "./support.ts";
 
 export const RECIPIENTS = 200;
-/** Mails of a dead worker that may be in flight: those of each of the account's connections. */
-export const MOST_UNKNOWN = 3 * 4;
+/** Mails of a dead worker that may be in flight at the account's four connections. */
+export const MOST_UNKNOWN = mostInFlight(4);
 
 /** A confirmed newsletter of the demo team, whose mail goes to the mail catcher of the stack that runs this test. */
 export async function confirmed(file: StackFile, sendDays: number[] = []) {
