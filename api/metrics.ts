@@ -25,7 +25,7 @@ function openHitMetrics(registry: Registry): HitMetrics {
   });
   const dropped = new Counter({
     name: "mailkeel_tracking_hits_dropped_total",
-    help: "Opens and clicks that were dropped because too many waited for Postgres",
+    help: "Opens and clicks that were dropped because too many waited for Postgres, or it refused them",
     registers,
   });
   const ignored = new Counter({

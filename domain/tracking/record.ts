@@ -111,5 +111,8 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
   });
 }
 
-/** How long a batch can be repeated without counting twice: as long as one process tries. */
+/**
+ * How long a batch can be repeated without counting twice. A process repeats one for as long as it cannot reach Postgres, which
+ * may be longer: a batch counts twice then, if the answer to its commit was lost.
+ */
 export const BATCHES_KEPT = sql`interval '1 day'`;

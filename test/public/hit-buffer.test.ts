@@ -26,18 +26,33 @@ const someHit = (seq: number): Hit => ({
   url: null,
 });
 const seqs = (hits: readonly Hit[]) => hits.map(({ seq }) => seq).sort((a, b) => a - b);
+/** An error as of a Postgres that cannot be reached. */
+const away = (message = "away") => Object.assign(new Error(message), { code: "ECONNREFUSED" });
 const range = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
 
 /** A buffer over a record of hits that a test reads and interrupts. */
 function openBuffer(progress = new Progress()) {
   const recorded = new Map<string, Hit[]>();
-  const state = { isAway: false, isUnanswered: false, dropped: 0, ignored: 0, waiting: 0 };
+  const state = {
+    isAway: false,
+    failures: 0,
+    isUnanswered: false,
+    refused: -1,
+    tries: 0,
+    dropped: 0,
+    ignored: 0,
+    waiting: 0,
+  };
   const buffer = new HitBuffer({
     record: async (id, hits) => {
-      if (state.isAway) throw new Error("away");
+      if (state.isAway || state.failures-- > 0) throw away();
+      if (hits.some(({ seq }) => seq === state.refused)) {
+        state.tries++;
+        throw new Error("invalid input");
+      }
       // As Postgres does: a batch counts once.
       if (!recorded.has(id)) recorded.set(id, [...hits]);
-      if (state.isUnanswered) throw new Error("no answer");
+      if (state.isUnanswered) throw away("no answer");
       return [];
     },
     metrics: {
@@ -106,6 +121,41 @@ describe("Hits on their way to Postgres", () => {
     state.isAway = false;
     await buffer.close();
     assert.deepEqual(all(), range(0, 120_000));
+  });
+
+  it("wait with so many characters of URLs at most", async () => {
+    const { buffer, all, state } = openBuffer();
+    state.isAway = true;
+    const url = "x".repeat(1024 * 1024);
+    for (const seq of range(0, 66)) buffer.add({ ...someHit(seq), url });
+    assert.equal(state.dropped, 2);
+    buffer.add(someHit(66));
+    state.isAway = false;
+    await buffer.close();
+    assert.deepEqual(all(), [...range(0, 64), 66]);
+    for (const seq of range(67, 131)) buffer.add({ ...someHit(seq), url });
+    assert.equal(state.dropped, 2, "those that were recorded make room");
+  });
+
+  it("of a stopping process are tried again when the record of some fails", async () => {
+    const { buffer, all, state } = openBuffer();
+    state.failures = 3;
+    for (const seq of range(0, 4_500)) buffer.add(someHit(seq));
+    await buffer.close();
+    assert.deepEqual(all(), range(0, 4_500));
+    assert.equal(state.dropped, 0);
+  });
+
+  it("are dropped with their batch after three tries when Postgres refuses it, and delay no others", async () => {
+    const progress = new ImpatientProgress();
+    const { buffer, all, state } = openBuffer(progress);
+    buffer.add(someHit(0));
+    state.refused = 1;
+    for (const seq of range(1, 2_500)) buffer.add(someHit(seq));
+    await eventually(() => state.waiting === 0, { what: "an empty buffer" });
+    assert.deepEqual(all(), [0, ...range(2_001, 2_500)]);
+    assert.deepEqual([state.tries, state.dropped], [3, 2_000]);
+    assert.deepEqual(progress.stalled(), []);
   });
 
   it("are counted as dropped when the process ends before Postgres is back", async () => {
