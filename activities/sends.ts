@@ -62,7 +62,6 @@ export function createSendActivities(
 ): SendActivities {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
-  const limits = { planMs: planLimitMs };
   const longPlans = new LongPlans();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {
@@ -72,7 +71,7 @@ export function createSendActivities(
     return changed;
   };
   const confirm = async (request: ConfirmRequest) => {
-    await confirmSend(em(), request, limits);
+    await confirmSend(em(), request, planLimitMs);
     logMove(log, { sendId: request.previewId, teamId: request.teamId, status: "SCHEDULED" });
   };
   const close = async (sendId: string) => countMails({ UNKNOWN: await closeLost(em(), sendId) });

@@ -32,11 +32,6 @@ export interface ArmedSend {
   cap: SendCap;
 }
 
-export interface ConfirmLimits {
-  /** How long the recipients may take to be counted, and then to be copied. */
-  planMs: number;
-}
-
 /** HTTP status of a confirm's answer. */
 const ARMED_STATUS = 202;
 
@@ -46,13 +41,14 @@ const ARMED_STATUS = 202;
  * so that both see the same recipients. A key that stops working before the commit arms nothing.
  *
  * A second call for the same request finds the first call's effect and changes nothing.
+ * @param planMs how long the recipients may take to be counted, and then to be copied
  * @throws {ApiError} `request_in_flight` when another attempt has taken the request's key over; as `readAccess`, then as
  * `checkConfirm`
  */
-export function confirmSend(em: EntityManager, request: ConfirmRequest, limits: ConfirmLimits): Promise<void> {
+export function confirmSend(em: EntityManager, request: ConfirmRequest, planMs: number): Promise<void> {
   let tries = 0;
   const armOnce = async (tx: EntityManager) => {
-    await limitStatements(tx, limits.planMs);
+    await limitStatements(tx, planMs);
     // First, so that nothing changes the claim while the recipients are copied, however long that takes.
     if (await lockClaim(tx, request.idempotency)) return;
     // The team's balance may change while a large plan is resolved: that conflict must happen once at most.

@@ -129,7 +129,7 @@ describe("A confirm", () => {
     await untilDetails(within.client, sendId, DETAILS.previewed);
     const [request] = own.confirms;
     assert.ok(request);
-    await confirmSend(orm.em.fork(), request, { planMs: 60_000 });
+    await confirmSend(orm.em.fork(), request, 60_000);
     await handle.signal(WAKE_UP);
     await assertArmed();
   });
