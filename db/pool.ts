@@ -99,7 +99,7 @@ export const STATEMENT_SECONDS = {
  * How much longer a process waits for an answer than Postgres may take for it. Postgres ends a statement that takes too
  * long; where nothing comes even then, the network or the server is gone, and the connection is closed.
  */
-export const ANSWER_MARGIN_MS = 10_000;
+const ANSWER_MARGIN_MS = 10_000;
 
 /** How long a process waits for the answer to a statement, in ms; undefined is for ever. */
 export const answerLimitMs = (work: WorkKind): number | undefined =>
@@ -125,7 +125,7 @@ export function limitSilence(client: Client, ms: number | undefined): void {
 }
 
 /** Lets the connection be silent for this long from now on, in ms, while a statement waits; undefined is for ever. */
-export const setSilenceLimit = ({ connection }: Client, ms: number | undefined): void =>
+const setSilenceLimit = ({ connection }: Client, ms: number | undefined): void =>
   void connection.stream.setTimeout(ms ?? 0);
 
 /** Postgres gave no answer in the time that it has for one. */
@@ -138,7 +138,7 @@ class NoAnswerError extends Error {
 }
 
 /** How a statement is run. */
-interface RunOptions {
+export interface RunOptions {
   /** The connection prepares it under this name. */
   name?: string;
   /** Postgres may take so long for each further statement of the transaction, in ms. */

@@ -1,6 +1,6 @@
 import { CompiledQuery, type QueryResult, sql } from "kysely";
 import { type EntityManager, kysely } from "./orm.ts";
-import { setRunOptions } from "./pool.ts";
+import { type RunOptions, setRunOptions } from "./pool.ts";
 
 /*
  * Statements that run hundreds of times a second are prepared by name, so that a connection parses each once. All others
@@ -17,6 +17,17 @@ export const textStatement = <Row>(text: string, values: readonly unknown[]): Co
   compile: () => CompiledQuery.raw(text, [...values]) as CompiledQuery<Row>,
 });
 
+/** Runs a compiled statement with a list of values that is this run's own: its options are known by the list. */
+function run<Row>(
+  em: EntityManager,
+  compiled: CompiledQuery<Row>,
+  parameters: readonly unknown[],
+  options: RunOptions,
+): Promise<QueryResult<Row>> {
+  setRunOptions(parameters, options);
+  return kysely(em).executeQuery({ ...compiled, parameters });
+}
+
 /**
  * Runs a statement that is prepared, in the transaction of `em` if it is in one.
  * @param name always the same for the same text, and for that text alone
@@ -26,11 +37,8 @@ export function executePrepared<Row>(
   name: string,
   statement: Compilable<Row>,
 ): Promise<QueryResult<Row>> {
-  const db = kysely(em);
-  const compiled = statement.compile(db);
-  const parameters = [...compiled.parameters];
-  setRunOptions(parameters, { name });
-  return db.executeQuery({ ...compiled, parameters });
+  const compiled = statement.compile(kysely(em));
+  return run(em, compiled, [...compiled.parameters], { name });
 }
 
 /** Stands in a compiled statement for a value that each run supplies. */
@@ -61,33 +69,26 @@ const MAX_DEFINED = 1_000;
 export function defineStatement<Values extends NamedValues, Row>(
   build: (em: EntityManager, values: Values) => Compilable<Row>,
 ): DefinedStatement<Values, Row> {
-  let compiled: { text: string; parameters: readonly unknown[]; name: string | undefined } | undefined;
+  let compiled: { query: CompiledQuery<Row>; parameters: readonly unknown[]; options: RunOptions } | undefined;
   const compile = (em: EntityManager, values: Values) => {
     const entries = Object.entries(values).map(([name, value]) => [
       name,
       value === undefined ? value : new Placeholder(name),
     ]);
     const { sql: text, parameters } = build(em, Object.fromEntries(entries) as Values).compile(kysely(em));
-    return { text, parameters, name: defined < MAX_DEFINED ? `defined_${defined++}` : undefined };
+    const query = CompiledQuery.raw(text) as CompiledQuery<Row>;
+    return { query, parameters, options: defined < MAX_DEFINED ? { name: `defined_${defined++}` } : {} };
   };
   return (em, values) => {
     compiled ??= compile(em, values);
-    const { text, parameters, name } = compiled;
-    const statement = textStatement<Row>(
-      text,
-      parameters.map((value) => (value instanceof Placeholder ? values[value.name] : value)),
-    );
-    return name === undefined
-      ? kysely(em).executeQuery(statement.compile(kysely(em)))
-      : executePrepared(em, name, statement);
+    const { query, parameters, options } = compiled;
+    const filled = parameters.map((value) => (value instanceof Placeholder ? values[value.name] : value));
+    return run(em, query, filled, options);
   };
 }
 
 /** Gives each statement of a transaction this time, instead of that of its process (`STATEMENT_SECONDS`). */
 export async function limitStatements(em: EntityManager, ms: number): Promise<void> {
-  const db = kysely(em);
-  const compiled = sql`select set_config('statement_timeout', ${`${ms}ms`}, true)`.compile(db);
-  const parameters = [...compiled.parameters];
-  setRunOptions(parameters, { transactionMs: ms });
-  await db.executeQuery({ ...compiled, parameters });
+  const compiled = sql`select set_config('statement_timeout', ${`${ms}ms`}, true)`.compile(kysely(em));
+  await run(em, compiled, [...compiled.parameters], { transactionMs: ms });
 }
