@@ -17,6 +17,7 @@ import { resourceUrl } from "./base-path.ts";
 import { openMetrics } from "./metrics.ts";
 import { HitBuffer } from "./public/hit-buffer.ts";
 import { LateReleases } from "./rest/late-releases.ts";
+import { Turns } from "./rest/turns.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
 
@@ -36,6 +37,8 @@ export interface Deps {
   /** Opens URLs of Amazon SNS. */
   fetchText: FetchText;
   limits: RequestLimits;
+  /** Of a team's reads at Postgres: they leave connections to the requests of other teams, and to their credentials. */
+  teamReads: Turns;
   /** Keys of requests that failed while Postgres was away. */
   lateReleases: LateReleases;
   /** Opens and clicks on their way to Postgres. */
@@ -80,6 +83,8 @@ export async function openDeps(env: Env): Promise<Deps> {
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
     limits: new RequestLimits(env, countedAlone),
+    // Half of the connections, and one at least.
+    teamReads: new Turns(Math.max(1, Math.floor(env.DATABASE_POOL_MAX / 2))),
     lateReleases: new LateReleases(orm.em, log),
     hits: new HitBuffer({
       record: (batchId, hits) => recordHits(orm.em.fork(), batchId, hits),

@@ -67,8 +67,10 @@ async function serve(call: Call, route: Route): Promise<Success> {
   const input = parse(raw);
 
   const ctx = new HandlerContext(call, definition, { access, version, dryRun });
+  const run = () => RUN[definition.kind](route, ctx, input);
+  if (definition.kind === "read") return call.deps.teamReads.during(access.tenant.teamId, call.answering, run);
   // A dry run has no effect that a second request could repeat.
-  if (idempotencyKey === null || dryRun) return RUN[definition.kind](route, ctx, input);
+  if (idempotencyKey === null || dryRun) return run();
   return onceUnder(idempotencyKey, route, ctx, { raw, input });
 }
 

@@ -40,6 +40,24 @@ export class Turns {
    * @throws {ApiError} `service_unavailable` when it closed first
    */
   async take(lineId: string, answering: Answering): Promise<void> {
+    answering.once("close", await this.#begin(lineId, answering));
+  }
+
+  /**
+   * Acts in a turn of a line, which ends with the act: a statement runs on after the client has gone.
+   * @throws {ApiError} as `take`
+   */
+  async during<T>(lineId: string, answering: Answering, act: () => Promise<T>): Promise<T> {
+    const leave = await this.#begin(lineId, answering);
+    try {
+      return await act();
+    } finally {
+      leave();
+    }
+  }
+
+  /** @returns ends the turn */
+  async #begin(lineId: string, answering: Answering): Promise<() => void> {
     const line = this.#lines.of(lineId);
     if (line.running < this.#atOnce) line.running++;
     // A request that ends hands its turn on.
@@ -53,6 +71,6 @@ export class Turns {
       leave();
       throw unavailable(new AnswerClosed());
     }
-    answering.once("close", leave);
+    return leave;
   }
 }
