@@ -36,6 +36,12 @@ export function isUnreachable(error: unknown): boolean {
   );
 }
 
+/** SQLSTATEs of values that no try can write: classes 22, data exceptions, and 23, violated constraints. */
+const BAD_VALUES = /^2[23]...$/;
+
+/** Whether Postgres refuses the values themselves, so that a further try would end alike. */
+export const refusesValues = (error: unknown): boolean => causes(error).some((at) => BAD_VALUES.test(codeOf(at)));
+
 /** SQLSTATE of a statement that Postgres ended: it took longer than it may, or an administrator cancelled it. */
 const QUERY_CANCELED = "57014";
 

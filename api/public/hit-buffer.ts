@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { atMostOnceAMinute } from "../../config/log.ts";
 import type { Progress, Watched } from "../../config/progress.ts";
 import { WindowCounts } from "../../config/window-counts.ts";
-import { isUnreachable } from "../../db/unreachable.ts";
+import { refusesValues } from "../../db/unreachable.ts";
 import type { Hit, RecordedHits } from "../../domain/tracking/record.ts";
 
 /** How often hits are written. A process that is killed loses those that came since. */
@@ -136,7 +136,7 @@ export class HitBuffer {
         metrics.recorded(await record(batch.id, batch.hits));
       } catch (error) {
         this.#rarely("record", () => log.warn({ err: error }, "hits could not be recorded"));
-        const isAway = isUnreachable(error);
+        const isAway = !refusesValues(error);
         if (isAway && !this.#stopping.signal.aborted) {
           // To the end: should it be the batch that ends connections, the others do not wait for it.
           this.#batches = [...this.#batches.filter((other) => other !== batch), batch];

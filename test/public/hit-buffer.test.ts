@@ -48,7 +48,7 @@ function openBuffer(progress = new Progress()) {
       if (state.isAway || state.failures-- > 0) throw away();
       if (hits.some(({ seq }) => seq === state.refused)) {
         state.tries++;
-        throw new Error("invalid input");
+        throw Object.assign(new Error("invalid input"), { code: "22P02" });
       }
       // As Postgres does: a batch counts once.
       if (!recorded.has(id)) recorded.set(id, [...hits]);
