@@ -2,8 +2,11 @@ import assert from "node:assert/strict";
 import { MigrationBlockedError } from "../../db/migration-blocked-error.ts";
 import { migrate, openDatabase } from "../../db/orm.ts";
 import { openStackDatabase, unique } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { makeDatabase } from "../support/own-database.ts";
 import { stack } from "../support/stack.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 const AT_ONCE = 4;
 
@@ -52,7 +55,7 @@ describe("Migrations", () => {
     }
   });
 
-  it("give up with a sentence behind a transaction that holds a table for long, and change nothing", async () => {
+  longIt("give up with a sentence behind a transaction that holds a table for long, and change nothing", async () => {
     const { env } = await stack();
     const database = await makeDatabase();
     const owners = new URL(env.MIGRATION_DATABASE_URL ?? "");

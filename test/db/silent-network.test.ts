@@ -14,11 +14,14 @@ import { watchActivities } from "../../workers/interceptors.ts";
 import { OutboxRelay } from "../../workers/outbox-relay.ts";
 import { eventually } from "../support/eventually.ts";
 import { openStackVault } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { makeDatabase } from "../support/own-database.ts";
 import { ImpatientProgress } from "../support/progress.ts";
 import { stack } from "../support/stack.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { temporalClient } from "../support/temporal.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** How long the tests' processes wait for an answer; others wait for a minute and more. */
 const ANSWER_MS = 1_000;
@@ -70,7 +73,7 @@ describe("While the network to Postgres is silent", () => {
     }
   });
 
-  it("a relay is not ready, and is again when the network is back", async () => {
+  longIt("a relay is not ready, and is again when the network is back", async () => {
     const { env } = await stack();
     // The relay of the stack leads on the stack's database.
     const own = await makeDatabase();

@@ -10,9 +10,12 @@ import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
+import { testsOf } from "../support/long.ts";
 import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
 import { type SinkOptions, startSink, until } from "./smtp-sink.ts";
 import { smtpSuite } from "./smtp-suite.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 const composed = composeMessage({
   subject: "Hello {{ first_name }}",
@@ -251,7 +254,7 @@ describe("An SMTP pool", () => {
     }
   });
 
-  it("loses no message and sends none twice when the server misbehaves at random", async () => {
+  longIt("loses no message and sends none twice when the server misbehaves at random", async () => {
     let n = 0;
     const sink = await sinkWith({
       rcpt: () => {

@@ -17,9 +17,12 @@ import { type MailRef, returnPath } from "../../domain/links.ts";
 import { INTAKE_TIMES, startIntake } from "../../workers/intake.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import { stack } from "../support/stack.ts";
 import { mailed, mailTo, recordedKinds } from "./mails.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** A client of its own: the whole network 127.0.0.0/8 is this machine. */
 const OTHER_ADDRESS = "127.0.0.2";
@@ -244,7 +247,7 @@ describe("The intake, among hostile clients,", () => {
     assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
   });
 
-  it("reads the mails of one client in turns with those of others", async () => {
+  longIt("reads the mails of one client in turns with those of others", async () => {
     await open();
     const ref = await mailTo(team, `${unique("turn")}@to.example`);
     // A mail that takes long to read: nested to the parser's limit, and all of it lines.

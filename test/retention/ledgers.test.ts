@@ -24,10 +24,13 @@ import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import { LEAST_LEDGER_DAYS, prune } from "../support/retention.ts";
 import { anotherNewsletter, makeSender, preview, startSend, untilStatus } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** Shorter times than those of the stack, which prunes too: a send that ended 70 days ago is due here alone. */
 const SHORT = { LEDGER_DAYS: 60, LEDGER_NAMES_DAYS: 30 };
@@ -258,48 +261,51 @@ describe("The ledger of a send that has ended", () => {
     assert.deepEqual(await factsOf(ledger), facts);
   });
 
-  it("that cannot be shortened keeps no other from it: it is logged, counted, and tried again by the next run", async () => {
-    const logged: { sendId?: string }[] = [];
-    const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) });
-    const { registry, countFailedPruning } = createMetrics("maintenance", () => true);
-    const pruneCounting = () => pruneLedgers({ log, countFailedPruning });
-    const body = "begin raise exception 'refused'; end";
-    for (const { table, days, to } of [
-      { table: "send_recipients", days: 40, to: "NAMELESS" },
-      { table: "send_recipients", days: 70, to: "SWEEPING" },
-      { table: "send_lanes", days: 70, to: "DELETED" },
-    ] as const) {
-      const [failing, other] = [(await makeLedger(team, 2)).sendId, (await makeLedger(team, 2)).sendId];
-      for (const [i, sendId] of [other, failing].entries()) {
-        await sql`update send_recipients set first_name = 'Ann' where send_id = ${sendId}`.execute(db());
-        await db().insertInto("send_lanes").values({ send_id: sendId, account_id: "acct_x" }).execute();
-        await endedDaysAgo(sendId, days + i);
-      }
-      await withTrigger({ table, sendId: failing, body }, async () => {
-        // Of the last kind the stack prunes its own.
-        if (to === "DELETED") for (const sendId of [other, failing]) await sweptLater(sendId);
+  longIt(
+    "that cannot be shortened keeps no other from it: it is logged, counted, and tried again by the next run",
+    async () => {
+      const logged: { sendId?: string }[] = [];
+      const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) });
+      const { registry, countFailedPruning } = createMetrics("maintenance", () => true);
+      const pruneCounting = () => pruneLedgers({ log, countFailedPruning });
+      const body = "begin raise exception 'refused'; end";
+      for (const { table, days, to } of [
+        { table: "send_recipients", days: 40, to: "NAMELESS" },
+        { table: "send_recipients", days: 70, to: "SWEEPING" },
+        { table: "send_lanes", days: 70, to: "DELETED" },
+      ] as const) {
+        const [failing, other] = [(await makeLedger(team, 2)).sendId, (await makeLedger(team, 2)).sendId];
+        for (const [i, sendId] of [other, failing].entries()) {
+          await sql`update send_recipients set first_name = 'Ann' where send_id = ${sendId}`.execute(db());
+          await db().insertInto("send_lanes").values({ send_id: sendId, account_id: "acct_x" }).execute();
+          await endedDaysAgo(sendId, days + i);
+        }
+        await withTrigger({ table, sendId: failing, body }, async () => {
+          // Of the last kind the stack prunes its own.
+          if (to === "DELETED") for (const sendId of [other, failing]) await sweptLater(sendId);
+          await eventually(
+            async () => {
+              await pruneCounting();
+              return (await stateOf(other)) === to && logged.some(({ sendId }) => sendId === failing);
+            },
+            { what: `the pruning of ${to} behind one that fails` },
+          );
+          assert.notEqual(await stateOf(failing), to);
+        });
         await eventually(
           async () => {
-            await pruneCounting();
-            return (await stateOf(other)) === to && logged.some(({ sendId }) => sendId === failing);
+            await pruneLedgers();
+            return (await stateOf(failing)) === to;
           },
-          { what: `the pruning of ${to} behind one that fails` },
+          { what: `the next pruning of ${to}` },
         );
-        assert.notEqual(await stateOf(failing), to);
-      });
-      await eventually(
-        async () => {
-          await pruneLedgers();
-          return (await stateOf(failing)) === to;
-        },
-        { what: `the next pruning of ${to}` },
-      );
-    }
-    const counted = await registry.getSingleMetricAsString("mailkeel_retention_failures_total");
-    assert.match(counted, new RegExp(` ${logged.length}$`, "m"));
-  });
+      }
+      const counted = await registry.getSingleMetricAsString("mailkeel_retention_failures_total");
+      assert.match(counted, new RegExp(` ${logged.length}$`, "m"));
+    },
+  );
 
-  it("does not wait for a row that another statement holds, nor do other prunings", async () => {
+  longIt("does not wait for a row that another statement holds, nor do other prunings", async () => {
     const [held, key] = [await makeLedger(team, 3), unique("hash")];
     await endedDaysAgo(held.sendId, 70);
     const expired = { team_id: team.team.id, environment: "LIVE" as const, key_hash: key, attempt: 1 };

@@ -7,6 +7,7 @@ import { type Reconciled, readPassAges } from "../../domain/reconciler-passes.ts
 import { readReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { deliveryWorkflowId, RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
+import { testsOf } from "../support/long.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   anotherNewsletter,
@@ -24,6 +25,8 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { holdSchedules } from "../support/temporal.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** The recipients of a send under way. */
 const RECIPIENTS = 60;
@@ -202,7 +205,7 @@ describe("The reconciler", () => {
     assert.equal(await isRunning(lower), true);
   });
 
-  it("asks for no more than a few of many sends whose workflows run as they should", async () => {
+  longIt("asks for no more than a few of many sends whose workflows run as they should", async () => {
     const { health } = await stack();
     const describes = async () => {
       const text = await (await fetch(`${health["maintenance"]}/metrics`)).text();

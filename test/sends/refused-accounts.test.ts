@@ -237,7 +237,7 @@ describe("A sending account that its server refuses", () => {
     assert.equal((await account(sender)).status, "ACTIVE");
   });
 
-  it("is asked once for eight sends at once, and account:resume lets all continue", async () => {
+  longIt("is asked once for eight sends at once, and account:resume lets all continue", async () => {
     await relayWith();
     relay.refusing = { stage: "login", code: 535 };
     const first = await senderTo(relay, 20, 100);

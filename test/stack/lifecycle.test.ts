@@ -5,6 +5,7 @@ import { Connection } from "@temporalio/client";
 import { POOLS } from "../../stack/stack.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { eventually } from "../support/eventually.ts";
+import { testsOf } from "../support/long.ts";
 import { threadsOf } from "../support/processes.ts";
 import {
   clearStacks,
@@ -18,6 +19,8 @@ import {
   stop,
   temporaryFolder,
 } from "./support.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** Children that are started again on a busy machine take longer than other waits. */
 const BACK = { withinMs: 120_000 };
@@ -115,14 +118,17 @@ describe("the embedded stack", () => {
     assert.match(output, /SENT: 20 sent/);
   });
 
-  it("shows a campaign in the demo over two accounts, one of which fails half-way: every contact gets one mail", async () => {
-    const events = "campaign.completed,email.sent";
-    const output = await runDemo(stack, "--campaign", "--recipients", "300", "--events", events);
-    assert.match(output, /second@demo\.example is refused from now on/);
-    assert.match(output, /SENT: 300 sent$/m, output);
-    assert.match(output, /300 mails to 300 people/);
-    assert.deepEqual(webhooksIn(output), ["1 campaign.completed", "300 email.sent"], output);
-  });
+  longIt(
+    "shows a campaign in the demo over two accounts, one of which fails half-way: every contact gets one mail",
+    async () => {
+      const events = "campaign.completed,email.sent";
+      const output = await runDemo(stack, "--campaign", "--recipients", "300", "--events", events);
+      assert.match(output, /second@demo\.example is refused from now on/);
+      assert.match(output, /SENT: 300 sent$/m, output);
+      assert.match(output, /300 mails to 300 people/);
+      assert.deepEqual(webhooksIn(output), ["1 campaign.completed", "300 email.sent"], output);
+    },
+  );
 
   it("starts every killed child again, on the same port, and writes the new pids to stack.json", async () => {
     const before = stack.file();
@@ -137,7 +143,7 @@ describe("the embedded stack", () => {
     assert.match(stack.output(), /api stopped \(SIGKILL\)/);
   });
 
-  it("ends with exit code 0 on SIGINT, leaves no process, and finds its data the next time", async () => {
+  longIt("ends with exit code 0 on SIGINT, leaves no process, and finds its data the next time", async () => {
     const findsItsData = await leaveData(file);
     assert.equal(await stop(stack, "SIGINT"), 0, stack.output());
     assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
@@ -173,7 +179,7 @@ describe("the embedded stack", () => {
     const starting = spawnStack();
     const started = () => existsSync(`${starting.dataDir}/logs/postgres.log`);
     await eventually(started, { what: "Postgres to be started", ...BACK });
-    assert.equal(await stop(starting, "SIGTERM"), 0);
+    assert.equal(await stop(starting, "SIGINT"), 0);
     assert.equal(existsSync(`${starting.dataDir}/stack.json`), false);
   });
 });

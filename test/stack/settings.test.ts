@@ -5,8 +5,11 @@ import { removeDataDir } from "../../stack/postgres.ts";
 import { StackError } from "../../stack/processes.ts";
 import { FREE_PORTS, readStackSettings, STACK_SETTINGS, type StackSettings } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
+import { testsOf } from "../support/long.ts";
 import { stack } from "../support/stack.ts";
 import { allGone, clearStacks, spawnStack, temporaryFolder } from "./support.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** Settings that have no default. */
 const GIVEN = {
@@ -182,7 +185,7 @@ describe("A stack that cannot start", () => {
     }
   });
 
-  it("names the setting of a database and of a cluster that does not answer", async () => {
+  longIt("names the setting of a database and of a cluster that does not answer", async () => {
     const DATABASE_URL = "postgres://app@127.0.0.1:1/mailkeel";
     const MIGRATION_DATABASE_URL = "postgres://owner@127.0.0.1:1/mailkeel";
     assert.match(await refusal({ DATABASE_URL }), /^MIGRATION_DATABASE_URL is not set/);

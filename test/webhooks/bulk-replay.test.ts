@@ -6,6 +6,7 @@ import { countReplayable, type ReplayFilter, readReplay, requestReplay } from ".
 import { replayWorkflowId } from "../../workflows/ids.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
+import { testsOf } from "../support/long.ts";
 import type { Receiver } from "../support/receiver.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
@@ -18,6 +19,8 @@ import {
   untilLog,
   untilOver,
 } from "./observing.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 const SINCE = ["--since", "2020-01-01T00:00:00Z"];
 
@@ -157,7 +160,7 @@ describe("A bulk replay", () => {
     assert.equal(await left(team, endpoint), 0);
   });
 
-  it("queues no more a second than it may, reports its progress, and can be held", async () => {
+  longIt("queues no more a second than it may, reports its progress, and can be held", async () => {
     const { team, endpoint } = await failed("rate", 25);
     const { replay: id, total } = await replay(...SINCE, "--webhook", endpoint.id, "--per-second", "10", "--detach");
     assert.equal(total, 25);

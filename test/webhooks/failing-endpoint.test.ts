@@ -7,6 +7,7 @@ import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { openReceiver, type Received, type Receiver } from "../support/receiver.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
@@ -20,6 +21,8 @@ import {
   untilLog,
   untilOver,
 } from "./observing.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 const EVENTS = 120;
 /** What comes after the repair. */
@@ -301,7 +304,7 @@ describe("A failing endpoint", () => {
   });
 
   // The probe under way made the next one due a quarter of an hour later.
-  it("is probed soon by an edit during a probe that fails", async () => {
+  longIt("is probed soon by an edit during a probe that fails", async () => {
     const { team, endpoint, at, emitWaiting } = await failing("edited-during");
     const since = new Date(Date.now() - 2 * 3_600_000);
     await setHealth(team, endpoint.id, { probe_wait_seconds: 900, failing_since: since });
@@ -361,7 +364,7 @@ describe("A failing endpoint", () => {
   });
 
   // It took a statement that ended fewer than it could for the last one.
-  it("has all that waits given up, also while another process takes some of it", async () => {
+  longIt("has all that waits given up, also while another process takes some of it", async () => {
     const { team, endpoint } = await failing("taken");
     await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
       select ${endpoint.id} || '/' || n, ${team.team.id}, 'LIVE', ${endpoint.id}, 'event', 'newsletter.started'

@@ -8,6 +8,7 @@ import { replayWorkflowId } from "../../workflows/ids.ts";
 import { stepWaitMs } from "../../workflows/steps.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import type { Receiver } from "../support/receiver.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
@@ -22,6 +23,8 @@ import {
   untilOver,
   workflowOf,
 } from "./observing.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 type Handle = ReturnType<typeof workflowOf>;
 
@@ -76,7 +79,8 @@ describe("A step that keeps failing", () => {
     ["the first attempt of an unproven endpoint", "unproven", {}],
     ["the first attempt of a working endpoint", "working", { succeededLately: true }],
   ] as const) {
-    it(`is named to operators with its code, and tried again with retryNow: ${which}`, async () => {
+    const test = name === "unproven" ? it : longIt;
+    test(`is named to operators with its code, and tried again with retryNow: ${which}`, async () => {
       const { team, endpoint, handle } = await failing(name, options);
       const details = await untilDetails(handle, /failed three times/);
       const at = triesAgainAt(details);
@@ -98,7 +102,7 @@ describe("A step that keeps failing", () => {
     });
   }
 
-  it("is tried again by itself, after waits that grow to a minute", async () => {
+  longIt("is tried again by itself, after waits that grow to a minute", async () => {
     assert.deepEqual([1, 2, 3, 4, 5, 1_000].map(stepWaitMs), [5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
     const { team, endpoint, handle } = await failing("by-itself");
     await untilDetails(handle, /tries again at/);
@@ -117,7 +121,7 @@ describe("A step that keeps failing", () => {
     assert.match(row?.error_message ?? "", /An operator gave it up/);
   });
 
-  it("is named when it is the giving up itself", async () => {
+  longIt("is named when it is the giving up itself", async () => {
     const { team, endpoint, row, handle } = await failing("cannot-end");
     await untilDetails(handle, /failed three times/);
     const name = `refuse_${newId("delivery")}`;
@@ -181,7 +185,7 @@ describe("A step that keeps failing", () => {
       assert.equal(await untilDetails(handle, /Ended/), "Ended: 1 replayed.");
     });
 
-    it("can be held, and is tried again once the replay is resumed", async () => {
+    longIt("can be held, and is tried again once the replay is resumed", async () => {
       const { team, id, handle } = await failingReplay("held");
       await untilDetails(handle, /failed three times/);
       assert.equal(await handle.executeUpdate("pause"), "PAUSED");

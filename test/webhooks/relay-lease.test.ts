@@ -7,12 +7,15 @@ import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../../domain/w
 import { MOST_FAILED_STARTS } from "../../workers/outbox-relay.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { openOwnRelay } from "../support/own-relay.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
 import { RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
 import { emitSome, makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 import { receivingBesideTemporal, setHealth, workflowOf } from "./observing.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** The holder of a lease that has not expired, and the seconds that are left of it. */
 async function readLeader(em: EntityManager) {
@@ -92,46 +95,49 @@ describe("The lease of the relays' work", () => {
     assert.deepEqual(rows, before);
   });
 
-  it("stays through single failed starts, and moves when no workflow can be started, and when the leader stops", async () => {
-    const { team, vault } = await makeTeam();
-    const em = own.orm.em.fork();
-    await sql`insert into teams (id, name, plan) values (${team.id}, 'Team', 'BUSINESS')`.execute(kysely(em));
-    const makeOne = () => makeEndpoint({ team, em, vault }, { url: PUBLIC_URL });
-    for (let n = 1; n < MOST_FAILED_STARTS; n++) await makeOne();
-    const untilLeader = (holder: string) =>
-      eventually(async () => (await readLeader(em))?.holder === holder, { what: `${holder} to lead` });
+  longIt(
+    "stays through single failed starts, and moves when no workflow can be started, and when the leader stops",
+    async () => {
+      const { team, vault } = await makeTeam();
+      const em = own.orm.em.fork();
+      await sql`insert into teams (id, name, plan) values (${team.id}, 'Team', 'BUSINESS')`.execute(kysely(em));
+      const makeOne = () => makeEndpoint({ team, em, vault }, { url: PUBLIC_URL });
+      for (let n = 1; n < MOST_FAILED_STARTS; n++) await makeOne();
+      const untilLeader = (holder: string) =>
+        eventually(async () => (await readLeader(em))?.holder === holder, { what: `${holder} to lead` });
 
-    let [tried, started] = [0, 0];
-    const broken = await openOwnRelay(own, {
-      ...{ vault, workerId: "broken" },
-      start: () => {
-        tried++;
-        return Promise.reject(new Error("no cluster"));
-      },
-    });
-    await untilLeader("broken");
-    const working = await openOwnRelay(own, { vault, workerId: "working", start: async () => started++ });
-    try {
-      await emitSome({ team, em }, 1);
-      broken.relay.wake();
-      await eventually(() => tried === MOST_FAILED_STARTS - 1, { what: "single starts to fail" });
-      assert.deepEqual([broken.relay.isLeader, working.relay.isLeader], [true, false]);
-      await makeOne();
-      await emitSome({ team, em }, 1);
-      broken.relay.wake();
-      await eventually(() => working.relay.isLeader, { what: "the working relay to lead" });
-      assert.equal(broken.relay.isLeader, false);
-      assert.equal((await readLeader(em))?.holder, "working");
-      await eventually(() => started >= MOST_FAILED_STARTS, { what: "the groups to be started" });
-      await working.close();
-      assert.notEqual((await readLeader(em))?.holder, "working", "a relay that stops releases it");
+      let [tried, started] = [0, 0];
+      const broken = await openOwnRelay(own, {
+        ...{ vault, workerId: "broken" },
+        start: () => {
+          tried++;
+          return Promise.reject(new Error("no cluster"));
+        },
+      });
       await untilLeader("broken");
-    } finally {
-      await Promise.all([broken.close(), working.close()]);
-    }
-  });
+      const working = await openOwnRelay(own, { vault, workerId: "working", start: async () => started++ });
+      try {
+        await emitSome({ team, em }, 1);
+        broken.relay.wake();
+        await eventually(() => tried === MOST_FAILED_STARTS - 1, { what: "single starts to fail" });
+        assert.deepEqual([broken.relay.isLeader, working.relay.isLeader], [true, false]);
+        await makeOne();
+        await emitSome({ team, em }, 1);
+        broken.relay.wake();
+        await eventually(() => working.relay.isLeader, { what: "the working relay to lead" });
+        assert.equal(broken.relay.isLeader, false);
+        assert.equal((await readLeader(em))?.holder, "working");
+        await eventually(() => started >= MOST_FAILED_STARTS, { what: "the groups to be started" });
+        await working.close();
+        assert.notEqual((await readLeader(em))?.holder, "working", "a relay that stops releases it");
+        await untilLeader("broken");
+      } finally {
+        await Promise.all([broken.close(), working.close()]);
+      }
+    },
+  );
 
-  it("moves when the starts of workflows hang, and the next leader starts them", async () => {
+  longIt("moves when the starts of workflows hang, and the next leader starts them", async () => {
     const { team, vault } = await makeTeam();
     const em = own.orm.em.fork();
     await sql`insert into teams (id, name, plan) values (${team.id}, 'Team', 'BUSINESS')`.execute(kysely(em));

@@ -7,9 +7,12 @@ import { fanOut } from "../../domain/webhooks/fan-out.ts";
 import { unstartedGroups } from "../../domain/webhooks/grouping.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { openOwnRelay } from "../support/own-relay.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** Events of one row at most. */
 const ROW_EVENTS = 500;
@@ -333,7 +336,7 @@ describe("Changes of several teams in the outbox", () => {
     }
   });
 
-  it("get their workflow from the leader's sweep, and not from those of other relays too", async () => {
+  longIt("get their workflow from the leader's sweep, and not from those of other relays too", async () => {
     const starts: string[] = [];
     const openOne = (workerId: string) =>
       openOwnRelay(own, {
@@ -396,7 +399,7 @@ describe("Changes of several teams in the outbox", () => {
     }
   });
 
-  it("get one start of their workflow when a sweep and a pass both come to their group", async () => {
+  longIt("get one start of their workflow when a sweep and a pass both come to their group", async () => {
     const team = await makeListening(20);
     const started: string[] = [];
     const replays: string[] = [];

@@ -3,7 +3,10 @@ import { type Kysely, sql } from "kysely";
 import { type Database, kysely } from "../../db/orm.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { startWorker, threadsOf } from "../support/processes.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 /** Waits until a worker of the stack and one of this test wait for a lock. */
 const untilBothWait = (db: Kysely<Database>) =>
@@ -23,7 +26,7 @@ describe("A worker that is asked to stop", () => {
     assert.equal(await worker.stop(), 0);
   });
 
-  it("ends with exit code 1 when a statement outlasts the time to stop", async () => {
+  longIt("ends with exit code 1 when a statement outlasts the time to stop", async () => {
     const worker = await startWorker("webhooks", { SHUTDOWN_GRACE_MS: "0" });
     const { orm } = await backdoor();
     await kysely(orm.em.fork())

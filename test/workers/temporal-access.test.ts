@@ -6,10 +6,13 @@ import { api } from "../support/api.ts";
 import { serveRoutes } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { startWorker } from "../support/processes.ts";
 import { makeSender, preview } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { openTemporalProxy, type TemporalProxy } from "./temporal-proxy.ts";
+
+const { it, longIt } = testsOf(import.meta);
 
 describe("A Temporal cluster of the operator's own", () => {
   let proxy: TemporalProxy;
@@ -54,7 +57,7 @@ describe("A Temporal cluster of the operator's own", () => {
     }
   });
 
-  it("is not pressed by an API whose calls it refuses with RESOURCE_EXHAUSTED", async () => {
+  longIt("is not pressed by an API whose calls it refuses with RESOURCE_EXHAUSTED", async () => {
     const app = await serveRoutes(appRouter, { changes: { TEMPORAL_ADDRESS: proxy.address } });
     try {
       const sender = await makeSender();
