@@ -5,7 +5,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { globSync, mkdirSync, mkdtempSync, statSync, writeFileSync } from "node:fs";
+import { globSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { parseArgs } from "node:util";
 import { PORT_PICKS } from "../config/ports.ts";
@@ -19,7 +19,10 @@ import { QUICK } from "./support/quick.ts";
 
 const ROOT = `${import.meta.dirname}/..`;
 const TESTS = "test/**/*.test.ts";
+/** Files with long tests alone. */
 const LONG_TESTS = "test/**/*.long.test.ts";
+/** Calls of a file that also has long tests (`support/long.ts`). */
+const HAS_LONG_PART = /\b(testsOf|kindOf|accountsOf|isLong)\(\)/;
 const REAL_TESTS = "test/real/**/*.test.ts";
 /** Looks at what the stacks of all lanes have recorded. */
 const LAST_TEST = "test/last/statements.test.ts";
@@ -60,18 +63,25 @@ class Lane {
   readonly #receivers: readonly number[];
   readonly #statements: string;
   readonly #verbose: boolean;
+  readonly #long: boolean;
   #child: ChildProcess | undefined;
   /** Rejects when the child ends. */
   #ended: Promise<never> | undefined;
 
   /**
    * @param statements folder in which the processes of all lanes write down their statements
-   * @param verbose prints each test as it ends; else what a file prints is shown when it failed
+   * @param verbose prints each test as it ends
+   * @param long runs the long tests of files
    */
-  constructor(receivers: readonly number[], statements: string, verbose: boolean) {
+  constructor(
+    receivers: readonly number[],
+    statements: string,
+    { verbose, long }: { verbose: boolean; long: boolean },
+  ) {
     this.#receivers = receivers;
     this.#statements = statements;
     this.#verbose = verbose;
+    this.#long = long;
     this.#stack = new Stack({
       settings: readStackSettings({ ...this.#source, ...FREE_PORTS, DATA_DIR: this.#dataDir }),
       source: {
@@ -100,6 +110,7 @@ class Lane {
         MAILKEEL_STACK: file,
         NODE_COMPILE_CACHE: COMPILE_CACHE,
         STATEMENTS_DIR: this.#statements,
+        ...(this.#long ? { TEST_LONG: "1" } : {}),
         MAILKEEL_RECEIVERS: this.#receivers.join(","),
         // Files that tests leave behind are deleted with the data folder.
         TMPDIR: temporary,
@@ -168,6 +179,8 @@ interface Choice {
   files: readonly string[];
   /** Runs all files at once, in one lane, and prints each test. */
   together: boolean;
+  /** The long tests of the files. */
+  long: boolean;
   options: Omit<Job, "files" | "verbose">;
 }
 
@@ -184,26 +197,30 @@ function chosen(args: readonly string[]): Choice {
       timeout: { type: "string" },
     },
   });
-  const { long, real, grep, bail, timeout } = values;
+  const { long = false, real, grep, bail, timeout } = values;
   const find = (pattern: string, exclude: string[]) => globSync(pattern, { cwd: ROOT, exclude }).sort();
   const named = positionals.flatMap((path) =>
     statSync(path).isDirectory() ? globSync(`${path}/**/*.test.ts`, { exclude: [LAST_TEST] }).sort() : [path],
   );
-  const all = () =>
-    real ? find(REAL_TESTS, []) : long ? find(LONG_TESTS, []) : find(TESTS, [LONG_TESTS, REAL_TESTS, LAST_TEST]);
+  const short = () => find(TESTS, [LONG_TESTS, REAL_TESTS, LAST_TEST]);
+  const withLongPart = () => short().filter((file) => HAS_LONG_PART.test(readFileSync(`${ROOT}/${file}`, "utf8")));
+  const all = () => (real ? find(REAL_TESTS, []) : long ? [...find(LONG_TESTS, []), ...withLongPart()] : short());
   const isPart = named.length > 0 || grep !== undefined;
   return {
     files: named.length > 0 ? named : all(),
     together: isPart || real === true,
+    long,
     options: { grep, bail, timeoutMs: timeout === undefined ? undefined : Number(timeout), strict: !isPart },
   };
 }
 
 async function main(): Promise<number> {
-  const { files, together, options } = chosen(process.argv.slice(2));
+  const { files, together, long, options } = chosen(process.argv.slice(2));
   const receivers = await receiverPorts();
   const folder = mkdtempSync(`${tmpdir()}/mailkeel-statements-`);
-  const lanes = receivers.slice(0, together ? 1 : LANES).map((ports) => new Lane(ports, folder, together));
+  const lanes = receivers
+    .slice(0, together ? 1 : LANES)
+    .map((ports) => new Lane(ports, folder, { verbose: together, long }));
   const report = new Report();
   const interrupted = (signal: "SIGTERM" | "SIGKILL") => async () => {
     await Promise.all(lanes.map((lane) => lane.close(signal)));

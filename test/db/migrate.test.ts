@@ -6,7 +6,7 @@ import { testsOf } from "../support/long.ts";
 import { makeDatabase } from "../support/own-database.ts";
 import { stack } from "../support/stack.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 const AT_ONCE = 4;
 

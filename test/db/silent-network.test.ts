@@ -21,7 +21,7 @@ import { stack } from "../support/stack.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { temporalClient } from "../support/temporal.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** How long the tests' processes wait for an answer; others wait for a minute and more. */
 const ANSWER_MS = 1_000;

@@ -15,7 +15,7 @@ import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
 import { type SinkOptions, startSink, until } from "./smtp-sink.ts";
 import { smtpSuite } from "./smtp-suite.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 const composed = composeMessage({
   subject: "Hello {{ first_name }}",

@@ -22,7 +22,7 @@ import { HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import { stack } from "../support/stack.ts";
 import { mailed, mailTo, recordedKinds } from "./mails.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** A client of its own: the whole network 127.0.0.0/8 is this machine. */
 const OTHER_ADDRESS = "127.0.0.2";

@@ -30,7 +30,7 @@ import { LEAST_LEDGER_DAYS, prune } from "../support/retention.ts";
 import { anotherNewsletter, makeSender, preview, startSend, untilStatus } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** Shorter times than those of the stack, which prunes too: a send that ended 70 days ago is due here alone. */
 const SHORT = { LEDGER_DAYS: 60, LEDGER_NAMES_DAYS: 30 };

@@ -35,7 +35,7 @@ import {
   untilStatus,
 } from "../support/sending.ts";
 
-const kind = kindOf(import.meta);
+const kind = kindOf();
 
 const refused = (answer: Awaited<ReturnType<typeof confirm>>, status: number, code: string) => {
   assert.equal(answer.body?.error?.code, code, answer.text);

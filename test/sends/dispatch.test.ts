@@ -34,7 +34,7 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
-const { accounts, furtherAccounts } = accountsOf(import.meta);
+const { accounts, furtherAccounts } = accountsOf();
 
 const addressesOf = async (sender: Sender) => (await caughtMails(sender)).flatMap(({ to }) => to).sort();
 

@@ -7,7 +7,7 @@ import { testsOf } from "../support/long.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import { confirm, credits, ledgerStates, makeSender, type Sender, tokenOf, untilStatus } from "../support/sending.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** Lets Postgres refuse a change of one send. @returns what mends it */
 async function breakChange({ em }: Sender, table: string, when: string): Promise<() => Promise<void>> {

@@ -16,7 +16,7 @@ const SLICE_ROWS = 5;
  */
 const MOST_AHEAD = 3;
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** Workers of a suite's own, in a namespace of their own. @param slots of the one that dispatches */
 function useNamespace(slots: number): () => TestNamespace {

@@ -64,8 +64,8 @@ const rulesFor = (audience: string): FaultRule[] =>
 const countOf = (state: RecipientState) =>
   Object.values(KINDS).reduce((sum, kind) => sum + (kind.state === state ? kind.count : 0), 0);
 
-const resource = kindOf(import.meta);
-const { accounts, furtherAccounts } = accountsOf(import.meta);
+const resource = kindOf();
+const { accounts, furtherAccounts } = accountsOf();
 
 describe(`A faulty server (${resource.type}, accounts: ${accounts})`, () => {
   const make = (options: SenderOptions) => resource.make({ ...options, furtherAccounts });

@@ -16,7 +16,7 @@ import {
   tokenOf,
 } from "../support/sending.ts";
 
-const kind = kindOf(import.meta);
+const kind = kindOf();
 
 interface Gate {
   status: number;

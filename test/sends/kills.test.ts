@@ -60,7 +60,7 @@ async function assertHonest(sender: AnySender, recipients: number): Promise<numb
   return outcomes.filter(({ state }) => state === "UNKNOWN").length;
 }
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** Lets each mail of a sender take a while, starts its send, and waits until the catcher has some of its mails. */
 async function begin(sender: AnySender, delayMs: number, mails: number): Promise<string> {

@@ -34,8 +34,8 @@ import {
 import { stack } from "../support/stack.ts";
 import { makeLong } from "../support/temporal.ts";
 
-const { longIt } = testsOf(import.meta);
-const { accounts, furtherAccounts } = accountsOf(import.meta);
+const { longIt } = testsOf();
+const { accounts, furtherAccounts } = accountsOf();
 
 /** The slices that the current run of a send has begun. */
 async function slicesOf(handle: WorkflowHandle): Promise<SliceInput[]> {

@@ -26,7 +26,7 @@ import {
 import { stack } from "../support/stack.ts";
 import { holdSchedules } from "../support/temporal.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** The recipients of a send under way. */
 const RECIPIENTS = 60;

@@ -86,7 +86,7 @@ async function startRelay({ latencyMs = 0, mailsPerSession = Number.POSITIVE_INF
   return relay;
 }
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 describe("A sending account that its server refuses", () => {
   const temporal = useSendWorkflows();

@@ -57,7 +57,7 @@ async function untilHeld(
   assert.equal((await untilStatus(sender, ["PAUSED"])).status_reason, DATABASE_RESTORED);
 }
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 describe("After a restore of an older backup", () => {
   const temporal = useSendWorkflows();

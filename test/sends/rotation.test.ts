@@ -27,7 +27,7 @@ import { makeLong } from "../support/temporal.ts";
 /** Rows that may be SENDING at once, per connection. */
 const ROWS_PER_CONNECTION = 3;
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 describe("A send over two accounts", () => {
   const temporal = useSendWorkflows();

@@ -11,7 +11,7 @@ import { stack } from "../support/stack.ts";
 /** The ways in which a person unsubscribes over HTTP. */
 const FORMS = ["List-Unsubscribe=One-Click", "scope=lists", "scope=all", ""];
 
-const kind = kindOf(import.meta);
+const kind = kindOf();
 
 describe(`An unsubscribe from a ${kind.type} that is being staged`, () => {
   /** A send that is SENDING and that no worker takes. */

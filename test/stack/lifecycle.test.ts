@@ -20,7 +20,7 @@ import {
   temporaryFolder,
 } from "./support.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** Children that are started again on a busy machine take longer than other waits. */
 const BACK = { withinMs: 120_000 };
@@ -116,31 +116,6 @@ describe("the embedded stack", () => {
     const output = await runDemo({ dataDir: dirname(process.env["MAILKEEL_STACK"] ?? "") }, "--recipients", "20");
     assert.match(output, /left out: .*WEBHOOK_ALLOWED_HOSTS/);
     assert.match(output, /SENT: 20 sent/);
-  });
-
-  longIt(
-    "shows a campaign in the demo over two accounts, one of which fails half-way: every contact gets one mail",
-    async () => {
-      const events = "campaign.completed,email.sent";
-      const output = await runDemo(stack, "--campaign", "--recipients", "300", "--events", events);
-      assert.match(output, /second@demo\.example is refused from now on/);
-      assert.match(output, /SENT: 300 sent$/m, output);
-      assert.match(output, /300 mails to 300 people/);
-      assert.deepEqual(webhooksIn(output), ["1 campaign.completed", "300 email.sent"], output);
-    },
-  );
-
-  it("starts every killed child again, on the same port, and writes the new pids to stack.json", async () => {
-    const before = stack.file();
-    const { temporal = 0, ...others } = before.pids;
-    // A guard is killed instead of its program once: the program ends with it.
-    const killed = [parentOf(temporal), ...Object.values(others)];
-    for (const pid of killed) process.kill(pid, "SIGKILL");
-    const isBack = ([name, pid]: [string, number]) => stack.file().pids[name] !== pid;
-    await eventually(() => Object.entries(before.pids).every(isBack), { what: "all children to be back", ...BACK });
-    assert.deepEqual({ ...stack.file(), pids: {} }, { ...before, pids: {} });
-    await eventually(async () => (await me(file)).status === 200, { what: "the API to answer", ...BACK });
-    assert.match(stack.output(), /api stopped \(SIGKILL\)/);
   });
 
   longIt("ends with exit code 0 on SIGINT, leaves no process, and finds its data the next time", async () => {

@@ -9,7 +9,7 @@ import { testsOf } from "../support/long.ts";
 import { stack } from "../support/stack.ts";
 import { allGone, clearStacks, spawnStack, temporaryFolder } from "./support.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** Settings that have no default. */
 const GIVEN = {

@@ -94,5 +94,5 @@ export const CAMPAIGN: Kind<CampaignSender> = {
 
 export const KINDS: readonly Kind[] = [NEWSLETTER, CAMPAIGN];
 
-/** The kind of the sends in a file of tests: newsletters, and campaigns in the file's long part. */
-export const kindOf = (meta: ImportMeta): Kind => (isLong(meta) ? CAMPAIGN : NEWSLETTER);
+/** The kind of the sends in a file of tests: newsletters, and campaigns in `npm run test:long`. */
+export const kindOf = (): Kind => (isLong() ? CAMPAIGN : NEWSLETTER);

@@ -100,9 +100,9 @@ export interface OverAccounts {
   furtherAccounts: readonly Partial<EmailAccount>[];
 }
 
-/** The accounts of each send in a file of tests: one, and two in the file's long part. */
-export const accountsOf = (meta: ImportMeta): OverAccounts =>
-  isLong(meta) ? { accounts: 2, furtherAccounts: [{}] } : { accounts: 1, furtherAccounts: [] };
+/** The accounts of each send in a file of tests: one, and two in `npm run test:long`. */
+export const accountsOf = (): OverAccounts =>
+  isLong() ? { accounts: 2, furtherAccounts: [{}] } : { accounts: 1, furtherAccounts: [] };
 
 /** Why a send is paused whose accounts have all failed for the same reason. */
 export function pausedFor(reason: string, { accountIds }: Pick<Sender, "accountIds">): string {

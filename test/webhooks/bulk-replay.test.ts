@@ -20,7 +20,7 @@ import {
   untilOver,
 } from "./observing.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 const SINCE = ["--since", "2020-01-01T00:00:00Z"];
 

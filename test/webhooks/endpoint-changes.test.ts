@@ -29,7 +29,7 @@ import {
   workflowOf,
 } from "./observing.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 const STOPPED = { active: false, disabled_reason: "manual" };
 const SWITCHED_OFF = { active: false, disabled_reason: "delivery_failures" };

@@ -42,7 +42,7 @@ import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { type EmittedEvent, emitted, emittedEvents, listen } from "./outbox.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 const live = ({ team }: Pick<TestTeam, "team">): Tenant => ({ teamId: team.id, environment: "LIVE" });
 

@@ -22,7 +22,7 @@ import {
   untilOver,
 } from "./observing.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 const EVENTS = 120;
 /** What comes after the repair. */

@@ -24,7 +24,7 @@ import {
   workflowOf,
 } from "./observing.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 type Handle = ReturnType<typeof workflowOf>;
 

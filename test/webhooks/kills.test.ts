@@ -14,10 +14,10 @@ import { type Behaviour, openReceiver, RECEIVER_HOSTS, type Receiver } from "../
 import { SEED } from "../support/seed.ts";
 import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 
-const { longIt } = testsOf(import.meta);
+const { longIt } = testsOf();
 
 /** Events of a scene, those of them through the API, its endpoints, and changes while an API is killed. */
-const SIZE = isLong(import.meta)
+const SIZE = isLong()
   ? { events: 2_000, throughApi: 300, endpoints: 5, changes: 300 }
   : { events: 200, throughApi: 20, endpoints: 3, changes: 60 };
 /** Deliveries of one group without an outcome, and groups at their first attempt of an endpoint: a kill makes no more unknown. */

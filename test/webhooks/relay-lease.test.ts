@@ -15,7 +15,7 @@ import { RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
 import { emitSome, makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 import { receivingBesideTemporal, setHealth, workflowOf } from "./observing.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** The holder of a lease that has not expired, and the seconds that are left of it. */
 async function readLeader(em: EntityManager) {

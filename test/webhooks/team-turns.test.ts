@@ -12,7 +12,7 @@ import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { openOwnRelay } from "../support/own-relay.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** Events of one row at most. */
 const ROW_EVENTS = 500;

@@ -12,7 +12,7 @@ import { makeDatabase } from "../support/own-database.ts";
 import { type PlanNode, withParts } from "../support/plans.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 const ENDPOINTS = 20;
 const DELIVERIES = 1_000;

@@ -6,7 +6,7 @@ import { backdoor } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { startWorker, threadsOf } from "../support/processes.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 /** Waits until a worker of the stack and one of this test wait for a lock. */
 const untilBothWait = (db: Kysely<Database>) =>

@@ -12,7 +12,7 @@ import { makeSender, preview } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { openTemporalProxy, type TemporalProxy } from "./temporal-proxy.ts";
 
-const { it, longIt } = testsOf(import.meta);
+const { it, longIt } = testsOf();
 
 describe("A Temporal cluster of the operator's own", () => {
   let proxy: TemporalProxy;
