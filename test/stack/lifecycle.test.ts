@@ -118,6 +118,19 @@ describe("the embedded stack", () => {
     assert.match(output, /SENT: 20 sent/);
   });
 
+  it("starts every killed child again, on the same port, and writes the new pids to stack.json", async () => {
+    const before = stack.file();
+    const { temporal = 0, ...others } = before.pids;
+    // A guard is killed instead of its program once: the program ends with it.
+    const killed = [parentOf(temporal), ...Object.values(others)];
+    for (const pid of killed) process.kill(pid, "SIGKILL");
+    const isBack = ([name, pid]: [string, number]) => stack.file().pids[name] !== pid;
+    await eventually(() => Object.entries(before.pids).every(isBack), { what: "all children to be back", ...BACK });
+    assert.deepEqual({ ...stack.file(), pids: {} }, { ...before, pids: {} });
+    await eventually(async () => (await me(file)).status === 200, { what: "the API to answer", ...BACK });
+    assert.match(stack.output(), /api stopped \(SIGKILL\)/);
+  });
+
   longIt("ends with exit code 0 on SIGINT, leaves no process, and finds its data the next time", async () => {
     const findsItsData = await leaveData(file);
     assert.equal(await stop(stack, "SIGINT"), 0, stack.output());
