@@ -1,12 +1,14 @@
 /**
- * `npm test`: stacks on free ports with data of their own, and a process beside each that runs test files against it
+ * `npm test`: two stacks on free ports with data of their own, a process beside each that runs test files against it, and one
+ * for the files that need no stack
  * (`support/lane.ts`). `npm run test:long` is this with `--long`, `npm run test:real` with `--real`.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { globSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { PORT_PICKS } from "../config/ports.ts";
 import { reservePorts } from "../stack/infra.ts";
@@ -17,7 +19,7 @@ import { explain, onSignals } from "../stack/terminal.ts";
 import type { Failure, Job, JobResult } from "./support/lane.ts";
 import { QUICK } from "./support/quick.ts";
 
-const ROOT = `${import.meta.dirname}/..`;
+const ROOT = resolve(import.meta.dirname, "..");
 const TESTS = "test/**/*.test.ts";
 /** Files with long tests alone. */
 const LONG_TESTS = "test/**/*.long.test.ts";
@@ -27,7 +29,7 @@ const REAL_TESTS = "test/real/**/*.test.ts";
 /** Looks at what the stacks of all lanes have recorded. */
 const LAST_TEST = "test/last/statements.test.ts";
 /** Stacks at once. */
-const LANES = 2;
+const STACKS = 2;
 /** Folders with the files that take longest: they come first, so that no lane is left with one of them at the end. */
 const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers)\//;
 /** Tests and files that are listed at the end. */
@@ -42,47 +44,61 @@ const RECEIVER_PORTS = [7_000, 10_000] as const;
 
 /** Ports of webhook receivers, for each lane: in a row, and all of them free. */
 async function receiverPorts(): Promise<number[][]> {
-  const count = LANES * RECEIVERS_PER_LANE;
+  const lanes = STACKS + 1;
+  const count = lanes * RECEIVERS_PER_LANE;
   for (let tries = 1; ; tries++) {
     const first = randomInt(RECEIVER_PORTS[0], RECEIVER_PORTS[1] - count);
     const ports = Array.from({ length: count }, (_, i) => first + i);
     try {
       await reservePorts(Object.fromEntries(ports.map((port) => [`receiver ${port}`, { port }])));
-      return Array.from({ length: LANES }, (_, n) => ports.slice(n * RECEIVERS_PER_LANE, (n + 1) * RECEIVERS_PER_LANE));
+      return Array.from({ length: lanes }, (_, n) => ports.slice(n * RECEIVERS_PER_LANE, (n + 1) * RECEIVERS_PER_LANE));
     } catch (error) {
       if (tries === PORT_PICKS) throw error;
     }
   }
 }
 
-/** A stack, and the process that runs tests against it. */
+const STACK = `${ROOT}/test/support/stack.ts`;
+const IMPORTED = /(?:from|import\()\s*"(\.[^"]+\.ts)"/g;
+
+/** Whether a file, or one that it imports, asks for the stack of the tests. */
+function needsStack(file: string, seen = new Set<string>()): boolean {
+  if (file === STACK) return true;
+  // A test may hold the text of an import.
+  if (seen.has(file) || !existsSync(file)) return false;
+  seen.add(file);
+  const imports = [...readFileSync(file, "utf8").matchAll(IMPORTED)];
+  return imports.some(([, path = ""]) => needsStack(resolve(file, "..", path), seen));
+}
+
+interface LaneOptions {
+  receivers: readonly number[];
+  /** Folder in which the processes of all lanes write down their statements. */
+  statements: string;
+  hasStack: boolean;
+  /** Prints each test as it ends. */
+  verbose: boolean;
+  /** Runs the long tests of files. */
+  long: boolean;
+}
+
+/** A process that runs test files, with a stack of its own where it has one. */
 class Lane {
   readonly #source = shellVariables();
   readonly #dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
-  readonly #stack: Stack;
-  readonly #receivers: readonly number[];
-  readonly #statements: string;
-  readonly #verbose: boolean;
-  readonly #long: boolean;
+  readonly #options: LaneOptions;
+  readonly #stack: Stack | undefined;
   #child: ChildProcess | undefined;
   /** Rejects when the child ends. */
   #ended: Promise<never> | undefined;
 
-  /**
-   * @param statements folder in which the processes of all lanes write down their statements
-   * @param verbose prints each test as it ends
-   * @param long runs the long tests of files
-   */
-  constructor(
-    receivers: readonly number[],
-    statements: string,
-    { verbose, long }: { verbose: boolean; long: boolean },
-  ) {
-    this.#receivers = receivers;
-    this.#statements = statements;
-    this.#verbose = verbose;
-    this.#long = long;
-    this.#stack = new Stack({
+  constructor(options: LaneOptions) {
+    this.#options = options;
+    if (options.hasStack) this.#stack = this.#newStack(options);
+  }
+
+  #newStack({ receivers, statements }: LaneOptions): Stack {
+    return new Stack({
       settings: readStackSettings({ ...this.#source, ...FREE_PORTS, DATA_DIR: this.#dataDir }),
       source: {
         ...this.#source,
@@ -100,18 +116,18 @@ class Lane {
   }
 
   async open(): Promise<void> {
-    const { file } = await this.#stack.start();
+    const started = await this.#stack?.start();
     const temporary = `${this.#dataDir}/tmp`;
     mkdirSync(temporary, { mode: 0o711 });
     this.#child = fork(`${import.meta.dirname}/support/lane.ts`, {
       cwd: ROOT,
       env: {
         ...process.env,
-        MAILKEEL_STACK: file,
+        ...(started ? { MAILKEEL_STACK: started.file } : {}),
         NODE_COMPILE_CACHE: COMPILE_CACHE,
-        STATEMENTS_DIR: this.#statements,
-        ...(this.#long ? { TEST_LONG: "1" } : {}),
-        MAILKEEL_RECEIVERS: this.#receivers.join(","),
+        STATEMENTS_DIR: this.#options.statements,
+        ...(this.#options.long ? { TEST_LONG: "1" } : {}),
+        MAILKEEL_RECEIVERS: this.#options.receivers.join(","),
         // Files that tests leave behind are deleted with the data folder.
         TMPDIR: temporary,
       },
@@ -127,20 +143,20 @@ class Lane {
   async run(job: Omit<Job, "verbose">): Promise<JobResult> {
     const child = this.#child;
     if (child === undefined || this.#ended === undefined) throw new Error("the lane is not open");
-    child.send({ ...job, verbose: this.#verbose } satisfies Job);
+    child.send({ ...job, verbose: this.#options.verbose } satisfies Job);
     const [result] = await Promise.race([once(child, "message"), this.#ended]);
     return result;
   }
 
-  async close(signal: "SIGTERM" | "SIGKILL" = "SIGTERM"): Promise<void> {
+  /** Ends it with its stack and its data. */
+  async close(): Promise<void> {
     const child = this.#child;
-    if (child?.connected && child.exitCode === null && child.signalCode === null) {
+    if (child && child.exitCode === null && child.signalCode === null) {
       const gone = once(child, "exit");
-      if (signal === "SIGKILL") child.kill(signal);
-      else child.send("end");
+      child.kill("SIGKILL");
       await gone;
     }
-    await (signal === "SIGKILL" ? this.#stack.kill() : this.#stack.stop());
+    await this.#stack?.kill();
     await removeDataDir(this.#dataDir);
   }
 }
@@ -217,38 +233,42 @@ function chosen(args: readonly string[]): Choice {
 async function main(): Promise<number> {
   const { files, together, long, options } = chosen(process.argv.slice(2));
   const receivers = await receiverPorts();
-  const folder = mkdtempSync(`${tmpdir()}/mailkeel-statements-`);
+  const statements = mkdtempSync(`${tmpdir()}/mailkeel-statements-`);
   const lanes = receivers
-    .slice(0, together ? 1 : LANES)
-    .map((ports) => new Lane(ports, folder, { verbose: together, long }));
+    .map((ports, n) => new Lane({ receivers: ports, statements, hasStack: n < STACKS, verbose: together, long }))
+    .slice(0, together ? 1 : undefined);
   const report = new Report();
-  const interrupted = (signal: "SIGTERM" | "SIGKILL") => async () => {
-    await Promise.all(lanes.map((lane) => lane.close(signal)));
+  const interrupted = async () => {
+    await Promise.all(lanes.map((lane) => lane.close()));
     process.exit(130);
   };
-  onSignals(interrupted("SIGTERM"), interrupted("SIGKILL"));
-  const queue = together
-    ? [files]
-    : files.toSorted((a, b) => Number(FIRST_FOLDERS.test(b)) - Number(FIRST_FOLDERS.test(a))).map((file) => [file]);
+  onSignals(interrupted, interrupted);
   const runOn = async (lane: Lane, some: readonly string[], given = options): Promise<void> => {
     const startedAt = performance.now();
     const result = await lane.run({ ...given, files: some });
     report.add(some, result, performance.now() - startedAt);
-    if (given.bail && result.failures.length > 0) queue.splice(0);
   };
-  const takeFiles = async (lane: Lane): Promise<void> => {
+  const takeFiles = async (lane: Lane, queue: string[][]): Promise<void> => {
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) await runOn(lane, next);
   };
+  const [alone = [], others = []] = together
+    ? [[], [[...files]]]
+    : [false, true].map((wanted) =>
+        files
+          .filter((file) => needsStack(`${ROOT}/${file}`) === wanted)
+          .sort((a, b) => Number(FIRST_FOLDERS.test(b)) - Number(FIRST_FOLDERS.test(a)))
+          .map((file) => [file]),
+      );
   try {
     const taking: Promise<void>[] = [];
-    // One after the other: a stack sees which ports those before it have taken. The first lane works meanwhile.
     try {
-      for (const lane of lanes) {
+      // One after the other: a stack sees which ports those before it have taken. The first lane works meanwhile.
+      for (const [n, lane] of lanes.entries()) {
         await lane.open();
-        taking.push(takeFiles(lane));
+        taking.push(takeFiles(lane, n < STACKS ? others : alone));
       }
     } catch (error) {
-      queue.splice(0);
+      others.splice(0);
       await Promise.allSettled(taking);
       throw error;
     }
@@ -261,7 +281,7 @@ async function main(): Promise<number> {
     return report.failures.length > 0 || report.passed === 0 ? 1 : 0;
   } finally {
     await Promise.all(lanes.map((lane) => lane.close()));
-    await removeDataDir(folder);
+    await removeDataDir(statements);
   }
 }
 

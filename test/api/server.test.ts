@@ -10,7 +10,10 @@ import { openServer } from "../../api/server.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { stack } from "../support/stack.ts";
+
+const { it, longIt } = testsOf();
 
 const MAX_BODY_BYTES = 2 * 1024 * 1024;
 const MAX_VALUES = 50_000;
@@ -188,7 +191,7 @@ describe("The API's server", () => {
     });
     after(() => app.close());
 
-    it("gets 408 when it stalls or never begins, and its connection is closed", async () => {
+    longIt("gets 408 when it stalls or never begins, and its connection is closed", async () => {
       for (const begin of ['{"items":', ""]) {
         const connection = open(app.origin, `${head({ "content-length": 1_000 })}${begin}`);
         assert.equal(await connection.status(), 408);

@@ -13,9 +13,12 @@ import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { cpuMs } from "../support/cpu.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, unique } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { PROGRAMS, runToEnd, startApi } from "../support/own-database.ts";
 import { threadsOf } from "../support/processes.ts";
 import { stack } from "../support/stack.ts";
+
+const { it, longIt } = testsOf();
 
 const none = z.strictObject({});
 const routes = router({
@@ -149,7 +152,7 @@ describe("while Postgres is not reachable", () => {
   const recovers = (client: ApiClient) =>
     eventually(async () => (await client.post("/conflict", { times: 0, state: "40001" })).status === 200);
 
-  it("answers 503 within seconds when connections hang", async () => {
+  longIt("answers 503 within seconds when connections hang", async () => {
     const sockets: Socket[] = [];
     const mute: Server = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
     await once(mute, "listening");

@@ -59,7 +59,7 @@ describe("While the network to Postgres is silent", () => {
     }
   });
 
-  it("a statement is waited for as long as its transaction lets it take", async () => {
+  longIt("a statement is waited for as long as its transaction lets it take", async () => {
     const orm = await openDatabase(url, { poolMax: 1, answerMs: ANSWER_MS });
     const sleep = (em: EntityManager) => sql`select pg_sleep(${(2 * ANSWER_MS) / 1_000}::int)`.execute(kysely(em));
     try {

@@ -102,12 +102,6 @@ const someMail = (sender: Sender) => until("some mail", async () => ((await ledg
 
 const untilDetails = (sendId: string, text: string) => untilShown(temporal, sendId, text);
 
-const untilBothMail = (sendId: string) =>
-  until("both accounts at work", async () => {
-    const { raw } = await handleOf(sendId).describe();
-    return raw.pendingActivities?.length === 2;
-  });
-
 const untilOperator = (sendId: string) =>
   until("the call for an operator", async () => {
     if ((await handleOf(sendId).describe()).searchAttributes["NeedsOperator"]?.[0] === true) return true;
@@ -216,19 +210,6 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "paused-while-scheduled": async () => {
-    const sender = await senderTo({ reader: 2 });
-    const sendId = await startLater(sender);
-    await update(sendId, "pause");
-    await untilDetails(sendId, "Paused by an operator");
-    await update(sendId, "resume");
-    await untilDetails(sendId, "starts at its send_at");
-    await update(sendId, "pause");
-    await dayComes(sender, sendId);
-    await update(sendId, "resume");
-    return sendId;
-  },
-
   "cancelled-while-sending": async () => {
     const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
     const sendId = await start(sender);
@@ -273,39 +254,6 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "pause-overtaken": async () => {
-    const sender = await senderTo({ tardy: 8 }, { account: { maxConnections: 1 } });
-    const sendId = await start(sender);
-    await untilDetails(sendId, "Mailing");
-    await Promise.all([update(sendId, "pause"), update(sendId, "resume")]);
-    await Promise.all([update(sendId, "pause"), update(sendId, "cancel")]);
-    return sendId;
-  },
-
-  "resend-cancelled": async () => {
-    const sendId = await start(await senderTo({ reader: 2, lost: 1 }));
-    await untilDetails(sendId, "resendUnknown");
-    const resend = update(sendId, "resendUnknown");
-    await untilDetails(sendId, "Waits ");
-    await update(sendId, "cancel");
-    await resend;
-    return sendId;
-  },
-
-  "long-while-paused": async () => {
-    const sender = await senderTo({ reader: 3 });
-    const sendId = await startLater(sender);
-    await update(sendId, "pause");
-    const { runId } = await handleOf(sendId).describe();
-    await until("a second run", async () => {
-      await update(sendId, "retry");
-      return (await handleOf(sendId).describe()).runId !== runId;
-    });
-    await dayComes(sender, sendId);
-    await update(sendId, "resume");
-    return sendId;
-  },
-
   "reset-then-resumed": async () => {
     const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
     const sendId = await start(sender);
@@ -332,25 +280,6 @@ const PATHS: Record<string, () => Promise<string>> = {
   "two-accounts": async () => start(await senderTo({ slow: 60 }, twoAccounts())),
 
   "two-accounts-one-fails": async () => start(await senderTo({ slow: 40, deferred: 1 }, twoAccounts({ port: 1 }))),
-
-  "two-accounts-paused-in-two-slices": async () => {
-    const sendId = await start(await senderTo({ tardy: 8 }, twoAccounts()));
-    await untilBothMail(sendId);
-    await update(sendId, "pause");
-    await untilDetails(sendId, "Paused by an operator");
-    await update(sendId, "resume");
-    return sendId;
-  },
-
-  "two-accounts-continued-as-new": async () => {
-    const sendId = await start(await senderTo({ slow: 200 }, twoAccounts({ port: 1 })));
-    const { runId } = await handleOf(sendId).describe();
-    await until("a second run", async () => {
-      await update(sendId, "retry");
-      return (await handleOf(sendId).describe()).runId !== runId;
-    });
-    return sendId;
-  },
 
   "continued-as-new": async () => {
     const sender = await senderTo({ reader: 3 });

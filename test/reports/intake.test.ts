@@ -19,6 +19,7 @@ import { type MailedLetter, mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
 import { bounce, COMPLAINT, complaint, HARD, RETURN_PATH_DOMAIN, SOFT } from "../support/reports.ts";
@@ -36,6 +37,8 @@ import { stack } from "../support/stack.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { giveMail, mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
+
+const { it, longIt } = testsOf();
 
 const AWAY = `From: someone@elsewhere.example
 Subject: Automatic reply: Hello
@@ -368,7 +371,7 @@ describe("The intake of reports", () => {
     assert.equal(await give(pathOf(ref), HARD), 250);
   });
 
-  it("gets the report about a mail whose envelope sender a dispatch worker made", async () => {
+  longIt("gets the report about a mail whose envelope sender a dispatch worker made", async () => {
     const namespace = await openNamespace();
     try {
       await namespace.startWorker("sends");

@@ -166,7 +166,7 @@ describe("A send over two accounts", () => {
       });
     }
 
-    it("whose server refuses the sender, which is in ERROR then, and the other is not", async () => {
+    longIt("whose server refuses the sender, which is in ERROR then, and the other is not", async () => {
       const recipients = 120;
       const refusing = await relayWith({ mail: () => ({ code: 550, text: "5.7.1 not you" }) });
       const sender = await twoAccounts(recipients, {

@@ -163,7 +163,7 @@ describe("the embedded stack", () => {
     assert.match(again.output(), /secrets\.json/);
   });
 
-  it("can be stopped in the middle of the start", async () => {
+  longIt("can be stopped in the middle of the start", async () => {
     const starting = spawnStack();
     const started = () => existsSync(`${starting.dataDir}/logs/postgres.log`);
     await eventually(started, { what: "Postgres to be started", ...BACK });

@@ -1,10 +1,9 @@
 /**
- * A process of `npm test`: runs the test files that it is given over IPC against the stack of MAILKEEL_STACK, each call with a
- * Mocha of its own. What the files import is loaded once, and connections stay open until the last file.
+ * A process of `npm test`: runs the test files that it is given over IPC, each call with a Mocha of its own, against the stack of
+ * MAILKEEL_STACK if there is one. What the files import is loaded once, and connections stay open until the end.
  */
 import { relative } from "node:path";
 import Mocha from "mocha";
-import { closeAll } from "./factories.ts";
 import { holdSchedules } from "./temporal.ts";
 
 /** How long a test may take: a failure must not look like a slow machine, nor the other way round. */
@@ -41,14 +40,12 @@ export interface JobResult {
   tests: { name: string; ms: number }[];
 }
 
-class Quiet extends Mocha.reporters.Base {}
-
 async function run({ files, grep, bail = false, timeoutMs, strict, verbose }: Job): Promise<JobResult> {
   const mocha = new Mocha({
     timeout: timeoutMs ?? TIMEOUT_MS,
     slow: SLOW_MS,
     bail,
-    reporter: verbose ? "spec" : Quiet,
+    reporter: verbose ? "spec" : Mocha.reporters.Base,
     forbidOnly: strict,
     forbidPending: strict,
     failZero: true,
@@ -88,10 +85,7 @@ async function runJob(job: Job): Promise<JobResult> {
 
 const send = (message: JobResult | "ready"): void => void process.send?.(message);
 
-process.on("message", (job: Job | "end") => {
-  if (job === "end") closeAll().finally(() => process.exit(0));
-  else runJob(job).then(send);
-});
+process.on("message", (job: Job) => void runJob(job).then(send));
 process.on("disconnect", () => process.exit(1));
-await holdSchedules();
+if (process.env["MAILKEEL_STACK"] !== undefined) await holdSchedules();
 send("ready");

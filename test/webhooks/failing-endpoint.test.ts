@@ -228,7 +228,7 @@ describe("A failing endpoint", () => {
     assert.equal(log.filter(({ status }) => status === "SUCCEEDED").length, 2);
   });
 
-  it("is probed after 5 s, doubling to a minute in the first hour and to 15 minutes later", async () => {
+  longIt("is probed after 5 s, doubling to a minute in the first hour and to 15 minutes later", async () => {
     const { team, endpoint, emitWaiting, probe } = await failing("backoff");
     await emitWaiting(8);
     const waits: (number | null)[] = [];

@@ -170,7 +170,7 @@ describe("A step that keeps failing", () => {
       return { team, id, handle };
     }
 
-    it("is named to operators with its code, and tried again with retryNow", async () => {
+    longIt("is named to operators with its code, and tried again with retryNow", async () => {
       const { team, id, handle } = await failingReplay("replay");
       assert.match(
         await untilDetails(handle, /failed three times/),
