@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
 import { withinLimits } from "./html-limits.ts";
-import { compileTemplate, escapeHtml, type Template } from "./template.ts";
+import { compileTemplate, escapeHtml, type Template, TemplateError } from "./template.ts";
 import { BODY_END } from "./tracked-body.ts";
 
 /** Tags that a footer adds to an author's template. */
@@ -15,7 +15,7 @@ const LINK_STYLE = `${FOOTER_STYLE}text-decoration:underline!important`;
 /**
  * Adds a footer with the unsubscribe link, at the end of the body, unless the body has such a link itself.
  * @param footerText plain text above the link
- * @throws {TemplateError} when the body is not a usable template, or has too many elements
+ * @throws {TemplateError} when the body is not a usable template, has too many elements, or would swallow the footer
  */
 export function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
@@ -26,13 +26,27 @@ export function withUnsubscribeLink(source: string, footerText: string): { sourc
     `<a href="{{ unsubscribe_url }}" style="${LINK_STYLE}">Unsubscribe</a></div>`;
   const place = BODY_END.exec(source)?.index ?? source.length;
   const withFooter = source.slice(0, place) + footer + source.slice(place);
-  return { source: withFooter, template: compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS }) };
+  const completed = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
+  if (hasUnsubscribeLink(completed)) return { source: withFooter, template: completed };
+  const message = "its end is inside a comment or an element that shows no links, such as `style`; close that";
+  throw new TemplateError({ kind: "syntax", message });
 }
 
-/** Whether an `a` outside of all conditions leads to the unsubscribe URL, as it is or with a query or fragment behind it. */
+/**
+ * Whether an `a` leads to the unsubscribe URL, as it is or with a query or fragment behind it: without the conditions of the
+ * body, and with them for recipients with a name and without one.
+ */
 function hasUnsubscribeLink(template: Template): boolean {
-  // Random, so that no link of the author's is equal to it.
-  const url = `https://${randomBytes(12).toString("hex")}.invalid/`;
+  // Random, so that no link of the author's is equal to it, and as long as a real one.
+  const word = () => randomBytes(12).toString("hex");
+  const url = `https://${word()}.invalid/u/${randomBytes(60).toString("base64url")}`;
+  const unnamed = { email: `${word()}@example.com`, unsubscribe_url: url };
+  const named = { ...unnamed, first_name: word(), last_name: word(), list_name: word() };
+  const bodies = [template.renderFixed(named), template.render(named), template.render(unnamed)];
+  return bodies.every((html) => leadsTo(html, url));
+}
+
+function leadsTo(html: string, url: string): boolean {
   let isFound = false;
   const handler = withinLimits({
     onopentag(name, { href = "" }) {
@@ -40,6 +54,6 @@ function hasUnsubscribeLink(template: Template): boolean {
       isFound ||= name === "a" && link.startsWith(url) && /^(?:$|[?#])/.test(link.slice(url.length));
     },
   });
-  new Parser(handler).end(template.renderFixed({ unsubscribe_url: url }));
+  new Parser(handler).end(html);
   return isFound;
 }

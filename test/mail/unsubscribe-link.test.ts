@@ -35,6 +35,14 @@ describe("A body", () => {
     '<a href="{{ unsubscribe_url }}.">Leave</a>',
     '<a href="{{ unsubscribe_url }}&x=1">Leave</a>',
     '<a href="{{ unsubscribe_url }}/ ?x=1">Leave</a>',
+    ...["downcase", "truncate: 60", "slice: 0, 50", "prepend: first_name"].map(
+      (filter) => `<a href="{{ unsubscribe_url | ${filter} }}">Leave</a>`,
+    ),
+    '<a href="{{ unsubscribe_url }}{{ first_name }}">Leave</a>',
+    '<a href="{{ first_name | default: unsubscribe_url }}">Leave</a>',
+    '<a href="{{ unsubscribe_url }}{% if first_name %}/x{% endif %}">Leave</a>',
+    '<a {% if first_name %}href="https://shop.example/"{% endif %} href="{{ unsubscribe_url }}">Leave</a>',
+    `{% if first_name %}<!-- {% endif %}${LINK}{% if first_name %} -->{% endif %}`,
     // Some recipients would have no link.
     `{% if first_name %}${LINK}{% endif %}`,
     `{% unless email contains "@gmail.com" %}${LINK}{% endunless %}`,
@@ -50,6 +58,10 @@ describe("A body", () => {
   ]) {
     it(`gets a footer at its end: ${html}`, () => assert.equal(completed(html), `${html}FOOTER`));
   }
+
+  for (const html of ["<p>x</p><!-- oops", "<p>x</p><!-- </body></html>", "<style>p{}<p>x</p>", "<title>x<p>y</p>"])
+    it(`is refused when it swallows the footer: ${html}`, () =>
+      assert.throws(() => completed(html), /its end is inside a comment or an element that shows no links/));
 
   for (const end of ["</body></html>", "</BODY >\r\n</html>\n", "</body>"]) {
     it(`gets its footer before ${JSON.stringify(end)}`, () => {
