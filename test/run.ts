@@ -13,6 +13,7 @@ import { parseArgs } from "node:util";
 import { PORT_PICKS } from "../config/ports.ts";
 import { reservePorts } from "../stack/infra.ts";
 import { removeDataDir } from "../stack/postgres.ts";
+import { StackError } from "../stack/processes.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "../stack/settings.ts";
 import { COMPILE_CACHE, Stack } from "../stack/stack.ts";
 import { explain, onSignals } from "../stack/terminal.ts";
@@ -34,6 +35,7 @@ const STACKS = 2;
 const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers)\//;
 /** Tests and files that are listed at the end. */
 const LISTED = 10;
+const INTERRUPTED = 130;
 /** Loaded into the processes of the stack: writes down the statements they run. */
 const STATEMENT_RECORDER = new URL("support/statements/record.ts", import.meta.url).href;
 
@@ -139,7 +141,7 @@ class Lane {
     await Promise.race([once(this.#child, "message"), this.#ended]);
   }
 
-  /** @throws {Error} when the process ends before it has an answer */
+  /** @throws {Error} when the process ends first */
   async run(job: Omit<Job, "verbose">): Promise<JobResult> {
     const child = this.#child;
     if (child === undefined || this.#ended === undefined) throw new Error("the lane is not open");
@@ -200,19 +202,28 @@ interface Choice {
   options: Omit<Job, "files" | "verbose">;
 }
 
+/** @throws {StackError} for an option or a file that there is not */
+function parsed(args: readonly string[]) {
+  const options = {
+    long: { type: "boolean" },
+    real: { type: "boolean" },
+    grep: { type: "string", short: "g" },
+    bail: { type: "boolean", short: "b" },
+    timeout: { type: "string" },
+  } as const;
+  try {
+    const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options });
+    for (const path of positionals) statSync(path);
+    if (values.timeout !== undefined && !/^\d+$/.test(values.timeout)) throw new Error("--timeout takes milliseconds");
+    return { values, positionals };
+  } catch (error) {
+    throw new StackError(error instanceof Error ? error.message : String(error));
+  }
+}
+
 /** The tests that the command line names: files, folders, or all of a kind. */
 function chosen(args: readonly string[]): Choice {
-  const { values, positionals } = parseArgs({
-    args: [...args],
-    allowPositionals: true,
-    options: {
-      long: { type: "boolean" },
-      real: { type: "boolean" },
-      grep: { type: "string", short: "g" },
-      bail: { type: "boolean", short: "b" },
-      timeout: { type: "string" },
-    },
-  });
+  const { values, positionals } = parsed(args);
   const { long = false, real, grep, bail, timeout } = values;
   const find = (pattern: string, exclude: string[]) => globSync(pattern, { cwd: ROOT, exclude }).sort();
   const named = positionals.flatMap((path) =>
@@ -235,14 +246,19 @@ async function main(): Promise<number> {
   const receivers = await receiverPorts();
   const statements = mkdtempSync(`${tmpdir()}/mailkeel-statements-`);
   const lanes = receivers
-    .map((ports, n) => new Lane({ receivers: ports, statements, hasStack: n < STACKS, verbose: together, long }))
-    .slice(0, together ? 1 : undefined);
+    .slice(0, together ? 1 : undefined)
+    .map((ports, n) => new Lane({ receivers: ports, statements, hasStack: n < STACKS, verbose: together, long }));
   const report = new Report();
-  const interrupted = async () => {
-    await Promise.all(lanes.map((lane) => lane.close()));
-    process.exit(130);
+  let isInterrupted = false;
+  const closeAll = async () => {
+    await Promise.allSettled(lanes.map((lane) => lane.close()));
+    await removeDataDir(statements);
   };
-  onSignals(interrupted, interrupted);
+  const interrupt = () => {
+    isInterrupted = true;
+    closeAll().finally(() => process.exit(INTERRUPTED));
+  };
+  onSignals(interrupt, interrupt);
   const runOn = async (lane: Lane, some: readonly string[], given = options): Promise<void> => {
     const startedAt = performance.now();
     const result = await lane.run({ ...given, files: some });
@@ -279,9 +295,12 @@ async function main(): Promise<number> {
     const summary = process.env["TEST_SUMMARY"];
     if (summary) writeFileSync(summary, `${report.passed} ${report.failures.length}\n`);
     return report.failures.length > 0 || report.passed === 0 ? 1 : 0;
+  } catch (error) {
+    // What was being started or run ends with an error of its own then.
+    if (isInterrupted) await new Promise(() => {});
+    throw error;
   } finally {
-    await Promise.all(lanes.map((lane) => lane.close()));
-    await removeDataDir(statements);
+    await closeAll();
   }
 }
 

@@ -8,7 +8,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } from "@temporalio/client";
-import proto from "@temporalio/proto";
 import { sql } from "kysely";
 import type { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
@@ -210,14 +209,6 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "cancelled-while-sending": async () => {
-    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
-    const sendId = await start(sender);
-    await someMail(sender);
-    await update(sendId, "cancel");
-    return sendId;
-  },
-
   "cancelled-in-the-ui": async () => {
     const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
     const sendId = await start(sender);
@@ -251,27 +242,6 @@ const PATHS: Record<string, () => Promise<string>> = {
     await untilDetails(sendId, "connections or limits are used up");
     await write(sender, sql`update email_accounts set hourly_limit = null where id = ${sender.accountId}`);
     await update(sendId, "retry");
-    return sendId;
-  },
-
-  "reset-then-resumed": async () => {
-    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
-    const sendId = await start(sender);
-    await someMail(sender);
-    await update(sendId, "pause");
-    const { runId } = await handleOf(sendId).describe();
-    const { events } = await handleOf(sendId).fetchHistory();
-    const first = events?.find((event) => event.workflowTaskCompletedEventAttributes)?.eventId;
-    if (!first) throw new Error("there is no workflow task to reset to");
-    await temporal.workflowService.resetWorkflowExecution({
-      namespace: (await stack()).temporal.namespace,
-      workflowExecution: { workflowId: sendWorkflowId(sendId), runId },
-      workflowTaskFinishEventId: first,
-      reason: "recorded",
-      requestId: newId("request"),
-      resetReapplyExcludeTypes: [proto.temporal.api.enums.v1.ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE],
-    });
-    await update(sendId, "resume");
     return sendId;
   },
 

@@ -8,12 +8,9 @@ import { holdSchedules } from "./temporal.ts";
 
 /** How long a test may take: a failure must not look like a slow machine, nor the other way round. */
 const TIMEOUT_MS = 180_000;
-/** Above it, a report shows the time of a test. */
-const SLOW_MS = 2_000;
 /** Of the text of a failure. */
 const FAILURE_CHARACTERS = 3_000;
 
-/** Files to run. */
 export interface Job {
   files: readonly string[];
   /** Regular expression that the titles of tests must match. */
@@ -33,7 +30,6 @@ export interface Failure {
   text: string;
 }
 
-/** How a job went. */
 export interface JobResult {
   passed: number;
   failures: Failure[];
@@ -43,7 +39,6 @@ export interface JobResult {
 async function run({ files, grep, bail = false, timeoutMs, strict, verbose }: Job): Promise<JobResult> {
   const mocha = new Mocha({
     timeout: timeoutMs ?? TIMEOUT_MS,
-    slow: SLOW_MS,
     bail,
     reporter: verbose ? "spec" : Mocha.reporters.Base,
     forbidOnly: strict,
