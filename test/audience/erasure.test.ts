@@ -29,6 +29,7 @@ import { serveRoutes, type TestApp } from "../support/app.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { recordSend, scopesBesideSending, type TestTeam, unique } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
@@ -43,6 +44,8 @@ import {
 } from "../support/sending.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { listen } from "../webhooks/outbox.ts";
+
+const { it, longIt } = testsOf();
 
 /** A person, with the address as clients spell it and as rows compare it. */
 interface Person {
@@ -376,7 +379,7 @@ describe("The erasure of a person", () => {
       assert.deepEqual(await recountFigures(team.em, tenant, { repair: false }), []);
     });
 
-    it("keeps the shape of records that wait for delivery, and the ids in the log", async () => {
+    longIt("keeps the shape of records that wait for delivery, and the ids in the log", async () => {
       const { rows } = await sql<{ type: string; object: Json; status: string; response_body: string | null }>`
         select e.type, e.object::json as object, d.status, d.response_body
         from webhook_deliveries d join webhook_events e on e.id = d.event_id

@@ -19,7 +19,6 @@ import { RESOURCE_ID, TEAM_ID } from "../../workflows/search-attributes.ts";
 import type { sendWorkflow } from "../../workflows/send.ts";
 import { previewUpdate } from "../../workflows/send-messages.ts";
 import { eventually } from "../support/eventually.ts";
-import { whileInsertsAreHeld } from "../support/held-inserts.ts";
 import { withStack } from "../support/own-stack.ts";
 import {
   confirm,
@@ -151,16 +150,6 @@ async function sendOf({ newsletterId }: Sender): Promise<string> {
 /** Each path of a send: it takes it there and gives the send's id; the history is read once the workflow has ended. */
 const PATHS: Record<string, () => Promise<string>> = {
   "preview-expired": async () => previewBriefly(await senderTo({ reader: 2 })),
-
-  "preview-of-a-large-plan": async () => {
-    const sender = await senderTo({ reader: 2 });
-    return whileInsertsAreHeld("send_previews", `new.resource_id = '${sender.newsletterId}'`, async (held) => {
-      const previewed = previewBriefly(sender);
-      await until("the activity", async () => (await held.begun()) === 2);
-      await held.release();
-      return previewed;
-    });
-  },
 
   "preview-refused": async () => {
     const sender = await senderTo({ reader: 2 }, { credits: 1 });

@@ -11,11 +11,14 @@ import { makeLedger } from "../analytics/ledger.ts";
 import { serveRoutes } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { testsOf } from "../support/long.ts";
 import { startApi } from "../support/own-database.ts";
 import { ImpatientProgress } from "../support/progress.ts";
 import { makeSender, type Sender, sendAndWait } from "../support/sending.ts";
 import { openDatabaseProxy } from "../support/tcp-proxy.ts";
 import { engagementsOf, hit, letTimePass, mailsOf } from "./tracking.ts";
+
+const { it, longIt } = testsOf();
 
 const someHit = (seq: number): Hit => ({
   kind: "opened",
@@ -158,7 +161,7 @@ describe("Hits on their way to Postgres", () => {
     assert.deepEqual(progress.stalled(), []);
   });
 
-  it("are counted as dropped when the process ends before Postgres is back", async () => {
+  longIt("are counted as dropped when the process ends before Postgres is back", async () => {
     const { buffer, state } = openBuffer();
     state.isAway = true;
     for (const seq of range(0, 3)) buffer.add(someHit(seq));

@@ -4,6 +4,7 @@ import { kysely } from "../../db/orm.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
+import { testsOf } from "../support/long.ts";
 import { openReceiver } from "../support/receiver.ts";
 import {
   type AnySender,
@@ -17,6 +18,8 @@ import {
 import { stack } from "../support/stack.ts";
 import { makeEndpoint } from "../support/webhooks.ts";
 import { automaticHitsOf, BROWSER, engagementsOf, hit, letTimePass, mailsOf, type ReceivedMail } from "./tracking.ts";
+
+const { it, longIt } = testsOf();
 
 const BODY = `<html><body><p>Dear {{ first_name }}, <a href="https://shop.example/news?a=1&amp;b=2#top">read</a>
   <a href="https://shop.example/">shop</a></p></body></html>`;
@@ -78,7 +81,7 @@ describe("Tracking of opens and clicks", () => {
       assert.deepEqual(first(await mailsOf(sender)).hrefs.slice(0, 2), [SHOP, "https://shop.example/"]);
     });
 
-    it("is turned on for a team, and by a newsletter or a campaign either way", async () => {
+    longIt("is turned on for a team, and by a newsletter or a campaign either way", async () => {
       const run = async (...args: string[]) => {
         const { code, stderr, json } = await app("--json", ...args);
         assert.equal(code, 0, stderr);

@@ -34,8 +34,9 @@ async function countUnmaintained(em: EntityManager, teamId: string | undefined):
     `select ((select count(*) from confirmation_mails where settled_at is null and (team_id = ? or ?::text is null))
        + (select count(*) from subscriptions where confirmation_due_at <= now() and status = 'PENDING' and environment = 'LIVE'
          and (team_id = ? or ?::text is null))
+       + (select count(*) from contact_status_checks where team_id = ? or ?::text is null)
        + (select count(*) from analytics_changes where team_id = ? or ?::text is null))::int as open`,
-    Array.from({ length: 6 }, () => teamId).map((id) => id ?? null),
+    Array.from({ length: 8 }, () => teamId).map((id) => id ?? null),
   );
   return row?.open ?? 0;
 }
