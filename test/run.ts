@@ -296,7 +296,7 @@ async function main(): Promise<number> {
     if (summary) writeFileSync(summary, `${report.passed} ${report.failures.length}\n`);
     return report.failures.length > 0 || report.passed === 0 ? 1 : 0;
   } catch (error) {
-    // What was being started or run ends with an error of its own then.
+    // A start or a run that the interrupt ended fails with an error of its own.
     if (isInterrupted) await new Promise(() => {});
     throw error;
   } finally {

@@ -255,7 +255,7 @@ describe("Idempotency-Key", () => {
     assertReplay(other, await make(`${name}2`, "k"));
   });
 
-  /** What becomes of the key of a request that fails. */
+  /** The state of the key after a request that failed, by the failure. */
   const FAILURES = {
     conflict: "is remembered with its refusal, written after the rollback",
     flaky: "is free for the same request: a defect",

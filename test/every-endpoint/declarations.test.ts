@@ -89,7 +89,7 @@ describe("Every endpoint declares", () => {
 
 describe("A parameter that an endpoint does not have", () => {
   const reads = ENDPOINTS.filter(({ meta }) => meta.method === "GET");
-  /** What a list declares besides paging and sorting. */
+  /** Parameters of a list besides paging and sorting. */
   const PAGING = ["limit", "cursor", "order", "sort", "updated_since"];
   const parametersOf = (endpoints: typeof reads) =>
     new Set(endpoints.flatMap(({ meta }) => queryNames(meta)).filter((name) => !PAGING.includes(name)));

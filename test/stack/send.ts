@@ -1,18 +1,15 @@
 import assert from "node:assert/strict";
 import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
-import { EmailAccount } from "../../db/entities/account.ts";
 import { forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { mostInFlight } from "../../domain/sends/account-capacity.ts";
 import { DEMO_FROM } from "../../stack/demo-team.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { api } from "../support/api.ts";
 import { unique } from "../support/factories.ts";
-import { addSubscribers, caughtMails, confirm, people, setFaults, tokenOf } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
+import { addAccount, addSubscribers, caughtMails, confirm, people, setFaults, tokenOf } from "../support/sending.ts";
 import { inDatabase } from "./support.ts";
 
 export const RECIPIENTS = 200;
@@ -24,7 +21,6 @@ export async function confirmed(file: StackFile, sendDays: number[] = []) {
   const client = api(file.keys.live, file.api);
   const audience = `${unique("to")}.example`;
   const fromEmail = `${unique("news")}@${DEMO_FROM.split("@")[1]}`;
-  const { hostname, port } = new URL((await stack()).mail.smtp);
   const list = await client.post("/lists", { name: "Readers", optin: "SINGLE" });
   const draft = await client.post("/newsletters", {
     name: "Letter",
@@ -35,20 +31,7 @@ export async function confirmed(file: StackFile, sendDays: number[] = []) {
   const newsletterId: string = draft.body.data.id;
   await inDatabase(file, async (em) => {
     const tenant = { teamId: file.team.id, environment: "LIVE" as const };
-    em.create(EmailAccount, {
-      id: newId("account"),
-      ...tenant,
-      email: fromEmail,
-      displayName: "Letters",
-      provider: "SMTP_OTHER",
-      status: "ACTIVE",
-      allowedDomains: [],
-      host: hostname,
-      port: Number(port),
-      security: "none",
-      maxConnections: 4,
-    });
-    await em.flush();
+    await addAccount({ em, team: file.team }, { email: fromEmail, maxConnections: 4 });
     await addSubscribers({ em, team: file.team }, list.body.data.id, people(RECIPIENTS, audience));
     await transaction(forTenant(em, tenant), (tx) => attachList(tx, newsletterId, list.body.data.id));
     if (sendDays.length > 0) {

@@ -211,7 +211,7 @@ async function makeSendingTeam(options: SenderOptions): Promise<SendingTeam> {
 
 /** A sending account on the mail catcher. @returns its id */
 export async function addAccount(
-  { em, team }: Pick<TestTeam, "em" | "team">,
+  { em, team }: { em: TestTeam["em"]; team: { id: string } },
   fields: Partial<EmailAccount> & { email: string },
 ): Promise<string> {
   const id = newId("account");

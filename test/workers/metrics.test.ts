@@ -376,7 +376,7 @@ describe("Metrics from Postgres", () => {
     assert.equal(await mismatches(), before);
   });
 
-  /** What a test writes and reads in a transaction that is rolled back. */
+  /** The writes and reads of a test, in a transaction that is rolled back. */
   interface Measured {
     run(statement: RawBuilder<unknown>): Promise<unknown>;
     /** The value of a gauge. */
