@@ -21,6 +21,9 @@ import { Turns } from "./rest/turns.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
 
+/** Connections of a process that public pages and providers' webhooks use at once, at most. */
+const PUBLIC_CONNECTIONS = 3;
+
 /** The dependencies of the API. */
 export interface Deps {
   env: Env;
@@ -39,6 +42,8 @@ export interface Deps {
   limits: RequestLimits;
   /** Of a team's reads at Postgres: they leave connections to the requests of other teams, and to their credentials. */
   teamReads: Turns;
+  /** Of public pages and providers' webhooks at Postgres, all in one line: they leave connections to the API. */
+  publicTurns: Turns;
   /** Keys of requests that failed while Postgres was away. */
   lateReleases: LateReleases;
   /** Opens and clicks on their way to Postgres. */
@@ -85,6 +90,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     limits: new RequestLimits(env, countedAlone),
     // Half of the connections, and one at least.
     teamReads: new Turns(Math.max(1, Math.floor(env.DATABASE_POOL_MAX / 2))),
+    publicTurns: new Turns(Math.max(1, Math.min(PUBLIC_CONNECTIONS, Math.floor(env.DATABASE_POOL_MAX / 2)))),
     lateReleases: new LateReleases(orm.em, log),
     hits: new HitBuffer({
       record: (batchId, hits) => recordHits(orm.em.fork(), batchId, hits),

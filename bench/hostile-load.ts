@@ -16,6 +16,8 @@ export interface Target {
   key: string;
   newsletterId: string;
   listId: string;
+  /** The unsubscribe link of a mail. */
+  link: string;
 }
 
 /** Requests by the status of their answers; `refused` are connections that the API closed without one. */
@@ -36,11 +38,14 @@ const SLOW_UPLOADS = 200;
 /** Requests of one kind at once. */
 const IN_FLIGHT = 8;
 const LIST_IN_FLIGHT = 16;
+/** The connections of one address that post one unsubscribe link. */
+const LINK_IN_FLIGHT = 200;
 
 const agent = new Agent({ keepAlive: true, localAddress: `${BASE}${FIRST_ADDRESS}` });
 
 interface Call {
   method?: string;
+  /** Below the API's base URL, or a whole URL. */
   path: string;
   body?: Buffer | string;
   headers?: Record<string, string>;
@@ -50,7 +55,7 @@ interface Call {
 function ask({ target: { api, key }, signal }: Load, { method = "GET", path, body, headers }: Call): Promise<string> {
   return new Promise((resolve) => {
     const sent = request(
-      `${api}${path}`,
+      path.startsWith("/") ? `${api}${path}` : path,
       { method, agent, signal, headers: { "x-api-key": key, "content-type": "application/json", ...headers } },
       (answer) => {
         answer.resume().once("error", () => resolve("refused"));
@@ -196,6 +201,13 @@ const KINDS: Record<string, (load: Load) => Promise<void>> = {
   "list pages": (load) =>
     flood(load, LIST_IN_FLIGHT, (n) => ({
       path: n % 4 === 0 ? `/lists/${load.target.listId}/subscribers?limit=100` : (LISTS[n % LISTS.length] ?? "/me"),
+    })),
+  "one unsubscribe link": (load) =>
+    flood(load, LINK_IN_FLIGHT, () => ({
+      method: "POST",
+      path: load.target.link,
+      body: "List-Unsubscribe=One-Click",
+      headers: { "content-type": "application/x-www-form-urlencoded" },
     })),
 };
 

@@ -35,7 +35,8 @@ export function unsubscribeUrl(vault: Vault, publicUrl: string, { sendId, seq }:
 }
 
 /**
- * Makes the confirmation link of a double opt-in.
+ * Makes the confirmation link of a double opt-in. Its first signature is that of the address, which only the database
+ * knows; the second one is verified without it.
  * @param email the address that the mail goes to
  */
 export function confirmUrl(
@@ -45,8 +46,8 @@ export function confirmUrl(
 ): string {
   const list = suffixOfId("list", listId);
   const subscriber = suffixOfId("subscriber", subscriberId);
-  const signature = vault.sign("link", confirmationText(list, subscriber, email));
-  return `${trimSlash(publicUrl)}/c/${list}.${subscriber}.${signature}`;
+  const path = `c/${list}.${subscriber}.${vault.sign("link", confirmationText(list, subscriber, email))}`;
+  return `${trimSlash(publicUrl)}/${path}.${vault.sign("link", path)}`;
 }
 
 /** Reads the mail that an unsubscribe token belongs to; undefined for a token that this service did not sign. */
@@ -120,19 +121,20 @@ const UNSUBSCRIBE_TOKEN = /\/u\/([0-9a-z]{26}\.[0-9a-z]{1,7}\.[\w-]{22})(?![\w-]
 export const unsubscribeTokensIn = (text: string, most: number): string[] =>
   [...new Set([...text.matchAll(UNSUBSCRIBE_TOKEN)].map(([, token = ""]) => token))].slice(0, most);
 
-/** The parts of a confirmation token. They are unverified until `verify` gets the subscriber's address. */
+/** The parts of a confirmation token that this service has signed. */
 export interface ConfirmationToken extends SubscriptionRef {
   /** Whether the link was made for this address. */
   verify(email: string): boolean;
 }
 
-/** Splits a confirmation token into its parts; undefined when it does not look like one. */
+/** Reads the subscription that a confirmation token belongs to; undefined for a token that this service did not sign. */
 export function readConfirmationToken(vault: Vault, token: string): ConfirmationToken | undefined {
-  const [list = "", subscriber = "", signature = "", ...rest] = token.split(".");
-  if (rest.length > 0 || !list || !subscriber) return undefined;
+  const [list = "", subscriber = "", ofAddress = "", signature = "", ...rest] = token.split(".");
+  const path = `c/${list}.${subscriber}.${ofAddress}`;
+  if (rest.length > 0 || !vault.verify(signature, "link", path)) return undefined;
   return {
     listId: idOfSuffix("list", list),
     subscriberId: idOfSuffix("subscriber", subscriber),
-    verify: (email) => vault.verify(signature, "link", confirmationText(list, subscriber, email)),
+    verify: (email) => vault.verify(ofAddress, "link", confirmationText(list, subscriber, email)),
   };
 }

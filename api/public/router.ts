@@ -7,6 +7,7 @@ import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.
 import type { Deps } from "../deps.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
+import { Turns } from "../rest/turns.ts";
 import { GONE, PAGE_HEADERS, type Page, renderPage } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
@@ -73,15 +74,19 @@ function show(res: Response, page: Page, status = 200): void {
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
-export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Router {
+export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "vault" | "publicTurns">): Router {
   const router = Router({ caseSensitive: true });
+  const turns = new Turns(1);
+  /** Acts at Postgres: the requests of a link one after the other, and few of all links at once. */
+  const inTurn = <T>(token: string, res: Response, act: () => Promise<T>): Promise<T> =>
+    turns.during(token, res, () => publicTurns.during("public", res, act));
   // No mail program compresses a form, and anyone may send one.
   const form = express.text({ type: () => true, limit: MAX_FORM_BYTES, inflate: false });
 
   router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/u/{token}";
     const mail = readUnsubscribeToken(vault, req.params.token);
-    const origin = mail && (await readOrigin(orm.em.fork(), mail));
+    const origin = mail && (await inTurn(req.params.token, res, () => readOrigin(orm.em.fork(), mail)));
     if (!origin) return show(res, GONE, 404);
     if (origin.isErased) return show(res, erasedPage(origin));
     show(res, unsubscribePage(origin));
@@ -93,7 +98,8 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     if (!mail) return show(res, GONE, 404);
     const source = isOneClick(req.body) ? "one_click" : "link";
     const scope = scopeOf(req.body);
-    const left = await transaction(orm.em, (em) => unsubscribe(em, mail, source, scope));
+    const act = () => transaction(orm.em, (em) => unsubscribe(em, mail, source, scope));
+    const left = await inTurn(req.params.token, res, act);
     if (!left) return show(res, GONE, 404);
     if (left.isErased) return show(res, erasedPage(left));
     show(res, unsubscribedPage(left));
@@ -102,7 +108,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
   router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
-    const confirmation = token && (await readConfirmation(orm.em.fork(), token));
+    const confirmation = token && (await inTurn(req.params.token, res, () => readConfirmation(orm.em.fork(), token)));
     if (!confirmation) return show(res, GONE, 404);
     const { listName, teamName } = confirmation;
     show(res, {
@@ -115,7 +121,9 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
   router.post("/c/:token", form, async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
-    const confirmed = token && (await transaction(orm.em, (em) => confirmSubscription(em, token)));
+    if (!token) return show(res, GONE, 404);
+    const act = () => transaction(orm.em, (em) => confirmSubscription(em, token));
+    const confirmed = await inTurn(req.params.token, res, act);
     if (!confirmed) return show(res, GONE, 404);
     show(res, { title: "You are subscribed", paragraphs: [`You will get mail from ${confirmed.teamName}.`] });
   });

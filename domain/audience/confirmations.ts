@@ -23,9 +23,10 @@ async function findSubscription(
   em: EntityManager,
   token: ConfirmationToken,
   { lock = false }: { lock?: boolean } = {},
-): Promise<{ tenant: Tenant; confirmation: Confirmation } | undefined> {
-  const { rows } = await sql<Confirmation & Tenant & { email: string }>`
-    select s.team_id as "teamId", s.environment, p.email, l.name as "listName", t.name as "teamName"
+): Promise<{ tenant: Tenant; confirmation: Confirmation; isConfirmed: boolean } | undefined> {
+  const { rows } = await sql<Confirmation & Tenant & { email: string; isConfirmed: boolean }>`
+    select s.team_id as "teamId", s.environment, s.status = 'CONFIRMED' as "isConfirmed", p.email,
+      l.name as "listName", t.name as "teamName"
     from subscriptions s
     join subscribers p on p.id = s.subscriber_id
     join lists l on l.id = s.list_id
@@ -34,8 +35,8 @@ async function findSubscription(
     ${lock ? sql`for update of s for share of p` : sql``}`.execute(kysely(em));
   const [row] = rows;
   if (!row || !token.verify(row.email)) return undefined;
-  const { teamId, environment, listName, teamName } = row;
-  return { tenant: { teamId, environment }, confirmation: { listName, teamName } };
+  const { teamId, environment, listName, teamName, isConfirmed } = row;
+  return { tenant: { teamId, environment }, confirmation: { listName, teamName }, isConfirmed };
 }
 
 /**
@@ -46,6 +47,8 @@ export async function confirmSubscription(
   em: EntityManager,
   token: ConfirmationToken,
 ): Promise<Confirmation | undefined> {
+  const present = await findSubscription(em, token);
+  if (!present || present.isConfirmed) return present?.confirmation;
   // Locked, so that the address does not change before the confirmation is written.
   const found = await findSubscription(em, token, { lock: true });
   if (!found) return undefined;

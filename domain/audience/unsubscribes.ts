@@ -76,6 +76,9 @@ export async function unsubscribe(
 ): Promise<MailOrigin | undefined> {
   const mail = await readMail(em, ref);
   if (!mail) return undefined;
+  if (await isUnsubscribed(em, mail, scope)) {
+    return originOf(mail, scope === "lists" ? await readListNames(em, mail) : []);
+  }
   // Of two clicks at once, the second waits here and then finds the row of the first.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resource_id}/${mail.email}`}, 0))`.execute(
     kysely(em),
@@ -103,6 +106,25 @@ const leftLists = (mail: MailedRow) => {
         where n.newsletter_id = ${mail.resource_id} and n.list_id = l.id and s.subscriber_id = p.id))
     order by l.id`;
 };
+
+/** Whether an unsubscribe of the scope would change nothing. It is asked without a lock: a request may come many times. */
+async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: UnsubscribeScope): Promise<boolean> {
+  const tenant = tenantOfMail(mail);
+  const { rows } = await sql<{ done: boolean }>`
+    with left_lists as (
+      select s.status from (select l.id, p.id as subscriber_id from ${leftLists(mail)}) l
+      left join subscriptions s on s.list_id = l.id and s.subscriber_id = l.subscriber_id and ${ofTenant(tenant, "s")}
+    )
+    select not exists (select from left_lists where status is distinct from 'UNSUBSCRIBED')
+      and exists (
+        select from unsubscribes
+        where ${ofTenant(tenant)} and campaign_id = ${mail.resource_id} and email = ${mail.email})
+      and (
+        ${scope === "lists"}::boolean and exists (select from left_lists)
+        or exists (select from suppressions where ${ofTenant(tenant)} and email = ${mail.email})
+      ) as done`.execute(kysely(em));
+  return rows[0]?.done === true;
+}
 
 async function readListNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
   if (mail.resource_type !== "newsletter") return [];

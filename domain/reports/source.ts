@@ -62,20 +62,24 @@ const sourceRows = (em: EntityManager) =>
 
 const TOKEN = /^[0-9a-z]{26}\.[\w-]{43}$/;
 
-/** The webhook that a token belongs to; undefined for a token that this service has not made, or no longer knows. */
-export async function findSource(
-  em: EntityManager,
-  vault: Vault,
-  provider: ReportProvider,
-  token: string,
-): Promise<SourceRow | undefined> {
+/** The id of the webhook that a token was made for; undefined, without a statement, for a token that was not made here. */
+export async function readSourceToken(em: EntityManager, vault: Vault, token: string): Promise<string | undefined> {
   if (!TOKEN.test(token)) return undefined;
   const [suffix = "", signature = ""] = token.split(".");
   const id = idOfSuffix("reportSource", suffix);
-  // Read first: the process learns the key of the hash with its first connection.
+  // A process that started without Postgres gets the key of its hashes with its first connection.
+  if (!vault.canHash()) await em.fork().execute("select 1");
+  return equalConstantTime(signature, signatureOf(vault, id)) ? id : undefined;
+}
+
+/** A webhook of a provider by its id, for a request whose token names it. */
+export async function findSource(
+  em: EntityManager,
+  provider: ReportProvider,
+  id: string,
+): Promise<SourceRow | undefined> {
   const row = await sourceRows(em).where("id", "=", id).executeTakeFirst();
-  const isGenuine = equalConstantTime(signature, signatureOf(vault, id));
-  return isGenuine && row?.provider === provider ? row : undefined;
+  return row?.provider === provider ? row : undefined;
 }
 
 export interface SourceFields {

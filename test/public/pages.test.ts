@@ -1,12 +1,20 @@
 import assert from "node:assert/strict";
 import { gzipSync } from "node:zlib";
+import { publicRouter } from "../../api/public/router.ts";
+import { trackingHandler } from "../../api/public/tracking.ts";
+import { appRouter } from "../../api/router.ts";
 import { kysely } from "../../db/orm.ts";
 import { makePlaceholder } from "../../domain/erasure/erased-addresses.ts";
+import { newId } from "../../domain/ids.ts";
 import { confirmUrl, readUnsubscribeToken, unsubscribeUrl } from "../../domain/links.ts";
+import { pathOfSource } from "../../domain/reports/source.ts";
 import { suppress } from "../../domain/suppressions.ts";
+import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 import { api, type Json } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { openRecordingOrm } from "../support/recording.ts";
 import { stack } from "../support/stack.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { assertAccessible } from "./accessible.ts";
@@ -170,6 +178,48 @@ describe("Pages for recipients", () => {
       assert.equal((await unsubscribesOf(mail)).length, 1);
     });
 
+    it("answers a repetition without a lock, and leaves connections to the API while links wait for locks", async () => {
+      const reader = api((await makeTeam()).keys.live);
+      const [done, many, ...others] = await Promise.all(Array.from({ length: 8 }, () => mailLetter(team)));
+      assert.ok(done && many);
+      assert.equal((await post(linkTo(done), ONE_CLICK)).status, 200);
+      const holder = team.em.fork();
+      await holder.begin();
+      const posts: Promise<Response>[] = [];
+      try {
+        const [held] = await holder.execute<{ pid: number }[]>(
+          "select pg_backend_pid() as pid from subscriptions where team_id = ? for update",
+          [team.team.id],
+        );
+        const untilWaiting = (statements: number) =>
+          eventually(
+            async () => {
+              // One statement waits for the rows, and others of its kind may wait for that one.
+              const [row] = await team.em.fork().execute<{ waiting: number }[]>(
+                `with recursive waiting as (
+                   select pid from pg_stat_activity where ? = any(pg_blocking_pids(pid))
+                   union select a.pid from pg_stat_activity a join waiting w on w.pid = any(pg_blocking_pids(a.pid)))
+                 select count(*)::int as waiting from waiting`,
+                [held?.pid],
+              );
+              return row?.waiting === statements;
+            },
+            { what: `${statements} statements that wait` },
+          );
+        assert.equal((await post(linkTo(done), ONE_CLICK)).status, 200);
+        for (let i = 0; i < 20; i++) posts.push(post(linkTo(many), ONE_CLICK));
+        await untilWaiting(1);
+        for (const mail of others) posts.push(post(linkTo(mail), ONE_CLICK));
+        await untilWaiting(3);
+        assert.equal((await reader.get("/lists")).status, 200);
+        await untilWaiting(3);
+      } finally {
+        await holder.rollback();
+      }
+      for (const answer of await Promise.all(posts)) assert.equal(answer.status, 200);
+      assert.equal((await unsubscribesOf(many)).length, 1);
+    });
+
     it("keeps the reason of an existing suppression", async () => {
       const mail = await mailLetter(team);
       await suppress(team.em, { teamId: team.team.id, environment: "LIVE" }, [mail.email], "bounce:complaint");
@@ -284,6 +334,19 @@ describe("Pages for recipients", () => {
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
     });
 
+    it("answers a repetition without a lock", async () => {
+      const { url, subscriberId } = await pending();
+      await assertPage(await post(url), 200);
+      const holder = team.em.fork();
+      await holder.begin();
+      try {
+        await holder.execute("select from subscriptions where subscriber_id = ? for update", [subscriberId]);
+        await assertPage(await post(url), 200);
+      } finally {
+        await holder.rollback();
+      }
+    });
+
     it("does not lift a later opt-out", async () => {
       const { url, subscriberId, status } = await pending();
       await team.em
@@ -330,10 +393,41 @@ describe("Pages for recipients", () => {
 
     it("answers a link with a wrong token with a 404 page", async () => {
       const { url } = await pending();
-      for (const link of [`${origin}/c/x`, `${origin}/c/a.b.c`, url.slice(0, -1), `${url}.x`]) {
+      for (const link of [`${origin}/c/x`, `${origin}/c/a.b.c.d`, url.slice(0, -1), `${url}.x`]) {
         await assertPage(await fetch(link), 404);
         await assertPage(await post(link), 404);
       }
     });
+  });
+
+  it("ask nothing of Postgres for a token that is not signed, on every public path", async () => {
+    const { env } = await stack();
+    const { orm, statements } = await openRecordingOrm(env.DATABASE_URL);
+    const app: TestApp = await serveRoutes(appRouter, {
+      with: { orm },
+      tracking: (...request) => trackingHandler(app.deps)(...request),
+      publicPages: (...request) => publicRouter(app.deps)(...request),
+    });
+    try {
+      const mail = await mailLetter(team);
+      const { vault } = team;
+      const { openUrl, clickUrl } = trackedUrls(vault, "", mail.sendId, mailToken(vault, mail));
+      const confirm = confirmUrl(vault, "", { ...mail, listId: mail.listIds[0] ?? "" });
+      const source = pathOfSource(vault, { id: newId("reportSource"), provider: "SES" });
+      const links = [unsubscribeUrl(vault, "", mail), confirm, openUrl, clickUrl("https://shop.example/")];
+      for (const path of [...links, source, source.replace("ses", "sendgrid")]) {
+        const forged = path.replace(/\.[^.](?=[^.]*$)/, (first) => (first === ".x" ? ".y" : ".x"));
+        for (const method of ["GET", "POST"]) {
+          const { status } = await fetch(`${app.origin}${forged}`, { method });
+          assert.ok(status === 404 || status === 401, `${method} ${forged}: ${status}`);
+        }
+      }
+      assert.deepEqual(statements, []);
+      // One that is signed is looked up.
+      assert.equal((await fetch(`${app.origin}${source}`, { method: "POST" })).status, 401);
+      assert.equal(statements.length, 1);
+    } finally {
+      await app.close();
+    }
   });
 });
