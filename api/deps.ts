@@ -14,7 +14,7 @@ import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
 import { resourceUrl } from "./base-path.ts";
-import { openMetrics } from "./metrics.ts";
+import { type ApiMetrics, openMetrics } from "./metrics.ts";
 import { HitBuffer } from "./public/hit-buffer.ts";
 import { LateReleases } from "./rest/late-releases.ts";
 import { Turns } from "./rest/turns.ts";
@@ -50,6 +50,7 @@ export interface Deps {
   hits: HitBuffer;
   /** The metrics of this process. */
   metrics: Registry;
+  unreadableEvents: ApiMetrics["unreadableEvents"];
   verifyToken: TokenVerifier;
 }
 
@@ -71,7 +72,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
   const vault = openVault(env);
-  const { registry, countedAlone, watchConnections, hits: hitMetrics } = openMetrics(log);
+  const { registry, countedAlone, unreadableEvents, watchConnections, hits: hitMetrics } = openMetrics(log);
   const guard = openUrlGuard(env);
   const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: "request" } as const;
   const { orm, connect } = await openAdmitted(env, vault, options);
@@ -99,6 +100,7 @@ export async function openDeps(env: Env): Promise<Deps> {
       log,
     }),
     metrics: registry,
+    unreadableEvents,
     verifyToken: openTokenVerifier(tokenRulesOf(env)),
   };
 }

@@ -9,6 +9,8 @@ export interface ApiMetrics {
   registry: Registry;
   /** Reports a request, or a failed authentication, that this process counted alone, for this error of Postgres. */
   countedAlone: (error: unknown) => void;
+  /** Counts events of a provider that cannot be read. */
+  unreadableEvents: (count: number) => void;
   /** Adds the connections to Postgres. */
   watchConnections: (connections: ConnectionPool) => void;
   /** Takes the figures of opens and clicks. */
@@ -57,9 +59,15 @@ export function openMetrics(log: Logger): ApiMetrics {
     help: "Requests and failed authentications that this process counted alone, because Postgres did not",
     registers: [registry],
   });
+  const unreadable = new Counter({
+    name: "mailkeel_provider_events_unreadable_total",
+    help: "Events about mails of this service that their provider signed and this version cannot read",
+    registers: [registry],
+  });
   const rarely = atMostOnceAMinute();
   return {
     registry,
+    unreadableEvents: (count) => unreadable.inc(count),
     watchConnections: (connections) => watchConnections(registry, connections),
     hits: openHitMetrics(registry),
     countedAlone: (err) => {

@@ -823,7 +823,7 @@ export type EmailOfEvent = {
   updated_at: string;
 };
 
-/** A mail was refused for good by the sending account's server. */
+/** A mail was refused for good by the sending account's server, or dropped by its provider. */
 export type EmailRejectedEvent = {
   /** The id of the event. */
   id: string;

@@ -16,7 +16,7 @@ import { Turns } from "../rest/turns.ts";
  * now, or that there is nothing to do; providers give up on a 4xx, of a request that they did not sign or that is too
  * large, and repeat it after a 429 or a 5xx.
  */
-export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurns }: Deps): Router {
+export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurns, unreadableEvents }: Deps): Router {
   const router = Router({ caseSensitive: true });
   /** The requests of one webhook, one after the other; others wait with their bodies unread. */
   const turns = new Turns(1);
@@ -39,8 +39,18 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
       const request = { body: await receiveBody(req, UPLOAD_LIMITS), header: (name: string) => req.get(name) };
       const message = await limits.limitFailures(em, source.id, () => reports.verify(request, source));
       await reports.confirm?.(em, message, source);
+      const parsed = reports.parse(message);
+      const unreadable = parsed.filter((report) => "unreadable" in report);
+      if (unreadable.length > 0) {
+        unreadableEvents(unreadable.length);
+        const fields = unreadable[0]?.unreadable;
+        rarely(`unreadable ${source.id}`, () =>
+          log.error({ sourceId: source.id, fields }, "an event of a provider cannot be read"),
+        );
+      }
+      const read = parsed.flatMap((report) => ("unreadable" in report ? [] : [report]));
       const options = { tenant: source, onPause: (paused: SendMove) => logMove(log, paused) };
-      const outcomes = await atPostgres(() => recordReports(em, reports.parse(message), env, options));
+      const outcomes = await atPostgres(() => recordReports(em, read, env, options));
       if (outcomes.includes("not_mailed")) {
         rarely(source.id, () =>
           log.warn({ sourceId: source.id }, "a provider reports about mails that it did not get here"),
@@ -48,6 +58,9 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
       }
       if (outcomes.includes("unsettled"))
         throw unavailable(new Error("The outcome of a reported mail is not written yet"));
+      // A later version may read it while the provider repeats the request.
+      if (unreadable.some(({ isForever }) => !isForever))
+        throw unavailable(new Error("An event about a mail cannot be read"));
       res.status(204).end();
     });
   }

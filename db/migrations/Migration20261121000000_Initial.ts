@@ -437,7 +437,7 @@ export class Migration20261121000000_Initial extends Migration {
       exception when sqlstate 'MK001' then return false;
       end $$;`);
     // Holds the ledger's rows of mails while figures of them change, in one order, and marks those that are not SENT. SENT is
-    // the last state of a row: one that is seen SENT need not be held, unless its reports act on each other. The rows are
+    // the last state of a row, unless its provider dropped the mail: one that is seen SENT need not be held, unless its reports act on each other. The rows are
     // looked up one by one: a join could be planned for many rows, and then walk the ledger for one.
     this.addSql(`create function hold_responding_mails(send_ids text[], seqs int[], sent_too boolean)
       returns void language plpgsql as $$

@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import type { Env } from "../../config/env.ts";
+import type { SuppressionReason } from "../../db/entities/audience.ts";
 import { type MailReportKind, SOFT_REFUSAL } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -13,11 +14,16 @@ import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
 import { emailRecord } from "../webhooks/records.ts";
 
-/** A bounce of one mail that its server had accepted, or a complaint about it. */
+/** The provider took the mail and did not try to deliver it. Also the reason of the ledger's row, which becomes REJECTED. */
+const DROPPED = "dropped_by_provider";
+
+/** A bounce of one mail that its server had accepted, a complaint about it, or that its provider dropped it. */
 export interface MailReport extends MailRef {
-  kind: MailReportKind;
+  kind: MailReportKind | typeof DROPPED;
   /** The soft bounce is about the mail's content or its sender, so it does not count against the address. */
   isSendersFault?: boolean;
+  /** Why a dropped mail's address is suppressed; absent where the provider dropped it for the mail or its sender. */
+  suppressAs?: SuppressionReason | undefined;
 }
 
 /** A report without its mail. */
@@ -89,7 +95,7 @@ export async function recordReport(
   return outcome;
 }
 
-const keyOf = ({ sendId, seq, kind }: Omit<MailReport, "isSendersFault">): string => `${sendId} ${seq} ${kind}`;
+const keyOf = ({ sendId, seq, kind }: MailRef & Pick<MailReport, "kind">): string => `${sendId} ${seq} ${kind}`;
 
 interface ReportedSend extends Tenant {
   id: string;
@@ -116,9 +122,10 @@ interface CountedAddress {
 
 interface ReportedMail extends CountedAddress {
   seq: number;
-  kind: MailReportKind;
+  kind: MailReport["kind"];
   /** The report counts as a soft bounce of the address. */
   counts: boolean;
+  suppressAs: SuppressionReason | null;
   outcome: ReportOutcome;
 }
 
@@ -140,30 +147,41 @@ async function recordBatch(
 ): Promise<ReportedMail[]> {
   const counts = ({ kind, isSendersFault = false }: MailReport) => kind === "bounce:soft" && !isSendersFault;
   const seqs = reports.map(({ seq }) => seq);
+  // Only for a batch with a dropped mail: the update has its cost even when it finds no row. A mail that came back was tried.
+  const dropped = reports.some(({ kind }) => kind === DROPPED)
+    ? sql`, dropped as (
+      update send_recipients r set state = 'REJECTED', reason = ${DROPPED}, updated_at = now() from mails m
+      where ${rowsOf(send.id, seqs)} and m.seq = r.seq and m.kind = ${DROPPED} and r.state in ${MAILED}
+        and not exists (select from mail_reports p where p.send_id = r.send_id and p.seq = r.seq)
+      returning m.seq, m.kind
+    ), changed as (select * from recorded union all select * from dropped)`
+    : sql`, changed as (select * from recorded)`;
   const { rows } = await sql<ReportedMail>`
     with given as (
-      select seq, kind, bool_or(counts) as counts
+      select seq, kind, bool_or(counts) as counts, min(suppress_as) as suppress_as
       from unnest(
         ${seqs}::int[],
         ${reports.map(({ kind }) => kind)}::text[],
-        ${reports.map(counts)}::boolean[]
-      ) as g (seq, kind, counts)
+        ${reports.map(counts)}::boolean[],
+        ${reports.map(({ suppressAs }) => suppressAs ?? null)}::text[]
+      ) as g (seq, kind, counts, suppress_as)
       group by seq, kind
     ), mails as (
-      select g.kind, g.counts, r.seq, r.state, r.email, r.email_spelling
+      select g.kind, g.counts, g.suppress_as, r.seq, r.state, r.reason, r.email, r.email_spelling
       from given g join send_recipients r on r.seq = g.seq
       where ${rowsOf(send.id, seqs)}
     ), recorded as (
       insert into mail_reports (send_id, seq, kind, team_id, environment, email)
       select ${send.id}, seq, kind, ${send.teamId}, ${send.environment}, case when counts then email end
-      from mails where state in ${MAILED} order by seq, kind
+      from mails where state in ${MAILED} and kind <> ${DROPPED} order by seq, kind
       on conflict do nothing
       returning seq, kind
-    )
-    select m.seq, m.kind, m.counts, m.email, m.email_spelling as "emailSpelling",
-      case when x.seq is not null then 'recorded' when m.state in ${MAILED} then 'known'
+    )${dropped}
+    select m.seq, m.kind, m.counts, m.suppress_as as "suppressAs", m.email, m.email_spelling as "emailSpelling",
+      case when x.seq is not null then 'recorded'
+        when m.state in ${MAILED} or (m.kind = ${DROPPED} and m.reason = ${DROPPED}) then 'known'
         when m.state = 'SENDING' then 'unsettled' else 'not_mailed' end as outcome
-    from mails m left join recorded x on x.seq = m.seq and x.kind = m.kind`.execute(kysely(em));
+    from mails m left join changed x on x.seq = m.seq and x.kind = m.kind`.execute(kysely(em));
   const recorded = rows.filter(({ outcome }) => outcome === "recorded");
   if (recorded.length > 0) {
     await emitReported(em, send, recorded);
@@ -175,8 +193,9 @@ async function recordBatch(
 async function emitReported(em: EntityManager, send: ReportedSend, mails: readonly ReportedMail[]): Promise<void> {
   const resource = { type: send.resourceType, id: send.resourceId };
   for (const [event, status, some] of [
-    ["email.bounced", "BOUNCED", mails.filter(({ kind }) => kind !== "complaint")],
+    ["email.bounced", "BOUNCED", mails.filter(({ kind }) => kind !== "complaint" && kind !== DROPPED)],
     ["email.complained", "COMPLAINED", mails.filter(({ kind }) => kind === "complaint")],
+    ["email.rejected", "REJECTED", mails.filter(({ kind }) => kind === DROPPED)],
   ] as const) {
     if (some.length === 0) continue;
     const seqs = some.map(({ seq }) => seq);
@@ -199,12 +218,16 @@ async function suppressReported(
   mails: readonly ReportedMail[],
   policy: SoftBouncePolicy,
 ): Promise<void> {
-  const reportedAs = (kind: MailReportKind) => mails.filter((mail) => mail.kind === kind);
   const counting = mails.filter(({ counts }) => counts);
-  const overLimit = await findOverLimit(em, tenant, counting, policy);
-  await suppress(em, tenant, reportedAs("complaint").map(shownAddress), "bounce:complaint");
-  await suppress(em, tenant, reportedAs(HARD_BOUNCE).map(shownAddress), HARD_BOUNCE);
-  await suppress(em, tenant, overLimit.map(shownAddress), "bounce:soft");
+  const overLimit = new Set(await findOverLimit(em, tenant, counting, policy));
+  const reasonOf = (mail: ReportedMail): SuppressionReason | null => {
+    if (mail.kind === "complaint") return "bounce:complaint";
+    if (mail.kind === "bounce:soft") return overLimit.has(mail) ? "bounce:soft" : null;
+    return mail.kind === HARD_BOUNCE ? HARD_BOUNCE : mail.suppressAs;
+  };
+  for (const reason of ["bounce:complaint", HARD_BOUNCE, "UNSUBSCRIBED", "bounce:soft"] as const) {
+    await suppress(em, tenant, mails.filter((mail) => reasonOf(mail) === reason).map(shownAddress), reason);
+  }
 }
 
 /**

@@ -1,9 +1,13 @@
 import { createPublicKey, verify } from "node:crypto";
 import { z } from "zod";
+import type { SuppressionReason } from "../../db/entities/audience.ts";
+import { isObject } from "../json-object.ts";
 import type { MailRef } from "../links.ts";
 import { mailId, readMailId } from "../mail/message-id.ts";
-import type { MailReport, ReportFinding } from "./record.ts";
-import { forged, type ReportSource } from "./source.ts";
+import { readReply } from "./quoted-reply.ts";
+import type { ReportFinding } from "./record.ts";
+import { classifyReply, NO_RULE } from "./reply-rules.ts";
+import { forged, type ReportSource, readEvent } from "./source.ts";
 
 /**
  * SendGrid's signed event webhook:
@@ -31,45 +35,46 @@ export const sendGridHeader = (mail: MailRef): string =>
 
 const event = z.object({
   event: z.string(),
-  "smtp-id": z.string().optional(),
-  [MAIL_ARGUMENT]: z.string().optional(),
   /** Of a bounce: `bounce` for good, `blocked` for now. */
-  type: z.string().optional(),
-  bounce_classification: z.string().optional(),
-  /** Of a mail that was dropped. */
-  reason: z.string().optional(),
+  type: z.string().nullish(),
+  bounce_classification: z.string().nullish(),
+  /** Of a mail that was dropped; of a bounce, the server's reply. */
+  reason: z.string().nullish(),
+  /** Enhanced status code of a bounce. */
+  status: z.string().nullish().catch(null),
 });
 
 type Event = z.infer<typeof event>;
 
-/** Classes of bounces that are about the address. */
-const ABOUT_THE_ADDRESS = new Set(["Invalid Address", "Unclassified"]);
 /** Classes of bounces that are about the mail or its sender. */
 const ABOUT_THE_SENDER = new Set(["Content", "Reputation", "Frequency or Volume Too High"]);
 
-/** Reasons for which a mail is dropped that are about the address: an earlier mail to it came back. */
-const DROPPED: ReadonlyMap<string, ReportFinding> = new Map([
-  ["Bounced Address", { kind: "bounce:hard" }],
-  ["Invalid", { kind: "bounce:hard" }],
-  ["Spam Reporting Address", { kind: "complaint" }],
-  ["Unsubscribed Address", { kind: "bounce:soft" }],
+/** Reasons for which SendGrid drops a mail that are about the address. Any other is the sender's: content, quota, header. */
+const DROPPED: ReadonlyMap<string, SuppressionReason> = new Map([
+  ["Bounced Address", "bounce:hard"],
+  ["Invalid", "bounce:hard"],
+  ["Spam Reporting Address", "bounce:complaint"],
+  ["Unsubscribed Address", "UNSUBSCRIBED"],
 ]);
 
-function findingOf({
-  event,
-  type,
-  bounce_classification: classification,
-  reason = "",
-}: Event): ReportFinding | undefined {
-  switch (event) {
-    case "bounce": {
-      const isHard = type === "bounce" && ABOUT_THE_ADDRESS.has(classification ?? "Unclassified");
-      if (isHard) return { kind: "bounce:hard" };
-      return { kind: "bounce:soft", isSendersFault: ABOUT_THE_SENDER.has(classification ?? "") };
-    }
+function bounceOf({ type, bounce_classification: classification, reason, status }: Event): ReportFinding {
+  const isForGood = type !== "blocked";
+  if (classification && classification !== "Unclassified") {
+    if (isForGood && classification === "Invalid Address") return { kind: "bounce:hard" };
+    return { kind: "bounce:soft", isSendersFault: ABOUT_THE_SENDER.has(classification) };
+  }
+  // Without a class, the server's reply may say more than the type.
+  const { kind, isSendersFault, rule } = classifyReply(readReply(reason ?? "", "", status ?? ""));
+  const isHard = kind === "hard" || (rule === NO_RULE && !isSendersFault);
+  return isForGood && isHard ? { kind: "bounce:hard" } : { kind: "bounce:soft", isSendersFault };
+}
+
+function findingOf(event: Event): ReportFinding | undefined {
+  switch (event.event) {
+    case "bounce":
+      return bounceOf(event);
     case "dropped":
-      // Any other reason is the sender's: its content, its quota, its header.
-      return DROPPED.get(reason) ?? { kind: "bounce:soft", isSendersFault: true };
+      return { kind: "dropped_by_provider", suppressAs: DROPPED.get(event.reason ?? "") };
     case "spamreport":
       return { kind: "complaint" };
     default:
@@ -77,11 +82,10 @@ function findingOf({
   }
 }
 
-function reportOf(given: unknown): MailReport[] {
-  const { data } = event.safeParse(given);
-  const finding = data && findingOf(data);
-  const mail = data && readMailId(data[MAIL_ARGUMENT] ?? data["smtp-id"] ?? "");
-  return finding && mail ? [{ ...mail, ...finding }] : [];
+/** The mail of this service that an event is about. */
+function mailOf(given: unknown): MailRef | undefined {
+  const named = isObject(given) ? (given[MAIL_ARGUMENT] ?? given["smtp-id"]) : undefined;
+  return typeof named === "string" ? readMailId(named) : undefined;
 }
 
 /**
@@ -109,9 +113,12 @@ export const SENDGRID: ReportSource<unknown> = {
     try {
       return JSON.parse(body.toString("utf8"));
     } catch {
-      return [];
+      return undefined;
     }
   },
 
-  parse: (events) => (Array.isArray(events) ? events.flatMap(reportOf) : []),
+  parse: (events) =>
+    Array.isArray(events)
+      ? events.flatMap((given) => readEvent(mailOf(given), () => findingOf(event.parse(given))))
+      : [{ unreadable: "the whole request", isForever: true }],
 };

@@ -9,7 +9,14 @@ const listOf = (value: unknown): JsonObject[] =>
   Array.isArray(value) ? value.slice(0, MAX_REPORTED).filter(isObject) : [];
 const addressOf = (recipient: JsonObject): string => textOf(recipient["emailAddress"]).toLowerCase();
 
+/** SES calls the automatic answer of a recipient a bounce for now, in which no server says anything. */
+export function isAutomaticAnswer({ bounceType, bounceSubType, bouncedRecipients }: JsonObject): boolean {
+  const says = ({ action, status, diagnosticCode }: JsonObject) => action ?? status ?? diagnosticCode;
+  return bounceType === "Transient" && bounceSubType === "General" && !listOf(bouncedRecipients).some(says);
+}
+
 function bounced(bounce: JsonObject): ReportedRecipient[] {
+  if (isAutomaticAnswer(bounce)) return [];
   return listOf(bounce["bouncedRecipients"]).map((recipient) => {
     const reply = readReply(textOf(recipient["diagnosticCode"]), "", textOf(recipient["status"]));
     const isPermanent = bounce["bounceType"] === "Permanent";

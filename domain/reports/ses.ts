@@ -1,11 +1,15 @@
 import { z } from "zod";
+import type { SuppressionReason } from "../../db/entities/audience.ts";
 import { kysely, ofTenant } from "../../db/orm.ts";
 import type { FetchText } from "../fetch-text.ts";
+import { isObject, type JsonObject, parseObject } from "../json-object.ts";
+import type { MailRef } from "../links.ts";
 import { readMailId } from "../mail/message-id.ts";
 import type { ReportFinding } from "./record.ts";
 import { isComplaint } from "./report.ts";
+import { isAutomaticAnswer } from "./ses-notification.ts";
 import { type SnsMessage, SnsVerifier } from "./sns.ts";
-import { forged, type ReportSource } from "./source.ts";
+import { forged, type ReportSource, readEvent } from "./source.ts";
 
 /**
  * The notifications of Amazon SES, in both of its forms: of an identity (`notificationType`,
@@ -13,48 +17,57 @@ import { forged, type ReportSource } from "./source.ts";
  * https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html). SES gives a mail an id of its
  * own; its Message-ID is among the original headers.
  */
-const notification = z.object({
-  eventType: z.string().optional(),
-  notificationType: z.string().optional(),
-  bounce: z.object({ bounceType: z.string(), bounceSubType: z.string().nullish() }).optional(),
-  complaint: z.object({ complaintFeedbackType: z.string().nullish() }).optional(),
-  mail: z.object({
-    headers: z.array(z.object({ name: z.string(), value: z.string() })).nullish(),
-    commonHeaders: z.object({ messageId: z.string().nullish() }).nullish(),
-  }),
+const notification = z.object({ type: z.string() });
+const bounce = z.object({
+  bounceType: z.string(),
+  bounceSubType: z.string().nullish(),
+  bouncedRecipients: z.unknown().optional(),
 });
-
-type Notification = z.infer<typeof notification>;
+const complaint = z.object({ complaintFeedbackType: z.string().nullish(), complaintSubType: z.string().nullish() });
 
 /** Subtypes of a transient bounce that are about the mail. */
 const ABOUT_THE_MAIL = new Set(["ContentRejected", "AttachmentRejected", "MessageTooLarge"]);
 
-/** A permanent bounce that is not about the mailbox: its owner has unsubscribed by a link of SES. */
-const UNSUBSCRIBED = "UnsubscribedRecipient";
+/**
+ * Subtypes of reports about mails that SES took and did not try to deliver: the address bounced before or complained about
+ * another mail. `UnsubscribedRecipient` is one, too.
+ */
+const DROPPED = new Set(["Suppressed", "OnAccountSuppressionList"]);
 
-function findingOf({ eventType, notificationType, bounce, complaint }: Notification): ReportFinding | undefined {
-  switch (eventType ?? notificationType) {
-    case "Bounce": {
-      if (!bounce) return undefined;
-      const { bounceType, bounceSubType } = bounce;
-      // Permanent/Suppressed and Permanent/OnAccountSuppressionList: the address bounced before, for another mail.
-      if (bounceType === "Permanent" && bounceSubType !== UNSUBSCRIBED) return { kind: "bounce:hard" };
-      return { kind: "bounce:soft", isSendersFault: ABOUT_THE_MAIL.has(bounceSubType ?? "") };
-    }
+const droppedAs = (suppressAs: SuppressionReason): ReportFinding => ({ kind: "dropped_by_provider", suppressAs });
+
+function ofBounce(bounced: z.infer<typeof bounce>): ReportFinding | undefined {
+  const { bounceType, bounceSubType } = bounced;
+  if (isAutomaticAnswer(bounced)) return undefined;
+  if (bounceSubType === "UnsubscribedRecipient") return droppedAs("UNSUBSCRIBED");
+  if (DROPPED.has(bounceSubType ?? "")) return droppedAs("bounce:hard");
+  if (bounceType === "Permanent") return { kind: "bounce:hard" };
+  return { kind: "bounce:soft", isSendersFault: ABOUT_THE_MAIL.has(bounceSubType ?? "") };
+}
+
+function ofComplaint({ complaintFeedbackType, complaintSubType }: z.infer<typeof complaint>) {
+  if (DROPPED.has(complaintSubType ?? "")) return droppedAs("bounce:complaint");
+  return isComplaint(complaintFeedbackType ?? "") ? ({ kind: "complaint" } as const) : undefined;
+}
+
+function findingOf(given: JsonObject): ReportFinding | undefined {
+  switch (notification.parse({ type: given["eventType"] ?? given["notificationType"] }).type) {
+    case "Bounce":
+      return ofBounce(bounce.parse(given["bounce"]));
     case "Complaint":
-      return complaint && isComplaint(complaint.complaintFeedbackType ?? "") ? { kind: "complaint" } : undefined;
+      return ofComplaint(complaint.parse(given["complaint"]));
     default:
       return undefined;
   }
 }
 
-/** @returns undefined for a text of another form, e.g. the one that SES sends when a topic is set up */
-function readNotification(text: string): Notification | undefined {
-  try {
-    return notification.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
-  }
+/** The mail of this service that a notification is about. */
+function mailOf({ mail }: JsonObject): MailRef | undefined {
+  const { headers, commonHeaders } = isObject(mail) ? mail : ({} as JsonObject);
+  const named = (Array.isArray(headers) ? headers : []).filter(isObject);
+  const header = named.find(({ name }) => String(name).toLowerCase() === "message-id")?.["value"];
+  const id = header ?? (isObject(commonHeaders) ? commonHeaders["messageId"] : undefined);
+  return typeof id === "string" ? readMailId(id) : undefined;
 }
 
 /** Bounces and complaints of Amazon SES, by Amazon SNS. */
@@ -83,13 +96,9 @@ export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
     },
 
     parse({ Type, Message }) {
-      const read = Type === "Notification" ? readNotification(Message) : undefined;
-      const finding = read && findingOf(read);
-      if (!finding) return [];
-      const { headers, commonHeaders } = read.mail;
-      const header = headers?.find(({ name }) => name.toLowerCase() === "message-id")?.value;
-      const mail = readMailId(header ?? commonHeaders?.messageId ?? "");
-      return mail ? [{ ...mail, ...finding }] : [];
+      // A text that is no object is the one that SES sends when a topic is set up.
+      const given = Type === "Notification" ? parseObject(Message) : undefined;
+      return given ? readEvent(mailOf(given), () => findingOf(given)) : [];
     },
   };
 }

@@ -1,10 +1,12 @@
 import { createPublicKey } from "node:crypto";
+import { ZodError } from "zod";
 import type { ReportProvider } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { idOfSuffix, newId, suffixOfId } from "../ids.ts";
-import type { MailReport } from "./record.ts";
+import type { MailRef } from "../links.ts";
+import type { MailReport, ReportFinding } from "./record.ts";
 
 /** A provider's webhook about a tenant's mails. */
 export interface SourceRow extends Tenant {
@@ -23,6 +25,30 @@ export interface ProviderRequest {
   header(name: string): string | undefined;
 }
 
+/** What a provider has signed, and this version cannot read. */
+export interface UnreadableEvent {
+  /** The fields that are not as the provider documents them; safe to log. */
+  unreadable: string;
+  /** No later version could read it either. */
+  isForever?: true;
+}
+export type ParsedReport = MailReport | UnreadableEvent;
+
+/**
+ * Reads an event about a mail of this service; none about another mail.
+ * @param read gives what it reports, and throws a ZodError where its fields are not as documented
+ */
+export function readEvent(mail: MailRef | undefined, read: () => ReportFinding | undefined): ParsedReport[] {
+  if (!mail) return [];
+  try {
+    const finding = read();
+    return finding ? [{ ...mail, ...finding }] : [];
+  } catch (error) {
+    if (!(error instanceof ZodError)) throw error;
+    return [{ unreadable: error.issues.map(({ path }) => path.join(".")).join(", ") }];
+  }
+}
+
 /** Verifies and reads the requests of a provider's webhook. */
 export interface ReportSource<Message = unknown> {
   /**
@@ -30,8 +56,8 @@ export interface ReportSource<Message = unknown> {
    * @throws {ApiError} 401 for one that it has not signed, 503 while the signature cannot be checked
    */
   verify(request: ProviderRequest, source: SourceRow): Promise<Message>;
-  /** The reports in a message; none in one about something else. */
-  parse(message: Message): MailReport[];
+  /** The reports in a message; none in one about something else. A field that is null counts as absent. */
+  parse(message: Message): ParsedReport[];
   /** Confirms the subscription of the webhook, where the message asks for that. */
   confirm?(em: EntityManager, message: Message, source: SourceRow): Promise<void>;
 }

@@ -36,7 +36,10 @@ export const EVENTS = {
   "campaign.completed": event("campaign", "A campaign's send has ended."),
   "campaign.cancelled": event("campaign", "A campaign's send was cancelled."),
   "email.sent": personal("email", "A mail was accepted by the sending account's server."),
-  "email.rejected": personal("email", "A mail was refused for good by the sending account's server."),
+  "email.rejected": personal(
+    "email",
+    "A mail was refused for good by the sending account's server, or dropped by its provider.",
+  ),
   "email.bounced": personal("email", "A mail came back after it had been accepted."),
   "email.complained": personal("email", "A recipient reported a mail as spam."),
   "event.tracked": personal("event", "A recipient opened a mail or followed a link in it."),

@@ -19,7 +19,9 @@ describe("A report about a mail", () => {
   let team: TestTeam;
   before(async () => {
     team = await makeTeam();
-    await listen(team, { events: ["email.bounced", "email.complained", "suppression.added", "contact.updated"] });
+    await listen(team, {
+      events: ["email.bounced", "email.complained", "email.rejected", "suppression.added", "contact.updated"],
+    });
   });
 
   const record = (mail: MailRef, kind: MailReportKind, fault: Pick<MailReport, "isSendersFault"> = {}) =>
@@ -129,6 +131,31 @@ describe("A report about a mail", () => {
       reports.map(() => "recorded"),
     );
     assert.deepEqual((await api(own.keys.live).get("/suppressions")).body.data, []);
+  });
+
+  it("that its provider dropped rejects the mail once, unless it came back, and suppresses the address", async () => {
+    const [email, returned] = [uniqueEmail("dropped"), await mailTo(team, uniqueEmail())];
+    const mail = await mailTo(team, email);
+    await record(returned, "bounce:soft");
+    const since = emitted(team);
+    await since();
+    const drop = (ref: MailRef) => ({ ...ref, kind: "dropped_by_provider", suppressAs: "UNSUBSCRIBED" }) as const;
+    const both = () => recordReports(team.em, [drop(mail), drop(returned)], SOFT_BOUNCE_POLICY);
+    assert.deepEqual(
+      [await both(), await both()],
+      [
+        ["recorded", "known"],
+        ["known", "known"],
+      ],
+    );
+    assert.equal(await reasonOf(team, email), "UNSUBSCRIBED");
+    const [[row], [kept]] = [await rowOf(mail), await rowOf(returned)];
+    assert.deepEqual([row?.state, row?.reason, kept?.state], ["REJECTED", "dropped_by_provider", "SENT"]);
+    const [rejected, added] = await since();
+    assert.deepEqual(
+      [rejected?.type, rejected?.object.reason, added?.type],
+      ["email.rejected", row?.reason, "suppression.added"],
+    );
   });
 
   it("leaves a suppression that exists as it is", async () => {

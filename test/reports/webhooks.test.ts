@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { Writable } from "node:stream";
 import { pino } from "pino";
 import { appRouter } from "../../api/router.ts";
@@ -7,10 +7,17 @@ import { scrubError } from "../../config/scrub.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
 import type { FetchText } from "../../domain/fetch-text.ts";
+import { mailId } from "../../domain/mail/message-id.ts";
 import { isSigned, SENDGRID } from "../../domain/reports/sendgrid.ts";
 import { sesSource } from "../../domain/reports/ses.ts";
-import { addSource, pathOfSource, removeSource, type SourceRow } from "../../domain/reports/source.ts";
-import { type ApiAnswer, codeOf, type Json } from "../support/api.ts";
+import {
+  addSource,
+  type ParsedReport,
+  pathOfSource,
+  removeSource,
+  type SourceRow,
+} from "../../domain/reports/source.ts";
+import { type ApiAnswer, api, codeOf, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
@@ -35,6 +42,12 @@ import {
 } from "./payloads.ts";
 
 type Answer = Pick<ApiAnswer, "status" | "headers" | "text">;
+
+const shown = (report: ParsedReport): string => {
+  if ("unreadable" in report) return `unreadable: ${report.unreadable}`;
+  const detail = report.suppressAs ?? (report.isSendersFault ? "sender's" : undefined);
+  return detail === undefined ? report.kind : `${report.kind}, ${detail}`;
+};
 
 describe("Webhooks of providers", () => {
   let team: TestTeam;
@@ -305,7 +318,6 @@ describe("Webhooks of providers", () => {
       await unchanged(async () => {
         for (const message of [
           notificationOf({ ...rest, eventType: "Delivery", delivery: {} }),
-          notificationOf({ ...rest, eventType: "Bounce" }),
           notificationOf({ eventType: "Bounce" }),
           notificationOf(unread),
           snsMessage({ Message: "Successfully validated SNS topic for Amazon SES event publishing." }),
@@ -321,17 +333,14 @@ describe("Webhooks of providers", () => {
 
     it("tell bounces and complaints apart by their types", () => {
       const mail = { sendId: "send_01m80rgrxxe01bm0qfrxakx5bq", seq: 7 };
-      const parsed = (record: Json) =>
-        sesSource(fetchText)
-          .parse(notificationOf(record))
-          .map(({ kind, isSendersFault }) => (isSendersFault ? `${kind}, sender's` : kind));
+      const parsed = (record: Json) => sesSource(fetchText).parse(notificationOf(record)).map(shown);
       const bounces: [string, string, string][] = [
         ["Undetermined", "Undetermined", "bounce:soft"],
         ["Permanent", "General", "bounce:hard"],
         ["Permanent", "NoEmail", "bounce:hard"],
-        ["Permanent", "Suppressed", "bounce:hard"],
-        ["Permanent", "OnAccountSuppressionList", "bounce:hard"],
-        ["Permanent", "UnsubscribedRecipient", "bounce:soft"],
+        ["Permanent", "Suppressed", "dropped_by_provider, bounce:hard"],
+        ["Permanent", "OnAccountSuppressionList", "dropped_by_provider, bounce:hard"],
+        ["Permanent", "UnsubscribedRecipient", "dropped_by_provider, UNSUBSCRIBED"],
         ["Transient", "General", "bounce:soft"],
         ["Transient", "MailboxFull", "bounce:soft"],
         ["Transient", "MessageTooLarge", "bounce:soft, sender's"],
@@ -342,6 +351,18 @@ describe("Webhooks of providers", () => {
         const found = parsed(sesBounce(mail, { bounceType, bounceSubType }));
         assert.deepEqual(found, [expected], `${bounceType}/${bounceSubType}`);
       }
+      const suppressed = sesComplaint(mail);
+      suppressed.complaint.complaintSubType = "OnAccountSuppressionList";
+      assert.deepEqual(parsed(suppressed), ["dropped_by_provider, bounce:complaint"]);
+      const answered = sesBounce(mail, { bounceType: "Transient" });
+      answered.bounce.bouncedRecipients = [{ emailAddress: "jane@example.com", status: null }];
+      assert.deepEqual(parsed(answered), [], "an automatic answer");
+      assert.deepEqual(parsed({ ...answered, bounce: null }), ["unreadable: "]);
+      assert.deepEqual(parsed({ ...answered, bounce: { bounceType: 1 } }), ["unreadable: bounceType"]);
+      assert.deepEqual(parsed({ ...answered, eventType: null }), ["unreadable: type"]);
+      const bare = { ...sesBounce(mail), notificationType: null, complaint: null };
+      bare.mail = { headers: null, commonHeaders: bare.mail.commonHeaders };
+      assert.deepEqual(parsed(bare), ["bounce:hard"], "null is as absent");
       for (const [complaintFeedbackType, expected] of [
         [undefined, ["complaint"]],
         ["abuse", ["complaint"]],
@@ -399,18 +420,53 @@ describe("Webhooks of providers", () => {
       ]);
     });
 
-    it("find a mail by the Message-ID it was sent with, and a complaint stops the team's next send", async () => {
+    it("find a mail by its Message-ID; a complaint stops the team's next send, one about an earlier mail does not", async () => {
       const sender = await makeSender({ recipients: 3 });
       await sendAndWait(sender);
-      const [caught] = await caughtMails(sender);
-      assert.ok(caught);
+      const [caught, dropped] = await caughtMails(sender);
+      assert.ok(caught && dropped);
       const pair = keyPair();
       const own = await addSource(sender.em, live(sender), "SENDGRID", { publicKey: pair.text });
-      const event = { event: "spamreport", email: caught.to[0], "smtp-id": caught.messageId };
-      const { body, headers } = sendGridRequest([event], pair.privateKey);
-      assert.equal((await post(own, body, { headers })).status, 204);
+      const report = async (messageId: string, event: Json) => {
+        const { body, headers } = sendGridRequest([{ "smtp-id": messageId, ...event }], pair.privateKey);
+        assert.equal((await post(own, body, { headers })).status, 204);
+      };
+      // SendGrid did not try to deliver it: the mail is neither delivered nor complained about.
+      await report(dropped.messageId, { event: "dropped", reason: "Spam Reporting Address" });
+      assert.equal(await reasonOf(sender, dropped.to[0] ?? ""), "bounce:complaint");
+      const client = api(sender.keys.live);
+      const { totals } = (await client.get("/analytics/overview")).body.data;
+      assert.deepEqual(
+        [totals.sent, totals.delivered, totals.rejected, totals.complained, totals.bounced_hard],
+        [2, 2, 1, 0, 0],
+      );
+      const { recipients } = (await client.get(`/newsletters/${sender.newsletterId}`)).body.data;
+      assert.deepEqual([recipients.sent, recipients.rejected], [2, 1]);
+      assert.equal((await preview(await anotherNewsletter(sender))).status, 200);
+
+      await report(caught.messageId, { event: "spamreport" });
       assert.equal(await reasonOf(sender, caught.to[0] ?? ""), "bounce:complaint");
       assert.equal(codeOf(await preview(await anotherNewsletter(sender))), "complaint_rate_exceeded");
+    });
+
+    it("record the other events of a batch when one cannot be read, log and count it, and ask for the batch again", async () => {
+      const [email, mail] = [uniqueEmail(), await mailTo(team, uniqueEmail())];
+      const read = await mailTo(team, email);
+      const count = async () =>
+        await app.deps.metrics.getSingleMetricAsString("mailkeel_provider_events_unreadable_total");
+      assert.match(await count(), / 0\n?$/);
+      assert.equal((await send([sendGridEvent(mail, { type: 5 }), sendGridEvent(read, { type: null })])).status, 503);
+      assert.equal(await reasonOf(team, email), "bounce:hard");
+      assert.match(logged, /"fields":"type".*cannot be read/);
+      assert.match(await count(), / 1\n?$/);
+      const { headers } = sendGridRequest([], privateKey);
+      const at = headers["x-twilio-email-event-webhook-timestamp"] ?? "";
+      const signature = sign("sha256", Buffer.from(`${at}[{`), privateKey).toString("base64");
+      const cut = await post(source, "[{", {
+        headers: { ...headers, "x-twilio-email-event-webhook-signature": signature },
+      });
+      assert.equal(cut.status, 204, "it can never be read");
+      assert.match(await count(), / 2\n?$/);
     });
 
     it("record the other events of a batch when a mail has no outcome yet, and ask for the batch again", async () => {
@@ -508,12 +564,23 @@ describe("Webhooks of providers", () => {
         [{ bounce_classification: "Frequency or Volume Too High" }, ["bounce:soft, sender's"]],
         [{ type: "blocked" }, ["bounce:soft"]],
         [{ type: "blocked", bounce_classification: "Reputation" }, ["bounce:soft, sender's"]],
-        [{ event: "dropped", reason: "Bounced Address" }, ["bounce:hard"]],
-        [{ event: "dropped", reason: "Invalid" }, ["bounce:hard"]],
-        [{ event: "dropped", reason: "Spam Reporting Address" }, ["complaint"]],
-        [{ event: "dropped", reason: "Unsubscribed Address" }, ["bounce:soft"]],
-        [{ event: "dropped", reason: "Recipient List over Package Quota" }, ["bounce:soft, sender's"]],
-        [{ event: "dropped", reason: "constructor" }, ["bounce:soft, sender's"]],
+        [{ bounce_classification: null, type: null, reason: null, status: "5.1.10" }, ["bounce:hard"]],
+        [{ bounce_classification: null, status: 550, sg_message_id: null, more: [] }, ["bounce:hard"]],
+        [
+          { bounce_classification: null, reason: "550 5.7.1 Client host blocked by bl.example" },
+          ["bounce:soft, sender's"],
+        ],
+        [{ "smtp-id": null, mailkeel_mail: mailId(mail) }, ["bounce:hard"]],
+        [{ mailkeel_mail: null }, ["bounce:hard"]],
+        [{ reason: 5 }, ["unreadable: reason"]],
+        [{ event: null }, ["unreadable: event"]],
+        [{ event: null, "smtp-id": "<another@example.net>" }, []],
+        [{ event: "dropped", reason: "Bounced Address" }, ["dropped_by_provider, bounce:hard"]],
+        [{ event: "dropped", reason: "Invalid" }, ["dropped_by_provider, bounce:hard"]],
+        [{ event: "dropped", reason: "Spam Reporting Address" }, ["dropped_by_provider, bounce:complaint"]],
+        [{ event: "dropped", reason: "Unsubscribed Address" }, ["dropped_by_provider, UNSUBSCRIBED"]],
+        [{ event: "dropped", reason: "Recipient List over Package Quota" }, ["dropped_by_provider"]],
+        [{ event: "dropped", reason: "constructor" }, ["dropped_by_provider"]],
         [{ event: "spamreport" }, ["complaint"]],
         [{ event: "deferred" }, []],
         [{ event: "delivered" }, []],
@@ -521,9 +588,8 @@ describe("Webhooks of providers", () => {
         [{ event: "unsubscribe" }, []],
       ];
       for (const [changes, expected] of cases) {
-        const found = SENDGRID.parse([sendGridEvent(mail, changes)]);
-        const shown = found.map(({ kind, isSendersFault }) => (isSendersFault ? `${kind}, sender's` : kind));
-        assert.deepEqual(shown, expected, JSON.stringify(changes));
+        const found = SENDGRID.parse([sendGridEvent(mail, changes)]).map(shown);
+        assert.deepEqual(found, expected, JSON.stringify(changes));
       }
     });
   });
