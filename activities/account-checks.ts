@@ -132,7 +132,7 @@ async function logIn(deps: CheckDeps & Network, check: DueCheck): Promise<Accoun
   const { orm, env, guard, stopping } = deps;
   const server = await readAccountServer(orm.em.fork(), check);
   const login = loginOf(check.accountId, server, deps);
-  return verifyAccount({ ...login, guard, timeoutMs: env.SMTP_TIMEOUT_MS }, stopping);
+  return verifyAccount({ ...login, guard, name: env.SMTP_HELO_NAME, timeoutMs: env.SMTP_TIMEOUT_MS }, stopping);
 }
 
 /** Keeps the check's lease of a connection while `work` runs, and gives it back. */

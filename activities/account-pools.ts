@@ -130,6 +130,8 @@ interface Options extends LoginDeps {
   guard: SmtpGuard;
   slots: Pick<TeamSlots, "restMs" | "countFill">;
   errorPolicy: ErrorPolicy;
+  /** Name given with EHLO */
+  name?: string | undefined;
   timeoutMs: number;
 }
 
@@ -164,7 +166,7 @@ export class AccountPools {
     account: SendingAccount,
     { tryNow = false }: { tryNow?: boolean | undefined },
   ): Promise<AccountPool | NoPool> {
-    const { orm, workerId, guard, slots, timeoutMs } = this.#options;
+    const { orm, workerId, guard, slots, name, timeoutMs } = this.#options;
     const { accountId, teamId } = account;
     const isLoggedIn = this.#held.get(accountId)?.pool.isLoggedIn ?? false;
     const lease = await leaseConnections(orm.em.fork(), account, workerId, { isLoggedIn, tryNow });
@@ -183,6 +185,7 @@ export class AccountPools {
       const pool = new SmtpPool({
         ...loginOf(accountId, server, this.#options),
         guard,
+        name,
         timeoutMs,
         maxConnections: connections,
         thread: { restMs: () => slots.restMs(teamId), countFill: (tookMs) => slots.countFill(teamId, tookMs) },

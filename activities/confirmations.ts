@@ -22,7 +22,7 @@ type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
  * @returns number of mails that the server accepted
  */
 export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
-  const { PUBLIC_URL: publicUrl, SYSTEM_SMTP_URL, SYSTEM_FROM, SMTP_TIMEOUT_MS } = env;
+  const { PUBLIC_URL: publicUrl, SYSTEM_FROM } = env;
   const limits = { perAddress: env.CONFIRMATIONS_PER_ADDRESS, perTeam: env.CONFIRMATIONS_PER_TEAM };
   let transport: Transport | undefined;
   let sent = 0;
@@ -51,7 +51,7 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
       }
       if (claimed.length + withheld.length === 0) break;
       if (claimed.length === 0) continue;
-      transport ??= openTransport(SYSTEM_SMTP_URL, SMTP_TIMEOUT_MS);
+      transport ??= openTransport(env);
       const carrier = transport;
       await Promise.all(claimed.map((due) => sendOne(carrier, due)));
     }

@@ -106,6 +106,7 @@ export function createDispatchActivities(
     ...{ orm, vault, log, workerId, guard, slots },
     postForm: openTokenPost(env),
     errorPolicy: errorPolicyOf(env),
+    name: env.SMTP_HELO_NAME,
     timeoutMs: env.SMTP_TIMEOUT_MS,
   });
   const messages = new ComposedMessages();

@@ -1,12 +1,16 @@
 import { createTransport } from "nodemailer";
 import { parseConnectionUrl } from "nodemailer/lib/shared";
+import type { Env } from "../config/env.ts";
 
 const CONNECTIONS = 5;
 
+type Settings = Pick<Env, "SYSTEM_SMTP_URL" | "SMTP_HELO_NAME" | "SMTP_TIMEOUT_MS">;
+
 /** A pool of connections for the service's own mail. A login goes out over TLS only, whatever the URL's options say. */
-export const openTransport = (url: string, timeoutMs: number) => {
-  const server = parseConnectionUrl(url);
+export const openTransport = ({ SYSTEM_SMTP_URL, SMTP_HELO_NAME: name, SMTP_TIMEOUT_MS: timeoutMs }: Settings) => {
+  const server = parseConnectionUrl(SYSTEM_SMTP_URL);
   return createTransport({
+    ...(name === undefined ? {} : { name }),
     ...server,
     ...(server.auth ? { requireTLS: true } : {}),
     pool: true,

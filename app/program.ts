@@ -33,6 +33,7 @@ const realLogin =
       ...login,
       accessToken: accessToken === undefined ? undefined : async () => accessToken,
       guard: openSmtpGuard(env),
+      name: env.SMTP_HELO_NAME,
       timeoutMs: env.SMTP_TIMEOUT_MS,
     });
 

@@ -22,6 +22,10 @@ const baseUrl = url("http:", "https:").refine((value) => !/[?#]/.test(value), {
   message: "must have no query and no fragment: paths are added to its end",
 });
 
+/** A domain of at least two labels, as the DNS has it. */
+const DOMAIN_NAME = /^(?=.{1,253}$)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+$/;
+const domainName = z.string().regex(DOMAIN_NAME, "must be a domain name in lower case, in its ASCII form");
+
 /** Whether text is a host and a port that exists: `temporal:7233`, `[::1]:7233`. */
 function isHostNameAndPort(text: string): boolean {
   const [, host = "", port] = /^([^\s:[\]]+|\[[^\s[\]]+\]):(\d{1,5})$/.exec(text) ?? [];
@@ -196,6 +200,8 @@ const settings = z.object({
   /** How long one SMTP command may go unanswered before its connection is closed. */
   // A mail is in flight for four of them at most, which has to end within the 10 minutes of a slice's activity.
   SMTP_TIMEOUT_MS: integer(100, 120_000).default(30_000),
+  /** Name by which SMTP servers are greeted (EHLO); unless set, the host of PUBLIC_URL if that is a name. */
+  SMTP_HELO_NAME: domainName.optional(),
   /** Servers of sending accounts that may be reached though they are not public, or at another port than those of mail. */
   SMTP_ALLOWED_HOSTS: list(
     isHostAndAnyPort,
@@ -240,13 +246,7 @@ const settings = z.object({
   /** How long a deferred mail is tried in all before it expires and its credit is released. */
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(DEFERRAL_WINDOW_DEFAULT),
   /** Domain of the envelope senders, to which reports come by mail; unless set, mails have their account's address there. */
-  RETURN_PATH_DOMAIN: z
-    .string()
-    .regex(
-      /^(?=.{1,253}$)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+$/,
-      "must be a domain name in lower case, in its ASCII form",
-    )
-    .optional(),
+  RETURN_PATH_DOMAIN: domainName.optional(),
   /** Address that the intake of reports listens on. */
   INTAKE_HOST: z
     .string()
@@ -343,6 +343,12 @@ const consistent = settings.superRefine((given, context) => {
 
 export type Env = z.infer<typeof settings>;
 
+/** Relays refuse a greeting by a name without a dot, which a container's own name is, and by an address of its own network. */
+function defaultHeloName({ PUBLIC_URL }: Env): string | undefined {
+  const { hostname } = new URL(PUBLIC_URL);
+  return DOMAIN_NAME.test(hostname) && isIP(hostname) === 0 ? hostname : undefined;
+}
+
 /** A setting is missing or wrong; the message names each and the values that it may have. */
 export class SettingsError extends Error {
   override name = "SettingsError";
@@ -402,7 +408,8 @@ export function readEnv(source: NodeJS.ProcessEnv = process.env, unneeded: reado
   for (const name of unneeded) given[name] = ABSENT[name].text;
   const result = consistent.safeParse(given);
   if (result.success) {
-    return { ...result.data, ...Object.fromEntries(unneeded.map((name) => [name, ABSENT[name].value])) };
+    const env = { ...result.data, ...Object.fromEntries(unneeded.map((name) => [name, ABSENT[name].value])) };
+    return { ...env, SMTP_HELO_NAME: env.SMTP_HELO_NAME ?? defaultHeloName(env) };
   }
   const lines = result.error.issues.map((issue) => {
     const name = issue.path.join(".");

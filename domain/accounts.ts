@@ -251,6 +251,7 @@ const emitStatus = (
 const ACCOUNT_FAILURES: ReadonlySet<string> = new Set<SmtpReason>([
   "access_revoked",
   "greeting_refused",
+  "helo_refused",
   "login_in_clear_text",
   "login_refused",
   "sender_refused",

@@ -33,7 +33,7 @@ export interface SmtpAccount {
    * It may reject with a TokenError.
    */
   accessToken?: ((refused?: string) => Promise<string>) | undefined;
-  /** Name given with EHLO; the machine's own by default */
+  /** Name given with EHLO; the machine's own without it */
   name?: string | undefined;
   /** How long a reply may be awaited */
   timeoutMs: number;
@@ -260,6 +260,8 @@ export class SmtpSession {
     }
     // Whatever the server replied to STARTTLS, there is no TLS.
     if (error.code === "ETLS") return { stage: "connect", network: "tls", response };
+    if (/^(?:EHLO|HELO)$/.test(error.command ?? "") && reply.code !== undefined)
+      return { stage: "helo", ...reply, response };
     return {
       stage: response === undefined ? "connect" : "greeting",
       ...reply,

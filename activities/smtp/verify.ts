@@ -23,6 +23,8 @@ const SENTENCES: Partial<Record<SmtpReason, string>> = {
   server_forbidden: `Mail does not go to this host and port. Use a host whose addresses are all on the public Internet, and one of the ports ${SMTP_PORTS.join(", ")}; the operator of this service can allow others by SMTP_ALLOWED_HOSTS.`,
   login_in_clear_text: "User name and password are sent over TLS only; use starttls or tls.",
   greeting_refused: "The server refused the session.",
+  helo_refused:
+    "The server refuses the name by which this service greets it; the operator of this service can set another by SMTP_HELO_NAME.",
   server_closing: "The server is closing its sessions; try again later.",
   login_refused: "The server refused the user name or the password.",
   access_revoked: "The mailbox's OAuth grant is no longer valid.",

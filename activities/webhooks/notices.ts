@@ -15,7 +15,7 @@ type Deps = Pick<ActivityDeps, "env" | "orm" | "log">;
 export async function sendDueNotices({ env, orm, log }: Deps): Promise<void> {
   const due = await transaction(orm.em, (em) => claimNotices(em, BATCH));
   if (due.length === 0) return;
-  const transport = openTransport(env.SYSTEM_SMTP_URL, env.SMTP_TIMEOUT_MS);
+  const transport = openTransport(env);
   try {
     for (const notice of due) {
       try {

@@ -11,6 +11,8 @@ export type SmtpReason =
   | "server_forbidden"
   | "login_in_clear_text"
   | "greeting_refused"
+  /** The server refuses EHLO, most likely the name in it. */
+  | "helo_refused"
   | "login_refused"
   /** The mailbox's owner, or its provider, has withdrawn the OAuth grant. */
   | "access_revoked"

@@ -3,7 +3,7 @@ import { classOfRefusal, classOfStatus, type StatusClass } from "./enhanced-stat
 import type { AccountFailure, MailOutcome, ReplyDetails, SmtpReason } from "./outcome.ts";
 
 /** How far a connection had come when it failed. */
-type OpeningStage = "connect" | "greeting" | "auth";
+type OpeningStage = "connect" | "greeting" | "helo" | "auth";
 
 /** How far a message had come when its outcome was known. `dot`: the body, and with it the final dot, may have left. */
 export type MessageStage = "mail" | "rcpt" | "data" | "dot";
@@ -59,8 +59,14 @@ const rejected = (
 const isFinal = (code: number | undefined): code is number =>
   code !== undefined && ((code >= 200 && code < 300) || (code >= 400 && code < 600));
 
-const isOpening = (answer: SmtpAnswer): answer is OpeningAnswer =>
-  answer.stage === "connect" || answer.stage === "greeting" || answer.stage === "auth";
+const REFUSED_OPENING = {
+  connect: "greeting_refused",
+  greeting: "greeting_refused",
+  helo: "helo_refused",
+  auth: "login_refused",
+} as const satisfies Record<OpeningStage, SmtpReason>;
+
+const isOpening = (answer: SmtpAnswer): answer is OpeningAnswer => Object.hasOwn(REFUSED_OPENING, answer.stage);
 
 /**
  * The outcome that an SMTP reply, or the lack of one, means for a mail.
@@ -102,8 +108,8 @@ export function classifyOpening(answer: OpeningAnswer, address?: string): Accoun
   if (!isFinal(code) || code < 300) {
     return { outcome: "account_failure", reason: NETWORK_REASONS[network], temporary: !FINAL.has(network), ...details };
   }
-  const refused = stage === "auth" ? "login_refused" : "greeting_refused";
-  const reason = code === 421 ? "server_closing" : refused;
+  // A relay that refuses the name in EHLO may end the session with 421, and asks for no other try.
+  const reason = code === 421 && stage !== "helo" ? "server_closing" : REFUSED_OPENING[stage];
   return { outcome: "account_failure", reason, temporary: code < 500, ...details };
 }
 

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { SMTPServer } from "smtp-server";
 import { formatKeys } from "../../config/env.ts";
@@ -229,6 +231,34 @@ describe("The app's command line", () => {
       await refused(nowhere, /connection_refused/);
       const { body } = await api(team.keys.live).get("/accounts", { query: { limit: 100 } });
       assert.ok(!body.data.some((account: Json) => account.email === email));
+    });
+
+    it("greets a server by SMTP_HELO_NAME, else by the host of PUBLIC_URL, and says so when it refuses the name", async () => {
+      const names: string[] = [];
+      const relay = createServer((socket) => {
+        socket.write("220 relay.example ESMTP\r\n");
+        createInterface(socket).on("line", (line) => {
+          const [, name] = /^EHLO (.*)$/.exec(line) ?? [];
+          if (name) names.push(name);
+          if (name?.endsWith(".example")) socket.write("250 relay.example\r\n");
+          else socket.end(name ? "421 4.7.0 Try again later, closing connection. (EHLO)\r\n" : "221 bye\r\n");
+        });
+      });
+      relay.listen(0, "127.0.0.1");
+      await once(relay, "listening");
+      try {
+        const at = () => [
+          ...["account:connect", "--team", id, "--email", uniqueEmail(), "--host", "127.0.0.1", "--security", "none"],
+          ...["--port", String((relay.address() as AddressInfo).port)],
+        ];
+        await refused(at(), /helo_refused.*SMTP_HELO_NAME.*421 4\.7\.0/);
+        const here = { ...(await settings()), PUBLIC_URL: "https://mail.example/base" };
+        await json(at(), { env: here });
+        await json(at(), { env: { ...here, SMTP_HELO_NAME: "out.example" } });
+        assert.deepEqual(names.slice(-2), ["mail.example", "out.example"]);
+      } finally {
+        relay.close();
+      }
     });
 
     it("connects no account on a host or port that is not allowed", async () => {

@@ -117,6 +117,7 @@ describe("docker-compose.temporal.yml", () => {
       assert.deepEqual(heeding(setting).sort(), ["api", "dispatch", "webhooks"], setting);
     }
     assert.deepEqual(heeding("RETURN_PATH_DOMAIN").sort(), ["dispatch", "intake"]);
+    for (const [name] of ours) assert.ok(heeding("SMTP_HELO_NAME").includes(name), name);
     const limits = ["PROXY_ADDRESSES", "PROXY_HOPS", "RATE_LIMIT_PER_MINUTE", "FAILED_AUTHENTICATIONS_PER_MINUTE"];
     for (const setting of [...limits, "OAUTH_ISSUER", "OAUTH_JWKS_URL", "OAUTH_AUDIENCE"]) {
       assert.deepEqual(heeding(setting), ["api"], setting);

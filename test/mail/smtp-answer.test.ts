@@ -42,6 +42,8 @@ const ANSWERS: Record<string, string> = {
   "account_failure server_forbidden": "connect forbidden",
   "account_failure login_in_clear_text": "connect clear_text",
   "account_failure greeting_refused": "greeting 554",
+  "account_failure helo_refused": "helo 550",
+  "account_failure helo_refused temporary": "helo 421 4.7.0, helo 450",
   "account_failure server_closing temporary": "greeting 421",
   "account_failure login_refused": "auth 535 5.7.8",
   "account_failure login_refused temporary": "auth 454 4.7.0",

@@ -8,6 +8,8 @@ export type Fault = { code: number; text: string } | "drop" | "hang";
 export interface Received {
   from: string;
   to: string;
+  /** The client's name in EHLO */
+  name: string;
   /** The message as received, without dot-stuffing */
   raw: Buffer;
   /** Number of the sink's connection that carried it */
@@ -70,6 +72,7 @@ export async function startSink(options: SinkOptions = {}): Promise<Sink> {
         const message = {
           from: mailFrom ? mailFrom.address : "",
           to: rcptTo.map(({ address }) => address).join(),
+          name: String(session.hostNameAppearsAs),
           raw: Buffer.concat(chunks),
           connection: sockets.get(session.remotePort)?.number ?? 0,
         };

@@ -28,7 +28,11 @@ describe("The service's own mail", () => {
   };
 
   const send = async (url: string) => {
-    const transport = openTransport(url, 2_000);
+    const transport = openTransport({
+      SYSTEM_SMTP_URL: url,
+      SMTP_HELO_NAME: "mail.example.com",
+      SMTP_TIMEOUT_MS: 2_000,
+    });
     await transport.sendMail(MAIL).finally(() => transport.close());
   };
 
@@ -53,6 +57,6 @@ describe("The service's own mail", () => {
   it("is sent in clear text without a login, as a relay of the same network takes it", async () => {
     const sink = await sinkWith({ hideSTARTTLS: true, disabledCommands: ["STARTTLS"] });
     await send(`smtp://127.0.0.1:${sink.port}`);
-    assert.deepEqual([logins, sink.received.length], [0, 1]);
+    assert.deepEqual([logins, sink.received.map(({ name }) => name)], [0, ["mail.example.com"]]);
   });
 });
