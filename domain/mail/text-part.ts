@@ -22,23 +22,45 @@ import { limits } from "./template-problem.ts";
 const MAX_ROMAN = 3_999;
 const MAX_START = 1_000_000_000;
 
-/** As the converter's own format of ordered lists, which it registers by this name; its types leave `options` out. */
+/** As the converter's own format of ordered lists. */
 const orderedList: FormatCallback = (list, walk, builder, options) => {
   const first = Number(list.attribs.start ?? 1);
   if (!(Math.abs(first) <= MAX_START)) delete list.attribs.start;
   if (/^i$/i.test(list.attribs.type ?? "") && !(first + list.children.length <= MAX_ROMAN)) delete list.attribs.type;
-  const { formatters } = (builder as unknown as { options: { formatters: Record<string, FormatCallback> } }).options;
-  formatters["orderedList"]?.(list, walk, builder, options);
+  formatterOf(builder, "orderedList")?.(list, walk, builder, options);
 };
+
+/** A format of the converter's own, by the name that it registers; its types leave `options` out. */
+const formatterOf = (builder: Parameters<FormatCallback>[2], name: string): FormatCallback | undefined =>
+  (builder as unknown as { options: { formatters: Record<string, FormatCallback> } }).options.formatters[name];
+
+/** As the converter's own format of links, which shows what a mail program would fill in too: the subject, the body. */
+const link: FormatCallback = (anchor, walk, builder, options) => {
+  const { href } = anchor.attribs;
+  const [, address] = /^\s*mailto:([^?]*)/i.exec(href ?? "") ?? [];
+  if (address !== undefined) anchor.attribs.href = address;
+  formatterOf(builder, "anchor")?.(anchor, walk, builder, options);
+};
+
+/** Elements that no reader sees, such as the preview text at the top of a mail. Editors write these declarations either way. */
+const HIDDEN = [
+  "[hidden]",
+  ...["display:none", "display: none", "visibility:hidden", "visibility: hidden"].map((css) => `[style*="${css}" i]`),
+];
 
 const convert = compile({
   wordwrap: false, // the transfer encoding wraps lines
-  formatters: { boundedList: orderedList },
+  formatters: { boundedList: orderedList, addressedLink: link },
   selectors: [
-    { selector: "a", options: { hideLinkHrefIfSameAsText: true, noAnchorUrl: true } },
+    {
+      selector: "a",
+      format: "addressedLink",
+      options: { hideLinkHrefIfSameAsText: true, noAnchorUrl: true },
+    },
     { selector: "img", format: "skip" },
     { selector: "ol", format: "boundedList" },
     ...["h1", "h2", "h3", "h4", "h5", "h6"].map((selector) => ({ selector, options: { uppercase: false } })),
+    ...HIDDEN.map((selector) => ({ selector, format: "skip" })),
   ],
 });
 

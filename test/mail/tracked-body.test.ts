@@ -74,8 +74,9 @@ describe("A tracked body", () => {
     });
   }
 
-  it("leaves captured links, raw text and an author's own tag of that name alone", async () => {
+  it("leaves links of other elements and in comments, captured ones and an author's own tag of that name alone", async () => {
     const body =
+      '<!--[if mso]><v:roundrect href="https://vml.example/?a=1&amp;b=2"><![endif]--><v:rect href="https://vml.example/">' +
       '{% capture x %}<a href="https://captured.example/">{% endcapture %}{% raw %}<a href="https://raw.example/">{{ y }}</a>{% endraw %}';
     const { plain, tracked } = await htmls(body);
     assert.equal(untracked(tracked), plain);
