@@ -2,7 +2,7 @@ import { domainToASCII } from "node:url";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
 import { isLoopback } from "../domain/address-guard.ts";
-import { hasControlCharacter, MAX_NAME_LENGTH } from "../domain/audience/rules.ts";
+import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../domain/audience/rules.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { eventProblems, resolveEvents } from "../domain/webhooks/subscription.ts";
 import { readEnvironment } from "./session.ts";
@@ -79,7 +79,7 @@ export function nonEmpty(text: string): string {
 /** The name of a record, trimmed, under the rules that the API has for it. */
 export function recordName(text: string): string {
   const name = text.trim();
-  if (name === "" || name.length > MAX_NAME_LENGTH || hasControlCharacter(name)) {
+  if (name === "" || charactersIn(name) > MAX_NAME_LENGTH || hasControlCharacter(name)) {
     throw new InvalidArgumentError(`It has one line and 1 to ${MAX_NAME_LENGTH} characters.`);
   }
   return name;
@@ -126,7 +126,7 @@ export function localUrl(text: string): string {
   const { protocol, hostname } = new URL(absoluteUrl(text));
   const host = hostname.replace(/^\[|\]$/g, "");
   if (/^https?:$/.test(protocol) && (host === "localhost" || isLoopback(host))) return text;
-  throw new InvalidArgumentError("Give a URL of this machine, such as http://localhost:3000/hooks.");
+  throw new InvalidArgumentError("Give a URL of this machine, such as http://localhost:4000/hooks.");
 }
 
 /** Webhook events, comma-separated, or * for all. */

@@ -1328,7 +1328,7 @@ export type QuotaImpact = {
 
 export type SendCampaignBody = {
   /** `confirmation.token` of the preview. */
-  confirmation_token?: string | null;
+  confirmation_token: string;
 };
 
 /** Recipients that the key may mail in a UTC day, counted over its rotations. */
@@ -1340,7 +1340,7 @@ export type SendCap = {
 
 export type SendNewsletterBody = {
   /** `confirmation.token` of the preview. */
-  confirmation_token?: string | null;
+  confirmation_token: string;
 };
 
 /** A person with an email address. */
@@ -2689,7 +2689,7 @@ export class NewslettersResource {
    *
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
    */
-  send(newsletterId: string, body?: SendNewsletterBody, options?: WriteOptions): Promise<Answer<NewsletterSend>> {
+  send(newsletterId: string, body: SendNewsletterBody, options?: WriteOptions): Promise<Answer<NewsletterSend>> {
     return this.#transport.request(
       { method: "POST", path: "/newsletters/{newsletterId}/send", ids: { newsletterId }, body, takesKey: true },
       options,
@@ -2838,7 +2838,7 @@ export class CampaignsResource {
    *
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
    */
-  send(campaignId: string, body?: SendCampaignBody, options?: WriteOptions): Promise<Answer<CampaignSend>> {
+  send(campaignId: string, body: SendCampaignBody, options?: WriteOptions): Promise<Answer<CampaignSend>> {
     return this.#transport.request(
       { method: "POST", path: "/campaigns/{campaignId}/send", ids: { campaignId }, body, takesKey: true },
       options,

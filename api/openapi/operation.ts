@@ -159,8 +159,8 @@ function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (pa
 const bodyTypes = (method: string): string[] =>
   method === "PATCH" ? ["application/json", "application/merge-patch+json"] : ["application/json"];
 
-function bodyOf(schemas: Schemas, { method, input, operationId }: RouteDefinition): JsonSchema {
-  const { body } = input.shape;
+function bodyOf(schemas: Schemas, { method, input, operationId, documentedBody }: RouteDefinition): JsonSchema {
+  const body = documentedBody ?? input.shape.body;
   if (!body) return {};
   const schema = schemas.add(`${capitalised(operationId)}Body`, schemas.convert(body, "input"));
   const media = { schema, examples: { example: { value: schemas.exampleOf(schema) } } };

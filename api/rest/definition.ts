@@ -121,6 +121,8 @@ export interface RouteMeta {
   description: string;
   /** Operations that follow from a success, by operationId, besides those on a record that it created. */
   links?: Readonly<Record<string, RouteLink>>;
+  /** The body that the document asks for, where the route takes others to refuse them with a code of their own. */
+  documentedBody?: z.ZodType;
   /** The codes it can answer beyond those any route can. */
   errors?: readonly ErrorCode[];
 }

@@ -167,6 +167,16 @@ export async function recallAnswer(
   return { requestId, answer: { status, requestId, data, meta: WRITE_META } };
 }
 
+/** A refusal as its caller gets it under a key that is to repeat it: what mends it is not enough for another try. */
+const withNewKey = (refusal: ApiError): ApiError =>
+  isRememberedCode(refusal.code) && ERRORS[refusal.code].retry === "after_remedy"
+    ? new ApiError(
+        refusal.code,
+        `${refusal.message} Then use a new Idempotency-Key: this one repeats the refusal.`,
+        refusal,
+      )
+    : refusal;
+
 /**
  * Remembers a refusal under the key, or gives the key back after a failure. The handler's transaction is rolled back by
  * now.
@@ -177,9 +187,8 @@ async function settleFailure(
   { em, log, lateReleases }: Pick<RequestContext, "em" | "log" | "lateReleases">,
   { kind }: RouteDefinition,
   handle: IdempotencyHandle,
-  thrown: unknown,
+  refusal: ApiError,
 ): Promise<boolean> {
-  const refusal = toApiError(thrown);
   const isRemembered = isRememberedCode(refusal.code);
   const to = hasBegun(refusal.code) ? "same" : "any";
   // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
@@ -218,8 +227,9 @@ export async function failUnder(
   handle: IdempotencyHandle,
   thrown: unknown,
 ): Promise<never> {
-  if (await settleFailure(ctx, definition, handle, thrown)) throw thrown;
+  const refusal = withNewKey(toApiError(thrown));
+  if (await settleFailure(ctx, definition, handle, refusal)) throw refusal;
   const answer = await findAnswer(ctx.em, request);
   if (answer) throw new Replayed(await recallAnswer(ctx, definition, request, answer));
-  throw isRememberedCode(toApiError(thrown).code) ? inFlight() : thrown;
+  throw isRememberedCode(refusal.code) ? inFlight() : refusal;
 }

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { charactersIn } from "../../domain/audience/rules.ts";
 
 /** Characters that a message quotes of a name or a value. */
 const MAX_QUOTED = 64;
@@ -49,7 +50,7 @@ const FORMATS: Record<string, string> = {
 /** A limit with its unit, and the size of the value. */
 function size(comparison: string, limit: number | bigint, origin: string, value: unknown): string {
   if (typeof value === "string" && origin === "string") {
-    return `must be ${comparison} ${plural(limit, "character")} long; it has ${value.length}`;
+    return `must be ${comparison} ${plural(limit, "character")} long; it has ${charactersIn(value)}`;
   }
   if (Array.isArray(value)) return `must have ${comparison} ${plural(limit, "item")}; it has ${value.length}`;
   return `must be ${comparison} ${limit}${typeof value === "number" ? `; it is ${value}` : ""}`;

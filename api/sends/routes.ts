@@ -66,17 +66,13 @@ async function dryRunPreview({ em, tenant, access, env }: RequestContext, resour
  * The token may be missing here: the confirm asks for it, behind the refusals that come first. Clients write an unset one
  * as null or "".
  */
-const confirmationBody = z
-  .strictObject({
-    confirmation_token: z
-      .string()
-      .nullish()
-      .meta({
-        description: "`confirmation.token` of the preview.",
-        examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
-      }),
-  })
-  .optional();
+const confirmationBody = z.strictObject({ confirmation_token: z.string().nullish() }).optional();
+const documentedConfirmation = z.strictObject({
+  confirmation_token: z.string().meta({
+    description: "`confirmation.token` of the preview.",
+    examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
+  }),
+});
 
 /** The two routes by which a kind of resource is sent. */
 export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(kind: SentKind<Preview, Send>) {
@@ -152,6 +148,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     scope,
     idempotency: "required",
     recall: (_ctx, facts) => kind.send.present(facts as ArmedSend),
+    documentedBody: documentedConfirmation,
     operationId: `send${noun}`,
     tag,
     summary: "Confirm a preview with its token: reserve credits and schedule the send",

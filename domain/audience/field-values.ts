@@ -1,5 +1,5 @@
 import type { ContactFieldType, FieldValues } from "../../db/entities/contact.ts";
-import { hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "./rules.ts";
+import { charactersIn, hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "./rules.ts";
 
 /** The custom fields that a tenant's contacts may have, by name. */
 export type FieldTypes = ReadonlyMap<string, ContactFieldType>;
@@ -18,7 +18,7 @@ const TEXT_PROBLEM = `must be a text of one line and at most ${MAX_FIELD_TEXT_LE
 /** For each type, the rule that a value breaks, as the end of a sentence; undefined when it breaks none. */
 const PROBLEMS: { readonly [Type in ContactFieldType]: (value: unknown) => string | undefined } = {
   text: (value) =>
-    typeof value === "string" && value.length <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value)
+    typeof value === "string" && charactersIn(value) <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value)
       ? undefined
       : TEXT_PROBLEM,
   number: (value) => (Number.isFinite(value) ? undefined : "must be a number"),

@@ -4,6 +4,9 @@ export const MAX_NAME_LENGTH = 200;
 /** Longest first or last name of a subscriber, in characters. */
 export const MAX_PERSON_NAME_LENGTH = 200;
 
+/** A text's length in characters as readers count them: JavaScript counts an emoji twice. */
+export const charactersIn = (text: string): number => [...text].length;
+
 /** Longest text of a custom field, in characters. */
 export const MAX_FIELD_TEXT_LENGTH = 500;
 

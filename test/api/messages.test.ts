@@ -125,6 +125,10 @@ describe("Messages about a request that is not valid", () => {
         () => post("/subscribers", { email: "a@example.com", first_name: "x".repeat(240) }),
         "first_name must be at most 200 characters long; it has 240.",
       ],
+      [
+        () => post("/lists", { name: "\u{1f600}".repeat(201) }),
+        "name must be at most 200 characters long; it has 201.",
+      ],
       [() => post("/lists", { name: "" }), "name must not be empty."],
       [() => post("/lists", { name: 5 }), "name must be a string; it is the number 5."],
       [() => post("/lists", {}), "name is required."],

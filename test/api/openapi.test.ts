@@ -156,6 +156,14 @@ describe("the OpenAPI document", () => {
     }
   });
 
+  it("asks for the token of a send, also where the server has a code of its own for a request without it", () => {
+    for (const kind of ["Newsletter", "Campaign"]) {
+      const { required, properties } = document.components.schemas[`Send${kind}Body`];
+      assert.deepEqual([required, properties.confirmation_token.type], [["confirmation_token"], "string"]);
+      assert.equal(operationsOf(document).get(`send${kind}`)?.requestBody.required, true);
+    }
+  });
+
   it("links operations that exist, by parameters that they take", () => {
     const operations = operationsOf(document);
     const links = [...operations.values()].flatMap(({ operationId, responses }) =>

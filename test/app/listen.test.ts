@@ -187,11 +187,11 @@ describe("npm run app -- webhook:listen", () => {
     assert.match((await inProcess(...example, "--events", "no.event")).stderr, /no\.event is not an event/);
     const away = await inProcess("--url", "http://192.0.2.1:3000/", "--example", "newsletter.started");
     assert.equal(away.code, 1);
-    assert.match(away.stderr, /Give a URL of this machine, such as http:\/\/localhost:3000\/hooks/);
+    assert.match(away.stderr, /Give a URL of this machine, such as http:\/\/localhost:4000\/hooks/);
     for (const url of ["http://example.com/", "http://localhost.example.com/", "ftp://localhost/", "localhost:3000"]) {
       assert.throws(() => localUrl(url), /Give a URL of this machine/, url);
     }
-    for (const url of ["http://localhost:3000/hooks", "https://127.0.0.2/", "http://[::1]:3000/"]) {
+    for (const url of ["http://localhost:4000/hooks", "https://127.0.0.2/", "http://[::1]:3000/"]) {
       assert.equal(localUrl(url), url);
     }
   });

@@ -175,6 +175,8 @@ describe("Contacts", () => {
         assert.ok(body.error.message.startsWith(`${param} must be `), what);
       }
       assert.deepEqual(await listed(), []);
+      const smiles = { a_text: "\u{1f600}".repeat(500) };
+      assert.equal((await client.post("/contacts", { email: uniqueEmail(), fields: smiles })).status, 201);
     });
 
     it("refuse one that is not declared, or declared in the other environment, by its name", async () => {

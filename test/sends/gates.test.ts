@@ -228,6 +228,15 @@ describe(`The gates of the send of a ${kind.type}`, () => {
     assert.equal(answer.body.error.code, "send_cap_exceeded", answer.text);
   });
 
+  it("say, once they are remembered, that another try needs a new Idempotency-Key", async () => {
+    const sender = await kind.make({ recipients: 3 });
+    const [token, key] = [await tokenOf(sender), freshKey()];
+    await run(sender, sql`update credit_balances set available = 2 where team_id = ${sender.team.id}`);
+    for (const answer of [await confirm(sender, token, key), await confirm(sender, token, key)]) {
+      assert.match(answer.body.error.message, /fewer email credits .* use a new Idempotency-Key/);
+    }
+  });
+
   it("leave the Idempotency-Key free after a 429, so that it succeeds later", async () => {
     const sender = await kind.make({ recipients: 3 });
     const token = await tokenOf(sender);

@@ -1,5 +1,5 @@
 import { isDate } from "../field-values.ts";
-import { hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "../rules.ts";
+import { charactersIn, hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "../rules.ts";
 
 /** Most days between today and a relative date: about a hundred years. */
 export const MAX_DAYS = 36_500;
@@ -77,7 +77,8 @@ export class Place {
   /** The text here, of one line. */
   text(): string {
     const { value } = this;
-    const isText = typeof value === "string" && value.length <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value);
+    const isText =
+      typeof value === "string" && charactersIn(value) <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value);
     // Postgres stores no half of a surrogate pair.
     if (isText && value.isWellFormed()) return value;
     throw this.problem(`must be a text of one line and at most ${MAX_FIELD_TEXT_LENGTH} characters`);

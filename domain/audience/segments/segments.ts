@@ -9,7 +9,7 @@ import { newId } from "../../ids.ts";
 import { holdPlace } from "../../record-limit.ts";
 import { readFields } from "../contact-fields.ts";
 import type { FieldTypes } from "../field-values.ts";
-import { hasControlCharacter, MAX_NAME_LENGTH } from "../rules.ts";
+import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../rules.ts";
 import { Compilation, SEGMENT_LIMITS } from "./compilation.ts";
 import { contactsQuery } from "./condition.ts";
 import { ConditionProblem, type Place } from "./place.ts";
@@ -100,7 +100,7 @@ export async function createSegment(
   tenant: Tenant,
   { name, definition }: { name: string; definition: unknown },
 ): Promise<Segment> {
-  if (name === "" || name.length > MAX_NAME_LENGTH || hasControlCharacter(name) || !name.isWellFormed()) {
+  if (name === "" || charactersIn(name) > MAX_NAME_LENGTH || hasControlCharacter(name) || !name.isWellFormed()) {
     throw refusal(`A segment's name has one line and 1 to ${MAX_NAME_LENGTH} characters.`, "name");
   }
   const { version, conditions } = splitDefinition(definition);
