@@ -1,7 +1,9 @@
 import { STATUS_CODES } from "node:http";
 import type { Env } from "../../config/env.ts";
+import { ROLES } from "../../db/entities/team.ts";
 import { DEFAULT_DAILY_SEND_CAP } from "../../domain/access/keys.ts";
 import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
+import { FORBIDDEN_PAIRS, roleHolds, SCOPES, SEND_SCOPES } from "../../domain/access/scopes.ts";
 import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
 import { DEFAULT_DAYS, MAX_DAYS } from "../../domain/analytics/overview.ts";
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
@@ -77,6 +79,11 @@ export function factsOf(env: Env, basePath: string) {
     version: CURRENT_API_VERSION,
     versions: VERSIONS,
     merge_tags: MERGE_TAGS,
+    roles: ROLES.toReversed(),
+    /** Each with the least role that holds it. */
+    scopes: SCOPES.map((name) => ({ name, role: ROLES.findLast((role) => roleHolds(role, name)) })),
+    send_scopes: SEND_SCOPES,
+    forbidden_pairs: FORBIDDEN_PAIRS,
     errors: ERRORS,
     errors_by_status: errorsByStatus,
     error_types: errorTypes,

@@ -19,7 +19,9 @@ const guide = (name: string, title: string): Guide => ({
 /** Every guide, in the order of the navigation. */
 export const GUIDES: readonly Guide[] = [
   guide("getting-started", "Getting started"),
+  guide("authentication", "Authentication"),
   guide("sending", "Sending safely"),
+  guide("campaign", "A campaign"),
   guide("idempotency", "Idempotency and retries"),
   guide("pagination", "Pagination and sync"),
   guide("webhooks", "Webhooks"),

@@ -58,7 +58,10 @@ export const SEND_SCOPES: readonly Scope[] = ["newsletters:send", "campaigns:sen
 export const TOKEN_SCOPES: readonly Scope[] = SCOPES.filter((scope) => !SEND_SCOPES.includes(scope));
 
 /** One credential must not both lift addresses off the do-not-mail list and mail them. */
-const FORBIDDEN_PAIRS: readonly (readonly [Scope, Scope])[] = SEND_SCOPES.map((send) => ["suppressions:delete", send]);
+export const FORBIDDEN_PAIRS: readonly (readonly [Scope, Scope])[] = SEND_SCOPES.map((send) => [
+  "suppressions:delete",
+  send,
+]);
 
 /** @throws {ApiError} `forbidden_scope_pair` when two of the scopes must not stand together */
 export function refuseForbiddenPairs(scopes: readonly Scope[]): void {

@@ -81,7 +81,7 @@ describe("The documentation", () => {
       assert.equal(html.match(/aria-current="page"/g)?.length, 1, path);
       const ids = idsOf(html);
       assert.equal(new Set(ids).size, ids.length, `${path}: ${ids}`);
-      assert.doesNotMatch(html, /\{\{ (?!first_name|list_name)|\{%|undefined|NaN|\[object/, path);
+      assert.doesNotMatch(html, /\{\{ (?!first_name|list_name|fields\.city)|\{%|undefined|NaN|\[object/, path);
     }
   });
 
@@ -228,6 +228,34 @@ describe("The documentation", () => {
     const sent = answers.find(({ data }) => data?.object === "newsletter_send");
     assert.equal(sent?.data.status, "SCHEDULED", JSON.stringify(answers));
     assert.equal(sent?.data.recipients, 1);
+  });
+
+  it("has commands in Authentication that mint a key, meet its limits and rotate it", async () => {
+    const answers = await paste(commandsOf(await read("/docs/authentication")));
+    const seen = answers.map(({ data, error }) => error?.code ?? data.scopes);
+    const scopes = ["lists:read", "lists:write"];
+    assert.deepEqual(seen, [scopes, "insufficient_scope", scopes, "api_key_revoked"]);
+  });
+
+  it("names in Authentication the least role of each scope and every forbidden pair", async () => {
+    const text = textOf(await read("/docs/authentication"));
+    for (const shown of [
+      "lists:read VIEWER",
+      "lists:write EDITOR",
+      "newsletters:send ADMIN",
+      "suppressions:delete with newsletters:send",
+      "suppressions:delete with campaigns:send",
+    ])
+      assert.ok(text.includes(shown), shown);
+  });
+
+  it("has commands in A campaign that lead from contacts to the figures", async () => {
+    const [bulk, preview, send, campaign, figures] = await paste(commandsOf(await read("/docs/campaign")));
+    assert.equal(bulk.data.results.length, 2);
+    const { eligible } = preview.data.recipients;
+    assert.ok(eligible > 0);
+    const { sent } = figures.data.totals;
+    assert.deepEqual([send.data.recipients, campaign.data.recipients.sent, sent], [eligible, eligible, eligible]);
   });
 
   it("has commands in README.md that send, again too, and wherever DATA_DIR is", async () => {
