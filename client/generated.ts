@@ -544,6 +544,17 @@ export type ContactDeletedEvent = {
   };
 };
 
+/** A custom field of the team's contacts. */
+export type ContactField = {
+  object: "contact_field";
+  /** The name. */
+  id: string;
+  /** The key in `fields` of a contact. */
+  name: string;
+  /** The type of its values. */
+  type: "text" | "number" | "boolean" | "date";
+};
+
 /** A contact was changed. */
 export type ContactUpdatedEvent = {
   /** The id of the event. */
@@ -2021,7 +2032,7 @@ export type ListSuppressionsQuery = {
   updated_since?: string;
   /** Only records of this address. */
   email?: string;
-  /** Only suppressions of this reason. */
+  /** Only suppressions of this reason, in any case of its letters. */
   reason?: string;
 };
 
@@ -2453,7 +2464,7 @@ export class ContactsResource {
    *
    * Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address; a new one takes a contact slot of the plan, and without one left it is 402 `quota_exceeded`.
    *
-   * `fields` takes the custom fields that the team declared in the app; any other is 400 `validation_failed`, and `param` names it.
+   * `fields` takes the custom fields that the team declared in the app, which `GET /contacts/fields` lists; any other is 400 `validation_failed`, and `param` names it.
    *
    * **Scope:** `contacts:write`.
    *
@@ -2486,6 +2497,17 @@ export class ContactsResource {
     options?: O,
   ): Promise<Outcome<ContactBatch, Impact, O>> {
     return this.#transport.request({ method: "POST", path: "/contacts/bulk", body, takesKey: true }, options);
+  }
+
+  /**
+   * List the custom fields of contacts.
+   *
+   * Answers every custom field that the team declared in the app, in the order of their names, in one page.
+   *
+   * **Scope:** `contacts:read`.
+   */
+  listFields(options?: RequestOptions): Promise<Answer<Array<ContactField>>> {
+    return this.#transport.request({ method: "GET", path: "/contacts/fields" }, options);
   }
 
   /**

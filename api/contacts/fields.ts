@@ -20,6 +20,9 @@ export function checkFields(types: FieldTypes, given: FieldChanges, path: readon
   const named = problems.slice(0, MAX_PROBLEMS).map(({ param, problem }) => `${param} ${problem}.`);
   const others = problems.length - named.length;
   const rest = others > 0 ? [`${others} more are not named.`] : [];
+  if (!Object.keys(given).every((name) => types.has(name))) {
+    rest.push(`The team's custom fields: ${[...types.keys()].sort().join(", ") || "none"}.`);
+  }
   throw new ApiError("validation_failed", [...named, ...rest].join(" "), { param: first.param });
 }
 

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { EMAIL_STATUSES } from "../../db/entities/contact.ts";
 import { kysely } from "../../db/orm.ts";
 import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
+import { readFields } from "../../domain/audience/contact-fields.ts";
 import { createContact, deleteContact, readContact, updateContact } from "../../domain/audience/contacts.ts";
 import { contactRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter, lookupFilter } from "../fields.ts";
@@ -16,6 +17,7 @@ import {
   contact,
   contactBatch,
   contactBody,
+  contactField,
   contactParams,
   contactPatch,
   deletedContact,
@@ -50,7 +52,7 @@ const create = route({
   summary: "Create a contact",
   description: paragraphs(
     "Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address; a new one takes a contact slot of the plan, and without one left it is 402 `quota_exceeded`.",
-    "`fields` takes the custom fields that the team declared in the app; any other is 400 `validation_failed`, and `param` names it.",
+    "`fields` takes the custom fields that the team declared in the app, which `GET /contacts/fields` lists; any other is 400 `validation_failed`, and `param` names it.",
   ),
   errors: ["quota_exceeded", "resource_already_exists"],
 })
@@ -132,6 +134,24 @@ const page = route({
     }),
   );
 
+const listFields = route({
+  method: "GET",
+  path: "/contacts/fields",
+  scope: "contacts:read",
+  operationId: "listContactFields",
+  tag: "Contacts",
+  summary: "List the custom fields of contacts",
+  description:
+    "Answers every custom field that the team declared in the app, in the order of their names, in one page.",
+})
+  .input(z.strictObject({}))
+  .output(z.array(contactField))
+  .query(async ({ ctx }) => {
+    const fields = await readFields(ctx.em, ctx.tenant);
+    const data = fields.map(({ name, type }) => ({ object: "contact_field" as const, id: name, name, type }));
+    return ok(data, { meta: { has_more: false, next_cursor: null } });
+  });
+
 const retrieve = route({
   method: "GET",
   path: "/contacts/{contactId}",
@@ -198,4 +218,4 @@ const remove = route({
     return ok({ object: "contact", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
   });
 
-export const contactsRouter = router({ create, upsert, page, retrieve, update, remove });
+export const contactsRouter = router({ create, upsert, page, listFields, retrieve, update, remove });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { EMAIL_STATUSES } from "../../db/entities/contact.ts";
+import { CONTACT_FIELD_TYPES, EMAIL_STATUSES } from "../../db/entities/contact.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { address, deleted, idOf } from "../fields.ts";
 import { shownAs } from "../openapi/schemas.ts";
@@ -40,6 +40,16 @@ export const contact = z
     email_status: emailStatus,
   })
   .meta({ id: "Contact", description: "A person whom campaigns mail." });
+
+/** The id of a custom field is its name. */
+export const contactField = z
+  .object({
+    object: z.literal("contact_field"),
+    id: z.string().meta({ description: "The name.", examples: ["city"] }),
+    name: z.string().meta({ description: "The key in `fields` of a contact.", examples: ["city"] }),
+    type: z.enum(CONTACT_FIELD_TYPES).meta({ description: "The type of its values.", examples: ["text"] }),
+  })
+  .meta({ id: "ContactField", description: "A custom field of the team's contacts." });
 
 /** Contacts that one call may make or change. */
 export const MAX_BULK = 1_000;

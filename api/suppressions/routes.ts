@@ -29,8 +29,12 @@ const suppressions = defineList({
     reason: z
       .string()
       .max(MAX_REASON_LENGTH)
+      .transform((text) => SUPPRESSION_REASONS.find((reason) => reason.toLowerCase() === text.toLowerCase()) ?? text)
       .optional()
-      .meta({ description: "Only suppressions of this reason.", examples: ["bounce:hard"] }),
+      .meta({
+        description: "Only suppressions of this reason, in any case of its letters.",
+        examples: ["bounce:hard"],
+      }),
   },
   ranges: { filter: "reason", values: SUPPRESSION_REASONS },
 });

@@ -191,7 +191,10 @@ describe("Contacts", () => {
         const { code, param, message } = answer.body.error;
         assert.deepEqual([answer.status, code, param], [400, "validation_failed", "fields.elsewhere"]);
         assert.match(message, /fields\.elsewhere is not a custom field.*fields\.constructor is not a custom field/);
+        assert.ok(message.endsWith(" The team's custom fields: known."), message);
       }
+      const { body } = await client.get("/contacts/fields");
+      assert.deepEqual(body.data, [{ object: "contact_field", id: "known", name: "known", type: "text" }]);
       assert.deepEqual((await read(id)).fields, {});
     });
 

@@ -85,10 +85,10 @@ describe("Suppressions", () => {
     assert.equal((await read("a".repeat(321))).status, 400);
   });
 
-  it("filters by address and by reason", async () => {
+  it("filters by address and by reason, in any case", async () => {
     const email = uniqueEmail();
     await suppress(team.em, { teamId: team.team.id, environment: "LIVE" }, [email], "bounce:soft");
-    for (const query of [{ email: email.toUpperCase() }, { reason: "bounce:soft" }]) {
+    for (const query of [{ email: email.toUpperCase() }, { reason: "bounce:soft" }, { reason: "Bounce:SOFT" }]) {
       const { body } = await client.get("/suppressions", { query });
       assert.deepEqual(
         body.data.map((row: Json) => row.email),
