@@ -35,7 +35,7 @@ import { MAX_BULK } from "../contacts/schema.ts";
 import { MAX_BATCH as MAX_SUBSCRIBERS } from "../lists/schema.ts";
 import { DEADLINE_MS, LARGE_BODIES_AT_ONCE } from "../rest/adapter.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
-import { MAX_BODY_BYTES, MAX_BODY_VALUES, SMALL_BODY_BYTES, UPLOAD_LIMITS } from "../rest/http.ts";
+import { MAX_BODY_BYTES, MAX_BODY_VALUES, PLAIN_ANSWER_BYTES, SMALL_BODY_BYTES, UPLOAD_LIMITS } from "../rest/http.ts";
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
 import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
@@ -99,6 +99,7 @@ export function factsOf(env: Env, basePath: string) {
       max_limit: MAX_LIMIT,
       cursor_chars: MAX_CURSOR_LENGTH,
       bytes: MAX_PAGE_BYTES,
+      plain_bytes: PLAIN_ANSWER_BYTES,
     },
     body: {
       bytes: MAX_BODY_BYTES,

@@ -153,6 +153,9 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLi
       call(backend, endpoint, params, { req, res, pauseDeadline }).then(success, (error) =>
         replay(thrownBy(error), success, links),
       );
-    respond(res, await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], answer));
+    const { kind, secret = false } = endpoint.meta;
+    // A preview's answer holds its confirmation token.
+    const holdsSecret = secret || kind === "workflow";
+    respond(res, { ...(await beforeDeadline(DEADLINE_MS[kind], answer)), holdsSecret });
   };
 }

@@ -10,18 +10,20 @@ const MAX_MESSAGE = 8_000;
 export interface HttpAnswer {
   status: number;
   headers: Record<string, string>;
-  /** JSON text. */
-  body: string;
+  /** JSON text; in bytes where it is compressed. */
+  body: string | Buffer;
+  /** A secret stands in the body beside texts of others: it is not compressed, because the length would tell of it (BREACH). */
+  holdsSecret?: boolean;
 }
 
 /**
  * Headers of every JSON answer, besides those of its own. Answers hold personal data and secrets, so no cache may store
- * them. `Vary` says to a cache that does so all the same that an answer belongs to its credential and its version.
+ * them. `Vary` says to a cache that does so all the same what an answer belongs to.
  */
 export const ANSWER_HEADERS = {
   "Content-Type": "application/json; charset=utf-8",
   "Cache-Control": "no-store",
-  Vary: "Authorization, X-API-Key, Service-Version",
+  Vary: "Authorization, X-API-Key, Service-Version, Accept-Encoding",
 } as const;
 
 /** Paths of the OAuth metadata: that of the API as RFC 9728 builds it, and without the API's path, where some clients look. */

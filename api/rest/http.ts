@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { promisify } from "node:util";
-import { gunzip, inflate } from "node:zlib";
+import { gunzip, gzip, inflate } from "node:zlib";
 import type { Request, RequestHandler, Response } from "express";
 import getRawBody from "raw-body";
 import { ApiError } from "../../domain/errors.ts";
@@ -26,8 +26,22 @@ export const localsOf = (res: Response): Locals => res.locals as Locals;
 /** Names and values, in turn, of the headers that every JSON answer has. */
 const JSON_HEADERS: readonly string[] = Object.entries({ ...SECURITY_HEADERS, ...ANSWER_HEADERS }).flat();
 
+/** Longer answers are compressed where the client takes that. */
+export const PLAIN_ANSWER_BYTES = 1_024;
+/** The quickest: the process answers other requests beside. */
+const COMPRESSION_LEVEL = 1;
+
 /** Sends an answer, with the headers that are the same for all; does nothing for a client that has gone. */
 export function respond(res: Response, answer: HttpAnswer): void {
+  const { body, headers, holdsSecret = false } = answer;
+  const isPlain = holdsSecret || body.length <= PLAIN_ANSWER_BYTES || !res.req.acceptsEncodings("gzip");
+  if (isPlain) return void send(res, answer);
+  gzip(body, { level: COMPRESSION_LEVEL }, (error, zipped) =>
+    send(res, error ? answer : { ...answer, headers: { ...headers, "Content-Encoding": "gzip" }, body: zipped }),
+  );
+}
+
+function send(res: Response, answer: HttpAnswer): void {
   if (hasNoBody(res.req)) respondWhole(res, answer);
   // A body in the same packet as the head has arrived by then.
   else process.nextTick(() => (res.req.complete ? respondWhole : respondBeforeBody)(res, answer));

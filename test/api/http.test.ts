@@ -46,9 +46,25 @@ describe("HTTP", () => {
       const { headers, status: got } = await asked;
       assert.deepEqual(
         [got, headers.get("cache-control"), headers.get("vary")],
-        [status, "no-store", "Authorization, X-API-Key, Service-Version"],
+        [status, "no-store", "Authorization, X-API-Key, Service-Version, Accept-Encoding"],
       );
     }
+  });
+
+  it("compresses an answer above 1 KB for a client that takes gzip, but none that holds a secret", async () => {
+    const read = async (path: string, encodings: string) => {
+      const { headers, text, status } = await client.get(path, { headers: { "accept-encoding": encodings } });
+      return { status, encoding: headers.get("content-encoding"), data: JSON.parse(text).data };
+    };
+    const plain = await read("/webhooks/events", "identity");
+    assert.equal(plain.encoding, null);
+    assert.deepEqual(await read("/webhooks/events", "br, gzip"), { ...plain, encoding: "gzip" });
+    assert.equal((await read("/webhooks/events", "gzip;q=0, *")).encoding, null);
+    assert.equal((await read("/lists", "gzip")).encoding, null);
+    const secret = await client.post("/webhooks", webhookBody({ events: ["*"] }));
+    assert.equal(secret.status, 201);
+    assert.ok(secret.text.length > 1_024);
+    assert.equal(secret.headers.get("content-encoding"), null);
   });
 
   describe("Location", () => {
@@ -115,8 +131,10 @@ describe("HTTP", () => {
     it("gives the status and the headers of GET, without its body", async () => {
       const { id } = (await client.post("/lists", { name: "a" })).body.data;
       for (const path of ["/me", `/lists/${id}`, "/lists/absent", "/nowhere", "/webhooks/events"]) {
-        const got = likeness(await client.get(path));
-        const head = likeness(await client.call("HEAD", path));
+        // Compressed, two answers with request ids of their own differ in length.
+        const headers = { "accept-encoding": "identity" };
+        const got = likeness(await client.get(path, { headers }));
+        const head = likeness(await client.call("HEAD", path, undefined, { headers }));
         assert.deepEqual(head, { ...got, body: "" }, path);
       }
       assert.equal((await api().call("HEAD", "/me")).status, 401);

@@ -238,7 +238,7 @@ describe("The API's server", () => {
       for (const header of [
         `x-request-id: ${meta.request_id}`,
         "cache-control: no-store",
-        "vary: Authorization, X-API-Key, Service-Version",
+        "vary: Authorization, X-API-Key, Service-Version, Accept-Encoding",
         "x-content-type-options: nosniff",
       ])
         assert.match(head, new RegExp(`^${header}\r?$`, "im"));

@@ -11,6 +11,7 @@ import { appRouter } from "../../api/router.ts";
 /** Headers of HTTP itself and of the security policy, which the document leaves to them. */
 const OF_HTTP: ReadonlySet<string> = new Set([
   "connection",
+  "content-encoding",
   "content-length",
   "content-security-policy",
   "content-type",
