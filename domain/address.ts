@@ -12,9 +12,19 @@ const MAX_DOMAIN_LENGTH = 253;
 
 // Quotes would give one mailbox two spellings; invisible characters would make two mailboxes look the same.
 const REFUSED_IN_LOCAL = /["\p{C}\p{Z}]/u;
+// In the domain too, where DNS leaves them out; the two joiners belong to names in some scripts.
+const INVISIBLE = /(?![\u200C\u200D])[\s\p{Cf}]/u;
 
 // The lengths are checked here: the library's limit of 254 is below the API's.
 const SYNTAX = { ignore_max_length: true } as const;
+
+/** Without the spaces and the invisible characters at the ends, which copies from web pages and spreadsheets bring along. */
+function trimAddress(text: string): string {
+  let [start, end] = [0, text.length];
+  while (start < end && INVISIBLE.test(text.charAt(start))) start++;
+  while (end > start && INVISIBLE.test(text.charAt(end - 1))) end--;
+  return text.slice(start, end);
+}
 
 /**
  * Returns the spelling under which addresses are compared: trimmed, in lower case, in one Unicode form, the domain in
@@ -22,8 +32,9 @@ const SYNTAX = { ignore_max_length: true } as const;
  * @returns undefined for an invalid address
  */
 export function normaliseAddress(text: string): string | undefined {
-  const trimmed = text.trim();
+  const trimmed = trimAddress(text);
   if (trimmed.length > MAX_ADDRESS_LENGTH || !validator.isEmail(trimmed, SYNTAX)) return undefined;
+  if (INVISIBLE.test(trimmed)) return undefined;
   const at = trimmed.lastIndexOf("@");
   const local = trimmed.slice(0, at).toLowerCase().normalize("NFC");
   if (REFUSED_IN_LOCAL.test(local) || Buffer.byteLength(local) > MAX_LOCAL_BYTES) return undefined;
@@ -49,7 +60,7 @@ export function requireAddress(text: string, param: string): string {
 }
 
 /** An address as a client sees it again: as it was written, trimmed and in lower case. */
-export const spellingOf = (text: string): string => text.trim().toLowerCase();
+export const spellingOf = (text: string): string => trimAddress(text).toLowerCase();
 
 /** The columns of an address. */
 export interface StoredAddress {
@@ -86,6 +97,6 @@ export const addressDomain = (address: string): string => address.slice(address.
  * @returns undefined for an invalid domain name
  */
 export function normaliseDomain(text: string): string | undefined {
-  const address = normaliseAddress(`a@${text.trim()}`);
+  const address = normaliseAddress(`a@${trimAddress(text)}`);
   return address === undefined ? undefined : addressDomain(address);
 }

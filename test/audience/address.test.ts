@@ -1,10 +1,15 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { addressDomain, lookupAddress, normaliseAddress, normaliseDomain } from "../../domain/address.ts";
+import { addressDomain, lookupAddress, normaliseAddress, normaliseDomain, spellingOf } from "../../domain/address.ts";
 
 describe("Addresses", () => {
   it("trims and lower-cases", () => {
     assert.equal(normaliseAddress("  Anna.Smith@Example.COM\n"), "anna.smith@example.com");
+  });
+
+  it("strips invisible characters from its ends", () => {
+    assert.equal(normaliseAddress("\u200B\u2060a@example.com\u00AD\uFEFF\u00A0"), "a@example.com");
+    assert.equal(spellingOf("\u200BA@example.com"), "a@example.com");
   });
 
   it("gives a domain in Unicode and in punycode the same spelling", () => {
@@ -31,6 +36,7 @@ describe("Addresses", () => {
     ["a quoted local part", '"a b"@example.com'],
     ["a line break", "a@example.com\r\nbcc: b@example.com"],
     ["an invisible character", "a\u200bb@example.com"],
+    ["an invisible character in the domain", "a@exam\u00adple.com"],
     ["a name around it", "Anna <a@example.com>"],
     ["a NUL", "a\0@example.com"],
     ["a local part of 65 characters", `${"a".repeat(65)}@example.com`],

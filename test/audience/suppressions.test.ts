@@ -20,7 +20,7 @@ describe("Suppressions", () => {
 
   it("adds new addresses and leaves suppressed ones unchanged", async () => {
     const [one, two] = [uniqueEmail(), uniqueEmail()];
-    const first = await add(` ${one.toUpperCase()} `, one);
+    const first = await add(` \u200B${one.toUpperCase()}\u00AD`, one);
     assert.equal(first.status, 200);
     assert.deepEqual(first.body.data, { object: "suppression_batch", added: [one], already_suppressed: [] });
     const before = (await read(one)).body.data;
@@ -56,6 +56,7 @@ describe("Suppressions", () => {
     ["none", { emails: [] }, "emails"],
     ["101", { emails: Array.from({ length: 101 }, (_, i) => `a${i}@example.com`) }, "emails"],
     ["text that is no address", { emails: ["a@example.com", "nobody"] }, "emails[1]"],
+    ["an invisible character inside", { emails: ["a@exam\u00ADple.com"] }, "emails[0]"],
     ["another reason than MANUAL", { emails: ["a@example.com"], reason: "bounce:hard" }, "reason"],
   ] as const) {
     it(`refuses ${what}, and names the field`, async () => {
