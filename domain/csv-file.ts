@@ -1,20 +1,50 @@
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { type Info, parse } from "csv-parse";
+import type { SuppressionReason } from "../db/entities/audience.ts";
 import type { FieldValues } from "../db/entities/contact.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
 import { type FieldTypes, fieldProblem, valueOfText } from "./audience/field-values.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
+import { COLUMNS, type Column, columnKey, readConsent, usualColumn, usualConsent, type Yes } from "./csv-columns.ts";
+import { readText } from "./csv-text.ts";
 
 /** Without a limit, a quote that is never closed would read the rest of the file into memory. */
 const MAX_RECORD_BYTES = 64 * 1024;
-/** A decoder puts this in place of bytes that are no UTF-8. */
-const NOT_UTF8 = "\u{FFFD}";
+/** A decoder puts this in place of bytes that are no text. */
+const NOT_DECODED = "\u{FFFD}";
+const MAX_QUOTED_LENGTH = 40;
 
-const COLUMNS = ["email", "first_name", "last_name"] as const;
-type Column = (typeof COLUMNS)[number];
+/** The columns of a file in order. */
+interface Header {
+  /** One of `COLUMNS`, a custom field, or undefined for one that is not imported. */
+  columns: readonly (string | undefined)[];
+  /** The columns that say whether a person may be mailed. */
+  consent: readonly { at: number; name: string; yes: Yes }[];
+}
 
-/** Columns of a file in order: one of `COLUMNS`, a custom field, or undefined for one that is not imported. */
-type Header = readonly (string | undefined)[];
+/** What a caller says about the columns of a file, by their names in the header in any spelling. */
+export interface ColumnOptions {
+  /** Columns of consent besides those with a usual name. */
+  statusColumns?: readonly string[] | undefined;
+  ignoreColumns?: readonly string[] | undefined;
+}
+
+export interface FileOptions extends ColumnOptions {
+  /** Custom fields that the file may have columns for; they come before the usual names of other columns. */
+  fields: FieldTypes;
+  /** Every row is to be suppressed: one that states consent is refused, and a value that states nothing is no problem. */
+  isBlockList?: boolean;
+}
+
+/** How a file was read. */
+export interface FileNotes {
+  /** The columns that are not imported. */
+  ignoredColumns: string[];
+  /** The columns that say whether a person may be mailed. */
+  statusColumns: string[];
+  /** Lines that are not UTF-8 and were read as Windows-1252. */
+  windows1252Lines: number;
+}
 
 /** The file cannot be imported at all; the message says why. */
 export class ImportError extends Error {
@@ -27,6 +57,8 @@ export interface PersonRow extends StoredAddress {
   firstName: string | null;
   lastName: string | null;
   fields: FieldValues;
+  /** Why the person is not mailed, as the file says; null where it says nothing against it. */
+  exclusion: SuppressionReason | null;
 }
 
 /** A record that describes no person, with the rule that it breaks. */
@@ -42,46 +74,72 @@ interface TextRow {
 }
 
 /**
- * Reads the people of a CSV file (RFC 4180, UTF-8 with or without a byte order mark) below its header row, in the file's
- * order.
- * @param types custom fields that the file may have columns for
- * @param onIgnoredColumn called with each column that is not imported
+ * Reads the people of a CSV file (RFC 4180, its columns separated by commas, semicolons or tabs) below its header row, in
+ * the file's order. A line `sep=;` may come before the header.
+ * @param notes is filled while the file is read
  * @throws {ImportError} when the file has no usable header, or a record does not end within the limit
  */
 export async function* readPeople(
   input: Readable,
-  types: FieldTypes,
-  onIgnoredColumn?: (name: string) => void,
+  options: FileOptions,
+  notes: FileNotes,
 ): AsyncGenerator<PersonRow | RefusedRow> {
   let header: Header | undefined;
-  for await (const record of readRecords(input)) {
+  const texts = readText(input, (lines) => (notes.windows1252Lines += lines));
+  for await (const record of readRecords(texts)) {
     if (header) {
-      yield "problem" in record ? record : readPerson(header, types, record);
+      yield "problem" in record ? record : readPerson(header, options, record);
       continue;
     }
     if ("problem" in record) throw new ImportError(`The header row cannot be read: ${record.problem}.`);
-    header = readHeader(record.texts, types, onIgnoredColumn);
+    header = readHeader(record.texts, options);
+    const { columns, consent } = header;
+    notes.statusColumns.push(...consent.map(({ name }) => name));
+    const others = record.texts.map((name) => name.trim()).filter((_, i) => columns[i] === undefined);
+    notes.ignoredColumns.push(...others.filter((name) => !notes.statusColumns.includes(name)));
   }
   if (!header) throw new ImportError("The file is empty; its first row must name the columns, `email` among them.");
 }
 
-/** A record as RFC 4180 writes it: quotes stand around a whole field or not at all, and those inside are doubled. */
-const WELL_QUOTED = /^(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*[\r\n]*$/;
+/** The separator that stands most often in the first line, outside of quotes. */
+function separatorOf(line: string): string {
+  const bare = line.replace(/"[^"]*"/g, "");
+  const [most = ","] = [",", ";", "\t"].toSorted((a, b) => bare.split(b).length - bare.split(a).length);
+  return most;
+}
 
-const countBreaks = (text: string): number => text.match(/\r\n|\n|\r/g)?.length ?? 0;
+/** A record as RFC 4180 writes it: quotes stand around a whole field or not at all, and those inside are doubled. */
+function wellQuoted(separator: string): RegExp {
+  const field = `(?:"(?:[^"]|"")*"|[^"${separator}]*)`;
+  return new RegExp(`^${field}(?:[${separator}]${field})*\n*$`);
+}
+
+const countBreaks = (text: string): number => text.split("\n").length - 1;
 
 /**
  * Reads the records of a file in order; a record that breaks a rule of CSV is refused.
+ * @param texts with `\n` between lines
  * @throws {ImportError} when a record does not end within the limit
  */
-async function* readRecords(input: Readable): AsyncGenerator<TextRow | RefusedRow> {
+async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextRow | RefusedRow> {
+  let head = "";
+  while (!/[^\n]\n/.test(head) && head.length < MAX_RECORD_BYTES) {
+    const { value, done } = await texts.next();
+    if (done) break;
+    head += value;
+  }
+  const firstLine = /[^\n]+/.exec(head)?.[0] ?? "";
+  const stated = /^"?sep=([,;\t|])"?$/i.exec(firstLine)?.[1];
+  const separator = stated ?? separatorOf(firstLine);
+  // The line of the separator stays, empty, for the numbers of those that follow.
+  const start = stated === undefined ? head : head.replace(firstLine, "");
+
   let unclosed: RefusedRow | undefined;
   const parser = parse({
-    bom: true,
+    delimiter: separator,
     info: true,
     raw: true,
-    // All three, for files that were pasted together; without this the parser keeps to the first one it finds.
-    record_delimiter: ["\r\n", "\n", "\r"],
+    record_delimiter: "\n",
     relax_column_count: true,
     // A stray quote is refused below: the parser would take the lines after it for quoted text.
     relax_quotes: true,
@@ -101,51 +159,85 @@ async function* readRecords(input: Readable): AsyncGenerator<TextRow | RefusedRo
       return undefined;
     },
   });
-  input.once("error", (error) => parser.destroy(error));
-  input.pipe(parser);
+  const whole = Readable.from(
+    (async function* () {
+      yield start;
+      yield* texts;
+    })(),
+  );
+  whole.once("error", (error) => parser.destroy(error));
+  whole.pipe(parser);
+  const rule = wellQuoted(separator);
   for await (const item of parser as AsyncIterable<{ info: Info; record: string[]; raw: string }>) {
     const { info, record, raw } = item;
     // The parser counts the lines it has read; the record began that many breaks earlier.
     const line = info.lines - record.reduce((sum, field) => sum + countBreaks(field), 0);
-    if (raw.includes('"') && !WELL_QUOTED.test(raw.replace(/^[\r\n]+/, ""))) {
+    if (raw.includes('"') && !rule.test(raw.replace(/^\n+/, ""))) {
       yield { line, problem: "a quote stands where none may stand" };
     } else yield { line, texts: record };
   }
   if (unclosed) yield unclosed;
 }
 
-/** `First Name`, `first-name` and `FIRST_NAME` are all `first_name`. */
-const columnKey = (name: string): string => name.toLowerCase().replace(/[\s_-]/g, "");
-
-function readHeader(names: string[], types: FieldTypes, onIgnoredColumn?: (name: string) => void): Header {
-  if (names.some((name) => name.includes(NOT_UTF8))) throw new ImportError("The file is not UTF-8.");
-  const known = [...COLUMNS, ...types.keys()];
-  const columns = names.map(
-    (name) => known.find((column) => column === name) ?? known.find((column) => columnKey(column) === columnKey(name)),
-  );
+function readHeader(names: string[], options: FileOptions): Header {
+  const { fields, isBlockList = false, statusColumns = [], ignoreColumns = [] } = options;
+  const found = names.map((name) => JSON.stringify(name.trim())).join(", ");
+  const keys = names.map(columnKey);
+  const positions = (given: readonly string[]) =>
+    given.map((name) => {
+      const at = keys.indexOf(columnKey(name));
+      if (at < 0) throw new ImportError(`The header names no column ${JSON.stringify(name)}; it names ${found}.`);
+      return at;
+    });
+  const ignored = positions(ignoreColumns);
+  const status = positions(statusColumns);
+  // Of a person who is to be suppressed, only the address is read.
+  const known = isBlockList ? ["email"] : [...COLUMNS, ...fields.keys()];
+  const isFree = (i: number) => !ignored.includes(i) && !status.includes(i);
+  const columns = names.map((name, i) => {
+    if (!isFree(i)) return undefined;
+    return known.find((column) => column === name) ?? known.find((column) => columnKey(column) === keys[i]);
+  });
+  for (const [i, key] of keys.entries()) {
+    const usual = usualColumn(key);
+    if (usual === undefined || columns[i] !== undefined || columns.includes(usual)) continue;
+    if (isFree(i) && known.includes(usual)) columns[i] = usual;
+  }
   for (const [i, column] of columns.entries()) {
     if (column !== undefined && columns.indexOf(column) !== i) {
       throw new ImportError(`The header names the column ${column} twice.`);
     }
   }
   if (!columns.includes("email")) {
-    const hint = names.length === 1 && /[;\t]/.test(names[0] ?? "") ? " Columns are separated by commas." : "";
-    throw new ImportError(`The header row names no column \`email\`.${hint}`);
+    throw new ImportError(
+      names.some((name) => name.includes("@"))
+        ? "The first row names no columns: it holds an address. Put a row above it that names the column `email`."
+        : `The header row names no column \`email\`; it names ${found}. Rename the column of the addresses.`,
+    );
   }
-  for (const [i, name] of names.entries()) if (columns[i] === undefined) onIgnoredColumn?.(name.trim());
-  return columns;
+  const consent = names.flatMap((name, at) => {
+    const key = keys[at] ?? "";
+    const isStatus = status.includes(at) || (isBlockList && key === "reason");
+    const yes = usualConsent(key) ?? (isStatus ? "agreed" : undefined);
+    return yes === undefined || columns[at] !== undefined || ignored.includes(at)
+      ? []
+      : [{ at, name: name.trim(), yes }];
+  });
+  return { columns, consent };
 }
 
-function readPerson(header: Header, types: FieldTypes, { line, texts }: TextRow): PersonRow | RefusedRow {
+function readPerson(header: Header, options: FileOptions, { line, texts }: TextRow): PersonRow | RefusedRow {
+  const { columns } = header;
+  const types = options.fields;
   const refused = (problem: string): RefusedRow => ({ line, problem });
-  if (texts.length !== header.length) {
-    return refused(`${texts.length} fields where the header names ${header.length}`);
+  if (texts.length !== columns.length) {
+    return refused(`${texts.length} fields where the header names ${columns.length}`);
   }
-  if (texts.some((text) => text.includes(NOT_UTF8))) return refused("not valid UTF-8");
+  if (texts.some((text) => text.includes(NOT_DECODED))) return refused("a character that cannot be decoded");
   const values: Record<Column, string> = { email: "", first_name: "", last_name: "" };
   const fields: FieldValues = {};
   const problems: string[] = [];
-  for (const [i, column] of header.entries()) {
+  for (const [i, column] of columns.entries()) {
     const text = (texts[i] ?? "").trim();
     if (column === undefined || text === "") continue;
     const type = types.get(column);
@@ -167,11 +259,39 @@ function readPerson(header: Header, types: FieldTypes, { line, texts }: TextRow)
     if (hasControlCharacter(values[column])) return refused(`${column} holds a control character`);
   }
   if (problems.length > 0) return refused(problems.join("; "));
+  const exclusion = readExclusion(header, texts, options.isBlockList ?? false);
+  if (typeof exclusion === "object" && exclusion !== null) return refused(exclusion.problem);
   return {
     line,
     ...storedAddress(values.email),
     firstName: values.first_name || null,
     lastName: values.last_name || null,
     fields,
+    exclusion,
   };
+}
+
+/** Reads the columns of consent of a row: one refusal among them is enough. */
+function readExclusion(
+  { consent }: Header,
+  texts: string[],
+  isBlockList: boolean,
+): PersonRow["exclusion"] | { problem: string } {
+  const read = consent.map(({ at, name, yes }) => {
+    const text = (texts[at] ?? "").trim();
+    return { name, text, value: readConsent(yes, text) };
+  });
+  const unknown = read.find(({ value }) => value === undefined);
+  const reason = read.map(({ value }) => value).find((value) => value !== undefined && value !== "agreed");
+  if (isBlockList) {
+    if (reason === undefined && unknown === undefined && read.length > 0) {
+      return { problem: "the row says that the person may be mailed" };
+    }
+    return reason ?? "MANUAL";
+  }
+  if (unknown) {
+    const text = JSON.stringify(unknown.text.slice(0, MAX_QUOTED_LENGTH));
+    return { problem: `${text} in the column ${JSON.stringify(unknown.name)} is neither a consent nor a refusal` };
+  }
+  return reason ?? null;
 }

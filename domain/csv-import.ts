@@ -1,7 +1,9 @@
 import type { Readable } from "node:stream";
 import { type RawBuilder, sql } from "kysely";
-import type { List } from "../db/entities/audience.ts";
+import type { List, SuppressionReason } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
+import { transaction } from "../db/transaction.ts";
+import { shownAddress } from "./address.ts";
 import { lockFieldTypes } from "./audience/contact-fields.ts";
 import { CONTACT_WRITTEN } from "./audience/contact-rows.ts";
 import { takeSlots } from "./audience/contact-slots.ts";
@@ -10,9 +12,10 @@ import type { FieldTypes } from "./audience/field-values.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { lockListForInserts } from "./audience/lists.ts";
 import type { Vault } from "./crypto.ts";
-import { type PersonRow, readPeople } from "./csv-file.ts";
+import { type ColumnOptions, type FileNotes, type PersonRow, readPeople } from "./csv-file.ts";
 import { erasedHash, isErased } from "./erasure/erased-addresses.ts";
 import { newId } from "./ids.ts";
+import { suppress } from "./suppressions.ts";
 import { emitWritten, type WrittenEvents } from "./webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "./webhooks/notify-relay.ts";
 import { contactRecord, subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
@@ -34,6 +37,9 @@ interface PeopleKind {
   /** Columns besides the address: the value of a row `p`, and the one after it where there is a row `s` already. */
   columns: Readonly<Record<string, { given: RawBuilder<unknown>; merged: RawBuilder<unknown> }>>;
 }
+
+/** The exclusion that a list keeps by itself. */
+const OPTED_OUT: SuppressionReason = "UNSUBSCRIBED";
 
 /** An empty value leaves the known one. */
 const NAMES = {
@@ -67,14 +73,12 @@ const contactsOf = (tenant: Tenant, fields: FieldTypes): PeopleKind => ({
   },
 });
 
-export interface ReadingOptions {
+export interface ReadingOptions extends ColumnOptions {
   /**
    * Called for each line that was not imported, in the file's order; lines with erased addresses come up to 5,000 lines
    * late. A returned promise is awaited.
    */
   onRefused: (line: number, reason: string) => void | Promise<void>;
-  /** Is called with each column that is not imported. */
-  onIgnoredColumn?: ((name: string) => void) | undefined;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
 }
 
@@ -93,27 +97,50 @@ export interface ImportProgress {
   total: number | undefined;
 }
 
-/** Outcome of an import, in rows or people. */
-export interface ImportReport {
+/** The rows of a file. */
+interface FileReport {
   /** Rows below the header. */
   rows: number;
   refused: number;
+  notes: FileNotes;
+}
+
+/** Outcome of an import of people, in rows or people. */
+export interface ImportReport extends FileReport {
   /** Rows whose address is repeated further down; the last one counts. */
   duplicates: number;
   created: number;
   updated: number;
   unchanged: number;
+  /** People whom the file states as opted out or bounced, and who were not suppressed before. */
+  suppressed: number;
   /** Outcome on the list; absent without one. */
-  list?: { added: number; confirmed: number; alreadySubscribed: number; optedOut: number };
+  list?: ListReport;
 }
 
-/** The outcome of the subscriptions of some of the file's people. */
-type ListReport = NonNullable<ImportReport["list"]>;
+/** The outcome of the subscriptions of the file's people. */
+interface ListReport {
+  added: number;
+  confirmed: number;
+  alreadySubscribed: number;
+  /** Opted out as the file states. */
+  newlyOptedOut: number;
+  /** Opted out before, and left alone. */
+  optedOut: number;
+}
+
+/** Outcome of an import of a block list, in rows. */
+export interface SuppressionReport extends FileReport {
+  suppressed: number;
+  /** Suppressed before, repeated in the file, or erased. */
+  alreadySuppressed: number;
+}
 
 /**
  * Imports subscribers from a CSV file, see `readPeople`, in the caller's transaction: all of it or nothing. A subscriber
  * with the row's address is updated; an empty or absent name leaves the known one. Importing the same file again changes
- * nothing. An opt-out is never lifted.
+ * nothing. An opt-out is never lifted. Of the people whom a column of the file states as not to be mailed, those who
+ * unsubscribed are opted out of the list, and are suppressed without one; the others are suppressed and not put on the list.
  *
  * Memory does not grow with the file: rows are staged in a temporary table, which also finds repeated addresses.
  * @throws {ImportError} when the file has no usable header
@@ -128,15 +155,18 @@ export async function importSubscribers(
 ): Promise<ImportReport> {
   if (listId === undefined) return importPeople(em, vault, tenant, input, options, SUBSCRIBERS);
   const list = await lockListForInserts(em, listId);
-  const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, optedOut: 0 };
+  const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
   const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
-    const written = await writeSubscriptions(em, tenant, list, confirmed, slice);
-    const others = people - written.created - written.changed;
-    const optedOut = others === 0 ? 0 : await countOptedOut(em, tenant, list, slice);
+    const written = await writeSubscriptions(em, tenant, list, confirmed, sql`${slice} and p.exclusion is null`);
+    const newlyOptedOut = await writeOptOuts(em, tenant, list, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
     report.added += written.created;
     report.confirmed += written.changed;
-    report.optedOut += optedOut;
-    report.alreadySubscribed += others - optedOut;
+    report.newlyOptedOut += newlyOptedOut;
+    const isEveryoneWritten = written.created + written.changed + newlyOptedOut === people;
+    const members = isEveryoneWritten ? undefined : await countMembers(em, tenant, list, slice);
+    if (!members) return;
+    report.alreadySubscribed += members.subscribed - written.created - written.changed;
+    report.optedOut += members.optedOut - newlyOptedOut;
   };
   const people = await importPeople(em, vault, tenant, input, options, SUBSCRIBERS, subscribe);
   return { ...people, list: report };
@@ -176,26 +206,28 @@ async function importPeople(
   const lock = `import/${tenant.teamId}/${tenant.environment}`;
   await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
   await sql`create temporary table import_rows
-    (line int, id text, email text, email_spelling text, first_name text, last_name text, fields jsonb) on commit drop`.execute(
-    db,
-  );
+    (line int, id text, email text, email_spelling text, first_name text, last_name text, fields jsonb,
+      exclusion text) on commit drop`.execute(db);
 
-  const { rows, refused } = await stageFile(em, vault, tenant, input, kind, options);
+  const file = await stageFile(em, vault, tenant, input, kind, options);
   await sql`create temporary table import_people on commit drop as
     select row_number() over (order by ${sql.ref(kind.order)})::int as n, p.*
-    from (select distinct on (email) * from import_rows order by email, line desc) p`.execute(db);
+    from (select distinct on (email) line, id, email, email_spelling, first_name, last_name, fields,
+        -- One row that excludes the person is enough.
+        max(exclusion) over (partition by email) as exclusion
+      from import_rows order by email, line desc) p`.execute(db);
   await sql`alter table import_people add primary key (n)`.execute(db);
   const counted = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);
   const people = counted.rows[0]?.people ?? 0;
   await sql`create temporary table import_created (email text) on commit drop`.execute(db);
 
   const report: ImportReport = {
-    rows,
-    refused,
-    duplicates: rows - refused - people,
+    ...file,
+    duplicates: file.rows - file.refused - people,
     created: 0,
     updated: 0,
     unchanged: people,
+    suppressed: 0,
   };
   for (let after = 0; after < people; after += WRITE_ROWS) {
     const slice = sql`p.n > ${after} and p.n <= ${after + WRITE_ROWS}`;
@@ -206,21 +238,83 @@ async function importPeople(
     await afterWrite?.(slice, Math.min(WRITE_ROWS, people - after));
     options.onProgress?.({ phase: "writing", done: Math.min(after + WRITE_ROWS, people), total: people });
   }
+  report.suppressed = await suppressExcluded(em, tenant, afterWrite ? sql`exclusion <> ${OPTED_OUT}` : sql`true`);
   // At the end, so that the locks of the addresses and of the count are held for a moment only.
   await takeSlots(em, tenant, sql`select email from import_created`);
   await sql`drop table import_people, import_rows, import_created`.execute(db);
   return report;
 }
 
-/** Copies the file's people to `import_rows`. @returns the rows of the file, and those that are not imported */
+/** Suppresses the file's excluded people that meet a condition. @returns those who were not suppressed before */
+async function suppressExcluded(em: EntityManager, tenant: Tenant, condition: RawBuilder<unknown>): Promise<number> {
+  let added = 0;
+  for (let after: string | undefined = ""; after !== undefined; ) {
+    const { rows } = await sql<Excluded>`
+      select email, email_spelling as "emailSpelling", exclusion from import_people
+      where exclusion is not null and ${condition} and email collate "C" > ${after}
+      order by email collate "C" limit ${STAGE_ROWS}`.execute(kysely(em));
+    added += await suppressByReason(em, tenant, rows);
+    after = rows.at(-1)?.email;
+  }
+  return added;
+}
+
+type Excluded = Pick<PersonRow, "email" | "emailSpelling" | "exclusion">;
+
+/** @returns those who were not suppressed before */
+async function suppressByReason(em: EntityManager, tenant: Tenant, people: Excluded[], vault?: Vault): Promise<number> {
+  let added = 0;
+  for (const [reason, rows] of Map.groupBy(people, ({ exclusion }) => exclusion)) {
+    if (reason !== null) added += (await suppress(em, tenant, rows.map(shownAddress), reason, { vault })).added.length;
+  }
+  return added;
+}
+
+/**
+ * Imports a block list from a CSV file: suppresses each of its addresses, for the reason that a column states, else by hand.
+ * Every 5,000 rows are a transaction: after an interruption, the same file completes the import.
+ * @throws {ImportError} when the file has no usable header
+ */
+export async function importSuppressions(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  input: Readable,
+  { onRefused, onProgress, ...columns }: ReadingOptions,
+): Promise<SuppressionReport> {
+  const report: SuppressionReport = { rows: 0, refused: 0, notes: emptyNotes(), suppressed: 0, alreadySuppressed: 0 };
+  let batch: PersonRow[] = [];
+  const flush = async () => {
+    const added = await transaction(em, (tx) => suppressByReason(tx, tenant, batch, vault));
+    report.suppressed += added;
+    report.alreadySuppressed += batch.length - added;
+    batch = [];
+    onProgress?.({ phase: "reading", done: report.rows, total: undefined });
+  };
+  for await (const row of readPeople(input, { ...columns, fields: new Map(), isBlockList: true }, report.notes)) {
+    report.rows++;
+    if ("problem" in row) {
+      report.refused++;
+      await onRefused(row.line, row.problem);
+    } else batch.push(row);
+    if (batch.length === STAGE_ROWS) await flush();
+  }
+  await flush();
+  return report;
+}
+
+const emptyNotes = (): FileNotes => ({ ignoredColumns: [], statusColumns: [], windows1252Lines: 0 });
+
+/** Copies the file's people to `import_rows`. */
 async function stageFile(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   input: Readable,
   { idKind, fields }: PeopleKind,
-  { onRefused, onIgnoredColumn, onProgress }: ReadingOptions,
-): Promise<{ rows: number; refused: number }> {
+  { onRefused, onProgress, ...columns }: ReadingOptions,
+): Promise<FileReport> {
+  const notes = emptyNotes();
   let rows = 0;
   let refused = 0;
   let batch: PersonRow[] = [];
@@ -234,7 +328,7 @@ async function stageFile(
     batch = [];
     onProgress?.({ phase: "reading", done: rows, total: undefined });
   };
-  for await (const row of readPeople(input, fields, onIgnoredColumn)) {
+  for await (const row of readPeople(input, { ...columns, fields }, notes)) {
     rows++;
     if ("problem" in row) {
       refused++;
@@ -245,7 +339,7 @@ async function stageFile(
     if (batch.length === STAGE_ROWS) await flush();
   }
   if (batch.length > 0) await flush();
-  return { rows, refused };
+  return { rows, refused, notes };
 }
 
 async function stageRows(em: EntityManager, idKind: PeopleKind["idKind"], rows: PersonRow[]): Promise<void> {
@@ -256,7 +350,8 @@ async function stageRows(em: EntityManager, idKind: PeopleKind["idKind"], rows: 
     ${rows.map((row) => row.emailSpelling)}::text[],
     ${rows.map((row) => row.firstName)}::text[],
     ${rows.map((row) => row.lastName)}::text[],
-    ${rows.map((row) => JSON.stringify(row.fields))}::jsonb[])`.execute(kysely(em));
+    ${rows.map((row) => JSON.stringify(row.fields))}::jsonb[],
+    ${rows.map((row) => row.exclusion)}::text[])`.execute(kysely(em));
 }
 
 /** @returns the lines of the rows whose address was erased, in order */
@@ -357,16 +452,49 @@ function writeSubscriptions(
   );
 }
 
-async function countOptedOut(
+/**
+ * Opts the people of a slice out of the list. As after an unsubscribe, only those who were on it are reported.
+ * @returns those who had not opted out before
+ */
+async function writeOptOuts(
   em: EntityManager,
   tenant: Tenant,
   list: List,
   slice: RawBuilder<unknown>,
 ): Promise<number> {
-  const { rows } = await sql<{ count: number }>`
-    select count(*)::int as count from (${membersOf(tenant, slice)}) m
-    where 'UNSUBSCRIBED' =
-      (select o.status from subscriptions o
-        where ${ofTenant(tenant, "o")} and o.list_id = ${list.id} and o.subscriber_id = m.id)`.execute(kysely(em));
-  return rows[0]?.count ?? 0;
+  const { created, changed } = await write(
+    em,
+    sql`
+    with opted_out as (
+      insert into subscriptions as x (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
+      select ${list.id}, m.id, ${tenant.teamId}, ${tenant.environment}, 'UNSUBSCRIBED', now()
+      from (${membersOf(tenant, slice)}) m order by m.id
+      on conflict (list_id, subscriber_id) do update
+        set status = 'UNSUBSCRIBED', unsubscribed_at = now(), confirmation_due_at = null, confirmation_withheld = null
+        where x.status <> 'UNSUBSCRIBED'
+      returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, confirmation_sent_at,
+        confirmation_withheld, unsubscribed_at, created_at, updated_at
+    ), written as (select * from opted_out where not created),
+    ${emitWritten(tenant, { created: "subscription.created", changed: "subscription.removed" }, subscriptionRecord)}
+    select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed,
+      exists (select from emitted) as emitted
+    from opted_out`,
+  );
+  return created + changed;
+}
+
+/** Counts the people of a slice on the list. */
+async function countMembers(
+  em: EntityManager,
+  tenant: Tenant,
+  list: List,
+  slice: RawBuilder<unknown>,
+): Promise<{ subscribed: number; optedOut: number } | undefined> {
+  const { rows } = await sql<{ subscribed: number; optedOut: number }>`
+    select (count(*) filter (where m.status <> 'UNSUBSCRIBED'))::int as subscribed,
+      (count(*) filter (where m.status = 'UNSUBSCRIBED'))::int as "optedOut"
+    from (select (select o.status from subscriptions o
+        where ${ofTenant(tenant, "o")} and o.list_id = ${list.id} and o.subscriber_id = m.id) as status
+      from (${membersOf(tenant, slice)}) m) m`.execute(kysely(em));
+  return rows[0];
 }

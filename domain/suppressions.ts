@@ -21,7 +21,7 @@ export interface SuppressionOutcome {
 
 interface SuppressOptions {
   /** Needed where a client names the addresses, so that no erased one is stored. */
-  vault?: Vault;
+  vault?: Vault | undefined;
 }
 
 /**

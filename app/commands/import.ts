@@ -4,9 +4,16 @@ import type { Readable, Writable } from "node:stream";
 import { type Command, Option } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type ImportReport, importContacts, importSubscribers, type ReadingOptions } from "../../domain/csv-import.ts";
+import {
+  type ImportReport,
+  importContacts,
+  importSubscribers,
+  importSuppressions,
+  type ReadingOptions,
+  type SuppressionReport,
+} from "../../domain/csv-import.ts";
 import { withTenant } from "../options.ts";
-import { progressLine } from "../output.ts";
+import { counted, csvLine, progressLine } from "../output.ts";
 import type { Session } from "../session.ts";
 import { type Run, type TenantOptions, tenantOf } from "../session.ts";
 
@@ -14,33 +21,48 @@ const STDIN = "-";
 
 interface ImportCommandOptions extends TenantOptions {
   contacts?: boolean;
+  suppressions?: boolean;
   list?: string;
   confirmed?: boolean;
+  statusColumn?: string[];
+  ignoreColumn?: string[];
   report?: string;
 }
 
-/** Subscribers or contacts from CSV. */
+const collect = (name: string, others: string[] = []) => [...others, name];
+
+/** Subscribers, contacts or a block list from CSV. */
 export function importCommand(program: Command, run: Run): void {
   withTenant(program.command("import"))
-    .description("import people from a CSV file with a header row: email, first_name, last_name")
-    .argument("<file>", "CSV (RFC 4180) in UTF-8; - reads standard input")
+    .description(
+      "import people from a CSV file with a header row: email, first_name, last_name, and a column such as status that says whether they may be mailed",
+    )
+    .argument("<file>", "CSV with commas, semicolons or tabs, in UTF-8, UTF-16 or Windows-1252; - reads standard input")
     .addOption(
       new Option("--contacts", "make contacts instead of subscribers, with a column for each custom field").conflicts([
         "list",
         "confirmed",
       ]),
     )
+    .addOption(
+      new Option("--suppressions", "put every address of the file on the do-not-mail list").conflicts([
+        "contacts",
+        "list",
+        "confirmed",
+      ]),
+    )
     .option("--list <id>", "subscribe every address of the file to this list")
     .option("--confirmed", "the people have consented: confirm them even where the list asks for double opt-in")
+    .option("--status-column <name>", "a column that says whether the person may be mailed; repeatable", collect)
+    .option("--ignore-column <name>", "a column that is not imported, whatever its name; repeatable", collect)
     .option("--report <file>", "write the refused lines to this CSV file; standard error unless given")
     .action((file: string, options: ImportCommandOptions) =>
       run(async (session) => {
         const tenant = await tenantOf(session, options);
         const startedAt = performance.now();
-        const { report, ignored } = await importFile(session, tenant, file, options);
+        const report = await importFile(session, tenant, file, options);
         const seconds = (performance.now() - startedAt) / 1_000;
-        const notes = ignored.map((name) => `Ignored the column ${JSON.stringify(name)}`);
-        return { text: [...notes, describe(report, seconds)].join("\n"), data: toJson(report, ignored, seconds) };
+        return { text: [...notesOf(report), describe(report, seconds)].join("\n"), data: toJson(report, seconds) };
       }),
     );
 }
@@ -49,13 +71,13 @@ async function importFile(
   { orm, vault, terminal }: Session,
   tenant: Tenant,
   file: string,
-  { contacts = false, list, confirmed, report: reportFile }: ImportCommandOptions,
-): Promise<{ report: ImportReport; ignored: string[] }> {
+  options: ImportCommandOptions,
+): Promise<ImportReport | SuppressionReport> {
+  const { contacts, suppressions, list, confirmed, report: reportFile } = options;
   const input: Readable = file === STDIN ? terminal.stdin : createReadStream(file);
   if (file !== STDIN) await once(input, "open");
   const output: Writable = reportFile === undefined ? terminal.stderr : createWriteStream(reportFile);
   const progress = progressLine();
-  const ignored: string[] = [];
   try {
     if (reportFile !== undefined) {
       await once(output, "open");
@@ -63,23 +85,25 @@ async function importFile(
     }
     const reading: ReadingOptions = {
       onRefused: async (line, reason) => {
-        const text = reportFile === undefined ? `line ${line}: ${reason}\n` : `${line},${JSON.stringify(reason)}\r\n`;
+        const text = reportFile === undefined ? `line ${line}: ${reason}\n` : csvLine([line, reason]);
         if (!output.write(text)) await once(output, "drain");
       },
-      onIgnoredColumn: (name) => ignored.push(name),
+      statusColumns: options.statusColumn,
+      ignoreColumns: options.ignoreColumn,
       onProgress: ({ phase, done, total }) =>
         progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`),
     };
+    const tenantEm = forTenant(orm.em, tenant);
+    if (suppressions) return await importSuppressions(tenantEm, vault, tenant, input, reading);
     // Once: a stream cannot be read again after a conflict.
-    const report = await transaction(
-      forTenant(orm.em, tenant),
+    return await transaction(
+      tenantEm,
       (em) =>
         contacts
           ? importContacts(em, vault, tenant, input, reading)
           : importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed }),
       { attempts: 1 },
     );
-    return { report, ignored };
   } finally {
     progress.clear();
     input.destroy();
@@ -87,31 +111,55 @@ async function importFile(
   }
 }
 
-function describe(report: ImportReport, seconds: number): string {
-  const { rows, refused, duplicates, created, updated, unchanged, list } = report;
-  const lines = [
-    `${rows} rows in ${seconds.toFixed(1)} s: ${created} created, ${updated} updated, ${unchanged} unchanged, ` +
-      `${duplicates} repeated, ${refused} refused`,
+function notesOf({ notes }: ImportReport | SuppressionReport): string[] {
+  const others = notes.windows1252Lines;
+  return [
+    ...(others > 0 ? [`Read ${counted(others, "line")} as Windows-1252, because not UTF-8`] : []),
+    ...notes.statusColumns.map(
+      (name) => `Read consent from the column ${JSON.stringify(name)}; --ignore-column leaves it out`,
+    ),
+    ...notes.ignoredColumns.map((name) => `Ignored the column ${JSON.stringify(name)}`),
   ];
+}
+
+function describe(report: ImportReport | SuppressionReport, seconds: number): string {
+  const { rows, refused, suppressed } = report;
+  const start = `${rows} rows in ${seconds.toFixed(1)} s: `;
+  if ("alreadySuppressed" in report) {
+    return `${start}${suppressed} suppressed, ${report.alreadySuppressed} were before, ${refused} refused`;
+  }
+  const { duplicates, created, updated, unchanged, list } = report;
+  const lines = [
+    `${start}${created} created, ${updated} updated, ${unchanged} unchanged, ${duplicates} repeated, ${refused} refused`,
+  ];
+  if (suppressed > 0) lines.push(`${suppressed} suppressed, as the file states`);
   if (list) {
     lines.push(
       `On the list: ${list.added} added, ${list.confirmed} confirmed, ${list.alreadySubscribed} were there, ` +
-        `${list.optedOut} opted out and left alone`,
+        `${list.newlyOptedOut} opted out as the file states, ${list.optedOut} opted out before and left alone`,
     );
   }
   return lines.join("\n");
 }
 
-function toJson({ list, ...counts }: ImportReport, ignored: string[], seconds: number) {
-  return {
-    ...counts,
-    list: list && {
-      added: list.added,
-      confirmed: list.confirmed,
-      already_subscribed: list.alreadySubscribed,
-      opted_out: list.optedOut,
-    },
-    ignored_columns: ignored,
+function toJson({ notes, ...report }: ImportReport | SuppressionReport, seconds: number) {
+  const common = {
+    status_columns: notes.statusColumns,
+    ignored_columns: notes.ignoredColumns,
+    windows_1252_lines: notes.windows1252Lines,
     seconds: Math.round(seconds * 1_000) / 1_000,
   };
+  if ("alreadySuppressed" in report) {
+    const { alreadySuppressed: already_suppressed, ...counts } = report;
+    return { ...counts, already_suppressed, ...common };
+  }
+  const { list, ...counts } = report;
+  if (!list) return { ...counts, ...common };
+  const {
+    alreadySubscribed: already_subscribed,
+    newlyOptedOut: newly_opted_out,
+    optedOut: opted_out,
+    ...others
+  } = list;
+  return { ...counts, list: { ...others, already_subscribed, newly_opted_out, opted_out }, ...common };
 }

@@ -18,7 +18,6 @@ const FIELDS = { city: "text", favourite_number: "number", vip: "boolean", membe
 
 interface Imported extends ImportReport {
   lines: [number, string][];
-  ignored: string[];
 }
 
 describe("CSV import of contacts", () => {
@@ -31,17 +30,15 @@ describe("CSV import of contacts", () => {
 
   async function load(...csv: string[]): Promise<Imported> {
     const lines: [number, string][] = [];
-    const ignored: string[] = [];
     const report = await transaction(
       team.em,
       (em) =>
         importContacts(em, team.vault, tenant, Readable.from([Buffer.from(csv.join("\n"))]), {
           onRefused: (line, reason) => void lines.push([line, reason]),
-          onIgnoredColumn: (name) => ignored.push(name),
         }),
       { attempts: 1 },
     );
-    return { ...report, lines, ignored };
+    return { ...report, lines };
   }
   const all = async (): Promise<Json[]> =>
     (await client.get("/contacts", { query: { limit: 100 } })).body.data.toSorted((a: Json, b: Json) =>
@@ -49,12 +46,12 @@ describe("CSV import of contacts", () => {
     );
 
   it("reads the columns of custom fields in any spelling, and each value as its type", async () => {
-    const { created, ignored, refused } = await load(
+    const { created, notes, refused } = await load(
       "Email,CITY,Favourite Number,vip,member-since,shoe size",
       "a@example.com,Köln,-1.5e3,YES,2024-02-29,44",
       "b@example.com,,7,0,,",
     );
-    assert.deepEqual([created, refused, ignored], [2, 0, ["shoe size"]]);
+    assert.deepEqual([created, refused, notes.ignoredColumns], [2, 0, ["shoe size"]]);
     assert.deepEqual(
       (await all()).map(({ fields }) => fields),
       [
@@ -187,7 +184,7 @@ describe("The commands of custom fields", () => {
     await writeFile(file, "email,city,orders\na@example.com,Rom,1\nb@example.com,Bonn,many\nc@example.com,,2\n");
     const imported = await run("import", "--contacts", file, "--report", report);
     assert.deepEqual([imported.rows, imported.created, imported.refused], [3, 2, 1]);
-    assert.equal(await readFile(report, "utf8"), 'line,reason\r\n3,"orders must be a number"\r\n');
+    assert.equal(await readFile(report, "utf8"), "line,reason\r\n3,orders must be a number\r\n");
     await refused(/cannot be used with option '--list/, "import", "--contacts", file, "--list", "list_x");
 
     const client = api(team.keys.live);
@@ -233,5 +230,44 @@ describe("The commands of custom fields", () => {
     await declareFields(other, Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`field_${i}`, "text"])));
     await assert.rejects(declareFields(other, { one_more: "text" }), { code: "resource_limit_reached" });
     await declareFields(other, { elsewhere: "text" }, "TEST");
+  });
+
+  it("import a block list, and people with a column of consent", async () => {
+    const client = api(team.keys.live);
+    const [file, report] = [join(folder, "blocked.csv"), join(folder, "refused.csv")];
+    const people =
+      "sep=;\r\nE-Mail-Adresse;Vorname;Status\r\nd@example.com;J\xFCrgen;Bounced\r\ne@example.com;;unsubscribed\r\n";
+    await writeFile(file, people, "latin1");
+    const stated = await run("import", "--contacts", file);
+    assert.deepEqual([stated.created, stated.suppressed, stated.status_columns], [2, 2, ["Status"]]);
+    assert.equal(stated.windows_1252_lines, 1);
+    const blocked = [
+      "email,reason,name",
+      "d@example.com,,",
+      "\u200Bf@example.com,spam complaint,",
+      "g,,",
+      "h@example.com,550,x",
+    ];
+    await writeFile(file, blocked.join("\n"));
+    const { seconds, ...block } = await run("import", "--suppressions", file, "--report", report);
+    assert.deepEqual(block, {
+      rows: 4,
+      refused: 1,
+      suppressed: 2,
+      already_suppressed: 1,
+      status_columns: ["reason"],
+      ignored_columns: ["name"],
+      windows_1252_lines: 0,
+    });
+    const suppressions = (await client.get("/suppressions", { query: { order: "asc", sort: "created_at" } })).body.data;
+    assert.deepEqual(suppressions.map((row: Json) => [row.email, row.reason]).toSorted(), [
+      ["d@example.com", "bounce:hard"],
+      ["e@example.com", "UNSUBSCRIBED"],
+      ["f@example.com", "bounce:complaint"],
+      ["h@example.com", "MANUAL"],
+    ]);
+    const [contact] = (await client.get("/contacts", { query: { email: "d@example.com" } })).body.data;
+    assert.deepEqual([contact.first_name, contact.email_status], ["Jürgen", "INVALID"]);
+    await refused(/cannot be used with option '--list/, "import", "--suppressions", file, "--list", "list_x");
   });
 });

@@ -1,0 +1,73 @@
+import type { SuppressionReason } from "../db/entities/audience.ts";
+
+export const COLUMNS = ["email", "first_name", "last_name"] as const;
+export type Column = (typeof COLUMNS)[number];
+
+/** Lower case without accents, spaces and signs: `E-Mail`, `FIRST_NAME` and `Prénom` are `email`, `firstname` and `prenom`. */
+export const columnKey = (name: string): string =>
+  name
+    .normalize("NFKD")
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}]/gu, "");
+
+/** The names that other tools and languages have for the columns. */
+const USUAL_NAMES: Readonly<Record<Column, RegExp>> = {
+  email:
+    /^(?:(?:subscriber|contact|user|primary)?(?:e?mail|emailid)(?:adress|addresse?|adresse|1value)?|adresse(?:e?mail|electronique)|courriel|correo(?:electronico)?|indirizzoemail|epost(?:adresse)?)$/,
+  first_name: /^(?:first|fname|givenname|forename|(?:contact)?firstname|vorname|prenom|nombre|nome|voornaam)$/,
+  last_name:
+    /^(?:last|lname|surname|familyname|(?:contact)?lastname|nachname|familienname|nom(?:defamille)?|apellidos?|cognome|achternaam)$/,
+};
+
+export const usualColumn = (key: string): Column | undefined => COLUMNS.find((column) => USUAL_NAMES[column].test(key));
+
+/** The meaning of yes in a column of consent: "agreed" to be mailed, or the reason of a suppression. */
+export type Yes = "agreed" | SuppressionReason;
+
+const AT = "(?:at|on|date|time)?";
+const CONSENT_NAMES: readonly (readonly [Yes, RegExp])[] = [
+  ["agreed", /^(?:e?mail|subscription|subscriber|member|contact|permission|marketing|optin|consent)*(?:status|state)$/],
+  ["agreed", /^(?:is|has)?(?:e?mail)?(?:marketing)?(?:subscribed|opt(?:ed)?in|consent(?:given)?)(?:e?mail)?$/],
+  ["agreed", /^acceptse?(?:mail)?marketing$/],
+  [
+    "UNSUBSCRIBED",
+    RegExp(
+      `^(?:is|has)?(?:e?mail|globally)?(?:unsub(?:scribed?)?|opt(?:ed)?out|suppressed|bl(?:o|a)cklisted|abgemeldet)(?:of(?:all)?e?mail|from(?:all)?e?mail)?${AT}$`,
+    ),
+  ],
+  ["UNSUBSCRIBED", /^donot(?:e?mail|contact)$/],
+  ["bounce:hard", RegExp(`^(?:is|has)?(?:hard)?(?:bounced|clean(?:ed)?)${AT}$`)],
+  ["bounce:complaint", RegExp(`^(?:is|has)?(?:complained|markedasspam)${AT}$`)],
+];
+
+/** The meaning of yes in a column, where its name is usual for consent; undefined for any other. */
+export const usualConsent = (key: string): Yes | undefined => CONSENT_NAMES.find(([, names]) => names.test(key))?.[0];
+
+const WORDS: readonly (readonly [Yes, RegExp])[] = [
+  ["agreed", /^(?:subscribed?|active|confirmed|enabled|opt(?:ed)?in|(?:single|double)optin|express|explicit|implied)$/],
+  [
+    "UNSUBSCRIBED",
+    /^(?:(?:global(?:ly)?)?unsub(?:scribed?)?|opt(?:ed)?out|bl(?:o|a)cklisted|blocked|suppressed|removed|revoked|withdrawn|declined|donotmail|abgemeldet)$/,
+  ],
+  ["bounce:hard", /^(?:cleaned|bounced?|hardbounced?|bouncehard|invalid|undeliverable)$/],
+  ["bounce:complaint", /^(?:complain(?:t|ed)|bouncecomplaint|spam(?:complaint|report)?|abuse|markedasspam)$/],
+];
+const YES = /^(?:true|yes|y|t|1|on|x|ja|oui|si)$/;
+const NO = /^(?:false|no|n|f|0|off|nein|non)$/;
+const DATE = /^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}/;
+const NO_DATE = /^[0 :./-]*$/;
+
+/**
+ * Reads a value of a column of consent.
+ * @param yes the meaning of yes there; in a column of refusals a date is a yes, and an empty value a no
+ * @returns undefined for a value that states neither
+ */
+export function readConsent(yes: Yes, text: string): Yes | undefined {
+  const key = columnKey(text);
+  const word = WORDS.find(([, words]) => words.test(key))?.[0];
+  if (word !== undefined) return word;
+  if (YES.test(key)) return yes;
+  if (yes === "agreed") return NO.test(key) ? "UNSUBSCRIBED" : undefined;
+  if (NO.test(key) || NO_DATE.test(text)) return "agreed";
+  return DATE.test(text) ? yes : undefined;
+}
