@@ -41,7 +41,12 @@ export const noTokens: TokenVerifier = async () => {
 
 const BEARER = /^bearer(?: +(.*))?$/i;
 
-function credentialsIn(headers: HeaderValues): { token: string; bearer: boolean }[] {
+interface Credential {
+  token: string;
+  bearer: boolean;
+}
+
+function credentialsIn(headers: HeaderValues): Credential[] {
   const keys = (headers["x-api-key"] ?? []).map((token) => ({ token: token.trim(), bearer: false }));
   const bearers = (headers["authorization"] ?? []).flatMap((value) => {
     const match = BEARER.exec(value.trim());
@@ -82,7 +87,13 @@ export function authenticate(
   origin: RequestOrigin,
   verifyToken: TokenVerifier = noTokens,
 ): Promise<Admitted> {
-  return origin.limits.limitFailures(em, origin.clientAddress, () => identify(em, vault, headers, origin, verifyToken));
+  const credentials = credentialsIn(headers);
+  return origin.limits.limitFailures(
+    em,
+    origin.clientAddress,
+    (clientAddress) => identify(em, vault, credentials, { ...origin, clientAddress }, verifyToken),
+    credentials[0]?.token,
+  );
 }
 
 /** The access that was found last: requests that share a look-up, and with it the row of their holder, have the same. */
@@ -109,11 +120,10 @@ function admit<C extends Caller>(
 async function identify(
   em: EntityManager,
   vault: Vault,
-  headers: HeaderValues,
+  [credential, ...others]: readonly Credential[],
   origin: RequestOrigin,
   verifyToken: TokenVerifier,
 ): Promise<Admitted> {
-  const [credential, ...others] = credentialsIn(headers);
   if (!credential) throw new ApiError("api_key_missing");
   const { token, bearer } = credential;
   if (others.some((other) => other.token !== token)) {

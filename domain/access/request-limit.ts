@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared, textStatement } from "../../db/statements.ts";
@@ -16,6 +17,8 @@ export const WINDOW_SECONDS = 60;
 const WINDOW_MS = WINDOW_SECONDS * 1_000;
 /** Callers and addresses that a process remembers at most, so that many addresses do not fill its memory. */
 const MAX_REMEMBERED = 10_000;
+/** How long a credential that worked passes an address that is blocked for the failures of its neighbours. */
+const WORKED_MS = 5 * 60_000;
 
 /** SQL: the start of the window that is open. */
 const WINDOW_START = `date_bin('${WINDOW_SECONDS} seconds', statement_timestamp(), 'epoch')`;
@@ -159,10 +162,11 @@ function lookupSql({ query, callerId, isGood, values }: Lookup<unknown>): string
 const callerIdOfAddress = (clientAddress: string | null): string =>
   clientAddress === null ? "" : `address/${clientAddress}`;
 
-/** A map that forgets its oldest entries beyond a number of them. */
+/** A map that forgets the entries that were set longest ago beyond a number of them. */
 class Remembered<Value> extends Map<string, Value> {
   override set(key: string, value: Value): this {
-    const [oldest] = this.size >= MAX_REMEMBERED && !this.has(key) ? this.keys() : [];
+    this.delete(key);
+    const [oldest] = this.size >= MAX_REMEMBERED ? this.keys() : [];
     if (oldest !== undefined) this.delete(oldest);
     return super.set(key, value);
   }
@@ -181,6 +185,8 @@ export class RequestLimits {
   readonly #onCountedAlone: (error: unknown) => void;
   /** Addresses that have used up their failures, with the end of the window by `performance.now()`. */
   readonly #blocked = new Remembered<number>();
+  /** Digests of credentials, with the time by `performance.now()` at which each worked last. */
+  readonly #worked = new Remembered<number>();
   /** Counts of this process alone, in windows of its own clock. */
   readonly #counts = new Remembered<number>();
   #countsFrom = 0;
@@ -296,16 +302,29 @@ export class RequestLimits {
    * Runs the authentication of a caller, unless its address is blocked, and counts it when it fails. When many
    * attempts fail at once, exactly the limit's number get the reason; the others get `rate_limit_exceeded`.
    * @param clientAddress an address or a network; null where it is not known, and nothing is limited
+   * @param identify gets the address whose failures limit this request; null for a credential that worked lately
+   * @param credential with it a 503 counts too: the credential could not be verified, and may be forged
    * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
    */
-  async limitFailures<T>(em: EntityManager, clientAddress: string | null, identify: () => Promise<T>): Promise<T> {
-    if (clientAddress === null) return identify();
+  async limitFailures<T>(
+    em: EntityManager,
+    clientAddress: string | null,
+    identify: (clientAddress: string | null) => Promise<T>,
+    credential?: string,
+  ): Promise<T> {
+    if (clientAddress === null) return identify(null);
+    const digest = credential === undefined ? "" : hash("sha256", credential);
+    const hasWorked = performance.now() - (this.#worked.get(digest) ?? Number.NEGATIVE_INFINITY) < WORKED_MS;
     const restMs = (this.#blocked.get(clientAddress) ?? 0) - performance.now();
-    if (restMs > 0) throw this.#refusal(restMs);
+    if (restMs > 0 && !hasWorked) throw this.#refusal(restMs);
     try {
-      return await identify();
+      const identified = await identify(hasWorked ? null : clientAddress);
+      if (credential !== undefined) this.#worked.set(digest, performance.now());
+      return identified;
     } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+      const { status } = error instanceof ApiError ? error : {};
+      if (status !== 401 && (status !== 503 || credential === undefined || hasWorked)) throw error;
+      this.#worked.delete(digest);
       const { count, resetMs } = await this.countFailure(em, callerIdOfAddress(clientAddress), this.#maxFailures);
       if (count === null) throw this.blockAddress(clientAddress, resetMs);
       if (count >= this.#maxFailures) this.blockAddress(clientAddress, resetMs);

@@ -211,7 +211,7 @@ describe("Rate limits", () => {
       assert.equal(counted?.["count"], 3, "a refused address does not use up a key's allowance");
     });
 
-    it("count the revoked, the expired and the key under the other prefix; no success, no refusal of a known caller", async () => {
+    it("count the revoked, the expired and the key under the other prefix, and block no key that has just worked", async () => {
       const { base } = await serve({ ...BEHIND_PROXY, FAILED_AUTHENTICATIONS_PER_MINUTE: 4 });
       const ask = async (key: string, path = "/ping") => code(await api(key, base).get(path, from(address)));
       const [known, revoked, expired] = [await team.mint({ scopes: [] }), await team.mint(), await team.mint()];
@@ -220,7 +220,10 @@ describe("Rate limits", () => {
       for (let i = 0; i < 3; i++)
         assert.deepEqual([await ask(known.key), await ask(known.key, "/scoped")], ["200", "insufficient_scope"]);
       const codes = [];
-      for (const key of [team.keys.test.replace("mk_test_", "mk_live_"), revoked.key, expired.key, "x", known.key])
+      for (const key of [
+        ...[team.keys.test.replace("mk_test_", "mk_live_"), revoked.key, expired.key, "x"],
+        ...[team.keys.live, known.key],
+      ])
         codes.push(await ask(key));
       assert.deepEqual(codes, [
         "api_key_environment_mismatch",
@@ -228,7 +231,22 @@ describe("Rate limits", () => {
         "api_key_expired",
         "api_key_malformed",
         "rate_limit_exceeded",
+        "200",
       ]);
+      await execute("update api_keys set revoked_at = now() where id = ?", known.record.id);
+      assert.equal(await ask(known.key), "rate_limit_exceeded");
+    });
+
+    it("count bearer tokens while the issuer's keys cannot be read: they may be forged", async () => {
+      const away = { OAUTH_ISSUER: "https://issuer.example", OAUTH_JWKS_URL: "http://127.0.0.1:9/keys" };
+      const { base } = await serve({ ...BEHIND_PROXY, ...away, FAILED_AUTHENTICATIONS_PER_MINUTE: 2 });
+      const parts = [{ alg: "RS256", kid: "k" }, {}].map((part) =>
+        Buffer.from(JSON.stringify(part)).toString("base64url"),
+      );
+      const headers = { authorization: `Bearer ${parts.join(".")}.AA`, "x-forwarded-for": address };
+      const codes = [];
+      for (let i = 0; i < 3; i++) codes.push(code(await api(undefined, base).get("/ping", { headers })));
+      assert.deepEqual(codes, ["service_unavailable", "service_unavailable", "rate_limit_exceeded"]);
     });
 
     it("are remembered for a bounded number of addresses, and for none that is not known", async () => {
