@@ -96,10 +96,8 @@ function toRefusal(cause: unknown): ApiError {
     return new ApiError("internal_error", undefined, { cause });
   }
   const [details = {}] = (cause.details ?? []) as RefusalDetails[];
-  const { reason, param, retryAfterSeconds } = details;
-  if (isRefusalReason(reason)) {
-    return new Refusal(cause.type, reason, retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
-  }
+  const { reason, param, complaints, retryAfterSeconds } = details;
+  if (isRefusalReason(reason)) return new Refusal(cause.type, reason, { complaints, retryAfterSeconds });
   const retry =
     cause.type === "service_unavailable" ? (retryAfterSeconds ?? UNAVAILABLE_RETRY_SECONDS) : retryAfterSeconds;
   return new ApiError(cause.type, undefined, { param, retryAfterSeconds: retry });

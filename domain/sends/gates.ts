@@ -6,7 +6,7 @@ import { readCreditBalance } from "../credits.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, shownTags, TemplateError } from "../mail/template-problem.ts";
-import { COMPLAINT_THRESHOLD, complaintRate } from "./complaint-rate.ts";
+import { COMPLAINT_THRESHOLD, complaintRate, readComplaintFigures } from "./complaint-rate.ts";
 import type { Draft } from "./draft.ts";
 import type { PlanCounts } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
@@ -125,13 +125,14 @@ async function readCapFor(em: EntityManager, key: SendingKey, { eligible }: Plan
   return cap;
 }
 
-async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
+/**
+ * Reads the team's complaint rate.
+ * @throws {Refusal} `complaint_rate_exceeded`, with the figures
+ */
+export async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
   const { rate } = await kysely(em).selectNoFrom(complaintRate(tenant).as("rate")).executeTakeFirstOrThrow();
-  return rate;
-}
-
-function assertComplaintRate(rate: number): void {
-  if (rate >= COMPLAINT_THRESHOLD) throw new Refusal("complaint_rate_exceeded", "complaints");
+  if (rate < COMPLAINT_THRESHOLD) return rate;
+  throw new Refusal("complaint_rate_exceeded", "complaints", { complaints: await readComplaintFigures(em, tenant) });
 }
 
 async function assertCredits(em: EntityManager, tenant: Tenant, { eligible }: PlanCounts): Promise<void> {
@@ -162,7 +163,6 @@ export async function checkGates(
   assertSendDomains(draft, key);
   const cap = await readCapFor(em, key, counts);
   const complaintRate = await readComplaintRate(em, tenant);
-  assertComplaintRate(complaintRate);
   await assertCredits(em, tenant, counts);
   return { cap, complaintRate };
 }

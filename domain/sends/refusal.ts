@@ -1,4 +1,5 @@
 import { ApiError, type ErrorCode } from "../errors.ts";
+import { COMPLAINT_THRESHOLD, type ComplaintFigures } from "./complaint-rate.ts";
 
 /**
  * Why a preview or a confirm is refused, as a code that may stand in a workflow's history: it names no address and quotes
@@ -47,6 +48,7 @@ export type RefusalReason = keyof typeof REFUSAL_REASONS;
 /** The part of a refusal that may stand in a workflow's history: codes and numbers. */
 export interface RefusalDetails {
   reason?: string;
+  complaints?: ComplaintFigures;
   param?: string;
   retryAfterSeconds?: number;
 }
@@ -55,14 +57,30 @@ export interface RefusalDetails {
 export class Refusal extends ApiError {
   override name = "Refusal";
   readonly reason: RefusalReason;
+  readonly complaints: ComplaintFigures | undefined;
 
-  constructor(code: ErrorCode, reason: RefusalReason, options: { detail?: string; retryAfterSeconds?: number } = {}) {
-    super(code, options.detail ? `${REFUSAL_REASONS[reason]} ${options.detail}` : REFUSAL_REASONS[reason], {
-      retryAfterSeconds: options.retryAfterSeconds,
-    });
+  constructor(
+    code: ErrorCode,
+    reason: RefusalReason,
+    { complaints, retryAfterSeconds, ...options }: RefusalOptions = {},
+  ) {
+    const detail = complaints ? describeComplaints(complaints) : options.detail;
+    super(code, detail ? `${REFUSAL_REASONS[reason]} ${detail}` : REFUSAL_REASONS[reason], { retryAfterSeconds });
     this.reason = reason;
+    this.complaints = complaints;
   }
 }
+
+interface RefusalOptions {
+  detail?: string | undefined;
+  complaints?: ComplaintFigures | undefined;
+  retryAfterSeconds?: number | undefined;
+}
+
+const percent = (fraction: number): string => `${(fraction * 100).toFixed(2)} %`;
+
+const describeComplaints = ({ complaints, delivered, rate, belowFrom }: ComplaintFigures): string =>
+  `Complaints: ${complaints}; delivered: ${delivered}; rate: ${percent(rate)}; threshold: ${percent(COMPLAINT_THRESHOLD)}. Without further mail and complaints, the rate falls below it on ${belowFrom} (UTC).`;
 
 export const isRefusalReason = (value: unknown): value is RefusalReason =>
   typeof value === "string" && Object.hasOwn(REFUSAL_REASONS, value);

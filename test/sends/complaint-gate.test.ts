@@ -7,6 +7,7 @@ import { kysely } from "../../db/orm.ts";
 import type { MailRef } from "../../domain/links.ts";
 import { recordReport } from "../../domain/reports/record.ts";
 import { addSource, pathOfSource } from "../../domain/reports/source.ts";
+import { readComplaintFigures } from "../../domain/sends/complaint-rate.ts";
 import { pauseForComplaints, pauseSend, readSend, resumeSend } from "../../domain/sends/lifecycle.ts";
 import { ReportRecorder } from "../../workers/report-recorder.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
@@ -37,10 +38,10 @@ import {
 import { stack } from "../support/stack.ts";
 import { readLogs } from "../webhooks/observing.ts";
 
-/** Sets the team's figures of today. */
-const setFigures = ({ em, team }: TestTeam, sent: number, complaints: number) =>
+/** Sets the team's figures of a day, today unless given. */
+const setFigures = ({ em, team }: TestTeam, sent: number, complaints: number, daysAgo = 0) =>
   sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
-    values (${team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, ${sent}, ${complaints})
+    values (${team.id}, 'LIVE', '', (now() at time zone 'UTC')::date - ${daysAgo}::int, ${sent}, ${complaints})
     on conflict (team_id, environment, resource_id, day)
       do update set sent = excluded.sent, complaints_received = excluded.complaints_received`.execute(
     kysely(em.fork()),
@@ -216,6 +217,22 @@ describe("The complaint gate of sends under way", () => {
       await resume();
       assert.equal(await statusAt(30_000, 59), "SENDING");
       assert.equal(await statusAt(30_000, 60), PAUSED);
+    });
+
+    it("are reached no more once the days of the complaints have left the window", async () => {
+      const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 10);
+      await setFigures(team, 1_000, 9, 30);
+      await setFigures(team, 600, 0, 29);
+      await setFigures(team, 400, 2, 10);
+      const figures = { complaints: 2, delivered: 1_000, rate: 0.002 };
+      assert.deepEqual(await readComplaintFigures(em(), live(team)), { ...figures, belowFrom: inDays(20) });
+      await setFigures(team, 600, 1, 29);
+      await setFigures(team, 400, 1, 10);
+      assert.equal((await readComplaintFigures(em(), live(team))).belowFrom, inDays(20));
+      await setFigures(team, 900, 1, 10);
+      assert.equal((await readComplaintFigures(em(), live(team))).belowFrom, inDays(0));
+      await setFigures(team, 100, 1, 29);
+      assert.equal((await readComplaintFigures(em(), live(team))).belowFrom, inDays(1));
     });
 
     it("are met by the very complaint that makes 0.05 points, also where floats add up to more", async () => {

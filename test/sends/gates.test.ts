@@ -116,6 +116,7 @@ const GATES: Record<string, Gate> = {
   "a complaint rate of 0.20 %": {
     ...{ status: 403, code: "complaint_rate_exceeded" },
     close: (s) => addComplaints(s, 1_000, 29),
+    message: /Complaints: 2; delivered: 1000; rate: 0\.20 %; threshold: 0\.20 %\. .* on \d{4}-\d\d-\d\d \(UTC\)/,
   },
   "too few credits": {
     ...{ status: 402, code: "quota_exceeded" },
