@@ -1,18 +1,7 @@
 import type { IncomingMessage } from "node:http";
-import { BlockList, isIP, isIPv4 } from "node:net";
-import { networkOf, plainAddress } from "../config/client-network.ts";
+import { isIP } from "node:net";
+import { holdsAddress, networkOf, plainAddress } from "../config/client-network.ts";
 import type { Env } from "../config/env.ts";
-
-/** @param ranges addresses, or networks such as 10.0.0.0/8 */
-function blockList(ranges: readonly string[]): BlockList {
-  const list = new BlockList();
-  for (const range of ranges) {
-    const [address = "", prefix] = range.split("/");
-    const family = isIPv4(address) ? "ipv4" : "ipv6";
-    list.addSubnet(address, prefix === undefined ? (family === "ipv4" ? 32 : 128) : Number(prefix), family);
-  }
-  return list;
-}
 
 /** An address as a proxy may write it: `203.0.113.7`, `203.0.113.7:4000`, `2001:db8::7`, `[2001:db8::7]:4000`. */
 function readForwarded(text: string): string | null {
@@ -41,10 +30,10 @@ export function clientAddressesOf({
   PROXY_ADDRESSES,
   PROXY_HOPS,
 }: Pick<Env, "PROXY_ADDRESSES" | "PROXY_HOPS">): ClientAddresses {
-  const proxies = blockList(PROXY_ADDRESSES);
+  const isProxy = holdsAddress(PROXY_ADDRESSES);
   const ofConnection = (remoteAddress: string): string | null => {
     const address = plainAddress(remoteAddress);
-    return proxies.check(address, isIPv4(address) ? "ipv4" : "ipv6") ? null : networkOf(address);
+    return isProxy(address) ? null : networkOf(address);
   };
   // A connection brings many requests.
   const known = new WeakMap<object, string | null>();

@@ -45,6 +45,7 @@ export async function benchIntake(options: IntakeOptions): Promise<BenchReport> 
     INTAKE_SMTP_PORT: String(port),
     INTAKE_MAX_CONNECTIONS: String(connections * 4),
     INTAKE_MAILS_PER_MINUTE: "1000000000",
+    FEEDBACK_LOOP_ADDRESSES: "127.0.0.1",
   };
   return withStack({ ...options, settings }, async () => {
     const flood = await measureReports(port, options);

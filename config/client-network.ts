@@ -1,3 +1,4 @@
+import { BlockList, isIPv4 } from "node:net";
 import ipaddr from "ipaddr.js";
 
 /** An address without its zone; one of IPv4 as such also on a socket that serves both versions. */
@@ -7,4 +8,20 @@ export const plainAddress = (address: string): string => ipaddr.process(address.
 export function networkOf(address: string): string {
   const ip = ipaddr.parse(address);
   return ip instanceof ipaddr.IPv6 ? ip.parts.slice(0, 4).join(":") : address;
+}
+
+const familyOf = (address: string) => (isIPv4(address) ? "ipv4" : "ipv6");
+
+/**
+ * @param ranges addresses, or networks such as 10.0.0.0/8
+ * @returns whether an address, as `plainAddress` gives it, is in one of them
+ */
+export function holdsAddress(ranges: readonly string[]): (address: string) => boolean {
+  const list = new BlockList();
+  for (const range of ranges) {
+    const [address = "", prefix] = range.split("/");
+    const family = familyOf(address);
+    list.addSubnet(address, prefix === undefined ? (family === "ipv4" ? 32 : 128) : Number(prefix), family);
+  }
+  return (address) => list.check(address, familyOf(address));
 }

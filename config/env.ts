@@ -60,12 +60,24 @@ const flag = z
   .transform((value) => value === "true");
 
 /** Texts separated by commas; none unless given. */
-const list = (isItem: (item: string) => boolean, message: string) =>
+const list = (isItem: (item: string) => boolean, message: string, items = "") =>
   z
     .string()
-    .default("")
+    .default(items)
     .transform((value) => (value === "" ? [] : value.split(",")))
     .refine((items) => items.every(isItem), { message });
+
+/** Addresses and networks separated by commas; none unless given. */
+const networks = list(
+  (text) => isIP(text) !== 0 || isNetwork(text),
+  "must be addresses or networks such as 10.0.0.0/8, separated by commas",
+);
+
+/** Feedback loops of mailbox providers. Where people have addresses in the domain too, the loop is named by its own address. */
+const PUBLIC_FEEDBACK_LOOPS = [
+  ...["arf.mail.yahoo.com", "staff@hotmail.com", "senderscore.net", "feedback.comcast.net", "fbl@corp.mail.ru"],
+  ...["fbl.fastmail.com", "fbl.zoho.com", "fbl.synacor.com", "fbl.hostedemail.com", "fbl.apps.rackspace.com"],
+];
 
 /**
  * Waits before each attempt of a webhook delivery unless WEBHOOK_LADDER_SECONDS says otherwise: three attempts within
@@ -127,10 +139,7 @@ const settings = z.object({
   /** The same for one address, or one IPv6 network of 64 bits. */
   MAX_CONNECTIONS_PER_ADDRESS: integer(1, 1_000_000).default(500),
   /** Load balancers whose connections are not counted per address: addresses or networks, e.g. 10.0.0.0/8. */
-  PROXY_ADDRESSES: list(
-    (text) => isIP(text) !== 0 || isNetwork(text),
-    "must be addresses or networks such as 10.0.0.0/8, separated by commas",
-  ),
+  PROXY_ADDRESSES: networks,
   /** Load balancers that a request passes one after the other; each adds an address to X-Forwarded-For. */
   PROXY_HOPS: integer(0, 10).default(0),
   /** Requests of one API key in a minute; a team's own allowance may be smaller. */
@@ -268,6 +277,17 @@ const settings = z.object({
    * restart.
    */
   INTAKE_TLS_CERTIFICATE_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
+  /**
+   * Feedback loops whose complaints by mail count: domains that sign their reports by DKIM, or whole addresses of senders.
+   * A complaint of any other reporter suppresses its recipient and counts nowhere.
+   */
+  FEEDBACK_LOOPS: list(
+    (text) => /^([^\s@]+@)?([a-z0-9-]+\.)+[a-z0-9-]+$/.test(text),
+    "must be domains or addresses in lower case, separated by commas",
+    PUBLIC_FEEDBACK_LOOPS.join(","),
+  ),
+  /** Mail servers whose complaints count without DKIM: addresses or networks. */
+  FEEDBACK_LOOP_ADDRESSES: networks,
   /** Lists that a team may have in an environment. */
   MAX_LISTS: integer(1, 1_000_000).default(1_000),
   /** Newsletters that a team may have in an environment. */

@@ -1,10 +1,17 @@
-import { type Logger, pino } from "pino";
+import { type DestinationStream, type Logger, pino } from "pino";
 import type { Env } from "./env.ts";
 import { scrubError } from "./scrub.ts";
 
-/** A logger whose errors are scrubbed: no address, key or token leaves the process by a log line. */
-export function openLog(env: Pick<Env, "LOG_LEVEL">, service: string): Logger {
-  return pino({ level: env.LOG_LEVEL, base: { service }, serializers: { err: scrubError, error: scrubError } });
+/**
+ * A logger whose errors are scrubbed: no address, key or token leaves the process by a log line.
+ * @param to standard output unless given
+ */
+export function openLog(
+  env: Pick<Env, "LOG_LEVEL">,
+  service: string,
+  to: DestinationStream = pino.destination(1),
+): Logger {
+  return pino({ level: env.LOG_LEVEL, base: { service }, serializers: { err: scrubError, error: scrubError } }, to);
 }
 
 const MINUTE_MS = 60_000;

@@ -1,22 +1,27 @@
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { sql } from "kysely";
+import { WITHDRAWN } from "../db/entities/engagement.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { BROADCASTS, readBroadcast } from "./drafts.ts";
 import { ApiError } from "./errors.ts";
+import type { MailRef } from "./links.ts";
 import { recordReport, type SoftBouncePolicy } from "./reports/record.ts";
 import type { SendResource } from "./sends/resource.ts";
 
+/** A recipient of a newsletter or a campaign. */
+interface Mailed {
+  resource: SendResource;
+  /** Normalised. */
+  email: string;
+}
+
+const notMailed = () =>
+  new ApiError("resource_state_invalid", "It was not sent to this address, or its recipients are kept no longer.");
+
 /**
- * Records that a recipient reported a newsletter or a campaign as spam, see `recordReports`. Runs in the caller's
- * transaction.
- * @param email normalised address
- * @returns false when this complaint was recorded before
+ * The mail of a newsletter or a campaign to an address.
  * @throws {ApiError} `not_found` for the resource; `resource_state_invalid` when it never went to the address
  */
-export async function recordComplaint(
-  em: EntityManager,
-  tenant: Tenant,
-  { resource, email }: { resource: SendResource; email: string },
-  policy: SoftBouncePolicy,
-): Promise<boolean> {
+async function findMail(em: EntityManager, { resource, email }: Mailed): Promise<MailRef> {
   const { sendId } = await readBroadcast(em, BROADCASTS[resource.type], resource.id);
   const mail = await kysely(em)
     .selectFrom("send_recipients")
@@ -24,11 +29,52 @@ export async function recordComplaint(
     .where("send_id", "=", sendId ?? null)
     .where("email", "=", email)
     .executeTakeFirst();
-  const report = mail && sendId ? { sendId, seq: mail.seq, kind: "complaint" as const } : undefined;
-  const outcome = report ? await recordReport(em, report, policy, { tenant }) : "not_mailed";
+  if (!mail || !sendId) throw notMailed();
+  return { sendId, seq: mail.seq };
+}
+
+/**
+ * Records that a recipient reported a newsletter or a campaign as spam, see `recordReports`. Runs in the caller's
+ * transaction.
+ * @returns false when this complaint was recorded before
+ * @throws {ApiError} those of `findMail`
+ */
+export async function recordComplaint(
+  em: EntityManager,
+  tenant: Tenant,
+  mailed: Mailed,
+  policy: SoftBouncePolicy,
+): Promise<boolean> {
+  const mail = await findMail(em, mailed);
+  const outcome = await recordReport(em, { ...mail, kind: "complaint" }, policy, { tenant });
   if (outcome === "recorded" || outcome === "known") return outcome === "recorded";
-  throw new ApiError(
-    "resource_state_invalid",
-    "It was not sent to this address, or its recipients are kept no longer.",
-  );
+  throw notMailed();
+}
+
+/**
+ * Takes a complaint out of the complaint rate and the figures, on the days on which it counts; the same complaint does not
+ * count again. The suppression of its address stays.
+ * @returns its mail; undefined when the complaint was withdrawn before
+ * @throws {ApiError} those of `findMail`; `resource_state_invalid` when no complaint of the address counts
+ */
+export async function withdrawComplaint(
+  em: EntityManager,
+  tenant: Tenant,
+  mailed: Mailed,
+): Promise<MailRef | undefined> {
+  const mail = await findMail(em, mailed);
+  const { rows } = await sql<{ isNew: boolean }>`
+    with counted as (
+      select * from mail_reports
+      where send_id = ${mail.sendId} and seq = ${mail.seq} and kind = 'complaint' and ${ofTenant(tenant)}
+    ), withdrawn as (
+      insert into mail_reports (send_id, seq, kind, team_id, environment)
+      select send_id, seq, ${WITHDRAWN}, team_id, environment from counted
+      on conflict do nothing
+      returning seq
+    )
+    select exists (select from withdrawn) as "isNew" from counted`.execute(kysely(em));
+  const [counted] = rows;
+  if (!counted) throw new ApiError("resource_state_invalid", "No complaint of this address counts.");
+  return counted.isNew ? mail : undefined;
 }

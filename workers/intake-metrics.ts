@@ -23,9 +23,20 @@ const OUTCOMES = [
  * - `slow`: the connection was closed because it brought no mail in time
  * - `commands`: it was closed because it sent many commands and no mail
  * - `unsettled`: the mail that the report is about has no outcome yet
+ * - `unverified`: DNS did not answer for the key of a complaint's signature
  * - `unavailable`: the report could not be recorded
  */
-const REFUSALS = ["recipient", "size", "mails", "connections", "slow", "commands", "unsettled", "unavailable"] as const;
+const REFUSALS = [
+  "recipient",
+  "size",
+  "mails",
+  "connections",
+  "slow",
+  "commands",
+  "unsettled",
+  "unverified",
+  "unavailable",
+] as const;
 export type IntakeRefusal = (typeof REFUSALS)[number];
 
 /** The figures of the intake. */

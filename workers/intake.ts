@@ -4,6 +4,7 @@ import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from "s
 import type { ActivityDeps } from "../activities/deps.ts";
 import { portFailure } from "../config/health.ts";
 import { atMostOnceAMinute } from "../config/log.ts";
+import { UNKNOWN_REPORTER } from "../db/entities/engagement.ts";
 import { transaction } from "../db/transaction.ts";
 import { unsubscribe } from "../domain/audience/unsubscribes.ts";
 import { type MailRef, readReturnPath, readUnsubscribeAddress } from "../domain/links.ts";
@@ -11,6 +12,7 @@ import { classifyMail } from "../domain/reports/classify.ts";
 import { MAX_READ_BYTES } from "../domain/reports/incoming-mail.ts";
 import { reportsOf } from "../domain/reports/mail-reports.ts";
 import { isUnsubscribeRequest } from "../domain/reports/unsubscribe-mail.ts";
+import { openReporters } from "./feedback-loops.ts";
 import { readCertificate } from "./intake-certificate.ts";
 import { type Connection, IntakeClients, type IntakeTimes } from "./intake-clients.ts";
 import { type IntakeRefusal, openIntakeMetrics } from "./intake-metrics.ts";
@@ -88,11 +90,13 @@ async function readStart(stream: SMTPServerDataStream, connection: Connection | 
  * answered with 250 once its report is committed, so that the client sends it again if this process ends before. A mail
  * to the unsubscribe address of a sent mail unsubscribes its recipient. Other mail is accepted and dropped. Any number
  * of these processes may run; without RETURN_PATH_DOMAIN the pool does nothing.
+ * @param dnsServers that have the keys of feedback loops; the system's unless given
  */
 export function startIntake(
   deps: Pick<ActivityDeps, "env" | "orm" | "vault" | "log">,
   registry: Registry,
   times = INTAKE_TIMES,
+  dnsServers: readonly string[] = [],
 ): { listen(): Promise<void>; close(): Promise<void> } {
   const { env, vault, log } = deps;
   const { RETURN_PATH_DOMAIN: domain, INTAKE_MAX_CONNECTIONS: connections } = env;
@@ -103,6 +107,7 @@ export function startIntake(
     };
   }
   const recorder = new ReportRecorder(deps);
+  const reporterOf = openReporters(env, dnsServers);
   const metrics = openIntakeMetrics(registry, {
     connections: () => clients.connections,
     reportsWaiting: () => recorder.waiting,
@@ -132,8 +137,17 @@ export function startIntake(
       log.info({ kind: mail.kind, reporter: mail.reporter }, "a report shows no mail that was sent here");
       return metrics.reported("unidentified");
     }
+    const isComplaint = reports.some(({ kind }) => kind === "complaint");
+    const reporter = isComplaint ? await reporterOf(raw, session.remoteAddress) : "known";
+    if (reporter !== "known") {
+      for (const report of reports) report.kind = UNKNOWN_REPORTER;
+      const facts = { reporter: mail.reporter, client: session.remoteAddress, isUnanswered: reporter === "unanswered" };
+      log.info(facts, "a complaint of an unknown reporter suppresses its recipient and does not count");
+    }
     const outcomes = await recorder.record(reports);
     for (const outcome of outcomes) metrics.reported(outcome);
+    // Its recipient is suppressed by now. The loop sends its report again, and that one counts.
+    if (reporter === "unanswered") throw later("unverified", "DNS did not answer for the key of the signature");
     if (outcomes.includes("unsettled")) throw later("unsettled", "The mail that this is about is still being sent");
   };
 

@@ -1,13 +1,15 @@
 import { type Command, InvalidArgumentError } from "commander";
+import { openLog } from "../../config/log.ts";
 import { RESOURCE_TYPES } from "../../db/entities/send.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
-import { recordComplaint } from "../../domain/complaints.ts";
+import { recordComplaint, withdrawComplaint } from "../../domain/complaints.ts";
 import { grantCredits, listCreditEntries, readCreditBalance, readCreditUsage } from "../../domain/credits.ts";
 import { BROADCASTS, setDraftTracking, setSendDays } from "../../domain/drafts.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList, detachList } from "../../domain/newsletters.ts";
 import { type FoundSend, findSend } from "../../domain/sends/inspection.ts";
+import type { SendResource } from "../../domain/sends/resource.ts";
 import { address, nonEmpty, oneOf, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
@@ -122,37 +124,59 @@ export function newsletterCommands(program: Command, run: Run): void {
       }),
     );
 
-  interface ComplaintOptions {
-    newsletter?: string;
-    campaign?: string;
-    email: string;
-  }
-  program
-    .command("complaint:record")
+  const ofMail = (command: Command): Command =>
+    command
+      .option("--newsletter <id>", "the newsletter")
+      .option("--campaign <id>", "the campaign")
+      .requiredOption("--email <address>", "address of the recipient who complained", address);
+  ofMail(program.command("complaint:record"))
     .description("record that a recipient called a newsletter or a campaign spam")
-    .option("--newsletter <id>", "the newsletter")
-    .option("--campaign <id>", "the campaign")
-    .requiredOption("--email <address>", "address of the recipient who complained", address)
     .action(({ email, ...options }: ComplaintOptions) =>
       run(async (session) => {
-        const [type, ...others] = RESOURCE_TYPES.filter((known) => options[known] !== undefined);
-        const id = type && options[type];
-        if (type === undefined || id === undefined || others.length > 0) {
-          throw new ApiError(
-            "validation_failed",
-            "Name the newsletter with --newsletter, or the campaign with --campaign.",
-          );
-        }
-        const tenant = await ownerOf(session, `${type}s`, id);
+        const resource = resourceOf(options);
+        const tenant = await ownerOf(session, `${resource.type}s`, resource.id);
         const recorded = await inTenant(session, tenant, (em) =>
-          recordComplaint(em, tenant, { resource: { type, id }, email }, session.env),
+          recordComplaint(em, tenant, { resource, email }, session.env),
         );
         return {
           text: recorded ? "Recorded; the address is suppressed" : "Recorded already; nothing changed",
-          data: { [type]: id, recorded },
+          data: { [resource.type]: resource.id, recorded },
         };
       }),
     );
+
+  ofMail(program.command("complaint:withdraw"))
+    .description("take a complaint that was false out of the team's complaint rate; its address stays suppressed")
+    .requiredOption("--reason <text>", "why it does not count, for the log", nonEmpty)
+    .action(({ email, reason, ...options }: ComplaintOptions & { reason: string }) =>
+      run(async (session) => {
+        const resource = resourceOf(options);
+        const tenant = await ownerOf(session, `${resource.type}s`, resource.id);
+        const mail = await inTenant(session, tenant, (em) => withdrawComplaint(em, tenant, { resource, email }));
+        if (mail) {
+          const log = openLog(session.env, "app", session.terminal.stderr);
+          log.info({ ...mail, ...tenant, reason }, "a complaint is withdrawn");
+        }
+        return {
+          text: mail ? "Withdrawn; the address stays suppressed" : "Withdrawn already; nothing changed",
+          data: { [resource.type]: resource.id, withdrawn: mail !== undefined },
+        };
+      }),
+    );
+}
+
+interface ComplaintOptions {
+  newsletter?: string;
+  campaign?: string;
+  email: string;
+}
+
+/** @throws {ApiError} `validation_failed` unless the options name one newsletter or one campaign */
+function resourceOf(options: Omit<ComplaintOptions, "email">): SendResource {
+  const [type, ...others] = RESOURCE_TYPES.filter((known) => options[known] !== undefined);
+  const id = type && options[type];
+  if (type !== undefined && id !== undefined && others.length === 0) return { type, id };
+  throw new ApiError("validation_failed", "Name the newsletter with --newsletter, or the campaign with --campaign.");
 }
 
 /** @throws {ApiError} `validation_failed` when the options name another tenant than the send's */

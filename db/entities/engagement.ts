@@ -1,8 +1,14 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { instant, tenancy, tenantFilters } from "./shared.ts";
 
+/**
+ * A complaint by mail whose reporter is not known. It suppresses its recipient, and no figure counts it: any recipient can
+ * write one.
+ */
+export const UNKNOWN_REPORTER = "complaint:unknown";
+
 /** The kinds of reports about a mail that its server had accepted. */
-export const MAIL_REPORT_KINDS = ["bounce:hard", "bounce:soft", "complaint"] as const;
+export const MAIL_REPORT_KINDS = ["bounce:hard", "bounce:soft", "complaint", UNKNOWN_REPORTER] as const;
 export type MailReportKind = (typeof MAIL_REPORT_KINDS)[number];
 
 /**
@@ -11,9 +17,12 @@ export type MailReportKind = (typeof MAIL_REPORT_KINDS)[number];
  */
 export const SOFT_REFUSAL = "refusal:soft";
 
+/** An operator has withdrawn the complaint about the mail: no figure counts it any more. */
+export const WITHDRAWN = "complaint:withdrawn";
+
 /**
- * Bounces and complaints, each once per mail, and refusals that count like a soft bounce. Append-only. The ledger's row stays as it was: its `updated_at` is the time
- * at which the mail was accepted.
+ * Bounces and complaints, each once per mail, withdrawals of complaints, and refusals that count like a soft bounce.
+ * Append-only. The ledger's row stays as it was: its `updated_at` is the time at which the mail was accepted.
  */
 const MailReportSchema = defineEntity({
   name: "MailReport",
@@ -23,7 +32,7 @@ const MailReportSchema = defineEntity({
     sendId: p.text().primary(),
     /** The recipient's `seq` in the ledger. */
     seq: p.integer().primary(),
-    kind: p.text().$type<MailReportKind | typeof SOFT_REFUSAL>().primary(),
+    kind: p.text().$type<MailReportKind | typeof SOFT_REFUSAL | typeof WITHDRAWN>().primary(),
     ...tenancy,
     /**
      * The address that a soft bounce or a refusal counts against, in the spelling that addresses are compared by. Null for a

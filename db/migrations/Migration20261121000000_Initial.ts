@@ -403,9 +403,10 @@ export class Migration20261121000000_Initial extends Migration {
           cross join lateral (select team_id, environment, resource_id from sends where id = m.send_id offset 0) s
           cross join lateral (
             select case kind when 'bounce:hard' then 'bounced_hard' when 'bounce:soft' then 'bounced_soft' else 'complained' end
-              as figure, 1 as count
-            from mail_reports p where p.send_id = m.send_id and p.seq = m.seq and not (p.kind = 'bounce:soft' and exists (
-              select from mail_reports h where h.send_id = m.send_id and h.seq = m.seq and h.kind = 'bounce:hard'))
+              as figure, case kind when 'complaint:withdrawn' then -1 else 1 end as count
+            from mail_reports p where p.send_id = m.send_id and p.seq = m.seq and p.kind <> 'complaint:unknown'
+              and not (p.kind = 'bounce:soft' and exists (
+                select from mail_reports h where h.send_id = m.send_id and h.seq = m.seq and h.kind = 'bounce:hard'))
             union all
             select f.figure, f.count from engagements e
             cross join lateral (values (e.kind, e.count), (e.kind || '_unique', 1)) f (figure, count)
@@ -470,16 +471,18 @@ export class Migration20261121000000_Initial extends Migration {
         cross join lateral (select team_id, environment, resource_id from sends where id = m.send_id offset 0) s
         group by 1, 2, 3, 4, 5 having sum(m.count) <> 0;
       end $$;`);
-    // A mail with both kinds of bounces counts as a hard one alone. A complaint counts on the day of its coming, too.
-    // A refusal concerns a mail that was not accepted: no figure of responses counts it.
+    // A mail with both kinds of bounces counts as a hard one alone. A complaint counts on the day of its coming, too; its
+    // withdrawal takes it from both days. A refusal concerns a mail that was not accepted, and a complaint of an unknown
+    // reporter proves nothing: no figure of responses counts them.
     this.addSql(`create function count_mail_reports() returns trigger language plpgsql as $$
       begin
-        if not exists (select from new_rows where kind <> 'refusal:soft') then return null; end if;
-        perform hold_responding_mails(array_agg(send_id), array_agg(seq), true) from new_rows;
+        if not exists (select from new_rows where kind not in ('refusal:soft', 'complaint:unknown')) then return null; end if;
+        perform hold_responding_mails(array_agg(send_id), array_agg(seq), true) from new_rows
+        where kind not in ('refusal:soft', 'complaint:unknown');
         perform add_mail_figures(array_agg(m.send_id), array_agg(m.seq), array_agg(f.figure), array_agg(f.count))
         from (
           select n.send_id, n.seq, bool_or(n.kind = 'bounce:hard') as hard, bool_or(n.kind = 'bounce:soft') as soft,
-            bool_or(n.kind = 'complaint') as complaint
+            bool_or(n.kind = 'complaint')::int - bool_or(n.kind = 'complaint:withdrawn')::int as complaint
           from new_rows n group by 1, 2
         ) m
         cross join lateral (
@@ -489,14 +492,17 @@ export class Migration20261121000000_Initial extends Migration {
         cross join lateral (values
           ('bounced_hard', m.hard::int),
           ('bounced_soft', (now.soft and not now.hard)::int - (now.soft and not m.soft and not (now.hard and not m.hard))::int),
-          ('complained', m.complaint::int)
+          ('complained', m.complaint)
         ) f (figure, count)
         where f.count <> 0;
         insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
-        select s.team_id, s.environment, s.resource_id, utc_day(n.created_at), 'complaints_received', count(*)
+        select s.team_id, s.environment, s.resource_id, utc_day(p.created_at), 'complaints_received',
+          sum(case n.kind when 'complaint' then 1 else -1 end)
         from new_rows n
+        cross join lateral (select created_at from mail_reports
+          where send_id = n.send_id and seq = n.seq and kind = 'complaint' offset 0) p
         cross join lateral (select team_id, environment, resource_id from sends where id = n.send_id offset 0) s
-        where n.kind = 'complaint' group by 1, 2, 3, 4;
+        where n.kind in ('complaint', 'complaint:withdrawn') group by 1, 2, 3, 4;
         return null;
       end $$;`);
     this.addSql(`create trigger "mail_reports_count" after insert on "mail_reports"

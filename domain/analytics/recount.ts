@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { FIGURES, type Figure } from "../../db/entities/analytics.ts";
+import { UNKNOWN_REPORTER, WITHDRAWN } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { WHOLE_TENANT } from "./figures.ts";
@@ -35,8 +36,8 @@ const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
       from sends s join send_recipients r on r.send_id = s.id
       left join (
         select send_id, seq, bool_or(kind = 'bounce:hard') as hard, bool_or(kind = 'bounce:soft') as soft,
-          bool_or(kind = 'complaint') as complaint
-        from mail_reports where ${ofTenant(tenant)} group by send_id, seq
+          bool_or(kind = 'complaint') and not bool_or(kind = ${WITHDRAWN}) as complaint
+        from mail_reports where ${ofTenant(tenant)} and kind <> ${UNKNOWN_REPORTER} group by send_id, seq
       ) p on p.send_id = r.send_id and p.seq = r.seq
       left join (
         select send_id, seq, sum(count) filter (where kind = 'opened') as opened,
@@ -53,7 +54,9 @@ const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
   union all
   select s.resource_id, (p.created_at at time zone 'UTC')::date, 'complaints_received', count(*)
   from mail_reports p join sends s on s.id = p.send_id and ${ofTenant(tenant, "s")}
-  where ${ofTenant(tenant, "p")} and p.kind = 'complaint' group by 1, 2
+  where ${ofTenant(tenant, "p")} and p.kind = 'complaint' and not exists (
+    select from mail_reports w where w.send_id = p.send_id and w.seq = p.seq and w.kind = ${WITHDRAWN} and ${ofTenant(tenant, "w")}
+  ) group by 1, 2
   union all
   select coalesce(campaign_id, ${WHOLE_TENANT}), (unsubscribed_at at time zone 'UTC')::date, 'unsubscribed', count(*)
   from unsubscribes where ${ofTenant(tenant)} group by 1, 2`;

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { Env } from "../../config/env.ts";
 import type { SuppressionReason } from "../../db/entities/audience.ts";
-import { type MailReportKind, SOFT_REFUSAL } from "../../db/entities/engagement.ts";
+import { type MailReportKind, SOFT_REFUSAL, UNKNOWN_REPORTER } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { shownAddress } from "../address.ts";
@@ -193,7 +193,7 @@ async function recordBatch(
 async function emitReported(em: EntityManager, send: ReportedSend, mails: readonly ReportedMail[]): Promise<void> {
   const resource = { type: send.resourceType, id: send.resourceId };
   for (const [event, status, some] of [
-    ["email.bounced", "BOUNCED", mails.filter(({ kind }) => kind !== "complaint" && kind !== DROPPED)],
+    ["email.bounced", "BOUNCED", mails.filter(({ kind }) => kind === HARD_BOUNCE || kind === "bounce:soft")],
     ["email.complained", "COMPLAINED", mails.filter(({ kind }) => kind === "complaint")],
     ["email.rejected", "REJECTED", mails.filter(({ kind }) => kind === DROPPED)],
   ] as const) {
@@ -221,7 +221,7 @@ async function suppressReported(
   const counting = mails.filter(({ counts }) => counts);
   const overLimit = new Set(await findOverLimit(em, tenant, counting, policy));
   const reasonOf = (mail: ReportedMail): SuppressionReason | null => {
-    if (mail.kind === "complaint") return "bounce:complaint";
+    if (mail.kind === "complaint" || mail.kind === UNKNOWN_REPORTER) return "bounce:complaint";
     if (mail.kind === "bounce:soft") return overLimit.has(mail) ? "bounce:soft" : null;
     return mail.kind === HARD_BOUNCE ? HARD_BOUNCE : mail.suppressAs;
   };

@@ -11,7 +11,7 @@ import { api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
-import { accept, engage, makeLedger, optOut, report, setState, type TestLedger } from "./ledger.ts";
+import { accept, engage, makeLedger, optOut, report, setState, type TestLedger, withdraw } from "./ledger.ts";
 
 const RECIPIENTS = 6;
 /** Around two midnights. */
@@ -47,6 +47,9 @@ function anyWork(): fc.Arbitrary<Work> {
   const reports = fc
     .tuple(ledger, seqs, fc.uniqueArray(fc.constantFrom(...MAIL_REPORT_KINDS), { minLength: 1 }), at)
     .map(([chosen, ...given]) => on(chosen, (em, made) => report(em, made, ...given)));
+  const withdrawals = fc
+    .tuple(ledger, seqs)
+    .map(([chosen, ...given]) => on(chosen, (em, made) => withdraw(em, made, ...given)));
   const engagements = fc
     .tuple(ledger, seqs, fc.constantFrom(...ENGAGEMENT_KINDS), fc.integer({ min: 1, max: 3 }))
     .map(([chosen, ...given]) => on(chosen, (em, made) => engage(em, made, ...given)));
@@ -71,6 +74,7 @@ function anyWork(): fc.Arbitrary<Work> {
     { weight: 4, arbitrary: step },
     { weight: 2, arbitrary: state },
     { weight: 3, arbitrary: reports },
+    { weight: 1, arbitrary: withdrawals },
     { weight: 3, arbitrary: engagements },
     { weight: 1, arbitrary: optOuts },
     { weight: 1, arbitrary: fold },

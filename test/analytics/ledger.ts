@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { EngagementKind, MailReportKind } from "../../db/entities/engagement.ts";
+import { type EngagementKind, type MailReportKind, WITHDRAWN } from "../../db/entities/engagement.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
@@ -91,6 +91,14 @@ export async function report(
     )
     .onConflict((conflict) => conflict.columns(["send_id", "seq", "kind"]).doNothing())
     .execute();
+}
+
+/** Withdraws the complaints about those of the mails that have one. */
+export async function withdraw(em: EntityManager, { sendId }: TestLedger, seqs: readonly number[]): Promise<void> {
+  await sql`insert into mail_reports (send_id, seq, kind, team_id, environment)
+    select send_id, seq, ${WITHDRAWN}, team_id, environment from mail_reports
+    where send_id = ${sendId} and seq = any(${seqs}::int[]) and kind = 'complaint'
+    on conflict do nothing`.execute(kysely(em));
 }
 
 /** Counts opens or clicks of each of the mails. */

@@ -345,6 +345,15 @@ describe("The app's command line", () => {
       await refused([...args.slice(0, 4), uniqueEmail()], /not sent to this address/);
       await refused(["complaint:record", "--email", uniqueEmail()], /--newsletter.*--campaign/);
       await refused([...args, "--campaign", "cmp_x"], /--newsletter.*--campaign/);
+
+      const withdraw = ["complaint:withdraw", ...args.slice(1), "--reason", "forged"];
+      assert.equal((await json(withdraw)).withdrawn, true);
+      assert.equal((await json(withdraw)).withdrawn, false);
+      assert.equal((await json(args)).recorded, false, "the same complaint does not count again");
+      assert.equal((await api(team.keys.live).get("/analytics/overview")).body.data.totals.complained, 0);
+      const other = await mailLetter(team);
+      const ofOther = ["--newsletter", other.newsletterId, "--email", other.email, "--reason", "forged"];
+      await refused(["complaint:withdraw", ...ofOther], /No complaint of this address counts/);
     });
   });
 

@@ -23,6 +23,10 @@ const MISSING: [add: Parameters<typeof inProcess>[0], id: string, ...args: strin
   [newsletterCommands, "cmp_none", "campaign:send-days", "--campaign", "cmp_none", "--days", "mon"],
   [newsletterCommands, "nl_none", "newsletter:tracking", "on", "--newsletter", "nl_none"],
   [newsletterCommands, "nl_none", "complaint:record", "--newsletter", "nl_none", "--email", "a@example.com"],
+  [
+    ...([newsletterCommands, "nl_none", "complaint:withdraw", "--newsletter", "nl_none"] as const),
+    ...["--email", "a@example.com", "--reason", "x"],
+  ],
   [newsletterCommands, "nl_none", "credits:show", "--send", "nl_none"],
   [deliveryCommands, "dlv_none", "delivery:where", "dlv_none"],
   [deliveryCommands, "dlv_none", "delivery:show", "dlv_none"],

@@ -235,7 +235,9 @@ describe("A send through Postfix", () => {
       await Promise.all([
         namespace.startWorker("sends"),
         namespace.startWorker("dispatch", { RETURN_PATH_DOMAIN }),
-        namespace.startWorker("intake", { RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: String(intake) }),
+        namespace.startWorker("intake", {
+          ...{ RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: String(intake), FEEDBACK_LOOP_ADDRESSES: "127.0.0.1" },
+        }),
       ]);
       const audience = `${unique("to")}.example`;
       const names = ["person1", "person2", "person3", "gone", "full", "vanished", "overfull", "busy"];

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -14,13 +15,17 @@ import { claimPort } from "../../config/ports.ts";
 import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { type MailRef, returnPath } from "../../domain/links.ts";
+import { dkimSigner } from "../../domain/mail/dkim.ts";
 import { INTAKE_TIMES, startIntake } from "../../workers/intake.ts";
+import { app } from "../support/command.ts";
+import { startDnsServer } from "../support/dns-server.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
-import { HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";
+import { COMPLAINT, HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";
+import { makeSender, preview } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { mailed, mailTo, recordedKinds } from "./mails.ts";
+import { mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
 
 const { it, longIt } = testsOf();
 
@@ -61,12 +66,16 @@ describe("The intake, among hostile clients,", () => {
   after(() => orm.close(true));
   afterEach(() => intake.close());
 
-  async function open(changes: Partial<Env> = {}, times: Partial<typeof INTAKE_TIMES> = {}): Promise<void> {
+  async function open(
+    changes: Partial<Env> = {},
+    times: Partial<typeof INTAKE_TIMES> = {},
+    dnsServers?: string[],
+  ): Promise<void> {
     const port = await claimPort();
     const registry = new Registry();
     const settings = { ...env, RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: port, ...changes };
     const deps = { env: settings, orm, vault: openVault(env), log: pino({ level: "silent" }) };
-    const { listen, close } = startIntake(deps, registry, { ...INTAKE_TIMES, checkMs: 20, ...times });
+    const { listen, close } = startIntake(deps, registry, { ...INTAKE_TIMES, checkMs: 20, ...times }, dnsServers);
     await listen();
     const valuesOf = async (name: string) => (await registry.getSingleMetric(name)?.get())?.values ?? [];
     intake = {
@@ -130,6 +139,78 @@ describe("The intake, among hostile clients,", () => {
   }
   const envelope = (to: string) => `MAIL FROM:<>\r\nRCPT TO:<${to}>\r\nDATA\r\n`;
   const crlf = (text: string) => text.replaceAll(/\r?\n/g, "\r\n");
+
+  it("counts a complaint towards the rate only of a feedback loop or an allowed server; an operator withdraws it", async () => {
+    const dns = await startDnsServer();
+    const keys = generateKeyPairSync("rsa", { modulusLength: 1_024 });
+    const publicKey = keys.publicKey.export({ format: "der", type: "spki" }).toString("base64");
+    const signed = async (from: string, domain: string): Promise<Buffer> => {
+      dns.names.set(`s1._domainkey.${domain}`, { txt: [`v=DKIM1; k=rsa; p=${publicKey}`] });
+      const mail = Buffer.from(crlf(COMPLAINT.replace("fbl@provider.example", from)));
+      const sign = dkimSigner([{ domain, selector: "s1", algorithm: "rsa", privateKey: keys.privateKey }]);
+      return Buffer.concat([await sign(mail), mail]);
+    };
+    const YAHOO = ["feedback@arf.mail.yahoo.com", "arf.mail.yahoo.com"] as const;
+    const sender = await makeSender({ recipients: 1 });
+    const mail = async () => {
+      const email = `${unique("spam")}@to.example`;
+      const { sendId, newsletterId } = await mailed(sender, [email]);
+      return { sendId, newsletterId, email, seq: 1 };
+    };
+    const refusal = async () => (await preview(sender)).body.error;
+
+    await open({ FEEDBACK_LOOP_ADDRESSES: [OTHER_ADDRESS] }, {}, [dns.address]);
+    const genuine = await signed(...YAHOO);
+    const forgeries = {
+      unsigned: COMPLAINT.replace("fbl@provider.example", YAHOO[0]),
+      "of a domain that is no feedback loop": await signed("x@forger.example", "forger.example"),
+      "of a person at a provider": await signed("person@hotmail.com", "hotmail.com"),
+      "with another text": genuine.toString("latin1").replace("Hello", "Hallo"),
+      "with a second sender": `From: <staff@hotmail.com>\r\n${await signed("person@hotmail.com", "hotmail.com")}`,
+    };
+    for (const [what, raw] of Object.entries(forgeries)) {
+      const about = await mail();
+      assert.equal(await give(pathOf(about), raw), 250, what);
+      assert.deepEqual(await recordedKinds(sender, about.sendId), ["1 complaint:unknown"], what);
+      assert.equal(await reasonOf(sender, about.email), "bounce:complaint", what);
+    }
+    assert.equal(await refusal(), undefined);
+    assert.equal(dns.queries("s1._domainkey.forger.example"), 0);
+
+    for (const [raw, localAddress] of [
+      [genuine, undefined],
+      [await signed("staff@hotmail.com", "hotmail.com"), undefined],
+      [COMPLAINT, OTHER_ADDRESS],
+    ] as const) {
+      const about = await mail();
+      assert.equal(await give(pathOf(about), raw, localAddress ? { localAddress } : {}), 250);
+      assert.deepEqual(await recordedKinds(sender, about.sendId), ["1 complaint"]);
+      const { code, message } = await refusal();
+      assert.equal(code, "complaint_rate_exceeded");
+      assert.match(
+        message,
+        /Complaints: 1; delivered: 0; rate: 100\.00 %; threshold: 0\.20 %\. .* on \d{4}-\d\d-\d\d \(UTC\)/,
+      );
+      const withdraw = ["complaint:withdraw", "--newsletter", about.newsletterId, "--email", about.email];
+      const { json, stderr } = await app(...withdraw, "--reason", "forged", "--json");
+      assert.deepEqual(json, { newsletter: about.newsletterId, withdrawn: true });
+      const { sendId, seq, reason, msg } = JSON.parse(stderr);
+      assert.deepEqual([sendId, seq, reason, msg], [about.sendId, 1, "forged", "a complaint is withdrawn"]);
+      assert.equal(await refusal(), undefined);
+    }
+
+    dns.close();
+    const about = await mail();
+    assert.equal(await give(pathOf(about), genuine), 451, "DNS does not answer");
+    assert.equal(await reasonOf(sender, about.email), "bounce:complaint");
+    assert.equal((await intake.counts("refusals"))["unverified"], 1);
+    await intake.close();
+    const again = await startDnsServer(Object.fromEntries(dns.names));
+    await open({}, {}, [again.address]);
+    assert.equal(await give(pathOf(about), genuine), 250);
+    assert.deepEqual(await recordedKinds(sender, about.sendId), ["1 complaint", "1 complaint:unknown"]);
+    again.close();
+  });
 
   it("survives hundreds of connections of one client, and serves the others meanwhile", async () => {
     await open({ INTAKE_MAX_CONNECTIONS: 20 });

@@ -30,7 +30,7 @@ describe("The intake under a flood of reports", () => {
     let restarting: Promise<unknown> = Promise.resolve();
     const lane = async () => {
       for (let seq = left.shift(); seq !== undefined; seq = left.shift()) {
-        const [raw, kind] = seq % 2 ? [HARD, "bounce:hard"] : [COMPLAINT, "complaint"];
+        const [raw, kind] = seq % 2 ? [HARD, "bounce:hard"] : [COMPLAINT, "complaint:unknown"];
         if ((await giveMail(port, returnPath(vault, RETURN_PATH_DOMAIN, { sendId, seq }), raw)) !== 250) {
           // Its client sends the mail again.
           left.push(seq);

@@ -82,12 +82,12 @@ describe("The intake of reports", () => {
     assert.equal(await reasonOf(team, email), "bounce:hard");
   });
 
-  it("records a soft bounce and a complaint", async () => {
+  it("records a soft bounce, and a complaint of an unknown reporter", async () => {
     const emails = [unique("soft"), unique("spam")].map((name) => `${name}@to.example`);
     const { sendId } = await mailed(team, emails);
     assert.equal(await give(pathOf({ sendId, seq: 1 }), SOFT), 250);
     assert.equal(await give(pathOf({ sendId, seq: 2 }), COMPLAINT), 250);
-    assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:soft", "2 complaint"]);
+    assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:soft", "2 complaint:unknown"]);
     assert.equal(await reasonOf(team, emails[0] ?? ""), undefined);
     assert.equal(await reasonOf(team, emails[1] ?? ""), "bounce:complaint");
   });
@@ -278,7 +278,7 @@ describe("The intake of reports", () => {
       complaint(`Original-Rcpt-To: person5\nOriginal-Envelope-Id: ${path(5)}\n`, returned("X-Redacted: 1")),
     ];
     for (const report of reports) assert.equal(await give(`complaints@${RETURN_PATH_DOMAIN}`, report), 250);
-    const found = [1, 2, 3, 4, 5].map((seq) => `${seq} complaint`);
+    const found = [1, 2, 3, 4, 5].map((seq) => `${seq} complaint:unknown`);
     assert.deepEqual(await recordedKinds(team, sendId), found);
 
     const counted = await reportsCounted("unidentified");
