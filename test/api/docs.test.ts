@@ -12,6 +12,7 @@ import { ERRORS } from "../../domain/errors.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
 import { userAgent } from "../../domain/webhooks/headers.ts";
 import type { Json } from "../support/api.ts";
+import { openReceiver } from "../support/receiver.ts";
 import { stack } from "../support/stack.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
@@ -256,6 +257,21 @@ describe("The documentation", () => {
     assert.ok(eligible > 0);
     const { sent } = figures.data.totals;
     assert.deepEqual([send.data.recipients, campaign.data.recipients.sent, sent], [eligible, eligible, eligible]);
+  });
+
+  it("has commands in Webhooks that register an endpoint and bring an example of each event", async () => {
+    const receiver = await openReceiver();
+    try {
+      // The tests reach no host of the Internet, and the port may be another program's.
+      const commands = commandsOf(await read("/docs/webhooks"))
+        .replace("https://example.com", receiver.origin)
+        .replace("http://localhost:4000", receiver.origin);
+      const [created] = await paste(commands);
+      assert.match(created.data.secret, /^whsec_/);
+      assert.equal(receiver.received.length, EVENT_NAMES.length);
+    } finally {
+      await receiver.close();
+    }
   });
 
   it("has commands in README.md that send, again too, and wherever DATA_DIR is", async () => {
