@@ -12,6 +12,7 @@ import type { SendStatus } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { endPass, keepPlace, type Reconciled, readPass } from "../domain/reconciler-passes.ts";
 import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
+import { WORKFLOW_ENDED } from "../domain/sends/pause-reasons.ts";
 import { DATABASE_RESTORED } from "../domain/sends/restored.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
@@ -19,7 +20,7 @@ import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts"
 import { type OverdueGroup, overdueGroups } from "../domain/webhooks/grouping.ts";
 import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
 import { SEND_STATUS } from "../workflows/search-attributes.ts";
-import { deliveryStart, replayStart, sendStart, WORKFLOW_ENDED } from "../workflows/start.ts";
+import { deliveryStart, replayStart, sendStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
 /** Items that one query of Temporal's list names. */

@@ -206,7 +206,7 @@ export type Campaign = {
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
   segment_id: string | null;
@@ -267,7 +267,7 @@ export type CampaignOfEvent = {
   from_name: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
   segment_id: string | null;
@@ -425,7 +425,7 @@ export type CampaignWithRecipients = {
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
   segment_id: string | null;
@@ -998,7 +998,7 @@ export type Newsletter = {
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** Ids of the lists that it targets; they are set in the app. */
   lists: Array<string>;
@@ -1059,7 +1059,7 @@ export type NewsletterOfEvent = {
   from_name: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** Ids of the lists that it targets; they are set in the app. */
   lists: Array<string>;
@@ -1215,7 +1215,7 @@ export type NewsletterWithRecipients = {
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** Ids of the lists that it targets; they are set in the app. */
   lists: Array<string>;
@@ -2676,6 +2676,75 @@ export class NewslettersResource {
   }
 
   /**
+   * Pause the send of a newsletter.
+   *
+   * Holds a send that is `SCHEDULED` or `SENDING`. Its credits stay reserved.
+   *
+   * The answer shows the new status, which holds at once: from then on only mails in flight leave, and these settle by themselves. In any other status the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `newsletters:send`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   */
+  pause<O extends WriteOptions & DryRunOption>(
+    newsletterId: string,
+    options?: O,
+  ): Promise<Outcome<Newsletter, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/newsletters/{newsletterId}/pause", ids: { newsletterId }, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Continue the send of a newsletter that is paused.
+   *
+   * Continues a send that a client paused, or that is paused because its sending accounts failed. One that complaints paused is 403 `complaint_rate_exceeded`; one that an operator of the service paused, or the service after a restore, is 409 `resource_state_invalid`.
+   *
+   * The answer shows the new status, which holds at once: from then on only mails in flight leave, and these settle by themselves. In any other status the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `newsletters:send`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   */
+  resume<O extends WriteOptions & DryRunOption>(
+    newsletterId: string,
+    options?: O,
+  ): Promise<Outcome<Newsletter, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/newsletters/{newsletterId}/resume", ids: { newsletterId }, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * End the send of a newsletter for good.
+   *
+   * Ends a send that is `SCHEDULED`, `SENDING` or `PAUSED`. The credits of mails that were not sent are released once no mail is in flight; the day's send cap is not.
+   *
+   * The answer shows the new status, which holds at once: from then on only mails in flight leave, and these settle by themselves. In any other status the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `newsletters:send`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   */
+  cancel<O extends WriteOptions & DryRunOption>(
+    newsletterId: string,
+    options?: O,
+  ): Promise<Outcome<Newsletter, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/newsletters/{newsletterId}/cancel", ids: { newsletterId }, takesKey: true },
+      options,
+    );
+  }
+
+  /**
    * Resolve the recipients of a newsletter, and get the token that confirms its send.
    *
    * The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.
@@ -2822,6 +2891,72 @@ export class CampaignsResource {
     options?: O,
   ): Promise<Outcome<DeletedCampaign, Impact, O>> {
     return this.#transport.request({ method: "DELETE", path: "/campaigns/{campaignId}", ids: { campaignId } }, options);
+  }
+
+  /**
+   * Pause the send of a campaign.
+   *
+   * Holds a send that is `SCHEDULED` or `SENDING`. Its credits stay reserved.
+   *
+   * The answer shows the new status, which holds at once: from then on only mails in flight leave, and these settle by themselves. In any other status the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `campaigns:send`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   */
+  pause<O extends WriteOptions & DryRunOption>(campaignId: string, options?: O): Promise<Outcome<Campaign, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/campaigns/{campaignId}/pause", ids: { campaignId }, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Continue the send of a campaign that is paused.
+   *
+   * Continues a send that a client paused, or that is paused because its sending accounts failed. One that complaints paused is 403 `complaint_rate_exceeded`; one that an operator of the service paused, or the service after a restore, is 409 `resource_state_invalid`.
+   *
+   * The answer shows the new status, which holds at once: from then on only mails in flight leave, and these settle by themselves. In any other status the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `campaigns:send`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   */
+  resume<O extends WriteOptions & DryRunOption>(
+    campaignId: string,
+    options?: O,
+  ): Promise<Outcome<Campaign, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/campaigns/{campaignId}/resume", ids: { campaignId }, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * End the send of a campaign for good.
+   *
+   * Ends a send that is `SCHEDULED`, `SENDING` or `PAUSED`. The credits of mails that were not sent are released once no mail is in flight; the day's send cap is not.
+   *
+   * The answer shows the new status, which holds at once: from then on only mails in flight leave, and these settle by themselves. In any other status the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `campaigns:send`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   */
+  cancel<O extends WriteOptions & DryRunOption>(
+    campaignId: string,
+    options?: O,
+  ): Promise<Outcome<Campaign, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/campaigns/{campaignId}/cancel", ids: { campaignId }, takesKey: true },
+      options,
+    );
   }
 
   /**

@@ -5,17 +5,18 @@ export interface KnownProgress {
   /** Missing while a step that takes the send back is under way: its effect may be known to Postgres alone. */
   status?: SendState["status"];
   sent: number;
+  resumes: number;
   /** As `SendState.closedEpochs`. */
   closedEpochs: Record<string, number>;
 }
 
 /** How far a send is by a state of Postgres, and at least as far as `known`. */
-export function progressOf({ status, sent, closedEpochs }: SendState, known?: KnownProgress): KnownProgress {
+export function progressOf({ status, sent, resumes, closedEpochs }: SendState, known?: KnownProgress): KnownProgress {
   const closed = { ...closedEpochs };
   for (const [accountId, epoch] of Object.entries(known?.closedEpochs ?? {})) {
     closed[accountId] = Math.max(epoch, closed[accountId] ?? 0);
   }
-  return { status, sent: Math.max(sent, known?.sent ?? 0), closedEpochs: closed };
+  return { status, sent: Math.max(sent, known?.sent ?? 0), resumes, closedEpochs: closed };
 }
 
 const OPEN: ReadonlySet<SendState["status"]> = new Set(["SCHEDULED", "SENDING", "PAUSED"]);
@@ -25,10 +26,10 @@ export const isOpen = (status: SendState["status"]): boolean => OPEN.has(status)
 
 /**
  * Whether Postgres is behind the facts that a workflow knows, because it was restored from an older backup or a standby
- * without its last commits took over. Other processes only ever pause a send, and the epochs of its lanes never fall. It is
- * not seen when Postgres lost nothing but outcomes of a slice under way.
+ * without its last commits took over. Other processes pause and cancel a send, or resume it and count that; the epochs of its
+ * lanes never fall. It is not seen when Postgres lost nothing but outcomes of a slice under way.
  */
-export function isSetBack(known: KnownProgress, { status, closedEpochs }: SendState): boolean {
+export function isSetBack(known: KnownProgress, { status, resumes, closedEpochs }: SendState): boolean {
   if (Object.entries(known.closedEpochs).some(([accountId, epoch]) => epoch > (closedEpochs[accountId] ?? 0)))
     return true;
   switch (known.status) {
@@ -38,7 +39,7 @@ export function isSetBack(known: KnownProgress, { status, closedEpochs }: SendSt
     case "SENDING":
       return status === "SCHEDULED";
     case "PAUSED":
-      return status === "SCHEDULED" || status === "SENDING";
+      return (status === "SCHEDULED" || status === "SENDING") && resumes <= known.resumes;
     default:
       return isOpen(status);
   }

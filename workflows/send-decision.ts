@@ -1,12 +1,12 @@
 import type { ComplaintPause } from "../domain/sends/complaint-rate.ts";
 import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
+import type { CLIENT_PAUSE, WORKFLOW_ENDED } from "../domain/sends/pause-reasons.ts";
 import type { DatabaseRestored } from "../domain/sends/restored.ts";
 import { decideLane, type LaneStep } from "./lane-decision.ts";
 import { isCallingOperator, isUnderWay, type LaneView } from "./lane-view.ts";
 import type { Shown } from "./operator-view.ts";
 import { isOpen } from "./progress.ts";
 import { type CommandKind, DETAILS, type SendOutcome, type SetBack } from "./send-messages.ts";
-import { WORKFLOW_ENDED } from "./start.ts";
 import { type FailingStep, failingStep } from "./steps.ts";
 
 /** The facts that the workflow of a send knows. Times are in ms of the workflow's clock. */
@@ -75,7 +75,7 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
     return { kind: "pauseForFailure", reason: DATABASE_RESTORED };
   }
   const waitsForSlices = isMailing && (send?.status !== "SENDING" || lanes.every(isUnderWay));
-  if (!command && send && waitsForSlices) return { status: send.status, ...duringSlices(view, send) };
+  if (!command && send && waitsForSlices && !view.isStale) return { status: send.status, ...duringSlices(view, send) };
   if (view.isStale) return { kind: "read" };
   if (!send) return unconfirmed(view, command);
   if (command) return { kind: command };
@@ -110,6 +110,7 @@ function betweenSlices(view: SendView, send: SendState): Step {
   switch (send.status) {
     case "PAUSED": {
       if (reason === null) return wait("paused", DETAILS.paused);
+      if (reason === PAUSED_BY_CLIENT) return wait("paused", DETAILS.pausedByClient);
       return wait("paused", detailsOfPause(send, reason), undefined, true);
     }
     case "SCHEDULED":
@@ -124,11 +125,13 @@ function betweenSlices(view: SendView, send: SendState): Step {
 
 const COMPLAINT_PAUSE: ComplaintPause = "complaint_rate_exceeded";
 const DATABASE_RESTORED: DatabaseRestored = "database_restored";
+const PAUSED_BY_CLIENT: typeof CLIENT_PAUSE = "paused_by_client";
+const CUT_OFF: typeof WORKFLOW_ENDED = "workflow_ended";
 
 function detailsOfPause({ complaintRate = 0 }: SendState, reason: string): string {
   if (reason === COMPLAINT_PAUSE) return DETAILS.pausedForComplaints(complaintRate);
   if (reason === DATABASE_RESTORED) return DETAILS.setBack;
-  return reason === WORKFLOW_ENDED ? DETAILS.cameBack : DETAILS.pausedFor(reason);
+  return reason === CUT_OFF ? DETAILS.cameBack : DETAILS.pausedFor(reason);
 }
 
 /** The next step of a send that is SENDING: that of the first lane that can do something, else of all lanes together. */

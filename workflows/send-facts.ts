@@ -9,7 +9,7 @@ import { instantOf } from "./steps.ts";
 export function factsOf({ send, lanes, now, neverBegan, refusal, setBack }: SendView, next: Step): string[] {
   if (!send) return neverBegan === "refused" && refusal !== undefined ? [`Refused: ${refusal}.`] : [];
   const { status, sent, recipients, since, startsAt } = send;
-  if (next.kind === "end") return status === "CANCELLED" ? ["An operator cancelled it."] : [];
+  if (next.kind === "end") return status === "CANCELLED" ? ["An operator or a client cancelled it."] : [];
   const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
   // The number is read when a slice ends.
   const before = lanes.some(isUnderWay) ? " before the slices under way" : "";

@@ -91,6 +91,8 @@ export const DETAILS = {
   continuing: "Continues once the mails in flight are done. Updates: pause, cancel.",
   cancelling: "Cancelling: waits for the mails in flight, then settles the credits.",
   paused: "Paused by an operator. Updates: resume, cancel.",
+  pausedByClient:
+    "Paused by a client of the API, which may resume it. Updates: resume, cancel, or pause, so that no client resumes it.",
   pausedForComplaints: (rate: number) =>
     `Paused: complaints are ${percent(rate)} of the team's delivered mail of 30 days. Find their cause, then update: resume; it pauses again once they are 0.05 points more than at the resume. Or: cancel.`,
   pausedFor: (reason: string) => `Paused: ${reason}. Repair the sending account, then update: resume. Or: cancel.`,

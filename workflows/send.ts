@@ -134,7 +134,7 @@ class Send {
       case "pauseForFailure":
         await this.#ask(() => steps.pauseSend(this.#id, next.reason));
         if (view.setBack) view.setBack = { ...view.setBack, isPaused: true };
-        return this.#endSlices();
+        return;
       case "closeLost":
         await steps.closeLost(this.#id);
         return answerAll(view.pauses, "PAUSED");
@@ -171,7 +171,7 @@ class Send {
         if (!(await this.#ask(() => steps.pauseSend(this.#id)))) return pending.reply(ANSWERS.nothingToPause);
         this.loop.drop("resume", ANSWERS.pausedMeanwhile, pending);
         view.pauses.push(pending.remove());
-        return this.#endSlices();
+        return;
       case "resume": {
         const { resumeId } = pending.command;
         this.#forgetStatus();
@@ -179,9 +179,7 @@ class Send {
           return pending.reply(ANSWERS.nothingToResume);
         const { setBack } = view;
         if (setBack?.isPaused) view.setBack = undefined;
-        answerAll(view.pauses, ANSWERS.resumedMeanwhile);
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
-        for (const lane of view.lanes) lane.triesNow = true;
         if (view.setBack) return pending.reply(ANSWERS.pausedMeanwhile);
         return pending.reply(setBack ? ANSWERS.continuesSetBack : ANSWERS.continues);
       }
@@ -263,7 +261,6 @@ class Send {
       return pending.reply(ANSWERS.voided);
     }
     const cancelled = await this.#ask(() => steps.cancelSend(this.#id));
-    answerAll(view.pauses, ANSWERS.cancelledMeanwhile);
     this.loop.drop("resendUnknown", ANSWERS.resendDropped, pending);
     if (view.review === "open") view.review = "dismissed";
     if (!cancelled) {
@@ -271,7 +268,6 @@ class Send {
     }
     view.settled = undefined;
     view.cancels.push(pending.remove());
-    this.#endSlices();
   }
 
   #beginSlice(accountId: string): void {
@@ -347,12 +343,22 @@ class Send {
     if (wasSetBack) view.setBack = { sent: known.sent, isPaused: false };
     // Once it was found behind, Postgres counts as it is: an operator decides.
     if (send) view.known = progressOf(send, wasSetBack ? undefined : view.known);
+    if (!send) return;
+    if (send.status !== "SENDING") this.#endSlices();
+    if (send.status !== "PAUSED") {
+      answerAll(view.pauses, isOpen(send.status) ? ANSWERS.resumedMeanwhile : ANSWERS.cancelledMeanwhile);
+    }
+    if (known && send.resumes > known.resumes) {
+      for (const lane of view.lanes) Object.assign(lane, { lastSlice: undefined, accountFailures: 0, triesNow: true });
+    }
   }
 
   /** Before a step that takes the send back: if its answer is lost, Postgres may know of it and this run does not. */
   #forgetStatus(): void {
     const { known } = this.#view;
-    if (known) this.#view.known = { sent: known.sent, closedEpochs: known.closedEpochs };
+    if (!known) return;
+    const { status: _status, ...rest } = known;
+    this.#view.known = rest;
   }
 
   /** Asks Postgres for a change, and takes over the state that it left. @returns whether it changed as asked */

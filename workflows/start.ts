@@ -4,9 +4,6 @@ import type { SendInput } from "./send-messages.ts";
 import type { DeliveryInput } from "./webhook-delivery.ts";
 import type { ReplayInput } from "./webhook-replay.ts";
 
-/** Why a send is paused whose workflow was terminated, failed or timed out. */
-export const WORKFLOW_ENDED = "workflow_ended";
-
 /** The options that every start of a send's workflow has: its id, its queue, and the attributes that operators search by. */
 export const sendStart = (input: SendInput) => ({
   workflowId: sendWorkflowId(input.previewId),

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, Campaign } from "../../db/entities/send.ts";
-import { kysely } from "../../db/orm.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
+import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
 import { sendRouter } from "../sends/routes.ts";
 import { sizeText } from "../units.ts";
@@ -43,21 +44,24 @@ const page = route({
     return campaigns.pageEntities(ctx, input.query, rows, Campaign, presentCampaign);
   });
 
-const kind = { type: "campaign", noun: "Campaign", tag: "Campaigns" } as const;
+const kind = {
+  ...({ type: "campaign", noun: "Campaign", tag: "Campaigns" } as const),
+  entity: Campaign,
+  shown: campaign,
+  show: async (_em: EntityManager, record: Campaign) => presentCampaign(record),
+};
 
 export const campaignsRouter = router({
   page,
   drafts: draftRouter({
     ...kind,
-    entity: Campaign,
     limit: (env) => env.MAX_CAMPAIGNS,
     setInApp: "Its segment, its sending accounts and its send days",
     body: campaignBody,
     patch: campaignPatch,
-    shown: campaign,
-    show: async (_em, record) => presentCampaign(record),
     whole: { schema: campaignWithRecipients, present: (shown, recipients) => ({ ...shown, recipients }) },
   }),
+  commands: commandRouter(kind),
   sends: sendRouter({
     ...kind,
     changes:

@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
-import { kysely } from "../../db/orm.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
 import { listIdsOf, readListIds } from "../../domain/newsletters.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
+import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
 import { sendRouter } from "../sends/routes.ts";
 import { sizeText } from "../units.ts";
@@ -49,21 +50,24 @@ const page = route({
     );
   });
 
-const kind = { type: "newsletter", noun: "Newsletter", tag: "Newsletters" } as const;
+const kind = {
+  ...({ type: "newsletter", noun: "Newsletter", tag: "Newsletters" } as const),
+  entity: Newsletter,
+  shown: newsletter,
+  show: async (em: EntityManager, letter: Newsletter) => presentNewsletter(letter, await readListIds(em, letter.id)),
+};
 
 export const newslettersRouter = router({
   page,
   drafts: draftRouter({
     ...kind,
-    entity: Newsletter,
     limit: (env) => env.MAX_NEWSLETTERS,
     setInApp: "Its lists and its send days",
     body: newsletterBody,
     patch: newsletterPatch,
-    shown: newsletter,
-    show: async (em, letter) => presentNewsletter(letter, await readListIds(em, letter.id)),
     whole: { schema: newsletterWithRecipients, present: (shown, recipients) => ({ ...shown, recipients }) },
   }),
+  commands: commandRouter(kind),
   sends: sendRouter({
     ...kind,
     changes:

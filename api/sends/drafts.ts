@@ -29,22 +29,27 @@ interface WrittenContent {
   from_email?: string | null;
 }
 
-/** A kind of resource that is drafted, and sent later. */
-interface DraftedKind<T extends Broadcast, Shown extends z.ZodType, Whole extends z.ZodType> {
+/** A kind of resource that is sent, and how it is shown. */
+export interface ShownKind<T extends Broadcast, Shown extends z.ZodType> {
   /** Its paths, its scopes and the ids in its paths are named after it. */
   type: ResourceType;
   /** Its operations are named after it: `Newsletter`. */
   noun: Capitalize<ResourceType>;
   tag: Tag;
   entity: EntityClass<T>;
+  shown: Shown;
+  show(em: EntityManager, record: T): Promise<z.input<Shown>>;
+}
+
+/** A kind of resource that is drafted, and sent later. */
+interface DraftedKind<T extends Broadcast, Shown extends z.ZodType, Whole extends z.ZodType>
+  extends ShownKind<T, Shown> {
   /** Records that a team may have in an environment. */
   limit(env: Env): number;
   /** The parts that only the app sets, as the subject of a sentence. */
   setInApp: string;
   body: z.ZodType<WrittenContent>;
   patch: z.ZodType<Patch<WrittenContent>>;
-  shown: Shown;
-  show(em: EntityManager, record: T): Promise<z.input<Shown>>;
   /** With its recipients by state. */
   whole: { schema: Whole; present(shown: z.input<Shown>, recipients: z.input<typeof recipientStates>): z.input<Whole> };
 }

@@ -63,7 +63,7 @@ export const shownProgress = {
     .nullable()
     .meta({
       description:
-        "The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did.",
+        "Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status.",
       examples: [null],
     }),
   send_id: z

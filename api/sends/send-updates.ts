@@ -16,9 +16,11 @@ import { idOfBytes } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal, type RefusalDetails } from "../../domain/sends/refusal.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
+import { sendWorkflowId, WAKE_UP } from "../../workflows/ids.ts";
 import type { sendWorkflow } from "../../workflows/send.ts";
 import type { confirmUpdate, previewUpdate, SendInput } from "../../workflows/send-messages.ts";
 import { sendStart } from "../../workflows/start.ts";
+import type { RequestContext } from "../context.ts";
 import type { TemporalGateway } from "../temporal-gateway.ts";
 
 /** How long an update waits that Temporal would not take; by then the gateway has tried it ten times, at growing intervals. */
@@ -88,6 +90,16 @@ async function updateOnce<Args>(client: Client, request: UpdateRequest<Args>): P
     args: [args],
     startWorkflowOperation: start,
   });
+}
+
+/** How long a wake-up is tried. */
+const WAKE_UP_MS = 10_000;
+
+/** Makes the workflow of a send read its state in Postgres, beside the request. A signal that is lost the reconciler repeats. */
+export function wakeUpSend({ temporal, log }: Pick<RequestContext, "temporal" | "log">, sendId: string): void {
+  temporal
+    .call(WAKE_UP_MS, (client) => client.workflow.getHandle(sendWorkflowId(sendId)).signal(WAKE_UP))
+    .catch((err) => log.warn({ err, sendId }, "a send was not woken up; the reconciler does it"));
 }
 
 /** The one place where a workflow's failure becomes the API's answer. */

@@ -26,7 +26,7 @@ const broadcast = {
     .default([]),
   /** Whether opens and clicks of its mails are counted; null where that is left to the team's setting. */
   tracking: p.boolean().nullable(),
-  /** The code of the failure that paused it, as its send's; null when an operator did. */
+  /** Why it is paused, as its send's `pauseReason`. */
   statusReason: p.text().nullable(),
   /** The confirmed send, once there is one. */
   sendId: p.text().nullable(),
@@ -165,6 +165,8 @@ const SendSchema = defineEntity({
     prunedSeq: p.integer().default(0),
     /** The command that an operator's last resume carried out: a repetition of it resumes nothing. */
     resumeId: p.text().nullable(),
+    /** How often it was resumed. Never falls, unless Postgres lost commits. */
+    resumes: p.integer().default(0),
     ...timestamps,
   },
 });

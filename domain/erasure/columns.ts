@@ -268,6 +268,7 @@ export const PERSONAL_DATA = {
       "ledger_state",
       "pruned_seq",
       "resume_id",
+      "resumes",
       "created_at",
       "updated_at",
     ],

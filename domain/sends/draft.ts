@@ -56,7 +56,7 @@ export interface MovedSend {
   to: SendStatus;
   startedAt: string | null;
   completedAt: string | null;
-  /** The code of the failure that paused it; null when an operator did, and in every other status. */
+  /** Why it is paused, see `pauseSend`; null in every other status. */
   reason: string | null;
   /** Undefined when no event is due. */
   step: SendStep | undefined;

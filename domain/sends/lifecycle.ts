@@ -29,8 +29,10 @@ export interface SendState {
   since: string;
   /** When it may start, ISO 8601, with the days to which it is restricted, as operators read them. */
   startsAt: string;
-  /** The failures that paused it, see `pauseSend`; null when an operator did. */
+  /** Why it is paused, see `pauseSend`; null when an operator paused it. */
   pauseReason: string | null;
+  /** How often it was resumed. */
+  resumes: number;
   /** The team's complaint rate, if that paused it: a fraction of the delivered mail. */
   complaintRate?: number;
   /** The accounts that mail it, one lane each. */
@@ -61,7 +63,7 @@ const startsAt = sql<string>`(
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
   const row = await kysely(em)
     .selectFrom("sends")
-    .select(["status", "recipients", "pause_reason", "complaint_rate"])
+    .select(["status", "recipients", "pause_reason", "complaint_rate", "resumes"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
     .select([laneAccounts().as("account_ids"), closedEpochs().as("closed_epochs")])
     .select([
@@ -82,6 +84,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       since: row.since,
       startsAt: row.starts_at,
       pauseReason: row.pause_reason,
+      resumes: row.resumes,
       ...(row.pause_reason === COMPLAINT_PAUSE && { complaintRate: Number(row.complaint_rate) }),
       accountIds: row.account_ids,
       closedEpochs: row.closed_epochs,
@@ -114,6 +117,9 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
       .updateTable("sends")
       .set({ status: to, pause_reason: pauseReason })
       .$if(to === "SENDING", (query) => query.set({ started_at: sql<string>`coalesce(started_at, now())` }))
+      .$if(before.status === "PAUSED" && !TERMINAL.has(to) && to !== "PAUSED", (query) =>
+        query.set((eb) => ({ resumes: eb("resumes", "+", 1) })),
+      )
       .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<string>`coalesce(completed_at, now())` }))
       .where("id", "=", sendId)
       .returning(["team_id", "environment", "resource_type", "resource_id", "started_at", "completed_at"])
@@ -174,8 +180,8 @@ export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSen
 
 /**
  * A send that complaints have paused keeps that reason: an operator who resumes it has to know of them.
- * @param pauseReason a code when no operator paused it, e.g. `login_refused`; where several accounts have failed, the code
- *   of each behind its id
+ * @param pauseReason a code when no operator paused it, e.g. `login_refused` or `paused_by_client`; where several accounts
+ *   have failed, the code of each behind its id
  */
 export function pauseSend(em: EntityManager, sendId: string, pauseReason: string | null = null): Promise<ChangedSend> {
   return change(em, sendId, (before) => {
@@ -185,8 +191,18 @@ export function pauseSend(em: EntityManager, sendId: string, pauseReason: string
   });
 }
 
+/** PAUSED to SENDING, or to SCHEDULED when its time has not come. */
+const resumption = ({ startsInMs }: SendState): Move => ({
+  from: ["PAUSED"],
+  to: startsInMs > 0 ? "SCHEDULED" : "SENDING",
+});
+
+/** Resumes a send for a client. Unlike an operator's resume it leaves the limit of complaints as it is. */
+export const resumeForClient = (em: EntityManager, sendId: string): Promise<ChangedSend> =>
+  change(em, sendId, resumption);
+
 /**
- * PAUSED to SENDING, or to SCHEDULED when its time has not come. For a send that complaints had paused, the present
+ * Resumes a send for an operator. For a send that complaints had paused, the present
  * complaint rate is the one from which a further rise counts. A repetition of the command changes nothing: complaints may
  * have paused the send again, and its operator has not seen them.
  * @param resumeId of the operator's command
@@ -203,10 +219,7 @@ export function resumeSend(em: EntityManager, sendId: string, resumeId: string):
     if (send?.resume_id === resumeId) {
       return { changed: !TERMINAL.has(send.status), state: await readSend(tx, sendId) };
     }
-    const resumed = await change(tx, sendId, ({ startsInMs }) => ({
-      from: ["PAUSED"],
-      to: startsInMs > 0 ? "SCHEDULED" : "SENDING",
-    }));
+    const resumed = await change(tx, sendId, resumption);
     if (!send || TERMINAL.has(send.status)) return resumed;
     const countsFrom =
       send.status === "PAUSED" && send.complaint_rate !== null
@@ -277,7 +290,7 @@ export async function cancelSend(em: EntityManager, sendId: string): Promise<Cha
 }
 
 export interface SettledSend {
-  /** SENDING, or PAUSED by complaints, when recipients are still to be mailed: then nothing was settled. */
+  /** SENDING, or PAUSED meanwhile, when recipients are still to be mailed: then nothing was settled. */
   status: SendStatus;
   /** Mails accepted by a server. */
   sent: number;

@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { COMPLAINT_PAUSE } from "./complaint-rate.ts";
+import { CLIENT_PAUSE } from "./pause-reasons.ts";
 
 /** The state of all sends of all teams. */
 export interface SendsOverview {
@@ -55,7 +56,7 @@ export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   const needingOperator: Record<string, number> = { [COMPLAINT_PAUSE]: 0, several_accounts: 0 };
   for (const { status, reason, count } of counts) {
     byStatus[status] += count;
-    if (reason !== null) needingOperator[reason] = count;
+    if (reason !== null && reason !== CLIENT_PAUSE) needingOperator[reason] = count;
   }
   return {
     byStatus,

@@ -26,7 +26,7 @@ interface Broadcast extends Timestamps {
   subject: string | null;
   from_name: string | null;
   status: BroadcastStatus;
-  /** The code of the failure that paused it. */
+  /** Why it is paused, as a code. */
   status_reason: string | null;
   send_id: string | null;
   /** Once its send has ended: its recipients in all and in each state. Null before. */

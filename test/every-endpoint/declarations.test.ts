@@ -6,6 +6,8 @@ import { unique } from "../support/factories.ts";
 import { bodyOf, ENDPOINTS, nameOf } from "./endpoints.ts";
 
 const isSend = (path: string) => /\/send(-preview)?$/.test(path);
+/** Commands to a send that was confirmed. */
+const isCommand = (path: string) => /\/(pause|resume|cancel)$/.test(path);
 /** Routes whose scopes belong to another resource than the first segment of their path. */
 const OTHER_RESOURCE: Record<string, string> = { unsubscribes: "suppressions" };
 
@@ -32,7 +34,7 @@ describe("Every endpoint declares", () => {
 
     describe(nameOf(endpoint), () => {
       it("the scope of its resource and of what it does", () => {
-        const right = isRead ? "read" : isSend(path) ? "send" : "write";
+        const right = isRead ? "read" : isSend(path) || isCommand(path) ? "send" : "write";
         const expected =
           path === "/me"
             ? null

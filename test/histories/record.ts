@@ -198,6 +198,16 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
+  "paused-by-a-client": async () => {
+    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await someMail(sender);
+    await sender.client.post(`/newsletters/${sender.newsletterId}/pause`);
+    await untilDetails(sendId, "Paused by a client");
+    await sender.client.post(`/newsletters/${sender.newsletterId}/resume`);
+    return sendId;
+  },
+
   "cancelled-in-the-ui": async () => {
     const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
     const sendId = await start(sender);

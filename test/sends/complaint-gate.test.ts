@@ -8,11 +8,11 @@ import type { MailRef } from "../../domain/links.ts";
 import { recordReport } from "../../domain/reports/record.ts";
 import { addSource, pathOfSource } from "../../domain/reports/source.ts";
 import { readComplaintFigures } from "../../domain/sends/complaint-rate.ts";
-import { pauseForComplaints, pauseSend, readSend, resumeSend } from "../../domain/sends/lifecycle.ts";
+import { pauseForComplaints, pauseSend, readSend, resumeForClient, resumeSend } from "../../domain/sends/lifecycle.ts";
+import { CLIENT_PAUSE, WORKFLOW_ENDED } from "../../domain/sends/pause-reasons.ts";
 import { ReportRecorder } from "../../workers/report-recorder.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
-import { WORKFLOW_ENDED } from "../../workflows/start.ts";
 import { live, mailTo } from "../reports/mails.ts";
 import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
 import { eventually } from "../support/eventually.ts";
@@ -251,6 +251,15 @@ describe("The complaint gate of sends under way", () => {
       await resume();
       assert.equal(await statusAt(6_000, 18), "SENDING");
       assert.equal(await statusAt(6_000, 19), PAUSED, "a rate that is no decimal fraction");
+    });
+
+    it("stay where an operator's resume left them when a client pauses and resumes", async () => {
+      assert.equal(await statusAt(10_000, 20), PAUSED);
+      await resume();
+      await setFigures(team, 10_000, 24);
+      await pauseSend(em(), sendId, CLIENT_PAUSE);
+      assert.equal((await resumeForClient(em(), sendId)).state?.status, "SENDING");
+      assert.equal(await statusAt(10_000, 25), PAUSED);
     });
 
     it("hold when Temporal repeats the resume whose answer was lost: complaints have paused the send again", async () => {

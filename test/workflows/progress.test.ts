@@ -10,6 +10,7 @@ const state = (status: SendStatus, closedEpochs: Record<string, number> = { acct
     recipients: 7,
     sent: 3,
     pauseReason: null,
+    resumes: 0,
     accountIds: ["acct_1", "acct_2"],
     closedEpochs,
   },
@@ -24,15 +25,16 @@ describe("Postgres is behind a send's workflow", () => {
     assert.ok(!isSetBack(known(), state("SENDING", { acct_1: 5, acct_2: 2 })));
   });
 
-  it("when the send's status is one that it had left, which no other process sets", () => {
-    const behind = (from: SendStatus | undefined): SendStatus[] => {
+  it("when the send's status is one that it had left, unless a client resumed it", () => {
+    const behind = (from: SendStatus | undefined, resumes = 0): SendStatus[] => {
       const { status: _status, ...rest } = known();
       const before = from === undefined ? rest : { ...rest, status: from };
-      return SEND_STATUSES.filter((status) => isSetBack(before, state(status)));
+      return SEND_STATUSES.filter((status) => isSetBack(before, { ...state(status), resumes }));
     };
     assert.deepEqual(behind("SCHEDULED"), []);
     assert.deepEqual(behind("SENDING"), ["SCHEDULED"]);
     assert.deepEqual(behind("PAUSED"), ["SCHEDULED", "SENDING"]);
+    assert.deepEqual(behind("PAUSED", 1), []);
     for (const ended of ["SENT", "CANCELLED", "FAILED"] as const) {
       assert.deepEqual(behind(ended), ["SCHEDULED", "SENDING", "PAUSED"]);
     }
@@ -44,6 +46,6 @@ describe("Postgres is behind a send's workflow", () => {
       state("SENDING", { acct_1: 4, acct_2: 2 }),
       known({ closedEpochs: { acct_1: 6 }, sent: 5 }),
     );
-    assert.deepEqual(later, { status: "SENDING", sent: 5, closedEpochs: { acct_1: 6, acct_2: 2 } });
+    assert.deepEqual(later, { status: "SENDING", sent: 5, resumes: 0, closedEpochs: { acct_1: 6, acct_2: 2 } });
   });
 });

@@ -16,6 +16,7 @@ const send = (change: Partial<SendState> = {}): SendState => ({
   since: "2026-11-22T10:00:00.000Z",
   startsAt: "2026-11-22T10:00:00.000Z (mon, fri in UTC)",
   pauseReason: null,
+  resumes: 0,
   accountIds: ["acct_1"],
   closedEpochs: {},
   ...change,
@@ -170,6 +171,7 @@ const TABLE: Row[] = [
   ],
 
   ["waits for the slice", view({ slice: "under way" }), undefined, { kind: "wait", details: DETAILS.mailing(7) }],
+  ["reads at a wake-up during a slice", view({ slice: "under way", isStale: true }), undefined, { kind: "read" }],
   ["carries a pause out during a slice", view({ slice: "under way" }), "pause", { kind: "pause" }],
   ["carries a cancel out during a slice", view({ slice: "under way" }), "cancel", { kind: "cancel" }],
   [
@@ -201,6 +203,12 @@ const TABLE: Row[] = [
     view({ send: send({ status: "PAUSED" }) }),
     undefined,
     { kind: "wait", details: DETAILS.paused, needsOperator: false },
+  ],
+  [
+    "stays paused for a client without a call for an operator",
+    view({ send: send({ status: "PAUSED", pauseReason: "paused_by_client" }) }),
+    undefined,
+    { kind: "wait", details: DETAILS.pausedByClient, needsOperator: false },
   ],
   [
     "calls an operator when its account paused it",

@@ -12,7 +12,7 @@ const view = (send: Partial<SendState>, change: Partial<SendView> = {}): SendVie
   now: NOW,
   send: {
     ...{ status: "SENDING", startsInMs: 0, recipients: 7, sent: 3, pauseReason: null, accountIds: ["acct_1"] },
-    closedEpochs: {},
+    ...{ resumes: 0, closedEpochs: {} },
     ...{ since: "2026-11-22T10:00:00.000Z", startsAt: STARTS_AT },
     ...send,
   },
@@ -51,7 +51,7 @@ describe("The facts that operators read of a send", () => {
     const ended = (outcome: "CANCELLED" | "refused"): Step => ({ kind: "end", outcome, details: "Ended." });
     assert.equal(
       withFacts(view({ status: "CANCELLED" }), ended("CANCELLED")).details,
-      "Ended.\n\nAn operator cancelled it.",
+      "Ended.\n\nAn operator or a client cancelled it.",
     );
     const refused = view({}, { send: undefined, neverBegan: "refused", refusal: "campaign_not_ready (no_subject)" });
     assert.equal(withFacts(refused, ended("refused")).details, "Ended.\n\nRefused: campaign_not_ready (no_subject).");

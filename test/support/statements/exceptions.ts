@@ -45,10 +45,11 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: /join lateral \(select .* from sends where id = h\.send_id limit 1\) s /,
   },
   {
-    reason: "The sends that the call has found under their tenant: too many complaints pause them.",
+    reason:
+      "The sends that the call has found under their tenant: too many complaints pause them, or a client commands.",
     program: "api",
     file: /^domain\/sends\/lifecycle\.ts$/,
-    tables: ["sends"],
+    tables: ["sends", "newsletters", "campaigns"],
     statement: BY_ID,
   },
   {

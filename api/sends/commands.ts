@@ -1,0 +1,81 @@
+import { z } from "zod";
+import { afterCommit } from "../../db/transaction.ts";
+import { type Broadcast, readBroadcast } from "../../domain/drafts.ts";
+import type { ErrorCode } from "../../domain/errors.ts";
+import { type ClientCommand, commandSend } from "../../domain/sends/client-commands.ts";
+import { logMove } from "../../domain/sends/send-log.ts";
+import { idParamOf, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import type { ShownKind } from "./drafts.ts";
+import { wakeUpSend } from "./send-updates.ts";
+
+interface CommandText {
+  verb: string;
+  /** Before and behind the name of the kind. */
+  summary: readonly [string, string];
+  description: string;
+  errors?: readonly ErrorCode[];
+}
+
+const COMMANDS: Readonly<Record<ClientCommand, CommandText>> = {
+  pause: {
+    verb: "pause",
+    summary: ["Pause the send of a", ""],
+    description: "Holds a send that is `SCHEDULED` or `SENDING`. Its credits stay reserved.",
+  },
+  resume: {
+    verb: "resume",
+    summary: ["Continue the send of a", "that is paused"],
+    description:
+      "Continues a send that a client paused, or that is paused because its sending accounts failed. One that complaints paused is 403 `complaint_rate_exceeded`; one that an operator of the service paused, or the service after a restore, is 409 `resource_state_invalid`.",
+    errors: ["complaint_rate_exceeded"],
+  },
+  cancel: {
+    verb: "cancel",
+    summary: ["End the send of a", "for good"],
+    description:
+      "Ends a send that is `SCHEDULED`, `SENDING` or `PAUSED`. The credits of mails that were not sent are released once no mail is in flight; the day's send cap is not.",
+  },
+};
+
+/** The routes by which a client stops what it started. */
+export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind: ShownKind<T, Shown>) {
+  const { type, noun, tag, entity, shown } = kind;
+  const idParam = `${type}Id`;
+  const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
+
+  const command = (name: ClientCommand) => {
+    const { verb, summary, description, errors = [] } = COMMANDS[name];
+    return route({
+      method: "POST",
+      path: `/${type}s/{${idParam}}/${name}`,
+      scope: `${type}s:send`,
+      dryRunScope: `${type}s:read`,
+      idempotency: "optional",
+      dryRun: true,
+      operationId: `${verb}${noun}`,
+      tag,
+      summary: summary.join(` ${type} `).trim(),
+      description: paragraphs(
+        description,
+        "The answer shows the new status, which holds at once: from then on only mails in flight leave, and these settle by themselves. In any other status the answer is 409 `resource_state_invalid`.",
+      ),
+      errors: [...errors, "resource_state_invalid"],
+    })
+      .input(z.strictObject({ params }))
+      .output(shown)
+      .mutation(async ({ ctx, input }) => {
+        const id = input.params[idParam] ?? "";
+        const move = await commandSend(ctx.em, ctx.tenant, { type, id }, name, ctx.dryRun);
+        if (move) {
+          afterCommit(ctx.em, commandSend, () => {
+            logMove(ctx.log, move);
+            wakeUpSend(ctx, move.sendId);
+          });
+        }
+        const record = await readBroadcast(ctx.em, entity, id);
+        return ok(await kind.show(ctx.em, record), { impact: updateImpact(id, true) });
+      });
+  };
+
+  return router({ pause: command("pause"), resume: command("resume"), cancel: command("cancel") });
+}

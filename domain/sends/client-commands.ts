@@ -1,0 +1,92 @@
+import type { BroadcastStatus } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { COMPLAINT_PAUSE } from "./complaint-rate.ts";
+import { type ChangedSend, cancelSend, pauseSend, resumeForClient } from "./lifecycle.ts";
+import { CLIENT_PAUSE, WORKFLOW_ENDED } from "./pause-reasons.ts";
+import type { SendResource } from "./resource.ts";
+import { DATABASE_RESTORED } from "./restored.ts";
+import type { SendMove } from "./send-log.ts";
+
+/** A command of a client to the send of a newsletter or a campaign. */
+export type ClientCommand = "pause" | "resume" | "cancel";
+
+interface Rule {
+  /** Where the resource must be. */
+  from: readonly BroadcastStatus[];
+  done: string;
+  change(em: EntityManager, sendId: string): Promise<ChangedSend>;
+}
+
+const RULES: Readonly<Record<ClientCommand, Rule>> = {
+  pause: {
+    from: ["SCHEDULED", "SENDING"],
+    done: "paused",
+    change: (em, sendId) => pauseSend(em, sendId, CLIENT_PAUSE),
+  },
+  resume: { from: ["PAUSED"], done: "resumed", change: resumeForClient },
+  cancel: { from: ["SCHEDULED", "SENDING", "PAUSED"], done: "cancelled", change: cancelSend },
+};
+
+/** Pauses that an operator alone lifts; null is an operator's own. All others are a client's, or for failed accounts. */
+const OF_OPERATORS: ReadonlySet<string | null> = new Set([null, DATABASE_RESTORED, WORKFLOW_ENDED]);
+
+/** Why a client's command is refused for a resource in a status, with the reason of its pause; undefined where it is not. */
+export function commandRefusal(
+  command: ClientCommand,
+  status: BroadcastStatus,
+  reason: string | null,
+): ApiError | undefined {
+  const { from, done } = RULES[command];
+  if (!from.includes(status)) {
+    const message = `It is ${status}: it can be ${done} while it is ${from.join(" or ")}.`;
+    return new ApiError("resource_state_invalid", message);
+  }
+  if (command !== "resume") return undefined;
+  if (reason === COMPLAINT_PAUSE) {
+    return new ApiError("complaint_rate_exceeded", "Complaints paused it: an operator of the service resumes it.");
+  }
+  if (!OF_OPERATORS.has(reason)) return undefined;
+  return new ApiError("resource_state_invalid", "An operator of the service paused it, and resumes it.");
+}
+
+/**
+ * Carries out a client's command in Postgres alone. From the commit on no other mail is staged; the workflow has to be woken
+ * up after it. The status of the resource counts: one that is SENT stays so while its unknown recipients are mailed again.
+ * @returns undefined on a dry run, which locks and changes nothing
+ * @throws {ApiError} `not_found`; as `commandRefusal`
+ */
+export async function commandSend(
+  em: EntityManager,
+  tenant: Tenant,
+  { type, id }: SendResource,
+  command: ClientCommand,
+  isDryRun: boolean,
+): Promise<SendMove | undefined> {
+  const readAllowed = async () => {
+    const record = await kysely(em)
+      .selectFrom(`${type}s`)
+      .select(["send_id", "status", "status_reason"])
+      .where("id", "=", id)
+      .where(ofTenant(tenant))
+      .executeTakeFirst();
+    if (!record) throw notFound();
+    const refusal = commandRefusal(command, record.status, record.status_reason);
+    if (refusal) throw refusal;
+    return record.send_id;
+  };
+  const sendId = await readAllowed();
+  if (isDryRun || sendId === null) return undefined;
+  // As every change of a send does, before that of its resource.
+  await kysely(em)
+    .selectFrom("sends")
+    .select("id")
+    .where("id", "=", sendId)
+    .where(ofTenant(tenant))
+    .forUpdate()
+    .execute();
+  await readAllowed();
+  const { from, state } = await RULES[command].change(em, sendId);
+  if (!from || !state) throw new Error(`the send of a ${type} is not where the ${type} is`);
+  return { sendId, teamId: tenant.teamId, from, status: state.status, reason: state.pauseReason };
+}
