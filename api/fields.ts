@@ -12,6 +12,13 @@ export const timestamp = z.iso.datetime().meta({ examples: ["2026-11-21T17:00:00
 export const idOf = (kind: IdKind, description = "The id of the record.") =>
   z.string().meta({ description, examples: [exampleId(kind)] });
 
+/** @param example whether the example has one */
+export const nullableIdOf = (kind: IdKind, description: string, example = true) =>
+  z
+    .string()
+    .nullable()
+    .meta({ description, examples: [example ? exampleId(kind) : null] });
+
 /** When a record was made and changed. */
 export const timestamps = {
   created_at: timestamp.describe("When the record was created."),

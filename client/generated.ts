@@ -1337,6 +1337,30 @@ export type QuotaImpact = {
   remaining: number;
 };
 
+/** One mail to one recipient, as the ledger of its send has it. */
+export type Recipient = {
+  object: "email";
+  /** The left part of its Message-ID. */
+  id: string;
+  /** The newsletter that it is of. */
+  newsletter_id: string | null;
+  /** The campaign that it is of. */
+  campaign_id: string | null;
+  /** The subscriber that it was sent to. */
+  subscriber_id: string | null;
+  /** The contact that it was sent to. */
+  contact_id: string | null;
+  email: string;
+  status: "QUEUED" | "SENDING" | "SENT" | "REJECTED" | "DEFERRED" | "UNKNOWN" | "EXPIRED" | "SUPPRESSED" | "CANCELLED";
+  /** A code. */
+  reason: string | null;
+  /** Attempts to send it. */
+  attempts: number;
+  updated_at: string;
+  /** The code of the reply by which a server refused or deferred it, such as 550; null without one. */
+  smtp_code: number | null;
+};
+
 export type SendCampaignBody = {
   /** `confirmation.token` of the preview. */
   confirmation_token: string;
@@ -2118,6 +2142,28 @@ export type ListListSubscribersQuery = {
   status?: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED";
 };
 
+export type ListNewsletterRecipientsQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** From the last recipient of the send to the first, or from the first to the last. */
+  order?: "asc" | "desc";
+  /** Only recipients with this status. */
+  status?: "QUEUED" | "SENDING" | "SENT" | "REJECTED" | "DEFERRED" | "UNKNOWN" | "EXPIRED" | "SUPPRESSED" | "CANCELLED";
+};
+
+export type ListCampaignRecipientsQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** From the last recipient of the send to the first, or from the first to the last. */
+  order?: "asc" | "desc";
+  /** Only recipients with this status. */
+  status?: "QUEUED" | "SENDING" | "SENT" | "REJECTED" | "DEFERRED" | "UNKNOWN" | "EXPIRED" | "SUPPRESSED" | "CANCELLED";
+};
+
 export type ListWebhookDeliveriesQuery = {
   /** Records of a page at most. */
   limit?: number;
@@ -2745,6 +2791,28 @@ export class NewslettersResource {
   }
 
   /**
+   * List the recipients of a newsletter with the outcome of each mail.
+   *
+   * Pages through the recipients of a newsletter, which are fixed at its confirmation: before it there are none. Each is a record as the events `email.*` have it. A bounce or a complaint that comes later changes no status here.
+   *
+   * With `status` a page may hold fewer records than `limit`, even none, and have more after it. When the recipients are kept no longer, the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `newsletters:read` and `subscribers:read`.
+   */
+  listRecipients(
+    newsletterId: string,
+    query: ListNewsletterRecipientsQuery = {},
+    options?: RequestOptions,
+  ): Listing<Recipient> {
+    const readPage = (query: ListNewsletterRecipientsQuery): Promise<Page<Recipient>> =>
+      this.#transport.request(
+        { method: "GET", path: "/newsletters/{newsletterId}/recipients", ids: { newsletterId }, query },
+        options,
+      );
+    return listingOf(readPage, query);
+  }
+
+  /**
    * Resolve the recipients of a newsletter, and get the token that confirms its send.
    *
    * The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.
@@ -2957,6 +3025,28 @@ export class CampaignsResource {
       { method: "POST", path: "/campaigns/{campaignId}/cancel", ids: { campaignId }, takesKey: true },
       options,
     );
+  }
+
+  /**
+   * List the recipients of a campaign with the outcome of each mail.
+   *
+   * Pages through the recipients of a campaign, which are fixed at its confirmation: before it there are none. Each is a record as the events `email.*` have it. A bounce or a complaint that comes later changes no status here.
+   *
+   * With `status` a page may hold fewer records than `limit`, even none, and have more after it. When the recipients are kept no longer, the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `campaigns:read` and `contacts:read`.
+   */
+  listRecipients(
+    campaignId: string,
+    query: ListCampaignRecipientsQuery = {},
+    options?: RequestOptions,
+  ): Listing<Recipient> {
+    const readPage = (query: ListCampaignRecipientsQuery): Promise<Page<Recipient>> =>
+      this.#transport.request(
+        { method: "GET", path: "/campaigns/{campaignId}/recipients", ids: { campaignId }, query },
+        options,
+      );
+    return listingOf(readPage, query);
   }
 
   /**

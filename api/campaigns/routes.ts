@@ -5,6 +5,7 @@ import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
+import { recipientsRoute } from "../sends/recipients.ts";
 import { sendRouter } from "../sends/routes.ts";
 import { sizeText } from "../units.ts";
 import { presentCampaign, presentPreview, presentSend } from "./present.ts";
@@ -62,6 +63,7 @@ export const campaignsRouter = router({
     whole: { schema: campaignWithRecipients, present: (shown, recipients) => ({ ...shown, recipients }) },
   }),
   commands: commandRouter(kind),
+  recipients: recipientsRoute({ ...kind, personScope: "contacts:read" }),
   sends: sendRouter({
     ...kind,
     changes:

@@ -6,6 +6,7 @@ import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
+import { recipientsRoute } from "../sends/recipients.ts";
 import { sendRouter } from "../sends/routes.ts";
 import { sizeText } from "../units.ts";
 import { presentNewsletter, presentPreview, presentSend } from "./present.ts";
@@ -68,6 +69,7 @@ export const newslettersRouter = router({
     whole: { schema: newsletterWithRecipients, present: (shown, recipients) => ({ ...shown, recipients }) },
   }),
   commands: commandRouter(kind),
+  recipients: recipientsRoute({ ...kind, personScope: "subscribers:read" }),
   sends: sendRouter({
     ...kind,
     changes:

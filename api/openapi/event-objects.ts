@@ -1,25 +1,15 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { exampleId, type IdKind } from "../../domain/ids.ts";
 import type { EventObject, ObjectType } from "../../domain/webhooks/objects.ts";
 import { campaign } from "../campaigns/schema.ts";
 import { contact } from "../contacts/schema.ts";
-import { confirmationFields, idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { confirmationFields, idOf, nullableIdOf, shownAddress, timestamp, timestamps } from "../fields.ts";
 import { newsletter } from "../newsletters/schema.ts";
-import { recipientStates } from "../sends/schema.ts";
+import { EMAIL_ID, recipient, recipientStates } from "../sends/schema.ts";
 import { subscriber } from "../subscribers/schema.ts";
 import { suppression } from "../suppressions/schema.ts";
 import { unsubscribe } from "../unsubscribes/schema.ts";
-
-/** A mail is named by its place in its send. */
-const EMAIL_ID = `1.${exampleId("send")}`;
-
-const nullableId = (kind: IdKind, description: string, example = true) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description, examples: [example ? exampleId(kind) : null] });
 
 const counts = {
   recipients: recipientStates.meta({
@@ -56,23 +46,9 @@ export const EVENT_OBJECTS = {
     .omit({ body: true })
     .extend(counts)
     .meta({ id: "CampaignOfEvent", description: "A campaign as events show it: without its body." }),
-  email: z
-    .object({
-      object: z.literal("email"),
-      id: z.string().meta({ description: "The left part of its Message-ID.", examples: [EMAIL_ID] }),
-      newsletter_id: nullableId("newsletter", "The newsletter that it is of."),
-      campaign_id: nullableId("campaign", "The campaign that it is of.", false),
-      subscriber_id: nullableId("subscriber", "The subscriber that it was sent to."),
-      contact_id: nullableId("contact", "The contact that it was sent to.", false),
-      email: shownAddress,
-      status: z.enum(["SENT", "REJECTED", "BOUNCED", "COMPLAINED"]),
-      reason: z
-        .string()
-        .nullable()
-        .meta({ description: "A code.", examples: [null] }),
-      attempts: z.int().meta({ description: "Attempts to send it.", minimum: 0, examples: [1] }),
-      updated_at: timestamp,
-    })
+  email: recipient
+    .omit({ smtp_code: true })
+    .extend({ status: z.enum(["SENT", "REJECTED", "BOUNCED", "COMPLAINED"]) })
     .meta({ id: "EmailOfEvent", description: "One mail to one recipient." }),
   event: z
     .object({
@@ -80,8 +56,8 @@ export const EVENT_OBJECTS = {
       id: idOf("tracking"),
       kind: z.enum(["open", "click"]),
       email_id: z.string().meta({ description: "The id of the mail.", examples: [EMAIL_ID] }),
-      newsletter_id: nullableId("newsletter", "The newsletter that the mail is of."),
-      campaign_id: nullableId("campaign", "The campaign that the mail is of.", false),
+      newsletter_id: nullableIdOf("newsletter", "The newsletter that the mail is of."),
+      campaign_id: nullableIdOf("campaign", "The campaign that the mail is of.", false),
       email: shownAddress,
       url: z
         .string()

@@ -63,7 +63,8 @@ const since = z.iso
     examples: ["2026-11-21T17:00:00.000Z"],
   });
 
-const paging = {
+/** The parameters of every list. */
+export const paging = {
   limit: limit.default(DEFAULT_LIMIT),
   cursor: z
     .string()

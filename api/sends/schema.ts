@@ -1,9 +1,10 @@
 import { z } from "zod";
-import { BROADCAST_STATUSES } from "../../db/entities/send.ts";
+import { BROADCAST_STATUSES, RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { MAX_NAME_LENGTH } from "../../domain/audience/rules.ts";
+import { exampleId } from "../../domain/ids.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
-import { oneLine, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { nullableIdOf, oneLine, shownAddress, timestamp, timestamps } from "../fields.ts";
 import { durationText } from "../units.ts";
 
 /*
@@ -102,6 +103,36 @@ export const recipientStates = z
     description: "Recipients by state, which add up to `total`; null before the confirmation.",
     examples: [null],
   });
+
+/** A mail is named by its place in its send. */
+export const EMAIL_ID = `1.${exampleId("send")}`;
+
+/** A recipient of a send, as its ledger has it. */
+export const recipient = z
+  .object({
+    object: z.literal("email"),
+    id: z.string().meta({ description: "The left part of its Message-ID.", examples: [EMAIL_ID] }),
+    newsletter_id: nullableIdOf("newsletter", "The newsletter that it is of."),
+    campaign_id: nullableIdOf("campaign", "The campaign that it is of.", false),
+    subscriber_id: nullableIdOf("subscriber", "The subscriber that it was sent to."),
+    contact_id: nullableIdOf("contact", "The contact that it was sent to.", false),
+    email: shownAddress,
+    status: z.enum(RECIPIENT_STATES).meta({ examples: ["SENT"] }),
+    reason: z
+      .string()
+      .nullable()
+      .meta({ description: "A code.", examples: [null] }),
+    attempts: z.int().meta({ description: "Attempts to send it.", minimum: 0, examples: [1] }),
+    updated_at: timestamp,
+    smtp_code: z
+      .int()
+      .nullable()
+      .meta({
+        description: "The code of the reply by which a server refused or deferred it, such as 550; null without one.",
+        examples: [null],
+      }),
+  })
+  .meta({ id: "Recipient", description: "One mail to one recipient, as the ledger of its send has it." });
 
 /** The recipients of a preview that are left out for another reason than a suppression come between the others. */
 export const previewRecipients = <Ineligible extends string>(ineligible: Ineligible, total: string, reason: string) =>

@@ -116,22 +116,24 @@ export const campaignRow = (id: string) => ({
 });
 
 /** Of a row of `send_recipients`, or of its columns that are used here. */
-export const emailRecord = (
+export const emailFields = (
   row: string,
   { sendId, resource }: { sendId: string; resource: SendResource },
   status: RawBuilder<unknown>,
-): RawBuilder<EventObject<"email">> =>
-  record("email", {
-    id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
-    newsletter_id: resource.type === "newsletter" ? sql`${resource.id}::text` : nothing,
-    campaign_id: resource.type === "campaign" ? sql`${resource.id}::text` : nothing,
-    subscriber_id: resource.type === "newsletter" ? sql.ref(`${row}.member_id`) : nothing,
-    contact_id: resource.type === "campaign" ? sql.ref(`${row}.member_id`) : nothing,
-    email: shownEmail(row),
-    status,
-    ...plain(row, "reason", "attempts"),
-    ...instants(row, "updated_at"),
-  });
+): JsonColumns<keyof FieldsOf<"email">> => ({
+  id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
+  newsletter_id: resource.type === "newsletter" ? sql`${resource.id}::text` : nothing,
+  campaign_id: resource.type === "campaign" ? sql`${resource.id}::text` : nothing,
+  subscriber_id: resource.type === "newsletter" ? sql.ref(`${row}.member_id`) : nothing,
+  contact_id: resource.type === "campaign" ? sql.ref(`${row}.member_id`) : nothing,
+  email: shownEmail(row),
+  status,
+  ...plain(row, "reason", "attempts"),
+  ...instants(row, "updated_at"),
+});
+
+export const emailRecord = (...row: Parameters<typeof emailFields>): RawBuilder<EventObject<"email">> =>
+  record("email", emailFields(...row));
 
 /** Of a row with the columns of a counted hit, its mail and its send: see `recordHits`. */
 export const trackedRecord = (row: string): RawBuilder<EventObject<"event">> => {

@@ -8,6 +8,12 @@ import { bodyOf, ENDPOINTS, nameOf } from "./endpoints.ts";
 const isSend = (path: string) => /\/send(-preview)?$/.test(path);
 /** Commands to a send that was confirmed. */
 const isCommand = (path: string) => /\/(pause|resume|cancel)$/.test(path);
+/** The scope by which a client reads the people that a list shows, of lists whose own scope is another. */
+const PEOPLE: Record<string, string> = {
+  "/lists/{listId}/subscribers": "subscribers:read",
+  "/newsletters/{newsletterId}/recipients": "subscribers:read",
+  "/campaigns/{campaignId}/recipients": "contacts:read",
+};
 /** Routes whose scopes belong to another resource than the first segment of their path. */
 const OTHER_RESOURCE: Record<string, string> = { unsubscribes: "suppressions" };
 
@@ -42,7 +48,7 @@ describe("Every endpoint declares", () => {
               ? "suppressions:delete"
               : `${resource}:${right}`.replace("analytics/overview", "analytics");
         assert.equal(meta.scope, expected);
-        assert.equal(meta.alsoScope, isRead && path === "/lists/{listId}/subscribers" ? "subscribers:read" : undefined);
+        assert.equal(meta.alsoScope, isRead ? PEOPLE[path] : undefined);
       });
 
       it("a dry run on a write, with the scope to read, unless its preview shows its effect", () => {
