@@ -5,7 +5,6 @@ import { claimPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
 import { passwordContext } from "../domain/accounts.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
-import { mailLetter } from "../test/public/ledger.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";
@@ -14,6 +13,7 @@ import { stack } from "../test/support/stack.ts";
 import { emitSome, makeEndpoint } from "../test/support/webhooks.ts";
 import { makeAudience } from "./audience.ts";
 import { type Answers, HOSTILE_KINDS, type HostileLoad, startHostileLoad } from "./hostile-load.ts";
+import { writeLedger } from "./ledger.ts";
 import { resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, quantile, type Row, round } from "./report.ts";
 
@@ -46,7 +46,7 @@ export async function benchHostile(options: HostileOptions): Promise<BenchReport
     const ordinary = await makeTeam();
     const { api, origin } = await stack();
     const { newsletterId, listId, keys } = await anotherNewsletter(hostile);
-    const link = unsubscribeUrl(hostile.vault, origin, await mailLetter(hostile));
+    const link = unsubscribeUrl(hostile.vault, origin, { sendId: await writeLedger(hostile, 1), seq: 1 });
     const load = startHostileLoad({ api, key: keys.live, newsletterId, listId, link });
     const rows: Row[] = [];
     const answers: Row[] = [];

@@ -34,12 +34,15 @@ const COMPRESSION_LEVEL = 1;
 /** Sends an answer, with the headers that are the same for all; does nothing for a client that has gone. */
 export function respond(res: Response, answer: HttpAnswer): void {
   const { body, headers, holdsSecret = false } = answer;
-  const isPlain = holdsSecret || body.length <= PLAIN_ANSWER_BYTES || !res.req.acceptsEncodings("gzip");
+  const isPlain = holdsSecret || body.length <= PLAIN_ANSWER_BYTES || !takesGzip(res.req);
   if (isPlain) return void send(res, answer);
   gzip(body, { level: COMPRESSION_LEVEL }, (error, zipped) =>
     send(res, error ? answer : { ...answer, headers: { ...headers, "Content-Encoding": "gzip" }, body: zipped }),
   );
 }
+
+const takesGzip = (req: Request): boolean =>
+  req.headers["accept-encoding"] !== undefined && req.acceptsEncodings("gzip") !== false;
 
 function send(res: Response, answer: HttpAnswer): void {
   if (hasNoBody(res.req)) respondWhole(res, answer);
