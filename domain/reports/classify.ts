@@ -1,14 +1,15 @@
 import { addressOf, MAX_REPORTED, readDeliveryStatus, readFields, type StatusGroup } from "./delivery-status.ts";
-import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
+import { type IncomingMail, mailsIn, parseIncomingMail } from "./incoming-mail.ts";
 import {
   addressesIn,
+  isOfProgram,
   isPlainBounce,
   type RecipientText,
   readRecipients,
   replyIn,
   saysDelayed,
 } from "./plain-bounce.ts";
-import { readReply } from "./quoted-reply.ts";
+import { readReply, specificityOf } from "./quoted-reply.ts";
 import { classifyReply, NO_RULE } from "./reply-rules.ts";
 import { isComplaint, type ReportedRecipient, type ReportKind, reportedRecipient } from "./report.ts";
 import { readMailedNotification } from "./ses-notification.ts";
@@ -31,10 +32,14 @@ const NO_REPORT: Classified = { kind: "none", recipients: [], returned: "" };
 
 const GRAVITY: readonly ReportKind[] = ["complaint", "hard", "soft", "none"];
 
-function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classified {
-  const kind = GRAVITY.find((candidate) => recipients.some((recipient) => recipient.kind === candidate)) ?? "none";
-  return { kind, recipients, returned: mail.returned };
-}
+const gravest = (recipients: readonly ReportedRecipient[]): ReportKind =>
+  GRAVITY.find((candidate) => recipients.some(({ kind }) => kind === candidate)) ?? "none";
+
+const reportOf = ({ returned }: IncomingMail, recipients: ReportedRecipient[]): Classified => ({
+  kind: gravest(recipients),
+  recipients,
+  returned,
+});
 
 /** Headers of a returned mail that name its recipient; those that mail servers add come first. */
 const RETURNED_RECIPIENTS = [/^x-original-to:(.*)$/im, /^delivered-to:(.*)$/im, /^to:(.*(?:\n[ \t].*)*)/im];
@@ -99,8 +104,10 @@ function classifyWords({ reply, entry, text, shared, status, isOnly }: Recipient
   return around.map(classifyReply).find(({ rule }) => rule !== NO_RULE) ?? found;
 }
 
+const HAS_WORDS = /\p{L}{3}/u;
+
 /**
- * Classifies one recipient of a status part (RFC 3464).
+ * Classifies one recipient of a status part (RFC 3464): by its fields, and by the text only where they give no reason.
  * @param about the report's text about this recipient
  * @param isOnly the report names no other recipient
  */
@@ -114,9 +121,14 @@ function classifyStatus(
   if (action.startsWith("delay")) return reportedRecipient(address, "soft", "action: delayed");
   // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
   if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
-  // A diagnostic without words gives no reason; the report's text may quote one.
-  const reply = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
-  return { address, isDelay: false, ...classifyWords({ ...about, reply, status, isOnly }) };
+  const isDelay = false;
+  if (HAS_WORDS.test(diagnostic)) {
+    return { address, isDelay, ...classifyWords({ ...about, reply: diagnostic, status, isOnly }) };
+  }
+  if (specificityOf(status) === 3) return { address, isDelay, ...classifyReply(readReply(diagnostic, "", status)) };
+  // Neither field gives a reason; the report's text may quote one.
+  const reply = `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
+  return { address, isDelay, ...classifyWords({ ...about, reply, status, isOnly }) };
 }
 
 const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "", shared: "" };
@@ -165,10 +177,17 @@ function readPlainBounce(mail: IncomingMail): Classified {
   );
 }
 
+const statusesOf = (mail: IncomingMail): string | undefined =>
+  mail.part("message/delivery-status") ?? mail.part("message/global-delivery-status");
+
+/** Whether a mail is a report in the form of RFC 3464 or RFC 5965. A gateway may have wrapped it into a mail of its own. */
+const hasFields = (mail: IncomingMail): boolean =>
+  (statusesOf(mail) ?? mail.part("message/feedback-report")) !== undefined;
+
 function classify(mail: IncomingMail): Classified {
   const feedback = mail.part("message/feedback-report");
   if (feedback !== undefined) return readFeedback(mail, feedback);
-  const statuses = mail.part("message/delivery-status") ?? mail.part("message/global-delivery-status");
+  const statuses = statusesOf(mail);
   if (statuses !== undefined) {
     const report = readStatuses(mail, statuses);
     if (report.recipients.length > 0) return report;
@@ -183,7 +202,7 @@ function classify(mail: IncomingMail): Classified {
   if (notified !== undefined) return reportOf(mail, notified);
   if (!isPlainBounce(mail)) return NO_REPORT;
   // Gateways that rewrite a report put its status part into the text.
-  const report = /^final-recipient:/im.test(mail.text) ? readStatuses(mail, mail.text) : NO_REPORT;
+  const report = /^final-recipient:/im.test(mail.wholeText) ? readStatuses(mail, mail.wholeText) : NO_REPORT;
   return report.recipients.length > 0 ? report : readPlainBounce(mail);
 }
 
@@ -194,8 +213,29 @@ function classify(mail: IncomingMail): Classified {
  * @param raw a whole mail as it came
  */
 export async function classifyMail(raw: Uint8Array): Promise<ClassifiedMail> {
+  const [first, ...more] = await Promise.all(mailsIn(raw).map(classifyOne));
+  if (first === undefined || more.length === 0) return first ?? { ...NO_REPORT, reporter: "" };
+  const recipients = [first, ...more].flatMap((mail) => mail.recipients).slice(0, MAX_REPORTED);
+  return { ...first, kind: gravest(recipients), recipients };
+}
+
+async function classifyOne(raw: Uint8Array): Promise<ClassifiedMail> {
   const mail = await parseIncomingMail(raw);
   if (mail === undefined) return { ...NO_REPORT, reporter: "" };
   const [, reporter = ""] = /@([a-z0-9.-]{1,253})>?\s*$/.exec(mail.from) ?? [];
-  return { ...classify(mail), reporter };
+  return { ...(await classifyWithin(mail, 0)), reporter };
+}
+
+/** Mails within mails that are looked at. */
+const MAX_DEPTH = 3;
+
+/** Classifies the report that a program has wrapped into a mail of its own; where it has wrapped none, the mail itself. */
+async function classifyWithin(mail: IncomingMail, depth: number): Promise<Classified> {
+  const isWrapper = !hasFields(mail) && isOfProgram(mail) && depth < MAX_DEPTH;
+  const inner = isWrapper ? await parseIncomingMail(mail.within) : undefined;
+  if (inner && (hasFields(inner) || isOfProgram(inner))) {
+    const report = await classifyWithin(inner, depth + 1);
+    if (report.recipients.length > 0) return report;
+  }
+  return classify(mail);
 }

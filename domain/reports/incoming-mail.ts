@@ -8,6 +8,9 @@ const MAX_LINES = 10_000;
 const MAX_TEXT_CHARS = 64 * 1024;
 const MAX_LINE_CHARS = 2_000;
 
+/** Mails of a mailbox file that are read at most. */
+const MAX_MAILS = 10;
+
 const LINE_FEED = 0x0a;
 
 const LIMITS = {
@@ -34,9 +37,23 @@ export interface IncomingMail {
   wholeText: string;
   /** The returned mail, or its headers; empty where there is none. */
   returned: string;
-  /** Text of the first part of a MIME type, in lower case; undefined where there is none. */
+  /** The mail within this one: the attached one, or the text from a line of a header on; empty where there is none. */
+  within: Uint8Array;
+  /** Text of the parts of a MIME type, in lower case; undefined where there is none. */
   part(mimeType: string): string | undefined;
 }
+
+/** Headers of programs that answer mail, from before RFC 3834. */
+const ANSWER_HEADERS =
+  "x-autoreply x-autorespond x-autoresponder x-autorespond-for x-auto-reply-from x-mail-autoreply x-vacation".split(
+    " ",
+  );
+
+/** Whether a program says in its header that it answers a mail. */
+export const saysAutomatic = (mail: IncomingMail): boolean =>
+  /^auto-replied/i.test(mail.header("auto-submitted")) ||
+  /^auto_?reply/i.test(mail.header("precedence")) ||
+  ANSWER_HEADERS.some((name) => mail.header(name) !== "");
 
 /** A text within the bounds that keep every rule linear. */
 export function bounded(text: string): string {
@@ -69,19 +86,23 @@ const RETURNED_HEADER = /^(?:received|return-path|dkim-signature|domainkey-signa
 const RETURNED_FOLLOWS =
   /^[-= ]*(?:below this line is a copy|(?:the )?(?:original|unsent|returned|rejected) (?:message|mail)(?: headers?)?(?: follows| attached)?:?[-= .]*$|message headers? follows?|this is a copy of|(?:included|enclosed|attachment) is a copy|the header of the original|start of returned)/i;
 
-/** Splits a text before the mail that it returns. */
-function splitReturned(text: string): { own: string; returned: string } {
+/** Splits a text before the mail that it returns, and finds the header of that mail. */
+function splitReturned(text: string): { own: string; returned: string; mail: string } {
   const lines = text.split("\n");
-  const start = lines.findIndex((line) => RETURNED_HEADER.test(line) || RETURNED_FOLLOWS.test(line));
-  if (start <= 0) return { own: text, returned: "" };
-  return { own: lines.slice(0, start).join("\n"), returned: lines.slice(start).join("\n") };
+  const header = lines.findIndex((line) => RETURNED_HEADER.test(line));
+  const start = lines.findIndex((line, i) => i === header || RETURNED_FOLLOWS.test(line));
+  const from = (line: number) => (line < 0 ? "" : lines.slice(line).join("\n"));
+  if (start <= 0) return { own: text, returned: "", mail: from(header) };
+  return { own: lines.slice(0, start).join("\n"), returned: from(start), mail: from(header) };
 }
 
-function contentOf(content: ArrayBuffer | Uint8Array | string): string {
-  if (typeof content === "string") return bounded(content);
-  const bytes = content instanceof Uint8Array ? content : new Uint8Array(content);
-  return bounded(Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, MAX_TEXT_CHARS)).toString("utf8"));
+function bytesOf(content: ArrayBuffer | Uint8Array | string): Buffer {
+  if (typeof content === "string") return Buffer.from(content);
+  return content instanceof Uint8Array ? Buffer.from(content) : Buffer.from(content);
 }
+
+const contentOf = (content: ArrayBuffer | Uint8Array | string): string =>
+  bounded(bytesOf(content).toString("utf8", 0, MAX_TEXT_CHARS));
 
 /** The beginning of a mail within both bounds. */
 function startOf(raw: Uint8Array): Uint8Array {
@@ -103,14 +124,14 @@ function bareBody(raw: Uint8Array): string {
 function presentMail({ headers, subject = "", text, html, attachments }: Email, raw: Uint8Array): IncomingMail {
   const parts = attachments.map(({ mimeType, content }) => ({ mimeType, content }));
   const part = (mimeType: string) => {
-    const found = parts.find((candidate) => candidate.mimeType === mimeType);
-    return found && contentOf(found.content);
+    const found = parts.filter((candidate) => candidate.mimeType === mimeType);
+    return found.length > 0 ? bounded(found.map(({ content }) => contentOf(content)).join("\n\n")) : undefined;
   };
   const isEmpty = text === undefined && html === undefined && attachments.length === 0;
   const wholeText = (
     isEmpty ? bareBody(raw) : text?.trim() ? inByteOrder(text) : withoutTags(inByteOrder(html ?? ""))
   ).slice(0, MAX_TEXT_CHARS);
-  const { own, returned } = splitReturned(bounded(wholeText));
+  const { own, returned, mail } = splitReturned(bounded(wholeText));
   const attached = parts.find(({ mimeType }) => RETURNED_TYPES.has(mimeType));
   const header = (name: string) => headers.find(({ key }) => key === name)?.value.slice(0, MAX_LINE_CHARS) ?? "";
   const headerList = (name: string) => {
@@ -125,8 +146,16 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
     text: own,
     wholeText,
     returned: attached === undefined ? returned : contentOf(attached.content),
+    within: bytesOf(attached?.content ?? mail),
     part,
   };
+}
+
+/** The mail, or the first ones of a mailbox file, in which a line "From …" stands before each (RFC 4155). */
+export function mailsIn(raw: Uint8Array): Uint8Array[] {
+  const text = Buffer.from(raw.subarray(0, MAX_READ_BYTES)).toString("latin1");
+  if (!text.startsWith("From ")) return [raw];
+  return text.split(/(?<=\n)(?=From \S+@\S+ )/, MAX_MAILS).map((mail) => Buffer.from(mail, "latin1"));
 }
 
 /**

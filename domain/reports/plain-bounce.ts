@@ -1,5 +1,6 @@
 import { MAX_REPORTED, WHOLE_ADDRESS } from "./delivery-status.ts";
-import type { IncomingMail } from "./incoming-mail.ts";
+import { type IncomingMail, saysAutomatic } from "./incoming-mail.ts";
+import { LIST_REFUSAL } from "./reply-rules.ts";
 
 /** Senders of reports: RFC 5321 4.5.5 and RFC 2142 name the mailboxes, the rest are the names that MTAs give themselves. */
 const SYSTEM_SENDER =
@@ -34,7 +35,7 @@ const OTHER_FAILURE_SUBJECT = /\border\b|\balert\b|\bcron\b|logwatch|backup|invo
 
 /** Reports that a mail is late and still on its way (RFC 3464 "delayed", and the same in words). */
 const DELAY =
-  /this is a warning message only|delay|will be retried|will (?:continue|keep) (?:trying|to try)|still (?:being )?(?:trying|retr)|temporary failure report|not yet (?:been )?(?:delivered|received)|do not need to re-?send/i;
+  /this is a warning message only|delay|will be retried|attempts will continue|has been postponed|will (?:continue|keep) (?:trying|to try)|still (?:being )?(?:trying|retr)|temporary failure report|not yet (?:been )?(?:delivered|received)|do not need to re-?send/i;
 const FINAL =
   /(?:permanent|fatal) (?:error|failure)|given up|giving up|gave up|will not (?:be )?(?:retr|try|continue)|failed permanently/i;
 
@@ -53,6 +54,13 @@ interface Signs {
   quotesServer: boolean;
 }
 
+/** Whether a mail declares itself a delivery report by its content type. */
+const isDeclared = (mail: IncomingMail): boolean => /report-type="?delivery-status/i.test(mail.header("content-type"));
+
+/** Whether an MTA or a gateway wrote a mail, not a person. */
+export const isOfProgram = (mail: IncomingMail): boolean =>
+  mail.from === "" || isDeclared(mail) || SYSTEM_SENDER.test(mail.from) || mail.header("return-path").trim() === "<>";
+
 /**
  * Whether the text, without a delivery status part, is the report of an MTA that a mail was not delivered. Three signs
  * are weighed: the sender is an MTA, the words are those of a report, and there is evidence of a mail: one that is
@@ -63,7 +71,7 @@ export function isPlainBounce(mail: IncomingMail): boolean {
   const { from, subject, text } = mail;
   if (SUCCESS_SUBJECT.test(subject)) return false;
   const signs: Signs = {
-    isReport: /report-type="?delivery-status/i.test(mail.header("content-type")),
+    isReport: isDeclared(mail),
     isNamed: FAILURE_SUBJECT.test(subject),
     // Reports break their lines within a sentence.
     isSaid: FAILURE_SENTENCE.test(text.replace(/\s+/g, " ")),
@@ -91,7 +99,8 @@ function isBounceOfSystem(mail: IncomingMail, { isReport, isNamed, isSaid, quote
 function isBounceOfOther(mail: IncomingMail, { isNamed, isSaid, quotesServer }: Signs): boolean {
   const { subject, text, returned } = mail;
   const isAnswer = mail.header("in-reply-to") !== "" || ANSWER_SUBJECT.test(subject.trim());
-  const isAutomatic = AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
+  if (LIST_REFUSAL.test(text)) return !isAnswer;
+  const isAutomatic = saysAutomatic(mail) || AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
   const isOther = OTHER_FAILURE_SUBJECT.test(subject) || PARCEL.test(subject) || PARCEL.test(text);
   if (isAnswer || isAutomatic || isOther || !isNamed || !isSaid) return false;
   if (returned !== "") return true;

@@ -51,6 +51,10 @@ const MASKED_ADDRESS = "a@b.example";
 /** Characters of a reply that are read: servers give the reason at its beginning. */
 const MAX_REPLY_CHARS = 4_000;
 
+/** How much an enhanced status code says: of X.0.0 the class alone, of X.Y.0 the subject, of any other the detail. */
+export const specificityOf = (status: string): number =>
+  status === "" ? 0 : /\.0\.\d+$/.test(status) ? 1 : status.endsWith(".0") ? 2 : 3;
+
 const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " ").trim();
 
 /**
@@ -63,12 +67,11 @@ export function readReply(text: string, around = "", status = ""): QuotedReply {
   const start = text.slice(0, MAX_REPLY_CHARS).replace(ANY_ADDRESS, MASKED_ADDRESS);
   const words = squeeze(start).replace(GATEWAY_PREFIX, "");
   const codes = [...words.matchAll(ENHANCED)].map(([, found = ""]) => found);
-  // A code more specific than X.0.0 is preferred; the reply's codes come before the report's.
-  const candidates = [...codes, status];
-  const specific = candidates.find((candidate) => candidate !== "" && !/^\d\.0\.0$/.test(candidate));
+  // The most specific code; of several, the reply's come before the report's.
+  const [specific = ""] = [...codes, status].toSorted((a, b) => specificityOf(b) - specificityOf(a));
   const code = CODE.exec(words)?.[1];
   return {
-    status: specific ?? candidates.find((candidate) => candidate !== "") ?? "",
+    status: specific,
     code: code === undefined ? undefined : Number(code),
     text: words.replace(FURTHER_CODES, " "),
     stage: stageOf(words) ?? stageOf(squeeze(around)),

@@ -56,8 +56,9 @@ const isAboutMailbox = ({ stage, status, code, text }: QuotedReply): boolean => 
   return NAMES_ADDRESS.test(text) || (code === undefined && /^(?:5\.0\.0)?$/.test(status));
 };
 
-const notAboutContent = ({ stage }: QuotedReply): boolean => stage !== "data";
-const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
+/** Whether a reply, not to the message or the sender, is for good. */
+const isAboutAddress = (reply: QuotedReply): boolean =>
+  reply.stage !== "data" && reply.stage !== "other" && !isTemporary(reply);
 
 /** Words for the recipient of a mail. */
 const RECIPIENT =
@@ -70,74 +71,37 @@ const QUALIFIERS =
 const NOT_THERE =
   "(?:exist|be (?:found|located)|found|located|listed|known|recogni[sz]ed|registered|valid\\b|available here|have an account)";
 
-/** "User unknown" in other languages: words for the recipient, and words for its absence, in either order. */
-const TRANSLATIONS: readonly { recipient: string; missing: string }[] = [
-  // French, Spanish, Italian, Portuguese, Romanian
-  {
-    recipient: "utilisateur|destinataire|adresse|compte|bo[iî]te",
-    missing: "inconnu|inexistant|n'existe pas|invalide|introuvable|aucun\\b",
-  },
-  {
-    recipient: "usuario|destinatario|cuenta|buz[oó]n|casilla|direcci[oó]n",
-    missing: "desconocid|inexistente|no (?:existe|es v[aá]lid|(?:fue |ha sido )?encontrad)|inv[aá]lid",
-  },
-  {
-    recipient: "utente|destinatario|destin\\.|indirizzo|casella",
-    missing: "sconosciut|inesistente|non (?:esiste|valid|trovat)|errato|nessun\\b",
-  },
-  {
-    recipient: "usu[aá]rio|destinat[aá]rio|conta\\b|caixa postal|endere[cç]o",
-    missing: "desconhecid|inexistente|n[aã]o (?:existe|(?:foi )?encontrad)|inv[aá]lid",
-  },
-  { recipient: "utilizator|destinatar|adres[aă]", missing: "necunoscut|inexistent|nu exist[aă]" },
-  // German, Dutch, Swedish, Danish, Norwegian
-  {
-    recipient: "empf(?:ä|ae)nger|benutzer|postfach|adress|konto",
-    missing: "unbekannt|existiert nicht|nicht (?:gefunden|bekannt|vorhanden)|ungültig",
-  },
-  { recipient: "gebruiker|ontvanger|adres|postbus", missing: "onbekend|bestaat niet|niet gevonden" },
-  {
-    recipient: "användare|mottagare|bruger|modtager|bruker|mottaker|adress",
-    missing: "okänd|ukendt|ukjent|(?:finns|existerar) inte|(?:findes|finnes|eksisterer) ikke",
-  },
-  // Polish, Czech and Slovak, Hungarian, Finnish, Greek, Turkish
-  {
-    recipient: "u[zż]ytkownik|adres|kont[oa]|skrzynk|odbiorc",
-    missing: "nie (?:istnieje|zosta[lł]a? znalezion)|nieznan|nie ma takiego",
-  },
-  { recipient: "u[zž][ií]vate[lľ]|schr[aá]nk|adres", missing: "neexistuj|nezn[aá]m" },
-  { recipient: "felhaszn[aá]l[oó]|c[ií]mzett|postafi[oó]k", missing: "ismeretlen|nem (?:l[eé]tezik|tal[aá]lhat[oó])" },
-  { recipient: "k[aä]ytt[aä]j[aä]|vastaanottaja|osoite", missing: "tuntematon|ei (?:ole|l[oö]ydy)" },
-  { recipient: "χρήστη|παραλήπτη|διεύθυνση", missing: "άγνωστ|δεν (?:υπάρχει|βρέθηκε)" },
-  {
-    recipient: "kullan[ıi]c[ıi]|al[ıi]c[ıi]|hesap|adres",
-    missing: "bulunamad|bilinmiyor|mevcut de[gğ]il|ge[cç]ersiz|\\byok",
-  },
-  // Russian, Ukrainian, Bulgarian
-  {
-    recipient: "пользовател|получател|адрес|ящик|абонент|користувач|потребител",
-    missing: "не найден|не существует|неизвест|не зарегистрирован|не існує|не съществува|нет такого",
-  },
-  // Hebrew, Arabic, Thai, Vietnamese
-  { recipient: "משתמש|נמען|כתובת", missing: "לא (?:קיימ?ת?|נמצאה?|מוכרת?)" },
-  { recipient: "المستخدم|المستلم|العنوان", missing: "غير (?:موجود|معروف)" },
-  { recipient: "ผู้ใช้|ผู้รับ", missing: "ไม่พบ|ไม่มี" },
-  { recipient: "người (?:dùng|nhận)|địa chỉ", missing: "không tồn tại|không tìm thấy" },
-  // Chinese, Japanese, Korean
-  {
-    recipient: "用户|收件人|邮箱|帐号|账号|地址|使用者|收件者|信箱|此人",
-    missing: "不存在|未找到|无效|找不到|無此|查無|查无",
-  },
-  {
-    recipient: "宛先|ユーザ|メールアドレス|アドレス|受信者",
-    missing: "存在しません|存在しない|見つかりません|不明|いません",
-  },
-  { recipient: "사용자|수신자|계정|주소|받는 ?사람", missing: "없|존재하지" },
-];
-
-/** Either order, with few words between. */
-const inEitherOrder = ({ recipient, missing }: (typeof TRANSLATIONS)[number]): string =>
-  `(?:${recipient}).{0,40}(?:${missing})|(?:${missing}).{0,20}(?:${recipient})`;
+/** "User unknown" in other languages: words for the recipient, and words for its absence, in either order with few words between. */
+const TRANSLATIONS: readonly string[] = String.raw`
+French ¦ utilisateur|destinataire|adresse|compte|bo[iî]te ¦ inconnu|inexistant|n'existe pas|invalide|introuvable|aucun\b
+Spanish ¦ usuario|destinatario|cuenta|buz[oó]n|casilla|direcci[oó]n ¦ desconocid|inexistente|no (?:existe|es v[aá]lid|(?:fue |ha sido )?encontrad)|inv[aá]lid
+Italian ¦ utente|destinatario|destin\.|indirizzo|casella ¦ sconosciut|inesistente|non (?:esiste|valid|trovat)|errato|nessun\b
+Portuguese ¦ usu[aá]rio|destinat[aá]rio|conta\b|caixa postal|endere[cç]o ¦ desconhecid|inexistente|n[aã]o (?:existe|(?:foi )?encontrad)|inv[aá]lid
+Romanian ¦ utilizator|destinatar|adres[aă] ¦ necunoscut|inexistent|nu exist[aă]
+German ¦ empf(?:ä|ae)nger|benutzer|postfach|adress|konto ¦ unbekannt|existiert nicht|nicht (?:gefunden|bekannt|vorhanden)|ungültig
+Dutch ¦ gebruiker|ontvanger|adres|postbus ¦ onbekend|bestaat niet|niet gevonden
+Swedish, Danish, Norwegian ¦ användare|mottagare|bruger|modtager|bruker|mottaker|adress ¦ okänd|ukendt|ukjent|(?:finns|existerar) inte|(?:findes|finnes|eksisterer) ikke
+Polish ¦ u[zż]ytkownik|adres|kont[oa]|skrzynk|odbiorc ¦ nie (?:istnieje|zosta[lł]a? znalezion)|nieznan|nie ma takiego
+Czech, Slovak ¦ u[zž][ií]vate[lľ]|schr[aá]nk|adres ¦ neexistuj|nezn[aá]m
+Hungarian ¦ felhaszn[aá]l[oó]|c[ií]mzett|postafi[oó]k ¦ ismeretlen|nem (?:l[eé]tezik|tal[aá]lhat[oó])
+Finnish ¦ k[aä]ytt[aä]j[aä]|vastaanottaja|osoite ¦ tuntematon|ei (?:ole|l[oö]ydy)
+Greek ¦ χρήστη|παραλήπτη|διεύθυνση ¦ άγνωστ|δεν (?:υπάρχει|βρέθηκε)
+Turkish ¦ kullan[ıi]c[ıi]|al[ıi]c[ıi]|hesap|adres ¦ bulunamad|bilinmiyor|mevcut de[gğ]il|ge[cç]ersiz|\byok
+Russian, Ukrainian, Bulgarian ¦ пользовател|получател|адрес|ящик|абонент|користувач|потребител ¦ не найден|не существует|неизвест|не зарегистрирован|не існує|не съществува|нет такого
+Hebrew ¦ משתמש|נמען|כתובת ¦ לא (?:קיימ?ת?|נמצאה?|מוכרת?)
+Arabic ¦ المستخدم|المستلم|العنوان ¦ غير (?:موجود|معروف)
+Thai ¦ ผู้ใช้|ผู้รับ ¦ ไม่พบ|ไม่มี
+Vietnamese ¦ người (?:dùng|nhận)|địa chỉ ¦ không tồn tại|không tìm thấy
+Chinese ¦ 用户|收件人|邮箱|帐号|账号|地址|使用者|收件者|信箱|此人 ¦ 不存在|未找到|无效|找不到|無此|查無|查无
+Japanese ¦ 宛先|ユーザ|メールアドレス|アドレス|受信者 ¦ 存在しません|存在しない|見つかりません|不明|いません
+Korean ¦ 사용자|수신자|계정|주소|받는 ?사람 ¦ 없|존재하지
+`
+  .trim()
+  .split("\n")
+  .map((line) => {
+    const [, recipient = "", missing = ""] = line.split(" ¦ ");
+    return `(?:${recipient}).{0,40}(?:${missing})|(?:${missing}).{0,20}(?:${recipient})`;
+  });
 
 /** All wordings of "user unknown". */
 const UNKNOWN_USER = new RegExp(
@@ -155,9 +119,12 @@ const UNKNOWN_USER = new RegExp(
     "no longer (?:an employee|employed|works)|nobody (?:here )?(?:by|with) (?:that|this)|because it does not exist",
     `${RECIPIENT} (?:\\S{1,120} )?(?:lookup|cannot be verified|not ok\\b)|incorrectly addressed|(?:bad|not in my valid)rcptto|missing home directory`,
     "not (?:present |listed |found )?in (?:the |my |our |this )?(?:\\S{1,40} )?(?:directory|ldap)",
-    ...TRANSLATIONS.map(inEitherOrder),
+    ...TRANSLATIONS,
   ].join("|"),
 );
+
+/** How list servers refuse the mail of a sender who may not post. */
+export const LIST_REFUSAL = /not (?:a member of|allowed to post to|subscribed to) this (?:mailing[- ])?list\b/i;
 
 /**
  * The rules in order: the first that fits a reply decides, and a reply that fits none is a soft bounce. Rules on words
@@ -195,6 +162,13 @@ export const REPLY_RULES: readonly ReplyRule[] = [
       "RFC 3463 X.7.1; Facebook, SMTP response codes RCP-P2 and RCP-P3; QQ Mail's list of returned mails (rejected by recipients)",
   },
   {
+    name: "refused by a mailing list",
+    kind: "soft",
+    isSendersFault: true,
+    says: LIST_REFUSAL,
+    source: "RFC 3463 X.7.2; answers of Mailman, fml and ezmlm to senders who may not post",
+  },
+  {
     name: "mailbox unknown by code and words",
     kind: "hard",
     status: /^5\.1\.(?:1|10)$/,
@@ -207,7 +181,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     kind: "hard",
     says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
     when: (reply) =>
-      notAboutSender(reply) &&
+      reply.stage !== "other" &&
       !isTemporary(reply) &&
       !NAMES_SENDER.test(reply.text) &&
       !/not found, try again/.test(reply.text),
@@ -221,18 +195,11 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     source: "RFC 7505 (null MX); RFC 7504, reply 521; Exim, dnslookup router",
   },
   {
-    name: "moved without a forwarding address",
+    name: "moved, or not in the directory",
     kind: "hard",
-    says: /(?:recipient|user|mailbox|address|account)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|user not local/,
-    when: (reply) => notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply),
-    source: "RFC 3463 X.1.6; RFC 5321 3.4, reply 551",
-  },
-  {
-    name: "address not in the directory",
-    kind: "hard",
-    says: /recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recipnotfound|recipientnotfound/,
-    when: (reply) => notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply),
-    source: "Microsoft, NDR error codes 5.1.1, 5.1.10 and 5.4.1 (Directory-Based Edge Blocking)",
+    says: /(?:recipient|user|mailbox|address|account)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|user not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound/,
+    when: isAboutAddress,
+    source: "RFC 3463 X.1.6; RFC 5321 3.4, reply 551; Microsoft, NDR error codes 5.1.1, 5.1.10 and 5.4.1",
   },
   {
     name: "account disabled",
@@ -277,28 +244,20 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     source: "RFC 3463 X.4",
   },
   {
-    name: "no account at Yahoo",
+    name: "no account, in reply to the message",
     kind: "hard",
-    says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found/,
+    says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found|local mailbox \S{1,120} is unavailable: user not found/,
     // Without a code, a plain report of Yahoo does not show which command the reply answers.
     when: (reply) => reply.code !== undefined && !isTemporary(reply),
-    source: "Yahoo, SMTP error reference: 554 delivery error: dd, which answers the message and is about the recipient",
+    source:
+      "Yahoo, SMTP error reference: 554 delivery error: dd, and Mail.ru, list of errors: answers to the message about the recipient",
   },
   {
     name: "mailbox unavailable",
     kind: "hard",
-    says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)/,
-    when: (reply) =>
-      notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
-    source: "RFC 5321 4.2.2 and 4.2.3, reply 550: requested action not taken, mailbox unavailable (not found)",
-  },
-  {
-    name: "user unknown in the words of one vendor",
-    kind: "hard",
-    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
-    when: (reply) =>
-      notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
-    source: "RFC 3463 X.1.1; non-delivery texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
+    says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|name & address book|domino directory|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    when: (reply) => isAboutAddress(reply) && !reply.status.startsWith("5.2."),
+    source: "RFC 5321 4.2.2 and 4.2.3, reply 550; texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
   },
   {
     name: "address rejected",

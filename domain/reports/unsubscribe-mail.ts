@@ -1,9 +1,6 @@
 import { UNSUBSCRIBE_SUBJECT } from "../links.ts";
 import { classifyMail } from "./classify.ts";
-import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
-
-/** Headers of programs that answer mail, from before RFC 3834. */
-const ANSWER_HEADERS = ["x-autoreply", "x-autorespond", "x-autoresponder", "x-autorespond-for", "x-mail-autoreply"];
+import { type IncomingMail, parseIncomingMail, saysAutomatic } from "./incoming-mail.ts";
 
 /** Subjects of programs that answer mail and do not say so in a header. */
 const ANSWER_SUBJECT =
@@ -12,8 +9,7 @@ const ANSWER_SUBJECT =
 /** Whether a program wrote this mail as an answer or a report. */
 function isAutomatic(mail: IncomingMail): boolean {
   if (/^multipart\/report\b/i.test(mail.header("content-type"))) return true;
-  if (/^(?:bulk|junk|list|auto_reply)$/i.test(mail.header("precedence").trim())) return true;
-  if (ANSWER_HEADERS.some((name) => mail.header(name) !== "")) return true;
+  if (/^(?:bulk|junk|list)$/i.test(mail.header("precedence").trim()) || saysAutomatic(mail)) return true;
   const subject = mail.subject.trim();
   if (ANSWER_SUBJECT.test(subject)) return true;
   // RFC 3834, 5. A mail program that unsubscribes for its reader may call its mail generated, but no answer has this subject.

@@ -46,6 +46,15 @@ Auto-Submitted: auto-replied
 
 I am out of the office; your mail could not be delivered to me, user unknown.
 `;
+const AWAY_IN_SLOVENE = `From: Ana <ana@elsewhere.example>
+Subject: Samodejni odgovor: Undelivered
+Auto-Submitted: auto-replied
+
+Na dopustu sem; it could not be delivered.
+
+-----Original Message-----
+Received: by elsewhere.example
+`;
 
 describe("The intake of reports", () => {
   let team: TestTeam;
@@ -74,12 +83,17 @@ describe("The intake of reports", () => {
 
   const give = (to: string, raw: string | Buffer, from?: string) => giveMail(port, to, raw, from);
 
-  it("records a hard bounce that comes to a mail's return path, and suppresses its address", async () => {
-    const email = `${unique("hard")}@to.example`;
-    const ref = await mailTo(team, email);
-    assert.equal(await give(pathOf(ref), HARD), 250);
-    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
-    assert.equal(await reasonOf(team, email), "bounce:hard");
+  it("records a hard bounce that comes to a mail's return path, also behind a second header, and suppresses its address", async () => {
+    for (const raw of [
+      HARD,
+      `Received: by gateway.example; Thu, 29 Apr 2010 23:34:46 +0900\n\nReceived: by x\n${HARD}`,
+    ]) {
+      const email = `${unique("hard")}@to.example`;
+      const ref = await mailTo(team, email);
+      assert.equal(await give(pathOf(ref), raw), 250);
+      assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+      assert.equal(await reasonOf(team, email), "bounce:hard");
+    }
   });
 
   it("records a soft bounce, and a complaint of an unknown reporter", async () => {
@@ -210,7 +224,7 @@ describe("The intake of reports", () => {
   it("takes automatic answers, delays and successes, and records nothing", async () => {
     const ref = await mailTo(team, `${unique("away")}@to.example`);
     const delayed = HARD.replace("Action: failed", "Action: delayed");
-    for (const raw of [AWAY, delayed, bounce("2.0.0", "250 2.0.0 OK"), "", "\0\xff\r\n.", "Hello"]) {
+    for (const raw of [AWAY, AWAY_IN_SLOVENE, delayed, bounce("2.0.0", "250 2.0.0 OK"), "", "\0\xff\r\n.", "Hello"]) {
       assert.equal(await give(pathOf(ref), raw), 250);
     }
     assert.deepEqual(await recordedKinds(team, ref.sendId), []);

@@ -78,6 +78,9 @@ Ann <ann@example.net> ¦ Undelivered mail ¦ Why do my customers get 'user unkno
 ann@example.net ¦ Complaint about message from you ¦ This is spam. Abuse! Feedback-Type: abuse
 Mail Delivery Help <unknown+answer@example.net> ¦ Re: News ¦ A mail with this subject could not be delivered.\nAsk the desk at helpers@example.net, which knows the addresses. ¦ Auto-Submitted: auto-replied
 staff@example.net ¦ complaint about message from 192.0.2.1 ¦ X-HmXmrOriginalRecipient: user@example.net\nThe mail is below.
+Ana <ana@example.net> ¦ Samodejni odgovor: Undelivered ¦ Na dopustu sem.\n\n-----Original Message-----\nThis could not be delivered. 550 5.1.1 User unknown ¦ Auto-Submitted: auto-replied
+Jonas <jonas@example.net> ¦ Automatinis atsakymas: Delivery failed ¦ Atostogauju. It could not be delivered to user@example.net.\n\n-----Original Message-----\nReceived: x ¦ X-Autoreply: yes
+Eva <eva@example.net> ¦ Sjálfvirkt svar: Returned mail ¦ Ég er í fríi. It was returned and could not be delivered.\n\n-----Original Message-----\nReceived: x ¦ Precedence: auto_reply
 ann@example.net ¦ unsubscribe ¦ A mail program sent this email to unsubscribe from the message. ¦ Auto-Submitted: auto-replied
 `;
 

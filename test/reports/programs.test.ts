@@ -57,6 +57,10 @@ function withBody(raw: string, type: string, encoding: string, encode: (text: st
   return `${header}\nContent-Type: ${type}\nContent-Transfer-Encoding: ${encoding}\n\n${text}`;
 }
 
+/** A mail as a gateway passes it on: attached to a mail of its own. */
+const wrapped = (raw: string, boundary: string) =>
+  `From: postmaster@gw.sender.example\nSubject: Scanned\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="${boundary}"\n\n--${boundary}\nContent-Type: text/plain\n\nThis mail was scanned.\n--${boundary}\nContent-Type: message/rfc822\n\n${raw}\n--${boundary}--\n`;
+
 /** A change of a report's form that keeps what it says; undefined where a report has no such form. */
 const FORMS: Record<string, (raw: string) => string | undefined> = {
   "with CRLF": (raw) => raw.replaceAll("\n", "\r\n"),
@@ -84,6 +88,8 @@ const FORMS: Record<string, (raw: string) => string | undefined> = {
       ? undefined
       : raw.replace(/\n--=_b\nContent-Type: message\/rfc822[\s\S]*/, "\n--=_b--\n"),
   "of a mailbox file": (raw) => `From MAILER-DAEMON Thu Apr 29 23:34:45 2010\n${raw}`,
+  "in the mail of a gateway, in that of another": (raw) => wrapped(wrapped(raw, "gateway"), "scanner"),
+  "behind more lines of a header": (raw) => `Received: by gw.sender.example; Thu, 29 Apr 2010 23:34:46 +0900\n\n${raw}`,
   "without a return path": (raw) => raw.replace("Return-Path: <>\n", ""),
   "from an address that tells nothing": (raw) =>
     raw.replace(/^From: .*$/m, 'From: "Mail Delivery System" <no-reply@mx.relay.example>'),
