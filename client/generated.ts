@@ -645,6 +645,7 @@ export type CreateWebhookBody = {
     | "contact.deleted"
     | "subscriber.created"
     | "subscriber.updated"
+    | "subscriber.deleted"
     | "subscription.created"
     | "subscription.confirmed"
     | "subscription.removed"
@@ -712,6 +713,14 @@ export type DeletedListSubscriber = {
 /** The answer to the deletion of a record. */
 export type DeletedNewsletter = {
   object: "newsletter";
+  /** The id of the record. */
+  id: string;
+  deleted: true;
+};
+
+/** The answer to the deletion of a record. */
+export type DeletedSubscriber = {
+  object: "subscriber";
   /** The id of the record. */
   id: string;
   deleted: true;
@@ -941,7 +950,7 @@ export type ListSubscriberBatch = {
   added: Array<string>;
   /** Ids of subscribers who were on the list already. */
   already_subscribed: Array<string>;
-  /** Ids of subscribers who opted out of the list; they stay off it. */
+  /** Ids of subscribers who opted out of the list; they stay off it until they confirm. */
   opted_out: Array<string>;
 };
 
@@ -1405,6 +1414,19 @@ export type SubscriberCreatedEvent = {
   };
 };
 
+/** A subscriber was deleted. */
+export type SubscriberDeletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscriber.deleted";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Subscriber;
+  };
+};
+
 /** A subscriber's address or name was changed. */
 export type SubscriberUpdatedEvent = {
   /** The id of the event. */
@@ -1570,6 +1592,7 @@ export type TestWebhookBody = {
     | "contact.deleted"
     | "subscriber.created"
     | "subscriber.updated"
+    | "subscriber.deleted"
     | "subscription.created"
     | "subscription.confirmed"
     | "subscription.removed"
@@ -1673,6 +1696,11 @@ export type UpdateListBody = {
   description?: string | null;
 };
 
+export type UpdateListSubscriberBody = {
+  /** Opts the subscriber out of the list. */
+  status?: "UNSUBSCRIBED";
+};
+
 export type UpdateNewsletterBody = {
   /** The name; spaces around it are removed. */
   name?: string;
@@ -1704,6 +1732,7 @@ export type UpdateWebhookBody = {
     | "contact.deleted"
     | "subscriber.created"
     | "subscriber.updated"
+    | "subscriber.deleted"
     | "subscription.created"
     | "subscription.confirmed"
     | "subscription.removed"
@@ -1940,6 +1969,7 @@ export type WebhookEvents = {
   "contact.deleted": ContactDeletedEvent;
   "subscriber.created": SubscriberCreatedEvent;
   "subscriber.updated": SubscriberUpdatedEvent;
+  "subscriber.deleted": SubscriberDeletedEvent;
   "subscription.created": SubscriptionCreatedEvent;
   "subscription.confirmed": SubscriptionConfirmedEvent;
   "subscription.removed": SubscriptionRemovedEvent;
@@ -2336,9 +2366,9 @@ export class ListsResource {
   /**
    * Add subscribers to a list; an opt-out stays.
    *
-   * Puts up to 1,000 subscribers on a list. Each id is in one of the three arrays of the answer: `added`, `already_subscribed` or, for someone who opted out of the list, `opted_out`. An opt-out is never undone through the API.
+   * Puts up to 1,000 subscribers on a list. Each id is in one of the three arrays of the answer: `added`, `already_subscribed` or, for someone who opted out of the list, `opted_out`. Only the person undoes an opt-out, by a confirmation.
    *
-   * On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.
+   * On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. So does a person who opted out of the list or unsubscribed from all mail of the team: add such a person only when they sign up again. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.
    *
    * **Scope:** `lists:write`.
    *
@@ -2353,6 +2383,35 @@ export class ListsResource {
   ): Promise<Outcome<ListSubscriberBatch, Impact, O>> {
     return this.#transport.request(
       { method: "POST", path: "/lists/{listId}/subscribers", ids: { listId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Opt a subscriber out of a list.
+   *
+   * Records that a subscriber opted out of the list, for example on your own preference page. The only status that can be set is `UNSUBSCRIBED`: the person undoes an opt-out by a confirmation. Other lists and suppressions stay as they are.
+   *
+   * **Scope:** `lists:write` and `subscribers:read`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   */
+  updateSubscriber<O extends WriteOptions & DryRunOption>(
+    listId: string,
+    subscriberId: string,
+    body: UpdateListSubscriberBody,
+    options?: O,
+  ): Promise<Outcome<ListSubscriber, Impact, O>> {
+    return this.#transport.request(
+      {
+        method: "PATCH",
+        path: "/lists/{listId}/subscribers/{subscriberId}",
+        ids: { listId, subscriberId },
+        body,
+        takesKey: true,
+      },
       options,
     );
   }
@@ -2466,6 +2525,27 @@ export class SubscribersResource {
   ): Promise<Outcome<Subscriber, Impact, O>> {
     return this.#transport.request(
       { method: "PATCH", path: "/subscribers/{subscriberId}", ids: { subscriberId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Delete a subscriber with their subscriptions.
+   *
+   * Deletes a subscriber with all subscriptions for good; the impact counts them too. A contact with the same address stays, and so do suppressions and the record of opt-outs. An opt-out of a list stays as a hash of the address: another subscriber with that address gets it back.
+   *
+   * **Scope:** `subscribers:write`.
+   *
+   * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `subscribers:read` besides.
+   */
+  delete<O extends RequestOptions & DryRunOption>(
+    subscriberId: string,
+    options?: O,
+  ): Promise<Outcome<DeletedSubscriber, Impact, O>> {
+    return this.#transport.request(
+      { method: "DELETE", path: "/subscribers/{subscriberId}", ids: { subscriberId } },
       options,
     );
   }

@@ -11,6 +11,7 @@ import { emailStatusOf } from "./audience/email-status.ts";
 import type { FieldTypes } from "./audience/field-values.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { lockListForInserts } from "./audience/lists.ts";
+import { hasKeptOptOuts, restoreOptOuts } from "./audience/opt-outs.ts";
 import type { Vault } from "./crypto.ts";
 import { type ColumnOptions, type FileNotes, type PersonRow, readPeople } from "./csv-file.ts";
 import { erasedHash, isErased } from "./erasure/erased-addresses.ts";
@@ -156,7 +157,9 @@ export async function importSubscribers(
   if (listId === undefined) return importPeople(em, vault, tenant, input, options, SUBSCRIBERS);
   const list = await lockListForInserts(em, listId);
   const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
+  const hasOptOuts = await hasKeptOptOuts(em, tenant, list.id);
   const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
+    if (hasOptOuts) await restoreOptOuts(em, vault, tenant, await readMembers(em, tenant, slice));
     const written = await writeSubscriptions(em, tenant, list, confirmed, sql`${slice} and p.exclusion is null`);
     const newlyOptedOut = await writeOptOuts(em, tenant, list, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
     report.added += written.created;
@@ -423,6 +426,13 @@ const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql`
     where ${ofTenant(tenant, "s")} and s.email = p.email) as id
   from import_people p where ${slice}`;
 
+async function readMembers(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknown>) {
+  const { rows } = await sql<{ id: string; email: string }>`
+    select (select s.id from subscribers s where ${ofTenant(tenant, "s")} and s.email = p.email) as id, p.email
+    from import_people p where ${slice}`.execute(kysely(em));
+  return rows;
+}
+
 function writeSubscriptions(
   em: EntityManager,
   tenant: Tenant,
@@ -470,7 +480,8 @@ async function writeOptOuts(
       select ${list.id}, m.id, ${tenant.teamId}, ${tenant.environment}, 'UNSUBSCRIBED', now()
       from (${membersOf(tenant, slice)}) m order by m.id
       on conflict (list_id, subscriber_id) do update
-        set status = 'UNSUBSCRIBED', unsubscribed_at = now(), confirmation_due_at = null, confirmation_withheld = null
+        set status = 'UNSUBSCRIBED', unsubscribed_at = now(), signed_up_again_at = null, confirmation_due_at = null,
+          confirmation_withheld = null
         where x.status <> 'UNSUBSCRIBED'
       returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, confirmation_sent_at,
         confirmation_withheld, unsubscribed_at, created_at, updated_at

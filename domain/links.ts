@@ -15,12 +15,19 @@ export interface SubscriptionRef {
 
 const unsubscribePath = (send: string, seq: string): string => `u/${send}.${seq}`;
 
+/** The mail that a confirmation link is in. */
+export interface ConfirmationMailRef {
+  email: string;
+  /** The sign-up after an opt-out that it belongs to, see `signUpMark`; none for a subscriber who has not opted out. */
+  signUp?: string | null;
+}
+
 /**
- * The signed text of a confirmation link. It contains the address, so that a link sent to an old address does not confirm a
- * new one.
+ * The signed text of a confirmation link. It contains the address and the sign-up, so that a link sent to an old address does
+ * not confirm a new one, and a link from before an opt-out does not undo it.
  */
-const confirmationText = (list: string, subscriber: string, email: string): string =>
-  `c/${list}.${subscriber}/${email}`;
+const confirmationText = (list: string, subscriber: string, { email, signUp }: ConfirmationMailRef): string =>
+  `c/${list}.${subscriber}/${email}${signUp ? `/${signUp}` : ""}`;
 
 /** A base URL without the slash at its end. */
 export const trimSlash = (url: string): string => (url.endsWith("/") ? url.slice(0, -1) : url);
@@ -35,18 +42,17 @@ export function unsubscribeUrl(vault: Vault, publicUrl: string, { sendId, seq }:
 }
 
 /**
- * Makes the confirmation link of a double opt-in. Its first signature is that of the address, which only the database
+ * Makes the confirmation link of a double opt-in. Its first signature is that of the mail, whose facts only the database
  * knows; the second one is verified without it.
- * @param email the address that the mail goes to
  */
 export function confirmUrl(
   vault: Vault,
   publicUrl: string,
-  { listId, subscriberId, email }: SubscriptionRef & { email: string },
+  { listId, subscriberId, ...mail }: SubscriptionRef & ConfirmationMailRef,
 ): string {
   const list = suffixOfId("list", listId);
   const subscriber = suffixOfId("subscriber", subscriberId);
-  const path = `c/${list}.${subscriber}.${vault.sign("link", confirmationText(list, subscriber, email))}`;
+  const path = `c/${list}.${subscriber}.${vault.sign("link", confirmationText(list, subscriber, mail))}`;
   return `${trimSlash(publicUrl)}/${path}.${vault.sign("link", path)}`;
 }
 
@@ -123,8 +129,8 @@ export const unsubscribeTokensIn = (text: string, most: number): string[] =>
 
 /** The parts of a confirmation token that this service has signed. */
 export interface ConfirmationToken extends SubscriptionRef {
-  /** Whether the link was made for this address. */
-  verify(email: string): boolean;
+  /** Whether the link was made for this mail. */
+  verify(mail: ConfirmationMailRef): boolean;
 }
 
 /** Reads the subscription that a confirmation token belongs to; undefined for a token that this service did not sign. */
@@ -135,6 +141,6 @@ export function readConfirmationToken(vault: Vault, token: string): Confirmation
   return {
     listId: idOfSuffix("list", list),
     subscriberId: idOfSuffix("subscriber", subscriber),
-    verify: (email) => vault.verify(ofAddress, "link", confirmationText(list, subscriber, email)),
+    verify: (mail) => vault.verify(ofAddress, "link", confirmationText(list, subscriber, mail)),
   };
 }

@@ -9,6 +9,7 @@ import { erasedHash, isErased, isPlaceholder } from "./erasure/erased-addresses.
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emit } from "./webhooks/emit.ts";
+import type { EventObject } from "./webhooks/objects.ts";
 import { suppressionRecord } from "./webhooks/records.ts";
 
 export interface SuppressionOutcome {
@@ -105,4 +106,24 @@ export async function liftSuppression(em: EntityManager, tenant: Tenant, suppres
   await emit(em, tenant, "suppression.removed", suppressionRows(tenant, sql`s.id = ${suppressionId}`));
   await em.remove(suppression).flush();
   if (suppression.reason === HARD_BOUNCE) await refreshEmailStatus(em, tenant, [suppression.email]);
+}
+
+/**
+ * Lifts the suppression of an unsubscribe, and none for another reason, unless a contact has the address: campaigns would
+ * mail it.
+ * @param email in the spelling that addresses are compared by
+ * @returns whether there was one
+ */
+export async function liftUnsubscribed(em: EntityManager, tenant: Tenant, email: string): Promise<boolean> {
+  const { rows } = await sql<{ record: EventObject<"suppression"> }>`
+    delete from suppressions s where ${ofTenant(tenant, "s")} and s.email = ${email} and s.reason = 'UNSUBSCRIBED'
+      and not exists (select from contacts c where ${ofTenant(tenant, "c")} and c.email = s.email)
+    returning ${suppressionRecord("s")}::json as record`.execute(kysely(em));
+  await emit(
+    em,
+    tenant,
+    "suppression.removed",
+    rows.map(({ record }) => record),
+  );
+  return rows.length > 0;
 }

@@ -1,14 +1,18 @@
+import { sql } from "kysely";
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { kysely } from "../../db/orm.ts";
+import { JsonText } from "../../db/json.ts";
+import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import {
   addSubscribers,
   createList,
   deleteList,
+  optOutOfList,
   readList,
   removeSubscriber,
   updateList,
 } from "../../domain/audience/lists.ts";
+import { notFound } from "../../domain/errors.ts";
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { numberText } from "../units.ts";
@@ -25,6 +29,7 @@ import {
   MAX_BATCH,
   membershipBody,
   membershipParams,
+  membershipPatch,
 } from "./schema.ts";
 
 const lists = defineList({ table: "lists", sorts: ["updated_at", "created_at"], updatedSince: true });
@@ -36,6 +41,15 @@ const subscribers = defineList({
   filters: { status: z.enum(SUBSCRIPTION_STATUSES).optional().describe("Only subscriptions with this status.") },
   ranges: { filter: "status", values: SUBSCRIPTION_STATUSES },
 });
+
+/** The subscriptions of a list with the subscribers' addresses and names. */
+const subscriptionsOf = (em: EntityManager, listId: string) =>
+  kysely(em)
+    .selectFrom("subscriptions")
+    .innerJoin("subscribers", "subscribers.id", "subscriptions.subscriber_id")
+    .selectAll("subscriptions")
+    .select(["subscribers.email", "subscribers.email_spelling", "subscribers.first_name", "subscribers.last_name"])
+    .where("subscriptions.list_id", "=", listId);
 
 const create = route({
   method: "POST",
@@ -157,17 +171,7 @@ const pageSubscribers = route({
     return subscribers.pageRecords(ctx, input.query, {
       values: { listId: id, status: input.query.status },
       rows: (em, { listId, status }) => {
-        const rows = kysely(em)
-          .selectFrom("subscriptions")
-          .innerJoin("subscribers", "subscribers.id", "subscriptions.subscriber_id")
-          .selectAll("subscriptions")
-          .select([
-            "subscribers.email",
-            "subscribers.email_spelling",
-            "subscribers.first_name",
-            "subscribers.last_name",
-          ])
-          .where("subscriptions.list_id", "=", listId);
+        const rows = subscriptionsOf(em, listId);
         return status === undefined ? rows : rows.where("subscriptions.status", "=", status);
       },
       record: listSubscriberRecord,
@@ -185,19 +189,47 @@ const addMembers = route({
   tag: "Lists",
   summary: "Add subscribers to a list; an opt-out stays",
   description: paragraphs(
-    `Puts up to ${numberText(MAX_BATCH)} subscribers on a list. Each id is in one of the three arrays of the answer: \`added\`, \`already_subscribed\` or, for someone who opted out of the list, \`opted_out\`. An opt-out is never undone through the API.`,
-    "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.",
+    `Puts up to ${numberText(MAX_BATCH)} subscribers on a list. Each id is in one of the three arrays of the answer: \`added\`, \`already_subscribed\` or, for someone who opted out of the list, \`opted_out\`. Only the person undoes an opt-out, by a confirmation.`,
+    "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. So does a person who opted out of the list or unsubscribed from all mail of the team: add such a person only when they sign up again. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.",
   ),
 })
   .input(z.strictObject({ params: listParams, body: membershipBody }))
   .output(listSubscriberBatch)
   .mutation(async ({ ctx, input }) => {
     const { listId } = input.params;
-    const outcome = await addSubscribers(ctx.em, ctx.tenant, listId, input.body.subscriber_ids);
-    const { added } = outcome;
-    return ok(presentBatch(listId, outcome), {
-      impact: impact({ would_create: added.length, affected_ids: added }),
-    });
+    const outcome = await addSubscribers(ctx.em, ctx.vault, ctx.tenant, listId, input.body.subscriber_ids);
+    const { added, asked } = outcome;
+    const effect = { would_create: added.length, would_update: asked.length, affected_ids: [...added, ...asked] };
+    return ok(presentBatch(listId, outcome), { impact: impact(effect) });
+  });
+
+const updateMember = route({
+  method: "PATCH",
+  path: "/lists/{listId}/subscribers/{subscriberId}",
+  scope: "lists:write",
+  alsoScope: "subscribers:read",
+  dryRunScope: "lists:read",
+  idempotency: "optional",
+  dryRun: true,
+  operationId: "updateListSubscriber",
+  tag: "Lists",
+  summary: "Opt a subscriber out of a list",
+  description:
+    "Records that a subscriber opted out of the list, for example on your own preference page. The only status that can be set is `UNSUBSCRIBED`: the person undoes an opt-out by a confirmation. Other lists and suppressions stay as they are.",
+})
+  .input(z.strictObject({ params: membershipParams, body: membershipPatch }))
+  .output(listSubscriber)
+  .mutation(async ({ ctx, input }) => {
+    const { listId, subscriberId } = input.params;
+    const isChanged = input.body.status !== undefined && (await optOutOfList(ctx.em, ctx.tenant, listId, subscriberId));
+    const row = subscriptionsOf(ctx.em, listId)
+      .where(ofTenant(ctx.tenant, "subscriptions"))
+      .where("subscriber_id", "=", subscriberId);
+    const { rows } = await sql<{ record: string }>`
+      select ${listSubscriberRecord("m")} as record from ${row} m`.execute(kysely(ctx.em));
+    const [found] = rows;
+    if (!found) throw notFound();
+    return ok(new JsonText(found.record), { impact: updateImpact(subscriberId, isChanged) });
   });
 
 const removeMember = route({
@@ -231,5 +263,6 @@ export const listsRouter = router({
   remove,
   pageSubscribers,
   addMembers,
+  updateMember,
   removeMember,
 });

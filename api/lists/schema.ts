@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { OPTINS, SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
+import { OPTINS, SUBSCRIPTION_STATUSES, type SubscriptionStatus } from "../../db/entities/audience.ts";
 import { exampleId, MAX_ID_LENGTH } from "../../domain/ids.ts";
 import { confirmationFields, deleted, idOf, name, shownAddress, shownNames, timestamp, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
@@ -51,6 +51,14 @@ export const membershipBody = z.strictObject({
     .meta({ description: "Ids of subscribers.", examples: [[exampleId("subscriber")]] }),
 });
 
+/** The other way round only the person changes it, by a confirmation. */
+export const membershipPatch = z.strictObject({
+  status: z
+    .literal("UNSUBSCRIBED" satisfies SubscriptionStatus)
+    .optional()
+    .meta({ description: "Opts the subscriber out of the list.", examples: ["UNSUBSCRIBED"] }),
+});
+
 export const list = z
   .object({
     object: z.literal("list"),
@@ -100,8 +108,9 @@ export const listSubscriberBatch = z
     already_subscribed: z
       .array(z.string())
       .meta({ description: "Ids of subscribers who were on the list already.", examples: [[]] }),
-    opted_out: z
-      .array(z.string())
-      .meta({ description: "Ids of subscribers who opted out of the list; they stay off it.", examples: [[]] }),
+    opted_out: z.array(z.string()).meta({
+      description: "Ids of subscribers who opted out of the list; they stay off it until they confirm.",
+      examples: [[]],
+    }),
   })
   .meta({ id: "ListSubscriberBatch", description: "The outcome of adding subscribers to a list." });

@@ -125,7 +125,11 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     const act = () => transaction(orm.em, (em) => confirmSubscription(em, token));
     const confirmed = await inTurn(req.params.token, res, act);
     if (!confirmed) return show(res, GONE, 404);
-    show(res, { title: "You are subscribed", paragraphs: [`You will get mail from ${confirmed.teamName}.`] });
+    const { teamName, isSuppressed } = confirmed;
+    const text = isSuppressed
+      ? `This address is on the do-not-mail list of ${teamName}. Ask ${teamName} to take it off that list.`
+      : `You will get mail from ${teamName}.`;
+    show(res, { title: "You are subscribed", paragraphs: [text] });
   });
 
   const answerRefusal: ErrorRequestHandler = (error, _req, res, next) => {

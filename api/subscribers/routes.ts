@@ -1,6 +1,11 @@
 import { z } from "zod";
 import { kysely } from "../../db/orm.ts";
-import { createSubscriber, readSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
+import {
+  createSubscriber,
+  deleteSubscriber,
+  readSubscriber,
+  updateSubscriber,
+} from "../../domain/audience/subscribers.ts";
 import { subscriberRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter, lookupFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
@@ -8,6 +13,7 @@ import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router, updateImpact } from "../rest/route.ts";
 import { presentSubscriber, presentWithSubscriptions } from "./present.ts";
 import {
+  deletedSubscriber,
   subscriber,
   subscriberBody,
   subscriberParams,
@@ -118,4 +124,25 @@ const update = route({
     return ok(presentSubscriber(record), { impact: { ...updateImpact(record.id, isChanged), quota } });
   });
 
-export const subscribersRouter = router({ create, page, retrieve, update });
+const remove = route({
+  method: "DELETE",
+  path: "/subscribers/{subscriberId}",
+  scope: "subscribers:write",
+  dryRunScope: "subscribers:read",
+  dryRun: true,
+  operationId: "deleteSubscriber",
+  tag: "Subscribers",
+  summary: "Delete a subscriber with their subscriptions",
+  description:
+    "Deletes a subscriber with all subscriptions for good; the impact counts them too. A contact with the same address stays, and so do suppressions and the record of opt-outs. An opt-out of a list stays as a hash of the address: another subscriber with that address gets it back.",
+})
+  .input(z.strictObject({ params: subscriberParams }))
+  .output(deletedSubscriber)
+  .mutation(async ({ ctx, input }) => {
+    const id = input.params.subscriberId;
+    const subscriptions = await deleteSubscriber(ctx.em, ctx.vault, ctx.tenant, id);
+    const effect = { would_delete: 1 + subscriptions, affected_ids: [id] };
+    return ok({ object: "subscriber", id, deleted: true }, { impact: impact(effect) });
+  });
+
+export const subscribersRouter = router({ create, page, retrieve, update, remove });

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { confirmationFields, idOf, timestamp, timestamps } from "../fields.ts";
+import { confirmationFields, deleted, idOf, timestamp, timestamps } from "../fields.ts";
 import { personBody, personPatch, shownPerson } from "../people.ts";
 import { idParamOf } from "../rest/route.ts";
 
@@ -17,6 +17,8 @@ export const subscriber = z
     ...shownPerson,
   })
   .meta({ id: "Subscriber", description: "A person with an email address." });
+
+export const deletedSubscriber = deleted("subscriber", "subscriber", "DeletedSubscriber");
 
 /** A subscriber with their subscriptions. */
 export const subscriberWithSubscriptions = subscriber

@@ -77,6 +77,11 @@ const SubscriptionSchema = defineEntity({
     confirmedAt: instant().nullable(),
     /** A per-list opt-out; it outlives the team-wide suppression. */
     unsubscribedAt: instant().nullable(),
+    /**
+     * When the person signed up again after an opt-out, of this list or of all mail. Until the next opt-out they may be asked
+     * for their confirmation, and a link confirms this sign-up alone.
+     */
+    signedUpAgainAt: instant().nullable(),
     /** When a double opt-in's mail became due; null once it was sent. */
     confirmationDueAt: instant().nullable(),
     confirmationSentAt: instant().nullable(),
@@ -218,6 +223,20 @@ const ErasedAddressSchema = defineEntity({
   },
 });
 
+/** An opt-out of a list whose subscriber was deleted: an HMAC of the address, like that of an erased one. */
+const ListOptOutSchema = defineEntity({
+  name: "ListOptOut",
+  tableName: "list_opt_outs",
+  filters: tenantFilters,
+  properties: {
+    teamId: p.text().primary(),
+    environment: p.text().$type<Environment>().primary(),
+    addressHash: p.text().primary(),
+    listId: p.text().primary(),
+    unsubscribedAt: instant(),
+  },
+});
+
 export const audienceEntities = [
   ListSchema,
   SubscriberSchema,
@@ -228,4 +247,5 @@ export const audienceEntities = [
   SuppressionSchema,
   UnsubscribeSchema,
   ErasedAddressSchema,
+  ListOptOutSchema,
 ] as const;

@@ -147,6 +147,9 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_id", "environment", "created_at", "id");`,
     );
     this.addSql(
+      `create table "list_opt_outs" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "list_id" text not null, "unsubscribed_at" timestamptz(3) not null, primary key ("team_id", "environment", "address_hash", "list_id"));`,
+    );
+    this.addSql(
       `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "email" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
     );
     this.addSql(
@@ -214,7 +217,7 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "subscribers" add constraint "subscribers_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
-      `create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "address_version" bigserial, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));`,
+      `create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "address_version" bigserial, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "signed_up_again_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "confirmation_withheld" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));`,
     );
     this.addSql(`create index "subscriptions_subscriber_id_index" on "subscriptions" ("subscriber_id");`);
     this.addSql(

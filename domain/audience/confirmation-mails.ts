@@ -1,15 +1,14 @@
 import { sql } from "kysely";
 import type { WithheldReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import type { SubscriptionRef } from "../links.ts";
+import type { ConfirmationMailRef, SubscriptionRef } from "../links.ts";
 import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
 
 /** How long a claim holds; after that the process that made it is presumed dead. */
 const CLAIM_MINUTES = 10;
 
 /** A confirmation mail to be sent. */
-export interface DueConfirmation extends SubscriptionRef, Tenant {
-  email: string;
+export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationMailRef>, Tenant {
   listName: string;
   teamName: string;
   /** The address without the `+tag` of its local part. */
@@ -19,6 +18,9 @@ export interface DueConfirmation extends SubscriptionRef, Tenant {
   /** When the claim ends, as Postgres writes an instant. */
   claimedUntil: string;
 }
+
+/** SQL: stands for the sign-up after an opt-out of a row `s`, in the link of its confirmation; null for none. */
+export const signUpMark = sql<string | null>`(extract(epoch from s.signed_up_again_at) * 1000)::bigint::text`;
 
 /** A mail that is withheld until the next UTC day. */
 export interface Withheld {
@@ -30,7 +32,8 @@ export interface Withheld {
  * Claims confirmation mails of all teams that are due, oldest first, for the next ten minutes. A mail that is not settled
  * by then is due again, so a crash repeats a mail and never drops one. Commit before sending. The test environment gets no
  * mail. A mail over one of the limits or to a suppressed address is due again on the next UTC day, and its subscription
- * names the reason: if it stayed due, every claim would read it again before the mails of other teams.
+ * names the reason: if it stayed due, every claim would read it again before the mails of other teams. An unsubscribe from
+ * all mail does not withhold the mail of a person who signed up again after it.
  * @param batch most mails that are looked at
  */
 export async function claimConfirmations(
@@ -64,14 +67,16 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
   const { rows } = await sql<CountedDue>`
     with due as materialized (
       select s.team_id, s.environment, s.list_id, s.subscriber_id, s.confirmation_due_at, p.email,
-        regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name, t.name as team_name,
+        ${signUpMark} as sign_up, regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name, t.name as team_name,
         exists (select 1 from suppressions x
-          where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email) as suppressed
+          where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email
+            and not (x.reason = 'UNSUBSCRIBED' and s.signed_up_again_at is not null)) as suppressed
       from subscriptions s
       join subscribers p on p.id = s.subscriber_id
       join lists l on l.id = s.list_id
       join teams t on t.id = s.team_id
-      where s.confirmation_due_at <= clock_timestamp() and s.status = 'PENDING' and s.environment = 'LIVE'
+      where s.confirmation_due_at <= clock_timestamp() and s.environment = 'LIVE'
+        and (s.status = 'PENDING' or s.signed_up_again_at is not null)
       order by s.confirmation_due_at
       limit ${batch}
       for update of s skip locked
@@ -81,8 +86,8 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
       from (select distinct team_id, environment from due) d
     )
     select d.team_id as "teamId", d.environment, d.list_id as "listId", d.subscriber_id as "subscriberId", d.email,
-      d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName", d.team_name as "teamName", ${TODAY}::text as day,
-      m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", m.is_retry as "isRetry", t.sent as "sentByTeam"
+      d.sign_up as "signUp", d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName",
+      d.team_name as "teamName", ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", m.is_retry as "isRetry", t.sent as "sentByTeam"
     from due d
     join by_team t on t.team_id = d.team_id and t.environment = d.environment
     cross join lateral (

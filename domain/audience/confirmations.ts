@@ -1,46 +1,63 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import type { ConfirmationToken } from "../links.ts";
+import type { ConfirmationMailRef, ConfirmationToken } from "../links.ts";
+import { liftUnsubscribed } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
-import { subscriptionRecord } from "../webhooks/records.ts";
+import { signUpMark } from "./confirmation-mails.ts";
 import { CONFIRMED } from "./initial-status.ts";
+import { optOut, subscriptionRows } from "./opt-outs.ts";
 
-/** The names that the page behind a confirmation link shows. */
+/** What the page behind a confirmation link shows. */
 export interface Confirmation {
   listName: string;
   teamName: string;
+  /** The address is on the do-not-mail list: no mail comes yet. */
+  isSuppressed: boolean;
 }
 
 /**
  * The list and team of a confirmation link: undefined when the link was not made for the subscriber's present address, or
- * the subscription is gone or ended by an opt-out. It takes no tenant: the signed link is the authority.
+ * the subscription is gone, or the person opted out after the sign-up that the link belongs to. It takes no tenant: the
+ * signed link is the authority.
  */
 export async function readConfirmation(em: EntityManager, token: ConfirmationToken): Promise<Confirmation | undefined> {
   return (await findSubscription(em, token))?.confirmation;
+}
+
+interface FoundSubscription extends Required<ConfirmationMailRef> {
+  tenant: Tenant;
+  confirmation: Confirmation;
+  /** Nothing is left to do. */
+  isConfirmed: boolean;
 }
 
 async function findSubscription(
   em: EntityManager,
   token: ConfirmationToken,
   { lock = false }: { lock?: boolean } = {},
-): Promise<{ tenant: Tenant; confirmation: Confirmation; isConfirmed: boolean } | undefined> {
-  const { rows } = await sql<Confirmation & Tenant & { email: string; isConfirmed: boolean }>`
-    select s.team_id as "teamId", s.environment, s.status = 'CONFIRMED' as "isConfirmed", p.email,
-      l.name as "listName", t.name as "teamName"
+): Promise<FoundSubscription | undefined> {
+  const { rows } = await sql<Confirmation & Tenant & Omit<FoundSubscription, "tenant" | "confirmation">>`
+    select s.team_id as "teamId", s.environment, p.email, ${signUpMark} as "signUp",
+      s.status = 'CONFIRMED' and coalesce(s.confirmed_at >= s.signed_up_again_at, true) as "isConfirmed",
+      l.name as "listName", t.name as "teamName", exists (select from suppressions x
+        where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email) as "isSuppressed"
     from subscriptions s
     join subscribers p on p.id = s.subscriber_id
     join lists l on l.id = s.list_id
     join teams t on t.id = s.team_id
-    where s.list_id = ${token.listId} and s.subscriber_id = ${token.subscriberId} and s.status <> 'UNSUBSCRIBED'
+    where s.list_id = ${token.listId} and s.subscriber_id = ${token.subscriberId}
+      and (s.status <> 'UNSUBSCRIBED' or s.signed_up_again_at is not null)
     ${lock ? sql`for update of s for share of p` : sql``}`.execute(kysely(em));
   const [row] = rows;
-  if (!row || !token.verify(row.email)) return undefined;
-  const { teamId, environment, listName, teamName, isConfirmed } = row;
-  return { tenant: { teamId, environment }, confirmation: { listName, teamName }, isConfirmed };
+  if (!row || !token.verify(row)) return undefined;
+  const { teamId, environment, email, signUp, isConfirmed, ...confirmation } = row;
+  return { tenant: { teamId, environment }, confirmation, email, signUp, isConfirmed };
 }
 
 /**
- * Confirms a PENDING subscription; one that is confirmed already stays as it is. Runs in the caller's transaction.
+ * Confirms a subscription; one that is confirmed already stays as it is. The link of a sign-up after an opt-out also lifts the
+ * suppression of an unsubscribe, unless a contact has the address, and opts the person out of all other lists, whose mail the
+ * suppression kept away: but for those that they have signed up for again too. Runs in the caller's transaction.
  * @returns the confirmed list and team, undefined as in `readConfirmation`
  */
 export async function confirmSubscription(
@@ -51,22 +68,21 @@ export async function confirmSubscription(
   if (!present || present.isConfirmed) return present?.confirmation;
   // Locked, so that the address does not change before the confirmation is written.
   const found = await findSubscription(em, token, { lock: true });
-  if (!found) return undefined;
-  const { tenant, confirmation } = found;
-  const confirmed = await kysely(em)
+  if (!found || found.isConfirmed) return found?.confirmation;
+  const { tenant, confirmation, email, signUp } = found;
+  await kysely(em)
     .updateTable("subscriptions")
-    .set(CONFIRMED)
+    .set({ ...CONFIRMED, unsubscribed_at: null })
     .where(ofTenant(tenant))
     .where("list_id", "=", token.listId)
     .where("subscriber_id", "=", token.subscriberId)
-    .where("status", "=", "PENDING")
-    .executeTakeFirst();
-  if (confirmed.numUpdatedRows > 0n) {
-    await emit(em, tenant, "subscription.confirmed", {
-      record: subscriptionRecord("s"),
-      from: sql`subscriptions s where ${ofTenant(tenant, "s")}
-        and s.list_id = ${token.listId} and s.subscriber_id = ${token.subscriberId}`,
-    });
-  }
-  return confirmation;
+    .execute();
+  const isOfSubscriber = sql`s.subscriber_id = ${token.subscriberId}`;
+  const row = sql`${isOfSubscriber} and s.list_id = ${token.listId}`;
+  await emit(em, tenant, "subscription.confirmed", subscriptionRows(tenant, row));
+  if (signUp === null || !(await liftUnsubscribed(em, tenant, email))) return confirmation;
+  const isOther = sql`${isOfSubscriber} and s.list_id <> ${token.listId}
+    and not coalesce(s.confirmed_at >= s.signed_up_again_at, false)`;
+  await optOut(em, tenant, isOther, { keepSignUps: true });
+  return { ...confirmation, isSuppressed: false };
 }

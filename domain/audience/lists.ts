@@ -1,14 +1,15 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import { List, type Optin, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { holdPlace } from "../record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
-import { subscriptionRecord } from "../webhooks/records.ts";
-import { initialStatus } from "./initial-status.ts";
+import { initialStatus, pending } from "./initial-status.ts";
+import { optOut, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
 
 export interface ListFields {
   name: string;
@@ -64,12 +65,6 @@ export async function updateList(em: EntityManager, listId: string, patch: Patch
   return { record: await em.refreshOrFail(list), isChanged };
 }
 
-/** Records of the tenant's subscriptions `s` that meet a condition, for their events. */
-const subscriptionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
-  record: subscriptionRecord("s"),
-  from: sql`subscriptions s where ${ofTenant(tenant, "s")} and ${condition}`,
-});
-
 /**
  * Deletes a list with its subscriptions and takes it off the drafts that target it. The subscribers stay.
  * @returns how many subscriptions it had
@@ -108,6 +103,7 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
     .where(ofTenant(tenant))
     .where("list_id", "=", listId)
     .executeTakeFirstOrThrow();
+  await kysely(em).deleteFrom("list_opt_outs").where(ofTenant(tenant)).where("list_id", "=", listId).execute();
   await em.remove(list).flush();
   return Number(numDeletedRows);
 }
@@ -127,16 +123,20 @@ export interface MembershipOutcome {
   /** Subscriber ids, each in exactly one of the three. */
   added: string[];
   alreadySubscribed: string[];
-  /** Unchanged: only the person lifts their opt-out; adding them again does not. */
+  /** Only the person lifts their opt-out, by a confirmation; adding them again does not. */
   optedOut: string[];
+  /** Those of the latter two who get a mail that asks for the confirmation. */
+  asked: string[];
 }
 
 /**
- * Puts subscribers on a list, each once: a subscription that exists keeps its status.
+ * Puts subscribers on a list, each once: a subscription that exists keeps its status. Of a list with double opt-in, a person
+ * who opted out of it, or of all mail of the team, is asked for a confirmation again.
  * @throws {ApiError} `not_found` for the list, or, naming `subscriber_ids[i]`, for a subscriber; then none is added
  */
 export async function addSubscribers(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   listId: string,
   subscriberIds: readonly string[],
@@ -144,7 +144,7 @@ export async function addSubscribers(
   const list = await lockListForInserts(em, listId);
   // Every caller inserts in the order of the ids, so that two overlapping calls do not deadlock.
   const ids = [...new Set(subscriberIds)].sort();
-  await refuseUnknownSubscribers(em, tenant, subscriberIds, ids);
+  await restoreOptOuts(em, vault, tenant, await lockSubscribers(em, tenant, subscriberIds, ids));
 
   const status = initialStatus(list.optin, tenant.environment);
   const inserted = await kysely(em)
@@ -164,6 +164,7 @@ export async function addSubscribers(
   const added = new Set(inserted.map((row) => row.subscriber_id));
   const isAdded = sql`s.list_id = ${listId} and s.subscriber_id = any(${[...added]})`;
   if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(tenant, isAdded));
+  const asked = list.optin === "DOUBLE" ? await askOptedOut(em, tenant, listId, ids) : [];
   const others = ids.filter((id) => !added.has(id));
   const statuses = others.length === 0 ? [] : await readStatuses(em, tenant, listId, others);
   const optedOut = new Set(statuses.filter((row) => row.status === "UNSUBSCRIBED").map((row) => row.subscriber_id));
@@ -171,25 +172,47 @@ export async function addSubscribers(
     added: [...added],
     alreadySubscribed: others.filter((id) => !optedOut.has(id)),
     optedOut: [...optedOut],
+    asked: asked.filter((id) => !added.has(id)),
   };
 }
 
-/** @param ids the `given` ids, each once */
-async function refuseUnknownSubscribers(
-  em: EntityManager,
-  tenant: Tenant,
-  given: readonly string[],
-  ids: string[],
-): Promise<void> {
+/**
+ * Makes a confirmation mail due for those who opted out of the list, or of all mail of the team. A mail that is due already
+ * stays so, and a link that was mailed since the opt-out still works, unless it was used.
+ * @returns their ids
+ */
+async function askOptedOut(em: EntityManager, tenant: Tenant, listId: string, ids: string[]): Promise<string[]> {
+  const { confirmation_due_at: due } = pending(tenant.environment);
+  const { rows } = await sql<{ id: string }>`
+    update subscriptions s set
+      signed_up_again_at = case when s.confirmed_at >= s.signed_up_again_at then now()
+        else coalesce(s.signed_up_again_at, now()) end,
+      confirmation_due_at = coalesce(s.confirmation_due_at, ${due})
+    where ${ofTenant(tenant, "s")} and s.list_id = ${listId} and s.subscriber_id = any(${ids})
+      and (s.status = 'UNSUBSCRIBED' or exists (
+        select from subscribers p join suppressions x on ${ofTenant(tenant, "x")} and x.email = p.email
+        where p.id = s.subscriber_id and ${ofTenant(tenant, "p")} and x.reason = 'UNSUBSCRIBED'))
+    returning s.subscriber_id as id`.execute(kysely(em));
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * Prevents the deletion of subscribers until the transaction ends.
+ * @param ids the `given` ids, each once
+ */
+async function lockSubscribers(em: EntityManager, tenant: Tenant, given: readonly string[], ids: string[]) {
   const rows = await kysely(em)
     .selectFrom("subscribers")
-    .select("id")
+    .select(["id", "email"])
     .where(ofTenant(tenant))
     .where("id", "in", ids)
+    .orderBy("id")
+    .forKeyShare()
     .execute();
   const known = new Set(rows.map((row) => row.id));
   const unknown = given.findIndex((id) => !known.has(id));
   if (unknown >= 0) throw notFound(`subscriber_ids[${unknown}]`);
+  return rows;
 }
 
 const readStatuses = (em: EntityManager, tenant: Tenant, listId: string, subscriberIds: string[]) =>
@@ -200,6 +223,29 @@ const readStatuses = (em: EntityManager, tenant: Tenant, listId: string, subscri
     .where("list_id", "=", listId)
     .where("subscriber_id", "in", subscriberIds)
     .execute();
+
+/** @throws {ApiError} `not_found` */
+async function lockSubscription(em: EntityManager, listId: string, subscriberId: string): Promise<Subscription> {
+  const lockMode = LockMode.PESSIMISTIC_WRITE;
+  const subscription = await em.findOne(Subscription, { listId, subscriberId }, { lockMode });
+  if (!subscription) throw notFound();
+  return subscription;
+}
+
+/**
+ * Opts a subscriber out of a list.
+ * @returns whether they had not opted out before
+ * @throws {ApiError} `not_found`
+ */
+export async function optOutOfList(
+  em: EntityManager,
+  tenant: Tenant,
+  listId: string,
+  subscriberId: string,
+): Promise<boolean> {
+  await lockSubscription(em, listId, subscriberId);
+  return (await optOut(em, tenant, sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`)) > 0;
+}
 
 /**
  * Takes a subscriber off a list.
@@ -212,12 +258,7 @@ export async function removeSubscriber(
   listId: string,
   subscriberId: string,
 ): Promise<void> {
-  const subscription = await em.findOne(
-    Subscription,
-    { listId, subscriberId },
-    { lockMode: LockMode.PESSIMISTIC_WRITE },
-  );
-  if (!subscription) throw notFound();
+  const subscription = await lockSubscription(em, listId, subscriberId);
   if (subscription.status === "UNSUBSCRIBED") {
     throw new ApiError("resource_state_invalid", "They opted out of this list; the opt-out is kept.");
   }

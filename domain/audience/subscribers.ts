@@ -12,9 +12,10 @@ import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
-import { moveSlot, type TakenSlots } from "./contact-slots.ts";
+import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
 import { type Created, defineCreation, PERSON_COLUMNS, type PersonColumns } from "./creation.ts";
 import { pending } from "./initial-status.ts";
+import { endSignUps, keepOptOuts, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
 const insertSubscriber = defineCreation({
@@ -65,6 +66,12 @@ const subscriberRow = (id: string) => ({
   name: "subscriber",
 });
 
+async function lockSubscriber(em: EntityManager, subscriberId: string): Promise<Subscriber> {
+  const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
+  if (!subscriber) throw notFound();
+  return subscriber;
+}
+
 /**
  * Changes a subscriber. A new address has to be confirmed again on lists with double opt-in: the consent was given by
  * the owner of the old one.
@@ -79,8 +86,7 @@ export async function updateSubscriber(
   subscriberId: string,
   patch: Patch<PersonFields>,
 ): Promise<Patched<Subscriber> & TakenSlots> {
-  const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
-  if (!subscriber) throw notFound();
+  const subscriber = await lockSubscriber(em, subscriberId);
   const address = patch.email === undefined ? undefined : storedAddress(patch.email);
   const { email: formerAddress } = subscriber;
   const moved = address !== undefined && address.email !== formerAddress;
@@ -88,13 +94,17 @@ export async function updateSubscriber(
   em.assign(subscriber, changesOf({ ...patch, ...address }));
   const isChanged = isDirty(em, subscriber);
   await flushUnique(em, "subscriber");
-  if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
+  if (moved) {
+    await askForConfirmationAgain(em, tenant, subscriberId);
+    await restoreOptOuts(em, vault, tenant, [{ id: subscriberId, email: address.email }]);
+  }
   const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
   if (isChanged) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
   return { record: await em.refreshOrFail(subscriber), isChanged, slots };
 }
 
 async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {
+  await endSignUps(em, tenant, sql`s.subscriber_id = ${subscriberId}`);
   await kysely(em)
     .updateTable("subscriptions")
     .from("lists")
@@ -105,6 +115,32 @@ async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscr
     .where("subscriptions.subscriber_id", "=", subscriberId)
     .where("subscriptions.status", "in", ["CONFIRMED", "PENDING"])
     .execute();
+}
+
+/**
+ * Deletes a subscriber with the subscriptions. Suppressions and unsubscribes of the address stay; opt-outs of lists stay as
+ * hashes, which `restoreOptOuts` finds. The slot is free unless a contact has the address.
+ * @returns how many subscriptions there were
+ * @throws {ApiError} `not_found`
+ */
+export async function deleteSubscriber(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  subscriberId: string,
+): Promise<number> {
+  const subscriber = await lockSubscriber(em, subscriberId);
+  // Locked: an opt-out at the same moment is kept, too.
+  const lockMode = LockMode.PESSIMISTIC_WRITE;
+  const subscriptions = await em.find(Subscription, { subscriberId }, { lockMode, orderBy: { listId: "asc" } });
+  const isMember = sql`s.subscriber_id = ${subscriberId} and s.status <> 'UNSUBSCRIBED'`;
+  await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isMember));
+  await emit(em, tenant, "subscriber.deleted", subscriberRow(subscriberId));
+  await keepOptOuts(em, vault, tenant, subscriber);
+  // The foreign key deletes the subscriptions.
+  await em.remove(subscriber).flush();
+  await freeSlot(em, tenant, subscriber.email);
+  return subscriptions.length;
 }
 
 /**

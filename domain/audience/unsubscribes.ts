@@ -8,7 +8,8 @@ import type { MailRef } from "../links.ts";
 import type { ResourceType } from "../sends/resource.ts";
 import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
-import { subscriptionRecord, unsubscribeRecord } from "../webhooks/records.ts";
+import { unsubscribeRecord } from "../webhooks/records.ts";
+import { endSignUps, insertOptOuts } from "./opt-outs.ts";
 
 const REASON = "UNSUBSCRIBED";
 
@@ -86,8 +87,11 @@ export async function unsubscribe(
   if (mail.resource_type === "newsletter") await optOutOfLists(em, mail);
   const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {
+    const tenant = tenantOfMail(mail);
+    // Before the suppression: a confirmation at the same moment, which lifts one, is waited for.
+    await endSignUps(em, tenant, isOfAddress(mail));
     const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
-    await suppress(em, tenantOfMail(mail), [address], REASON);
+    await suppress(em, tenant, [address], REASON);
   }
   await recordOnce(em, mail, source);
   return originOf(mail, listNames);
@@ -102,7 +106,7 @@ const leftLists = (mail: MailedRow) => {
   return sql`lists l join subscribers p on p.id = ${mail.member_id} and ${ofTenant(tenant, "p")}
     where ${ofTenant(tenant, "l")}
       and (l.id = ${mail.list_id} or exists (
-        select 1 from newsletter_lists n join subscriptions s on s.list_id = n.list_id
+        select 1 from newsletter_lists n join subscriptions s on s.list_id = n.list_id and ${ofTenant(tenant, "s")}
         where n.newsletter_id = ${mail.resource_id} and n.list_id = l.id and s.subscriber_id = p.id))
     order by l.id`;
 };
@@ -112,19 +116,26 @@ async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: Unsubsc
   const tenant = tenantOfMail(mail);
   const { rows } = await sql<{ done: boolean }>`
     with left_lists as (
-      select s.status from (select l.id, p.id as subscriber_id from ${leftLists(mail)}) l
+      select coalesce(s.status = 'UNSUBSCRIBED' and s.signed_up_again_at is null, false) as "left"
+      from (select l.id, p.id as subscriber_id from ${leftLists(mail)}) l
       left join subscriptions s on s.list_id = l.id and s.subscriber_id = l.subscriber_id and ${ofTenant(tenant, "s")}
     )
-    select not exists (select from left_lists where status is distinct from 'UNSUBSCRIBED')
+    select not exists (select from left_lists where not "left")
       and exists (
         select from unsubscribes
         where ${ofTenant(tenant)} and campaign_id = ${mail.resource_id} and email = ${mail.email})
       and (
         ${scope === "lists"}::boolean and exists (select from left_lists)
         or exists (select from suppressions where ${ofTenant(tenant)} and email = ${mail.email})
+          and not exists (
+            select from subscriptions s where ${ofTenant(tenant, "s")} and ${isOfAddress(mail)} and s.signed_up_again_at is not null)
       ) as done`.execute(kysely(em));
   return rows[0]?.done === true;
 }
+
+/** SQL: whether a subscription `s` is one of the address that got the mail. */
+const isOfAddress = (mail: MailedRow) => sql`s.subscriber_id in (
+  select p.id from subscribers p where ${ofTenant(tenantOfMail(mail), "p")} and p.email = ${mail.email})`;
 
 async function readListNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
   if (mail.resource_type !== "newsletter") return [];
@@ -137,23 +148,10 @@ async function readListNames(em: EntityManager, mail: MailedRow): Promise<string
  * since, so that the opt-out holds if they are added again. A list that they had left before gets no second event.
  */
 async function optOutOfLists(em: EntityManager, mail: MailedRow): Promise<void> {
-  const tenant = tenantOfMail(mail);
-  const { rows } = await sql<{ list_id: string; left: boolean }>`
-    insert into subscriptions (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
-    select l.id, p.id, l.team_id, l.environment, 'UNSUBSCRIBED', now()
-    from ${leftLists(mail)}
-    on conflict (list_id, subscriber_id) do update
-      set status = 'UNSUBSCRIBED', unsubscribed_at = now(), confirmation_due_at = null, confirmation_withheld = null
-      where subscriptions.status <> 'UNSUBSCRIBED'
-    -- A row that this statement inserted was never locked or changed.
-    returning list_id, xmax <> 0 as left`.execute(kysely(em));
-  const left = rows.flatMap((row) => (row.left ? [row.list_id] : []));
-  if (left.length === 0) return;
-  await emit(em, tenant, "subscription.removed", {
-    record: subscriptionRecord("s"),
-    from: sql`subscriptions s
-      where ${ofTenant(tenant, "s")} and s.subscriber_id = ${mail.member_id} and s.list_id = any(${left})`,
-  });
+  // Locked, so that neither of the two is deleted before the row is written.
+  const rows = sql`select l.id as list_id, p.id as subscriber_id, now() as unsubscribed_at
+    from ${leftLists(mail)} for key share of l, p`;
+  await insertOptOuts(em, tenantOfMail(mail), rows);
 }
 
 async function recordOnce(em: EntityManager, mail: MailedRow, source: UnsubscribeSource): Promise<void> {

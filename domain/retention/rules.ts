@@ -54,6 +54,7 @@ export const RETENTION = {
   erased_addresses: rule("until an operator readmits the address"),
   hit_batches: queue("1 day"),
   idempotency_records: log("24 hours"),
+  list_opt_outs: rule("as long as their list, or until a subscriber with the address gets them back"),
   lists: rule("until the team deletes them"),
   mail_reports: log(WITH_LEDGER),
   members: rule("for good: keys name them"),

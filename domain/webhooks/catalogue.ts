@@ -22,6 +22,7 @@ export const EVENTS = {
   "contact.deleted": personal("contact", "A contact was deleted."),
   "subscriber.created": personal("subscriber", "A subscriber was added."),
   "subscriber.updated": personal("subscriber", "A subscriber's address or name was changed."),
+  "subscriber.deleted": personal("subscriber", "A subscriber was deleted."),
   "subscription.created": personal("subscription", "A subscriber was put on a list."),
   "subscription.confirmed": personal("subscription", "A subscriber confirmed a double opt-in."),
   "subscription.removed": personal("subscription", "A subscriber was taken off a list, or opted out of it."),

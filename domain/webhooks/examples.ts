@@ -128,6 +128,7 @@ const EXAMPLES: EventObjects = {
   "contact.deleted": contact(),
   "subscriber.created": subscriber(),
   "subscriber.updated": subscriber(),
+  "subscriber.deleted": subscriber(),
   "subscription.created": subscription({ status: "PENDING", confirmed_at: null, confirmation_sent_at: null }),
   "subscription.confirmed": subscription(),
   "subscription.removed": subscription({ status: "UNSUBSCRIBED", confirmed_at: CREATED_AT, unsubscribed_at: EVENT_AT }),

@@ -168,6 +168,23 @@ describe("Lists", () => {
       assert.equal(body.data.length, 1);
     });
 
+    it("opts one out by PATCH, once, and takes no other status", async () => {
+      const [list, person] = [await makeList(), await makeSubscriber()];
+      const path = `/lists/${list.id}/subscribers/${person}`;
+      const set = (status: string) => client.patch(path, { status });
+      assert.equal((await set("UNSUBSCRIBED")).status, 404, "not on the list");
+      await add(list.id, [person]);
+      const { body } = await set("UNSUBSCRIBED");
+      assert.deepEqual([body.data.object, body.data.id, body.data.status], ["list_subscriber", person, "UNSUBSCRIBED"]);
+      assert.match(body.data.unsubscribed_at, ISO);
+      assert.deepEqual((await set("UNSUBSCRIBED")).body.data, body.data);
+      assert.deepEqual((await add(list.id, [person])).body.data.opted_out, [person]);
+      for (const status of ["CONFIRMED", "PENDING"]) {
+        const refused = await set(status);
+        assert.deepEqual([codeOf(refused), refused.body.error.param], ["validation_failed", "status"]);
+      }
+    });
+
     it("adds none when one of the subscribers does not exist, and names that one", async () => {
       const [list, person] = [await makeList(), await makeSubscriber()];
       const { status, body } = await add(list.id, [person, "sub_nobody"]);

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
+import { importSubscribers } from "../../domain/csv-import.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 
@@ -102,5 +104,83 @@ describe("Subscribers", () => {
       lists.map((id) => subscriptions.find((subscription: Json) => subscription.list_id === id).status),
       ["CONFIRMED", "PENDING"],
     );
+  });
+
+  describe("deleting one", () => {
+    const listOf = async (optin = "SINGLE"): Promise<string> =>
+      (await client.post("/lists", { name: "x", optin })).body.data.id;
+    const add = async (list: string, id: string) =>
+      (await client.post(`/lists/${list}/subscribers`, { subscriber_ids: [id] })).body.data;
+    const optOut = (list: string, id: string) =>
+      client.patch(`/lists/${list}/subscribers/${id}`, { status: "UNSUBSCRIBED" });
+
+    it("deletes the subscriptions too, frees the contact slot and leaves suppressions", async () => {
+      const { id, email } = await make();
+      const list = await listOf();
+      await add(list, id);
+      await client.post("/suppressions", { emails: [email] });
+      const slots = async () => (await client.get("/usage")).body.data.limits["contacts.slots"].used;
+      const used = await slots();
+      const { body } = await client.delete(`/subscribers/${id}`, { query: { dry_run: true } });
+      assert.deepEqual([body.meta.impact.would_delete, body.meta.impact.affected_ids], [2, [id]]);
+      const deleted = await client.delete(`/subscribers/${id}`);
+      assert.deepEqual(deleted.body.data, { object: "subscriber", id, deleted: true });
+      assert.equal((await client.delete(`/subscribers/${id}`)).status, 404);
+      assert.deepEqual((await client.get(`/lists/${list}/subscribers`)).body.data, []);
+      assert.equal(await slots(), used - 1);
+      assert.equal((await client.get(`/suppressions/${encodeURIComponent(email)}`)).status, 200);
+    });
+
+    it("keeps opt-outs for the next subscriber with the address, however that one joins the list", async () => {
+      const list = await listOf();
+      const leave = async () => {
+        const { id, email } = await make();
+        await add(list, id);
+        await optOut(list, id);
+        await client.delete(`/subscribers/${id}`);
+        return email;
+      };
+      const rows = await team.em.fork().execute("select * from list_opt_outs where list_id = ?", [list]);
+      assert.ok(!JSON.stringify(rows).includes("@"));
+
+      const added = await make({ email: await leave() });
+      assert.deepEqual((await add(list, added.id)).opted_out, [added.id]);
+
+      const moved = await make();
+      await add(list, moved.id);
+      await client.patch(`/subscribers/${moved.id}`, { email: await leave() });
+      const { subscriptions } = (await client.get(`/subscribers/${moved.id}`)).body.data;
+      assert.deepEqual([subscriptions[0].status, subscriptions.length], ["UNSUBSCRIBED", 1]);
+
+      const imported = await transaction(team.em, async (em) =>
+        importSubscribers(
+          em,
+          team.vault,
+          { teamId: team.team.id, environment: "LIVE" },
+          Readable.from([`email\n${await leave()}\n${uniqueEmail()}`]),
+          { listId: list, confirmed: true, onRefused: () => {} },
+        ),
+      );
+      assert.deepEqual([imported.list?.optedOut, imported.list?.added], [1, 1]);
+    });
+
+    it("races with joins and opt-outs of a list: each is either before it or finds nothing", async () => {
+      const lists = await Promise.all([listOf(), listOf(), listOf()]);
+      for (let round = 0; round < 4; round++) {
+        const { id, email } = await make();
+        await add(lists[0] ?? "", id);
+        const answers = await Promise.all([
+          optOut(lists[0] ?? "", id),
+          ...lists.map((list) => client.post(`/lists/${list}/subscribers`, { subscriber_ids: [id] })),
+          client.delete(`/subscribers/${id}`),
+        ]);
+        assert.ok(answers.every(({ status }) => status === 200 || status === 404));
+        assert.equal(answers.at(-1)?.status, 200);
+        const [left] = answers;
+        const next = await make({ email });
+        const { opted_out } = await add(lists[0] ?? "", next.id);
+        assert.equal(opted_out.length, left?.status === 200 ? 1 : 0);
+      }
+    });
   });
 });

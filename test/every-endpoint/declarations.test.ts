@@ -8,9 +8,10 @@ import { bodyOf, ENDPOINTS, nameOf } from "./endpoints.ts";
 const isSend = (path: string) => /\/send(-preview)?$/.test(path);
 /** Commands to a send that was confirmed. */
 const isCommand = (path: string) => /\/(pause|resume|cancel)$/.test(path);
-/** The scope by which a client reads the people that a list shows, of lists whose own scope is another. */
+/** The scope by which a client reads the people that an answer shows, of routes whose own scope is another. */
 const PEOPLE: Record<string, string> = {
   "/lists/{listId}/subscribers": "subscribers:read",
+  "/lists/{listId}/subscribers/{subscriberId}": "subscribers:read",
   "/newsletters/{newsletterId}/recipients": "subscribers:read",
   "/campaigns/{campaignId}/recipients": "contacts:read",
 };
@@ -48,7 +49,7 @@ describe("Every endpoint declares", () => {
               ? "suppressions:delete"
               : `${resource}:${right}`.replace("analytics/overview", "analytics");
         assert.equal(meta.scope, expected);
-        assert.equal(meta.alsoScope, isRead ? PEOPLE[path] : undefined);
+        assert.equal(meta.alsoScope, isRead || method === "PATCH" ? PEOPLE[path] : undefined);
       });
 
       it("a dry run on a write, with the scope to read, unless its preview shows its effect", () => {

@@ -2,7 +2,17 @@ import assert from "node:assert/strict";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { api } from "../support/api.ts";
 import { snapshotTables } from "../support/tables.ts";
-import { callRoute, DIFFERENT, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, tablesAtRest } from "./endpoints.ts";
+import {
+  callRoute,
+  DIFFERENT,
+  ENDPOINTS,
+  type Estate,
+  keyFor,
+  makeEstate,
+  nameOf,
+  pathOf,
+  tablesAtRest,
+} from "./endpoints.ts";
 
 /** All but the commands to a confirmed send, which the estate does not have. */
 const WRITES = ENDPOINTS.filter(({ meta }) => meta.dryRun && !/\/(pause|resume|cancel)$/.test(meta.path));
@@ -79,8 +89,7 @@ describe("A dry run", () => {
         assert.deepEqual([counts.would_update, counts.affected_count, affected_ids.length], [1, 1, 1]);
         assert.equal((await callRoute(endpoint, key, changed.values)).status, 200);
         assert.deepEqual(await impactOf(), { object: "impact", ...NOTHING });
-        const path = endpoint.meta.path.replace(/\{(\w+)\}/, (_, name: string) => changed.values[name] ?? "");
-        const empty = await api(key).call("PATCH", path, {}, dry);
+        const empty = await api(key).call("PATCH", pathOf(endpoint, changed.values), {}, dry);
         assert.deepEqual(empty.body.meta.impact, { object: "impact", ...NOTHING });
       });
     }

@@ -146,6 +146,7 @@ export const absentValues = (): PathValues => ({
 const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /lists/{listId}/subscribers": (subscriberId) => ({ subscriber_ids: [subscriberId] }),
   "POST /subscribers": () => ({ email: uniqueEmail() }),
+  "PATCH /lists/{listId}/subscribers/{subscriberId}": () => ({ status: "UNSUBSCRIBED" }),
   "PATCH /subscribers/{subscriberId}": () => ({ first_name: "Changed" }),
   "POST /contacts": () => ({ email: uniqueEmail() }),
   "POST /contacts/bulk": () => ({ contacts: [{ email: uniqueEmail() }] }),

@@ -14,15 +14,19 @@ import { addSubscribers, createList } from "../../domain/audience/lists.ts";
 import { plainName } from "../../domain/audience/plain-name.ts";
 import { createSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
 import { openVault, type Vault } from "../../domain/crypto.ts";
+import { unsubscribeUrl } from "../../domain/links.ts";
+import { attachList } from "../../domain/newsletters.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { createTeam } from "../../domain/teams.ts";
-import { api, type Json } from "../support/api.ts";
+import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { caughtMails, readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { emitted, listen } from "../webhooks/outbox.ts";
+import { recordSentNewsletter } from "./ledger.ts";
 
 const PLENTY: ConfirmationLimits = { perAddress: 1_000, perTeam: 1_000 };
 
@@ -90,7 +94,7 @@ describe("Confirmation mails of double opt-in", () => {
     const id = await transaction(forTenant(orm.em, tenant), async (em) => {
       const list = await createList(em, tenant, { name: listName, description: null, optin: "DOUBLE" }, env.MAX_LISTS);
       const subscriber = await createSubscriber(em, vault, tenant, { email, firstName: null, lastName: null });
-      await addSubscribers(em, tenant, list.id, [subscriber.id]);
+      await addSubscribers(em, vault, tenant, list.id, [subscriber.id]);
       return subscriber.id;
     });
     return { email, id };
@@ -176,7 +180,7 @@ describe("Confirmation mails of double opt-in", () => {
         const made: string[] = [];
         for (let n = 0; n < lists; n++) {
           const list = await createList(em, of, { name: "List", description: null, optin: "DOUBLE" }, env.MAX_LISTS);
-          await addSubscribers(em, of, list.id, [subscriber.id]);
+          await addSubscribers(em, vault, of, list.id, [subscriber.id]);
           made.push(list.id);
         }
         return { id: subscriber.id, lists: made };
@@ -318,6 +322,181 @@ describe("Confirmation mails of double opt-in", () => {
     await endClaim(id);
     assert.equal(await run(), 1);
     assert.equal(sink.countOf(email), 1);
+  });
+});
+
+describe("A person who signs up again after an opt-out", () => {
+  let team: TestTeam;
+  let client: ApiClient;
+  let audience: string;
+  beforeEach(async () => {
+    team = await makeTeam();
+    client = api(team.keys.live);
+    audience = `${unique("back")}.example`;
+  });
+
+  const made = async (path: string, body: Json): Promise<Json> => (await client.post(path, body)).body.data;
+  const makeList = async (): Promise<string> => (await made("/lists", { name: "List" })).id;
+  const signUp = (list: string, id: string) => made(`/lists/${list}/subscribers`, { subscriber_ids: [id] });
+  const optOut = (list: string, id: string) =>
+    client.patch(`/lists/${list}/subscribers/${id}`, { status: "UNSUBSCRIBED" });
+  const statusOf = async (list: string, id: string): Promise<string> => {
+    const { subscriptions } = (await client.get(`/subscribers/${id}`)).body.data;
+    return subscriptions.find(({ list_id }: Json) => list_id === list).status;
+  };
+  /**
+   * A subscriber who was on these lists and left all mail by the link of a newsletter that went to the first ones. The last list
+   * has double opt-in from then on.
+   */
+  async function gone(left: string[], others: string[] = []): Promise<{ id: string; email: string; url: string }> {
+    const email = `${unique("ada")}@${audience}`;
+    const { id } = await made("/subscribers", { email });
+    for (const list of [...left, ...others]) await signUp(list, id);
+    const letter = (await made("/newsletters", { name: "Letter" })).id;
+    for (const list of left) await transaction(team.em, (em) => attachList(em, letter, list));
+    const sendId = await recordSentNewsletter(team, letter);
+    const mail = { send_id: sendId, seq: 1, member_id: id, email, list_id: left[0] ?? "", state: "SENT" } as const;
+    await kysely(team.em).insertInto("send_recipients").values(mail).execute();
+    const url = unsubscribeUrl(team.vault, (await stack()).origin, { sendId, seq: 1 });
+    assert.equal((await post(url)).status, 200);
+    await client.patch(`/lists/${[...left, ...others].at(-1)}`, { optin: "DOUBLE" });
+    return { id, email, url };
+  }
+  const post = (url: string) => fetch(url, { method: "POST" });
+  const suppressionOf = async (email: string) =>
+    (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data?.reason;
+  /** The links of the confirmation mails so far, once there are as many. */
+  const links = (count: number): Promise<string[]> =>
+    eventually(
+      async () => {
+        const mails = await caughtMails({ audience });
+        const texts = await Promise.all(mails.map(async ({ id }) => (await readMail(id)).text ?? ""));
+        const found = texts.flatMap((text) => /https?:\S+\/c\/\S+/.exec(text) ?? []);
+        assert.ok(found.length >= count);
+        return found;
+      },
+      { what: `${count} confirmation mails` },
+    );
+  const link = async (n = 1): Promise<string> => (await links(n))[n - 1] ?? "";
+
+  it("is asked by mail on a DOUBLE list, and the confirmation lifts the opt-outs that it must", async () => {
+    const [back, left, other, single] = [await makeList(), await makeList(), await makeList(), await makeList()];
+    const { id, email, url } = await gone([left, back], [other]);
+    await client.patch(`/lists/${back}`, { optin: "DOUBLE" });
+    assert.deepEqual(
+      [await statusOf(back, id), await statusOf(other, id), await suppressionOf(email)],
+      ["UNSUBSCRIBED", "CONFIRMED", "UNSUBSCRIBED"],
+    );
+    assert.deepEqual((await signUp(left, id)).opted_out, [id], "a SINGLE list stays closed");
+    const dry = await client.post(`/lists/${back}/subscribers`, { subscriber_ids: [id] }, { query: { dry_run: true } });
+    assert.equal(dry.body.meta.impact.would_update, 1);
+    const asked = await Promise.all(Array.from({ length: 3 }, () => signUp(back, id)));
+    assert.ok(asked.every(({ opted_out }) => opted_out[0] === id));
+    const confirmation = await link();
+    assert.equal((await fetch(confirmation)).status, 200);
+    assert.deepEqual([await statusOf(back, id), await suppressionOf(email)], ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+
+    const since = emitted(team);
+    await listen(team);
+    await since();
+    for (let click = 0; click < 2; click++) assert.equal((await post(confirmation)).status, 200);
+    assert.deepEqual(
+      [await statusOf(back, id), await statusOf(left, id), await statusOf(other, id), await suppressionOf(email)],
+      ["CONFIRMED", "UNSUBSCRIBED", "UNSUBSCRIBED", undefined],
+    );
+    const types = (await since()).map(({ type }) => type);
+    assert.deepEqual(types, ["subscription.confirmed", "suppression.removed", "subscription.removed"]);
+
+    // A later opt-out is not undone by the link from before it, and is by that of another sign-up.
+    assert.equal((await post(url)).status, 200);
+    assert.equal((await post(confirmation)).status, 404);
+    assert.deepEqual([await statusOf(back, id), await suppressionOf(email)], ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+    await signUp(back, id);
+    assert.equal((await post(confirmation)).status, 404);
+    const limited = await eventually(
+      async () => (await client.get(`/lists/${back}/subscribers`)).body.data[0].confirmation_withheld,
+      { what: "the limit of a mail a day" },
+    );
+    assert.equal(limited, "list_limit");
+    assert.deepEqual((await signUp(single, id)).added, [id]);
+    assert.equal((await links(1)).length, 1, "SINGLE lists mail nobody");
+  });
+
+  it("is asked on a list that they did not leave, and by every list that they sign up for", async () => {
+    const [one, brought] = [await makeList(), await makeList()];
+    const { id, email } = await gone([brought], [one]);
+    const two = (await made("/lists", { name: "Two", optin: "DOUBLE" })).id;
+    assert.deepEqual((await signUp(one, id)).already_subscribed, [id]);
+    assert.deepEqual((await signUp(two, id)).added, [id]);
+    for (const url of await links(2)) assert.equal((await post(url)).status, 200);
+    assert.deepEqual([await statusOf(one, id), await statusOf(two, id)], ["CONFIRMED", "CONFIRMED"]);
+    assert.equal(await suppressionOf(email), undefined);
+  });
+
+  it("gets no mail where the address is suppressed for another reason, and keeps that suppression", async () => {
+    const list = await makeList();
+    const { id, email } = await gone([list]);
+    await kysely(team.em)
+      .updateTable("suppressions")
+      .set({ reason: "bounce:hard" })
+      .where("email", "=", email)
+      .execute();
+    await signUp(list, id);
+    const withheld = await eventually(
+      async () => (await client.get(`/lists/${list}/subscribers`)).body.data[0].confirmation_withheld,
+      { what: "a decision" },
+    );
+    assert.equal(withheld, "suppressed");
+  });
+
+  it("stays suppressed while a contact has the address, and the page says so", async () => {
+    const list = await makeList();
+    const { id, email } = await gone([list]);
+    const contact = (await made("/contacts", { email })).id;
+    await signUp(list, id);
+    const page = await (await post(await link())).text();
+    assert.match(page, /on the do-not-mail list/);
+    assert.deepEqual([await statusOf(list, id), await suppressionOf(email)], ["CONFIRMED", "UNSUBSCRIBED"]);
+
+    await client.delete(`/contacts/${contact}`);
+    await team.em.fork().execute("update confirmation_mails set day = day - 1 where team_id = ?", [team.team.id]);
+    await signUp(list, id);
+    assert.equal((await post(await link(2))).status, 200);
+    assert.equal(await suppressionOf(email), undefined);
+  });
+
+  it("says no once more, to all mail or to the list, while the mail is on its way", async () => {
+    const [list, brought] = [await makeList(), await makeList()];
+    const all = await gone([brought], [list]);
+    await signUp(list, all.id);
+    const first = await link();
+    assert.equal((await post(all.url)).status, 200);
+    assert.equal((await post(first)).status, 404);
+
+    await client.patch(`/lists/${list}`, { optin: "SINGLE" });
+    const { id } = await gone([list]);
+    await signUp(list, id);
+    const second = await link(2);
+    assert.equal((await optOut(list, id)).status, 200);
+    assert.equal((await post(second)).status, 404);
+    assert.equal(await statusOf(list, id), "UNSUBSCRIBED");
+  });
+
+  it("who confirms and opts out at the same moment has opted out", async () => {
+    const list = await makeList();
+    const people = [];
+    for (let n = 1; n <= 3; n++) {
+      await client.patch(`/lists/${list}`, { optin: "SINGLE" });
+      const person = await gone([list]);
+      await signUp(list, person.id);
+      people.push({ ...person, confirmation: await link(n) });
+    }
+    for (const { id, email, url, confirmation } of people) {
+      const [confirmed, left] = await Promise.all([post(confirmation), post(url)]);
+      assert.equal(left.status, 200);
+      assert.ok([200, 404].includes(confirmed.status));
+      assert.deepEqual([await statusOf(list, id), await suppressionOf(email)], ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+    }
   });
 });
 

@@ -96,20 +96,19 @@ describe(`Dispatch (accounts: ${accounts})`, () => {
     }
   });
 
-  it("leaves out recipients that are suppressed or opt out between confirm and dispatch", async () => {
-    const sender = await makeSender({ recipients: 4 });
+  it("leaves out recipients that are suppressed, opt out or are deleted between confirm and dispatch", async () => {
+    const sender = await makeSender({ recipients: 5 });
     const { data } = await startTomorrow(sender);
+    const idOf = async (n: number): Promise<string> =>
+      (await sender.client.get("/subscribers", { query: { email: `person${n}@${sender.audience}` } })).body.data[0].id;
     await sender.client.post("/suppressions", { emails: [`person0@${sender.audience}`] });
-    await sql`update subscriptions set status = 'UNSUBSCRIBED' where list_id = ${sender.listId} and subscriber_id in (
-    select id from subscribers where team_id = ${sender.team.id} and email = ${`person1@${sender.audience}`})`.execute(
-      kysely(sender.em),
-    );
-    await sql`update subscribers set email = ${`moved@${sender.audience}`}
-    where team_id = ${sender.team.id} and email = ${`person2@${sender.audience}`}`.execute(kysely(sender.em));
+    await sender.client.patch(`/lists/${sender.listId}/subscribers/${await idOf(1)}`, { status: "UNSUBSCRIBED" });
+    await sender.client.patch(`/subscribers/${await idOf(2)}`, { email: `moved@${sender.audience}` });
+    assert.equal((await sender.client.delete(`/subscribers/${await idOf(4)}`)).status, 200);
     await beginToday(sender, data.id);
     await untilStatus(sender, ["SENT"]);
     assert.deepEqual(await addressesOf(sender), at(sender, 3));
-    assert.deepEqual(await ledgerStates(sender), { SENT: 1, SUPPRESSED: 3 });
+    assert.deepEqual(await ledgerStates(sender), { SENT: 1, SUPPRESSED: 4 });
     assert.deepEqual(await credits(sender), { available: 999_999, reserved: 0, mismatch: false });
   });
 

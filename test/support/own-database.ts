@@ -119,7 +119,7 @@ export async function makeClient(
       const list = await createList(em, tenant, { name: "List", description: null, optin: "DOUBLE" }, 1);
       const email = uniqueEmail();
       const subscriber = await createSubscriber(em, vault, tenant, { email, firstName: null, lastName: null });
-      await addSubscribers(em, tenant, list.id, [subscriber.id]);
+      await addSubscribers(em, vault, tenant, list.id, [subscriber.id]);
       const linkFor = (origin: string) =>
         confirmUrl(vault, origin, { listId: list.id, subscriberId: subscriber.id, email });
       return { tenant, key, linkFor };

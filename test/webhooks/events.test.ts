@@ -71,6 +71,7 @@ describe("The catalogue of events", () => {
       "contact.deleted": "contact",
       "subscriber.created": "subscriber",
       "subscriber.updated": "subscriber",
+      "subscriber.deleted": "subscriber",
       "subscription.created": "subscription",
       "subscription.confirmed": "subscription",
       "subscription.removed": "subscription",
@@ -208,6 +209,22 @@ describe("Events of the audience", () => {
     const record = await recordOn(listId, person.id);
     assert.equal(record.status, "CONFIRMED");
     assert.deepEqual(await since(), [{ type: "subscription.confirmed", object: record }]);
+  });
+
+  it("report a subscriber that is deleted, and each list that they had not left before", async () => {
+    const person = await addPerson();
+    const [stays, left] = [await addList(), await addList()];
+    await subscribe(stays, person.id);
+    await subscribe(left, person.id);
+    await since();
+    await client.patch(`/lists/${left}/subscribers/${person.id}`, { status: "UNSUBSCRIBED" });
+    const [record, before] = [await recordOn(left, person.id), await recordOn(stays, person.id)];
+    assert.deepEqual(await since(), [{ type: "subscription.removed", object: record }]);
+    assert.equal((await client.delete(`/subscribers/${person.id}`)).status, 200);
+    assert.deepEqual(await since(), [
+      { type: "subscription.removed", object: before },
+      { type: "subscriber.deleted", object: person },
+    ]);
   });
 
   it("report a suppression that is lifted, and none that was added through the API", async () => {

@@ -34,7 +34,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: "A signed link names the row that tells the tenant.",
     program: "api",
     file: /^domain\/(?:audience\/(?:confirmations|unsubscribes)|reports\/source)\.ts$/,
-    tables: ["sends", "subscriptions", "subscribers", "lists", "report_sources"],
+    tables: ["sends", "subscriptions", "subscribers", "lists", "suppressions", "report_sources"],
     statement: BY_ID,
   },
   {
