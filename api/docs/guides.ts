@@ -20,6 +20,7 @@ const guide = (name: string, title: string): Guide => ({
 export const GUIDES: readonly Guide[] = [
   guide("getting-started", "Getting started"),
   guide("authentication", "Authentication"),
+  guide("audience", "Your audience"),
   guide("sending", "Sending safely"),
   guide("campaign", "A campaign"),
   guide("idempotency", "Idempotency and retries"),

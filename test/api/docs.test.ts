@@ -224,6 +224,17 @@ describe("The documentation", () => {
     }
   });
 
+  it("has commands in Your audience that do what it says, from the opt-in to the deletion", async () => {
+    const answers = await paste(commandsOf(await read("/docs/audience")));
+    const seen = answers.map(({ data, meta }) => data?.object ?? data?.[0]?.status ?? meta.impact.would_delete);
+    assert.deepEqual(seen, [
+      ...["list_subscriber_batch", "CONFIRMED", "list_subscriber", "list_subscriber_batch", "contact_batch"],
+      ...["contact", 2, "subscriber"],
+    ]);
+    assert.equal(answers[2].data.status, "UNSUBSCRIBED");
+    assert.equal(answers[3].data.opted_out.length, 1);
+  });
+
   it("has commands in Sending safely that send", async () => {
     const answers = await paste(commandsOf(await read("/docs/sending")));
     const sent = answers.find(({ data }) => data?.object === "newsletter_send");
