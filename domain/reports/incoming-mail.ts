@@ -67,6 +67,8 @@ const SWAPPED_BYTE_ORDER_MARK = "\ufffe";
 const inByteOrder = (text: string): string =>
   text.startsWith(SWAPPED_BYTE_ORDER_MARK) ? Buffer.from(text.slice(1), "utf16le").swap16().toString("utf16le") : text;
 
+const ENTITIES = { nbsp: " ", quot: '"', lt: "<", gt: ">", amp: "&" } as const;
+
 /** The text of HTML, as rules need it: tags become spaces. */
 const withoutTags = (html: string): string =>
   html
@@ -74,11 +76,7 @@ const withoutTags = (html: string): string =>
     .replace(/<(?:br|p|div|tr|li)\b[^<>]*>/gi, "\n")
     .replace(/<[^<>]*>/g, " ")
     .replace(/&#(\d{1,6});/g, (_, code: string) => String.fromCodePoint(Number(code)))
-    .replaceAll("&nbsp;", " ")
-    .replaceAll("&quot;", '"')
-    .replaceAll("&lt;", "<")
-    .replaceAll("&gt;", ">")
-    .replaceAll("&amp;", "&");
+    .replace(/&(nbsp|quot|lt|gt|amp);/g, (_, name: keyof typeof ENTITIES) => ENTITIES[name]);
 
 /** A header that only a whole mail begins with. MTAs before MIME put the returned mail into the text of their report. */
 const RETURNED_HEADER = /^(?:received|return-path|dkim-signature|domainkey-signature|x-[a-z0-9-]+|mime-version):/i;
@@ -96,10 +94,8 @@ function splitReturned(text: string): { own: string; returned: string; mail: str
   return { own: lines.slice(0, start).join("\n"), returned: from(start), mail: from(header) };
 }
 
-function bytesOf(content: ArrayBuffer | Uint8Array | string): Buffer {
-  if (typeof content === "string") return Buffer.from(content);
-  return content instanceof Uint8Array ? Buffer.from(content) : Buffer.from(content);
-}
+const bytesOf = (content: ArrayBuffer | Uint8Array | string): Buffer =>
+  typeof content === "string" ? Buffer.from(content) : Buffer.from(new Uint8Array(content));
 
 const contentOf = (content: ArrayBuffer | Uint8Array | string): string =>
   bounded(bytesOf(content).toString("utf8", 0, MAX_TEXT_CHARS));

@@ -15,7 +15,7 @@ const FAILURE_SUBJECT =
 
 /** Sentences of reports. */
 const FAILURE_SENTENCE =
-  /(?:could|can|was|were|has|have|is|be)(?: ?not|n't)(?: yet)?(?: been| be)? (?:able to be |successfully )?(?:deliver|relay|sent|reach|receiv|process|post)|(?:un|not )able to (?:be )?(?:deliver|relay|send|reach)|undeliverable|(?:delivery|message|mail|following)\b.{0,60}fail|fail\w{0,20}.{0,30}deliver|did not reach|(?:delivery|fatal|permanent) (?:errors?|problems?|failure)|has been (?:delayed|rejected|returned)|unsent message|transcript of session|not listed|no such|recipient.{0,30}(?:unknown|not)|account is disabled|was blocked by|error occurred while|we (?:were|are) (?:un|not )able|unzustellbar|nicht (?:zugestellt|ausgeliefert)|n'a pas (?:pu|été)|non remis|no (?:se )?(?:ha )?(?:pudo|podido)|impossibile|não (?:foi|pôde)|не (?:может|могло|был[ао]?) .{0,20}(?:доставлен|отправлен)|无法(?:投递|送达|发送)|無法|できません|届け|失敗|被退回|退信原因|投递失败|전송하지 못|배달되지|nie (?:mo[zż]na|uda[lł]o si[eę]) dostarczy|niet (?:worden )?(?:be|af)gelever|kunde inte levereras|kunne ikke leveres|ei voitu toimittaa|nelze doru[čc]it|nebyl[ao]? doru[čc]|nem (?:sikerült|lehetett) kézbesíteni|nu a putut fi livrat|iletilemedi|teslim edilemedi|не вдалося доставити|δεν (?:ήταν δυνατή|παραδόθηκε)|לא (?:נמסר|ניתן)|تعذر تسليم|لم يتم تسليم|không (?:thể )?gửi được|user unknown|unknown user|not (?:be )?delivered|gave up|giving up|temporary problem|rejected|requested (?:mail )?action (?:not taken|aborted)|mailbox unavailable|failed recipients/i;
+  /(?:could|can|was|were|has|have|is|be)(?: ?not|n't)(?: yet)?(?: been| be)? (?:able to be |successfully )?(?:deliver|relay|sent|reach|receiv|process|post)|(?:un|not )able to (?:be )?(?:deliver|relay|send|reach)|undeliverable|(?:delivery|message|mail|following)\b.{0,60}fail|fail\w{0,20}.{0,30}deliver|did not reach|(?:delivery|fatal|permanent) (?:errors?|problems?|failure)|has been (?:delayed|rejected|returned)|unsent message|transcript of session|not listed|no such|not a valid|recipient.{0,30}(?:unknown|not)|account is disabled|was blocked by|error occurred while|we (?:were|are) (?:un|not )able|unzustellbar|nicht (?:zugestellt|ausgeliefert)|n'a pas (?:pu|été)|non remis|no (?:se )?(?:ha )?(?:pudo|podido)|impossibile|não (?:foi|pôde)|не (?:может|могло|был[ао]?) .{0,20}(?:доставлен|отправлен)|无法(?:投递|送达|发送)|無法|できません|届け|失敗|被退回|退信原因|投递失败|전송하지 못|배달되지|nie (?:mo[zż]na|uda[lł]o si[eę]) dostarczy|niet (?:worden )?(?:be|af)gelever|kunde inte levereras|kunne ikke leveres|ei voitu toimittaa|nelze doru[čc]it|nebyl[ao]? doru[čc]|nem (?:sikerült|lehetett) kézbesíteni|nu a putut fi livrat|iletilemedi|teslim edilemedi|не вдалося доставити|δεν (?:ήταν δυνατή|παραδόθηκε)|לא (?:נמסר|ניתן)|تعذر تسليم|لم يتم تسليم|không (?:thể )?gửi được|user unknown|unknown user|not (?:be )?delivered|gave up|giving up|temporary problem|rejected|requested (?:mail )?action (?:not taken|aborted)|mailbox unavailable|failed recipients/i;
 
 /** Subjects of reports that a mail was delivered or handed on (RFC 3464, 2.3.3). */
 const SUCCESS_SUBJECT = /\bsuccess|\(relay\)|^(?:delivered|relayed|expanded) ?:|return receipt/i;
@@ -42,17 +42,8 @@ const FINAL =
 /** An SMTP reply with an enhanced status code, which no other text looks like. */
 const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
 
-/** The signs by which a text is recognised as a report. */
-interface Signs {
-  /** The mail declares itself a delivery report by its content type. */
-  isReport: boolean;
-  /** Its subject has the words of a report. */
-  isNamed: boolean;
-  /** Its text has a sentence of a report. */
-  isSaid: boolean;
-  /** Its text quotes an SMTP reply. */
-  quotesServer: boolean;
-}
+/** A mail declares itself a report; its subject has the words of one; its text has a sentence of one, or quotes an SMTP reply. */
+type Signs = Record<"isReport" | "isNamed" | "isSaid" | "quotesServer", boolean>;
 
 /** Whether a mail declares itself a delivery report by its content type. */
 const isDeclared = (mail: IncomingMail): boolean => /report-type="?delivery-status/i.test(mail.header("content-type"));
@@ -92,7 +83,8 @@ function isBounceOfSystem(mail: IncomingMail, { isReport, isNamed, isSaid, quote
     return SYSTEM_ADDRESS.test(from) && (isSaid || quotesServer);
   }
   const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
-  return isSaid && !isAutomatic && (returned !== "" || quotesServer || listsRecipients(mail));
+  const isDaemon = /mailer-?daemon@|^<>$/.test(from) && readRecipients(mail).length > 0;
+  return isSaid && !isAutomatic && (returned !== "" || quotesServer || isDaemon || listsRecipients(mail));
 }
 
 /** The decision about a mail of any other sender. */

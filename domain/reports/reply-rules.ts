@@ -118,7 +118,7 @@ const UNKNOWN_USER = new RegExp(
     `(?:can't|cannot|could not|couldn't|does not|doesn't|do not|don't) (?:deliver|handle|accept) (?:any )?mail for (?:the |this |that )?(?:${RECIPIENT}|[<{]?\\S{1,64}@)`,
     "no longer (?:an employee|employed|works)|nobody (?:here )?(?:by|with) (?:that|this)|because it does not exist",
     `${RECIPIENT} (?:\\S{1,120} )?(?:lookup|cannot be verified|not ok\\b)|incorrectly addressed|(?:bad|not in my valid)rcptto|missing home directory`,
-    "not (?:present |listed |found )?in (?:the |my |our |this )?(?:\\S{1,40} )?(?:directory|ldap)",
+    "not (?:present |listed |found )?in (?:the |my |our |this )?(?:\\S{1,40} )?(?:directory|ldap|address book)",
     ...TRANSLATIONS,
   ].join("|"),
 );
@@ -179,7 +179,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "host unknown",
     kind: "hard",
-    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
+    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name|domain must exist|no (?:dns entry|address associated|valid hosts)\b|gethostbyname/,
     when: (reply) =>
       reply.stage !== "other" &&
       !isTemporary(reply) &&
@@ -190,14 +190,14 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "host takes no mail",
     kind: "hard",
-    says: /(?:host|domain|server|system|recipient)\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|indicated no smtp service|smtp protocol (?:is )?not (?:supported|available)/,
+    says: /(?:host|domain|server|system|recipient|\.[a-z]{2,20})\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|mx points to "?\.|indicated no smtp service|smtp protocol (?:is )?not (?:supported|available)/,
     when: (reply) => !isTemporary(reply),
     source: "RFC 7505 (null MX); RFC 7504, reply 521; Exim, dnslookup router",
   },
   {
     name: "moved, or not in the directory",
     kind: "hard",
-    says: /(?:recipient|user|mailbox|address|account)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|user not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound/,
+    says: /(?:recipient|user|mailbox|address|account|a@b\.example)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|mailbox moved|user (?:a@b\.example )?(?:is )?not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound/,
     when: isAboutAddress,
     source: "RFC 3463 X.1.6; RFC 5321 3.4, reply 551; Microsoft, NDR error codes 5.1.1, 5.1.10 and 5.4.1",
   },

@@ -296,6 +296,11 @@ describe("classifying reports that come by mail", () => {
       address: "",
       kind: "soft",
     },
+    "a server in one sentence, without a subject": {
+      raw: mail("From: <>", "You sent mail to user@example.net. That's not a valid user here.\n"),
+      address: "user@example.net",
+      kind: "hard",
+    },
     "the junk reports of Outlook.com": {
       raw: mail(
         'From: staff@hotmail.com\nSubject: complaint about message from 192.0.2.1\nContent-Type: multipart/mixed; boundary="b"',
