@@ -11,7 +11,7 @@ import { emailStatusOf } from "./audience/email-status.ts";
 import type { FieldTypes } from "./audience/field-values.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { lockListForInserts } from "./audience/lists.ts";
-import { hasKeptOptOuts, restoreOptOuts } from "./audience/opt-outs.ts";
+import { hasKeptOptOuts, insertOptOuts, restoreOptOuts } from "./audience/opt-outs.ts";
 import type { Vault } from "./crypto.ts";
 import { type ColumnOptions, type FileNotes, type PersonRow, readPeople } from "./csv-file.ts";
 import { erasedHash, isErased } from "./erasure/erased-addresses.ts";
@@ -161,7 +161,12 @@ export async function importSubscribers(
   const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
     if (hasOptOuts) await restoreOptOuts(em, vault, tenant, await readMembers(em, tenant, slice));
     const written = await writeSubscriptions(em, tenant, list, confirmed, sql`${slice} and p.exclusion is null`);
-    const newlyOptedOut = await writeOptOuts(em, tenant, list, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
+    const leaving = membersOf(tenant, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
+    const newlyOptedOut = await insertOptOuts(
+      em,
+      tenant,
+      sql`select ${list.id} as list_id, m.id as subscriber_id, now() as unsubscribed_at from (${leaving}) m`,
+    );
     report.added += written.created;
     report.confirmed += written.changed;
     report.newlyOptedOut += newlyOptedOut;
@@ -460,38 +465,6 @@ function writeSubscriptions(
         confirmation_withheld, unsubscribed_at, created_at, updated_at
     ), ${emitAndCount(tenant, { created: "subscription.created", changed: "subscription.confirmed" }, subscriptionRecord)}`,
   );
-}
-
-/**
- * Opts the people of a slice out of the list. As after an unsubscribe, only those who were on it are reported.
- * @returns those who had not opted out before
- */
-async function writeOptOuts(
-  em: EntityManager,
-  tenant: Tenant,
-  list: List,
-  slice: RawBuilder<unknown>,
-): Promise<number> {
-  const { created, changed } = await write(
-    em,
-    sql`
-    with opted_out as (
-      insert into subscriptions as x (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
-      select ${list.id}, m.id, ${tenant.teamId}, ${tenant.environment}, 'UNSUBSCRIBED', now()
-      from (${membersOf(tenant, slice)}) m order by m.id
-      on conflict (list_id, subscriber_id) do update
-        set status = 'UNSUBSCRIBED', unsubscribed_at = now(), signed_up_again_at = null, confirmation_due_at = null,
-          confirmation_withheld = null
-        where x.status <> 'UNSUBSCRIBED'
-      returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, confirmation_sent_at,
-        confirmation_withheld, unsubscribed_at, created_at, updated_at
-    ), written as (select * from opted_out where not created),
-    ${emitWritten(tenant, { created: "subscription.created", changed: "subscription.removed" }, subscriptionRecord)}
-    select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed,
-      exists (select from emitted) as emitted
-    from opted_out`,
-  );
-  return created + changed;
 }
 
 /** Counts the people of a slice on the list. */

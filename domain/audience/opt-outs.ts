@@ -11,10 +11,11 @@ export const subscriptionRows = (tenant: Tenant, condition: RawBuilder<unknown>)
   from: sql`subscriptions s where ${ofTenant(tenant, "s")} and ${condition}`,
 });
 
-/** A subscription that a statement opted out; `left` is false where it had been before. */
+/** A subscription that a statement opted out. */
 interface OptedOut {
   list_id: string;
   subscriber_id: string;
+  /** The subscriber was on the list until now. */
   left: boolean;
 }
 
@@ -59,21 +60,23 @@ export async function optOut(
  * Does the same for rows of a query, and makes those that do not exist.
  * @param rows with `list_id`, `subscriber_id` and `unsubscribed_at`
  * @param ctes of the statement, before it
+ * @returns how many had not been opted out before, also of those that were not on the list
  */
 export async function insertOptOuts(
   em: EntityManager,
   tenant: Tenant,
   rows: RawBuilder<unknown>,
   ctes = sql``,
-): Promise<void> {
-  const written = await sql<OptedOut>`
+): Promise<number> {
+  const written = await sql<OptedOut & { created: boolean }>`
     ${ctes} insert into subscriptions as s (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
     select r.list_id, r.subscriber_id, ${tenant.teamId}, ${tenant.environment}, 'UNSUBSCRIBED', r.unsubscribed_at
     from (${rows}) r order by r.list_id, r.subscriber_id
     on conflict (list_id, subscriber_id) do update set ${optedOut()} where ${IS_OPEN}
     -- A row that this statement inserted was never locked or changed.
-    returning s.list_id, s.subscriber_id, xmax <> 0 and ${LEFT_NOW} as left`.execute(kysely(em));
-  await emitRemoved(em, tenant, written.rows);
+    returning s.list_id, s.subscriber_id, xmax = 0 as created, xmax <> 0 and ${LEFT_NOW} as left`.execute(kysely(em));
+  const left = await emitRemoved(em, tenant, written.rows);
+  return left + written.rows.filter(({ created }) => created).length;
 }
 
 /**
