@@ -159,7 +159,10 @@ export async function importSubscribers(
   const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
   const hasOptOuts = await hasKeptOptOuts(em, tenant, list.id);
   const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
-    if (hasOptOuts) await restoreOptOuts(em, vault, tenant, await readMembers(em, tenant, slice));
+    if (hasOptOuts) {
+      const members = await membersOf(tenant, slice).execute(kysely(em));
+      await restoreOptOuts(em, vault, tenant, members.rows);
+    }
     const written = await writeSubscriptions(em, tenant, list, confirmed, sql`${slice} and p.exclusion is null`);
     const leaving = membersOf(tenant, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
     const newlyOptedOut = await insertOptOuts(
@@ -423,20 +426,13 @@ function writePeople(
 }
 
 /**
- * The ids of the people in a slice. A scalar subquery is an index look-up under any estimate. For a join the
+ * The ids and addresses of the people in a slice. A scalar subquery is an index look-up under any estimate. For a join the
  * planner chose a nested loop over all rows, because it has no statistics of rows that this transaction has just written.
  */
-const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql`
+const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql<{ id: string; email: string }>`
   select (select s.id from subscribers s
-    where ${ofTenant(tenant, "s")} and s.email = p.email) as id
+    where ${ofTenant(tenant, "s")} and s.email = p.email) as id, p.email
   from import_people p where ${slice}`;
-
-async function readMembers(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknown>) {
-  const { rows } = await sql<{ id: string; email: string }>`
-    select (select s.id from subscribers s where ${ofTenant(tenant, "s")} and s.email = p.email) as id, p.email
-    from import_people p where ${slice}`.execute(kysely(em));
-  return rows;
-}
 
 function writeSubscriptions(
   em: EntityManager,

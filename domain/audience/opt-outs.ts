@@ -110,14 +110,8 @@ export async function keepOptOuts(
 
 /** Whether deleted subscribers have left opt-outs of the list behind. */
 export async function hasKeptOptOuts(em: EntityManager, tenant: Tenant, listId: string): Promise<boolean> {
-  const found = await kysely(em)
-    .selectFrom("list_opt_outs")
-    .select("list_id")
-    .where(ofTenant(tenant))
-    .where("list_id", "=", listId)
-    .limit(1)
-    .execute();
-  return found.length > 0;
+  const kept = sql`select from list_opt_outs where ${ofTenant(tenant)} and list_id = ${listId} limit 1`;
+  return (await kept.execute(kysely(em))).rows.length > 0;
 }
 
 /** Gives subscribers the opt-outs that deleted ones with their addresses left behind. */
