@@ -64,7 +64,7 @@ const isAboutAddress = (reply: QuotedReply): boolean =>
 const RECIPIENT =
   "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
 const MISSING =
-  "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|deliverable|recogni[sz]ed))";
+  "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|recogni[sz]ed))";
 /** Words that may stand between "unknown" and "user". */
 const QUALIFIERS =
   "(?:(?:or|local|virtual|final|delivery|destination|intended|valid|known|e-?mail|mail|smtp|user) ){0,3}";
@@ -107,6 +107,8 @@ Korean ¦ 사용자|수신자|계정|주소|받는 ?사람 ¦ 없|존재하지
 const UNKNOWN_USER = new RegExp(
   [
     `${MISSING}[ _]${QUALIFIERS}${RECIPIENT}`,
+    // "Undeliverable address: a@b" is a heading.
+    `undeliverable ${QUALIFIERS}${RECIPIENT}(?!(?:e?s)?: ?<?a@b)`,
     `${RECIPIENT}(?: name)?(?: \\S{1,120})?,? ?(?:is |was |are )?(?:${MISSING}|not known)`,
     `no (?:such|valid) ${QUALIFIERS}(?:${RECIPIENT}|destinat)`,
     `(?:${RECIPIENT}|\\be-?mail)\\b.{0,60}?(?:does not|doesn't|dosn't|do not|didn't|did not|cannot|could not|not|no longer) ${NOT_THERE}`,
@@ -143,7 +145,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "mailbox full",
     kind: "soft",
-    says: /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w{0,20}|out of|insufficient|not enough) ?(?:the |its |his |their |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|buz[oó]n.{0,20}lleno|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/,
+    says: /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w{0,20}|out of|insufficient|not enough) ?(?:the |its |his |their |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|(?:mailbox|buz[oó]n|casilla|cuenta).{0,20}llen[oa]\b|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/,
     source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552; Dovecot and Exim quota replies",
   },
   {

@@ -96,9 +96,10 @@ export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
     },
 
     parse({ Type, Message }) {
-      // A text that is no object is the one that SES sends when a topic is set up.
       const given = Type === "Notification" ? parseObject(Message) : undefined;
-      return given ? readEvent(mailOf(given), () => findingOf(given)) : [];
+      if (given) return readEvent(mailOf(given), () => findingOf(given));
+      // A text is what SES sends when a topic is set up.
+      return Message.startsWith("{") ? [{ unreadable: "the whole message", isForever: true }] : [];
     },
   };
 }

@@ -296,6 +296,14 @@ describe("classifying reports that come by mail", () => {
       address: "",
       kind: "soft",
     },
+    "HotPOP, which heads the address": {
+      raw: mail(
+        "From: MAILER-DAEMON@mx.example (Mail Delivery System)\nSubject: Undelivered Mail Returned to Sender",
+        "Undeliverable Address: user@example.net\n\nReason: The recipient is over disk quota.\n",
+      ),
+      address: "user@example.net",
+      kind: "soft",
+    },
     "a server in one sentence, without a subject": {
       raw: mail("From: <>", "You sent mail to user@example.net. That's not a valid user here.\n"),
       address: "user@example.net",

@@ -363,6 +363,8 @@ describe("Webhooks of providers", () => {
       const bare = { ...sesBounce(mail), notificationType: null, complaint: null };
       bare.mail = { headers: null, commonHeaders: bare.mail.commonHeaders };
       assert.deepEqual(parsed(bare), ["bounce:hard"], "null is as absent");
+      const cut = sesSource(fetchText).parse(snsMessage({ Message: '{"eventType":' }));
+      assert.deepEqual(cut, [{ unreadable: "the whole message", isForever: true }]);
       for (const [complaintFeedbackType, expected] of [
         [undefined, ["complaint"]],
         ["abuse", ["complaint"]],
