@@ -207,6 +207,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "account disabled",
     kind: "soft",
     says: /(?:account|mailbox|user|recipient|address)\b.{0,60}?(?:disabled|suspended|inactive|deactivated|not active|locked|blocked|frozen|restricted|expired|closed|discontinued|bloqu)|(?:disabled|inactive|suspended|not an active) (?:recipient|account|user|mailbox|address)|заблокирован|(?:帐号|账号|邮箱|用户).{0,6}(?:冻结|禁用|停用)/,
+    when: ({ text }) => !NAMES_SENDER.test(text) && !/dnsbl|\brbl\b|spam|(?:block|black) ?list/.test(text),
     source: "RFC 3463 X.2.1; RFC 5248 X.7.13; replies of Gmail, Yahoo and Orange",
   },
   {
@@ -236,7 +237,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "message too large",
     kind: "soft",
     isSendersFault: true,
-    says: /(?:message|mail|size).{0,40}(?:too (?:large|big|long)|exceed|limit)|(?:exceed|limit).{0,40}(?:size|length)/,
+    says: /(?:message|mail|size).{0,40}(?:too (?:large|big)|exceed|limit)|(?:exceed|limit).{0,40}(?:size|length)/,
     source: "RFC 1870; RFC 3463 X.2.3 and X.3.4",
   },
   {
@@ -310,7 +311,10 @@ export function classifyReply(reply: QuotedReply): Pick<ReportedRecipient, "kind
       (when === undefined || when(reply)),
   );
   if (rule === undefined) {
-    return { kind: "soft", isSendersFault: SENDERS_CLASSES.has(classOfStatus(reply.status)), rule: NO_RULE };
+    // The connection, HELO and MAIL know of no recipient.
+    const isSendersFault =
+      reply.stage === "other" || NAMES_SENDER.test(reply.text) || SENDERS_CLASSES.has(classOfStatus(reply.status));
+    return { kind: "soft", isSendersFault, rule: NO_RULE };
   }
   return { kind: rule.kind, isSendersFault: rule.isSendersFault ?? false, rule: rule.name };
 }

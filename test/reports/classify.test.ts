@@ -203,6 +203,21 @@ describe("classifying reports that come by mail", () => {
     }
   });
 
+  it("counts what is the sender's, its server's or the mail's against no address", async () => {
+    for (const [words, isSendersFault] of [
+      ["550 Access from ip address 192.0.2.1 blocked", true],
+      ["550 5.7.1 Your message was blocked by a DNSBL, address listed", true],
+      ["552 5.2.2 Mailbox full", false],
+      ["550 5.2.1 This account is blocked", false],
+      ["451 4.4.7 This message has been in the queue too long", false],
+    ] as const) {
+      const { recipients } = await classifyMail(failed("5.0.0", words));
+      assert.equal(recipients[0]?.isSendersFault, isSendersFault, words);
+    }
+    const greeted = await classifyMail(failed("5.0.0", "550 Go away", "550 Go away (in reply to MAIL FROM command)"));
+    assert.equal(greeted.recipients[0]?.isSendersFault, true);
+  });
+
   /** Formats of reports, as their senders write them. */
   const FORMATS: Record<string, { raw: Buffer; address: string; kind: ReportKind }> = {
     "Postfix, about a role's mailbox, which quotes the sender and breaks its lines": {
