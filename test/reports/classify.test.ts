@@ -314,7 +314,7 @@ describe("classifying reports that come by mail", () => {
     "HotPOP, which heads the address": {
       raw: mail(
         "From: MAILER-DAEMON@mx.example (Mail Delivery System)\nSubject: Undelivered Mail Returned to Sender",
-        "Undeliverable Address: user@example.net\n\nReason: The recipient is over disk quota.\n",
+        "Undeliverable Address: user@example.net\n\nReason: The recipient went over disk quota.\n",
       ),
       address: "user@example.net",
       kind: "soft",
