@@ -1,4 +1,5 @@
 import { Resolver } from "node:dns/promises";
+import { addressParser } from "postal-mime";
 import { holdsAddress, plainAddress } from "../config/client-network.ts";
 import type { Env } from "../config/env.ts";
 
@@ -13,11 +14,14 @@ export type Reporter = "known" | "unknown" | "unanswered";
 
 /**
  * Finds whether a complaint by mail comes from a feedback loop: from a mail server that the operator allows, or signed by
- * DKIM for a domain on the list. Any recipient can write a complaint about a mail of its own.
+ * DKIM for a domain on the list and, by its signed To, written to this service. Any recipient can write a complaint about a
+ * mail of its own, and anyone whose own mails a loop reports can pass such a report on.
+ * @param domain of this service's mailboxes
  * @param dnsServers the system's unless given
  */
 export function openReporters(
   { FEEDBACK_LOOPS, FEEDBACK_LOOP_ADDRESSES }: Pick<Env, "FEEDBACK_LOOPS" | "FEEDBACK_LOOP_ADDRESSES">,
+  domain: string,
   dnsServers: readonly string[] = [],
 ): (raw: Buffer, clientAddress: string) => Promise<Reporter> {
   const isAllowed = holdsAddress(FEEDBACK_LOOP_ADDRESSES);
@@ -25,8 +29,11 @@ export function openReporters(
     const [domain = "", address] = [loop.slice(loop.indexOf("@") + 1), loop.includes("@") ? loop : undefined];
     return { domain, address };
   });
-  const loopsOf = (domain: string) =>
-    loops.filter((loop) => domain === loop.domain || (!loop.address && domain.endsWith(`.${loop.domain}`)));
+  const loopsOf = (signer: string) =>
+    loops.filter((loop) => signer === loop.domain || (!loop.address && signer.endsWith(`.${loop.domain}`)));
+  const isToService = (field: string): boolean =>
+    /^to:/i.test(field) &&
+    addressParser(field.slice("to:".length)).some(({ address }) => address?.toLowerCase().endsWith(`@${domain}`));
 
   return async (raw, clientAddress) => {
     if (isAllowed(plainAddress(clientAddress))) return "known";
@@ -45,8 +52,8 @@ export function openReporters(
       rejectRsaSha1: true,
       // Asks for no key of a domain that is not on the list.
       resolver: async (name) => {
-        const domain = name.slice(name.indexOf("._domainkey.") + "._domainkey.".length).toLowerCase();
-        if (loopsOf(domain).length > 0) return resolver.resolveTxt(name);
+        const signer = name.slice(name.indexOf("._domainkey.") + "._domainkey.".length).toLowerCase();
+        if (loopsOf(signer).length > 0) return resolver.resolveTxt(name);
         throw Object.assign(new Error("not a feedback loop"), { code: "ENOTFOUND" });
       },
     })
@@ -57,8 +64,9 @@ export function openReporters(
     // A second From, or part of the body outside of the signature, would be the forger's.
     const from = fromFields === 1 && headerFrom.length === 1 ? headerFrom[0]?.toLowerCase() : undefined;
     const ofLoops = results.filter(
-      ({ signingDomain = "", canonBodyLengthLimited }) =>
+      ({ signingDomain = "", canonBodyLengthLimited, signingHeaders }) =>
         !canonBodyLengthLimited &&
+        signingHeaders?.headers.some(isToService) &&
         loopsOf(signingDomain.toLowerCase()).some(({ address }) => address === undefined || address === from),
     );
     if (ofLoops.some(({ status }) => status.result === "pass")) return "known";

@@ -107,7 +107,7 @@ export function startIntake(
     };
   }
   const recorder = new ReportRecorder(deps);
-  const reporterOf = openReporters(env, dnsServers);
+  const reporterOf = openReporters(env, domain, dnsServers);
   const metrics = openIntakeMetrics(registry, {
     connections: () => clients.connections,
     reportsWaiting: () => recorder.waiting,

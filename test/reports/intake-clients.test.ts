@@ -144,10 +144,14 @@ describe("The intake, among hostile clients,", () => {
     const dns = await startDnsServer();
     const keys = generateKeyPairSync("rsa", { modulusLength: 1_024 });
     const publicKey = keys.publicKey.export({ format: "der", type: "spki" }).toString("base64");
-    const signed = async (from: string, domain: string): Promise<Buffer> => {
+    const signed = async (
+      from: string,
+      domain: string,
+      { to = `complaints@${RETURN_PATH_DOMAIN}`, except = [] as "To"[] } = {},
+    ) => {
       dns.names.set(`s1._domainkey.${domain}`, { txt: [`v=DKIM1; k=rsa; p=${publicKey}`] });
-      const mail = Buffer.from(crlf(COMPLAINT.replace("fbl@provider.example", from)));
-      const sign = dkimSigner([{ domain, selector: "s1", algorithm: "rsa", privateKey: keys.privateKey }]);
+      const mail = Buffer.from(crlf(`To: <${to}>\n${COMPLAINT}`.replace("fbl@provider.example", from)));
+      const sign = dkimSigner([{ domain, selector: "s1", algorithm: "rsa", privateKey: keys.privateKey }], except);
       return Buffer.concat([await sign(mail), mail]);
     };
     const YAHOO = ["feedback@arf.mail.yahoo.com", "arf.mail.yahoo.com"] as const;
@@ -165,6 +169,8 @@ describe("The intake, among hostile clients,", () => {
       unsigned: COMPLAINT.replace("fbl@provider.example", YAHOO[0]),
       "of a domain that is no feedback loop": await signed("x@forger.example", "forger.example"),
       "of a person at a provider": await signed("person@hotmail.com", "hotmail.com"),
+      "to another sender of mails": await signed(...YAHOO, { to: "complaints@other.example" }),
+      "with a To that is not signed": await signed(...YAHOO, { except: ["To"] }),
       "with another text": genuine.toString("latin1").replace("Hello", "Hallo"),
       "with a second sender": `From: <staff@hotmail.com>\r\n${await signed("person@hotmail.com", "hotmail.com")}`,
     };
