@@ -303,7 +303,8 @@ export class RequestLimits {
    * attempts fail at once, exactly the limit's number get the reason; the others get `rate_limit_exceeded`.
    * @param clientAddress an address or a network; null where it is not known, and nothing is limited
    * @param identify gets the address whose failures limit this request; null for a credential that worked lately
-   * @param credential with it a 503 counts too: the credential could not be verified, and may be forged
+   * @param credential with it a 503 counts too, apart: the credential could not be verified. It may be forged, or honest, so
+   *   that too many of them block others like them, and not the keys of their address
    * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
    */
   async limitFailures<T>(
@@ -315,19 +316,22 @@ export class RequestLimits {
     if (clientAddress === null) return identify(null);
     const digest = credential === undefined ? "" : hash("sha256", credential);
     const hasWorked = performance.now() - (this.#worked.get(digest) ?? Number.NEGATIVE_INFINITY) < WORKED_MS;
-    const restMs = (this.#blocked.get(clientAddress) ?? 0) - performance.now();
-    if (restMs > 0 && !hasWorked) throw this.#refusal(restMs);
+    const restMs = (name: string) => (this.#blocked.get(name) ?? 0) - performance.now();
+    if (restMs(clientAddress) > 0 && !hasWorked) throw this.#refusal(restMs(clientAddress));
     try {
       const identified = await identify(hasWorked ? null : clientAddress);
       if (credential !== undefined) this.#worked.set(digest, performance.now());
       return identified;
     } catch (error) {
       const { status } = error instanceof ApiError ? error : {};
-      if (status !== 401 && (status !== 503 || credential === undefined || hasWorked)) throw error;
+      const isUnverified = status === 503 && credential !== undefined && !hasWorked;
+      if (status !== 401 && !isUnverified) throw error;
       this.#worked.delete(digest);
-      const { count, resetMs } = await this.countFailure(em, callerIdOfAddress(clientAddress), this.#maxFailures);
-      if (count === null) throw this.blockAddress(clientAddress, resetMs);
-      if (count >= this.#maxFailures) this.blockAddress(clientAddress, resetMs);
+      const name = isUnverified ? `${clientAddress}/unverified` : clientAddress;
+      if (restMs(name) > 0) throw this.#refusal(restMs(name));
+      const { count, resetMs } = await this.countFailure(em, callerIdOfAddress(name), this.#maxFailures);
+      if (count === null) throw this.blockAddress(name, resetMs);
+      if (count >= this.#maxFailures) this.blockAddress(name, resetMs);
       throw error;
     }
   }
