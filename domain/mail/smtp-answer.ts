@@ -108,8 +108,9 @@ export function classifyOpening(answer: OpeningAnswer, address?: string): Accoun
   if (!isFinal(code) || code < 300) {
     return { outcome: "account_failure", reason: NETWORK_REASONS[network], temporary: !FINAL.has(network), ...details };
   }
-  // A relay that refuses the name in EHLO may end the session with 421, and asks for no other try.
-  const reason = code === 421 && stage !== "helo" ? "server_closing" : REFUSED_OPENING[stage];
+  // A relay may end the session with 421 because it refuses the name in EHLO, or because it is busy: its words decide.
+  const isClosing = code === 421 && !(stage === "helo" && /\b(?:ehlo|helo)\b/i.test(answer.response ?? ""));
+  const reason = isClosing ? "server_closing" : REFUSED_OPENING[stage];
   return { outcome: "account_failure", reason, temporary: code < 500, ...details };
 }
 

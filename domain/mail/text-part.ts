@@ -27,26 +27,23 @@ const orderedList: FormatCallback = (list, walk, builder, options) => {
   const first = Number(list.attribs.start ?? 1);
   if (!(Math.abs(first) <= MAX_START)) delete list.attribs.start;
   if (/^i$/i.test(list.attribs.type ?? "") && !(first + list.children.length <= MAX_ROMAN)) delete list.attribs.type;
-  formatterOf(builder, "orderedList")?.(list, walk, builder, options);
+  formatterOf(builder, "orderedList")(list, walk, builder, options);
 };
 
 /** A format of the converter's own, by the name that it registers; its types leave `options` out. */
-const formatterOf = (builder: Parameters<FormatCallback>[2], name: string): FormatCallback | undefined =>
-  (builder as unknown as { options: { formatters: Record<string, FormatCallback> } }).options.formatters[name];
+const formatterOf = (builder: Parameters<FormatCallback>[2], name: "orderedList" | "anchor"): FormatCallback =>
+  (builder as unknown as { options: { formatters: Record<typeof name, FormatCallback> } }).options.formatters[name];
 
 /** As the converter's own format of links, which shows what a mail program would fill in too: the subject, the body. */
 const link: FormatCallback = (anchor, walk, builder, options) => {
   const { href } = anchor.attribs;
   const [, address] = /^\s*mailto:([^?]*)/i.exec(href ?? "") ?? [];
   if (address !== undefined) anchor.attribs.href = address;
-  formatterOf(builder, "anchor")?.(anchor, walk, builder, options);
+  formatterOf(builder, "anchor")(anchor, walk, builder, options);
 };
 
 /** Elements that no reader sees, such as the preview text at the top of a mail. Editors write these declarations either way. */
-const HIDDEN = [
-  "[hidden]",
-  ...["display:none", "display: none", "visibility:hidden", "visibility: hidden"].map((css) => `[style*="${css}" i]`),
-];
+const HIDDEN = ["[hidden]", '[style*="display:none" i]', '[style*="display: none" i]'];
 
 const convert = compile({
   wordwrap: false, // the transfer encoding wraps lines

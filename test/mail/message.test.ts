@@ -183,13 +183,13 @@ describe("A message", () => {
   it("shows in the text part what a reader sees: no hidden element, and of a mailto link its address alone", async () => {
     const html =
       '<div style="display:none;max-height:0;overflow:hidden">Teaser &#847;&zwnj;&nbsp;&#847;&zwnj;{{ email }}</div>' +
-      '<p hidden>hidden</p><span style="VISIBILITY: Hidden">unseen</span><p>Hi <i style="display: inline">Jane</i></p>' +
+      '<p hidden>hidden</p><span style="DISPLAY: None">unseen</span><b style="backface-visibility:hidden">Oh</b><p>Hi <i style="display: inline">Jane</i></p>' +
       '<p><a href="mailto:desk@example.com?subject=x&amp;body=y">Write</a>, <a href=" MAILTO:desk@example.com">desk@example.com</a>,' +
       ` <a href="mailto:?body=look">share</a></p><a style="display: none" href="https://x.example/">x</a>${LINK}`;
     const { text } = await PostalMime.parse(fill({ html }).message);
     assert.equal(
       lf(text),
-      `Hi Jane\n\nWrite [desk@example.com], desk@example.com, share\n\nLeave [${recipient.unsubscribeUrl}]`,
+      `Oh\n\nHi Jane\n\nWrite [desk@example.com], desk@example.com, share\n\nLeave [${recipient.unsubscribeUrl}]`,
     );
   });
 

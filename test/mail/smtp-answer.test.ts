@@ -43,8 +43,8 @@ const ANSWERS: Record<string, string> = {
   "account_failure login_in_clear_text": "connect clear_text",
   "account_failure greeting_refused": "greeting 554",
   "account_failure helo_refused": "helo 550",
-  "account_failure helo_refused temporary": "helo 421 4.7.0, helo 450",
-  "account_failure server_closing temporary": "greeting 421",
+  "account_failure helo_refused temporary": "helo 450",
+  "account_failure server_closing temporary": "greeting 421, helo 421 4.7.0",
   "account_failure login_refused": "auth 535 5.7.8",
   "account_failure login_refused temporary": "auth 454 4.7.0",
   "account_failure sender_refused": "mail 550",
@@ -68,6 +68,12 @@ describe("SMTP answers", () => {
       }
     });
   }
+
+  it("tell the refusal of a name in EHLO from a busy server, both with 421", () => {
+    const reasonOf = (response: string) => classifyAnswer({ stage: "helo", code: 421, response }).reason;
+    assert.equal(reasonOf("421 4.7.0 Try again later, closing connection. (EHLO)"), "helo_refused");
+    assert.equal(reasonOf("421 4.3.2 Too many connections"), "server_closing");
+  });
 
   it("are never `unknown` before the final dot, and without an answer always after it", () => {
     const networks = ["refused", "name", "tls", "timeout", "lost", "protocol", undefined] as const;
