@@ -121,14 +121,14 @@ function classifyStatus(
   if (action.startsWith("delay")) return reportedRecipient(address, "soft", "action: delayed");
   // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
   if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
-  const isDelay = false;
-  if (HAS_WORDS.test(diagnostic)) {
-    return { address, isDelay, ...classifyWords({ ...about, reply: diagnostic, status, isOnly }) };
-  }
-  if (specificityOf(status) === 3) return { address, isDelay, ...classifyReply(readReply(diagnostic, "", status)) };
-  // Neither field gives a reason; the report's text may quote one.
-  const reply = `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
-  return { address, isDelay, ...classifyWords({ ...about, reply, status, isOnly }) };
+  const hasWords = HAS_WORDS.test(diagnostic);
+  // Where neither field gives a reason, the report's text may quote one.
+  const reply = hasWords ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
+  const isByCode = !hasWords && specificityOf(status) === 3;
+  const found = isByCode
+    ? classifyReply(readReply(diagnostic, "", status))
+    : classifyWords({ ...about, reply, status, isOnly });
+  return { address, isDelay: false, ...found };
 }
 
 const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "", shared: "" };

@@ -87,11 +87,15 @@ function isBounceOfSystem(mail: IncomingMail, { isReport, isNamed, isSaid, quote
   return isSaid && !isAutomatic && (returned !== "" || quotesServer || isDaemon || listsRecipients(mail));
 }
 
+/** Headers of list servers. */
+const LIST_HEADERS = ["precedence", "list-subscribe"];
+
 /** The decision about a mail of any other sender. */
 function isBounceOfOther(mail: IncomingMail, { isNamed, isSaid, quotesServer }: Signs): boolean {
   const { subject, text, returned } = mail;
   const isAnswer = mail.header("in-reply-to") !== "" || ANSWER_SUBJECT.test(subject.trim());
-  if (LIST_REFUSAL.test(text)) return !isAnswer;
+  // A person writes such words too.
+  if (LIST_REFUSAL.test(text)) return LIST_HEADERS.some((name) => mail.header(name) !== "") && !isAnswer;
   const isAutomatic = saysAutomatic(mail) || AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
   const isOther = OTHER_FAILURE_SUBJECT.test(subject) || PARCEL.test(subject) || PARCEL.test(text);
   if (isAnswer || isAutomatic || isOther || !isNamed || !isSaid) return false;

@@ -81,6 +81,7 @@ staff@example.net ¦ complaint about message from 192.0.2.1 ¦ X-HmXmrOriginalRe
 Ana <ana@example.net> ¦ Samodejni odgovor: Undelivered ¦ Na dopustu sem.\n\n-----Original Message-----\nThis could not be delivered. 550 5.1.1 User unknown ¦ Auto-Submitted: auto-replied
 Jonas <jonas@example.net> ¦ Automatinis atsakymas: Delivery failed ¦ Atostogauju. It could not be delivered to user@example.net.\n\n-----Original Message-----\nReceived: x ¦ X-Autoreply: yes
 Eva <eva@example.net> ¦ Sjálfvirkt svar: Returned mail ¦ Ég er í fríi. It was returned and could not be delivered.\n\n-----Original Message-----\nReceived: x ¦ Precedence: auto_reply
+Ann <ann@example.net> ¦ News ¦ I am not subscribed to this list. Please stop.
 ann@example.net ¦ unsubscribe ¦ A mail program sent this email to unsubscribe from the message. ¦ Auto-Submitted: auto-replied
 `;
 
