@@ -5,13 +5,7 @@ import { type Hmac, hmacUnder } from "./hmac.ts";
 /** Purposes of signatures; each has a key of its own under each signing secret. */
 export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path";
 /** Purposes of stored hashes; each has a key of its own under the database's hash key. */
-export type HashPurpose =
-  | "api-key"
-  | "idempotency"
-  | "webhook-listener"
-  | "report-source"
-  | "erased-address"
-  | "opt-out";
+export type HashPurpose = "api-key" | "idempotency" | "webhook-listener" | "report-source" | "erased-address";
 
 type Part = string | number;
 

@@ -21,29 +21,36 @@ const USUAL_NAMES: Readonly<Record<Column, RegExp>> = {
 
 export const usualColumn = (key: string): Column | undefined => COLUMNS.find((column) => USUAL_NAMES[column].test(key));
 
-/** The meaning of yes in a column of consent: "agreed" to be mailed, or the reason of a suppression. */
-export type Yes = "agreed" | SuppressionReason;
+/** What excludes a person, the gravest first. */
+export const EXCLUSIONS = ["bounce:complaint", "bounce:hard", "UNSUBSCRIBED"] as const satisfies SuppressionReason[];
 
-const AT = "(?:at|on|date|time)?";
-const CONSENT_NAMES: readonly (readonly [Yes, RegExp])[] = [
+/** What a value of a column of consent says: "agreed" to be mailed, or why not. */
+export type Consent = "agreed" | (typeof EXCLUSIONS)[number];
+
+const DATE_ENDING = "(?:at|on|date|time)?";
+const CONSENT_NAMES: readonly (readonly [Consent, RegExp])[] = [
   ["agreed", /^(?:e?mail|subscription|subscriber|member|contact|permission|marketing|optin|consent)*(?:status|state)$/],
   ["agreed", /^(?:is|has)?(?:e?mail)?(?:marketing)?(?:subscribed|opt(?:ed)?in|consent(?:given)?)(?:e?mail)?$/],
   ["agreed", /^acceptse?(?:mail)?marketing$/],
   [
     "UNSUBSCRIBED",
     RegExp(
-      `^(?:is|has)?(?:e?mail|globally)?(?:unsub(?:scribed?)?|opt(?:ed)?out|suppressed|bl(?:o|a)cklisted|abgemeldet)(?:of(?:all)?e?mail|from(?:all)?e?mail)?${AT}$`,
+      `^(?:is|has)?(?:e?mail|globally)?(?:unsub(?:scribed?)?|opt(?:ed)?out|suppressed|bl(?:o|a)cklisted|abgemeldet)(?:of(?:all)?e?mail|from(?:all)?e?mail)?${DATE_ENDING}$`,
     ),
   ],
   ["UNSUBSCRIBED", /^donot(?:e?mail|contact)$/],
-  ["bounce:hard", RegExp(`^(?:is|has)?(?:hard)?(?:bounced|clean(?:ed)?)${AT}$`)],
-  ["bounce:complaint", RegExp(`^(?:is|has)?(?:complained|markedasspam)${AT}$`)],
+  ["bounce:hard", RegExp(`^(?:is|has)?(?:hard)?(?:bounced|cleaned)${DATE_ENDING}$`)],
+  ["bounce:complaint", RegExp(`^(?:is|has)?(?:complained|markedasspam)${DATE_ENDING}$`)],
 ];
 
 /** The meaning of yes in a column, where its name is usual for consent; undefined for any other. */
-export const usualConsent = (key: string): Yes | undefined => CONSENT_NAMES.find(([, names]) => names.test(key))?.[0];
+export const usualConsent = (key: string): Consent | undefined =>
+  CONSENT_NAMES.find(([, names]) => names.test(key))?.[0];
 
-const WORDS: readonly (readonly [Yes, RegExp])[] = [
+/** Whether a column with a usual name of consent may be the state of a postal address. */
+export const isMaybeAddress = (key: string): boolean => /^(?:subscriber|member|contact)?state$/.test(key);
+
+const WORDS: readonly (readonly [Consent, RegExp])[] = [
   ["agreed", /^(?:subscribed?|active|confirmed|enabled|opt(?:ed)?in|(?:single|double)optin|express|explicit|implied)$/],
   [
     "UNSUBSCRIBED",
@@ -62,7 +69,7 @@ const NO_DATE = /^[0 :./-]*$/;
  * @param yes the meaning of yes there; in a column of refusals a date is a yes, and an empty value a no
  * @returns undefined for a value that states neither
  */
-export function readConsent(yes: Yes, text: string): Yes | undefined {
+export function readConsent(yes: Consent, text: string): Consent | undefined {
   const key = columnKey(text);
   const word = WORDS.find(([, words]) => words.test(key))?.[0];
   if (word !== undefined) return word;

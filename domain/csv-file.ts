@@ -5,7 +5,17 @@ import type { FieldValues } from "../db/entities/contact.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
 import { type FieldTypes, fieldProblem, valueOfText } from "./audience/field-values.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
-import { COLUMNS, type Column, columnKey, readConsent, usualColumn, usualConsent, type Yes } from "./csv-columns.ts";
+import {
+  COLUMNS,
+  type Column,
+  type Consent,
+  columnKey,
+  EXCLUSIONS,
+  isMaybeAddress,
+  readConsent,
+  usualColumn,
+  usualConsent,
+} from "./csv-columns.ts";
 import { readText } from "./csv-text.ts";
 
 /** Without a limit, a quote that is never closed would read the rest of the file into memory. */
@@ -14,12 +24,21 @@ const MAX_RECORD_BYTES = 64 * 1024;
 const NOT_DECODED = "\u{FFFD}";
 const MAX_QUOTED_LENGTH = 40;
 
+interface ConsentColumn {
+  at: number;
+  name: string;
+  /** The meaning of yes in it. */
+  yes: Consent;
+  /** The column may be about something else: a value that states nothing refuses the file. */
+  isMaybeAddress: boolean;
+}
+
 /** The columns of a file in order. */
 interface Header {
   /** One of `COLUMNS`, a custom field, or undefined for one that is not imported. */
   columns: readonly (string | undefined)[];
   /** The columns that say whether a person may be mailed. */
-  consent: readonly { at: number; name: string; yes: Yes }[];
+  consent: readonly ConsentColumn[];
 }
 
 /** What a caller says about the columns of a file, by their names in the header in any spelling. */
@@ -129,7 +148,7 @@ async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextR
     head += value;
   }
   const firstLine = /[^\n]+/.exec(head)?.[0] ?? "";
-  const stated = /^"?sep=([,;\t|])"?$/i.exec(firstLine)?.[1];
+  const stated = /^"?sep=([,;\t])"?$/i.exec(firstLine)?.[1];
   const separator = stated ?? separatorOf(firstLine);
   // The line of the separator stays, empty, for the numbers of those that follow.
   const start = stated === undefined ? head : head.replace(firstLine, "");
@@ -221,7 +240,7 @@ function readHeader(names: string[], options: FileOptions): Header {
     const yes = usualConsent(key) ?? (isStatus ? "agreed" : undefined);
     return yes === undefined || columns[at] !== undefined || ignored.includes(at)
       ? []
-      : [{ at, name: name.trim(), yes }];
+      : [{ at, name: name.trim(), yes, isMaybeAddress: !isStatus && isMaybeAddress(key) }];
   });
   return { columns, consent };
 }
@@ -259,8 +278,8 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
     if (hasControlCharacter(values[column])) return refused(`${column} holds a control character`);
   }
   if (problems.length > 0) return refused(problems.join("; "));
-  const exclusion = readExclusion(header, texts, options.isBlockList ?? false);
-  if (typeof exclusion === "object" && exclusion !== null) return refused(exclusion.problem);
+  const exclusion = options.isBlockList ? readBlocked(header, texts) : readExclusion(header, line, texts);
+  if (exclusion !== null && typeof exclusion === "object") return refused(exclusion.problem);
   return {
     line,
     ...storedAddress(values.email),
@@ -271,27 +290,32 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
   };
 }
 
-/** Reads the columns of consent of a row: one refusal among them is enough. */
-function readExclusion(
-  { consent }: Header,
-  texts: string[],
-  isBlockList: boolean,
-): PersonRow["exclusion"] | { problem: string } {
-  const read = consent.map(({ at, name, yes }) => {
-    const text = (texts[at] ?? "").trim();
-    return { name, text, value: readConsent(yes, text) };
+/** Reads the columns of consent of a row, each with the consent that it states. */
+const readConsents = ({ consent }: Header, texts: string[]) =>
+  consent.map((column) => {
+    const text = (texts[column.at] ?? "").trim();
+    return { ...column, text, value: readConsent(column.yes, text) };
   });
+
+type Read = ReturnType<typeof readConsents>;
+const gravestOf = (read: Read) => EXCLUSIONS.find((reason) => read.some(({ value }) => value === reason));
+
+/** One refusal among the columns is enough. @throws {ImportError} when the column may be about something else */
+function readExclusion(header: Header, line: number, texts: string[]): PersonRow["exclusion"] | { problem: string } {
+  const read = readConsents(header, texts);
   const unknown = read.find(({ value }) => value === undefined);
-  const reason = read.map(({ value }) => value).find((value) => value !== undefined && value !== "agreed");
-  if (isBlockList) {
-    if (reason === undefined && unknown === undefined && read.length > 0) {
-      return { problem: "the row says that the person may be mailed" };
-    }
-    return reason ?? "MANUAL";
-  }
-  if (unknown) {
-    const text = JSON.stringify(unknown.text.slice(0, MAX_QUOTED_LENGTH));
-    return { problem: `${text} in the column ${JSON.stringify(unknown.name)} is neither a consent nor a refusal` };
-  }
-  return reason ?? null;
+  if (!unknown) return gravestOf(read) ?? null;
+  const [text, name] = [unknown.text.slice(0, MAX_QUOTED_LENGTH), unknown.name].map((part) => JSON.stringify(part));
+  const problem = `${text} in the column ${name} is neither a consent nor a refusal`;
+  if (!unknown.isMaybeAddress) return { problem };
+  throw new ImportError(
+    `Line ${line}: ${problem}. Say --ignore-column ${name} where the column is part of an address, and --status-column ${name} to refuse such rows alone.`,
+  );
+}
+
+/** Reads why a row of a block list is suppressed. */
+function readBlocked(header: Header, texts: string[]): SuppressionReason | { problem: string } {
+  const read = readConsents(header, texts);
+  const states = read.length > 0 && read.every(({ value }) => value === "agreed");
+  return states ? { problem: "the row says that the person may be mailed" } : (gravestOf(read) ?? "MANUAL");
 }

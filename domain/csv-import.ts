@@ -11,10 +11,11 @@ import { emailStatusOf } from "./audience/email-status.ts";
 import type { FieldTypes } from "./audience/field-values.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { lockListForInserts } from "./audience/lists.ts";
-import { hasKeptOptOuts, insertOptOuts, restoreOptOuts } from "./audience/opt-outs.ts";
+import { insertOptOuts, restoreOptOuts } from "./audience/opt-outs.ts";
 import type { Vault } from "./crypto.ts";
-import { type ColumnOptions, type FileNotes, type PersonRow, readPeople } from "./csv-file.ts";
-import { erasedHash, isErased } from "./erasure/erased-addresses.ts";
+import { EXCLUSIONS } from "./csv-columns.ts";
+import { type ColumnOptions, type FileNotes, type FileOptions, type PersonRow, readPeople } from "./csv-file.ts";
+import { hashAddress, isErased } from "./erasure/erased-addresses.ts";
 import { newId } from "./ids.ts";
 import { suppress } from "./suppressions.ts";
 import { emitWritten, type WrittenEvents } from "./webhooks/emit.ts";
@@ -138,12 +139,8 @@ export interface SuppressionReport extends FileReport {
 }
 
 /**
- * Imports subscribers from a CSV file, see `readPeople`, in the caller's transaction: all of it or nothing. A subscriber
- * with the row's address is updated; an empty or absent name leaves the known one. Importing the same file again changes
- * nothing. An opt-out is never lifted. Of the people whom a column of the file states as not to be mailed, those who
- * unsubscribed are opted out of the list, and are suppressed without one; the others are suppressed and not put on the list.
- *
- * Memory does not grow with the file: rows are staged in a temporary table, which also finds repeated addresses.
+ * Imports subscribers from a CSV file, see `readPeople`, in the caller's transaction: all of it or nothing. A subscriber with
+ * the row's address is updated, except by an empty name. No opt-out is lifted: see `docs/operations.md` for columns of consent.
  * @throws {ImportError} when the file has no usable header
  * @throws {ApiError} `not_found` for the list; `quota_exceeded` when the plan allows fewer new addresses
  */
@@ -157,12 +154,9 @@ export async function importSubscribers(
   if (listId === undefined) return importPeople(em, vault, tenant, input, options, SUBSCRIBERS);
   const list = await lockListForInserts(em, listId);
   const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
-  const hasOptOuts = await hasKeptOptOuts(em, tenant, list.id);
   const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
-    if (hasOptOuts) {
-      const members = await membersOf(tenant, slice).execute(kysely(em));
-      await restoreOptOuts(em, vault, tenant, members.rows);
-    }
+    const { rows } = await membersOf(tenant, slice).execute(kysely(em));
+    await restoreOptOuts(em, vault, tenant, rows);
     const written = await writeSubscriptions(em, tenant, list, confirmed, sql`${slice} and p.exclusion is null`);
     const leaving = membersOf(tenant, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
     const newlyOptedOut = await insertOptOuts(
@@ -224,8 +218,8 @@ async function importPeople(
   await sql`create temporary table import_people on commit drop as
     select row_number() over (order by ${sql.ref(kind.order)})::int as n, p.*
     from (select distinct on (email) line, id, email, email_spelling, first_name, last_name, fields,
-        -- One row that excludes the person is enough.
-        max(exclusion) over (partition by email) as exclusion
+        -- One row that excludes the person is enough, and the gravest reason counts.
+        (${EXCLUSIONS}::text[])[min(array_position(${EXCLUSIONS}::text[], exclusion)) over (partition by email)] as exclusion
       from import_rows order by email, line desc) p`.execute(db);
   await sql`alter table import_people add primary key (n)`.execute(db);
   const counted = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);
@@ -249,25 +243,17 @@ async function importPeople(
     await afterWrite?.(slice, Math.min(WRITE_ROWS, people - after));
     options.onProgress?.({ phase: "writing", done: Math.min(after + WRITE_ROWS, people), total: people });
   }
-  report.suppressed = await suppressExcluded(em, tenant, afterWrite ? sql`exclusion <> ${OPTED_OUT}` : sql`true`);
+  for (let after = 0; after < people; after += STAGE_ROWS) {
+    const { rows } = await sql<Excluded>`
+      select email, email_spelling as "emailSpelling", exclusion from import_people
+      where n > ${after} and n <= ${after + STAGE_ROWS} and exclusion is not null
+        and ${afterWrite ? sql`exclusion <> ${OPTED_OUT}` : sql`true`}`.execute(db);
+    report.suppressed += await suppressByReason(em, tenant, rows);
+  }
   // At the end, so that the locks of the addresses and of the count are held for a moment only.
   await takeSlots(em, tenant, sql`select email from import_created`);
   await sql`drop table import_people, import_rows, import_created`.execute(db);
   return report;
-}
-
-/** Suppresses the file's excluded people that meet a condition. @returns those who were not suppressed before */
-async function suppressExcluded(em: EntityManager, tenant: Tenant, condition: RawBuilder<unknown>): Promise<number> {
-  let added = 0;
-  for (let after: string | undefined = ""; after !== undefined; ) {
-    const { rows } = await sql<Excluded>`
-      select email, email_spelling as "emailSpelling", exclusion from import_people
-      where exclusion is not null and ${condition} and email collate "C" > ${after}
-      order by email collate "C" limit ${STAGE_ROWS}`.execute(kysely(em));
-    added += await suppressByReason(em, tenant, rows);
-    after = rows.at(-1)?.email;
-  }
-  return added;
 }
 
 type Excluded = Pick<PersonRow, "email" | "emailSpelling" | "exclusion">;
@@ -291,67 +277,59 @@ export async function importSuppressions(
   vault: Vault,
   tenant: Tenant,
   input: Readable,
-  { onRefused, onProgress, ...columns }: ReadingOptions,
+  options: ReadingOptions,
 ): Promise<SuppressionReport> {
-  const report: SuppressionReport = { rows: 0, refused: 0, notes: emptyNotes(), suppressed: 0, alreadySuppressed: 0 };
+  let suppressed = 0;
+  const file = await readBatches(input, { ...options, fields: new Map(), isBlockList: true }, async (batch) => {
+    suppressed += await transaction(em, (tx) => suppressByReason(tx, tenant, batch, vault));
+    return 0;
+  });
+  return { ...file, suppressed, alreadySuppressed: file.rows - file.refused - suppressed };
+}
+
+/** Reads the people of a file. @param act gets up to 5,000 of them at once; returns how many it refused */
+async function readBatches(
+  input: Readable,
+  options: ReadingOptions & FileOptions,
+  act: (batch: PersonRow[]) => Promise<number>,
+): Promise<FileReport> {
+  const notes: FileNotes = { ignoredColumns: [], statusColumns: [], windows1252Lines: 0 };
+  const report: FileReport = { rows: 0, refused: 0, notes };
   let batch: PersonRow[] = [];
   const flush = async () => {
-    const added = await transaction(em, (tx) => suppressByReason(tx, tenant, batch, vault));
-    report.suppressed += added;
-    report.alreadySuppressed += batch.length - added;
+    report.refused += await act(batch);
     batch = [];
-    onProgress?.({ phase: "reading", done: report.rows, total: undefined });
+    options.onProgress?.({ phase: "reading", done: report.rows, total: undefined });
   };
-  for await (const row of readPeople(input, { ...columns, fields: new Map(), isBlockList: true }, report.notes)) {
+  for await (const row of readPeople(input, options, notes)) {
     report.rows++;
     if ("problem" in row) {
       report.refused++;
-      await onRefused(row.line, row.problem);
+      await options.onRefused(row.line, row.problem);
     } else batch.push(row);
     if (batch.length === STAGE_ROWS) await flush();
   }
-  await flush();
+  if (batch.length > 0) await flush();
   return report;
 }
 
-const emptyNotes = (): FileNotes => ({ ignoredColumns: [], statusColumns: [], windows1252Lines: 0 });
-
 /** Copies the file's people to `import_rows`. */
-async function stageFile(
+const stageFile = (
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   input: Readable,
   { idKind, fields }: PeopleKind,
-  { onRefused, onProgress, ...columns }: ReadingOptions,
-): Promise<FileReport> {
-  const notes = emptyNotes();
-  let rows = 0;
-  let refused = 0;
-  let batch: PersonRow[] = [];
-  const flush = async () => {
+  options: ReadingOptions,
+): Promise<FileReport> =>
+  readBatches(input, { ...options, fields }, async (batch) => {
     const erased = await findErased(em, vault, tenant, batch);
     for (const line of erased) {
-      refused++;
-      await onRefused(line, "the person with this address asked for their data to be erased");
+      await options.onRefused(line, "the person with this address asked for their data to be erased");
     }
     await stageRows(em, idKind, erased.size > 0 ? batch.filter(({ line }) => !erased.has(line)) : batch);
-    batch = [];
-    onProgress?.({ phase: "reading", done: rows, total: undefined });
-  };
-  for await (const row of readPeople(input, { ...columns, fields }, notes)) {
-    rows++;
-    if ("problem" in row) {
-      refused++;
-      await onRefused(row.line, row.problem);
-      continue;
-    }
-    batch.push(row);
-    if (batch.length === STAGE_ROWS) await flush();
-  }
-  if (batch.length > 0) await flush();
-  return { rows, refused, notes };
-}
+    return erased.size;
+  });
 
 async function stageRows(em: EntityManager, idKind: PeopleKind["idKind"], rows: PersonRow[]): Promise<void> {
   await sql`insert into import_rows select * from unnest(
@@ -370,7 +348,7 @@ async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows:
   const { rows: erased } = await sql<{ line: number }>`
     select g.line from unnest(
       ${rows.map((row) => row.line)}::int[],
-      ${rows.map((row) => erasedHash(vault, tenant, row.email))}::text[]) as g (line, hash)
+      ${rows.map((row) => hashAddress(vault, tenant, row.email))}::text[]) as g (line, hash)
     where ${isErased(tenant, sql.ref("g.hash"))} order by g.line`.execute(kysely(em));
   return new Set(erased.map(({ line }) => line));
 }

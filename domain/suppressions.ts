@@ -4,8 +4,9 @@ import { Suppression, type SuppressionReason } from "../db/entities/audience.ts"
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { lookupAddress, storedAddress } from "./address.ts";
 import { HARD_BOUNCE, refreshEmailStatus } from "./audience/email-status.ts";
+import { endSignUps } from "./audience/opt-outs.ts";
 import type { Vault } from "./crypto.ts";
-import { erasedHash, isErased, isPlaceholder } from "./erasure/erased-addresses.ts";
+import { hashAddress, isErased, isPlaceholder } from "./erasure/erased-addresses.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emit } from "./webhooks/emit.ts";
@@ -27,8 +28,8 @@ interface SuppressOptions {
 
 /**
  * Puts addresses on the team's do-not-mail list. An address that is on it already keeps its reason and its `updated_at`.
- * Subscribers and their subscriptions stay as they are; a hard bounce makes contacts with its address INVALID. Reason
- * MANUAL makes no event, because the API client itself adds the address.
+ * Subscriptions stay as they are, but UNSUBSCRIBED ends sign-ups that wait for a confirmation. A hard bounce makes contacts
+ * with its address INVALID. Reason MANUAL makes no event, because the API client itself adds the address.
  * @param emails valid addresses; one that is repeated, in any spelling, counts once, in its first spelling
  */
 export async function suppress(
@@ -46,7 +47,16 @@ export async function suppress(
   }
   if (distinct.size === 0) return { added: [], alreadySuppressed: [], erased: [] };
   const addresses = [...distinct.keys()];
-  const hashes = addresses.map((email) => (vault ? erasedHash(vault, tenant, email) : null));
+  if (reason === "UNSUBSCRIBED") {
+    // First: a confirmation at the same moment, which lifts such a suppression, is waited for.
+    await endSignUps(
+      em,
+      tenant,
+      sql`s.subscriber_id in (
+        select p.id from subscribers p where ${ofTenant(tenant, "p")} and p.email = any(${addresses}))`,
+    );
+  }
+  const hashes = addresses.map((email) => (vault ? hashAddress(vault, tenant, email) : null));
   const { rows } = await sql<{ id: string | null; email: string; erased: boolean }>`
     with given as materialized (
       select g.id, g.email, g.spelling, ${vault ? isErased(tenant, sql.ref("g.hash")) : sql`false`} as erased

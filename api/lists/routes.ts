@@ -7,11 +7,11 @@ import {
   addSubscribers,
   createList,
   deleteList,
-  optOutOfList,
   readList,
   removeSubscriber,
   updateList,
 } from "../../domain/audience/lists.ts";
+import { optOut } from "../../domain/audience/opt-outs.ts";
 import { notFound } from "../../domain/errors.ts";
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
@@ -221,15 +221,16 @@ const updateMember = route({
   .output(listSubscriber)
   .mutation(async ({ ctx, input }) => {
     const { listId, subscriberId } = input.params;
-    const isChanged = input.body.status !== undefined && (await optOutOfList(ctx.em, ctx.tenant, listId, subscriberId));
+    const isMember = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
+    const isChanged = input.body.status !== undefined && (await optOut(ctx.em, ctx.tenant, isMember)) > 0;
     const row = subscriptionsOf(ctx.em, listId)
       .where(ofTenant(ctx.tenant, "subscriptions"))
       .where("subscriber_id", "=", subscriberId);
-    const { rows } = await sql<{ record: string }>`
-      select ${listSubscriberRecord("m")} as record from ${row} m`.execute(kysely(ctx.em));
-    const [found] = rows;
-    if (!found) throw notFound();
-    return ok(new JsonText(found.record), { impact: updateImpact(subscriberId, isChanged) });
+    const { record } = await kysely(ctx.em)
+      .selectFrom(row.as("m"))
+      .select(listSubscriberRecord("m").$castTo<string>().as("record"))
+      .executeTakeFirstOrThrow(() => notFound());
+    return ok(new JsonText(record), { impact: updateImpact(subscriberId, isChanged) });
   });
 
 const removeMember = route({

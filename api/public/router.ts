@@ -126,10 +126,13 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     const confirmed = await inTurn(req.params.token, res, act);
     if (!confirmed) return show(res, GONE, 404);
     const { teamName, isSuppressed } = confirmed;
-    const text = isSuppressed
-      ? `This address is on the do-not-mail list of ${teamName}. Ask ${teamName} to take it off that list.`
-      : `You will get mail from ${teamName}.`;
-    show(res, { title: "You are subscribed", paragraphs: [text] });
+    const held = `You get no mail yet: this address is on the do-not-mail list of ${teamName}. Ask ${teamName} to take it off that list.`;
+    show(
+      res,
+      isSuppressed
+        ? { title: "Your confirmation is recorded", paragraphs: [held] }
+        : { title: "You are subscribed", paragraphs: [`You will get mail from ${teamName}.`] },
+    );
   });
 
   const answerRefusal: ErrorRequestHandler = (error, _req, res, next) => {

@@ -4,6 +4,7 @@ import type { Readable, Writable } from "node:stream";
 import { type Command, Option } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import type { FileNotes } from "../../domain/csv-file.ts";
 import {
   type ImportReport,
   importContacts,
@@ -27,6 +28,15 @@ interface ImportCommandOptions extends TenantOptions {
   statusColumn?: string[];
   ignoreColumn?: string[];
   report?: string;
+}
+
+type Counts<Report> = Omit<Report, "notes">;
+
+interface Imported {
+  notes: FileNotes;
+  counts: Counts<ImportReport | SuppressionReport>;
+  /** The counts in words. */
+  lines: string[];
 }
 
 const collect = (name: string, others: string[] = []) => [...others, name];
@@ -60,9 +70,11 @@ export function importCommand(program: Command, run: Run): void {
       run(async (session) => {
         const tenant = await tenantOf(session, options);
         const startedAt = performance.now();
-        const report = await importFile(session, tenant, file, options);
-        const seconds = (performance.now() - startedAt) / 1_000;
-        return { text: [...notesOf(report), describe(report, seconds)].join("\n"), data: toJson(report, seconds) };
+        const { notes, counts, lines } = await importFile(session, tenant, file, options);
+        const seconds = Math.round(performance.now() - startedAt) / 1_000;
+        const [first = "", ...others] = lines;
+        const text = [...describeNotes(notes), `${counts.rows} rows in ${seconds.toFixed(1)} s: ${first}`, ...others];
+        return { text: text.join("\n"), data: toJson({ ...counts, ...notes, seconds }) };
       }),
     );
 }
@@ -72,7 +84,7 @@ async function importFile(
   tenant: Tenant,
   file: string,
   options: ImportCommandOptions,
-): Promise<ImportReport | SuppressionReport> {
+): Promise<Imported> {
   const { contacts, suppressions, list, confirmed, report: reportFile } = options;
   const input: Readable = file === STDIN ? terminal.stdin : createReadStream(file);
   if (file !== STDIN) await once(input, "open");
@@ -94,9 +106,12 @@ async function importFile(
         progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`),
     };
     const tenantEm = forTenant(orm.em, tenant);
-    if (suppressions) return await importSuppressions(tenantEm, vault, tenant, input, reading);
+    if (suppressions) {
+      const { notes, ...counts } = await importSuppressions(tenantEm, vault, tenant, input, reading);
+      return { notes, counts, lines: describeBlockList(counts) };
+    }
     // Once: a stream cannot be read again after a conflict.
-    return await transaction(
+    const { notes, ...counts } = await transaction(
       tenantEm,
       (em) =>
         contacts
@@ -104,6 +119,7 @@ async function importFile(
           : importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed }),
       { attempts: 1 },
     );
+    return { notes, counts, lines: describePeople(counts) };
   } finally {
     progress.clear();
     input.destroy();
@@ -111,55 +127,41 @@ async function importFile(
   }
 }
 
-function notesOf({ notes }: ImportReport | SuppressionReport): string[] {
-  const others = notes.windows1252Lines;
+function describeNotes({ windows1252Lines, statusColumns, ignoredColumns }: FileNotes): string[] {
+  const encoding = `Read ${counted(windows1252Lines, "line")} as Windows-1252, because not UTF-8`;
   return [
-    ...(others > 0 ? [`Read ${counted(others, "line")} as Windows-1252, because not UTF-8`] : []),
-    ...notes.statusColumns.map(
+    ...(windows1252Lines > 0 ? [encoding] : []),
+    ...statusColumns.map(
       (name) => `Read consent from the column ${JSON.stringify(name)}; --ignore-column leaves it out`,
     ),
-    ...notes.ignoredColumns.map((name) => `Ignored the column ${JSON.stringify(name)}`),
+    ...ignoredColumns.map((name) => `Ignored the column ${JSON.stringify(name)}`),
   ];
 }
 
-function describe(report: ImportReport | SuppressionReport, seconds: number): string {
-  const { rows, refused, suppressed } = report;
-  const start = `${rows} rows in ${seconds.toFixed(1)} s: `;
-  if ("alreadySuppressed" in report) {
-    return `${start}${suppressed} suppressed, ${report.alreadySuppressed} were before, ${refused} refused`;
-  }
-  const { duplicates, created, updated, unchanged, list } = report;
+const describeBlockList = ({ suppressed, alreadySuppressed, refused }: Counts<SuppressionReport>): string[] => [
+  `${suppressed} suppressed, ${alreadySuppressed} were before, ${refused} refused`,
+];
+
+function describePeople({ list, suppressed, ...counts }: Counts<ImportReport>): string[] {
+  const { created, updated, unchanged, duplicates, refused } = counts;
   const lines = [
-    `${start}${created} created, ${updated} updated, ${unchanged} unchanged, ${duplicates} repeated, ${refused} refused`,
+    `${created} created, ${updated} updated, ${unchanged} unchanged, ${duplicates} repeated, ${refused} refused`,
   ];
-  if (suppressed > 0) lines.push(`${suppressed} suppressed, as the file states`);
+  if (suppressed > 0) lines.push(`${suppressed} suppressed for what the file says of their consent`);
   if (list) {
     lines.push(
-      `On the list: ${list.added} added, ${list.confirmed} confirmed, ${list.alreadySubscribed} were there, ` +
-        `${list.newlyOptedOut} opted out as the file states, ${list.optedOut} opted out before and left alone`,
+      `On the list: ${list.added} added, ${list.confirmed} confirmed that were pending, ${list.alreadySubscribed} were there, ` +
+        `${list.newlyOptedOut} opted out by the file, ${list.optedOut} had opted out before`,
     );
   }
-  return lines.join("\n");
+  return lines;
 }
 
-function toJson({ notes, ...report }: ImportReport | SuppressionReport, seconds: number) {
-  const common = {
-    status_columns: notes.statusColumns,
-    ignored_columns: notes.ignoredColumns,
-    windows_1252_lines: notes.windows1252Lines,
-    seconds: Math.round(seconds * 1_000) / 1_000,
-  };
-  if ("alreadySuppressed" in report) {
-    const { alreadySuppressed: already_suppressed, ...counts } = report;
-    return { ...counts, already_suppressed, ...common };
-  }
-  const { list, ...counts } = report;
-  if (!list) return { ...counts, ...common };
-  const {
-    alreadySubscribed: already_subscribed,
-    newlyOptedOut: newly_opted_out,
-    optedOut: opted_out,
-    ...others
-  } = list;
-  return { ...counts, list: { ...others, already_subscribed, newly_opted_out, opted_out }, ...common };
-}
+/** Gives the names of an object, and of objects in it, in snake case: `windows1252Lines` becomes `windows_1252_lines`. */
+const toJson = (value: object): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(value).map(([name, part]) => [
+      name.replace(/[A-Z]|(?<=[a-z])\d/g, (start) => `_${start.toLowerCase()}`),
+      part?.constructor === Object ? toJson(part) : part,
+    ]),
+  );

@@ -228,6 +228,7 @@ const ListOptOutSchema = defineEntity({
   name: "ListOptOut",
   tableName: "list_opt_outs",
   filters: tenantFilters,
+  indexes: [{ properties: ["listId"] }],
   properties: {
     teamId: p.text().primary(),
     environment: p.text().$type<Environment>().primary(),

@@ -149,6 +149,7 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create table "list_opt_outs" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "list_id" text not null, "unsubscribed_at" timestamptz(3) not null, primary key ("team_id", "environment", "address_hash", "list_id"));`,
     );
+    this.addSql(`create index "list_opt_outs_list_id_index" on "list_opt_outs" ("list_id");`);
     this.addSql(
       `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "email" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
     );

@@ -4,7 +4,7 @@ import type { FieldValues } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type StoredAddress, storedAddress } from "../address.ts";
 import type { Vault } from "../crypto.ts";
-import { erasedHash, isErased, personErased } from "../erasure/erased-addresses.ts";
+import { hashAddress, isErased, personErased } from "../erasure/erased-addresses.ts";
 import type { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Patch } from "../patch.ts";
@@ -247,7 +247,7 @@ async function insertContacts(
       select g.*, ${isErased(tenant, sql.ref("g.hash"))} as erased
       from unnest(${columnsOf(contacts)}, ${contacts.map(({ email }) => email)}::text[],
         ${contacts.map(({ emailSpelling }) => emailSpelling)}::text[],
-        ${contacts.map(({ email }) => erasedHash(vault, tenant, email))}::text[])
+        ${contacts.map(({ email }) => hashAddress(vault, tenant, email))}::text[])
         as g (id, first_name, last_name, fields, email, email_spelling, hash)
     ), made as (
       insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)

@@ -4,7 +4,7 @@ import { Contact } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
 import type { Vault } from "../crypto.ts";
-import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
+import { hashAddress, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
 import type { ClaimingAnswer, RecordAnswer } from "../idempotency.ts";
 import { newId } from "../ids.ts";
@@ -63,7 +63,7 @@ export async function createContact(
 ): Promise<Created<EventObject<"contact">>> {
   const stored = JSON.stringify(changedFields({}, fields));
   const address = storedAddress(email);
-  const addressHash = erasedHash(vault, tenant, address.email);
+  const addressHash = hashAddress(vault, tenant, address.email);
   const values = { id: newId("contact"), ...address, addressHash, firstName, lastName, fields: stored };
   const made = await insertContact(em, tenant, values, answer);
   if (!made) {

@@ -9,7 +9,7 @@ import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { holdPlace } from "../record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
 import { initialStatus, pending } from "./initial-status.ts";
-import { optOut, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
+import { restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
 
 export interface ListFields {
   name: string;
@@ -224,29 +224,6 @@ const readStatuses = (em: EntityManager, tenant: Tenant, listId: string, subscri
     .where("subscriber_id", "in", subscriberIds)
     .execute();
 
-/** @throws {ApiError} `not_found` */
-async function lockSubscription(em: EntityManager, listId: string, subscriberId: string): Promise<Subscription> {
-  const lockMode = LockMode.PESSIMISTIC_WRITE;
-  const subscription = await em.findOne(Subscription, { listId, subscriberId }, { lockMode });
-  if (!subscription) throw notFound();
-  return subscription;
-}
-
-/**
- * Opts a subscriber out of a list.
- * @returns whether they had not opted out before
- * @throws {ApiError} `not_found`
- */
-export async function optOutOfList(
-  em: EntityManager,
-  tenant: Tenant,
-  listId: string,
-  subscriberId: string,
-): Promise<boolean> {
-  await lockSubscription(em, listId, subscriberId);
-  return (await optOut(em, tenant, sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`)) > 0;
-}
-
 /**
  * Takes a subscriber off a list.
  * @throws {ApiError} `not_found`; `resource_state_invalid` when they opted out of it themselves, because adding them
@@ -258,7 +235,9 @@ export async function removeSubscriber(
   listId: string,
   subscriberId: string,
 ): Promise<void> {
-  const subscription = await lockSubscription(em, listId, subscriberId);
+  const lockMode = LockMode.PESSIMISTIC_WRITE;
+  const subscription = await em.findOne(Subscription, { listId, subscriberId }, { lockMode });
+  if (!subscription) throw notFound();
   if (subscription.status === "UNSUBSCRIBED") {
     throw new ApiError("resource_state_invalid", "They opted out of this list; the opt-out is kept.");
   }

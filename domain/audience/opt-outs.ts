@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { Vault } from "../crypto.ts";
+import { hashAddress } from "../erasure/erased-addresses.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriptionRecord } from "../webhooks/records.ts";
 import { pending } from "./initial-status.ts";
@@ -16,21 +17,24 @@ interface OptedOut {
   list_id: string;
   subscriber_id: string;
   /** The subscriber was on the list until now. */
-  left: boolean;
+  has_left: boolean;
 }
 
+const SIGN_UP_ENDED = sql`signed_up_again_at = null, confirmation_due_at = null, confirmation_withheld = null`;
+const SIGN_UP_KEPT = sql`
+  confirmation_due_at = case when s.signed_up_again_at is not null then s.confirmation_due_at end,
+  confirmation_withheld = case when s.signed_up_again_at is not null then s.confirmation_withheld end`;
 /** The columns of an opt-out. Without a sign-up that stays, no link that was mailed before it confirms anything. */
-const optedOut = (signUp = sql`null::timestamptz`) => sql`status = 'UNSUBSCRIBED',
+const optOutColumns = (keepsSignUp: boolean) => sql`status = 'UNSUBSCRIBED',
   unsubscribed_at = case s.status when 'UNSUBSCRIBED' then s.unsubscribed_at else now() end,
-  signed_up_again_at = ${signUp}, confirmation_due_at = case when ${signUp} is not null then s.confirmation_due_at end,
-  confirmation_withheld = case when ${signUp} is not null then s.confirmation_withheld end`;
+  ${keepsSignUp ? SIGN_UP_KEPT : SIGN_UP_ENDED}`;
 const IS_OPEN = sql`(s.status <> 'UNSUBSCRIBED' or s.signed_up_again_at is not null)`;
 /** Of a row that the statement updated: a person who had left before keeps the time of that. */
-const LEFT_NOW = sql<boolean>`coalesce(s.unsubscribed_at = now()::timestamptz(3), false)`;
+const HAS_LEFT_NOW = sql<boolean>`coalesce(s.unsubscribed_at = now()::timestamptz(3), false)`;
 
 /** @returns how many subscribers left only now */
 async function emitRemoved(em: EntityManager, tenant: Tenant, rows: readonly OptedOut[]): Promise<number> {
-  const left = rows.filter((row) => row.left);
+  const left = rows.filter((row) => row.has_left);
   if (left.length === 0) return 0;
   const hasLeft = sql`(s.list_id, s.subscriber_id) in (select * from unnest(
     ${left.map((row) => row.list_id)}::text[], ${left.map((row) => row.subscriber_id)}::text[]))`;
@@ -49,39 +53,34 @@ export async function optOut(
   condition: RawBuilder<unknown>,
   { keepSignUps = false } = {},
 ): Promise<number> {
-  const columns = keepSignUps ? optedOut(sql`s.signed_up_again_at`) : optedOut();
   const { rows } = await sql<OptedOut>`
-    update subscriptions s set ${columns} where ${ofTenant(tenant, "s")} and ${condition} and ${IS_OPEN}
-    returning s.list_id, s.subscriber_id, ${LEFT_NOW} as left`.execute(kysely(em));
+    update subscriptions s set ${optOutColumns(keepSignUps)} where ${ofTenant(tenant, "s")} and ${condition} and ${IS_OPEN}
+    returning s.list_id, s.subscriber_id, ${HAS_LEFT_NOW} as has_left`.execute(kysely(em));
   return emitRemoved(em, tenant, rows);
 }
 
 /**
  * Does the same for rows of a query, and makes those that do not exist.
  * @param rows with `list_id`, `subscriber_id` and `unsubscribed_at`
- * @param ctes of the statement, before it
  * @returns how many had not been opted out before, also of those that were not on the list
  */
-export async function insertOptOuts(
-  em: EntityManager,
-  tenant: Tenant,
-  rows: RawBuilder<unknown>,
-  ctes = sql``,
-): Promise<number> {
+export async function insertOptOuts(em: EntityManager, tenant: Tenant, rows: RawBuilder<unknown>): Promise<number> {
   const written = await sql<OptedOut & { created: boolean }>`
-    ${ctes} insert into subscriptions as s (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
+    insert into subscriptions as s (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
     select r.list_id, r.subscriber_id, ${tenant.teamId}, ${tenant.environment}, 'UNSUBSCRIBED', r.unsubscribed_at
     from (${rows}) r order by r.list_id, r.subscriber_id
-    on conflict (list_id, subscriber_id) do update set ${optedOut()} where ${IS_OPEN}
+    on conflict (list_id, subscriber_id) do update set ${optOutColumns(false)} where ${IS_OPEN}
     -- A row that this statement inserted was never locked or changed.
-    returning s.list_id, s.subscriber_id, xmax = 0 as created, xmax <> 0 and ${LEFT_NOW} as left`.execute(kysely(em));
+    returning s.list_id, s.subscriber_id, xmax = 0 as created, xmax <> 0 and ${HAS_LEFT_NOW} as has_left`.execute(
+    kysely(em),
+  );
   const left = await emitRemoved(em, tenant, written.rows);
   return left + written.rows.filter(({ created }) => created).length;
 }
 
 /**
- * Ends the sign-ups after an opt-out that meet a condition: a later opt-out is stronger, and a mail to another address is
- * nobody's confirmation. A PENDING subscription waits for another mail.
+ * Ends the sign-ups after an opt-out that meet a condition: their mailed links confirm nothing. A PENDING subscription waits
+ * for another mail.
  */
 export async function endSignUps(em: EntityManager, tenant: Tenant, condition: RawBuilder<unknown>): Promise<void> {
   await sql`
@@ -89,9 +88,6 @@ export async function endSignUps(em: EntityManager, tenant: Tenant, condition: R
       case s.status when 'PENDING' then coalesce(s.confirmation_due_at, ${pending(tenant.environment).confirmation_due_at}) end
     where ${ofTenant(tenant, "s")} and s.signed_up_again_at is not null and ${condition}`.execute(kysely(em));
 }
-
-const hashOf = (vault: Vault, { teamId, environment }: Tenant, email: string): string =>
-  vault.hash("opt-out", teamId, environment, email);
 
 /** Keeps the opt-outs of a subscriber that is about to be deleted, under a hash of the address. */
 export async function keepOptOuts(
@@ -102,19 +98,16 @@ export async function keepOptOuts(
 ): Promise<void> {
   await sql`
     insert into list_opt_outs (team_id, environment, address_hash, list_id, unsubscribed_at)
-    select s.team_id, s.environment, ${hashOf(vault, tenant, subscriber.email)}, s.list_id, coalesce(s.unsubscribed_at, now())
+    select s.team_id, s.environment, ${hashAddress(vault, tenant, subscriber.email)}, s.list_id, coalesce(s.unsubscribed_at, now())
     from subscriptions s
     where ${ofTenant(tenant, "s")} and s.subscriber_id = ${subscriber.id} and s.status = 'UNSUBSCRIBED'
     on conflict do nothing`.execute(kysely(em));
 }
 
-/** Whether deleted subscribers have left opt-outs of the list behind. */
-export async function hasKeptOptOuts(em: EntityManager, tenant: Tenant, listId: string): Promise<boolean> {
-  const kept = sql`select from list_opt_outs where ${ofTenant(tenant)} and list_id = ${listId} limit 1`;
-  return (await kept.execute(kysely(em))).rows.length > 0;
-}
-
-/** Gives subscribers the opt-outs that deleted ones with their addresses left behind. */
+/**
+ * Gives subscribers the opt-outs that deleted ones with their addresses left behind. The lists are locked first: one that is
+ * being deleted is waited for, and gets none.
+ */
 export async function restoreOptOuts(
   em: EntityManager,
   vault: Vault,
@@ -122,14 +115,19 @@ export async function restoreOptOuts(
   subscribers: readonly { id: string; email: string }[],
 ): Promise<void> {
   const ids = subscribers.map(({ id }) => id);
-  const hashes = subscribers.map(({ email }) => hashOf(vault, tenant, email));
-  await insertOptOuts(
-    em,
-    tenant,
-    sql`select * from kept`,
-    sql`with kept as (
-      delete from list_opt_outs o using unnest(${ids}::text[], ${hashes}::text[]) g (id, hash)
-      where ${ofTenant(tenant, "o")} and o.address_hash = g.hash
-      returning o.list_id, g.id as subscriber_id, o.unsubscribed_at)`,
-  );
+  const hashes = subscribers.map(({ email }) => hashAddress(vault, tenant, email));
+  const { rows } = await sql<{ list_id: string; subscriber_id: string; unsubscribed_at: string }>`
+    with locked as materialized (
+      select l.id from lists l where ${ofTenant(tenant, "l")} and l.id in (
+        select o.list_id from list_opt_outs o where ${ofTenant(tenant, "o")} and o.address_hash = any(${hashes}))
+      order by l.id for key share
+    )
+    delete from list_opt_outs o using unnest(${ids}::text[], ${hashes}::text[]) g (id, hash), locked
+    where ${ofTenant(tenant, "o")} and o.address_hash = g.hash and o.list_id = locked.id
+    returning o.list_id, g.id as subscriber_id, o.unsubscribed_at`.execute(kysely(em));
+  if (rows.length === 0) return;
+  const kept = sql`select * from unnest(${rows.map((row) => row.list_id)}::text[],
+    ${rows.map((row) => row.subscriber_id)}::text[], ${rows.map((row) => row.unsubscribed_at)}::timestamptz[])
+    as k (list_id, subscriber_id, unsubscribed_at)`;
+  await insertOptOuts(em, tenant, kept);
 }

@@ -4,7 +4,7 @@ import { Subscriber, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
 import type { Vault } from "../crypto.ts";
-import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
+import { hashAddress, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
 import type { ClaimingAnswer, RecordAnswer } from "../idempotency.ts";
 import { newId } from "../ids.ts";
@@ -46,7 +46,7 @@ export async function createSubscriber(
   answer: RecordAnswer | ClaimingAnswer | null = null,
 ): Promise<Created<EventObject<"subscriber">>> {
   const address = storedAddress(email);
-  const addressHash = erasedHash(vault, tenant, address.email);
+  const addressHash = hashAddress(vault, tenant, address.email);
   const values: PersonColumns = { id: newId("subscriber"), ...address, addressHash, firstName, lastName };
   const made = await insertSubscriber(em, tenant, values, answer);
   if (!made) {
@@ -95,8 +95,9 @@ export async function updateSubscriber(
   const isChanged = isDirty(em, subscriber);
   await flushUnique(em, "subscriber");
   if (moved) {
-    await askForConfirmationAgain(em, tenant, subscriberId);
+    // First, because it locks lists: their deletion waits for subscriptions with the list locked.
     await restoreOptOuts(em, vault, tenant, [{ id: subscriberId, email: address.email }]);
+    await askForConfirmationAgain(em, tenant, subscriberId);
   }
   const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
   if (isChanged) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));

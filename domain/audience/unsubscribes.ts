@@ -9,7 +9,7 @@ import type { ResourceType } from "../sends/resource.ts";
 import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
-import { endSignUps, insertOptOuts } from "./opt-outs.ts";
+import { insertOptOuts } from "./opt-outs.ts";
 
 const REASON = "UNSUBSCRIBED";
 
@@ -87,11 +87,8 @@ export async function unsubscribe(
   if (mail.resource_type === "newsletter") await optOutOfLists(em, mail);
   const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {
-    const tenant = tenantOfMail(mail);
-    // Before the suppression: a confirmation at the same moment, which lifts one, is waited for.
-    await endSignUps(em, tenant, isOfAddress(mail));
     const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
-    await suppress(em, tenant, [address], REASON);
+    await suppress(em, tenantOfMail(mail), [address], REASON);
   }
   await recordOnce(em, mail, source);
   return originOf(mail, listNames);
@@ -116,11 +113,11 @@ async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: Unsubsc
   const tenant = tenantOfMail(mail);
   const { rows } = await sql<{ done: boolean }>`
     with left_lists as (
-      select coalesce(s.status = 'UNSUBSCRIBED' and s.signed_up_again_at is null, false) as "left"
+      select coalesce(s.status = 'UNSUBSCRIBED' and s.signed_up_again_at is null, false) as is_opted_out
       from (select l.id, p.id as subscriber_id from ${leftLists(mail)}) l
       left join subscriptions s on s.list_id = l.id and s.subscriber_id = l.subscriber_id and ${ofTenant(tenant, "s")}
     )
-    select not exists (select from left_lists where not "left")
+    select not exists (select from left_lists where not is_opted_out)
       and exists (
         select from unsubscribes
         where ${ofTenant(tenant)} and campaign_id = ${mail.resource_id} and email = ${mail.email})
@@ -128,14 +125,11 @@ async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: Unsubsc
         ${scope === "lists"}::boolean and exists (select from left_lists)
         or exists (select from suppressions where ${ofTenant(tenant)} and email = ${mail.email})
           and not exists (
-            select from subscriptions s where ${ofTenant(tenant, "s")} and ${isOfAddress(mail)} and s.signed_up_again_at is not null)
+            select from subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
+            where ${ofTenant(tenant, "s")} and p.email = ${mail.email} and s.signed_up_again_at is not null)
       ) as done`.execute(kysely(em));
   return rows[0]?.done === true;
 }
-
-/** SQL: whether a subscription `s` is one of the address that got the mail. */
-const isOfAddress = (mail: MailedRow) => sql`s.subscriber_id in (
-  select p.id from subscribers p where ${ofTenant(tenantOfMail(mail), "p")} and p.email = ${mail.email})`;
 
 async function readListNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
   if (mail.resource_type !== "newsletter") return [];

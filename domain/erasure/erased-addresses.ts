@@ -17,11 +17,11 @@ export const makePlaceholder = (): string => `erased-${randomBytes(10).toString(
 export const isPlaceholder = (email: string): boolean => PLACEHOLDER.test(email);
 
 /**
- * The HMAC that is kept of an erased address, under the database's hash key, which no rotation changes. It differs
- * between tenants.
+ * The HMAC that is kept of an address that was erased, or opted out of a list, under the database's hash key, which no
+ * rotation changes. It differs between tenants.
  * @param email in the spelling that addresses are compared by
  */
-export const erasedHash = (vault: Vault, { teamId, environment }: Tenant, email: string): string =>
+export const hashAddress = (vault: Vault, { teamId, environment }: Tenant, email: string): string =>
   vault.hash("erased-address", teamId, environment, email);
 
 /**
@@ -43,7 +43,7 @@ export const personErased = (param?: string): ApiError =>
 
 /** @throws {ApiError} `person_erased` for an address that was erased, in any spelling */
 export async function refuseErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<void> {
-  const hash = erasedHash(vault, tenant, lookupAddress(email));
+  const hash = hashAddress(vault, tenant, lookupAddress(email));
   const { erased } = await kysely(em)
     .selectNoFrom(isErased(tenant, sql`${hash}`).as("erased"))
     .executeTakeFirstOrThrow();
@@ -75,7 +75,7 @@ export async function recordErased(
     .values({
       team_id: tenant.teamId,
       environment: tenant.environment,
-      address_hash: erasedHash(vault, tenant, email),
+      address_hash: hashAddress(vault, tenant, email),
       placeholder: made,
     })
     .onConflict((conflict) =>
@@ -94,7 +94,7 @@ export async function completeErased(em: EntityManager, vault: Vault, tenant: Te
     .updateTable("erased_addresses")
     .set({ placeholder: null })
     .where(ofTenant(tenant))
-    .where("address_hash", "=", erasedHash(vault, tenant, email))
+    .where("address_hash", "=", hashAddress(vault, tenant, email))
     .execute();
 }
 
@@ -107,7 +107,7 @@ export async function readmitAddress(em: EntityManager, vault: Vault, tenant: Te
   const { numDeletedRows } = await kysely(em)
     .deleteFrom("erased_addresses")
     .where(ofTenant(tenant))
-    .where("address_hash", "=", erasedHash(vault, tenant, email))
+    .where("address_hash", "=", hashAddress(vault, tenant, email))
     .executeTakeFirstOrThrow();
   return numDeletedRows > 0n;
 }

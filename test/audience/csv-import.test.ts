@@ -294,12 +294,30 @@ describe("CSV import", () => {
     });
   }
 
-  it("leaves a column of consent out only where the caller says so, and says which it does not find", async () => {
-    const csv = "email,state\na@example.com,CA\n";
-    assert.equal((await load(csv)).refused, 1);
-    const { created, notes } = await load(csv, { ignoreColumns: ["State"] });
-    assert.deepEqual([created, notes.ignoredColumns], [1, ["state"]]);
-    await assert.rejects(load(csv, { statusColumns: ["zip"] }), /no column "zip"; it names "email", "state"/);
+  it("suppresses for the gravest of several reasons", async () => {
+    await load(
+      [
+        "email,status,unsub_time,clean",
+        "spam@example.com,cleaned,,yes",
+        "spam@example.com,marked as spam,,",
+        "spam@example.com,unsubscribed,,",
+        "both@example.com,cleaned,2024-01-02,",
+        "in@example.com,subscribed,,yes",
+      ].join("\n"),
+    );
+    assert.deepEqual(await suppressed(), [
+      ["both@example.com", "bounce:hard"],
+      ["spam@example.com", "bounce:complaint"],
+    ]);
+  });
+
+  it("asks once about a column that may be the state of an address", async () => {
+    const csv = "email,Contact State\na@example.com,CA\n";
+    await assert.rejects(load(csv), /Line 2: "CA" in the column "Contact State" .* --ignore-column .* --status-column/);
+    const { created, notes } = await load(csv, { ignoreColumns: ["contact state"] });
+    assert.deepEqual([created, notes.ignoredColumns], [1, ["Contact State"]]);
+    assert.equal((await load(csv, { statusColumns: ["contact state"] })).refused, 1);
+    await assert.rejects(load(csv, { statusColumns: ["zip"] }), /no column "zip"; it names "email", "Contact State"/);
   });
 
   it("never lifts an opt-out, not even where consent is stated", async () => {
@@ -332,10 +350,11 @@ describe("CSV import", () => {
   it("writes more people than go in one statement", async () => {
     const count = 12_345;
     const list = await makeList("SINGLE");
-    const csv = `email\n${Array.from({ length: count }, (_, i) => `p${i}@example.com`).join("\n")}\n`;
+    const rows = Array.from({ length: count }, (_, i) => `p${i}@example.com,${i % 2 ? "cleaned" : "active"}`);
+    const csv = `email,status\n${rows.join("\n")}\n`;
     const seen: string[] = [];
     const report = await load(csv, { listId: list, onProgress: ({ phase }) => seen.push(phase) });
-    assert.deepEqual([report.created, report.list?.added], [count, count]);
+    assert.deepEqual([report.created, report.list?.added, report.suppressed], [count, 6_173, 6_172]);
     assert.ok(seen.includes("reading") && seen.includes("writing"));
   });
 });

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { sql } from "kysely";
-import { kysely } from "../../db/orm.ts";
+import { kysely, type Tenant } from "../../db/orm.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
+import { addSubscribers } from "../../domain/audience/lists.ts";
 import { importSubscribers } from "../../domain/csv-import.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { untilBlocked } from "../support/sending.ts";
 
 describe("Subscribers", () => {
   let team: TestTeam;
@@ -15,6 +17,7 @@ describe("Subscribers", () => {
     client = api(team.keys.live);
   });
 
+  const tenant = (): Tenant => ({ teamId: team.team.id, environment: "LIVE" });
   const make = async (fields: Json = {}): Promise<Json> => {
     const answer = await client.post("/subscribers", { email: uniqueEmail(), ...fields });
     assert.equal(answer.status, 201, answer.text);
@@ -131,15 +134,18 @@ describe("Subscribers", () => {
       assert.equal((await client.get(`/suppressions/${encodeURIComponent(email)}`)).status, 200);
     });
 
+    /** Deletes a subscriber who opted out of a list. @returns the address */
+    const leaveAndGo = async (list: string): Promise<string> => {
+      const { id, email } = await make();
+      await add(list, id);
+      await optOut(list, id);
+      await client.delete(`/subscribers/${id}`);
+      return email;
+    };
+
     it("keeps opt-outs for the next subscriber with the address, however that one joins the list", async () => {
       const list = await listOf();
-      const leave = async () => {
-        const { id, email } = await make();
-        await add(list, id);
-        await optOut(list, id);
-        await client.delete(`/subscribers/${id}`);
-        return email;
-      };
+      const leave = () => leaveAndGo(list);
       const rows = await team.em.fork().execute("select * from list_opt_outs where list_id = ?", [list]);
       assert.ok(!JSON.stringify(rows).includes("@"));
 
@@ -152,16 +158,33 @@ describe("Subscribers", () => {
       const { subscriptions } = (await client.get(`/subscribers/${moved.id}`)).body.data;
       assert.deepEqual([subscriptions[0].status, subscriptions.length], ["UNSUBSCRIBED", 1]);
 
-      const imported = await transaction(team.em, async (em) =>
-        importSubscribers(
-          em,
-          team.vault,
-          { teamId: team.team.id, environment: "LIVE" },
-          Readable.from([`email\n${await leave()}\n${uniqueEmail()}`]),
-          { listId: list, confirmed: true, onRefused: () => {} },
-        ),
+      // The subscriber is deleted while the file is read.
+      const file = Readable.from(
+        (async function* () {
+          yield "email\n";
+          yield `${await leave()}\n${uniqueEmail()}`;
+        })(),
+      );
+      const imported = await transaction(team.em, (em) =>
+        importSubscribers(em, team.vault, tenant(), file, { listId: list, confirmed: true, onRefused: () => {} }),
       );
       assert.deepEqual([imported.list?.optedOut, imported.list?.added], [1, 1]);
+    });
+
+    it("waits for the deletion of a list that an opt-out was kept of, and leaves it out", async () => {
+      const [left, joined] = [await listOf(), await listOf()];
+      const { id } = await make({ email: await leaveAndGo(left) });
+      const deleting = team.em.fork();
+      await deleting.begin();
+      await deleting.execute("select from lists where id = ? for update", [left]);
+      const adding = transaction(team.em, (em) => addSubscribers(em, team.vault, tenant(), joined, [id]), {
+        attempts: 1,
+      });
+      await untilBlocked(team, "%subscriber_id%");
+      await deleting.execute("delete from list_opt_outs where list_id = ?", [left]);
+      await deleting.execute("delete from lists where id = ?", [left]);
+      await deleting.commit();
+      assert.deepEqual((await adding).added, [id]);
     });
 
     it("races with joins and opt-outs of a list: each is either before it or finds nothing", async () => {

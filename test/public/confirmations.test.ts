@@ -455,7 +455,8 @@ describe("A person who signs up again after an opt-out", () => {
     const contact = (await made("/contacts", { email })).id;
     await signUp(list, id);
     const page = await (await post(await link())).text();
-    assert.match(page, /on the do-not-mail list/);
+    assert.match(page, /You get no mail yet: this address is on the do-not-mail list/);
+    assert.doesNotMatch(page, /You are subscribed/);
     assert.deepEqual([await statusOf(list, id), await suppressionOf(email)], ["CONFIRMED", "UNSUBSCRIBED"]);
 
     await client.delete(`/contacts/${contact}`);
@@ -465,7 +466,7 @@ describe("A person who signs up again after an opt-out", () => {
     assert.equal(await suppressionOf(email), undefined);
   });
 
-  it("says no once more, to all mail or to the list, while the mail is on its way", async () => {
+  it("says no once more, to all mail, to the list or to the provider, while the mail is on its way", async () => {
     const [list, brought] = [await makeList(), await makeList()];
     const all = await gone([brought], [list]);
     await signUp(list, all.id);
@@ -480,6 +481,15 @@ describe("A person who signs up again after an opt-out", () => {
     assert.equal((await optOut(list, id)).status, 200);
     assert.equal((await post(second)).status, 404);
     assert.equal(await statusOf(list, id), "UNSUBSCRIBED");
+
+    await client.patch(`/lists/${list}`, { optin: "SINGLE" });
+    const { id: last, email } = await gone([list]);
+    await signUp(list, last);
+    const third = await link(3);
+    const tenant: Tenant = { teamId: team.team.id, environment: "LIVE" };
+    await transaction(team.em, (em) => suppress(em, tenant, [email], "UNSUBSCRIBED"));
+    assert.equal((await post(third)).status, 404);
+    assert.deepEqual([await statusOf(list, last), await suppressionOf(email)], ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
   });
 
   it("who confirms and opts out at the same moment has opted out", async () => {
