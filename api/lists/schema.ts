@@ -51,7 +51,7 @@ export const membershipBody = z.strictObject({
     .meta({ description: "Ids of subscribers.", examples: [[exampleId("subscriber")]] }),
 });
 
-/** The other way round only the person changes it, by a confirmation. */
+/** Only the person lifts an opt-out, by a confirmation. */
 export const membershipPatch = z.strictObject({
   status: z
     .literal("UNSUBSCRIBED" satisfies SubscriptionStatus)

@@ -29,11 +29,8 @@ export interface Withheld {
 }
 
 /**
- * Claims confirmation mails of all teams that are due, oldest first, for the next ten minutes. A mail that is not settled
- * by then is due again, so a crash repeats a mail and never drops one. Commit before sending. The test environment gets no
- * mail. A mail over one of the limits or to a suppressed address is due again on the next UTC day, and its subscription
- * names the reason: if it stayed due, every claim would read it again before the mails of other teams. An unsubscribe from
- * all mail does not withhold the mail of a person who signed up again after it.
+ * Claims confirmation mails of all teams that are due, oldest first, for ten minutes: commit before sending. One that is not
+ * settled by then is due again, and so is, on the next UTC day, one that is withheld for a limit or a suppression.
  * @param batch most mails that are looked at
  */
 export async function claimConfirmations(
@@ -70,6 +67,7 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
         ${signUpMark} as sign_up, regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name, t.name as team_name,
         exists (select 1 from suppressions x
           where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email
+            -- It does not withhold the mail of a person who signed up again after it.
             and not (x.reason = 'UNSUBSCRIBED' and s.signed_up_again_at is not null)) as suppressed
       from subscriptions s
       join subscribers p on p.id = s.subscriber_id
@@ -104,7 +102,8 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
 }
 
 /**
- * Sets when each mail is due next: a claimed mail when its claim ends, a withheld mail on the next UTC day.
+ * Sets when each mail is due next: a claimed mail when its claim ends, a withheld mail on the next UTC day. If that one
+ * stayed due, every claim would read it again before the mails of other teams.
  * @returns these instants, by list and subscriber
  */
 async function postpone(em: EntityManager, decided: readonly Decided[]): Promise<Map<string, Map<string, string>>> {

@@ -55,9 +55,9 @@ async function findSubscription(
 }
 
 /**
- * Confirms a subscription; one that is confirmed already stays as it is. The link of a sign-up after an opt-out also lifts the
- * suppression of an unsubscribe, unless a contact has the address, and opts the person out of all other lists, whose mail the
- * suppression kept away: but for those that they have signed up for again too. Runs in the caller's transaction.
+ * Confirms a subscription, once, in the caller's transaction. The link of a sign-up after an opt-out also lifts the
+ * suppression of an unsubscribe (see `liftUnsubscribed`), and then opts the person out of the lists that they did not confirm
+ * since.
  * @returns the confirmed list and team, undefined as in `readConfirmation`
  */
 export async function confirmSubscription(
@@ -83,6 +83,7 @@ export async function confirmSubscription(
   if (signUp === null || !(await liftUnsubscribed(em, tenant, email))) return confirmation;
   const isOther = sql`${isOfSubscriber} and s.list_id <> ${token.listId}
     and not coalesce(s.confirmed_at >= s.signed_up_again_at, false)`;
+  // The suppression kept their mail away.
   await optOut(em, tenant, isOther, { keepSignUps: true });
   return { ...confirmation, isSuppressed: false };
 }
