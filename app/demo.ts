@@ -7,7 +7,7 @@ import { Mailkeel } from "../client/index.ts";
 import { SettingsError } from "../config/env.ts";
 import { forTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
-import { type ImportReport, importSubscribers } from "../domain/csv-import.ts";
+import { type ImportReport, importSubscribers } from "../domain/import/import.ts";
 import { attachList } from "../domain/newsletters.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { DEMO_FROM } from "../stack/demo-team.ts";

@@ -4,7 +4,7 @@ import type { Readable, Writable } from "node:stream";
 import { type Command, Option } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import type { FileNotes } from "../../domain/csv-file.ts";
+import type { FileNotes } from "../../domain/import/file.ts";
 import {
   type ImportReport,
   importContacts,
@@ -12,7 +12,7 @@ import {
   importSuppressions,
   type ReadingOptions,
   type SuppressionReport,
-} from "../../domain/csv-import.ts";
+} from "../../domain/import/import.ts";
 import { withTenant } from "../options.ts";
 import { counted, csvLine, progressLine } from "../output.ts";
 import type { Session } from "../session.ts";
@@ -28,15 +28,6 @@ interface ImportCommandOptions extends TenantOptions {
   statusColumn?: string[];
   ignoreColumn?: string[];
   report?: string;
-}
-
-type Counts<Report> = Omit<Report, "notes">;
-
-interface Imported {
-  notes: FileNotes;
-  counts: Counts<ImportReport | SuppressionReport>;
-  /** The counts in words. */
-  lines: string[];
 }
 
 const collect = (name: string, others: string[] = []) => [...others, name];
@@ -70,9 +61,10 @@ export function importCommand(program: Command, run: Run): void {
       run(async (session) => {
         const tenant = await tenantOf(session, options);
         const startedAt = performance.now();
-        const { notes, counts, lines } = await importFile(session, tenant, file, options);
+        const { report, lines } = await importFile(session, tenant, file, options);
         const seconds = Math.round(performance.now() - startedAt) / 1_000;
         const [first = "", ...others] = lines;
+        const { notes, ...counts } = report;
         const text = [...describeNotes(notes), `${counts.rows} rows in ${seconds.toFixed(1)} s: ${first}`, ...others];
         return { text: text.join("\n"), data: toJson({ ...counts, ...notes, seconds }) };
       }),
@@ -84,7 +76,7 @@ async function importFile(
   tenant: Tenant,
   file: string,
   options: ImportCommandOptions,
-): Promise<Imported> {
+): Promise<{ report: ImportReport | SuppressionReport; lines: string[] }> {
   const { contacts, suppressions, list, confirmed, report: reportFile } = options;
   const input: Readable = file === STDIN ? terminal.stdin : createReadStream(file);
   if (file !== STDIN) await once(input, "open");
@@ -107,11 +99,11 @@ async function importFile(
     };
     const tenantEm = forTenant(orm.em, tenant);
     if (suppressions) {
-      const { notes, ...counts } = await importSuppressions(tenantEm, vault, tenant, input, reading);
-      return { notes, counts, lines: describeBlockList(counts) };
+      const report = await importSuppressions(tenantEm, vault, tenant, input, reading);
+      return { report, lines: describeBlockList(report) };
     }
     // Once: a stream cannot be read again after a conflict.
-    const { notes, ...counts } = await transaction(
+    const report = await transaction(
       tenantEm,
       (em) =>
         contacts
@@ -119,7 +111,7 @@ async function importFile(
           : importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed }),
       { attempts: 1 },
     );
-    return { notes, counts, lines: describePeople(counts) };
+    return { report, lines: describePeople(report) };
   } finally {
     progress.clear();
     input.destroy();
@@ -138,12 +130,12 @@ function describeNotes({ windows1252Lines, statusColumns, ignoredColumns }: File
   ];
 }
 
-const describeBlockList = ({ suppressed, alreadySuppressed, refused }: Counts<SuppressionReport>): string[] => [
+const describeBlockList = ({ suppressed, alreadySuppressed, refused }: SuppressionReport): string[] => [
   `${suppressed} suppressed, ${alreadySuppressed} were before, ${refused} refused`,
 ];
 
-function describePeople({ list, suppressed, ...counts }: Counts<ImportReport>): string[] {
-  const { created, updated, unchanged, duplicates, refused } = counts;
+function describePeople(report: ImportReport): string[] {
+  const { created, updated, unchanged, duplicates, refused, suppressed, list } = report;
   const lines = [
     `${created} created, ${updated} updated, ${unchanged} unchanged, ${duplicates} repeated, ${refused} refused`,
   ];

@@ -1,4 +1,4 @@
-import type { SuppressionReason } from "../db/entities/audience.ts";
+import type { SuppressionReason } from "../../db/entities/audience.ts";
 
 export const COLUMNS = ["email", "first_name", "last_name"] as const;
 export type Column = (typeof COLUMNS)[number];

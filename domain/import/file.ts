@@ -1,10 +1,10 @@
 import { Readable } from "node:stream";
 import { type Info, parse } from "csv-parse";
-import type { SuppressionReason } from "../db/entities/audience.ts";
-import type { FieldValues } from "../db/entities/contact.ts";
-import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
-import { type FieldTypes, fieldProblem, valueOfText } from "./audience/field-values.ts";
-import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
+import type { SuppressionReason } from "../../db/entities/audience.ts";
+import type { FieldValues } from "../../db/entities/contact.ts";
+import { normaliseAddress, type StoredAddress, storedAddress } from "../address.ts";
+import { type FieldTypes, fieldProblem, valueOfText } from "../audience/field-values.ts";
+import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../audience/rules.ts";
 import {
   COLUMNS,
   type Column,
@@ -15,8 +15,8 @@ import {
   readConsent,
   usualColumn,
   usualConsent,
-} from "./csv-columns.ts";
-import { readText } from "./csv-text.ts";
+} from "./columns.ts";
+import { readText } from "./text.ts";
 
 /** Without a limit, a quote that is never closed would read the rest of the file into memory. */
 const MAX_RECORD_BYTES = 64 * 1024;
@@ -24,21 +24,12 @@ const MAX_RECORD_BYTES = 64 * 1024;
 const NOT_DECODED = "\u{FFFD}";
 const MAX_QUOTED_LENGTH = 40;
 
-interface ConsentColumn {
-  at: number;
-  name: string;
-  /** The meaning of yes in it. */
-  yes: Consent;
-  /** The column may be about something else: a value that states nothing refuses the file. */
-  isMaybeAddress: boolean;
-}
-
 /** The columns of a file in order. */
 interface Header {
   /** One of `COLUMNS`, a custom field, or undefined for one that is not imported. */
   columns: readonly (string | undefined)[];
   /** The columns that say whether a person may be mailed. */
-  consent: readonly ConsentColumn[];
+  consent: readonly { at: number; name: string; yes: Consent; isMaybeAddress: boolean }[];
 }
 
 /** What a caller says about the columns of a file, by their names in the header in any spelling. */
@@ -278,8 +269,8 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
     if (hasControlCharacter(values[column])) return refused(`${column} holds a control character`);
   }
   if (problems.length > 0) return refused(problems.join("; "));
-  const exclusion = options.isBlockList ? readBlocked(header, texts) : readExclusion(header, line, texts);
-  if (exclusion !== null && typeof exclusion === "object") return refused(exclusion.problem);
+  const exclusion = readExclusion(header, { line, texts }, options.isBlockList);
+  if (exclusion !== null && typeof exclusion === "object") return exclusion;
   return {
     line,
     ...storedAddress(values.email),
@@ -290,32 +281,30 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
   };
 }
 
-/** Reads the columns of consent of a row, each with the consent that it states. */
-const readConsents = ({ consent }: Header, texts: string[]) =>
-  consent.map((column) => {
+/**
+ * Reads the columns of consent of a row: one refusal among them is enough.
+ * @throws {ImportError} for a value that states nothing, in a column that may be part of an address
+ */
+function readExclusion(
+  { consent }: Header,
+  { line, texts }: TextRow,
+  isBlockList = false,
+): SuppressionReason | null | RefusedRow {
+  const read = consent.map((column) => {
     const text = (texts[column.at] ?? "").trim();
     return { ...column, text, value: readConsent(column.yes, text) };
   });
-
-type Read = ReturnType<typeof readConsents>;
-const gravestOf = (read: Read) => EXCLUSIONS.find((reason) => read.some(({ value }) => value === reason));
-
-/** One refusal among the columns is enough. @throws {ImportError} when the column may be about something else */
-function readExclusion(header: Header, line: number, texts: string[]): PersonRow["exclusion"] | { problem: string } {
-  const read = readConsents(header, texts);
+  const gravest = EXCLUSIONS.find((reason) => read.some(({ value }) => value === reason));
   const unknown = read.find(({ value }) => value === undefined);
-  if (!unknown) return gravestOf(read) ?? null;
+  if (isBlockList) {
+    const hasConsent = read.length > 0 && !gravest && !unknown;
+    return hasConsent ? { line, problem: "the row says that the person may be mailed" } : (gravest ?? "MANUAL");
+  }
+  if (!unknown) return gravest ?? null;
   const [text, name] = [unknown.text.slice(0, MAX_QUOTED_LENGTH), unknown.name].map((part) => JSON.stringify(part));
   const problem = `${text} in the column ${name} is neither a consent nor a refusal`;
-  if (!unknown.isMaybeAddress) return { problem };
+  if (!unknown.isMaybeAddress) return { line, problem };
   throw new ImportError(
     `Line ${line}: ${problem}. Say --ignore-column ${name} where the column is part of an address, and --status-column ${name} to refuse such rows alone.`,
   );
-}
-
-/** Reads why a row of a block list is suppressed. */
-function readBlocked(header: Header, texts: string[]): SuppressionReason | { problem: string } {
-  const read = readConsents(header, texts);
-  const states = read.length > 0 && read.every(({ value }) => value === "agreed");
-  return states ? { problem: "the row says that the person may be mailed" } : (gravestOf(read) ?? "MANUAL");
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import type { Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type ImportReport, importContacts } from "../../domain/csv-import.ts";
+import { type ImportReport, importContacts } from "../../domain/import/import.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";

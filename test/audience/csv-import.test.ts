@@ -4,7 +4,7 @@ import type { Optin } from "../../db/entities/audience.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createList } from "../../domain/audience/lists.ts";
-import { type ImportOptions, type ImportReport, importSubscribers } from "../../domain/csv-import.ts";
+import { type ImportOptions, type ImportReport, importSubscribers } from "../../domain/import/import.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
 

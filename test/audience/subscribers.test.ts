@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
 import { addSubscribers } from "../../domain/audience/lists.ts";
-import { importSubscribers } from "../../domain/csv-import.ts";
+import { importSubscribers } from "../../domain/import/import.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { untilBlocked } from "../support/sending.ts";

@@ -6,7 +6,7 @@ import pg from "pg";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { resumeAccount, suspendAccount } from "../../domain/accounts.ts";
-import { importSubscribers } from "../../domain/csv-import.ts";
+import { importSubscribers } from "../../domain/import/import.ts";
 import { confirmUrl, unsubscribeUrl } from "../../domain/links.ts";
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
