@@ -76,6 +76,16 @@ export function nonEmpty(text: string): string {
   return text;
 }
 
+const MAX_REASON_CHARS = 500;
+
+/** A text in which an operator gives a reason. */
+export function reasonText(text: string): string {
+  if (text.trim() === "" || text.length > MAX_REASON_CHARS) {
+    throw new InvalidArgumentError(`It has 1 to ${MAX_REASON_CHARS} characters.`);
+  }
+  return text;
+}
+
 /** The name of a record, trimmed, under the rules that the API has for it. */
 export function recordName(text: string): string {
   const name = text.trim();

@@ -61,6 +61,7 @@ export async function withdrawComplaint(
   em: EntityManager,
   tenant: Tenant,
   mailed: Mailed,
+  reason: string,
 ): Promise<MailRef | undefined> {
   const mail = await findMail(em, mailed);
   const { rows } = await sql<{ isNew: boolean }>`
@@ -68,8 +69,8 @@ export async function withdrawComplaint(
       select * from mail_reports
       where send_id = ${mail.sendId} and seq = ${mail.seq} and kind = 'complaint' and ${ofTenant(tenant)}
     ), withdrawn as (
-      insert into mail_reports (send_id, seq, kind, team_id, environment)
-      select send_id, seq, ${WITHDRAWN}, team_id, environment from counted
+      insert into mail_reports (send_id, seq, kind, team_id, environment, reason)
+      select send_id, seq, ${WITHDRAWN}, team_id, environment, ${reason} from counted
       on conflict do nothing
       returning seq
     )

@@ -10,7 +10,7 @@ import { newId } from "../../domain/ids.ts";
 import { attachList, detachList } from "../../domain/newsletters.ts";
 import { type FoundSend, findSend } from "../../domain/sends/inspection.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
-import { address, nonEmpty, oneOf, wholeNumber, withTenant, words } from "../options.ts";
+import { address, nonEmpty, oneOf, reasonText, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 
@@ -147,12 +147,14 @@ export function newsletterCommands(program: Command, run: Run): void {
 
   ofMail(program.command("complaint:withdraw"))
     .description("take a complaint that was false out of the team's complaint rate; its address stays suppressed")
-    .requiredOption("--reason <text>", "why it does not count, for the log", nonEmpty)
+    .requiredOption("--reason <text>", "why it does not count, kept with the withdrawal", reasonText)
     .action(({ email, reason, ...options }: ComplaintOptions & { reason: string }) =>
       run(async (session) => {
         const resource = resourceOf(options);
         const tenant = await ownerOf(session, `${resource.type}s`, resource.id);
-        const mail = await inTenant(session, tenant, (em) => withdrawComplaint(em, tenant, { resource, email }));
+        const mail = await inTenant(session, tenant, (em) =>
+          withdrawComplaint(em, tenant, { resource, email }, reason),
+        );
         if (mail) {
           const log = openLog(session.env, "app", session.terminal.stderr);
           log.info({ ...mail, ...tenant, reason }, "a complaint is withdrawn");

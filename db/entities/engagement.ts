@@ -39,6 +39,8 @@ const MailReportSchema = defineEntity({
      * soft bounce that is the sender's fault, and for the other kinds.
      */
     email: p.text().nullable(),
+    /** Why an operator withdrew a complaint, without a name; null for the other kinds. */
+    reason: p.text().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });

@@ -151,7 +151,7 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "list_opt_outs_list_id_index" on "list_opt_outs" ("list_id");`);
     this.addSql(
-      `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "email" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
+      `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "email" text null, "reason" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
     );
     this.addSql(
       `create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,

@@ -168,7 +168,10 @@ export const PERSONAL_DATA = {
   },
   list_opt_outs: { none: ["team_id", "environment", "address_hash", "list_id", "unsubscribed_at"] },
   lists: { team: ["name", "description"], none: ["id", "team_id", "environment", "optin", "created_at", "updated_at"] },
-  mail_reports: { person: ["email"], none: ["send_id", "seq", "kind", "team_id", "environment", "created_at"] },
+  mail_reports: {
+    person: ["email"],
+    none: ["send_id", "seq", "kind", "team_id", "environment", "reason", "created_at"],
+  },
   members: { team: ["email", "name"], none: ["id", "team_id", "role", "removed_at", "created_at", "updated_at"] },
   newsletter_lists: { none: ["newsletter_id", "list_id"] },
   newsletters: {

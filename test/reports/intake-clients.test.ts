@@ -7,12 +7,13 @@ import { tmpdir } from "node:os";
 import { connect as connectTls } from "node:tls";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { sql } from "kysely";
 import nodemailer from "nodemailer";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import type { Env } from "../../config/env.ts";
 import { claimPort } from "../../config/ports.ts";
-import { type MikroORM, openDatabase } from "../../db/orm.ts";
+import { kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { type MailRef, returnPath } from "../../domain/links.ts";
 import { dkimSigner } from "../../domain/mail/dkim.ts";
@@ -204,6 +205,9 @@ describe("The intake, among hostile clients,", () => {
       assert.deepEqual([sendId, seq, reason, msg], [about.sendId, 1, "forged", "a complaint is withdrawn"]);
       assert.equal(await refusal(), undefined);
     }
+    const { rows } = await sql<{ reason: string }>`select distinct reason from mail_reports
+      where team_id = ${sender.team.id} and reason is not null`.execute(kysely(sender.em));
+    assert.deepEqual(rows, [{ reason: "forged" }]);
 
     dns.close();
     const about = await mail();
