@@ -13,8 +13,8 @@ import { Turns } from "../rest/turns.ts";
 
 /**
  * Serves the webhooks by which providers report bounces and complaints. An answer of 2xx says that the reports are facts
- * now, or that there is nothing to do; providers give up on a 4xx, of a request that they did not sign or that is too
- * large, and repeat it after a 429 or a 5xx.
+ * now, or that there is nothing to do; providers give up on a 4xx, of a request that they did not sign, that is too large
+ * or no JSON, and repeat it after a 429 or a 5xx.
  */
 export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurns, unreadableEvents }: Deps): Router {
   const router = Router({ caseSensitive: true });
@@ -29,7 +29,9 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
       locals.route = `${path}/{token}`;
       const em = orm.em.fork();
       const atPostgres = <T>(act: () => Promise<T>): Promise<T> => publicTurns.during("public", res, act);
-      const id = await readSourceToken(em, vault, req.params.token);
+      // A process that started without Postgres gets the key of its hashes with its first connection.
+      if (!vault.canHash()) await atPostgres(() => em.execute("select 1"));
+      const id = readSourceToken(vault, req.params.token);
       if (id !== undefined) await turns.take(id, res);
       const source = id && (await atPostgres(() => findSource(em, provider, id)));
       if (!source) throw forged("No provider's webhook has this URL.");
@@ -59,8 +61,7 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
       if (outcomes.includes("unsettled"))
         throw unavailable(new Error("The outcome of a reported mail is not written yet"));
       // A later version may read it while the provider repeats the request.
-      if (unreadable.some(({ isForever }) => !isForever))
-        throw unavailable(new Error("An event about a mail cannot be read"));
+      if (unreadable.length > 0) throw unavailable(new Error("An event about a mail cannot be read"));
       res.status(204).end();
     });
   }

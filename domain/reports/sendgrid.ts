@@ -7,7 +7,7 @@ import { mailId, readMailId } from "../mail/message-id.ts";
 import { readReply } from "./quoted-reply.ts";
 import type { ReportFinding } from "./record.ts";
 import { classifyReply, NO_RULE } from "./reply-rules.ts";
-import { forged, type ReportSource, readEvent } from "./source.ts";
+import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
 
 /**
  * SendGrid's signed event webhook:
@@ -101,7 +101,7 @@ export function isSigned(
 }
 
 /** Bounces and complaints of SendGrid. */
-export const SENDGRID: ReportSource<unknown> = {
+export const SENDGRID: ReportSource<unknown[]> = {
   async verify({ body, header }, { publicKey }) {
     const [signature = "", timestamp = ""] = [SIGNATURE_HEADER, TIMESTAMP_HEADER].map(header);
     if (publicKey === null) throw forged("The webhook has no public key yet; set it with provider:set.");
@@ -111,14 +111,13 @@ export const SENDGRID: ReportSource<unknown> = {
       throw forged("The signature is not that of the webhook's public key.");
     }
     try {
-      return JSON.parse(body.toString("utf8"));
+      const events: unknown = JSON.parse(body.toString("utf8"));
+      if (Array.isArray(events)) return events;
     } catch {
-      return undefined;
+      // The refusal below.
     }
+    throw noJson();
   },
 
-  parse: (events) =>
-    Array.isArray(events)
-      ? events.flatMap((given) => readEvent(mailOf(given), () => findingOf(event.parse(given))))
-      : [{ unreadable: "the whole request", isForever: true }],
+  parse: (events) => events.flatMap((given) => readEvent(mailOf(given), () => findingOf(event.parse(given)))),
 };

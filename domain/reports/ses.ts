@@ -9,7 +9,7 @@ import type { ReportFinding } from "./record.ts";
 import { isComplaint } from "./report.ts";
 import { isAutomaticAnswer } from "./ses-notification.ts";
 import { type SnsMessage, SnsVerifier } from "./sns.ts";
-import { forged, type ReportSource, readEvent } from "./source.ts";
+import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
 
 /**
  * The notifications of Amazon SES, in both of its forms: of an identity (`notificationType`,
@@ -99,7 +99,8 @@ export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
       const given = Type === "Notification" ? parseObject(Message) : undefined;
       if (given) return readEvent(mailOf(given), () => findingOf(given));
       // A text is what SES sends when a topic is set up.
-      return Message.startsWith("{") ? [{ unreadable: "the whole message", isForever: true }] : [];
+      if (Message.startsWith("{")) throw noJson();
+      return [];
     },
   };
 }

@@ -29,8 +29,6 @@ export interface ProviderRequest {
 export interface UnreadableEvent {
   /** The fields that are not as the provider documents them; safe to log. */
   unreadable: string;
-  /** No later version could read it either. */
-  isForever?: true;
 }
 export type ParsedReport = MailReport | UnreadableEvent;
 
@@ -68,6 +66,9 @@ export interface ReportSource<Message = unknown> {
  */
 export const forged = (problem: string): ApiError => new ApiError("api_key_invalid", problem);
 
+/** The refusal of a signed request that no version can read: it is not the JSON that the provider documents. */
+export const noJson = (): ApiError => new ApiError("validation_failed", "The message is not JSON as documented.");
+
 /** Paths of the webhooks, without their tokens. */
 export const SOURCE_PATHS = { SES: "/hooks/ses", SENDGRID: "/hooks/sendgrid" } as const satisfies Record<
   ReportProvider,
@@ -88,13 +89,11 @@ const sourceRows = (em: EntityManager) =>
 
 const TOKEN = /^[0-9a-z]{26}\.[\w-]{43}$/;
 
-/** The id of the webhook that a token was made for; undefined, without a statement, for a token that was not made here. */
-export async function readSourceToken(em: EntityManager, vault: Vault, token: string): Promise<string | undefined> {
+/** The id of the webhook that a token was made for; undefined for a token that was not made here. */
+export function readSourceToken(vault: Vault, token: string): string | undefined {
   if (!TOKEN.test(token)) return undefined;
   const [suffix = "", signature = ""] = token.split(".");
   const id = idOfSuffix("reportSource", suffix);
-  // A process that started without Postgres gets the key of its hashes with its first connection.
-  if (!vault.canHash()) await em.fork().execute("select 1");
   return equalConstantTime(signature, signatureOf(vault, id)) ? id : undefined;
 }
 
