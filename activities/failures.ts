@@ -20,8 +20,7 @@ export function toFailure(error: unknown): TemporalFailure {
   if (error instanceof ApplicationFailure && (error.details?.length || error.nextRetryDelay)) return bare(error);
   if (error instanceof ApiError) {
     const details: RefusalDetails = {
-      ...(error instanceof Refusal ? { reason: error.reason } : {}),
-      ...(error instanceof Refusal && error.complaints ? { complaints: error.complaints } : {}),
+      ...(error instanceof Refusal && { reason: error.reason, complaints: error.complaints }),
       ...(error.param === undefined ? {} : { param: error.param }),
       ...(error.retryAfterSeconds === undefined ? {} : { retryAfterSeconds: error.retryAfterSeconds }),
     };

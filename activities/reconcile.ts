@@ -12,8 +12,7 @@ import type { SendStatus } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { endPass, keepPlace, type Reconciled, readPass } from "../domain/reconciler-passes.ts";
 import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
-import { WORKFLOW_ENDED } from "../domain/sends/pause-reasons.ts";
-import { DATABASE_RESTORED } from "../domain/sends/restored.ts";
+import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
@@ -244,12 +243,12 @@ async function pauseReasonOf(
   { id, status }: UnfinishedSend,
   { end, runId }: LatestRun,
 ): Promise<string | undefined> {
-  if (end === "cut_off") return WORKFLOW_ENDED;
+  if (end === "cut_off") return PAUSE_REASONS.workflowEnded;
   if (end !== "in_order" || TERMINAL.has(status)) return undefined;
   const { outcome }: { outcome: SendStatus | "expired" | "refused" } = await client.workflow
     .getHandle(sendWorkflowId(id), runId)
     .result();
-  return outcome === "expired" || outcome === "refused" ? undefined : DATABASE_RESTORED;
+  return outcome === "expired" || outcome === "refused" ? undefined : PAUSE_REASONS.databaseRestored;
 }
 
 /** Makes the workflow of a send read its state. A workflow that has ended meanwhile needs no wake-up. */

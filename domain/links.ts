@@ -135,12 +135,12 @@ export interface ConfirmationToken extends SubscriptionRef {
 
 /** Reads the subscription that a confirmation token belongs to; undefined for a token that this service did not sign. */
 export function readConfirmationToken(vault: Vault, token: string): ConfirmationToken | undefined {
-  const [list = "", subscriber = "", ofAddress = "", signature = "", ...rest] = token.split(".");
-  const path = `c/${list}.${subscriber}.${ofAddress}`;
+  const [list = "", subscriber = "", ofMail = "", signature = "", ...rest] = token.split(".");
+  const path = `c/${list}.${subscriber}.${ofMail}`;
   if (rest.length > 0 || !vault.verify(signature, "link", path)) return undefined;
   return {
     listId: idOfSuffix("list", list),
     subscriberId: idOfSuffix("subscriber", subscriber),
-    verify: (mail) => vault.verify(ofAddress, "link", confirmationText(list, subscriber, mail)),
+    verify: (mail) => vault.verify(ofMail, "link", confirmationText(list, subscriber, mail)),
   };
 }

@@ -9,8 +9,8 @@ const QUERY_TIMEOUT_MS = 1_500;
 /** The look-ups of one report may take so long in all. */
 const LOOKUPS_TIMEOUT_MS = 5_000;
 
-/** The reporter of a complaint. `unanswered`: it names a feedback loop, and DNS did not answer for the key of its signature. */
-export type Reporter = "known" | "unknown" | "unanswered";
+/** What is known of the reporter of a complaint. `unanswered`: it names a feedback loop, and DNS did not answer for the key of its signature. */
+export type ReporterStatus = "known" | "unknown" | "unanswered";
 
 /**
  * Finds whether a complaint by mail comes from a feedback loop: from a mail server that the operator allows, or signed by
@@ -23,7 +23,7 @@ export function openReporters(
   { FEEDBACK_LOOPS, FEEDBACK_LOOP_ADDRESSES }: Pick<Env, "FEEDBACK_LOOPS" | "FEEDBACK_LOOP_ADDRESSES">,
   domain: string,
   dnsServers: readonly string[] = [],
-): (raw: Buffer, clientAddress: string) => Promise<Reporter> {
+): (raw: Buffer, clientAddress: string) => Promise<ReporterStatus> {
   const isAllowed = holdsAddress(FEEDBACK_LOOP_ADDRESSES);
   const loops = FEEDBACK_LOOPS.map((loop) => {
     const [domain = "", address] = [loop.slice(loop.indexOf("@") + 1), loop.includes("@") ? loop : undefined];

@@ -3,7 +3,7 @@ import type { SendState } from "../domain/sends/lifecycle.ts";
 /** How far a send was when its workflow last heard of it. */
 export interface KnownProgress {
   /** Missing while a step that takes the send back is under way: its effect may be known to Postgres alone. */
-  status?: SendState["status"];
+  status?: SendState["status"] | undefined;
   sent: number;
   resumes: number;
   /** As `SendState.closedEpochs`. */

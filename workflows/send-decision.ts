@@ -1,7 +1,5 @@
-import type { ComplaintPause } from "../domain/sends/complaint-rate.ts";
 import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
-import type { CLIENT_PAUSE, WORKFLOW_ENDED } from "../domain/sends/pause-reasons.ts";
-import type { DatabaseRestored } from "../domain/sends/restored.ts";
+import type { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { decideLane, type LaneStep } from "./lane-decision.ts";
 import { isCallingOperator, isUnderWay, type LaneView } from "./lane-view.ts";
 import type { Shown } from "./operator-view.ts";
@@ -72,7 +70,7 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
   }
   // Before any command, and while other lanes are mailing: they would mail recipients once more.
   if (send && isOpen(send.status) && view.setBack?.isPaused === false) {
-    return { kind: "pauseForFailure", reason: DATABASE_RESTORED };
+    return { kind: "pauseForFailure", reason: REASONS.databaseRestored };
   }
   const waitsForSlices = isMailing && (send?.status !== "SENDING" || lanes.every(isUnderWay));
   if (!command && send && waitsForSlices && !view.isStale) return { status: send.status, ...duringSlices(view, send) };
@@ -110,7 +108,7 @@ function betweenSlices(view: SendView, send: SendState): Step {
   switch (send.status) {
     case "PAUSED": {
       if (reason === null) return wait("paused", DETAILS.paused);
-      if (reason === PAUSED_BY_CLIENT) return wait("paused", DETAILS.pausedByClient);
+      if (reason === REASONS.client) return wait("paused", DETAILS.pausedByClient);
       return wait("paused", detailsOfPause(send, reason), undefined, true);
     }
     case "SCHEDULED":
@@ -123,15 +121,18 @@ function betweenSlices(view: SendView, send: SendState): Step {
   }
 }
 
-const COMPLAINT_PAUSE: ComplaintPause = "complaint_rate_exceeded";
-const DATABASE_RESTORED: DatabaseRestored = "database_restored";
-const PAUSED_BY_CLIENT: typeof CLIENT_PAUSE = "paused_by_client";
-const CUT_OFF: typeof WORKFLOW_ENDED = "workflow_ended";
+/** `PAUSE_REASONS`, of which a workflow imports the type alone. */
+const REASONS: typeof PAUSE_REASONS = {
+  complaints: "complaint_rate_exceeded",
+  databaseRestored: "database_restored",
+  client: "paused_by_client",
+  workflowEnded: "workflow_ended",
+};
 
 function detailsOfPause({ complaintRate = 0 }: SendState, reason: string): string {
-  if (reason === COMPLAINT_PAUSE) return DETAILS.pausedForComplaints(complaintRate);
-  if (reason === DATABASE_RESTORED) return DETAILS.setBack;
-  return reason === CUT_OFF ? DETAILS.cameBack : DETAILS.pausedFor(reason);
+  if (reason === REASONS.complaints) return DETAILS.pausedForComplaints(complaintRate);
+  if (reason === REASONS.databaseRestored) return DETAILS.setBack;
+  return reason === REASONS.workflowEnded ? DETAILS.cameBack : DETAILS.pausedFor(reason);
 }
 
 /** The next step of a send that is SENDING: that of the first lane that can do something, else of all lanes together. */

@@ -356,9 +356,7 @@ class Send {
   /** Before a step that takes the send back: if its answer is lost, Postgres may know of it and this run does not. */
   #forgetStatus(): void {
     const { known } = this.#view;
-    if (!known) return;
-    const { status: _status, ...rest } = known;
-    this.#view.known = rest;
+    if (known) this.#view.known = { ...known, status: undefined };
   }
 
   /** Asks Postgres for a change, and takes over the state that it left. @returns whether it changed as asked */

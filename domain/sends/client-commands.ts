@@ -1,11 +1,9 @@
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
-import { COMPLAINT_PAUSE } from "./complaint-rate.ts";
 import { type ChangedSend, cancelSend, pauseSend, resumeForClient } from "./lifecycle.ts";
-import { CLIENT_PAUSE, WORKFLOW_ENDED } from "./pause-reasons.ts";
+import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
-import { DATABASE_RESTORED } from "./restored.ts";
 import type { SendMove } from "./send-log.ts";
 
 /** A command of a client to the send of a newsletter or a campaign. */
@@ -22,14 +20,18 @@ const RULES: Readonly<Record<ClientCommand, Rule>> = {
   pause: {
     from: ["SCHEDULED", "SENDING"],
     done: "paused",
-    change: (em, sendId) => pauseSend(em, sendId, CLIENT_PAUSE),
+    change: (em, sendId) => pauseSend(em, sendId, PAUSE_REASONS.client),
   },
   resume: { from: ["PAUSED"], done: "resumed", change: resumeForClient },
   cancel: { from: ["SCHEDULED", "SENDING", "PAUSED"], done: "cancelled", change: cancelSend },
 };
 
 /** Pauses that an operator alone lifts; null is an operator's own. All others are a client's, or for failed accounts. */
-const OF_OPERATORS: ReadonlySet<string | null> = new Set([null, DATABASE_RESTORED, WORKFLOW_ENDED]);
+const OF_OPERATORS: ReadonlySet<string | null> = new Set([
+  null,
+  PAUSE_REASONS.databaseRestored,
+  PAUSE_REASONS.workflowEnded,
+]);
 
 /** Why a client's command is refused for a resource in a status, with the reason of its pause; undefined where it is not. */
 export function commandRefusal(
@@ -43,7 +45,7 @@ export function commandRefusal(
     return new ApiError("resource_state_invalid", message);
   }
   if (command !== "resume") return undefined;
-  if (reason === COMPLAINT_PAUSE) {
+  if (reason === PAUSE_REASONS.complaints) {
     return new ApiError("complaint_rate_exceeded", "Complaints paused it: an operator of the service resumes it.");
   }
   if (!OF_OPERATORS.has(reason)) return undefined;
@@ -51,8 +53,8 @@ export function commandRefusal(
 }
 
 /**
- * Carries out a client's command in Postgres alone. From the commit on no other mail is staged; the workflow has to be woken
- * up after it. The status of the resource counts: one that is SENT stays so while its unknown recipients are mailed again.
+ * Carries out a client's command in Postgres alone; wake the workflow up after the commit. The status of the resource counts:
+ * one that is SENT stays so while its unknown recipients are mailed again.
  * @returns undefined on a dry run, which locks and changes nothing
  * @throws {ApiError} `not_found`; as `commandRefusal`
  */

@@ -8,9 +8,10 @@ export const COMPLAINT_WINDOW_DAYS = 30;
 /** A send that an operator resumed is paused again when the rate has risen by so much since. */
 export const COMPLAINT_RISE = 0.0005;
 
-/** The pause reason of a send whose team has too many complaints. */
-export type ComplaintPause = "complaint_rate_exceeded";
-export const COMPLAINT_PAUSE: ComplaintPause = "complaint_rate_exceeded";
+const TODAY = sql`(clock_timestamp() at time zone 'UTC')::date`;
+const RATE = sql`coalesce(complaints / nullif(greatest(delivered, complaints), 0), 0)`;
+const windowOf = (tenant: Tenant) =>
+  figureRows(tenant, { from: sql`${TODAY} - ${COMPLAINT_WINDOW_DAYS - 1}::int`, to: TODAY });
 
 /**
  * SQL: complaints that came in the window as a fraction of the mail delivered in it, at most 1; 0 without a complaint. No
@@ -20,11 +21,6 @@ export const complaintRate = (tenant: Tenant): RawBuilder<number> => sql<number>
     select ${RATE} from (
       select sum(${DELIVERED})::float8 as delivered, sum(complaints_received)::float8 as complaints from (${windowOf(tenant)}) f
     ) c)`;
-
-const TODAY = sql`(clock_timestamp() at time zone 'UTC')::date`;
-const RATE = sql`coalesce(complaints / nullif(greatest(delivered, complaints), 0), 0)`;
-const windowOf = (tenant: Tenant) =>
-  figureRows(tenant, { from: sql`${TODAY} - ${COMPLAINT_WINDOW_DAYS - 1}::int`, to: TODAY });
 
 /** The figures of a team whose complaint rate has reached the threshold. */
 export interface ComplaintFigures {

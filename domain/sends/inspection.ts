@@ -10,7 +10,7 @@ import { domainOf } from "../sending-domains/keys.ts";
 import { shownEmail } from "../webhooks/records.ts";
 import { readCounts } from "./counts.ts";
 import { laneAccounts } from "./lanes.ts";
-import { CLIENT_PAUSE } from "./pause-reasons.ts";
+import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
 import { sendable } from "./sendable.ts";
 
@@ -128,7 +128,7 @@ export interface SendFacts extends FoundSend {
 const needs = (send: string): RawBuilder<string | null> => {
   const column = (name: string) => sql.ref(`${send}.${name}`);
   return sql<string | null>`case
-    when ${column("status")} = 'PAUSED' then nullif(${column("pause_reason")}, ${CLIENT_PAUSE})
+    when ${column("status")} = 'PAUSED' then nullif(${column("pause_reason")}, ${PAUSE_REASONS.client})
     when ${column("review_until")} > now() then 'unknown_outcomes'
     when ${column("status")} = 'SENDING' then (
       select string_agg(l.account_id || ' ' || case when a.id is null then 'account_gone'

@@ -5,10 +5,11 @@ import { isoInstant } from "../../db/sql.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
-import { COMPLAINT_PAUSE, COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
+import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
 import type { SendStep } from "./draft.ts";
 import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
+import { PAUSE_REASONS } from "./pause-reasons.ts";
 import { openReview } from "./review.ts";
 import type { SendMove } from "./send-log.ts";
 import { sendable } from "./sendable.ts";
@@ -85,7 +86,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       startsAt: row.starts_at,
       pauseReason: row.pause_reason,
       resumes: row.resumes,
-      ...(row.pause_reason === COMPLAINT_PAUSE && { complaintRate: Number(row.complaint_rate) }),
+      ...(row.pause_reason === PAUSE_REASONS.complaints && { complaintRate: Number(row.complaint_rate) }),
       accountIds: row.account_ids,
       closedEpochs: row.closed_epochs,
     }
@@ -185,8 +186,8 @@ export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSen
  */
 export function pauseSend(em: EntityManager, sendId: string, pauseReason: string | null = null): Promise<ChangedSend> {
   return change(em, sendId, (before) => {
-    const isForComplaints = before.status === "PAUSED" && before.pauseReason === COMPLAINT_PAUSE;
-    const reason = isForComplaints ? COMPLAINT_PAUSE : pauseReason;
+    const isForComplaints = before.status === "PAUSED" && before.pauseReason === PAUSE_REASONS.complaints;
+    const reason = isForComplaints ? PAUSE_REASONS.complaints : pauseReason;
     return { from: ["SCHEDULED", "SENDING"], to: "PAUSED", pauseReason: reason };
   });
 }
@@ -257,12 +258,12 @@ export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Pro
     const paused = await overLimit(tx).forUpdate().execute();
     const moves: SendMove[] = [];
     for (const { id } of paused) {
-      await move(tx, id, { from: ["SENDING"], to: "PAUSED", pauseReason: COMPLAINT_PAUSE });
+      await move(tx, id, { from: ["SENDING"], to: "PAUSED", pauseReason: PAUSE_REASONS.complaints });
       const { rows } = await sql<{ rate: number }>`
         update sends set complaint_rate = ${complaintRate(tenant)} where id = ${id} and ${ofTenant(tenant)}
         returning complaint_rate as rate`.execute(kysely(tx));
       moves.push({
-        ...{ sendId: id, teamId: tenant.teamId, from: "SENDING", status: "PAUSED", reason: COMPLAINT_PAUSE },
+        ...{ sendId: id, teamId: tenant.teamId, from: "SENDING", status: "PAUSED", reason: PAUSE_REASONS.complaints },
         ...(rows[0] && { complaintRate: rows[0].rate }),
       });
     }

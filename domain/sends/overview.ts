@@ -1,8 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { COMPLAINT_PAUSE } from "./complaint-rate.ts";
-import { CLIENT_PAUSE } from "./pause-reasons.ts";
+import { PAUSE_REASONS } from "./pause-reasons.ts";
 
 /** The state of all sends of all teams. */
 export interface SendsOverview {
@@ -53,10 +52,10 @@ export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
     ) w
     where s.status = 'SENDING'`.execute(db);
   const byStatus = Object.fromEntries(SEND_STATUSES.map((status) => [status, 0])) as Record<SendStatus, number>;
-  const needingOperator: Record<string, number> = { [COMPLAINT_PAUSE]: 0, several_accounts: 0 };
+  const needingOperator: Record<string, number> = { [PAUSE_REASONS.complaints]: 0, several_accounts: 0 };
   for (const { status, reason, count } of counts) {
     byStatus[status] += count;
-    if (reason !== null && reason !== CLIENT_PAUSE) needingOperator[reason] = count;
+    if (reason !== null && reason !== PAUSE_REASONS.client) needingOperator[reason] = count;
   }
   return {
     byStatus,

@@ -1,5 +1,9 @@
-/** The pause reason of a send that a client of the API paused. */
-export const CLIENT_PAUSE = "paused_by_client";
-
-/** The pause reason of a send whose workflow was terminated, failed or timed out. */
-export const WORKFLOW_ENDED = "workflow_ended";
+/** Why a send is paused, beside null for an operator's own pause and the code of a failed account. */
+export const PAUSE_REASONS = {
+  complaints: "complaint_rate_exceeded",
+  /** A restore or a failover may have lost commits: recipients that had their mail may be queued again. */
+  databaseRestored: "database_restored",
+  client: "paused_by_client",
+  /** Its workflow was terminated, failed or timed out. */
+  workflowEnded: "workflow_ended",
+} as const;

@@ -48,7 +48,7 @@ export type RefusalReason = keyof typeof REFUSAL_REASONS;
 /** The part of a refusal that may stand in a workflow's history: codes and numbers. */
 export interface RefusalDetails {
   reason?: string;
-  complaints?: ComplaintFigures;
+  complaints?: ComplaintFigures | undefined;
   param?: string;
   retryAfterSeconds?: number;
 }

@@ -1,13 +1,7 @@
 import type { EntityManager } from "../../db/orm.ts";
 import { pauseSend } from "./lifecycle.ts";
+import { PAUSE_REASONS } from "./pause-reasons.ts";
 import { readUnfinishedSends } from "./unfinished.ts";
-
-/**
- * The pause reason of a send of which Postgres may have lost commits, by a restore of an older backup or a failover:
- * recipients that had their mail may be queued again.
- */
-export type DatabaseRestored = "database_restored";
-export const DATABASE_RESTORED: DatabaseRestored = "database_restored";
 
 const PAGE = 500;
 
@@ -21,7 +15,7 @@ export async function holdOpenSends(em: EntityManager): Promise<number> {
   for (let after = ""; ; ) {
     const page = await readUnfinishedSends(em, after, PAGE);
     for (const { id } of page) {
-      const { state } = await pauseSend(em, id, DATABASE_RESTORED);
+      const { state } = await pauseSend(em, id, PAUSE_REASONS.databaseRestored);
       if (state?.status === "PAUSED") held++;
     }
     const last = page.at(-1);

@@ -9,7 +9,7 @@ import { recordReport } from "../../domain/reports/record.ts";
 import { addSource, pathOfSource } from "../../domain/reports/source.ts";
 import { readComplaintFigures } from "../../domain/sends/complaint-rate.ts";
 import { pauseForComplaints, pauseSend, readSend, resumeForClient, resumeSend } from "../../domain/sends/lifecycle.ts";
-import { CLIENT_PAUSE, WORKFLOW_ENDED } from "../../domain/sends/pause-reasons.ts";
+import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import { ReportRecorder } from "../../workers/report-recorder.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
@@ -257,7 +257,7 @@ describe("The complaint gate of sends under way", () => {
       assert.equal(await statusAt(10_000, 20), PAUSED);
       await resume();
       await setFigures(team, 10_000, 24);
-      await pauseSend(em(), sendId, CLIENT_PAUSE);
+      await pauseSend(em(), sendId, PAUSE_REASONS.client);
       assert.equal((await resumeForClient(em(), sendId)).state?.status, "SENDING");
       assert.equal(await statusAt(10_000, 25), PAUSED);
     });
@@ -280,7 +280,7 @@ describe("The complaint gate of sends under way", () => {
 
     it("stay the reason of a pause when the send is paused for another reason too", async () => {
       assert.equal(await statusAt(10_000, 20), PAUSED);
-      for (const reason of [null, "login_refused", WORKFLOW_ENDED]) {
+      for (const reason of [null, "login_refused", PAUSE_REASONS.workflowEnded]) {
         assert.equal((await pauseSend(em(), sendId, reason)).changed, true);
         const { pauseReason, complaintRate } = (await readSend(em(), sendId)) ?? assert.fail();
         assert.deepEqual([pauseReason, complaintRate], ["complaint_rate_exceeded", 0.002]);

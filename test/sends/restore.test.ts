@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { DATABASE_RESTORED } from "../../domain/sends/restored.ts";
+import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import { RECONCILER_ID } from "../../workflows/ids.ts";
 import { ANSWERS, DETAILS } from "../../workflows/send-messages.ts";
 import { runApp } from "../support/command.ts";
@@ -54,7 +54,7 @@ async function untilHeld(
     { what: "the call for an operator" },
   );
   await untilDetails(sendId, DETAILS.setBack);
-  assert.equal((await untilStatus(sender, ["PAUSED"])).status_reason, DATABASE_RESTORED);
+  assert.equal((await untilStatus(sender, ["PAUSED"])).status_reason, PAUSE_REASONS.databaseRestored);
 }
 
 const { it, longIt } = testsOf();
