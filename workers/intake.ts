@@ -157,7 +157,7 @@ export function startIntake(
     const isRequest = await clients.inTurn(session, () => isUnsubscribeRequest(raw, sender));
     if (!isRequest) return metrics.reported("none");
     for (const ref of refs) {
-      await transaction(deps.orm.em.fork(), (em) => unsubscribe(em, ref, "mailto", "lists"));
+      await transaction(deps.orm.em.fork(), (em) => unsubscribe(em, deps.vault, ref, "mailto", "lists"));
       metrics.reported("unsubscribe");
     }
   };

@@ -98,7 +98,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     if (!mail) return show(res, GONE, 404);
     const source = isOneClick(req.body) ? "one_click" : "link";
     const scope = scopeOf(req.body);
-    const act = () => transaction(orm.em, (em) => unsubscribe(em, mail, source, scope));
+    const act = () => transaction(orm.em, (em) => unsubscribe(em, vault, mail, source, scope));
     const left = await inTurn(req.params.token, res, act);
     if (!left) return show(res, GONE, 404);
     if (left.isErased) return show(res, erasedPage(left));

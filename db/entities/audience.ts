@@ -223,7 +223,7 @@ const ErasedAddressSchema = defineEntity({
   },
 });
 
-/** An opt-out of a list whose subscriber was deleted: an HMAC of the address, like that of an erased one. */
+/** An opt-out of a list by an address that no subscriber has now: an HMAC of it, like that of an erased one. */
 const ListOptOutSchema = defineEntity({
   name: "ListOptOut",
   tableName: "list_opt_outs",

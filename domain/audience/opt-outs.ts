@@ -89,23 +89,44 @@ export async function endSignUps(em: EntityManager, tenant: Tenant, condition: R
     where ${ofTenant(tenant, "s")} and s.signed_up_again_at is not null and ${condition}`.execute(kysely(em));
 }
 
-/** Keeps the opt-outs of a subscriber that is about to be deleted, under a hash of the address. */
+/**
+ * Keeps opt-outs of an address under its hash, until `restoreOptOuts` gives them to a subscriber.
+ * @param rows with `list_id` and `unsubscribed_at`
+ */
 export async function keepOptOuts(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
-  subscriber: { id: string; email: string },
+  email: string,
+  rows: RawBuilder<unknown>,
 ): Promise<void> {
   await sql`
     insert into list_opt_outs (team_id, environment, address_hash, list_id, unsubscribed_at)
-    select s.team_id, s.environment, ${hashAddress(vault, tenant, subscriber.email)}, s.list_id, coalesce(s.unsubscribed_at, now())
-    from subscriptions s
-    where ${ofTenant(tenant, "s")} and s.subscriber_id = ${subscriber.id} and s.status = 'UNSUBSCRIBED'
-    on conflict do nothing`.execute(kysely(em));
+    select ${tenant.teamId}, ${tenant.environment}, ${hashAddress(vault, tenant, email)}, r.list_id, r.unsubscribed_at
+    from (${rows}) r on conflict do nothing`.execute(kysely(em));
 }
 
 /**
- * Gives subscribers the opt-outs that deleted ones with their addresses left behind. The lists are locked first: one that is
+ * Keeps the opt-outs of a subscriber that is about to be deleted, or to get another address.
+ * @returns how many subscriptions there are
+ */
+export async function keepOptOutsOf(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  { id, email }: { id: string; email: string },
+): Promise<number> {
+  const subscriptions = sql`subscriptions s where ${ofTenant(tenant, "s")} and s.subscriber_id = ${id}`;
+  // Locked: an opt-out at the same moment is kept, too.
+  const locked = await sql`select from ${subscriptions} order by s.list_id for update`.execute(kysely(em));
+  const rows = sql`select s.list_id, coalesce(s.unsubscribed_at, now()) as unsubscribed_at
+    from ${subscriptions} and s.status = 'UNSUBSCRIBED'`;
+  await keepOptOuts(em, vault, tenant, email, rows);
+  return locked.rows.length;
+}
+
+/**
+ * Gives subscribers the opt-outs that earlier ones with their addresses left behind. The lists are locked first: one that is
  * being deleted is waited for, and gets none.
  */
 export async function restoreOptOuts(

@@ -15,7 +15,7 @@ import { subscriberRecord } from "../webhooks/records.ts";
 import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
 import { type Created, defineCreation, PERSON_COLUMNS, type PersonColumns } from "./creation.ts";
 import { pending } from "./initial-status.ts";
-import { endSignUps, keepOptOuts, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
+import { endSignUps, keepOptOutsOf, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
 const insertSubscriber = defineCreation({
@@ -74,7 +74,7 @@ async function lockSubscriber(em: EntityManager, subscriberId: string): Promise<
 
 /**
  * Changes a subscriber. A new address has to be confirmed again on lists with double opt-in: the consent was given by
- * the owner of the old one.
+ * the owner of the old one. Opt-outs hold for both addresses.
  * @returns also the contact slots that the new address takes
  * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address; `person_erased`;
  *   `quota_exceeded` when the new address takes a slot more than the plan allows
@@ -90,12 +90,14 @@ export async function updateSubscriber(
   const address = patch.email === undefined ? undefined : storedAddress(patch.email);
   const { email: formerAddress } = subscriber;
   const moved = address !== undefined && address.email !== formerAddress;
-  if (moved) await refuseErased(em, vault, tenant, address.email);
+  if (moved) {
+    await refuseErased(em, vault, tenant, address.email);
+    await keepOptOutsOf(em, vault, tenant, subscriber);
+  }
   em.assign(subscriber, changesOf({ ...patch, ...address }));
   const isChanged = isDirty(em, subscriber);
   await flushUnique(em, "subscriber");
   if (moved) {
-    // First, because it locks lists: their deletion waits for subscriptions with the list locked.
     await restoreOptOuts(em, vault, tenant, [{ id: subscriberId, email: address.email }]);
     await askForConfirmationAgain(em, tenant, subscriberId);
   }
@@ -131,17 +133,14 @@ export async function deleteSubscriber(
   subscriberId: string,
 ): Promise<number> {
   const subscriber = await lockSubscriber(em, subscriberId);
-  // Locked: an opt-out at the same moment is kept, too.
-  const lockMode = LockMode.PESSIMISTIC_WRITE;
-  const subscriptions = await em.find(Subscription, { subscriberId }, { lockMode, orderBy: { listId: "asc" } });
+  const subscriptions = await keepOptOutsOf(em, vault, tenant, subscriber);
   const isMember = sql`s.subscriber_id = ${subscriberId} and s.status <> 'UNSUBSCRIBED'`;
   await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isMember));
   await emit(em, tenant, "subscriber.deleted", subscriberRow(subscriberId));
-  await keepOptOuts(em, vault, tenant, subscriber);
   // The foreign key deletes the subscriptions.
   await em.remove(subscriber).flush();
   await freeSlot(em, tenant, subscriber.email);
-  return subscriptions.length;
+  return subscriptions;
 }
 
 /**

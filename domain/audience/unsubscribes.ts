@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { shownAddress } from "../address.ts";
+import type { Vault } from "../crypto.ts";
 import { isPlaceholder } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";
@@ -9,7 +10,7 @@ import type { ResourceType } from "../sends/resource.ts";
 import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
-import { insertOptOuts } from "./opt-outs.ts";
+import { insertOptOuts, keepOptOuts, restoreOptOuts } from "./opt-outs.ts";
 
 const REASON = "UNSUBSCRIBED";
 
@@ -71,6 +72,7 @@ export type UnsubscribeScope = "lists" | "all";
  */
 export async function unsubscribe(
   em: EntityManager,
+  vault: Vault,
   ref: MailRef,
   source: UnsubscribeSource,
   scope: UnsubscribeScope = "all",
@@ -84,7 +86,7 @@ export async function unsubscribe(
   await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resource_id}/${mail.email}`}, 0))`.execute(
     kysely(em),
   );
-  if (mail.resource_type === "newsletter") await optOutOfLists(em, mail);
+  if (mail.resource_type === "newsletter") await optOutOfLists(em, vault, mail);
   const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {
     const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
@@ -96,11 +98,12 @@ export async function unsubscribe(
 
 /**
  * SQL: the lists `l` that the recipient of a newsletter's mail, the subscriber `p`, leaves with it: the targeted lists
- * that they are on, and the list that brought the mail.
+ * that they are on, and the list that brought the mail. Where that subscriber has another address now, the one who has the
+ * mail's address leaves too.
  */
 const leftLists = (mail: MailedRow) => {
   const tenant = tenantOfMail(mail);
-  return sql`lists l join subscribers p on p.id = ${mail.member_id} and ${ofTenant(tenant, "p")}
+  return sql`lists l join subscribers p on (p.id = ${mail.member_id} or p.email = ${mail.email}) and ${ofTenant(tenant, "p")}
     where ${ofTenant(tenant, "l")}
       and (l.id = ${mail.list_id} or exists (
         select 1 from newsletter_lists n join subscriptions s on s.list_id = n.list_id and ${ofTenant(tenant, "s")}
@@ -133,7 +136,9 @@ async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: Unsubsc
 
 async function readListNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
   if (mail.resource_type !== "newsletter") return [];
-  const { rows } = await sql<{ name: string }>`select l.name from ${leftLists(mail)}`.execute(kysely(em));
+  const { rows } = await sql<{ name: string }>`select distinct on (l.id) l.name from ${leftLists(mail)}`.execute(
+    kysely(em),
+  );
   return rows.map(({ name }) => name);
 }
 
@@ -141,11 +146,19 @@ async function readListNames(em: EntityManager, mail: MailedRow): Promise<string
  * Opts the recipient out of every targeted list they are on, and of the list that brought the mail even if they left it
  * since, so that the opt-out holds if they are added again. A list that they had left before gets no second event.
  */
-async function optOutOfLists(em: EntityManager, mail: MailedRow): Promise<void> {
+async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): Promise<void> {
   // Locked, so that neither of the two is deleted before the row is written.
   const rows = sql`select l.id as list_id, p.id as subscriber_id, now() as unsubscribed_at
     from ${leftLists(mail)} for key share of l, p`;
-  await insertOptOuts(em, tenantOfMail(mail), rows);
+  const tenant = tenantOfMail(mail);
+  await insertOptOuts(em, tenant, rows);
+  const holders = await sql<{ id: string; email: string }>`
+    select id, email from subscribers where ${ofTenant(tenant)} and email = ${mail.email}`.execute(kysely(em));
+  if (holders.rows[0]?.id === mail.member_id) return;
+  // The address that was mailed keeps them too, for the subscriber who has it or the next one.
+  const kept = sql`select distinct l.id as list_id, now() as unsubscribed_at from (select l.id from ${leftLists(mail)}) l`;
+  await keepOptOuts(em, vault, tenant, mail.email, kept);
+  await restoreOptOuts(em, vault, tenant, holders.rows);
 }
 
 async function recordOnce(em: EntityManager, mail: MailedRow, source: UnsubscribeSource): Promise<void> {

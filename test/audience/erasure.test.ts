@@ -268,7 +268,7 @@ describe("The erasure of a person", () => {
       await recordReports(team.em, [{ ...mail, kind }], SOFT_BOUNCE_POLICY);
     }
     await recordReports(team.em, [{ sendId, seq: 8, kind: "bounce:soft" }], SOFT_BOUNCE_POLICY);
-    await transaction(team.em, (em) => unsubscribe(em, mail, "link"));
+    await transaction(team.em, (em) => unsubscribe(em, team.vault, mail, "link"));
     await created("/suppressions", { emails: [person.spelled, "manual@example.com"] });
 
     while ((await fanOut(own.orm.em.fork())).taken > 0);

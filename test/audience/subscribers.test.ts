@@ -171,6 +171,17 @@ describe("Subscribers", () => {
       assert.deepEqual([imported.list?.optedOut, imported.list?.added], [1, 1]);
     });
 
+    it("keeps opt-outs for both addresses when one changes", async () => {
+      const list = await listOf();
+      const { id, email } = await make();
+      await add(list, id);
+      await optOut(list, id);
+      await client.patch(`/subscribers/${id}`, { email: uniqueEmail() });
+      const next = await make({ email });
+      assert.deepEqual((await add(list, next.id)).opted_out, [next.id]);
+      assert.deepEqual((await add(list, id)).opted_out, [id]);
+    });
+
     it("waits for the deletion of a list that an opt-out was kept of, and leaves it out", async () => {
       const [left, joined] = [await listOf(), await listOf()];
       const { id } = await make({ email: await leaveAndGo(left) });

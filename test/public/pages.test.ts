@@ -238,6 +238,26 @@ describe("Pages for recipients", () => {
       assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
     });
 
+    it("opts out the next subscriber with the address that was mailed, whenever that one joins", async () => {
+      const next = async ({ email }: MailedLetter) => (await client().post("/subscribers", { email })).body.data.id;
+      const add = async ({ listIds: [, list] }: MailedLetter, id: string) =>
+        (await client().post(`/lists/${list}/subscribers`, { subscriber_ids: [id] })).body.data;
+      for (const [made, joined] of [
+        [false, false],
+        [true, false],
+        [true, true],
+      ]) {
+        const mail = await mailLetter(team);
+        await client().patch(`/subscribers/${mail.subscriberId}`, { email: uniqueEmail() });
+        const early = made ? await next(mail) : "";
+        if (joined) assert.deepEqual((await add(mail, early)).added, [early]);
+        for (let n = 0; n < 2; n++) await assertPage(await post(linkTo(mail), "scope=lists"), 200);
+        const subscriberId = early || (await next(mail));
+        assert.deepEqual((await add(mail, subscriberId)).opted_out, [subscriberId]);
+        assert.deepEqual(await statusesOf({ ...mail, subscriberId }), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+      }
+    });
+
     it("keeps the opt-out of the list that brought the mail when the subscriber left it meanwhile", async () => {
       const mail = await mailLetter(team);
       const [first = "", second = ""] = mail.listIds;
