@@ -663,9 +663,6 @@ export class Migration20261121000000_Initial extends Migration {
     // How often mail to an address bounced of late.
     this.addSql(`create index "mail_reports_soft_bounces" on "mail_reports" ("team_id", "environment", "email", "created_at")
       where "email" is not null;`);
-    // One row per person and mailing, however often the link is pressed.
-    this.addSql(`create unique index "unsubscribes_once" on "unsubscribes"
-      ("team_id", "environment", "campaign_id", "email") where "campaign_id" is not null;`);
     // The log of an endpoint by the status of its failures.
     this.addSql(`create index "webhook_deliveries_failure" on "webhook_deliveries"
       ("webhook_id", "failure", "created_at", "id") where "failure" is not null;`);

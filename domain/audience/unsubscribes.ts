@@ -64,7 +64,7 @@ export type UnsubscribeScope = "lists" | "all";
 
 /**
  * Unsubscribes the recipient of a mail: opts them out of every list that the mail's newsletter targets, and adds a row
- * of history. Leaving all mail also suppresses the address for the team; an existing suppression keeps its reason. An
+ * of history, the first time and whenever it changes something. Leaving all mail also suppresses the address for the team; an existing suppression keeps its reason. An
  * unsubscribe leaves all mail too when no list can keep the opt-out, because the mail is a campaign's, or the
  * subscriber or the lists are gone. A second call changes nothing. Runs in the caller's transaction, with no tenant:
  * the signed link is the authority.
@@ -86,13 +86,13 @@ export async function unsubscribe(
   await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resource_id}/${mail.email}`}, 0))`.execute(
     kysely(em),
   );
-  if (mail.resource_type === "newsletter") await optOutOfLists(em, vault, mail);
+  let changes = mail.resource_type === "newsletter" ? await optOutOfLists(em, vault, mail) : 0;
   const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {
     const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
-    await suppress(em, tenantOfMail(mail), [address], REASON);
+    changes += (await suppress(em, tenantOfMail(mail), [address], REASON)).added.length;
   }
-  await recordOnce(em, mail, source);
+  await record(em, mail, source, changes > 0);
   return originOf(mail, listNames);
 }
 
@@ -145,30 +145,33 @@ async function readListNames(em: EntityManager, mail: MailedRow): Promise<string
 /**
  * Opts the recipient out of every targeted list they are on, and of the list that brought the mail even if they left it
  * since, so that the opt-out holds if they are added again. A list that they had left before gets no second event.
+ * @returns how many opt-outs are new
  */
-async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): Promise<void> {
+async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): Promise<number> {
   // Locked, so that neither of the two is deleted before the row is written.
   const rows = sql`select l.id as list_id, p.id as subscriber_id, now() as unsubscribed_at
     from ${leftLists(mail)} for key share of l, p`;
   const tenant = tenantOfMail(mail);
-  await insertOptOuts(em, tenant, rows);
+  const added = await insertOptOuts(em, tenant, rows);
   const holders = await sql<{ id: string; email: string }>`
     select id, email from subscribers where ${ofTenant(tenant)} and email = ${mail.email}`.execute(kysely(em));
-  if (holders.rows[0]?.id === mail.member_id) return;
+  if (holders.rows[0]?.id === mail.member_id) return added;
   // The address that was mailed keeps them too, for the subscriber who has it or the next one.
   const kept = sql`select distinct l.id as list_id, now() as unsubscribed_at from (select l.id from ${leftLists(mail)}) l`;
   await keepOptOuts(em, vault, tenant, mail.email, kept);
   await restoreOptOuts(em, vault, tenant, holders.rows);
+  return added;
 }
 
-async function recordOnce(em: EntityManager, mail: MailedRow, source: UnsubscribeSource): Promise<void> {
+/** @param isNew the unsubscribe changed something: a record of an earlier one does not stand for it */
+async function record(em: EntityManager, mail: MailedRow, source: UnsubscribeSource, isNew: boolean): Promise<void> {
   const tenant = tenantOfMail(mail);
   const id = newId("unsubscribe");
   const { numAffectedRows } = await sql`
     insert into unsubscribes (id, team_id, environment, email, email_spelling, reason, source, campaign_id)
     select ${id}, ${tenant.teamId}, ${tenant.environment}, ${mail.email}, ${mail.email_spelling}, ${REASON}, ${source},
       ${mail.resource_id}
-    where not exists (
+    where ${isNew}::boolean or not exists (
       select 1 from unsubscribes
       where ${ofTenant(tenant)} and campaign_id = ${mail.resource_id} and email = ${mail.email})`.execute(kysely(em));
   if (!numAffectedRows) return;

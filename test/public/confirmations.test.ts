@@ -411,6 +411,8 @@ describe("A person who signs up again after an opt-out", () => {
     assert.equal((await post(url)).status, 200);
     assert.equal((await post(confirmation)).status, 404);
     assert.deepEqual([await statusOf(back, id), await suppressionOf(email)], ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+    assert.ok((await since()).some(({ type }) => type === "unsubscribe.created"));
+    assert.equal((await client.get("/unsubscribes", { query: { email } })).body.data.length, 2);
     await signUp(back, id);
     assert.equal((await post(confirmation)).status, 404);
     const limited = await eventually(

@@ -131,8 +131,12 @@ describe("Pages for recipients", () => {
       const [row] = await unsubscribesOf(mail);
       assert.deepEqual([row.source, row.campaign_id], ["link", mail.newsletterId]);
       assert.equal((await post(linkTo(mail), "scope=all")).status, 200);
-      assert.equal((await suppressionOf(mail)).body.data.reason, "UNSUBSCRIBED");
-      assert.equal((await unsubscribesOf(mail)).length, 1);
+      const { id, reason } = (await suppressionOf(mail)).body.data;
+      assert.equal(reason, "UNSUBSCRIBED");
+      assert.equal((await unsubscribesOf(mail)).length, 2, "the wider opt-out has a record of its own");
+      await api(team.keys.cleanup).delete(`/suppressions/${id}`);
+      for (let n = 0; n < 2; n++) assert.equal((await post(linkTo(mail), "scope=all")).status, 200);
+      assert.equal((await unsubscribesOf(mail)).length, 3);
     });
 
     it("is of all mail where no list can keep it", async () => {
