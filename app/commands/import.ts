@@ -4,7 +4,7 @@ import type { Readable, Writable } from "node:stream";
 import { type Command, Option } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import type { FileNotes } from "../../domain/import/file.ts";
+import { type FileNotes, quoted } from "../../domain/import/file.ts";
 import {
   type ImportReport,
   importContacts,
@@ -55,7 +55,7 @@ export function importCommand(program: Command, run: Run): void {
     .option("--list <id>", "subscribe every address of the file to this list")
     .option("--confirmed", "the people have consented: confirm them even where the list asks for double opt-in")
     .option("--status-column <name>", "a column that says whether the person may be mailed; repeatable", collect)
-    .option("--ignore-column <name>", "a column that is not imported, whatever its name; repeatable", collect)
+    .option("--ignore-column <name>", "a column that says nothing about that; repeatable", collect)
     .option("--report <file>", "write the refused lines to this CSV file; standard error unless given")
     .action((file: string, options: ImportCommandOptions) =>
       run(async (session) => {
@@ -123,10 +123,8 @@ function describeNotes({ windows1252Lines, statusColumns, ignoredColumns }: File
   const encoding = `Read ${counted(windows1252Lines, "line")} as Windows-1252, because not UTF-8`;
   return [
     ...(windows1252Lines > 0 ? [encoding] : []),
-    ...statusColumns.map(
-      (name) => `Read consent from the column ${JSON.stringify(name)}; --ignore-column leaves it out`,
-    ),
-    ...ignoredColumns.map((name) => `Ignored the column ${JSON.stringify(name)}`),
+    ...statusColumns.map((name) => `Read consent from the column ${quoted(name)}; --ignore-column leaves it out`),
+    ...ignoredColumns.map((name) => `Ignored the column ${quoted(name)}`),
   ];
 }
 

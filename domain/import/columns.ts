@@ -27,10 +27,11 @@ export const EXCLUSIONS = ["bounce:complaint", "bounce:hard", "UNSUBSCRIBED"] as
 /** What a value of a column of consent says: "agreed" to be mailed, or why not. */
 export type Consent = "agreed" | (typeof EXCLUSIONS)[number];
 
+const SUBSCRIBED = /^(?:is|has)?(?:e?mail)?(?:marketing)?(?:subscribed|opt(?:ed)?in|consent(?:given)?)(?:e?mail)?$/;
 const DATE_ENDING = "(?:at|on|date|time)?";
 const CONSENT_NAMES: readonly (readonly [Consent, RegExp])[] = [
   ["agreed", /^(?:e?mail|subscription|subscriber|member|contact|permission|marketing|optin|consent)*(?:status|state)$/],
-  ["agreed", /^(?:is|has)?(?:e?mail)?(?:marketing)?(?:subscribed|opt(?:ed)?in|consent(?:given)?)(?:e?mail)?$/],
+  ["agreed", SUBSCRIBED],
   ["agreed", /^acceptse?(?:mail)?marketing$/],
   [
     "UNSUBSCRIBED",
@@ -47,6 +48,24 @@ const CONSENT_NAMES: readonly (readonly [Consent, RegExp])[] = [
 export const usualConsent = (key: string): Consent | undefined =>
   CONSENT_NAMES.find(([, names]) => names.test(key))?.[0];
 
+/** Parts of other names that are about consent. No time or IP address of an opt-in says that a person refused. */
+const CONSENT_PARTS: readonly (readonly [Consent, RegExp])[] = [
+  ["bounce:complaint", /spam|complain/],
+  ["bounce:hard", /bounce|^clean|cleaned|invalid/],
+  [
+    "UNSUBSCRIBED",
+    /unsub|opt(?:ed)?out|block|blacklist|suppress|dnc|donot|^(?:not?|kein|nicht)(?:e?mail|newsletter|marketing|subscri|abonn|consent)|deleted|removed|declin|revoke|refus|withdrawn|abbestell|abmeld|abgemeldet|des?(?:abonn|inscri|uscri)|disiscri|baja|uitgeschreven/,
+  ],
+  [
+    "agreed",
+    /subscri(?!ber(?:id|key)$)|opt(?:ed)?in(?!(?:time|ip)$)|consen[ts]|permission|gdpr|dsgvo|rgpd|newsletter|(?<!sms)marketing|stat(?:us|ut|o)|estado|einwillig|zustimm|angemeldet|abonn|(?:i|in|su)scri|toestemm/,
+  ],
+];
+
+/** The meaning of yes in a column whose name is usual for consent, or only about it. */
+export const likelyConsent = (key: string): Consent | undefined =>
+  usualConsent(key) ?? CONSENT_PARTS.find(([, parts]) => parts.test(key))?.[0];
+
 /** Whether a column with a usual name of consent may be the state of a postal address. */
 export const isMaybeAddress = (key: string): boolean => /^(?:subscriber|member|contact)?state$/.test(key);
 
@@ -54,7 +73,7 @@ const WORDS: readonly (readonly [Consent, RegExp])[] = [
   ["agreed", /^(?:subscribed?|active|confirmed|enabled|opt(?:ed)?in|(?:single|double)optin|express|explicit|implied)$/],
   [
     "UNSUBSCRIBED",
-    /^(?:(?:global(?:ly)?)?unsub(?:scribed?)?|opt(?:ed)?out|bl(?:o|a)cklisted|blocked|suppressed|removed|revoked|withdrawn|declined|donotmail|abgemeldet)$/,
+    /^(?:(?:global(?:ly)?)?unsub(?:scribed?)?|opt(?:ed)?out|bl(?:o|a)cklisted|blocked|suppressed|removed|revoked|withdrawn|declined|donotmail|abgemeldet|desabonnee?|desinscrite?)$/,
   ],
   ["bounce:hard", /^(?:cleaned|bounced?|hardbounced?|bouncehard|invalid|undeliverable)$/],
   ["bounce:complaint", /^(?:complain(?:t|ed)|bouncecomplaint|spam(?:complaint|report)?|abuse|markedasspam)$/],
@@ -64,17 +83,25 @@ const NO = /^(?:false|no|n|f|0|off|nein|non)$/;
 const DATE = /^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}/;
 const NO_DATE = /^[0 :./-]*$/;
 
+const wordOf = (key: string): Consent | undefined => WORDS.find(([, words]) => words.test(key))?.[0];
+
+/** Whether the text is a word of refusal, in whichever column. */
+export const isRefusal = (text: string): boolean =>
+  /^\D{4,30}$/.test(text) && !["agreed", undefined].includes(wordOf(columnKey(text)));
+
 /**
  * Reads a value of a column of consent.
+ * @param column its key
  * @param yes the meaning of yes there; in a column of refusals a date is a yes, and an empty value a no
  * @returns undefined for a value that states neither
  */
-export function readConsent(yes: Consent, text: string): Consent | undefined {
+export function readConsent(column: string, yes: Consent, text: string): Consent | undefined {
   const key = columnKey(text);
-  const word = WORDS.find(([, words]) => words.test(key))?.[0];
+  const word = wordOf(key);
   if (word !== undefined) return word;
   if (YES.test(key)) return yes;
-  if (yes === "agreed") return NO.test(key) ? "UNSUBSCRIBED" : undefined;
-  if (NO.test(key) || NO_DATE.test(text)) return "agreed";
-  return DATE.test(text) ? yes : undefined;
+  const isRefused = yes !== "agreed";
+  if (NO.test(key)) return isRefused ? "agreed" : "UNSUBSCRIBED";
+  if (NO_DATE.test(text)) return isRefused ? "agreed" : undefined;
+  return DATE.test(text) && (isRefused || SUBSCRIBED.test(column)) ? yes : undefined;
 }

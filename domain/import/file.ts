@@ -12,6 +12,8 @@ import {
   columnKey,
   EXCLUSIONS,
   isMaybeAddress,
+  isRefusal,
+  likelyConsent,
   readConsent,
   usualColumn,
   usualConsent,
@@ -22,14 +24,17 @@ import { readText } from "./text.ts";
 const MAX_RECORD_BYTES = 64 * 1024;
 /** A decoder puts this in place of bytes that are no text. */
 const NOT_DECODED = "\u{FFFD}";
-const MAX_QUOTED_LENGTH = 40;
+const MAX_QUOTED_LENGTH = 100;
+const MAX_QUOTED_NAMES = 20;
 
 /** The columns of a file in order. */
 interface Header {
   /** One of `COLUMNS`, a custom field, or undefined for one that is not imported. */
   columns: readonly (string | undefined)[];
   /** The columns that say whether a person may be mailed. */
-  consent: readonly { at: number; name: string; yes: Consent; isMaybeAddress: boolean }[];
+  consent: readonly { at: number; name: string; key: string; yes: Consent; isMaybeAddress: boolean }[];
+  /** The columns that are not imported although no caller said so. */
+  unread: readonly { at: number; name: string }[];
 }
 
 /** What a caller says about the columns of a file, by their names in the header in any spelling. */
@@ -60,6 +65,20 @@ export interface FileNotes {
 export class ImportError extends Error {
   override name = "ImportError";
 }
+
+/** A text of the file for a message: of a file that is no text, it must not fill the screen. */
+export function quoted(text: string): string {
+  const start = text.trim().slice(0, MAX_QUOTED_LENGTH);
+  return JSON.stringify(start.replace(/[\p{C}\u{FFFD}]/gu, "?"));
+}
+
+const quotedNames = (names: string[]): string =>
+  [...names.slice(0, MAX_QUOTED_NAMES).map(quoted), ...(names.length > MAX_QUOTED_NAMES ? ["…"] : [])].join(", ");
+
+const unclearConsent = (what: string): ImportError =>
+  new ImportError(
+    `${what}. Say --ignore-column NAME for a column that is about something else, and --status-column NAME for one that says whether the person may be mailed.`,
+  );
 
 /** A person, as a row of a file describes them. */
 export interface PersonRow extends StoredAddress {
@@ -191,13 +210,12 @@ async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextR
 
 function readHeader(names: string[], options: FileOptions): Header {
   const { fields, isBlockList = false, statusColumns = [], ignoreColumns = [] } = options;
-  const found = names.map((name) => JSON.stringify(name.trim())).join(", ");
   const keys = names.map(columnKey);
   const positions = (given: readonly string[]) =>
-    given.map((name) => {
-      const at = keys.indexOf(columnKey(name));
-      if (at < 0) throw new ImportError(`The header names no column ${JSON.stringify(name)}; it names ${found}.`);
-      return at;
+    given.flatMap((name) => {
+      const found = [...keys.keys()].filter((at) => keys[at] === columnKey(name));
+      if (found.length > 0) return found;
+      throw new ImportError(`The header names no column ${quoted(name)}; it names ${quotedNames(names)}.`);
     });
   const ignored = positions(ignoreColumns);
   const status = positions(statusColumns);
@@ -205,7 +223,8 @@ function readHeader(names: string[], options: FileOptions): Header {
   const known = isBlockList ? ["email"] : [...COLUMNS, ...fields.keys()];
   const isFree = (i: number) => !ignored.includes(i) && !status.includes(i);
   const columns = names.map((name, i) => {
-    if (!isFree(i)) return undefined;
+    // A custom field with a usual name of consent is filled also when the caller says that it states none.
+    if (status.includes(i) || (ignored.includes(i) && !usualConsent(keys[i] ?? ""))) return undefined;
     return known.find((column) => column === name) ?? known.find((column) => columnKey(column) === keys[i]);
   });
   for (const [i, key] of keys.entries()) {
@@ -222,18 +241,26 @@ function readHeader(names: string[], options: FileOptions): Header {
     throw new ImportError(
       names.some((name) => name.includes("@"))
         ? "The first row names no columns: it holds an address. Put a row above it that names the column `email`."
-        : `The header row names no column \`email\`; it names ${found}. Rename the column of the addresses.`,
+        : `The header row names no column \`email\`; it names ${quotedNames(names)}. Rename the column of the addresses.`,
     );
   }
-  const consent = names.flatMap((name, at) => {
+  const consent: Header["consent"][number][] = [];
+  const unread: Header["unread"][number][] = [];
+  const unclear: string[] = [];
+  for (const [at, name] of names.entries()) {
+    if (ignored.includes(at)) continue;
     const key = keys[at] ?? "";
     const isStatus = status.includes(at) || (isBlockList && key === "reason");
-    const yes = usualConsent(key) ?? (isStatus ? "agreed" : undefined);
-    return yes === undefined || columns[at] !== undefined || ignored.includes(at)
-      ? []
-      : [{ at, name: name.trim(), yes, isMaybeAddress: !isStatus && isMaybeAddress(key) }];
-  });
-  return { columns, consent };
+    const yes = isStatus ? (likelyConsent(key) ?? "agreed") : usualConsent(key);
+    const isRead = columns[at] !== undefined;
+    if (isRead ? yes : !yes && likelyConsent(key)) unclear.push(name);
+    else if (yes) consent.push({ at, name: name.trim(), key, yes, isMaybeAddress: !isStatus && isMaybeAddress(key) });
+    else if (!isRead) unread.push({ at, name });
+  }
+  if (unclear.length > 0 && !isBlockList) {
+    throw unclearConsent(`The file may say who must not be mailed, in ${quotedNames(unclear)}`);
+  }
+  return { columns, consent, unread };
 }
 
 function readPerson(header: Header, options: FileOptions, { line, texts }: TextRow): PersonRow | RefusedRow {
@@ -261,6 +288,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
     if (problem !== undefined) problems.push(`${column} ${problem}`);
   }
   if (values.email === "") return refused("no email address");
+  if (values.email.includes("*")) return refused("email is a pattern, not one address");
   if (normaliseAddress(values.email) === undefined) return refused("email is not an email address");
   for (const column of ["first_name", "last_name"] as const) {
     if (values[column].length > MAX_PERSON_NAME_LENGTH) {
@@ -283,28 +311,34 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
 
 /**
  * Reads the columns of consent of a row: one refusal among them is enough.
- * @throws {ImportError} for a value that states nothing, in a column that may be part of an address
+ * @throws {ImportError} for an unknown value in a column that may be part of an address, and for a refusal in an unread one
  */
 function readExclusion(
-  { consent }: Header,
+  { consent, unread }: Header,
   { line, texts }: TextRow,
   isBlockList = false,
 ): SuppressionReason | null | RefusedRow {
   const read = consent.map((column) => {
     const text = (texts[column.at] ?? "").trim();
-    return { ...column, text, value: readConsent(column.yes, text) };
+    // A block list of people who once subscribed may say when they did.
+    return { ...column, text, value: readConsent(isBlockList ? "" : column.key, column.yes, text) };
   });
   const gravest = EXCLUSIONS.find((reason) => read.some(({ value }) => value === reason));
   const unknown = read.find(({ value }) => value === undefined);
   if (isBlockList) {
-    const hasConsent = read.length > 0 && !gravest && !unknown;
-    return hasConsent ? { line, problem: "the row says that the person may be mailed" } : (gravest ?? "MANUAL");
+    const hasConsent = read.some(({ yes, value }) => value === "agreed" && (yes === "agreed" || !unknown));
+    return hasConsent && !gravest
+      ? { line, problem: "the row says that the person may be mailed" }
+      : (gravest ?? "MANUAL");
+  }
+  const refusal = unread.find(({ at }) => isRefusal(texts[at] ?? ""));
+  if (refusal) {
+    throw unclearConsent(
+      `Line ${line}: ${quoted(texts[refusal.at] ?? "")} in the column ${quoted(refusal.name)} may be a refusal`,
+    );
   }
   if (!unknown) return gravest ?? null;
-  const [text, name] = [unknown.text.slice(0, MAX_QUOTED_LENGTH), unknown.name].map((part) => JSON.stringify(part));
-  const problem = `${text} in the column ${name} is neither a consent nor a refusal`;
+  const problem = `${quoted(unknown.text)} in the column ${quoted(unknown.name)} is neither a consent nor a refusal`;
   if (!unknown.isMaybeAddress) return { line, problem };
-  throw new ImportError(
-    `Line ${line}: ${problem}. Say --ignore-column ${name} where the column is part of an address, and --status-column ${name} to refuse such rows alone.`,
-  );
+  throw unclearConsent(`Line ${line}: ${problem}`);
 }

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import type { Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import type { ColumnOptions } from "../../domain/import/file.ts";
 import { type ImportReport, importContacts } from "../../domain/import/import.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
@@ -29,12 +30,16 @@ describe("CSV import of contacts", () => {
   });
 
   async function load(...csv: string[]): Promise<Imported> {
+    return loadWith({}, ...csv);
+  }
+  async function loadWith(options: ColumnOptions, ...csv: string[]): Promise<Imported> {
     const lines: [number, string][] = [];
     const report = await transaction(
       team.em,
       (em) =>
         importContacts(em, team.vault, tenant, Readable.from([Buffer.from(csv.join("\n"))]), {
           onRefused: (line, reason) => void lines.push([line, reason]),
+          ...options,
         }),
       { attempts: 1 },
     );
@@ -120,6 +125,15 @@ describe("CSV import of contacts", () => {
 
   it("refuses a file that names a custom field twice", () =>
     assert.rejects(load("email,city,City", "a@example.com,Rom,Bonn"), /names the column city twice/));
+
+  it("asks whether a custom field with a usual name of consent states it", async () => {
+    await declareFields(team, { status: "text" });
+    const file = ["email,status", "a@example.com,unsubscribed"];
+    await assert.rejects(load(...file), /in "status"\. Say --ignore-column NAME .* --status-column NAME/);
+    assert.equal((await loadWith({ ignoreColumns: ["status"] }, ...file)).suppressed, 0);
+    assert.deepEqual((await all())[0].fields, { status: "unsubscribed" });
+    assert.equal((await loadWith({ statusColumns: ["status"] }, ...file)).suppressed, 1);
+  });
 
   it("does not deadlock with bulk calls on the same contacts", async () => {
     const emails = Array.from({ length: 300 }, (_, i) => `p${i}@example.com`);
@@ -242,23 +256,26 @@ describe("The commands of custom fields", () => {
     assert.deepEqual([stated.created, stated.suppressed, stated.status_columns], [2, 2, ["Status"]]);
     assert.equal(stated.windows_1252_lines, 1);
     const blocked = [
-      "email,reason,name",
-      "d@example.com,,",
-      "\u200Bf@example.com,spam complaint,",
-      "g,,",
-      "h@example.com,550,x",
+      "email,reason,status,Subscribed,name",
+      "d@example.com,,,,",
+      "\u200Bf@example.com,spam complaint,subscribed,,",
+      "g,,,,",
+      "h@example.com,550,,2024-01-02,x",
+      "i@example.com,asked by phone,subscribed,,",
+      "*@example.com,,,,",
     ];
     await writeFile(file, blocked.join("\n"));
     const { seconds, ...block } = await run("import", "--suppressions", file, "--report", report);
     assert.deepEqual(block, {
-      rows: 4,
-      refused: 1,
+      rows: 6,
+      refused: 3,
       suppressed: 2,
       already_suppressed: 1,
-      status_columns: ["reason"],
+      status_columns: ["reason", "status", "Subscribed"],
       ignored_columns: ["name"],
       windows_1252_lines: 0,
     });
+    assert.match(await readFile(report, "utf8"), /6,the row says .*\r\n7,"email is a pattern/s);
     const suppressions = (await client.get("/suppressions", { query: { order: "asc", sort: "created_at" } })).body.data;
     assert.deepEqual(suppressions.map((row: Json) => [row.email, row.reason]).toSorted(), [
       ["d@example.com", "bounce:hard"],

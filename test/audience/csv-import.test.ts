@@ -134,6 +134,11 @@ describe("CSV import", () => {
     ["a file without a header", "a@example.com\nb@example.com\n", /first row names no columns: it holds an address/],
     ["a header without an address", "id;Kunde\n1;A\n", /names no column `email`; it names "id", "Kunde"/],
     ["a column twice", "email,Email\n", /twice/],
+    [
+      "a file that is no text",
+      `\x7FELF${"\x01\x9B,\uFFFD\u202E".repeat(5_000)}\n`,
+      /^.{0,100}"\?ELF\??[?,…" ]{0,400}\. Rename/,
+    ],
     ["a header with a quote that is not closed", '"email\na@example.com\n', /header row cannot be read/],
   ] as const) {
     it(`refuses ${what} and says why`, () => assert.rejects(load(csv as string), message));
@@ -284,6 +289,10 @@ describe("CSV import", () => {
     ["UNSUB_TIME", "2024-01-02 10:00:00", "", {}],
     ["HasOptedOutOfEmail", "true", "false", {}],
     ["Newsletter", "no", "yes", { statusColumns: ["newsletter"] }],
+    ["Blocked", "Yes", "No", { statusColumns: ["blocked"] }],
+    ["Consent withdrawn", "Yes", "No", { statusColumns: ["consent withdrawn"] }],
+    ["Kein Newsletter", "ja", "nein", { statusColumns: ["kein newsletter"] }],
+    ["Abgemeldet am", "2024-01-02", "", { statusColumns: ["abgemeldet am"] }],
   ] as const) {
     it(`reads consent from a column ${header}, and suppresses without a list`, async () => {
       const { refused } = await load(
@@ -293,6 +302,42 @@ describe("CSV import", () => {
       assert.deepEqual([refused, await suppressed()], [0, [["out@example.com", "UNSUBSCRIBED"]]]);
     });
   }
+
+  it("refuses a file with a column that may state consent, before it writes anything", async () => {
+    const [names, values] = [
+      "Abonniert?;Désabonné;Newsletter;Marketing Permission;gdpr;Global Status;Blocked;List 1: Status;Bounced hard;" +
+        "Opted out of email: Newsletter;Email hard bounce reason;Email Suppressions;no_email;DNC;blacklist;Hard Bounce;Spam;" +
+        "Deleted;GDPR Consent;Klaviyo Consent;newsletter_subscribed;permission;Emails opt out;List Unsubscribed;" +
+        "Unsubscribed from all;Status (Newsletter);Abgemeldet am;Einwilligung;Baja;Estado;Statut",
+      "Unsubscribed;hard bounce;[spam];désinscrit",
+    ].map((texts) => texts.split(";"));
+    const cases = [
+      ...(names ?? []).map((name) => [name, "x", "x"]),
+      ...(values ?? []).map((value) => ["Segment", "Gold", value]),
+    ];
+    for (const [name = "", first, second] of cases) {
+      const csv = `email,"${name}"\na@example.com,${first}\nb@example.com,${second}\n`;
+      await assert.rejects(load(csv), ({ message }: Error) =>
+        [`"${name}"`, "--ignore-column NAME", "--status-column NAME"].every((part) => message.includes(part)),
+      );
+      assert.deepEqual([name, (await load(csv, { ignoreColumns: [name] })).refused], [name, 0]);
+      await team.em.fork().execute("delete from subscribers where team_id = ?", [team.team.id]);
+    }
+    await assert.rejects(load("email,Blocked,blocked?,DNC\n"), /in "Blocked", "blocked\?", "DNC"\./);
+    const { created } = await load("email,Spam,spam?,OPTIN_TIME,Subscriber ID\na@example.com,1,1,,7\n", {
+      ignoreColumns: ["spam"],
+    });
+    assert.equal(created, 1);
+  });
+
+  it("takes a date for a yes where a column states a subscription, and nowhere else", async () => {
+    const csv = "email,COLUMN\na@example.com,2024-01-02 10:00:00\nb@example.com,0000-00-00\n";
+    assert.deepEqual(
+      (await load(csv.replace("COLUMN", "Subscribed"))).lines.map(([line]) => line),
+      [3],
+    );
+    assert.equal((await load(csv.replace("COLUMN", "Status"))).refused, 2);
+  });
 
   it("suppresses for the gravest of several reasons", async () => {
     await load(
@@ -304,6 +349,7 @@ describe("CSV import", () => {
         "both@example.com,cleaned,2024-01-02,",
         "in@example.com,subscribed,,yes",
       ].join("\n"),
+      { ignoreColumns: ["clean"] },
     );
     assert.deepEqual(await suppressed(), [
       ["both@example.com", "bounce:hard"],
