@@ -479,6 +479,11 @@ describe("The app's command line", () => {
       assert.equal((await json(["import", "-", "--team", id], { input: `email\n${email}\n` })).created, 1);
       await refused(["import", join(folder, "none.csv"), "--team", id], /There is no file/);
       await refused(["import", "-", "--team", id], /names no column/, { input: "a,b\n" });
+      await refused(
+        ["import", "-", "--team", id],
+        /in "Abonniert\?"\. Say --ignore-column NAME .* --status-column NAME/,
+        { input: `email,Abonniert?\n${email},nein\n` },
+      );
     });
   });
 });
