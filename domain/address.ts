@@ -12,8 +12,9 @@ const MAX_DOMAIN_LENGTH = 253;
 
 // Quotes would give one mailbox two spellings; invisible characters would make two mailboxes look the same.
 const REFUSED_IN_LOCAL = /["\p{C}\p{Z}]/u;
-// In the domain too, where DNS leaves them out; the two joiners belong to names in some scripts.
-const INVISIBLE = /(?![\u200C\u200D])[\s\p{Cf}]/u;
+// In the domain too, where DNS leaves them out; the two joiners belong to names in some scripts. No property names the last two,
+// a blank Braille pattern and a blank note.
+const INVISIBLE = /(?![\u200C\u200D])[\s\p{Cf}\p{Default_Ignorable_Code_Point}\u2800\u{1D159}]/u;
 
 // The lengths are checked here: the library's limit of 254 is below the API's.
 const SYNTAX = { ignore_max_length: true } as const;

@@ -37,6 +37,10 @@ describe("Addresses", () => {
     ["a line break", "a@example.com\r\nbcc: b@example.com"],
     ["an invisible character", "a\u200bb@example.com"],
     ["an invisible character in the domain", "a@exam\u00adple.com"],
+    ...["\u3164", "\u2800", "\u034F", "\uFE0F", "\u115F", "\u17B4", "\u200D"].map(
+      (blank) => [`a blank of another kind, ${blank.codePointAt(0)?.toString(16)}`, `a${blank}b@example.com`] as const,
+    ),
+    ["a blank letter in the domain", "a@exam\u3164ple.com"],
     ["a name around it", "Anna <a@example.com>"],
     ["a NUL", "a\0@example.com"],
     ["a local part of 65 characters", `${"a".repeat(65)}@example.com`],
