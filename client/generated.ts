@@ -1698,7 +1698,7 @@ export type UpdateListBody = {
 
 export type UpdateListSubscriberBody = {
   /** Opts the subscriber out of the list. */
-  status?: "UNSUBSCRIBED";
+  status: "UNSUBSCRIBED";
 };
 
 export type UpdateNewsletterBody = {

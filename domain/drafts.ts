@@ -80,7 +80,9 @@ export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: En
   if (!record) throw notFound();
   const draft = record as T;
   if (draft.status !== "DRAFT") {
-    throw new ApiError("resource_state_invalid", `It is ${draft.status}; only a draft can be changed.`);
+    throw new ApiError("resource_state_invalid", `It is ${draft.status}; only a draft can be changed.`, {
+      isFinal: true,
+    });
   }
   return draft;
 }

@@ -373,6 +373,8 @@ interface ApiErrorOptions {
   param?: string | undefined;
   /** Whole seconds until a retry makes sense. */
   retryAfterSeconds?: number | undefined;
+  /** No later try can succeed either: the record never gets back to the state that the request needs. */
+  isFinal?: boolean;
   cause?: unknown;
 }
 
@@ -382,12 +384,18 @@ export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly param: string | undefined;
   readonly retryAfterSeconds: number | undefined;
+  readonly isFinal: boolean;
 
-  constructor(code: ErrorCode, message?: string, { param, retryAfterSeconds, cause }: ApiErrorOptions = {}) {
+  constructor(
+    code: ErrorCode,
+    message?: string,
+    { param, retryAfterSeconds, isFinal = false, cause }: ApiErrorOptions = {},
+  ) {
     super(message ?? ERRORS[code].meaning, { cause });
     this.code = code;
     this.param = param;
     this.retryAfterSeconds = retryAfterSeconds;
+    this.isFinal = isFinal;
   }
 
   get status(): number {

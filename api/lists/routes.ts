@@ -222,7 +222,7 @@ const updateMember = route({
   .mutation(async ({ ctx, input }) => {
     const { listId, subscriberId } = input.params;
     const isMember = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
-    const isChanged = input.body.status !== undefined && (await optOut(ctx.em, ctx.tenant, isMember)) > 0;
+    const isChanged = (await optOut(ctx.em, ctx.tenant, isMember)) > 0;
     const row = subscriptionsOf(ctx.em, listId)
       .where(ofTenant(ctx.tenant, "subscriptions"))
       .where("subscriber_id", "=", subscriberId);

@@ -55,7 +55,6 @@ export const membershipBody = z.strictObject({
 export const membershipPatch = z.strictObject({
   status: z
     .literal("UNSUBSCRIBED" satisfies SubscriptionStatus)
-    .optional()
     .meta({ description: "Opts the subscriber out of the list.", examples: ["UNSUBSCRIBED"] }),
 });
 

@@ -49,6 +49,12 @@ export const GONE: Page = {
   paragraphs: ["The link may be incomplete. Open it from the mail once more, or copy all of it."],
 };
 
+/** The page of a confirmation link whose sign-up has ended. */
+export const SPENT: Page = {
+  title: "This link no longer works",
+  paragraphs: ["It belongs to an earlier sign-up. If you want to get the mail, sign up again."],
+};
+
 /** Renders a page for recipients. All values are text: markup in them is shown, never interpreted. */
 export function renderPage({ title, paragraphs, buttons = [] }: Page): string {
   const text = paragraphs.map((paragraph) => `<p>${escapeHtml(paragraph)}</p>`).join("\n");

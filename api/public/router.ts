@@ -8,7 +8,7 @@ import type { Deps } from "../deps.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
-import { GONE, PAGE_HEADERS, type Page, renderPage } from "./page.ts";
+import { GONE, PAGE_HEADERS, type Page, renderPage, SPENT } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
 
@@ -108,8 +108,9 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
   router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
-    const confirmation = token && (await inTurn(req.params.token, res, () => readConfirmation(orm.em.fork(), token)));
-    if (!confirmation) return show(res, GONE, 404);
+    if (!token) return show(res, GONE, 404);
+    const confirmation = await inTurn(req.params.token, res, () => readConfirmation(orm.em.fork(), token));
+    if (!confirmation) return show(res, SPENT, 404);
     const { listName, teamName } = confirmation;
     show(res, {
       title: `Subscribe to ${listName}`,
@@ -124,7 +125,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     if (!token) return show(res, GONE, 404);
     const act = () => transaction(orm.em, (em) => confirmSubscription(em, token));
     const confirmed = await inTurn(req.params.token, res, act);
-    if (!confirmed) return show(res, GONE, 404);
+    if (!confirmed) return show(res, SPENT, 404);
     const { teamName, isSuppressed } = confirmed;
     const held = `You get no mail yet: this address is on the do-not-mail list of ${teamName}. Ask ${teamName} to take it off that list.`;
     show(

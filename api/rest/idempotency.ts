@@ -169,7 +169,7 @@ export async function recallAnswer(
 
 /** A refusal as its caller gets it under a key that is to repeat it: what mends it is not enough for another try. */
 const withNewKey = (refusal: ApiError): ApiError =>
-  isRememberedCode(refusal.code) && ERRORS[refusal.code].retry === "after_remedy"
+  isRememberedCode(refusal.code) && ERRORS[refusal.code].retry === "after_remedy" && !refusal.isFinal
     ? new ApiError(
         refusal.code,
         `${refusal.message} Then use a new Idempotency-Key: this one repeats the refusal.`,

@@ -1,7 +1,7 @@
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
-import { type ChangedSend, cancelSend, pauseSend, resumeForClient } from "./lifecycle.ts";
+import { type ChangedSend, cancelSend, pauseSend, resumeForClient, TERMINAL } from "./lifecycle.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
 import type { SendMove } from "./send-log.ts";
@@ -42,7 +42,7 @@ export function commandRefusal(
   const { from, done } = RULES[command];
   if (!from.includes(status)) {
     const message = `It is ${status}: it can be ${done} while it is ${from.join(" or ")}.`;
-    return new ApiError("resource_state_invalid", message);
+    return new ApiError("resource_state_invalid", message, { isFinal: TERMINAL.has(status) });
   }
   if (command !== "resume") return undefined;
   if (reason === PAUSE_REASONS.complaints) {

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { SendStatus } from "../../db/entities/send.ts";
+import type { BroadcastStatus, SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { limitStatements } from "../../db/statements.ts";
@@ -16,7 +16,7 @@ import { sendable } from "./sendable.ts";
 import { markUnknown } from "./unknown.ts";
 
 /** Statuses a send never leaves. */
-export const TERMINAL: ReadonlySet<SendStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
+export const TERMINAL: ReadonlySet<BroadcastStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
 
 /** A send's state in Postgres. */
 export interface SendState {

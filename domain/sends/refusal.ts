@@ -45,6 +45,9 @@ export const REFUSAL_REASONS = {
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
 
+/** Another draft is needed. */
+const FINAL: ReadonlySet<RefusalReason> = new Set(["not_draft", "drip_sequence"]);
+
 /** The part of a refusal that may stand in a workflow's history: codes and numbers. */
 export interface RefusalDetails {
   reason?: string;
@@ -65,7 +68,10 @@ export class Refusal extends ApiError {
     { complaints, retryAfterSeconds, ...options }: RefusalOptions = {},
   ) {
     const detail = complaints ? describeComplaints(complaints) : options.detail;
-    super(code, detail ? `${REFUSAL_REASONS[reason]} ${detail}` : REFUSAL_REASONS[reason], { retryAfterSeconds });
+    super(code, detail ? `${REFUSAL_REASONS[reason]} ${detail}` : REFUSAL_REASONS[reason], {
+      retryAfterSeconds,
+      isFinal: FINAL.has(reason),
+    });
     this.reason = reason;
     this.complaints = complaints;
   }

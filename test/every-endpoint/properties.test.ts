@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { z } from "zod";
 import { isPaged, queryNames } from "../../api/rest/definition.ts";
 import { forTenant, kysely, type MikroORM } from "../../db/orm.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
@@ -203,8 +204,8 @@ describe("A merge-patch leaves what it omits", () => {
     it(nameOf(endpoint), async () => {
       const values = PATCHES[nameOf(endpoint)];
       assert.ok(values, `test/every-endpoint/properties.test.ts must know values for ${nameOf(endpoint)}`);
-      const shape = (endpoint.meta.input.shape.body as unknown as { shape: object }).shape;
-      assert.deepEqual(Object.keys(values).sort(), Object.keys(shape).sort());
+      const schema = endpoint.meta.input.shape.body as unknown as z.ZodObject;
+      assert.deepEqual(Object.keys(values).sort(), Object.keys(schema.shape).sort());
       const estate = await makeEstate();
       const client = api(estate.keys.live);
       const path = pathOf(endpoint, estate.values);
@@ -213,7 +214,8 @@ describe("A merge-patch leaves what it omits", () => {
       const read = async () =>
         isRead ? (await client.get(path)).body.data : (await client.get(path.replace(/\/[^/]+$/, ""))).body.data[0];
       let before = await read();
-      for (const body of [{}, ...Object.entries(values).map(([field, value]) => ({ [field]: value }))]) {
+      const changes: Json[] = Object.entries(values).map(([field, value]) => ({ [field]: value }));
+      for (const body of schema.safeParse({}).success ? [{}, ...changes] : changes) {
         const answer = await client.patch(path, body);
         assert.equal(answer.status, 200, answer.text);
         const after = await read();

@@ -376,7 +376,8 @@ describe("Pages for recipients", () => {
       await team.em
         .fork()
         .execute("update subscriptions set status = 'UNSUBSCRIBED' where subscriber_id = ?", [subscriberId]);
-      await assertPage(await post(url), 404);
+      for (const answer of [await fetch(url), await post(url)])
+        assert.match(await assertPage(answer, 404), /sign up again/);
       assert.equal(await status(), "UNSUBSCRIBED");
     });
 

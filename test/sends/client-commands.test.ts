@@ -127,6 +127,8 @@ describe("A client that stops what it started", () => {
     const refused = await give(sender, "resume");
     assert.deepEqual([refused.status, codeOf(refused)], [403, "complaint_rate_exceeded"]);
     assert.equal(outcomeOf(await give(sender, "cancel")), "CANCELLED null");
+    const never = await give(sender, "pause", { idempotencyKey: `${sendId}-2` });
+    assert.match(never.body.error.message, /^It is CANCELLED: it can be paused while it is SCHEDULED or SENDING\.$/);
     await workflowOf(sendId).result();
     assert.deepEqual(await credits(sender), { available: 1_000_000, reserved: 0, mismatch: false });
   });
