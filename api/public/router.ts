@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import { transaction } from "../../db/transaction.ts";
 import { confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
@@ -11,6 +12,8 @@ import { Turns } from "../rest/turns.ts";
 import { GONE, PAGE_HEADERS, type Page, renderPage, SPENT } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
+/** Requests with an invalid link are answered one after the other, each after so long: they are cheap to send. */
+const INVALID_LINK_MS = 10;
 
 /** Whether a mail program unsubscribes for its reader (RFC 8058): the body says so in either form encoding. */
 function isOneClick(body: unknown): boolean {
@@ -80,14 +83,19 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
   /** Acts at Postgres: the requests of a link one after the other, and few of all links at once. */
   const inTurn = <T>(token: string, res: Response, act: () => Promise<T>): Promise<T> =>
     turns.during(token, res, () => publicTurns.during("public", res, act));
+  async function refuse(res: Response, status = 404): Promise<void> {
+    await turns.during("invalid", res, () => delay(INVALID_LINK_MS));
+    show(res, GONE, status);
+  }
   // No mail program compresses a form, and anyone may send one.
   const form = express.text({ type: () => true, limit: MAX_FORM_BYTES, inflate: false });
 
   router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/u/{token}";
     const mail = readUnsubscribeToken(vault, req.params.token);
-    const origin = mail && (await inTurn(req.params.token, res, () => readOrigin(orm.em.fork(), mail)));
-    if (!origin) return show(res, GONE, 404);
+    if (!mail) return refuse(res);
+    const origin = await inTurn(req.params.token, res, () => readOrigin(orm.em.fork(), mail));
+    if (!origin) return refuse(res);
     if (origin.isErased) return show(res, erasedPage(origin));
     show(res, unsubscribePage(origin));
   });
@@ -95,12 +103,12 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
   router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/u/{token}";
     const mail = readUnsubscribeToken(vault, req.params.token);
-    if (!mail) return show(res, GONE, 404);
+    if (!mail) return refuse(res);
     const source = isOneClick(req.body) ? "one_click" : "link";
     const scope = scopeOf(req.body);
     const act = () => transaction(orm.em, (em) => unsubscribe(em, vault, mail, source, scope));
     const left = await inTurn(req.params.token, res, act);
-    if (!left) return show(res, GONE, 404);
+    if (!left) return refuse(res);
     if (left.isErased) return show(res, erasedPage(left));
     show(res, unsubscribedPage(left));
   });
@@ -108,7 +116,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
   router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
-    if (!token) return show(res, GONE, 404);
+    if (!token) return refuse(res);
     const confirmation = await inTurn(req.params.token, res, () => readConfirmation(orm.em.fork(), token));
     if (!confirmation) return show(res, SPENT, 404);
     const { listName, teamName } = confirmation;
@@ -122,7 +130,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
   router.post("/c/:token", form, async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
-    if (!token) return show(res, GONE, 404);
+    if (!token) return refuse(res);
     const act = () => transaction(orm.em, (em) => confirmSubscription(em, token));
     const confirmed = await inTurn(req.params.token, res, act);
     if (!confirmed) return show(res, SPENT, 404);
@@ -136,7 +144,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     );
   });
 
-  const answerRefusal: ErrorRequestHandler = (error, _req, res, next) => {
+  const answerRefusal: ErrorRequestHandler = async (error, _req, res, next) => {
     if (toApiError(error).code === "service_unavailable") {
       res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
       return show(res, { title: "Please try again in a moment", paragraphs: ["We cannot reach our records."] }, 503);
@@ -144,7 +152,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     // A wrong percent-encoding, or a form that is too large: none of our links and pages sends either.
     const status = error instanceof URIError ? 404 : "status" in Object(error) ? Number(error.status) : 500;
     if (status >= 500) return next(error);
-    show(res, GONE, status);
+    return refuse(res, status);
   };
   router.use(["/u", "/c"], answerRefusal);
   return router;

@@ -297,6 +297,13 @@ describe("Pages for recipients", () => {
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
     });
 
+    it("answers wrong tokens one after the other, so that they do not take the process from other requests", async () => {
+      const begun = performance.now();
+      const wrong = Array.from({ length: 40 }, (_, n) => `${origin}/${n % 2 ? "u" : "c"}/${n % 5 ? n : "%E0%A4%A"}`);
+      for (const answer of await Promise.all(wrong.map((url) => post(url, ONE_CLICK)))) await assertPage(answer, 404);
+      assert.ok(performance.now() - begun > 300, "40 of them take 10 ms each");
+    });
+
     it("takes no compressed form: a small one could inflate to a large one", async () => {
       const mail = await mailLetter(team);
       const before = await snapshotTables(team.em, team.team.id);
