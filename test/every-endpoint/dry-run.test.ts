@@ -12,6 +12,7 @@ import {
   nameOf,
   pathOf,
   tablesAtRest,
+  takesEmptyBody,
 } from "./endpoints.ts";
 
 /** All but the commands to a confirmed send, which the estate does not have. */
@@ -89,6 +90,7 @@ describe("A dry run", () => {
         assert.deepEqual([counts.would_update, counts.affected_count, affected_ids.length], [1, 1, 1]);
         assert.equal((await callRoute(endpoint, key, changed.values)).status, 200);
         assert.deepEqual(await impactOf(), { object: "impact", ...NOTHING });
+        if (!takesEmptyBody(endpoint)) return;
         const empty = await api(key).call("PATCH", pathOf(endpoint, changed.values), {}, dry);
         assert.deepEqual(empty.body.meta.impact, { object: "impact", ...NOTHING });
       });

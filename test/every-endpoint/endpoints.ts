@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
+import type { ZodType } from "zod";
 import { type Endpoint, endpointsOf, PARAM } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
 import { EmailAccount } from "../../db/entities/account.ts";
@@ -162,6 +163,10 @@ for (const kind of ["list", "newsletter", "campaign"]) {
   BODIES[`POST /${kind}s`] = () => ({ name: "New" });
   BODIES[`PATCH /${kind}s/{${kind}Id}`] = () => ({ name: "Changed" });
 }
+
+/** Whether a PATCH may leave out every field. */
+export const takesEmptyBody = ({ meta }: Endpoint): boolean =>
+  (meta.input.shape.body as unknown as ZodType).safeParse({}).success;
 
 export const nameOf = ({ meta }: Endpoint): string => `${meta.method} ${meta.path}`;
 

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import type { z } from "zod";
 import { isPaged, queryNames } from "../../api/rest/definition.ts";
 import { forTenant, kysely, type MikroORM } from "../../db/orm.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
@@ -15,6 +14,7 @@ import {
   nameOf,
   newUnsubscribe,
   pathOf,
+  takesEmptyBody,
 } from "./endpoints.ts";
 
 /** A list, and how a record of it comes to be. */
@@ -204,8 +204,8 @@ describe("A merge-patch leaves what it omits", () => {
     it(nameOf(endpoint), async () => {
       const values = PATCHES[nameOf(endpoint)];
       assert.ok(values, `test/every-endpoint/properties.test.ts must know values for ${nameOf(endpoint)}`);
-      const schema = endpoint.meta.input.shape.body as unknown as z.ZodObject;
-      assert.deepEqual(Object.keys(values).sort(), Object.keys(schema.shape).sort());
+      const shape = (endpoint.meta.input.shape.body as unknown as { shape: object }).shape;
+      assert.deepEqual(Object.keys(values).sort(), Object.keys(shape).sort());
       const estate = await makeEstate();
       const client = api(estate.keys.live);
       const path = pathOf(endpoint, estate.values);
@@ -215,7 +215,7 @@ describe("A merge-patch leaves what it omits", () => {
         isRead ? (await client.get(path)).body.data : (await client.get(path.replace(/\/[^/]+$/, ""))).body.data[0];
       let before = await read();
       const changes: Json[] = Object.entries(values).map(([field, value]) => ({ [field]: value }));
-      for (const body of schema.safeParse({}).success ? [{}, ...changes] : changes) {
+      for (const body of takesEmptyBody(endpoint) ? [{}, ...changes] : changes) {
         const answer = await client.patch(path, body);
         assert.equal(answer.status, 200, answer.text);
         const after = await read();
