@@ -258,7 +258,14 @@ describe("Pages for recipients", () => {
         for (let n = 0; n < 2; n++) await assertPage(await post(linkTo(mail), "scope=lists"), 200);
         const subscriberId = early || (await next(mail));
         assert.deepEqual((await add(mail, subscriberId)).opted_out, [subscriberId]);
-        assert.deepEqual(await statusesOf({ ...mail, subscriberId }), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+        const isOut = async () =>
+          assert.deepEqual(await statusesOf({ ...mail, subscriberId }), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+        await isOut();
+        // As by a confirmation of that person.
+        const confirmed = "update subscriptions set status = 'CONFIRMED' where subscriber_id = ?";
+        await team.em.fork().execute(confirmed, [subscriberId]);
+        await assertPage(await post(linkTo(mail), "scope=lists"), 200);
+        await isOut();
       }
     });
 
