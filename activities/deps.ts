@@ -4,7 +4,7 @@ import type { Progress } from "../config/progress.ts";
 import type { MikroORM } from "../db/orm.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { StateCounts } from "../domain/sends/ledger.ts";
-import type { AttemptOutcome } from "../domain/webhooks/attempts.ts";
+import type { AttemptOutcome } from "../domain/webhooks/outcomes.ts";
 
 /** Given to every activity when its worker starts. */
 export interface ActivityDeps {

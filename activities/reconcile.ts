@@ -2,7 +2,6 @@ import { Context } from "@temporalio/activity";
 import {
   type Client,
   WorkflowExecutionAlreadyStartedError,
-  type WorkflowExecutionInfo,
   WorkflowIdConflictPolicy,
   WorkflowIdReusePolicy,
   WorkflowNotFoundError,
@@ -10,16 +9,15 @@ import {
 import type { Logger } from "pino";
 import type { SendStatus } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
-import { endPass, keepPlace, type Reconciled, readPass } from "../domain/reconciler-passes.ts";
+import { endPass, keepPlace, readPass } from "../domain/reconciler-passes.ts";
 import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
-import { type OverdueGroup, overdueGroups } from "../domain/webhooks/grouping.ts";
-import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
+import { replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
 import { SEND_STATUS } from "../workflows/search-attributes.ts";
-import { deliveryStart, replayStart, sendStart } from "../workflows/start.ts";
+import { replayStart, sendStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
 /** Items that one query of Temporal's list names. */
@@ -36,13 +34,13 @@ const ASKED_ANYWAY = 1 / 60;
 
 /** The result of a run of the reconciler. */
 export interface Reconciliation {
-  /** Sends that have not ended or whose unknown outcomes wait for a decision; or groups that are overdue. */
+  /** Sends that have not ended or whose unknown outcomes wait for a decision. */
   looked: number;
   /** Those of them whose workflow was asked for, because Temporal's list did not show it as it should be. */
   asked: number;
   /** Workflows that were missing and run now. */
   started: number;
-  /** Those of them that were restored paused, or on hold, because their workflow was cut off or Postgres was restored. */
+  /** Those of them that were restored paused because their workflow was cut off or Postgres was restored. */
   paused: number;
   /** Items that could not be compared: they are tried again by the next pass. */
   failed: number;
@@ -51,125 +49,78 @@ export interface Reconciliation {
 export interface ReconcileActivities {
   /** Starts the workflow of every send that should have one and has none. */
   reconcileSends(): Promise<Reconciliation>;
-  /** Starts the workflow of every group of deliveries whose next attempt is overdue and that has none. */
-  reconcileDeliveries(): Promise<Reconciliation>;
-}
-
-/** How the items of a kind are compared with their workflows. */
-interface Comparison<Item extends { id: string }> {
-  kind: Reconciled;
-  /** Items in the order of their ids, behind `after`. */
-  readPage(em: EntityManager, after: string, limit: number): Promise<Item[]>;
-  workflowId(id: string): string;
-  /** Whether a running workflow that Temporal lists is as its item should have it. */
-  isAsExpected(item: Item, listed: WorkflowExecutionInfo): boolean;
-  /** Asks Temporal for the item's workflow, and starts it where it is missing. */
-  restore(client: Client, em: EntityManager, item: Item): Promise<Restored>;
+  /** Continues each bulk replay that has no workflow. */
+  reconcileReplays(): Promise<void>;
 }
 
 /** `paused`: the workflow was started, and waits for an operator. */
 type Restored = "running" | "started" | "paused";
 
 export function createReconcileActivities(deps: ActivityDeps): ReconcileActivities {
-  const { log, env } = deps;
-  const sends: Comparison<UnfinishedSend> = {
-    kind: "sends",
-    readPage: readUnfinishedSends,
-    workflowId: sendWorkflowId,
-    isAsExpected: ({ status }, { typedSearchAttributes }) => typedSearchAttributes.get(SEND_STATUS) === status,
-    restore: async (client, em, send) => {
-      const run = await readLatestRun(client, sendWorkflowId(send.id));
-      const { end } = run;
-      if (end === "running") {
-        // Complaints paused the send while its workflow waits for something else, or Postgres was restored.
-        if (send.status !== run.sendStatus) await wakeUp(client, send.id);
-        return "running";
-      }
-      const reason = await pauseReasonOf(client, send, run);
-      const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
-      await startSend(client, send);
-      log.warn({ sendId: send.id, end, ...(paused && { reason }) }, "a send had no workflow; it has one again");
-      return paused ? "paused" : "started";
-    },
-  };
-  const deliveries: Comparison<OverdueGroup> = {
-    kind: "deliveries",
-    readPage: overdueGroups,
-    workflowId: deliveryWorkflowId,
-    isAsExpected: () => true,
-    restore: async (client, _em, group) => {
-      const { end } = await readLatestRun(client, deliveryWorkflowId(group.id));
-      if (end === "running") return "running";
-      const held = end === "cut_off";
-      const resume = { attempt: group.attempt, held };
-      await begin(client, "webhookDeliveryWorkflow", deliveryStart(group, env.WEBHOOK_LADDER_SECONDS, { resume }));
-      log.warn({ groupId: group.id, end, held }, "deliveries had no workflow; they have one again");
-      return held ? "paused" : "started";
-    },
-  };
   return {
-    reconcileSends: () => reconcile(deps, sends),
-    reconcileDeliveries: async () => {
-      const result = await reconcile(deps, deliveries);
-      await reconcileReplays(deps);
-      return result;
-    },
+    reconcileSends: () => reconcileSends(deps),
+    reconcileReplays: () => reconcileReplays(deps),
   };
 }
 
 /**
- * Compares all items of a kind with their workflows, page by page: from the place where an earlier run was cut off, else
- * from the beginning. An item that fails leaves the others alone.
+ * Compares all open sends with their workflows, page by page: from the place where an earlier run was cut off, else from the
+ * beginning. A send that fails leaves the others alone.
  */
-async function reconcile<Item extends { id: string }>(
-  { orm, log, stopping }: ActivityDeps,
-  comparison: Comparison<Item>,
-): Promise<Reconciliation> {
-  const { kind, readPage, restore } = comparison;
+async function reconcileSends({ orm, log, stopping }: ActivityDeps): Promise<Reconciliation> {
   const context = Context.current();
   const { client } = context;
   const em = orm.em.fork();
-  const pass = await readPass(em, kind);
+  const pass = await readPass(em);
   const result: Reconciliation = { looked: 0, asked: 0, started: 0, paused: 0, failed: pass.failed };
   for (let { after } = pass; ; ) {
     stopping.throwIfAborted();
     context.heartbeat();
-    const page = await readPage(em, after, PAGE);
-    const stale = await findStale(client, comparison, page);
+    const page = await readUnfinishedSends(em, after, PAGE);
+    const stale = await findStale(client, page);
     result.looked += page.length;
     result.asked += stale.length;
-    result.failed += await forEachAlone(log, kind, stale, async (item) => {
-      const restored = await restore(client, orm.em.fork(), item);
+    result.failed += await forEachAlone(log, "sends", stale, async (send) => {
+      const restored = await restoreSend(client, orm.em.fork(), log, send);
       if (restored !== "running") result.started++;
       if (restored === "paused") result.paused++;
     });
     const last = page.at(-1);
     if (!last || page.length < PAGE) {
-      await endPass(em, kind, result.failed);
+      await endPass(em, result.failed);
       return result;
     }
     after = last.id;
-    await keepPlace(em, kind, { after, failed: result.failed });
+    await keepPlace(em, { after, failed: result.failed });
   }
 }
 
-/** The items of a page whose workflow Temporal does not list as running and as expected, and some others. */
-async function findStale<Item extends { id: string }>(
-  client: Client,
-  { workflowId, isAsExpected }: Comparison<Item>,
-  page: readonly Item[],
-): Promise<Item[]> {
-  if (page.length === 0) return [];
-  const ids = page.map(({ id }) => `'${workflowId(id)}'`).join(", ");
-  const query = `ExecutionStatus = 'Running' AND WorkflowId IN (${ids})`;
-  const listed = new Map<string, WorkflowExecutionInfo>();
-  for await (const execution of client.workflow.list({ query, pageSize: PAGE })) {
-    listed.set(execution.workflowId, execution);
+/** Asks Temporal for the workflow of a send, and starts it where it is missing. */
+async function restoreSend(client: Client, em: EntityManager, log: Logger, send: UnfinishedSend): Promise<Restored> {
+  const run = await readLatestRun(client, sendWorkflowId(send.id));
+  const { end } = run;
+  if (end === "running") {
+    // Complaints paused the send while its workflow waits for something else, or Postgres was restored.
+    if (send.status !== run.sendStatus) await wakeUp(client, send.id);
+    return "running";
   }
-  return page.filter((item) => {
-    const execution = listed.get(workflowId(item.id));
-    return !execution || !isAsExpected(item, execution) || Math.random() < ASKED_ANYWAY;
-  });
+  const reason = await pauseReasonOf(client, send, run);
+  const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
+  await startSend(client, send);
+  log.warn({ sendId: send.id, end, ...(paused && { reason }) }, "a send had no workflow; it has one again");
+  return paused ? "paused" : "started";
+}
+
+/** The sends of a page whose workflow Temporal does not list as running with their status, and some others. */
+async function findStale(client: Client, page: readonly UnfinishedSend[]): Promise<UnfinishedSend[]> {
+  if (page.length === 0) return [];
+  const ids = page.map(({ id }) => `'${sendWorkflowId(id)}'`).join(", ");
+  const query = `ExecutionStatus = 'Running' AND WorkflowId IN (${ids})`;
+  const listed = new Map<string, unknown>();
+  for await (const { workflowId, typedSearchAttributes } of client.workflow.list({ query, pageSize: PAGE })) {
+    listed.set(workflowId, typedSearchAttributes.get(SEND_STATUS));
+  }
+  return page.filter(({ id, status }) => listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY);
 }
 
 /**
@@ -275,8 +226,8 @@ async function startSend(client: Client, send: UnfinishedSend): Promise<void> {
 
 async function begin(
   client: Client,
-  workflow: "sendWorkflow" | "webhookDeliveryWorkflow" | "webhookReplayWorkflow",
-  start: ReturnType<typeof sendStart> | ReturnType<typeof deliveryStart> | ReturnType<typeof replayStart>,
+  workflow: "sendWorkflow" | "webhookReplayWorkflow",
+  start: ReturnType<typeof sendStart> | ReturnType<typeof replayStart>,
 ): Promise<void> {
   try {
     await client.workflow.start(workflow, {

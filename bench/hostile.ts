@@ -53,10 +53,10 @@ export async function benchHostile(options: HostileOptions): Promise<BenchReport
     const problems: string[] = [];
     try {
       await startSend(hostile);
-      const endpoint = await makeDeadEndpoint(hostile, deadPort);
+      await makeDeadEndpoint(hostile, deadPort);
       const phases = [["alone", []], ...HOSTILE_KINDS.map((kind) => [kind, [kind]]), ["all at once", HOSTILE_KINDS]];
       for (const [name, kinds] of phases as [string, string[]][]) {
-        const phase = await measure({ name, kinds, load, ordinary, hostile, endpoint, relay }, options.seconds);
+        const phase = await measure({ name, kinds, load, ordinary, hostile, relay }, options.seconds);
         rows.push(phase.row);
         answers.push(...phase.answers);
         problems.push(...phase.problems);
@@ -80,21 +80,20 @@ interface Phase {
   load: HostileLoad;
   ordinary: TestTeam;
   hostile: Sender;
-  endpoint: string;
   relay: RefusingRelay;
 }
 
 async function measure(phase: Phase, seconds: number) {
-  const { name, kinds, load, ordinary, hostile, endpoint, relay } = phase;
+  const { name, kinds, load, ordinary, hostile, relay } = phase;
   const pids = Object.fromEntries(PROCESSES.map((process) => [process, pidOf(process)]));
   resetPeaks(pids);
   const logins = relay.logins();
   const end = load.begin(kinds);
   const ended = new AbortController();
-  const side = Promise.all([emitEvents(hostile, ended.signal), mostGroups(hostile, endpoint, ended.signal)]);
+  const side = emitEvents(hostile, ended.signal);
   const { latencies, failures } = await ordinaryRequests(ordinary, seconds);
   ended.abort();
-  const [, groups] = await side;
+  await side;
   const answered = await end();
 
   latencies.sort((a, b) => a - b);
@@ -110,7 +109,6 @@ async function measure(phase: Phase, seconds: number) {
     "most ms": round(latencies.at(-1) ?? 0),
     ...Object.fromEntries(peaks.map(([process, mib]) => [`${process} MiB`, mib])),
     "refused logins": relay.logins() - logins,
-    "groups of the dead endpoint": groups,
   };
   const problems = [
     ...[...new Set(failures)].map((failure) => `${name}: an ordinary request failed: ${failure}`),
@@ -175,9 +173,8 @@ async function makeHostileTeam(rows: number, port: number): Promise<Sender> {
   return sender;
 }
 
-async function makeDeadEndpoint(team: TestTeam, port: number): Promise<string> {
-  const { id } = await makeEndpoint(team, { url: `http://127.0.0.1:${port}/dead`, events: ["newsletter.started"] });
-  return id;
+async function makeDeadEndpoint(team: TestTeam, port: number): Promise<void> {
+  await makeEndpoint(team, { url: `http://127.0.0.1:${port}/dead`, events: ["newsletter.started"] });
 }
 
 async function emitEvents(team: TestTeam, signal: AbortSignal): Promise<void> {
@@ -185,18 +182,6 @@ async function emitEvents(team: TestTeam, signal: AbortSignal): Promise<void> {
     await emitSome(team, 1, "newsletter.started");
     await delay(EVENTS_EVERY_MS);
   }
-}
-
-/** The most groups of deliveries, each with a workflow, that an endpoint had at a time. */
-async function mostGroups(team: TestTeam, webhookId: string, signal: AbortSignal): Promise<number> {
-  let most = 0;
-  while (!signal.aborted) {
-    const { rows } = await sql<{ groups: number }>`select count(*)::int as groups from webhook_groups
-      where webhook_id = ${webhookId}`.execute(kysely(team.em));
-    most = Math.max(most, rows[0]?.groups ?? 0);
-    await delay(500);
-  }
-  return most;
 }
 
 interface RefusingRelay {

@@ -144,7 +144,6 @@ export class Webhooks {
     const teams = this.#teamIds;
     const { rows } = await sql<Record<string, number>>`select
       (select count(*)::int from webhook_outbox where team_id = any(${teams}::text[])) as outbox,
-      (select count(*)::int from webhook_groups where team_id = any(${teams}::text[])) as groups,
       (select count(*)::int from webhook_deliveries
         where team_id = any(${teams}::text[]) and status = 'PENDING') as pending,
       (select count(*)::int from webhook_deliveries

@@ -972,6 +972,10 @@ export type NewWebhookEndpoint = {
   api_version: string;
   /** Names of its own headers; the values are not shown. */
   header_names: Array<string>;
+  /** `working`: a delivery has succeeded in the last 24 hours, or few have failed in a row. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other. */
+  health: "unproven" | "working" | "failing";
+  /** When a failing endpoint gets its next delivery, at the earliest. */
+  next_probe_at: string | null;
   /** Failures since the last success. */
   consecutive_failures: number;
   /** When a delivery last succeeded. */
@@ -1368,6 +1372,52 @@ export type Recipient = {
   updated_at: string;
   /** The code of the reply by which a server refused or deferred it, such as 550; null without one. */
   smtp_code: number | null;
+};
+
+export type ReplayWebhookDeliveriesBody = {
+  /** Deliveries that were made then or later. */
+  since: string;
+  /** Deliveries that were made before then. Now unless given. */
+  until?: string;
+  /** Types of their events; every type when it is empty. */
+  event_types?: Array<
+    | "contact.created"
+    | "contact.updated"
+    | "contact.deleted"
+    | "subscriber.created"
+    | "subscriber.updated"
+    | "subscriber.deleted"
+    | "subscription.created"
+    | "subscription.confirmed"
+    | "subscription.removed"
+    | "newsletter.scheduled"
+    | "newsletter.started"
+    | "newsletter.paused"
+    | "newsletter.completed"
+    | "newsletter.cancelled"
+    | "campaign.scheduled"
+    | "campaign.started"
+    | "campaign.paused"
+    | "campaign.completed"
+    | "campaign.cancelled"
+    | "email.sent"
+    | "email.rejected"
+    | "email.bounced"
+    | "email.complained"
+    | "event.tracked"
+    | "suppression.added"
+    | "suppression.removed"
+    | "unsubscribe.created"
+    | "account.error"
+    | "account.recovered"
+  >;
+  /** How they ended. */
+  statuses?: Array<"FAILED" | "BLOCKED">;
+};
+
+export type RotateWebhookSecretBody = {
+  /** For how long the old secret signs beside the new one, in hours; 0 for one that leaked. */
+  overlap_hours?: number;
 };
 
 export type SendCampaignBody = {
@@ -1860,6 +1910,10 @@ export type WebhookDelivery = {
   is_replay: boolean;
   /** The delivery that it repeats. */
   replay_of_id: string | null;
+  /** Whether the delivery has ended with it: neither another attempt nor a replay followed. */
+  is_final: boolean;
+  /** The attempt or the replay that followed. */
+  superseded_by_id: string | null;
   /** When the next attempt is due. */
   next_attempt_at: string | null;
   /** When the record was created. */
@@ -1886,6 +1940,10 @@ export type WebhookEndpoint = {
   api_version: string;
   /** Names of its own headers; the values are not shown. */
   header_names: Array<string>;
+  /** `working`: a delivery has succeeded in the last 24 hours, or few have failed in a row. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other. */
+  health: "unproven" | "working" | "failing";
+  /** When a failing endpoint gets its next delivery, at the earliest. */
+  next_probe_at: string | null;
   /** Failures since the last success. */
   consecutive_failures: number;
   /** When a delivery last succeeded. */
@@ -1912,6 +1970,44 @@ export type WebhookEventType = {
   description: string;
   /** The `object` of the record in its payload. */
   object_type: string;
+};
+
+/** A replay of many deliveries to a webhook endpoint, and its progress. */
+export type WebhookReplay = {
+  object: "webhook_replay";
+  /** The id of the record. */
+  id: string;
+  /** The id of the webhook endpoint. */
+  webhook_id: string;
+  /** Whether it has ended. */
+  status: "RUNNING" | "COMPLETED";
+  /** Deliveries that were made then or later. */
+  since: string;
+  /** Deliveries that were made before then. */
+  until: string;
+  /** Types of their events; empty for every type. */
+  event_types: Array<string>;
+  /** How they ended. */
+  statuses: Array<"FAILED" | "BLOCKED">;
+  /** Deliveries that matched when it was requested. */
+  total: number;
+  /** Deliveries that are queued again. */
+  replayed: number;
+  /** When the record was created. */
+  created_at: string;
+  /** When the last one was queued. */
+  completed_at: string | null;
+};
+
+/** The new secret of a webhook endpoint. */
+export type WebhookSecret = {
+  object: "webhook_secret";
+  /** The id of the webhook endpoint. */
+  id: string;
+  /** Verifies the signatures. It is shown this once. */
+  secret: string;
+  /** Until when the old secret signs too; null when it signs no more. */
+  previous_secret_expires_at: string | null;
 };
 
 /** The codes of refusals. Codes are added, never renamed. */
@@ -2203,6 +2299,8 @@ export type ListWebhookDeliveriesQuery = {
   order?: "asc" | "desc";
   /** Only deliveries with this status. */
   status?: "PENDING" | "SUCCEEDED" | "FAILED" | "RETRYING" | "BLOCKED";
+  /** Only attempts with which their delivery has ended, or only the others. */
+  final?: boolean;
 };
 
 export class MeResource {
@@ -3453,6 +3551,28 @@ export class WebhooksResource {
   }
 
   /**
+   * Give a webhook endpoint a new secret, which is shown this once.
+   *
+   * Gives a webhook endpoint a new `secret`, which the answer shows this once. The old one signs beside it for `overlap_hours`: deliveries then carry two `v1`. One that is older still stops at once.
+   *
+   * **Scope:** `webhooks:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   */
+  rotateSecret<O extends WriteOptions & DryRunOption>(
+    webhookId: string,
+    body?: RotateWebhookSecretBody,
+    options?: O,
+  ): Promise<Outcome<WebhookSecret, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/webhooks/{webhookId}/rotate-secret", ids: { webhookId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
    * List the attempts to deliver to a webhook endpoint.
    *
    * Pages through the attempts of the last 30 days to deliver events to an endpoint, newest first. Each attempt is a record of its own. The payloads are not shown.
@@ -3470,6 +3590,30 @@ export class WebhooksResource {
         options,
       );
     return listingOf(readPage, query);
+  }
+
+  /**
+   * Deliver many events to a webhook endpoint once more.
+   *
+   * Queues the deliveries of a time that have ended without success once more, up to 100 a second: those with `is_final` and one of the `statuses`. Attempts that a later one or a replay followed are left alone, so a repetition queues nothing twice.
+   *
+   * The replay continues by itself; `GET /webhooks/{webhookId}/replays/{replayId}` shows its progress. A dry run counts the deliveries in `would_create`. An endpoint that is switched off is 409 `resource_state_invalid`; one that is switched off meanwhile gets no more.
+   *
+   * **Scope:** `webhooks:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   */
+  replayDeliveries<O extends WriteOptions & DryRunOption>(
+    webhookId: string,
+    body: ReplayWebhookDeliveriesBody,
+    options?: O,
+  ): Promise<Outcome<WebhookReplay, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/webhooks/{webhookId}/replays", ids: { webhookId }, body, takesKey: true },
+      options,
+    );
   }
 
   /**
@@ -3533,6 +3677,20 @@ export class WebhooksResource {
         ids: { webhookId, deliveryId },
         takesKey: true,
       },
+      options,
+    );
+  }
+
+  /**
+   * Retrieve a replay of many deliveries.
+   *
+   * Answers a replay of many deliveries to a webhook endpoint, with its progress.
+   *
+   * **Scope:** `webhooks:read`.
+   */
+  retrieveReplay(webhookId: string, replayId: string, options?: RequestOptions): Promise<Answer<WebhookReplay>> {
+    return this.#transport.request(
+      { method: "GET", path: "/webhooks/{webhookId}/replays/{replayId}", ids: { webhookId, replayId } },
       options,
     );
   }

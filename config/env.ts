@@ -200,7 +200,7 @@ const settings = z.object({
     .default("127.0.0.1"),
   /** Port for the health and metrics of the API or a worker, which asks for no credential; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
-  /** Activities a worker process runs at once; unless set, 10, 40 in the dispatch pool and 400 in the webhooks pool. */
+  /** Activities a worker process runs at once; unless set, 10, 40 in the dispatch pool and 500 in the webhooks pool. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
   /** How long an activity may go without a heartbeat before its worker is presumed dead; the same in all workers. */
   HEARTBEAT_TIMEOUT_MS: integer(1_000, 60_000).default(10_000),

@@ -1,8 +1,8 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 
-/** The kinds of items that the reconciler compares with Temporal: open sends, and groups of deliveries that are overdue. */
-export type Reconciled = "sends" | "deliveries";
+/** What the reconciler compares with Temporal: open sends. */
+const kind = "sends";
 
 /** A pass of the reconciler that is under way, or begins. */
 export interface ReconcilerPass {
@@ -12,8 +12,8 @@ export interface ReconcilerPass {
   failed: number;
 }
 
-/** Where the reconciler continues with a kind: behind the place that an earlier run kept, else at the beginning. */
-export async function readPass(em: EntityManager, kind: Reconciled): Promise<ReconcilerPass> {
+/** Where the reconciler continues: behind the place that an earlier run kept, else at the beginning. */
+export async function readPass(em: EntityManager): Promise<ReconcilerPass> {
   const pass = await kysely(em)
     .insertInto("reconciler_passes")
     .values({ kind })
@@ -24,12 +24,12 @@ export async function readPass(em: EntityManager, kind: Reconciled): Promise<Rec
 }
 
 /** Keeps the place of a pass under way, so that the next run continues there when this one is cut off. */
-export async function keepPlace(em: EntityManager, kind: Reconciled, { after, failed }: ReconcilerPass): Promise<void> {
+export async function keepPlace(em: EntityManager, { after, failed }: ReconcilerPass): Promise<void> {
   await kysely(em).updateTable("reconciler_passes").set({ after_id: after, failed }).where("kind", "=", kind).execute();
 }
 
 /** Ends a pass: the next one begins anew. Only one in which no item failed counts as complete. */
-export async function endPass(em: EntityManager, kind: Reconciled, failed: number): Promise<void> {
+export async function endPass(em: EntityManager, failed: number): Promise<void> {
   await kysely(em)
     .updateTable("reconciler_passes")
     .set({ after_id: "", failed: 0, ...(failed === 0 && { completed_at: sql<string>`clock_timestamp()` }) })
@@ -37,7 +37,7 @@ export async function endPass(em: EntityManager, kind: Reconciled, failed: numbe
     .execute();
 }
 
-/** For how many seconds not every item of a kind was compared; a kind without any pass is missing. */
+/** For how many seconds not every item was compared, by kind; one without any pass is missing. */
 export async function readPassAges(em: EntityManager): Promise<Record<string, number>> {
   const rows = await kysely(em)
     .selectFrom("reconciler_passes")

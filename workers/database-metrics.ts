@@ -97,7 +97,7 @@ export function addDatabaseMetrics(
   gaugesOf(keptMs.sends, () => readPassAges(orm.em.fork())).by(
     "kind",
     "mailkeel_reconciler_age_seconds",
-    "Since when the reconciler has not compared every open send, or every overdue group of deliveries, with Temporal",
+    "Since when the reconciler has not compared every open send with Temporal",
     (ages) => ages,
   );
 
@@ -116,14 +116,8 @@ export function addDatabaseMetrics(
   webhooks.by(
     "endpoint",
     "mailkeel_webhook_deliveries_waiting",
-    `Deliveries that no workflow carries, by the state of their endpoint, each counted up to ${MOST_WAITING}`,
+    `Deliveries that have not ended, by the state of their endpoint, each counted up to ${MOST_WAITING}`,
     ({ waiting }) => waiting,
-  );
-  webhooks.by(
-    "phase",
-    "mailkeel_webhook_groups",
-    "Groups of deliveries under way: at their FIRST attempt, or RETRYING",
-    ({ groups }) => groups,
   );
   webhooks.one(
     "mailkeel_webhook_endpoints_failing",

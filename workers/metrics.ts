@@ -4,7 +4,7 @@ import { OUTCOMES } from "../db/entities/send.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import { watchConnections } from "../db/pool-metrics.ts";
 import type { StateCounts } from "../domain/sends/ledger.ts";
-import { ATTEMPT_OUTCOMES } from "../domain/webhooks/attempts.ts";
+import { ATTEMPT_OUTCOMES } from "../domain/webhooks/outcomes.ts";
 
 export interface PoolMetrics {
   registry: Registry;

@@ -1,318 +1,229 @@
-import {
-  type Client,
-  WorkflowExecutionAlreadyStartedError,
-  WorkflowIdConflictPolicy,
-  WorkflowIdReusePolicy,
-} from "@temporalio/client";
+import { type Client, WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { watchProcessor } from "../config/process-load.ts";
+import type { EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import type { Watched } from "../config/progress.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
 import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
-import { type FannedOut, fanOut } from "../domain/webhooks/fan-out.ts";
-import { formGroups, type Group, UNSTARTED_UNTIL_SECONDS, unstartedGroups } from "../domain/webhooks/grouping.ts";
-import { notifyRelay, RELAY_CHANNEL } from "../domain/webhooks/notify-relay.ts";
-import { LEASE_SECONDS, releaseRelayLease, takeRelayLease } from "../domain/webhooks/relay-lease.ts";
-import { deliveryStart, replayStart } from "../workflows/start.ts";
-import type { webhookDeliveryWorkflow } from "../workflows/webhook-delivery.ts";
+import { fanOut } from "../domain/webhooks/fan-out.ts";
+import { DUE_CHANNEL, notifyDue, OUTBOX_CHANNEL } from "../domain/webhooks/notify.ts";
+import { type Endpoint, overdueEndpoints, readServed } from "../domain/webhooks/queue.ts";
+import { WAKE_UP } from "../workflows/ids.ts";
+import { endpointStart, replayStart } from "../workflows/start.ts";
+import type { webhookEndpointWorkflow } from "../workflows/webhook-endpoint.ts";
 import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
-import { GroupStarts } from "./group-starts.ts";
 import { pause } from "./pause.ts";
 
-/** How often the leader makes a pass without a notification, and how often a follower asks for the lease. */
+/** How often the outbox is looked at without a notification. */
 const POLL_MS = 500;
-/**
- * The poll interval under load: the least time from the start of a pass that found work to the next one, and how much longer it
- * is for each change that the pass found. With fewer passes each finds more, which costs Postgres and Temporal less; an idle
- * relay takes new events at once.
- */
-const LEAST_BUSY_POLL_MS = 40;
-const POLL_MS_PER_CHANGE = 4;
-const MOST_BUSY_POLL_MS = 140;
-/** How long the changes of a team wait while one of its endpoints is changed or deleted, before they are tried again. */
-const CHANGING_REST_MS = 250;
-/** How long the changes of a team with a malformed row wait. Only an operator can mend the row, and each try is logged. */
-const MALFORMED_REST_MS = 10_000;
-/** How often the leader sweeps: it looks for groups and replays whose workflow was never started. */
+/** The time from one look to the next for each change that the first one found: fewer looks find more, which costs Postgres less. */
+const POLL_MS_PER_CHANGE = 8;
+const MOST_BUSY_POLL_MS = 100;
+/** How often endpoints are looked for that should be served and are not, and bulk replays that were not started. */
 const SWEEP_EVERY_MS = 2_000;
-/** After this long a sweep queues no more groups. The next one comes to those that are left. */
-const SWEEP_FOR_MS = 5_000;
 const LISTEN_AGAIN_MS = 1_000;
 /** How often the connection for notifications is tried, and how long it may take to answer. */
 const LISTEN_CHECK_MS = 30_000;
 const LISTEN_ANSWER_MS = 10_000;
-const LEASE_MS = LEASE_SECONDS * 1_000;
-/** The leader renews its lease after this time, well before it expires. */
-const RENEW_LEASE_MS = LEASE_MS / 2;
-/** How long a leader that failed leaves the lease to others: they ask for it every `POLL_MS`. */
-const YIELD_MS = 1_000;
-/** How often a relay looks whether there is room for more groups. */
-const ROOM_POLL_MS = 20;
+/** Workflows that are being started at once. */
+const STARTS = 16;
+/** A run looks for deliveries for longer than this after its start: no other start is needed. */
+const STARTED_FOR_MS = 500;
 /**
- * After so many failed starts of workflows in a row, or so many ms without the end of any while as many as may be are under way, this
- * process is presumed not to reach Temporal: it drops the groups that wait, and yields its lease.
+ * Temporal has taken the start, however long it takes to begin it: a sweep that asked again would add to what holds it up. A run that
+ * has begun has raised the epoch.
  */
-export const MOST_FAILED_STARTS = 5;
-const STANDSTILL_MS = 3_000;
-/** A loop is stalled after this time without progress. An answer that another relay holds the lease counts as progress. */
+const SWEPT_AGAIN_MS = 60_000;
+/** For how long endpoints that notifications name are gathered. */
+const GATHER_MS = 10;
+/** A malformed row of the outbox is logged this often: only an operator can mend it. */
+const MALFORMED_EVERY_MS = 10_000;
+/** A loop is stalled after this time without progress. */
 const STALL_LIMIT_MS = 60_000;
 
 /**
- * Takes events from the outbox to endpoints: writes their deliveries, puts waiting deliveries into groups and starts a
- * workflow for each group. All is committed before Temporal is called, so that nothing is lost between the two: a start
- * that finds its workflow there is a success, and a group without one is found by the next sweep, of this or any other
- * relay. The statements are in domain/webhooks/fan-out.ts and grouping.ts.
- *
- * One relay at a time does this: the leader. Another one takes over when the lease expires or is released.
+ * Takes changes from the outbox to the queues of endpoints, and has each queue served: by a run of this process, by a notification
+ * to that of another one, or by the workflow of the endpoint, which it starts or wakes. All is committed before Temporal is
+ * called, so that nothing is lost between the two: the sweep of any process finds an endpoint that nobody serves. Every
+ * process of the pool does this; none leads.
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;
-  readonly #onWaiting: (webhookIds: Iterable<string>) => void;
+  readonly #deliveries: Pick<EndpointDeliveries, "wake" | "notHere">;
   #client: Client | undefined;
-  #loop: Promise<void> = Promise.resolve();
-  #sweeps: Promise<void> = Promise.resolve();
-  #listening: Promise<void> = Promise.resolve();
-  /** When it last took a batch, or heard that another relay leads, by `performance.now()`; at first its start. */
+  #loops: Promise<unknown> = Promise.resolve();
+  /** When it last looked at the outbox, by `performance.now()`; at first its start. */
   #movedAt = performance.now();
-  /** A notification came since the latest pass began. */
-  #notified = false;
-  #endWait: (() => void) | undefined;
-  /** The next batch begins with the team after this one. */
-  #afterTeam = "";
-  /** Teams that batches leave out, and until when, by `performance.now()`: their changes cannot be taken now. */
-  readonly #leftOut = new Map<string, number>();
-  /** When workflows were started, by the ids of their groups, for as long as a sweep looks at a group. */
-  readonly #started = new Map<string, number>();
-  /** When its lease ends, by `performance.now()`. */
-  #leaseUntil = 0;
-  /** The latest answer about the lease: another relay holds it. A leader may outlive its lease in a long batch, and still sweeps. */
-  #isFollower = true;
-  /** When a leader renews its lease. */
-  #renewalAt = 0;
-  /** Until when it leaves the lease to others. */
-  #yieldsUntil = 0;
-  #release: Promise<void> = Promise.resolve();
-  #failedStarts = 0;
-  readonly #isProcessBusy = watchProcessor();
-  readonly #groupStarts = new GroupStarts((group) => this.#start(group));
+  #notified = Promise.withResolvers<void>();
+  /** Endpoints whose start waits for its turn. */
+  readonly #toStart = new Map<string, Endpoint>();
+  /** The latest start of an endpoint from here: when it began, by `performance.now()`, and the epoch that it was to follow. */
+  readonly #started = new Map<string, { at: number; epoch: number }>();
+  readonly #starting = new Set<Promise<void>>();
+  /** Endpoints that notifications named, which no run of this process serves. */
+  readonly #due = new Set<string>();
+  #malformedAt = Number.NEGATIVE_INFINITY;
 
-  /** @param onWaiting is told the endpoints for which new deliveries wait */
-  constructor(deps: ActivityDeps, onWaiting: (webhookIds: Iterable<string>) => void = () => undefined) {
+  constructor(deps: ActivityDeps, deliveries: Pick<EndpointDeliveries, "wake" | "notHere">) {
     this.#deps = deps;
-    this.#onWaiting = onWaiting;
+    this.#deliveries = deliveries;
   }
 
   /** Begins, once the cluster is reached. */
   connected(client: Client): void {
     this.#client = client;
-    this.#deps.stopping.addEventListener("abort", () => this.wake(), { once: true });
-    this.#listening = this.#listen();
-    this.#loop = this.#run(this.#deps.progress.watch("relay", STALL_LIMIT_MS));
-    this.#sweeps = this.#runSweeps(this.#deps.progress.watch("relay sweep", STALL_LIMIT_MS));
+    const { progress, stopping } = this.#deps;
+    stopping.addEventListener("abort", () => this.#notified.resolve(), { once: true });
+    this.#loops = Promise.all([
+      this.#listen(),
+      this.#takeAll(progress.watch("relay", STALL_LIMIT_MS)),
+      this.#sweepAll(progress.watch("relay sweep", STALL_LIMIT_MS)),
+    ]);
   }
 
-  /** Seconds since it last took a batch, or heard that another relay leads. */
+  /** Seconds since it last looked at the outbox. */
   get ageSeconds(): number {
     return (performance.now() - this.#movedAt) / 1_000;
   }
 
-  /** Whether it holds the lease: it then takes events from the outbox and forms groups, for all relays. */
-  get isLeader(): boolean {
-    return performance.now() < this.#leaseUntil;
-  }
-
-  /** Makes a pass now rather than at the next poll, if it is the leader. */
-  wake(): void {
-    this.#notified = true;
-    this.#endWait?.();
-  }
-
-  /** Wakes the leader, here or in another process: an endpoint has room for another group. */
-  wakeLeader(): void {
-    if (this.isLeader) this.wake();
-    else notifyRelay(this.#deps.orm.em);
-  }
-
   async close(): Promise<void> {
-    await Promise.all([this.#loop, this.#sweeps, this.#listening]);
-    await this.#groupStarts.close();
-    await this.#release;
+    await this.#loops;
+    this.#toStart.clear();
+    await Promise.allSettled(this.#starting);
   }
 
-  async #run(watched: Watched): Promise<void> {
-    const { stopping } = this.#deps;
-    while (!stopping.aborted) {
-      this.#notified = false;
+  async #takeAll(watched: Watched): Promise<void> {
+    const { stopping, orm } = this.#deps;
+    for (let after = ""; !stopping.aborted; ) {
       const beganAt = performance.now();
-      // After a failure too: notifications must not make it try without a rest.
-      let pollMs = POLL_MS;
+      if (after === "") this.#notified = Promise.withResolvers();
       try {
-        if (await this.#ensureLease(watched)) pollMs = await this.#pass(watched);
+        const { taken, webhookIds, malformed, next } = await fanOut(orm.em.fork(), after);
+        if (malformed.length > 0) this.#noteMalformed(malformed);
+        if (webhookIds.size > 0) await this.#serve([...webhookIds]);
+        this.#movedAt = performance.now();
+        watched.moved();
+        after = next?.after ?? "";
+        if (next) continue;
+        const restMs = beganAt + Math.min(taken * POLL_MS_PER_CHANGE, MOST_BUSY_POLL_MS) - performance.now();
+        if (restMs > 0) await pause(restMs, stopping);
+      } catch (error) {
+        after = "";
+        this.#noteFailure(error);
+        await pause(POLL_MS, stopping);
+      }
+      const timer = setTimeout(this.#notified.resolve, POLL_MS);
+      await this.#notified.promise;
+      clearTimeout(timer);
+    }
+  }
+
+  /** Has endpoints served that deliveries were committed for. */
+  async #serve(webhookIds: readonly string[]): Promise<void> {
+    const em = this.#deps.orm.em.fork();
+    this.#deliveries.wake(webhookIds);
+    // Also those that are served here: see `readServed`.
+    const endpoints = await readServed(em, webhookIds);
+    this.#start(
+      endpoints.filter(({ isServed, isDue }) => !isServed && isDue),
+      STARTED_FOR_MS,
+    );
+    const notHere = new Set(this.#deliveries.notHere(webhookIds));
+    const elsewhere = endpoints.filter(({ webhookId, isServed }) => isServed && notHere.has(webhookId));
+    if (elsewhere.length > 0)
+      await notifyDue(
+        em,
+        elsewhere.map(({ webhookId }) => webhookId),
+      );
+  }
+
+  /** Finds what a process left that was killed between its commit and the start, and endpoints whose workflow was terminated. */
+  async #sweepAll(watched: Watched): Promise<void> {
+    const { stopping, orm } = this.#deps;
+    while (!stopping.aborted) {
+      await pause(SWEEP_EVERY_MS, stopping);
+      try {
+        this.#start(await overdueEndpoints(orm.em.fork()), SWEPT_AGAIN_MS);
+        for (const replayId of await unstartedReplays(orm.em.fork())) {
+          if (stopping.aborted) break;
+          await this.#startReplay(replayId).catch((error) => this.#noteFailure(error));
+          watched.moved();
+        }
       } catch (error) {
         this.#noteFailure(error);
-        this.#yieldLease();
       }
-      const restMs = beganAt + pollMs - performance.now();
-      if (restMs > 0) await pause(restMs, stopping);
-      if (this.isLeader) await this.#notification(POLL_MS);
-    }
-    this.#yieldLease();
-  }
-
-  /** A loop of its own, so that a pass does not wait for the end of a sweep. */
-  async #runSweeps(watched: Watched): Promise<void> {
-    const { stopping } = this.#deps;
-    while (!stopping.aborted) {
-      await this.#sweep(watched).catch((error) => this.#noteFailure(error));
-      await pause(SWEEP_EVERY_MS, stopping);
+      watched.moved();
     }
   }
 
   #noteFailure(error: unknown): void {
+    if (this.#deps.stopping.aborted) return;
     this.#deps.countRelayFailure();
     this.#deps.log.error({ err: error }, "the relay failed; tried again soon");
   }
 
-  /** Takes the lease, or renews it once it is a second old. @returns whether this relay leads */
-  async #ensureLease(watched: Watched): Promise<boolean> {
-    if (this.#groupStarts.standstillMs > STANDSTILL_MS) this.#giveUpStarts();
+  #noteMalformed(seqs: readonly string[]): void {
     const now = performance.now();
-    if (this.isLeader && now < this.#renewalAt) return true;
-    if (now < this.#yieldsUntil) return false;
-    // A release that is under way would end the lease that is taken now.
-    await this.#release;
-    const { orm, workerId } = this.#deps;
-    const askedAt = performance.now();
-    const isTaken = await takeRelayLease(orm.em.fork(), workerId);
-    this.#leaseUntil = isTaken ? askedAt + LEASE_MS : 0;
-    this.#isFollower = !isTaken;
-    this.#renewalAt = askedAt + RENEW_LEASE_MS;
-    if (!isTaken) {
-      this.#noteMove(watched);
-      // The leader starts them: its sweep finds them.
-      this.#groupStarts.dropWaiting();
+    if (now < this.#malformedAt + MALFORMED_EVERY_MS) return;
+    this.#malformedAt = now;
+    this.#deps.countRelayFailure();
+    this.#deps.log.error({ seqs }, "rows of the outbox are no JSON array; they wait");
+  }
+
+  /** @param startedForMs an endpoint whose latest start from here was within this time, and begun by no run yet, needs no other */
+  #start(endpoints: readonly Endpoint[], startedForMs: number): void {
+    const now = performance.now();
+    for (const [webhookId, { at }] of this.#started) {
+      if (at > now - SWEPT_AGAIN_MS) break;
+      this.#started.delete(webhookId);
     }
-    // `#yieldLease` ran while Postgres was asked, and this answer may have taken the lease again.
-    else if (performance.now() < this.#yieldsUntil) this.#releaseLease();
-    return this.isLeader;
+    for (const endpoint of endpoints) {
+      const latest = this.#started.get(endpoint.webhookId);
+      const isStarting = latest?.epoch === endpoint.epoch && latest.at > now - startedForMs;
+      if (!isStarting) this.#toStart.set(endpoint.webhookId, endpoint);
+    }
+    this.#startNext();
   }
 
-  /** Leaves the groups that wait for their start to another relay. If there is none, its own next sweep finds them. */
-  #giveUpStarts(): void {
-    this.#groupStarts.dropWaiting();
-    this.#yieldLease();
-  }
-
-  /** Leaves the lease to another relay, without waiting for the release: Postgres may be away. */
-  #yieldLease(): void {
-    // Also without it: a pass that failed may have outlived it, or it may just be asked for.
-    this.#yieldsUntil = performance.now() + YIELD_MS;
-    if (this.isLeader) this.#releaseLease();
-  }
-
-  #releaseLease(): void {
-    this.#leaseUntil = 0;
-    const { orm, workerId } = this.#deps;
-    // If it fails, the lease expires by itself.
-    const release = () => releaseRelayLease(orm.em.fork(), workerId).catch(() => undefined);
-    this.#release = this.#release.then(release);
-  }
-
-  /** Waits for a notification, at most `ms`. */
-  async #notification(ms: number): Promise<void> {
-    if (this.#notified) return;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      this.#endWait = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-    this.#endWait = undefined;
+  #startNext(): void {
+    for (const [webhookId, endpoint] of this.#toStart) {
+      if (this.#starting.size >= STARTS) return;
+      this.#toStart.delete(webhookId);
+      const started = this.#startOne(endpoint).finally(() => {
+        this.#starting.delete(started);
+        this.#startNext();
+      });
+      this.#starting.add(started);
+    }
   }
 
   /**
-   * Takes batches and forms groups until the outbox is empty.
-   * @returns how long after the start of this pass the next one may begin, in ms
+   * Starts the workflow of an endpoint, or wakes it: one that sleeps until a retry, or is about to end, does not look again by itself,
+   * and a start that used the existing workflow would be lost.
    */
-  async #pass(watched: Watched): Promise<number> {
-    const { orm, stopping } = this.#deps;
-    let changes = 0;
-    let found = false;
-    // A round that an earlier pass began does not show that nothing can be taken.
-    let takenInRound = this.#afterTeam === "" ? 0 : 1;
-    for (let callAgain = true; callAgain && !stopping.aborted && (await this.#ensureLease(watched)); ) {
-      const batch = await fanOut(orm.em.fork(), this.#afterTeam, this.#teamsLeftOut());
-      const { taken, groups, waiting, nextAfter, ...rest } = batch;
-      this.#afterTeam = nextAfter;
-      this.#leaveOut(batch);
-      takenInRound += taken;
-      // A round took nothing: the rows that are left are locked or malformed, or an endpoint of their team is being changed.
-      callAgain = rest.callAgain && (nextAfter !== "" || takenInRound > 0);
-      if (nextAfter === "") takenInRound = 0;
-      this.#onWaiting(waiting);
-      for (const group of groups) this.#queueStart(group);
-      const waited = await formGroups(orm.em.fork());
-      for (const group of waited) this.#queueStart(group);
-      // Not until they are started: new endpoints of one team would hold up the changes of all.
-      await this.#untilRoom(watched, () => this.#ensureLease(watched));
-      changes += taken;
-      found ||= taken > 0 || waited.length > 0;
-      this.#noteMove(watched);
+  async #startOne({ webhookId, teamId, epoch }: Endpoint): Promise<void> {
+    const at = performance.now();
+    const start = endpointStart({ webhookId, teamId });
+    try {
+      await this.#client?.workflow
+        .start<typeof webhookEndpointWorkflow>("webhookEndpointWorkflow", {
+          ...start,
+          workflowIdConflictPolicy: "FAIL",
+          // Temporal 1.29 does not compare the versions of a deployment in such a start: versioned workers use the queue alone.
+          requestEagerStart: this.#deps.env.WORKER_BUILD_ID === undefined,
+        })
+        .catch(async (error) => {
+          if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+          await this.#client?.workflow.signalWithStart("webhookEndpointWorkflow", { ...start, signal: WAKE_UP });
+        });
+      this.#started.delete(webhookId);
+      this.#started.set(webhookId, { at, epoch });
+    } catch (error) {
+      this.#deps.log.warn(
+        { webhookId, err: error },
+        "an endpoint's workflow could not be started; the sweep tries again",
+      );
     }
-    if (!found) return 0;
-    return Math.min(LEAST_BUSY_POLL_MS + changes * POLL_MS_PER_CHANGE, MOST_BUSY_POLL_MS);
-  }
-
-  #noteMove(watched: Watched): void {
-    this.#movedAt = performance.now();
-    watched.moved();
-  }
-
-  #teamsLeftOut(): string[] {
-    const now = performance.now();
-    for (const [teamId, until] of this.#leftOut) {
-      if (until <= now) this.#leftOut.delete(teamId);
-    }
-    return [...this.#leftOut.keys()];
-  }
-
-  /** Leaves out teams whose changes a batch could not take. Otherwise each batch would have less room for those of others. */
-  #leaveOut({ changing, malformed }: Pick<FannedOut, "changing" | "malformed">): void {
-    const now = performance.now();
-    for (const teamId of changing) this.#leftOut.set(teamId, now + CHANGING_REST_MS);
-    for (const [teamId, seq] of malformed) {
-      this.#leftOut.set(teamId, now + MALFORMED_REST_MS);
-      this.#deps.countRelayFailure();
-      this.#deps.log.error({ seq }, "a row of the outbox is no JSON array; it and later ones of its team wait");
-    }
-  }
-
-  /** Queues the starts of groups that have not begun, and starts replays that were not started, unless it follows. */
-  async #sweep(watched: Watched): Promise<void> {
-    const { orm, stopping } = this.#deps;
-    const forgottenBefore = performance.now() - UNSTARTED_UNTIL_SECONDS * 1_000;
-    for (const [id, startedAt] of this.#started) {
-      if (startedAt > forgottenBefore) break;
-      this.#started.delete(id);
-    }
-    // A follower would start again all that Temporal has not begun yet.
-    if (!this.#isFollower) {
-      const until = performance.now() + SWEEP_FOR_MS;
-      for await (const group of unstartedGroups(orm.em.fork())) {
-        if (stopping.aborted || performance.now() > until) break;
-        this.#queueStart(group);
-        await this.#untilRoom(watched, () => performance.now() < until);
-        watched.moved();
-      }
-      for (const replayId of await unstartedReplays(orm.em.fork())) {
-        if (stopping.aborted) break;
-        await this.#startReplay(replayId).catch((error) => this.#noteFailure(error));
-        watched.moved();
-      }
-    }
-    watched.moved();
   }
 
   async #startReplay(replayId: string): Promise<void> {
@@ -327,52 +238,29 @@ export class OutboxRelay {
     await noteReplayStarted(this.#deps.orm.em.fork(), replayId);
   }
 
-  /** Has the workflow of a group started when it is its turn, unless this relay has started it: Temporal may take long to begin it. */
-  #queueStart(group: Group): void {
-    if (!this.#started.has(group.id)) this.#groupStarts.add(group);
-  }
-
-  /** Waits until there is room for more groups, for as long as `mayWait`. */
-  async #untilRoom(watched: Watched, mayWait: () => boolean | Promise<boolean>): Promise<void> {
-    const { stopping } = this.#deps;
-    while (!this.#groupStarts.hasRoom && !stopping.aborted && (await mayWait())) {
-      await pause(ROOM_POLL_MS, stopping);
-      watched.moved();
+  #onNotification({ channel, payload }: pg.Notification): void {
+    if (channel === OUTBOX_CHANNEL || !payload) this.#notified.resolve();
+    else {
+      this.#deliveries.wake([payload]);
+      // Sent by the API or by another relay: the run that serves it is woken, and if there is none, it is started.
+      if (this.#deliveries.notHere([payload]).length === 0) return;
+      if (this.#due.size === 0) setTimeout(() => void this.#serveDue(), GATHER_MS);
+      this.#due.add(payload);
     }
   }
 
-  /** Starts the workflow of a group. If it runs already, that is a success. */
-  async #start(group: Group): Promise<void> {
-    const { env, log } = this.#deps;
+  async #serveDue(): Promise<void> {
+    const webhookIds = [...this.#due];
+    this.#due.clear();
     try {
-      await this.#client?.workflow.start<typeof webhookDeliveryWorkflow>("webhookDeliveryWorkflow", {
-        ...deliveryStart(group, env.WEBHOOK_LADDER_SECONDS, {
-          localFirstAttempt: group.localFirstAttempt,
-          ...(group.attempt > 1 ? { resume: { attempt: group.attempt } } : {}),
-        }),
-        requestEagerStart: this.#startsHere(),
-        workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
-        // A workflow that an operator terminated is brought back by the reconciler, on hold.
-        workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
-      });
+      const endpoints = await readServed(this.#deps.orm.em.fork(), webhookIds);
+      this.#start(
+        endpoints.filter(({ isServed, isDue }) => !isServed && isDue),
+        STARTED_FOR_MS,
+      );
     } catch (error) {
-      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
-        log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep tries again");
-        if (++this.#failedStarts >= MOST_FAILED_STARTS) this.#giveUpStarts();
-        return;
-      }
+      this.#noteFailure(error);
     }
-    this.#failedStarts = 0;
-    this.#started.set(group.id, performance.now());
-  }
-
-  /**
-   * Whether to ask Temporal to give the first task of a workflow to this process, past the task queue: one process writes the
-   * outcomes of all its groups together. While this process is busy, the next one that polls the queue gets the task.
-   * Temporal 1.29 does not compare the versions of a deployment in such a start: versioned workers use the queue alone.
-   */
-  #startsHere(): boolean {
-    return this.#deps.env.WORKER_BUILD_ID === undefined && !this.#isProcessBusy();
   }
 
   /** Receives notifications for as long as the process lives; while it cannot, the relay polls. */
@@ -393,10 +281,10 @@ export class OutboxRelay {
       });
       try {
         await client.connect();
-        client.on("notification", () => this.wake());
-        await client.query(`listen ${RELAY_CHANNEL}`);
+        client.on("notification", (notification) => this.#onNotification(notification));
+        await client.query(`listen ${OUTBOX_CHANNEL}; listen ${DUE_CHANNEL}`);
         // Notifications may have been sent before this connection listened.
-        this.wake();
+        this.#notified.resolve();
         // One that is cut off behind a proxy gets no notification, and no error either.
         while (!(await Promise.race([ended, pause(LISTEN_CHECK_MS, stopping).then(() => stopping.aborted)]))) {
           await client.query("select 1");

@@ -28,7 +28,7 @@ export interface PoolDefinition {
   /** How far its heap may grow between two full collections, in per cent of its size; by default as V8 estimates. */
   heapGrowthPercent?: number;
   /** Options of the SDK's worker. */
-  options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions" | "maxConcurrentLocalActivityExecutions">;
+  options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions">;
   /** Metrics of this pool alone. */
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
   /** @param registry gets the metrics of the pool */
@@ -85,9 +85,9 @@ export const POOLS = {
     // Secrets and headers of endpoints.
     secrets: ["ENCRYPTION_KEYS"],
     workflows: true,
-    activities: 400,
-    // A workflow's first task makes its first attempt, which may take seconds: the others must not wait for it.
-    options: { maxConcurrentWorkflowTaskExecutions: 400, maxConcurrentLocalActivityExecutions: 400 },
+    // Runs of endpoints mostly wait for receivers.
+    activities: 500,
+    options: { maxConcurrentWorkflowTaskExecutions: 100 },
     start: startWebhooks,
   },
   maintenance: {

@@ -7,7 +7,7 @@ import {
 import type { DispatchActivities, SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { SendActivities } from "../activities/sends.ts";
 import type { ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
-import type { DeliveryActivities } from "../activities/webhooks/deliveries.ts";
+import type { DeliveryActivities } from "../activities/webhooks/deliver-due.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { TASK_QUEUES } from "./ids.ts";
 import { failureCodeOf, STEP_RETRY } from "./steps.ts";
@@ -85,31 +85,23 @@ export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
   }
 }
 
-/**
- * The first attempt of a group. A local activity saves most of the cost of a group that succeeds at once. Not for every
- * group: a request that hangs would hold up the workflow tasks of others.
- */
-export const { attemptGroup: attemptFirst } = proxyLocalActivities<DeliveryActivities>({
-  startToCloseTimeout: "40 seconds",
-  retry: STEP_RETRY,
-  summary: "first attempt",
-});
+/** A worker that is lost is noticed sooner than elsewhere: what it had in flight is sent again within seconds. */
+const DELIVERY_HEARTBEAT_MS = 5_000;
 
-/** Attempts a group of deliveries, or gives it up. */
+/** Delivers to an endpoint, and carries out commands of operators. */
 export function deliveryStepsFor(teamId: string): DeliveryActivities {
-  const activities = (summary: string) =>
-    proxyActivities<DeliveryActivities>({
+  const options = (summary: string) =>
+    ({
       taskQueue: TASK_QUEUES.webhooks,
       startToCloseTimeout: "60 seconds",
-      // Soon enough that deliveries a lost worker had in flight are sent again within seconds.
-      heartbeatTimeout: HEARTBEAT_TIMEOUT,
+      heartbeatTimeout: Math.min(HEARTBEAT_TIMEOUT, DELIVERY_HEARTBEAT_MS),
       retry: STEP_RETRY,
       priority: { fairnessKey: teamId },
       summary,
-    });
+    }) as const;
   return {
-    attemptGroup: activities("attempt").attemptGroup,
-    cancelGroup: activities("give up the remaining deliveries").cancelGroup,
+    deliverDue: proxyActivities<DeliveryActivities>(options("deliver what is due")).deliverDue,
+    commandEndpoint: proxyActivities<DeliveryActivities>(options("carry out a command")).commandEndpoint,
   };
 }
 

@@ -12,8 +12,8 @@ export type PoolName = keyof typeof TASK_QUEUES | "intake";
 /** A send's workflow. One id for preview, confirm and everything after. */
 export const sendWorkflowId = (previewId: string): string => `send/${previewId}`;
 
-/** The workflow of a group of deliveries, which bears the id of its first. */
-export const deliveryWorkflowId = (groupId: string): string => `webhook-delivery/${groupId}`;
+/** The workflow of all deliveries to an endpoint. */
+export const endpointWorkflowId = (webhookId: string): string => `webhook-endpoint/${webhookId}`;
 
 /** The workflow of a bulk replay. */
 export const replayWorkflowId = (replayId: string): string => `webhook-replay/${replayId}`;
@@ -27,5 +27,5 @@ export const RECONCILER_ID = "reconciler";
 /** The schedule that deletes rows whose time has passed, and the workflow that it runs. */
 export const RETENTION_ID = "retention";
 
-/** Name of the signal that lets the workflow of a send read its state in Postgres. */
+/** Name of the signal that lets a workflow look at Postgres: that of a send at its state, that of an endpoint at what is due. */
 export const WAKE_UP = "wakeUp";

@@ -12,15 +12,15 @@ const options = (summary: string) =>
   }) as const;
 
 const { reconcileSends } = proxyActivities<ReconcileActivities>(options("start what should run"));
-const { reconcileDeliveries } = proxyActivities<ReconcileActivities>(options("start deliveries that should run"));
+const { reconcileReplays } = proxyActivities<ReconcileActivities>(options("start bulk replays that should run"));
 
 /**
- * Starts each workflow that should run and does not. Run by the schedule of the same name. Sends and deliveries do not wait
- * for each other, and a failure of one leaves the other alone.
+ * Starts each workflow that should run and does not. Run by the schedule of the same name. Deliveries are looked after by the
+ * relays (`workers/outbox-relay.ts`).
  */
-export async function reconcileWorkflow(): Promise<{ sends: Reconciliation; deliveries: Reconciliation }> {
-  const both = [reconcileSends(), reconcileDeliveries()] as const;
+export async function reconcileWorkflow(): Promise<{ sends: Reconciliation }> {
+  const both = [reconcileSends(), reconcileReplays()] as const;
   await Promise.allSettled(both);
-  const [sends, deliveries] = await Promise.all(both);
-  return { sends, deliveries };
+  const [sends] = await Promise.all(both);
+  return { sends };
 }

@@ -1,7 +1,7 @@
-import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId, TASK_QUEUES } from "./ids.ts";
+import { endpointWorkflowId, replayWorkflowId, sendWorkflowId, TASK_QUEUES } from "./ids.ts";
 import { RESOURCE_ID, TEAM_ID, WEBHOOK_ID } from "./search-attributes.ts";
 import type { SendInput } from "./send-messages.ts";
-import type { DeliveryInput } from "./webhook-delivery.ts";
+import type { EndpointInput } from "./webhook-endpoint.ts";
 import type { ReplayInput } from "./webhook-replay.ts";
 
 /** The options that every start of a send's workflow has: its id, its queue, and the attributes that operators search by. */
@@ -17,35 +17,17 @@ export const sendStart = (input: SendInput) => ({
   priority: { fairnessKey: input.teamId },
 });
 
-/** A group of deliveries, as Postgres knows it. */
-interface StartedGroup {
-  id: string;
-  webhookId: string;
-  teamId: string;
-  /** Deliveries in it. */
-  size: number;
-}
-
-/**
- * The same for a group of deliveries.
- * @param ladder waits before each attempt, in seconds
- */
-export const deliveryStart = (
-  { id, webhookId, teamId, size }: StartedGroup,
-  ladder: readonly number[],
-  more: Pick<DeliveryInput, "localFirstAttempt" | "resume">,
-) => ({
-  workflowId: deliveryWorkflowId(id),
+/** The same for the deliveries to an endpoint. */
+export const endpointStart = (input: EndpointInput) => ({
+  workflowId: endpointWorkflowId(input.webhookId),
   taskQueue: TASK_QUEUES.webhooks,
-  args: [{ groupId: id, webhookId, teamId, ladderMs: ladder.map((seconds) => seconds * 1000), ...more }] as [
-    DeliveryInput,
-  ],
+  args: [input] as [EndpointInput],
   typedSearchAttributes: [
-    { key: TEAM_ID, value: teamId },
-    { key: WEBHOOK_ID, value: webhookId },
+    { key: TEAM_ID, value: input.teamId },
+    { key: WEBHOOK_ID, value: input.webhookId },
   ],
-  staticSummary: `${size} ${size === 1 ? "delivery" : "deliveries"} to ${webhookId}`,
-  priority: { fairnessKey: teamId },
+  staticSummary: `Deliveries to ${input.webhookId}`,
+  priority: { fairnessKey: input.teamId },
 });
 
 /** The same for a bulk replay. */

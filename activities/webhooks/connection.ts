@@ -1,183 +1,138 @@
-import type { LookupAddress } from "node:dns";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
-import { type buildConnector, Client } from "undici";
 import { connectOptions } from "../../domain/connect-options.ts";
 import { effectivePort, type UrlGuard } from "../../domain/webhooks/url-guard.ts";
-import { InterimAnswers } from "./interim-answers.ts";
 
-/** How far a request has come. */
-export type Phase = "resolving" | "connecting" | "securing" | "waiting" | "reading";
+/** How far a request has come; "waiting" for its answer, or for the next request. */
+export type Phase = "resolving" | "connecting" | "securing" | "waiting";
 
-/** A connection was not made; `cause` says why, `phase` where it stopped. */
-export class NotConnected extends Error {
-  override name = "NotConnected";
-  readonly phase: Phase;
+/** The request that a connection carries. */
+export interface Carried {
+  receive(chunk: Buffer): void;
+  /** The connection has ended or was not made; its phase says which. @param error undefined if the other side closed it */
+  lose(error: unknown): void;
+}
 
-  constructor(phase: Phase, cause: unknown) {
-    super(`failed while ${phase}`, { cause });
-    this.phase = phase;
+/** A connection to one origin for one request at a time. Its socket goes to an address that the guard has just checked. */
+export class Connection {
+  phase: Phase = "resolving";
+  /** It has carried a request. */
+  isReused = false;
+  readonly origin: string;
+  readonly #url: URL;
+  readonly #pool: Connections;
+  #socket: Socket | undefined;
+  #carried: Carried | undefined;
+
+  constructor(url: URL, pool: Connections) {
+    this.origin = url.origin;
+    this.#url = url;
+    this.#pool = pool;
+  }
+
+  /** Sends a request, once it is connected. */
+  send(request: Buffer, carried: Carried): void {
+    this.#carried = carried;
+    if (this.#socket) this.#socket.write(request);
+    else void this.#open(request);
+  }
+
+  /** Waits for another request for so long. */
+  rest(idleMs: number): void {
+    this.isReused = true;
+    this.#carried = undefined;
+    this.#socket?.setTimeout(idleMs);
+  }
+
+  /** Cuts it off, also while it is being made. */
+  destroy(): void {
+    this.#carried = undefined;
+    this.#pool.forget(this);
+    this.#socket?.destroy();
+  }
+
+  async #open(request: Buffer): Promise<void> {
+    try {
+      const { hostname, protocol } = this.#url;
+      const { guard, secureContext } = this.#pool;
+      const port = effectivePort(this.#url);
+      const options = connectOptions(hostname, port, await guard.resolve(hostname, port));
+      if (!this.#carried) return;
+      this.phase = "connecting";
+      const isSecure = protocol === "https:";
+      const servername = isIP(options.host ?? "") ? {} : { servername: hostname };
+      const tls = { ...servername, secureContext, rejectUnauthorized: true, ALPNProtocols: ["http/1.1"] };
+      const socket = isSecure ? connectTls({ ...options, ...tls }) : connectTcp(options);
+      this.#socket = socket.setNoDelay(true);
+      socket.on("connect", () => {
+        this.phase = isSecure ? "securing" : "waiting";
+      });
+      socket.on(isSecure ? "secureConnect" : "connect", () => {
+        this.phase = "waiting";
+        socket.write(request);
+      });
+      socket.on("data", (chunk) => (this.#carried ? this.#carried.receive(chunk) : this.destroy()));
+      socket.on("timeout", () => {
+        if (!this.#carried) this.destroy();
+      });
+      socket.on("error", (error) => this.#lose(error));
+      for (const end of ["end", "close"]) socket.on(end, () => this.#lose());
+    } catch (error) {
+      this.#lose(error);
+    }
+  }
+
+  #lose(error?: unknown): void {
+    const carried = this.#carried;
+    this.destroy();
+    carried?.lose(error);
   }
 }
 
 /** Idle connections are closed after this long, even if the server offers more. */
 const IDLE_MS = 4_000;
-
-/**
- * A keep-alive connection to one origin for one request at a time: undici's client, whose sockets go to addresses that
- * the guard has just checked, and to no others.
- */
-export class Connection {
-  readonly client: Client;
-  readonly origin: string;
-  phase: Phase = "resolving";
-  /** Requests begun on the socket that is open. */
-  #requests = 0;
-  #interim: InterimAnswers | undefined;
-  readonly #guard: UrlGuard;
-  readonly #url: URL;
-  readonly #secureContext: SecureContext;
-  #socket: Socket | undefined;
-
-  constructor(url: URL, guard: UrlGuard, secureContext: SecureContext) {
-    this.origin = url.origin;
-    this.#url = url;
-    this.#guard = guard;
-    this.#secureContext = secureContext;
-    this.client = new Client(url.origin, {
-      connect: (_, done) => void this.#connect(done),
-      pipelining: 1,
-      keepAliveTimeout: IDLE_MS,
-      keepAliveMaxTimeout: IDLE_MS,
-      // The whole request has one deadline, the caller's.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
-  }
-
-  get open(): boolean {
-    return this.#socket?.destroyed === false;
-  }
-
-  /** Bytes of an answer to the last request have come. */
-  get hasBegunAnswer(): boolean {
-    return this.#interim?.hasBegun === true;
-  }
-
-  /** Records that a request begins on the open socket. @returns whether the socket had carried another before it */
-  beginRequest(): boolean {
-    this.phase = "waiting";
-    this.#interim?.expectAnswer();
-    return this.#requests++ > 0;
-  }
-
-  /** Cuts it off, also while it is being made. */
-  destroy(): void {
-    void this.client.destroy();
-    this.#socket?.destroy();
-  }
-
-  async #connect(done: buildConnector.Callback): Promise<void> {
-    this.phase = "resolving";
-    this.#requests = 0;
-    try {
-      const addresses = await this.#guard.resolve(this.#url.hostname, effectivePort(this.#url));
-      if (this.client.destroyed) return;
-      this.phase = "connecting";
-      this.#open(addresses, done);
-    } catch (error) {
-      done(new NotConnected(this.phase, error), null);
-    }
-  }
-
-  #open(addresses: LookupAddress[], done: buildConnector.Callback): void {
-    const secure = this.#url.protocol === "https:";
-    const hostname = this.#url.hostname.replace(/^\[|\]$/g, "");
-    const options = connectOptions(hostname, effectivePort(this.#url), addresses);
-    const socket = secure
-      ? connectTls({
-          ...options,
-          secureContext: this.#secureContext,
-          rejectUnauthorized: true,
-          ALPNProtocols: ["http/1.1"],
-          ...(isIP(hostname) ? {} : { servername: hostname }),
-        })
-      : connectTcp(options);
-    this.#socket = socket.setNoDelay(true);
-    this.#interim = new InterimAnswers(socket);
-    const fail = (error: Error) => done(new NotConnected(this.phase, error), null);
-    socket.once("error", fail);
-    socket.once("connect", () => {
-      if (secure) this.phase = "securing";
-    });
-    socket.once(secure ? "secureConnect" : "connect", () => {
-      socket.off("error", fail);
-      this.phase = "waiting";
-      done(null, socket);
-    });
-  }
-}
-
+/** A connection is closed so long before the server would close it. */
+const MARGIN_MS = 1_000;
 /** Idle connections in total; more are closed, because a process may open only so many files. */
 const MAX_IDLE = 1_000;
 
-/**
- * The idle connections. Connections in use have no limit, so that an endpoint that hangs holds up no other on its host.
- * An origin without an idle connection takes no memory.
- */
+/** The idle connections. Those in use have no limit, so that an endpoint that hangs holds up no other on its host. */
 export class Connections {
-  readonly #guard: UrlGuard;
-  readonly #idle = new Map<string, Connection[]>();
-  readonly #secureContext = createSecureContext();
-  #count = 0;
-  #closed = false;
+  readonly guard: UrlGuard;
+  readonly secureContext: SecureContext = createSecureContext();
+  readonly #idle: Connection[] = [];
+  #isClosed = false;
 
   constructor(guard: UrlGuard) {
-    this.#guard = guard;
+    this.guard = guard;
   }
 
-  /** The connection used last, or a new one; always a new one with `fresh`. */
-  take(url: URL, { fresh = false }: { fresh?: boolean } = {}): Connection {
-    const idle = fresh ? undefined : this.#idle.get(url.origin)?.at(-1);
-    if (idle) {
-      this.#remove(idle);
-      return idle;
-    }
-    const made = new Connection(url, this.#guard, this.#secureContext);
-    made.client.on("disconnect", () => {
-      if (this.#remove(made)) made.destroy();
-    });
-    return made;
+  /** The idle connection to the URL's origin that was used last, or a new one. */
+  take(url: URL): Connection {
+    const { origin } = url;
+    const index = this.#idle.findLastIndex((idle) => idle.origin === origin);
+    return this.#idle.splice(index, index < 0 ? 0 : 1)[0] ?? new Connection(url, this);
   }
 
-  /** Keeps a connection for the next request. */
-  giveBack(connection: Connection): void {
-    if (this.#closed || !connection.open || this.#count >= MAX_IDLE) {
-      connection.destroy();
-      return;
+  /** Keeps a connection for the next request, unless the server keeps it for too short a time. */
+  giveBack(connection: Connection, keepAliveMs: number): void {
+    const idleMs = Math.min(IDLE_MS, keepAliveMs - MARGIN_MS);
+    if (this.#isClosed || idleMs <= 0 || this.#idle.length >= MAX_IDLE) connection.destroy();
+    else {
+      connection.rest(idleMs);
+      this.#idle.push(connection);
     }
-    connection.phase = "waiting";
-    const idle = this.#idle.get(connection.origin);
-    if (idle) idle.push(connection);
-    else this.#idle.set(connection.origin, [connection]);
-    this.#count++;
+  }
+
+  /** Takes a connection out of the idle ones. */
+  forget(connection: Connection): void {
+    const index = this.#idle.indexOf(connection);
+    if (index >= 0) this.#idle.splice(index, 1);
   }
 
   /** Closes idle connections; those in use are closed when they are given back. */
   close(): void {
-    this.#closed = true;
-    for (const connection of [...this.#idle.values()].flat()) connection.destroy();
-    this.#idle.clear();
-    this.#count = 0;
-  }
-
-  #remove(connection: Connection): boolean {
-    const idle = this.#idle.get(connection.origin);
-    const index = idle?.indexOf(connection) ?? -1;
-    if (idle === undefined || index < 0) return false;
-    idle.splice(index, 1);
-    if (idle.length === 0) this.#idle.delete(connection.origin);
-    this.#count--;
-    return true;
+    this.#isClosed = true;
+    for (const connection of [...this.#idle]) connection.destroy();
   }
 }

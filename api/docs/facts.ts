@@ -17,6 +17,7 @@ import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { MAX_ENDPOINTS } from "../../domain/plans.ts";
 import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/complaint-rate.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
+import { DEFAULT_PER_SECOND } from "../../domain/webhooks/bulk-replay.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
 import { MAX_BODY_MS, MAX_KEPT_BYTES, MAX_RETRY_AFTER_SECONDS } from "../../domain/webhooks/classify.ts";
 import {
@@ -171,6 +172,7 @@ export function factsOf(env: Env, basePath: string) {
       switch_off_hours: SWITCH_OFF_HOURS,
       switch_off_failures: SWITCH_OFF_FAILURES,
       overlap_hours: DEFAULT_OVERLAP_HOURS,
+      replays_per_second: DEFAULT_PER_SECOND,
       delivery_days: DELIVERY_KEPT_DAYS,
       event_days: EVENT_KEPT_DAYS,
     },

@@ -24,6 +24,7 @@ import {
   recordColumn,
   recordsOf,
   rowsToRead,
+  type Walked,
   walkMatching,
 } from "./page-statement.ts";
 import { readVisibleBeforeMs } from "./visible-before.ts";
@@ -98,10 +99,10 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
    */
   ranges?: { filter: keyof Filters & keyof Database[Table] & string; values: readonly string[] };
   /**
-   * Values of a filter that no index serves. For these `page` itself filters, in at most 10,000 rows (`MAX_WALKED`), and may
-   * end with few records; the endpoint's `rows` must not filter by them.
+   * The columns and values of filters that no index serves. By these `page` itself filters, in at most 10,000 rows (`MAX_WALKED`),
+   * and may end with few records; the endpoint's `rows` selects the columns and must not filter by them.
    */
-  walked?: { filter: keyof Filters & keyof Database[Table] & string; values: readonly string[] };
+  walked?: (filters: z.output<z.ZodObject<Filters>>) => Walked;
   /** The column that may hold long texts: the page ends before its records exceed `MAX_PAGE_BYTES`. */
   largeColumn?: keyof Database[Table] & string;
 }
@@ -200,8 +201,8 @@ interface PageShape {
   atMost: number;
   /** Reads one range for each value of the column. */
   inRanges: boolean;
-  /** The value that is walked for. */
-  walkedFor: string | undefined;
+  /** The values that are walked for; undefined without any. */
+  walkedFor: Walked | undefined;
 }
 
 /** The records of a list. */
@@ -223,7 +224,6 @@ interface StatementSpec {
   idColumn?: string;
   sortColumns?: Readonly<Record<string, unknown>>;
   ranges?: { filter: string; values: readonly string[] };
-  walked?: { filter: string; values: readonly string[] };
   largeColumn?: string;
 }
 
@@ -233,12 +233,16 @@ const sortRefs = ({ table, idColumn = "id", sortColumns }: StatementSpec, sort: 
   id: sql.ref<string>(`${table}.${idColumn}`),
 });
 
-const shapeOf = ({ ranges, walked }: StatementSpec, { sort, order, limit, filters }: PageRequest): PageShape => ({
+const shapeOf = (
+  { ranges }: StatementSpec,
+  { sort, order, limit, filters }: PageRequest,
+  walked: Walked = {},
+): PageShape => ({
   sort,
   order,
   atMost: rowsToRead(limit),
   inRanges: ranges !== undefined && Object.values(filters).every((value) => value === undefined),
-  walkedFor: walked?.values.find((value) => value === filters[walked.filter]),
+  walkedFor: Object.keys(walked).length > 0 ? walked : undefined,
 });
 
 /** The tenant's rows in the order of the page, from behind a position on. */
@@ -275,7 +279,7 @@ function foundRows<From extends keyof Database, Row extends object>(
   selected: SelectQueryBuilder<Database, From, Row>,
   { sort, order, atMost, inRanges, walkedFor }: PageShape,
 ): RawBuilder<Row & Placed> {
-  const { table, ranges, walked } = spec;
+  const { table, ranges } = spec;
   if (ranges && inRanges) {
     const column = sql.ref(`${table}.${ranges.filter}`);
     const parts = ranges.values.map(
@@ -283,11 +287,11 @@ function foundRows<From extends keyof Database, Row extends object>(
     );
     return mergeRanges(parts, order, atMost);
   }
-  if (walked && walkedFor !== undefined) {
+  if (walkedFor) {
     const { sortedBy, id } = sortRefs(spec, sort);
     const place = sql<string>`row_number() over (order by ${sortedBy} ${sql.raw(order)}, ${id} ${sql.raw(order)})`;
     const walk = selected.clearLimit().select(place.as("page_place")).limit(sql.lit(MAX_WALKED));
-    return walkMatching(sql<Row & Placed>`${walk}`, walked.filter, walkedFor, order, atMost);
+    return walkMatching(sql<Row & Placed>`${walk}`, walkedFor, order, atMost);
   }
   return sql<Row & Placed>`${selected}`;
 }
@@ -387,6 +391,8 @@ export function defineList<
     ...(syncedMs === null ? {} : { synced_through: new Date(syncedMs).toISOString() }),
   });
 
+  const shapeFor = (request: PageRequest) =>
+    shapeOf(spec, request, spec.walked?.(request.filters as z.output<z.ZodObject<Filters>>));
   const maxBytes = spec.largeColumn ? MAX_PAGE_BYTES : Infinity;
 
   /** The statements of pages of records, by the shape of the page and the names of the values that it filters by. */
@@ -403,10 +409,10 @@ export function defineList<
     { values: own, rows, record }: RecordsSpec<Values, From, Row, T>,
   ): Promise<Ok<T[]>> {
     const request = await readRequest(ctx, input);
-    const shape = shapeOf(spec, request);
+    const shape = shapeFor(request);
     const values = { ...own, ...valuesOf(ctx.tenant, request) };
     const { sort, order, atMost, inRanges, walkedFor } = shape;
-    let key = `${sort} ${order} ${atMost} ${inRanges} ${walkedFor}`;
+    let key = `${sort} ${order} ${atMost} ${inRanges} ${JSON.stringify(walkedFor)}`;
     for (const name in values) if (values[name] !== undefined) key += ` ${name}`;
     let statement = statements.get(key);
     const extra = extraColumns(spec, shape);
@@ -437,7 +443,7 @@ export function defineList<
   ): Promise<Ok<T[]>> {
     const request = await readRequest(ctx, input);
     const values = valuesOf(ctx.tenant, request);
-    const statement = pageStatement(spec, sql<Row & Placed>`*`, rows, shapeOf(spec, request), values);
+    const statement = pageStatement(spec, sql<Row & Placed>`*`, rows, shapeFor(request), values);
     const { rows: found } = await statement.execute(kysely(ctx.em));
     const { shown, next } = cutPage(found, present, request.limit, maxBytes);
     return ok(shown, { meta: metaOf(ctx, request, next) });

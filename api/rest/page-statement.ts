@@ -98,18 +98,26 @@ export const mergeRanges = <Row>(
 ): Statement<Row> =>
   sql`select * from (${sql.join(ranges, sql` union all `)}) ranges ${inPageOrder(order)} limit ${rows}`;
 
+/** The values of columns that the rows of a walk are to have. */
+export type Walked = Readonly<Record<string, string | boolean>>;
+
+const matches = (walked: Walked) =>
+  sql.join(
+    Object.entries(walked).map(([column, value]) => sql`${sql.ref(column)} = ${value}`),
+    sql` and `,
+  );
+
 /**
- * The rows of a walk whose `column` has a value, and the last row of a walk that came to `MAX_WALKED`.
+ * The rows of a walk whose columns have these values, and the last row of a walk that came to `MAX_WALKED`.
  * @param walk rows in order with their `page_place`, `MAX_WALKED` at most
  */
 export const walkMatching = <Row>(
   walk: Statement<Row>,
-  column: string,
-  value: unknown,
+  walked: Walked,
   order: "asc" | "desc",
   rows: number,
 ): Statement<Row> => sql`
-  select * from (select *, ${sql.ref(column)} = ${value} as page_matches from (${walk}) walked) walked
+  select * from (select *, ${matches(walked)} as page_matches from (${walk}) walked) walked
   where page_matches or page_place = ${MAX_WALKED} ${inPageOrder(order)} limit ${rows}`;
 
 /** The rows of a page that begin within `bytes`: lengths are known without reading the values of `column`. */

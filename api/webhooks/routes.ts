@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import { z } from "zod";
 import { DELIVERY_STATUSES, isFailure } from "../../db/entities/webhook.ts";
 import { afterCommit } from "../../db/transaction.ts";
+import { DEFAULT_PER_SECOND, readEndpointReplay, requestEndpointReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import {
   checkPatch,
@@ -12,14 +13,22 @@ import {
   readEndpoint,
   updateEndpoint,
 } from "../../domain/webhooks/endpoints.ts";
+import { deliveryRows, readDelivery } from "../../domain/webhooks/log.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { DELIVERY_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
+import { rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
 import { queueTest, TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
-import { deliveryRows, readDelivery } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
-import { deliveryRecord, presentDelivery, presentEventType, presentWebhook, webhookRecord } from "./present.ts";
+import {
+  deliveryRecord,
+  presentDelivery,
+  presentEventType,
+  presentReplay,
+  presentWebhook,
+  webhookRecord,
+} from "./present.ts";
 import {
   deletedWebhook,
   delivery,
@@ -27,22 +36,30 @@ import {
   eventType,
   MAX_EVENT_LENGTH,
   newWebhook,
+  replayBody,
+  replayParams,
+  rotationBody,
   testBody,
   webhook,
   webhookBody,
   webhookParams,
   webhookPatch,
+  webhookReplay,
+  webhookSecret,
 } from "./schema.ts";
+
+const isOrNot = (description: string) =>
+  z
+    .stringbool({ truthy: ["true"], falsy: ["false"], case: "sensitive" })
+    .optional()
+    .meta({ type: "boolean", description, examples: [true] });
 
 const webhooks = defineList({
   table: "webhook_endpoints",
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
   filters: {
-    active: z
-      .stringbool({ truthy: ["true"], falsy: ["false"], case: "sensitive" })
-      .optional()
-      .meta({ type: "boolean", description: "Only active endpoints, or only inactive ones.", examples: [true] }),
+    active: isOrNot("Only active endpoints, or only inactive ones."),
     event: z
       .string()
       .max(MAX_EVENT_LENGTH)
@@ -54,9 +71,18 @@ const deliveries = defineList({
   table: "webhook_deliveries",
   sorts: ["created_at"],
   sortable: false,
-  filters: { status: z.enum(DELIVERY_STATUSES).optional().describe("Only deliveries with this status.") },
-  // An index with these would have to be written at each success. Of the others the column `failure` tells.
-  walked: { filter: "status", values: DELIVERY_STATUSES.filter((status) => !isFailure(status)) },
+  filters: {
+    status: z.enum(DELIVERY_STATUSES).optional().describe("Only deliveries with this status."),
+    final: isOrNot("Only attempts with which their delivery has ended, or only the others."),
+  },
+  // An index with other statuses would have to be written at each success. Of these the generated columns tell.
+  walked: ({ status, final }) => {
+    const isIndexed = status !== undefined && isFailure(status);
+    return {
+      ...(status !== undefined && !isIndexed && { status }),
+      ...(final !== undefined && !(isIndexed && final) && { is_final: final }),
+    };
+  },
   largeColumn: "response_body",
 });
 
@@ -174,6 +200,31 @@ const update = route({
     });
   });
 
+const rotate = route({
+  method: "POST",
+  path: "/webhooks/{webhookId}/rotate-secret",
+  scope: "webhooks:write",
+  dryRunScope: "webhooks:read",
+  secret: true,
+  dryRun: true,
+  operationId: "rotateWebhookSecret",
+  tag: "Webhooks",
+  summary: "Give a webhook endpoint a new secret, which is shown this once",
+  description:
+    "Gives a webhook endpoint a new `secret`, which the answer shows this once. The old one signs beside it for `overlap_hours`: deliveries then carry two `v1`. One that is older still stops at once.",
+})
+  .input(z.strictObject({ params: webhookParams, body: rotationBody }))
+  .output(webhookSecret)
+  .mutation(async ({ ctx, input }) => {
+    const id = input.params.webhookId;
+    const rotated = await rotateSecret(ctx.em, ctx.vault, ctx.tenant, id, input.body.overlap_hours);
+    const previous_secret_expires_at = rotated.previousExpiresAt?.toISOString() ?? null;
+    return ok(
+      { object: "webhook_secret", id, secret: rotated.secret, previous_secret_expires_at },
+      { impact: updateImpact(id, true) },
+    );
+  });
+
 const remove = route({
   method: "DELETE",
   path: "/webhooks/{webhookId}",
@@ -208,12 +259,16 @@ const pageDeliveries = route({
   .output(z.array(delivery))
   .query(async ({ ctx, input }) => {
     const { id } = await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId);
-    const { status } = input.query;
+    const { status, final } = input.query;
+    const failed = status !== undefined && isFailure(status) ? status : undefined;
+    const values = final ? { finalFailure: failed } : { failure: failed };
     return deliveries.pageRecords(ctx, input.query, {
-      values: { webhookId: id, failure: status !== undefined && isFailure(status) ? status : undefined },
-      rows: (em, { webhookId, failure }) => {
-        const rows = deliveryRows(em).where("webhook_deliveries.webhook_id", "=", webhookId);
-        return failure === undefined ? rows : rows.where("webhook_deliveries.failure", "=", failure);
+      values: { webhookId: id, failure: undefined, finalFailure: undefined, ...values },
+      rows: (em, { webhookId, failure, finalFailure }) => {
+        let rows = deliveryRows(em).where("webhook_deliveries.webhook_id", "=", webhookId);
+        if (failure !== undefined) rows = rows.where("webhook_deliveries.failure", "=", failure);
+        if (finalFailure !== undefined) rows = rows.where("webhook_deliveries.final_failure", "=", finalFailure);
+        return rows;
       },
       record: deliveryRecord,
     });
@@ -258,6 +313,48 @@ const replay = route({
     return ok(presentDelivery(queued), { impact: impact({ would_create: 1 }) });
   });
 
+const replayMany = route({
+  method: "POST",
+  path: "/webhooks/{webhookId}/replays",
+  status: 202,
+  scope: "webhooks:write",
+  dryRunScope: "webhooks:read",
+  dryRun: true,
+  operationId: "replayWebhookDeliveries",
+  tag: "Webhooks",
+  summary: "Deliver many events to a webhook endpoint once more",
+  description: paragraphs(
+    `Queues the deliveries of a time that have ended without success once more, up to ${DEFAULT_PER_SECOND} a second: those with \`is_final\` and one of the \`statuses\`. Attempts that a later one or a replay followed are left alone, so a repetition queues nothing twice.`,
+    "The replay continues by itself; `GET /webhooks/{webhookId}/replays/{replayId}` shows its progress. A dry run counts the deliveries in `would_create`. An endpoint that is switched off is 409 `resource_state_invalid`; one that is switched off meanwhile gets no more.",
+  ),
+  errors: ["resource_state_invalid"],
+})
+  .input(z.strictObject({ params: webhookParams, body: replayBody }))
+  .output(webhookReplay)
+  .mutation(async ({ ctx, input }) => {
+    const { webhookId } = input.params;
+    const { event_types: eventTypes, until = new Date(), ...chosen } = input.body;
+    const filter = { ...chosen, eventTypes, until };
+    const requested = await requestEndpointReplay(ctx.em, ctx.tenant, webhookId, filter);
+    return ok(presentReplay(webhookId, requested), { impact: impact({ would_create: requested.total }) });
+  });
+
+const retrieveReplay = route({
+  method: "GET",
+  path: "/webhooks/{webhookId}/replays/{replayId}",
+  scope: "webhooks:read",
+  operationId: "retrieveWebhookReplay",
+  tag: "Webhooks",
+  summary: "Retrieve a replay of many deliveries",
+  description: "Answers a replay of many deliveries to a webhook endpoint, with its progress.",
+})
+  .input(z.strictObject({ params: replayParams }))
+  .output(webhookReplay)
+  .query(async ({ ctx, input }) => {
+    const { id } = await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId);
+    return ok(presentReplay(id, await readEndpointReplay(ctx.em, id, input.params.replayId)));
+  });
+
 const test = route({
   method: "POST",
   path: "/webhooks/{webhookId}/test",
@@ -288,9 +385,12 @@ export const webhooksRouter = router({
   listEventTypes,
   retrieve,
   update,
+  rotate,
   remove,
   pageDeliveries,
   retrieveDelivery,
   replay,
+  replayMany,
+  retrieveReplay,
   test,
 });

@@ -1,8 +1,11 @@
 import { z } from "zod";
 import { DELIVERY_STATUSES, DISABLED_REASONS } from "../../db/entities/webhook.ts";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
+import { REPLAYABLE } from "../../domain/webhooks/bulk-replay.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
+import { ENDPOINT_HEALTH } from "../../domain/webhooks/endpoint-health.ts";
 import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
+import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
 import { deleted, idOf, name, timestamp, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
@@ -15,6 +18,7 @@ export const MAX_EVENTS = 64;
 
 const webhookId = idParamOf("webhook", "The id of the webhook endpoint.");
 export const webhookParams = z.strictObject({ webhookId });
+export const replayParams = z.strictObject({ webhookId, replayId: idParamOf("replay", "The id of the bulk replay.") });
 export const deliveryParams = z.strictObject({
   webhookId,
   deliveryId: idParamOf("delivery", "The id of the delivery."),
@@ -120,6 +124,14 @@ export const webhook = z
     header_names: z
       .array(z.string())
       .meta({ description: "Names of its own headers; the values are not shown.", examples: [["Authorization"]] }),
+    health: z.enum(ENDPOINT_HEALTH).meta({
+      description:
+        "`working`: a delivery has succeeded in the last 24 hours, or few have failed in a row. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other.",
+      examples: ["working"],
+    }),
+    next_probe_at: timestamp
+      .nullable()
+      .meta({ description: "When a failing endpoint gets its next delivery, at the earliest.", examples: [null] }),
     consecutive_failures: z.int().meta({ description: "Failures since the last success.", minimum: 0, examples: [0] }),
     last_success_at: timestamp.nullable().describe("When a delivery last succeeded."),
     last_failure_at: timestamp.nullable().meta({ description: "When a delivery last failed.", examples: [null] }),
@@ -132,18 +144,45 @@ export const webhook = z
   })
   .meta({ id: "WebhookEndpoint", description: "A URL that gets events, without its secret." });
 
+const secret = z.string().meta({
+  description: "Verifies the signatures. It is shown this once.",
+  examples: ["whsec_example0example0example0example0example0"],
+});
+
 /** As its registration answers: with the secret, this once. */
 export const newWebhook = webhook
   .extend({
-    secret: z.string().meta({
-      description: "Verifies the signatures. It is shown this once.",
-      examples: ["whsec_example0example0example0example0example0"],
-    }),
+    secret,
   })
   .meta({
     id: "NewWebhookEndpoint",
     description: "A webhook endpoint as its registration answers it: with its secret.",
   });
+
+export const rotationBody = z
+  .strictObject({
+    overlap_hours: z
+      .int()
+      .min(0)
+      .max(MAX_OVERLAP_HOURS)
+      .default(DEFAULT_OVERLAP_HOURS)
+      .meta({
+        description: "For how long the old secret signs beside the new one, in hours; 0 for one that leaked.",
+        examples: [DEFAULT_OVERLAP_HOURS],
+      }),
+  })
+  .default({ overlap_hours: DEFAULT_OVERLAP_HOURS });
+
+export const webhookSecret = z
+  .object({
+    object: z.literal("webhook_secret"),
+    id: idOf("webhook", "The id of the webhook endpoint."),
+    secret,
+    previous_secret_expires_at: timestamp
+      .nullable()
+      .describe("Until when the old secret signs too; null when it signs no more."),
+  })
+  .meta({ id: "WebhookSecret", description: "The new secret of a webhook endpoint." });
 
 export const deletedWebhook = deleted("webhook_endpoint", "webhook", "DeletedWebhookEndpoint");
 
@@ -182,10 +221,62 @@ export const delivery = z
       .string()
       .nullable()
       .meta({ description: "The delivery that it repeats.", examples: [null] }),
+    is_final: z.boolean().meta({
+      description: "Whether the delivery has ended with it: neither another attempt nor a replay followed.",
+      examples: [true],
+    }),
+    superseded_by_id: z
+      .string()
+      .nullable()
+      .meta({ description: "The attempt or the replay that followed.", examples: [null] }),
     next_attempt_at: timestamp.nullable().meta({ description: "When the next attempt is due.", examples: [null] }),
     ...timestamps,
   })
   .meta({ id: "WebhookDelivery", description: "One attempt to deliver an event, without its payload." });
+
+const MADE_FROM = { description: "Deliveries that were made then or later.", examples: ["2026-11-21T06:00:00.000Z"] };
+const MADE_UNTIL = { description: "Deliveries that were made before then.", examples: ["2026-11-21T17:00:00.000Z"] };
+
+/** A date-time with a zone. No delivery is older than 1970. */
+const instant = z.iso.datetime({ offset: true }).transform((text) => new Date(Math.max(Date.parse(text), 0)));
+
+export const replayBody = z
+  .strictObject({
+    since: instant.meta(MADE_FROM),
+    until: instant.optional().meta({ ...MADE_UNTIL, description: `${MADE_UNTIL.description} Now unless given.` }),
+    event_types: z
+      .array(z.enum(EVENT_NAMES))
+      .default([])
+      .meta({
+        description: "Types of their events; every type when it is empty.",
+        examples: [["unsubscribe.created"]],
+      }),
+    statuses: z
+      .array(z.enum(REPLAYABLE))
+      .min(1)
+      .default([...REPLAYABLE])
+      .meta({ description: "How they ended.", examples: [["FAILED"]] }),
+  })
+  .refine(({ since, until = new Date() }) => since < until, { error: "must be before until", path: ["since"] });
+
+export const webhookReplay = z
+  .object({
+    object: z.literal("webhook_replay"),
+    id: idOf("replay"),
+    webhook_id: idOf("webhook", "The id of the webhook endpoint."),
+    status: z.enum(["RUNNING", "COMPLETED"]).meta({ description: "Whether it has ended.", examples: ["RUNNING"] }),
+    since: timestamp.meta(MADE_FROM),
+    until: timestamp.meta(MADE_UNTIL),
+    event_types: z
+      .array(z.string())
+      .meta({ description: "Types of their events; empty for every type.", examples: [["unsubscribe.created"]] }),
+    statuses: z.array(z.enum(REPLAYABLE)).meta({ description: "How they ended.", examples: [["FAILED"]] }),
+    total: z.int().meta({ description: "Deliveries that matched when it was requested.", minimum: 0, examples: [250] }),
+    replayed: z.int().meta({ description: "Deliveries that are queued again.", minimum: 0, examples: [100] }),
+    created_at: timestamps.created_at,
+    completed_at: timestamp.nullable().meta({ description: "When the last one was queued.", examples: [null] }),
+  })
+  .meta({ id: "WebhookReplay", description: "A replay of many deliveries to a webhook endpoint, and its progress." });
 
 /** The id of an event type is its name. */
 export const eventType = z

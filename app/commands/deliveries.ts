@@ -1,31 +1,32 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Command } from "commander";
-import { kysely } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import {
   countReplayable,
+  DEFAULT_PER_SECOND,
   REPLAYABLE,
   type ReplayCount,
   type ReplayFilter,
   readReplay,
   requestReplay,
 } from "../../domain/webhooks/bulk-replay.ts";
-import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
-import { groupsOf, readDeliveryFacts, retryingGroups } from "../../domain/webhooks/inspection.ts";
-import { isWaiting, nextProbeAt } from "../../domain/webhooks/waiting.ts";
-import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
-import { instant, listOf, pastInstant, wholeNumber } from "../options.ts";
+import type { EventName } from "../../domain/webhooks/catalogue.ts";
+import { readDeliveryFacts } from "../../domain/webhooks/log.ts";
+import { notifyDue } from "../../domain/webhooks/notify.ts";
+import { retryWaiting } from "../../domain/webhooks/queue.ts";
+import { endpointWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
+import { eventNames, instant, listOf, pastInstant, wholeNumber } from "../options.ts";
 import { progressLine } from "../output.ts";
-import { inTenant, type Outcome, ownerOf, type Run, type Session, teamOf } from "../session.ts";
-import { uiOf, updateWorkflow, withTemporal } from "../workflows.ts";
+import { type Outcome, ownerOf, type Run, type Session, teamOf } from "../session.ts";
+import { uiOf } from "../workflows.ts";
 
 const PROGRESS_EVERY_MS = 500;
-const DEFAULT_PER_SECOND = 100;
 
 interface ReplayOptions {
   since?: Date;
   until?: Date;
   status: (typeof REPLAYABLE)[number][];
+  event: EventName[];
   team?: string;
   webhook?: string;
   perSecond: number;
@@ -34,25 +35,25 @@ interface ReplayOptions {
   resume?: string;
 }
 
-/** Webhook deliveries: their attempts, the workflow that carries one, attempts at once, and replays in bulk. */
+/** Webhook deliveries: their attempts, the workflow that one waits in, attempts at once, and replays in bulk. */
 export function deliveryCommands(program: Command, run: Run): void {
   program
     .command("delivery:where")
-    .description("print the workflow that carries a webhook delivery")
+    .description("print the workflow that a webhook delivery waits in")
     .argument("<id>", "the delivery")
     .action((id: string) => run((session) => where(session, id)));
 
   program
     .command("delivery:show")
-    .description("print a webhook delivery: its outcome, its attempts and the workflow that carries it")
+    .description("print a webhook delivery: its outcome, its attempts and the workflow that it waits in")
     .argument("<id>", "the delivery")
     .action((id: string) => run((session) => show(session, id)));
 
   program
     .command("delivery:retry")
-    .description("attempt the deliveries that wait for their next attempt now")
-    .argument("[ids...]", "deliveries that workflows carry; each is attempted with the others of its group")
-    .option("--webhook <id>", "all of one endpoint; with the next probe of one that is failing")
+    .description("attempt deliveries that wait for their next attempt now; it uses up none of their attempts")
+    .argument("[ids...]", "deliveries that wait for their next attempt")
+    .option("--webhook <id>", "all of one endpoint; with a probe of one that is failing")
     .action((ids: string[], options: { webhook?: string }) => run((session) => retry(session, ids, options)));
 
   program
@@ -61,6 +62,7 @@ export function deliveryCommands(program: Command, run: Run): void {
     .option("--since <instant>", "deliveries made from then, ISO 8601", pastInstant)
     .option("--until <instant>", "deliveries made before then; now unless given", instant)
     .option("--status <statuses>", `comma-separated, of ${REPLAYABLE.join(", ")}`, listOf(REPLAYABLE), [...REPLAYABLE])
+    .option("--event <names>", "comma-separated events; all unless given", eventNames, [])
     .option("--team <id>", "of one team; all unless given")
     .option("--webhook <id>", "of one endpoint; all unless given")
     .option("--per-second <n>", "deliveries queued a second", wholeNumber(1, 5_000), DEFAULT_PER_SECOND)
@@ -71,30 +73,23 @@ export function deliveryCommands(program: Command, run: Run): void {
 }
 
 async function where(session: Session, id: string): Promise<Outcome> {
-  const row = await kysely(session.orm.em.fork())
-    .selectFrom("webhook_deliveries")
-    .select(["webhook_id", "event_id", "group_id", "status", "attempt", "next_attempt_at"])
-    .select([nextProbeAt("webhook_deliveries").as("next_probe_at"), isWaiting("webhook_deliveries").as("waits")])
-    .where("id", "=", id)
-    .executeTakeFirst();
-  if (!row) throw new ApiError("not_found", `There is no delivery ${id}.`);
-  const workflow = row.group_id === null ? null : deliveryWorkflowId(row.group_id);
-  const next = row.next_probe_at ?? row.next_attempt_at;
-  const nextAt = next === null ? null : new Date(next).toISOString();
-  const waits =
-    row.next_probe_at === null ? "waits for a workflow" : "waits for the next probe of its failing endpoint";
+  const { webhookId, eventId, attempts } = await readDeliveryFacts(session.orm.em.fork(), id);
+  const attempt = attempts.find((one) => one.id === id);
+  if (!attempt) throw new ApiError("not_found", `There is no delivery ${id}.`);
+  const { status, nextAttemptAt } = attempt;
+  const workflow = status === "PENDING" || status === "RETRYING" ? endpointWorkflowId(webhookId) : null;
   const ui = workflow && uiOf(session, workflow);
-  const state = `${row.status}, attempt ${row.attempt}${nextAt ? `, next at ${nextAt}` : ""}`;
+  const state = `${status}, attempt ${attempt.attempt}${nextAttemptAt ? `, next at ${nextAttemptAt}` : ""}`;
   return {
-    text: [workflow ?? (row.waits ? waits : "no workflow"), state, ui].filter(Boolean).join("\n"),
+    text: [workflow ?? "no workflow: it has ended", state, ui].filter(Boolean).join("\n"),
     data: {
       delivery: id,
       workflow,
-      webhook: row.webhook_id,
-      event: row.event_id,
-      status: row.status,
-      attempt: row.attempt,
-      next_attempt_at: nextAt,
+      webhook: webhookId,
+      event: eventId,
+      status,
+      attempt: attempt.attempt,
+      next_attempt_at: nextAttemptAt,
       ui,
     },
   };
@@ -125,7 +120,7 @@ async function show(session: Session, id: string): Promise<Outcome> {
       team: delivery.teamId,
       environment: delivery.environment,
       replay_of: delivery.replayOfId,
-      attempts: delivery.attempts.map(({ responseStatus, durationMs, ...attempt }) => ({
+      attempts: delivery.attempts.map(({ responseStatus, durationMs, nextAttemptAt: _, ...attempt }) => ({
         ...attempt,
         response_status: responseStatus,
         duration_ms: durationMs,
@@ -134,37 +129,28 @@ async function show(session: Session, id: string): Promise<Outcome> {
   };
 }
 
-/** Attempts that are asked for at once. */
-const RETRIED_AT_ONCE = 20;
-
 async function retry(session: Session, ids: readonly string[], { webhook }: { webhook?: string }): Promise<Outcome> {
   const em = session.orm.em.fork();
   if ((ids.length === 0) === (webhook === undefined)) {
     const problem = webhook === undefined ? "" : " Both are named.";
     throw new ApiError("validation_failed", `Name either deliveries or, with --webhook, their endpoint.${problem}`);
   }
-  let probed = false;
-  if (webhook !== undefined) {
-    const tenant = await ownerOf(session, "webhook_endpoints", webhook);
-    probed = await inTenant(session, tenant, (tx) => probeNow(tx, tenant, webhook));
-  }
-  const groups = webhook === undefined ? await groupsOf(em, ids) : await retryingGroups(em, webhook);
   let retried = 0;
-  await withTemporal(session, async (temporal) => {
-    for (let i = 0; i < groups.length; i += RETRIED_AT_ONCE) {
-      const answers = await Promise.all(
-        groups
-          .slice(i, i + RETRIED_AT_ONCE)
-          .map((groupId) => updateWorkflow(temporal, deliveryWorkflowId(groupId), "retryNow")),
-      );
-      retried += answers.filter((answer) => answer !== undefined).length;
+  if (webhook !== undefined) {
+    await ownerOf(session, "webhook_endpoints", webhook);
+    retried = await retryWaiting(em, webhook);
+    await notifyDue(em, [webhook]);
+  }
+  for (const id of ids) {
+    const { webhookId, attempts } = await readDeliveryFacts(em, id);
+    if (attempts.at(-1)?.status !== "RETRYING") {
+      const way = "it has ended (webhook:replay repeats it), or is on its way (delivery:where says where)";
+      throw new ApiError("resource_state_invalid", `${id} does not wait for its next attempt: ${way}.`);
     }
-  });
-  const noun = retried === 1 ? "workflow attempts" : "workflows attempt";
-  return {
-    text: `${retried} ${noun} the deliveries left to it now${probed ? "; the next probe is sent within a second" : ""}`,
-    data: { webhook: webhook ?? null, workflows: retried, probed },
-  };
+    retried += await retryWaiting(em, webhookId, [attempts.at(-1)?.id ?? id]);
+    await notifyDue(em, [webhookId]);
+  }
+  return { text: `${retried} attempted now`, data: { webhook: webhook ?? null, deliveries: retried } };
 }
 
 async function replay(session: Session, options: ReplayOptions): Promise<Outcome> {
@@ -177,6 +163,7 @@ async function replay(session: Session, options: ReplayOptions): Promise<Outcome
   const filter: ReplayFilter = {
     teamId: options.team ?? null,
     webhookId: options.webhook ?? null,
+    eventTypes: options.event,
     statuses: options.status,
     since: options.since,
     until: options.until ?? new Date(),

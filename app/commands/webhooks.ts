@@ -1,18 +1,19 @@
 import type { Command } from "commander";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
-import { ApiError } from "../../domain/errors.ts";
+import { ApiError, notFound } from "../../domain/errors.ts";
+import type { EventName } from "../../domain/webhooks/catalogue.ts";
+import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
 import {
   ENDPOINT_STATES,
   type EndpointState,
-  giveUpWaiting,
   type ListedEndpoint,
   listEndpoints,
-  readBacklog,
-} from "../../domain/webhooks/backlog.ts";
-import type { EventName } from "../../domain/webhooks/catalogue.ts";
-import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
+} from "../../domain/webhooks/endpoint-list.ts";
 import { createEndpoint } from "../../domain/webhooks/endpoints.ts";
-import { DEFAULT_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
+import { notifyDue } from "../../domain/webhooks/notify.ts";
+import { giveUpWaiting, MOST_COUNTED, type Rest, readRest, setPaused } from "../../domain/webhooks/queue.ts";
+import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
+import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { absoluteUrl, eventNames, listOf, recordName, wholeNumber, withListLimit, withTenant } from "../options.ts";
 import {
   inTenant,
@@ -24,8 +25,6 @@ import {
   teamOf,
   tenantOf,
 } from "../session.ts";
-
-const MAX_OVERLAP_HOURS = 24 * 30;
 
 interface ListOptions {
   state?: EndpointState[];
@@ -81,9 +80,21 @@ export function webhookCommands(program: Command, run: Run): void {
 
   program
     .command("webhook:give-up")
-    .description("end the deliveries that wait for an endpoint and that no workflow carries: FAILED, to be replayed")
+    .description("end the deliveries that wait for an endpoint: FAILED, to be replayed")
     .argument("<id>", "the webhook endpoint")
     .action((id: string) => run((session) => giveUp(session, id)));
+
+  program
+    .command("webhook:pause")
+    .description("hold the deliveries to an endpoint; requests in flight end by themselves")
+    .argument("<id>", "the webhook endpoint")
+    .action((id: string) => run((session) => pause(session, id, true)));
+
+  program
+    .command("webhook:resume")
+    .description("send the deliveries that were held")
+    .argument("<id>", "the webhook endpoint")
+    .action((id: string) => run((session) => pause(session, id, false)));
 
   program
     .command("webhook:rotate-secret")
@@ -138,41 +149,60 @@ function listedText({ id, teamId, url, state, reason, failures, failingSince }: 
   return `${id}  ${teamId}  ${new URL(url).origin}  ${state}${why}${since}, ${failures} failures in a row`;
 }
 
+/** @throws {ApiError} `not_found` */
+async function restOf(session: Session, id: string): Promise<Rest> {
+  await ownerOf(session, "webhook_endpoints", id);
+  const rest = await readRest(session.orm.em.fork(), id);
+  if (!rest) throw notFound();
+  return rest;
+}
+
 async function show(session: Session, id: string): Promise<Outcome> {
-  const tenant = await ownerOf(session, "webhook_endpoints", id);
-  const backlog = await inTenant(session, tenant, (em) => readBacklog(em, tenant, id));
-  const { active, health, failures, failingSince, nextProbeAt, waiting, workflows } = backlog;
-  const probes = nextProbeAt === null ? "" : ` since ${failingSince}, next probe at ${nextProbeAt}`;
+  const { active, health, failures, failingSince, paused, waiting, nextAt } = await restOf(session, id);
+  const workflow = waiting > 0 ? endpointWorkflowId(id) : null;
+  const state = [active ? undefined : "off", paused ? "PAUSED" : undefined].filter(Boolean).map((word) => `, ${word}`);
+  const many = waiting === MOST_COUNTED ? `${waiting} or more` : waiting;
   return {
     text: [
-      `${health}${probes}${active ? "" : ", off"}; ${failures} failures in a row`,
-      `${waiting} deliveries wait without a workflow, ${workflows} workflows carry others`,
+      `${health}${failingSince === null ? "" : ` since ${failingSince}`}${state.join("")}; ${failures} failures in a row`,
+      `${many} deliveries wait${nextAt === null ? "" : `, the next attempt is at ${nextAt}`}${workflow ? `: ${workflow}` : ""}`,
     ].join("\n"),
     data: {
       webhook: id,
       active,
       health,
+      paused,
       consecutive_failures: failures,
       failing_since: failingSince,
-      next_probe_at: nextProbeAt,
+      next_attempt_at: nextAt,
       waiting,
-      workflows,
+      workflow,
     },
   };
 }
 
 async function probe(session: Session, id: string): Promise<Outcome> {
   const tenant = await ownerOf(session, "webhook_endpoints", id);
-  const isFailing = await inTenant(session, tenant, async (em) => {
-    const { active } = await readBacklog(em, tenant, id);
-    if (!active) throw new ApiError("resource_state_invalid", `${id} is off: nothing is sent to it.`);
-    return probeNow(em, tenant, id);
-  });
+  const { active } = await restOf(session, id);
+  if (!active) throw new ApiError("resource_state_invalid", `${id} is off: nothing is sent to it.`);
+  const isFailing = await inTenant(session, tenant, (em) => probeNow(em, tenant, id));
+  await notifyDue(session.orm.em.fork(), [id]);
   return {
     text: isFailing
       ? "The next delivery is sent within a second."
       : "The endpoint is not failing: its deliveries are on their way.",
     data: { webhook: id, probed: isFailing },
+  };
+}
+
+async function pause(session: Session, id: string, isPaused: boolean): Promise<Outcome> {
+  await ownerOf(session, "webhook_endpoints", id);
+  const em = session.orm.em.fork();
+  await setPaused(em, id, isPaused);
+  await notifyDue(em, [id]);
+  return {
+    text: isPaused ? "Paused; webhook:resume sends what waits" : "Resumed",
+    data: { webhook: id, paused: isPaused },
   };
 }
 

@@ -69,13 +69,16 @@ const WebhookHealthSchema = defineEntity({
     probeAt: instant().nullable(),
     /** … and the wait before it, in seconds, from which the wait after it follows; null when the waits begin anew. */
     probeWaitSeconds: p.smallint().nullable(),
-    /** The delivery of the latest probe, by its first attempt: the next probe takes the one after it. */
-    probedId: p.text().default(""),
-    /**
-     * When it last stopped failing, as an id: deliveries whose first attempt has a smaller one waited meanwhile, and have
-     * a limit of their own beside those that came since.
-     */
-    backlogUntil: p.text().default(""),
+    /** Raised by each activity that takes the endpoint: what an earlier one writes about its run changes nothing. */
+    epoch: p.integer().default(0),
+    /** Until when the activity of this epoch finds new deliveries by itself; null when none does. */
+    leaseUntil: instant().nullable(),
+    /** Deliveries whose request may have been sent and whose outcome is not written, and those that are sent next. */
+    claimed: p.array().default([]),
+    /** Until when requests of `claimed` may still be answered that an activity left behind at its end; null while one runs. */
+    claimedUntil: instant().nullable(),
+    /** An operator holds its deliveries since then. */
+    pausedAt: instant().nullable(),
   },
 });
 
@@ -94,18 +97,6 @@ const WebhookOutboxSchema = defineEntity({
     /** JSON array of the records as they stood after the change, one event each. */
     objects: p.text(),
     createdAt: instant().defaultRaw("now()"),
-  },
-});
-
-/** The relay that does the work of all: one row. */
-const WebhookRelayLeaseSchema = defineEntity({
-  name: "WebhookRelayLease",
-  tableName: "webhook_relay_lease",
-  properties: {
-    id: p.text().primary(),
-    /** Its process, also when the lease has expired. */
-    holder: p.text(),
-    expiresAt: instant(),
   },
 });
 
@@ -151,15 +142,11 @@ const WebhookDeliverySchema = defineEntity({
     eventType: p.text(),
     /** The first attempt of the same delivery; null when this is it. */
     firstId: p.text().nullable(),
-    /** The group whose workflow carries it; null while it waits for one, and for good when `endedUngrouped`. */
-    groupId: p.text().nullable(),
-    /** It ended while no workflow carried it: its endpoint was off, or an operator gave it up. */
-    endedUngrouped: p.boolean().default(false),
     attempt: p.smallint().default(1),
-    /** Attempts of its ladder that were used up when a workflow returned it to wait here. */
+    /** Attempts of the ladder before this one. One whose outcome is unknown used up none, nor did one that an operator asked for. */
     attemptsUsed: p.smallint().default(0),
-    /** Another attempt followed, which is a row of its own. */
-    retried: p.boolean().default(false),
+    /** The attempt, or the replay, that followed. */
+    supersededById: p.text().nullable(),
     status: p.text().$type<DeliveryStatus>().default("PENDING"),
     /**
      * FAILED, RETRYING or BLOCKED as `status` says, null otherwise. The log's index names it instead of `status`: a success
@@ -171,6 +158,12 @@ const WebhookDeliverySchema = defineEntity({
       .$type<DeliveryFailure>()
       .nullable()
       .generated("(nullif(nullif(status, 'PENDING'), 'SUCCEEDED')) stored"),
+    /** That of a final attempt: neither another attempt nor a replay followed. */
+    finalFailure: p
+      .text()
+      .$type<DeliveryFailure>()
+      .nullable()
+      .generated("(case when superseded_by_id is null and status in ('FAILED', 'BLOCKED') then status end) stored"),
     responseStatus: p.smallint().nullable(),
     /** At most 16 KiB, valid UTF-8 without NUL. */
     responseBody: p.text().nullable(),
@@ -178,51 +171,10 @@ const WebhookDeliverySchema = defineEntity({
     durationMs: p.integer().nullable(),
     isReplay: p.boolean().default(false),
     replayOfId: p.text().nullable(),
+    /** When it is due: PENDING from the start, RETRYING at its next attempt; null once it has ended. */
     nextAttemptAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
     updatedAt: instant().defaultRaw("now()"),
-  },
-});
-
-/** FIRST: the first attempt has not ended. RETRYING: some failed and wait for the next. A group that has ended is deleted. */
-export type GroupPhase = "FIRST" | "RETRYING";
-
-/**
- * Why a group was formed. NEW: its deliveries were never in a group. BACKLOG: they waited while their endpoint was failing,
- * or for a place to retry. PROBE: one delivery that shows whether a failing endpoint works again. TEST: a test delivery,
- * which waits for no place and for no probe.
- */
-export const GROUP_LANES = ["NEW", "BACKLOG", "PROBE", "TEST"] as const;
-export type GroupLane = (typeof GROUP_LANES)[number];
-
-/** Deliveries of one endpoint that one workflow carries. A NEW group has the id of its first delivery. */
-const WebhookGroupSchema = defineEntity({
-  name: "WebhookGroup",
-  tableName: "webhook_groups",
-  indexes: [{ properties: ["webhookId", "phase"] }],
-  properties: {
-    id: p.text().primary(),
-    ...tenancy,
-    webhookId: p.text(),
-    size: p.smallint(),
-    lane: p.text().$type<GroupLane>().default("NEW"),
-    phase: p.text().$type<GroupPhase>().default("FIRST"),
-    /**
-     * The attempt under way, or the latest; the first is 1. An attempt that is cut off is made again under the same
-     * number, so its deliveries may count more attempts.
-     */
-    attempt: p.smallint().default(1),
-    /** Raised by every attempt; the end of an older one changes nothing. */
-    epoch: p.integer().default(0),
-    /** An attempt is under way, or was cut off. */
-    attempting: p.boolean().default(false),
-    /** When its first attempt began; null while its workflow may not have been started. */
-    begunAt: instant().nullable(),
-    /** Until when it holds one of its endpoint's places for retries. */
-    slotUntil: instant().nullable(),
-    /** When the next attempt is due; when that is long past, its workflow is presumed dead. */
-    dueAt: instant().defaultRaw("now()"),
-    createdAt: instant().defaultRaw("now()"),
   },
 });
 
@@ -245,6 +197,8 @@ const WebhookReplaySchema = defineEntity({
     /** Null for all teams, all endpoints. */
     teamId: p.text().nullable(),
     webhookId: p.text().nullable(),
+    /** Empty for every type. */
+    eventTypes: p.array().default([]),
     statuses: p.array(),
     /** Deliveries made from then … */
     since: instant(),
@@ -269,10 +223,8 @@ export const webhookEntities = [
   WebhookEndpointSchema,
   WebhookHealthSchema,
   WebhookOutboxSchema,
-  WebhookRelayLeaseSchema,
   WebhookEventSchema,
   WebhookDeliverySchema,
-  WebhookGroupSchema,
   DeletedWebhookSchema,
   WebhookReplaySchema,
 ] as const;

@@ -253,7 +253,7 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "unsubscribes_email" on "unsubscribes" ("team_id", "environment", "email");`);
     this.addSql(
-      `create table "webhook_deliveries" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "event_id" text not null, "event_type" text not null, "first_id" text null, "group_id" text null, "ended_ungrouped" boolean not null default false, "attempt" smallint not null default 1, "attempts_used" smallint not null default 0, "retried" boolean not null default false, "status" text not null default 'PENDING', "failure" text generated always as (nullif(nullif(status, 'PENDING'), 'SUCCEEDED')) stored null, "response_status" smallint null, "response_body" text null, "error_message" text null, "duration_ms" int null, "is_replay" boolean not null default false, "replay_of_id" text null, "next_attempt_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "webhook_deliveries" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "event_id" text not null, "event_type" text not null, "first_id" text null, "attempt" smallint not null default 1, "attempts_used" smallint not null default 0, "superseded_by_id" text null, "status" text not null default 'PENDING', "failure" text generated always as (nullif(nullif(status, 'PENDING'), 'SUCCEEDED')) stored null, "final_failure" text generated always as (case when superseded_by_id is null and status in ('FAILED', 'BLOCKED') then status end) stored null, "response_status" smallint null, "response_body" text null, "error_message" text null, "duration_ms" int null, "is_replay" boolean not null default false, "replay_of_id" text null, "next_attempt_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "webhook_deliveries_webhook_id_created_at_id_index" on "webhook_deliveries" ("webhook_id", "created_at", "id");`,
@@ -272,21 +272,14 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "webhook_events_kept_until_index" on "webhook_events" ("kept_until");`);
     this.addSql(
-      `create table "webhook_groups" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "size" smallint not null, "lane" text not null default 'NEW', "phase" text not null default 'FIRST', "attempt" smallint not null default 1, "epoch" int not null default 0, "attempting" boolean not null default false, "begun_at" timestamptz(3) null, "slot_until" timestamptz(3) null, "due_at" timestamptz(3) not null default now(), "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
-    );
-    this.addSql(`create index "webhook_groups_webhook_id_phase_index" on "webhook_groups" ("webhook_id", "phase");`);
-    this.addSql(
-      `create table "webhook_health" ("webhook_id" text not null, "consecutive_failures" int not null default 0, "last_success_at" timestamptz(3) null, "last_failure_at" timestamptz(3) null, "failing_since" timestamptz(3) null, "probe_at" timestamptz(3) null, "probe_wait_seconds" smallint null, "probed_id" text not null default '', "backlog_until" text not null default '', primary key ("webhook_id"));`,
+      `create table "webhook_health" ("webhook_id" text not null, "consecutive_failures" int not null default 0, "last_success_at" timestamptz(3) null, "last_failure_at" timestamptz(3) null, "failing_since" timestamptz(3) null, "probe_at" timestamptz(3) null, "probe_wait_seconds" smallint null, "epoch" int not null default 0, "lease_until" timestamptz(3) null, "claimed" text[] not null default '{}', "claimed_until" timestamptz(3) null, "paused_at" timestamptz(3) null, primary key ("webhook_id"));`,
     );
     this.addSql(
       `create table "webhook_outbox" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "type" text not null, "objects" text not null, "created_at" timestamptz(3) not null default now());`,
     );
     this.addSql(`create index "webhook_outbox_team_id_seq_index" on "webhook_outbox" ("team_id", "seq");`);
     this.addSql(
-      `create table "webhook_relay_lease" ("id" text not null, "holder" text not null, "expires_at" timestamptz(3) not null, primary key ("id"));`,
-    );
-    this.addSql(
-      `create table "webhook_replays" ("id" text not null, "team_id" text null, "webhook_id" text null, "statuses" text[] not null, "since" timestamptz(3) not null, "until" timestamptz(3) not null, "per_second" int not null, "total" int not null, "replayed" int not null default 0, "after_webhook_id" text not null default '', "after_created_at" timestamptz(3) null, "after_id" text not null default '', "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "webhook_replays" ("id" text not null, "team_id" text null, "webhook_id" text null, "event_types" text[] not null default '{}', "statuses" text[] not null, "since" timestamptz(3) not null, "until" timestamptz(3) not null, "per_second" int not null, "total" int not null, "replayed" int not null default 0, "after_webhook_id" text not null default '', "after_created_at" timestamptz(3) null, "after_id" text not null default '', "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
 
     // What the entities cannot say.
@@ -588,7 +581,9 @@ export class Migration20261121000000_Initial extends Migration {
     // A request's count is not worth a flush of the log: a crash empties the table, and its windows are a minute long.
     this.addSql(`alter table "request_counts" set unlogged;`);
     this.addSql(`alter table "request_counts" set (fillfactor = 50);`);
-    // Room for the outcome: the status stands in no index, so writing a success stays within the page.
+    // The owner of an endpoint writes its claims and its health here.
+    this.addSql(`alter table "webhook_health" set (fillfactor = 50);`);
+    // Room for the outcome within the page.
     this.addSql(`alter table "webhook_deliveries" set (fillfactor = 80);`);
 
     // By default a fifth of a table may be dead rows before it is vacuumed: for a queue that is any number of rows between two
@@ -610,7 +605,6 @@ export class Migration20261121000000_Initial extends Migration {
           "send_counts",
           "send_lanes",
           "send_previews",
-          "webhook_groups",
           "webhook_outbox",
         ],
         1_000,
@@ -666,22 +660,12 @@ export class Migration20261121000000_Initial extends Migration {
     // The log of an endpoint by the status of its failures.
     this.addSql(`create index "webhook_deliveries_failure" on "webhook_deliveries"
       ("webhook_id", "failure", "created_at", "id") where "failure" is not null;`);
-    // Deliveries that wait for a workflow, by endpoint and age: those never attempted, and those that a workflow returned.
-    // A column of its own tells those that ended without a workflow: an index that named the status would have to be
-    // written, with every other index of the row, at each outcome.
-    this.addSql(`create index "webhook_deliveries_waiting" on "webhook_deliveries" ("webhook_id", coalesce("first_id", "id"))
-      where "group_id" is null and not "ended_ungrouped" and "attempts_used" = 0;`);
-    this.addSql(`create index "webhook_deliveries_returned" on "webhook_deliveries" ("webhook_id", coalesce("first_id", "id"))
-      where "group_id" is null and not "ended_ungrouped" and "attempts_used" > 0;`);
-    // Without the deliveries that wait for a group. The planner estimates those to be few, from statistics of a quiet time,
-    // and with them in this index it read and sorted all of them for an endpoint's first one, instead of one step along
-    // webhook_deliveries_waiting: 1,070 ms instead of 0.2 ms with 300,000 waiting.
-    this.addSql(
-      `create index "webhook_deliveries_group" on "webhook_deliveries" ("group_id") where "group_id" is not null;`,
-    );
-    this.addSql(
-      `create index "webhook_deliveries_replay_of" on "webhook_deliveries" ("replay_of_id") where "replay_of_id" is not null;`,
-    );
+    // What is due at an endpoint.
+    this.addSql(`create index "webhook_deliveries_due" on "webhook_deliveries" ("webhook_id", "next_attempt_at")
+      where "next_attempt_at" is not null;`);
+    // The same of those with which a delivery has ended. An own column has its own statistics, by which Postgres chooses it.
+    this.addSql(`create index "webhook_deliveries_final_failure" on "webhook_deliveries"
+      ("webhook_id", "final_failure", "created_at", "id") where "final_failure" is not null;`);
     // Serves the credits that a team has consumed in the current month.
     this.addSql(`create index "credit_entries_consumed" on "credit_entries" ("team_id", "environment", "created_at")
       include ("amount") where "kind" = 'CONSUME';`);
@@ -691,12 +675,5 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;`,
     );
-    this.addSql(`create index "webhook_groups_unstarted" on "webhook_groups" ("created_at") where "begun_at" is null;`);
-    // How many groups a team has under way.
-    this.addSql(
-      `create index "webhook_groups_of_team" on "webhook_groups" ("team_id") where "phase" = 'FIRST' or "slot_until" is not null;`,
-    );
-    // A group whose workflow is lost is found by this.
-    this.addSql(`create index "webhook_groups_due_at" on "webhook_groups" ("due_at");`);
   }
 }

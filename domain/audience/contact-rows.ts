@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { emitWritten } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { contactRecord } from "../webhooks/records.ts";
 
 /** The events of contacts that a statement made or changed. */

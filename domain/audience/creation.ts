@@ -15,7 +15,7 @@ import {
   writingHeld,
 } from "../idempotency.ts";
 import { emitCreated } from "../webhooks/emit.ts";
-import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import type { EventObjects } from "../webhooks/objects.ts";
 import { type CountedSlots, ensureCounted, hasNoRoom, slotOf, type TakenSlots, takingSlots } from "./contact-slots.ts";
 import type { PersonFields } from "./people.ts";

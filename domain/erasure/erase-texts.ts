@@ -133,17 +133,12 @@ async function redactRecords(erasing: Erasing, records: Records): Promise<string
  * Waits for attempts in flight that read these events before they were redacted: their answers may repeat the person.
  */
 async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[]): Promise<void> {
-  const { rows: attempts } = await sql<{ id: string; epoch: number }>`
-    select g.id, g.epoch from webhook_groups g where ${ofTenant(tenant, "g")} and g.attempting and exists (
-      select from webhook_deliveries d
-      where ${ofTenant(tenant, "d")} and d.group_id = g.id and d.event_id = any(${[...eventIds]}::text[]))`.execute(
-    kysely(em.fork()),
-  );
+  const inFlight = sql`webhook_deliveries d join webhook_health h on h.webhook_id = d.webhook_id
+    where ${ofTenant(tenant, "d")} and d.event_id = any(${[...eventIds]}::text[]) and d.status = 'PENDING' and d.id = any(h.claimed)`;
+  const { rows: read } = await sql<{ id: string }>`select d.id from ${inFlight}`.execute(kysely(em.fork()));
+  const ids = read.map(({ id }) => id);
   for (const giveUpAt = performance.now() + ATTEMPT_MS; performance.now() < giveUpAt; await delay(POLL_MS)) {
-    const { rows } = await sql`
-      select from webhook_groups g join unnest(${attempts.map(({ id }) => id)}::text[],
-        ${attempts.map(({ epoch }) => epoch)}::int[]) as a (id, epoch) on a.id = g.id and a.epoch = g.epoch
-      where ${ofTenant(tenant, "g")} and g.attempting`.execute(kysely(em.fork()));
+    const { rows } = await sql`select from ${inFlight} and d.id = any(${ids}::text[])`.execute(kysely(em.fork()));
     if (rows.length === 0) return;
   }
 }

@@ -17,7 +17,7 @@ import { hashAddress, isErased } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import { suppress } from "../suppressions.ts";
 import { emitWritten, type WrittenEvents } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { contactRecord, subscriberRecord, subscriptionRecord } from "../webhooks/records.ts";
 import { EXCLUSIONS } from "./columns.ts";
 import { type ColumnOptions, type FileNotes, type FileOptions, type PersonRow, readPeople } from "./file.ts";

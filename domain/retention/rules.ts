@@ -79,10 +79,8 @@ export const RETENTION = {
   webhook_deliveries: log(`${DELIVERY_KEPT_DAYS} days, and until they have ended; until their endpoint is deleted`),
   webhook_endpoints: rule("until the team deletes them"),
   webhook_events: log(`${EVENT_KEPT_DAYS} days after the last delivery was made`),
-  webhook_groups: queue("until their deliveries have ended"),
   webhook_health: rule("as long as their endpoint"),
   webhook_outbox: queue("until the relay has made events of them, within seconds"),
-  webhook_relay_lease: rule("for good: one row"),
   webhook_replays: rule("`BULK_REPLAY_DAYS` after they end"),
 } as const satisfies Record<keyof Database, Rule>;
 

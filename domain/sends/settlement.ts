@@ -7,7 +7,7 @@ import { newId } from "../ids.ts";
 import type { Mailed, MailOutcome } from "../mail/outcome.ts";
 import { recordSoftRefusals, type SoftBouncePolicy } from "../reports/record.ts";
 import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
-import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 import { type OpenedDispatch, SETTLEMENT_EVENTS } from "./lanes.ts";
 import type { StateCounts } from "./ledger.ts";

@@ -6,7 +6,7 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";
 import { intoOutboxOfAll } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { trackedRecord } from "../webhooks/records.ts";
 
 /** A request for the pixel of a mail, or for one of its links. */

@@ -1,37 +1,47 @@
 import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { notifyRelayAfterCommit } from "./notify-relay.ts";
+import { notifyDue, notifyRelayAfterCommit } from "./notify.ts";
+import { holdEndpoint, refuseInactive } from "./replay-delivery.ts";
 import { keepEvents } from "./retention.ts";
 
 /** Statuses that may be replayed in bulk: deliveries that have ended without success. */
 export const REPLAYABLE = ["FAILED", "BLOCKED"] as const satisfies DeliveryStatus[];
 
+/** Deliveries that a bulk replay queues in a second, unless an operator chooses another number. */
+export const DEFAULT_PER_SECOND = 100;
+
 /** The deliveries that a bulk replay sends again. */
 export interface ReplayFilter {
   teamId: string | null;
   webhookId: string | null;
+  /** Of every type without any. */
+  eventTypes?: readonly string[];
   statuses: readonly (typeof REPLAYABLE)[number][];
   /** Made from `since` until `until`. */
   since: Date;
   until: Date;
 }
 
-/**
- * The deliveries of a filter that are worth replaying: the last attempt of each event, not replayed since, while the
- * event is kept.
- */
-const matching = ({ teamId, webhookId, statuses, since, until }: ReplayFilter): RawBuilder<unknown> => sql`
+/** The deliveries of a filter that are worth replaying: final ones, while their event is kept. */
+const matching = ({
+  teamId,
+  webhookId,
+  eventTypes = [],
+  statuses,
+  since,
+  until,
+}: ReplayFilter): RawBuilder<unknown> => sql`
   webhook_deliveries d
   join webhook_endpoints e on e.id = d.webhook_id
   join webhook_events v on v.id = d.event_id
-  where d.status = any(${[...statuses]}::text[])
+  where d.final_failure = any(${[...statuses]}::text[])
     and d.created_at >= ${since.toISOString()}::timestamptz and d.created_at < ${until.toISOString()}::timestamptz
     and (${teamId}::text is null or d.team_id = ${teamId}) and (${webhookId}::text is null or d.webhook_id = ${webhookId})
-    and not d.retried
-    and not exists (select from webhook_deliveries r where r.replay_of_id = d.id)`;
+    and (${[...eventTypes]}::text[] = '{}' or d.event_type = any(${[...eventTypes]}::text[]))`;
 
 export interface ReplayCount {
   webhookId: string;
@@ -43,16 +53,25 @@ export interface ReplayCount {
   deliveries: number;
 }
 
-/** Counts the deliveries a bulk replay would replay, and those it would leave because their endpoint is off. */
-export async function countReplayable(em: EntityManager, filter: ReplayFilter): Promise<ReplayCount[]> {
+/**
+ * Counts the deliveries a bulk replay would replay, and those it would leave because their endpoint is off.
+ * @param tenant undefined for all
+ */
+export async function countReplayable(
+  em: EntityManager,
+  filter: ReplayFilter,
+  tenant?: Tenant,
+): Promise<ReplayCount[]> {
   const { rows } = await sql<ReplayCount>`
     select d.webhook_id as "webhookId", d.team_id as "teamId", d.environment, d.status, e.active,
       count(*)::int as deliveries
-    from ${matching(filter)} group by 1, 2, 3, 4, 5 order by 1, 4`.execute(kysely(em));
+    from ${matching(filter)} and ${tenant ? ofTenant(tenant, "e") : sql`true`} group by 1, 2, 3, 4, 5 order by 1, 4`.execute(
+    kysely(em),
+  );
   return rows;
 }
 
-/** Requests a bulk replay. A relay starts its workflow after the commit. @returns its id */
+/** Requests a bulk replay; one of no delivery has ended with that. A relay starts its workflow after the commit. @returns its id */
 export function requestReplay(
   em: EntityManager,
   filter: ReplayFilter,
@@ -66,16 +85,49 @@ export function requestReplay(
         id,
         team_id: filter.teamId,
         webhook_id: filter.webhookId,
+        event_types: [...(filter.eventTypes ?? [])],
         statuses: [...filter.statuses],
         since: filter.since,
         until: filter.until,
         per_second: perSecond,
         total,
+        completed_at: total === 0 ? sql<string>`now()` : null,
       })
       .execute();
     notifyRelayAfterCommit(tx);
     return id;
   });
+}
+
+/**
+ * Requests a bulk replay of one endpoint's deliveries.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` when the endpoint is not active
+ */
+export async function requestEndpointReplay(
+  em: EntityManager,
+  tenant: Tenant,
+  webhookId: string,
+  chosen: Omit<ReplayFilter, "teamId" | "webhookId">,
+) {
+  refuseInactive(await holdEndpoint(em, tenant, webhookId));
+  const filter = { teamId: tenant.teamId, webhookId, ...chosen };
+  const total = (await countReplayable(em, filter, tenant)).reduce((sum, { deliveries }) => sum + deliveries, 0);
+  return readEndpointReplay(em, webhookId, await requestReplay(em, filter, { perSecond: DEFAULT_PER_SECOND, total }));
+}
+
+/**
+ * A bulk replay of one endpoint's deliveries.
+ * @throws {ApiError} `not_found`
+ */
+export async function readEndpointReplay(em: EntityManager, webhookId: string, replayId: string) {
+  const replay = await kysely(em)
+    .selectFrom("webhook_replays")
+    .selectAll()
+    .where("id", "=", replayId)
+    .where("webhook_id", "=", webhookId)
+    .executeTakeFirst();
+  if (!replay) throw notFound();
+  return replay;
 }
 
 export interface ReplayProgress {
@@ -152,6 +204,7 @@ export function replayPage(em: EntityManager, replayId: string): Promise<ReplayP
     const filter: ReplayFilter = {
       teamId: replay.team_id,
       webhookId: replay.webhook_id,
+      eventTypes: replay.event_types,
       statuses: REPLAYABLE.filter((status) => replay.statuses.includes(status)),
       since: new Date(replay.since),
       until: new Date(replay.until),
@@ -163,18 +216,23 @@ export function replayPage(em: EntityManager, replayId: string): Promise<ReplayP
         and (d.webhook_id, d.created_at, d.id) >
           (${replay.after_webhook_id}, coalesce(${createdAfter}::timestamptz, '-infinity'), ${replay.after_id})
       order by d.webhook_id, d.created_at, d.id
-      limit ${replay.per_second} for key share of e`.execute(db);
+      limit ${replay.per_second} for key share of e for update of d`.execute(db);
     const last = rows.at(-1);
     if (!last) {
       await endReplay(tx, replayId);
       return { total, replayed, done: true };
     }
     await sql`
+      with replaced as (
+        update webhook_deliveries d set superseded_by_id = n.id
+        from unnest(${rows.map(({ id }) => id)}::text[], ${rows.map(() => newId("delivery"))}::text[]) as n (old, id)
+        where d.id = n.old returning d.*
+      )
       insert into webhook_deliveries
-        (id, team_id, environment, webhook_id, event_id, event_type, is_replay, replay_of_id)
-      select n.id, d.team_id, d.environment, d.webhook_id, d.event_id, d.event_type, true, d.id
-      from unnest(${rows.map(({ id }) => id)}::text[], ${rows.map(() => newId("delivery"))}::text[]) as n (old, id)
-      join webhook_deliveries d on d.id = n.old`.execute(db);
+        (id, team_id, environment, webhook_id, event_id, event_type, is_replay, replay_of_id, next_attempt_at)
+      select superseded_by_id, team_id, environment, webhook_id, event_id, event_type, true, id, now() from replaced`.execute(
+      db,
+    );
     await keepEvents(
       tx,
       undefined,
@@ -190,7 +248,7 @@ export function replayPage(em: EntityManager, replayId: string): Promise<ReplayP
       })
       .where("id", "=", replayId)
       .execute();
-    notifyRelayAfterCommit(tx);
+    await notifyDue(tx, [...new Set(rows.map(({ webhook_id }) => webhook_id))]);
     return { total, replayed: replayed + rows.length, done: false };
   });
 }

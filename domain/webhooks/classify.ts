@@ -1,4 +1,4 @@
-import type { AttemptOutcome } from "./attempts.ts";
+import type { AttemptOutcome } from "./outcomes.ts";
 
 /** Why an attempt got no answer, as a code that may stand in a workflow's history. */
 export type FailureCode =
@@ -8,8 +8,7 @@ export type FailureCode =
   | "unreachable"
   | "tls"
   | "reset"
-  | "protocol"
-  | "unsendable";
+  | "protocol";
 
 /** The endpoint answered with any status; its body may be incomplete. */
 export interface Answered {

@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
 import type { EventName } from "./catalogue.ts";
-import { notifyRelayAfterCommit } from "./notify-relay.ts";
+import { notifyRelayAfterCommit } from "./notify.ts";
 import type { EventObjects } from "./objects.ts";
 
 /** Events that one row of the outbox holds at most. */

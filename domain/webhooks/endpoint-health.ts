@@ -1,18 +1,16 @@
 import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/statements.ts";
-import { newId } from "../ids.ts";
 
 /**
- * How an endpoint is expected to answer. `unproven`: no success lately and no failure since; `working`; `failing`: it
+ * How an endpoint is expected to answer. `unproven`: no success lately; `working`; `failing`: it
  * failed several times in a row, and its deliveries wait while one at a time probes it.
  */
 export const ENDPOINT_HEALTH = ["unproven", "working", "failing"] as const;
 export type EndpointHealth = (typeof ENDPOINT_HEALTH)[number];
 
-/** A change of an endpoint that the writing of outcomes reports. `gone`: the endpoint was deleted before. */
-export type EndpointChange = "failing" | "working" | "off" | "gone";
+/** A change of an endpoint that the writing of outcomes reports. */
+export type EndpointChange = "failing" | "working" | "off";
 
 /** Failures in a row after which an endpoint is `failing`. */
 export const FAILING_AFTER = 5;
@@ -40,101 +38,86 @@ export const isFailing = (health: string): RawBuilder<boolean> =>
   sql<boolean>`(${sql.ref(`${health}.consecutive_failures`)} >= ${sql.lit(FAILING_AFTER)})`;
 
 /**
- * An endpoint's health. One with a few failures is still `working` and keeps its concurrency.
+ * An endpoint's health. One with a few failures since its success is still `working` and keeps its concurrency.
  * @param health alias of `webhook_health`
  */
 export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<EndpointHealth>`case
   when ${isFailing(health)} then ${sql.lit("failing" satisfies EndpointHealth)}
-  when ${sql.ref(`${health}.consecutive_failures`)} > 0 or ${sql.ref(`${health}.last_success_at`)} >
-    now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
+  when ${sql.ref(`${health}.last_success_at`)} > now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
   else ${sql.lit("unproven" satisfies EndpointHealth)} end`;
 
-/** A success is noted only if none was noted within this time, in seconds. */
+/** A success that changes nothing else is noted only if none was noted within this time, in seconds. */
 const NOTED_EVERY_SECONDS = 1;
-/** A success later than this after the latest one is written with the lock of the endpoint's health, in hours. */
-const STEADY_HOURS = 1;
 
-/**
- * The condition that an endpoint has not failed since its latest success, which was within the last hour: a further success
- * changes only the time of it.
- * @param health alias of `webhook_health`
- */
-export const isSteady = (health: string): RawBuilder<boolean> =>
-  sql<boolean>`coalesce(${sql.ref(`${health}.consecutive_failures`)} = 0 and ${sql.ref(`${health}.last_success_at`)} >
-    now() - make_interval(hours => ${sql.lit(STEADY_HOURS)}), false)`;
-
-/**
- * An update that notes a success of those of the endpoints that are steady, if none of the last second is noted. It skips
- * rows that another transaction holds: the next success of such an endpoint is noted, within the hour.
- */
-export const noteSuccesses = (webhookIds: string[]): RawBuilder<unknown> => sql`
-  update webhook_health set last_success_at = now()
-  where webhook_id in (
-    select h.webhook_id from webhook_health h
-    where h.webhook_id = any(${webhookIds}::text[]) and ${isSteady("h")}
-      and h.last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)})
-    for update skip locked)`;
-
-/** The facts of an attempt that decide on the probes of its endpoint. */
-export interface AttemptKind {
-  /** The attempt was a probe. */
+/** The facts of an attempt that decide on the health of its endpoint. */
+interface CountedOutcome {
+  status: DeliveryStatus;
   isProbe: boolean;
-  /** The longest wait that an answer asked for, in ms: no probe comes earlier. */
   askedWaitMs: number;
 }
 
-/**
- * Counts outcomes, in the order in which they came, begins, continues or ends the probes of the endpoint, and switches
- * off one that failed for long enough.
- * @returns the state that it came into by them: `failing`, `working` after it was failing, or `off`; `gone` when it was deleted before
- */
-export async function updateHealth(
-  em: EntityManager,
-  webhookId: string,
-  outcomes: readonly { status: DeliveryStatus }[],
-  { isProbe, askedWaitMs }: AttemptKind,
-): Promise<EndpointChange | undefined> {
-  const lastSuccess = outcomes.findLastIndex(({ status }) => status === "SUCCEEDED");
-  const failuresSince = outcomes.length - 1 - lastSuccess;
-  const succeeded = sql<boolean>`${lastSuccess >= 0}::boolean`;
-  const failed = outcomes.some(({ status }) => status !== "SUCCEEDED");
-  // From the row itself, not from a join with it: the update may have waited for another one.
-  const failures = sql`(case when ${succeeded} then 0 else consecutive_failures end + ${failuresSince}::int)`;
-  const asked = sql`now() + make_interval(secs => ${askedWaitMs / 1000}::float8)`;
-  const longest = sql`case when failing_since < now() - interval '1 hour'
-    then ${sql.lit(LONGEST_PROBE_SECONDS_LATER)} else ${sql.lit(LONGEST_PROBE_SECONDS)} end`;
-  const begins = sql`(${succeeded} or not ${isFailing("webhook_health")} or probe_wait_seconds is null)`;
-  const waitSeconds = sql`case when ${begins} then ${sql.lit(FIRST_PROBE_SECONDS)}
-    when ${isProbe}::boolean then least(probe_wait_seconds * 2, ${longest}) else probe_wait_seconds end`;
-  const whileFailing = (value: RawBuilder<unknown>) =>
-    sql`case when ${failures} >= ${sql.lit(FAILING_AFTER)} then ${value} end`;
-  const workingSince = newId("delivery");
-  const { rows } = await executePrepared(
-    em,
-    "attempt_health",
-    sql<{ fails: boolean | null; works: boolean }>`
-    update webhook_health
-    set consecutive_failures = ${failures},
-      last_success_at = case when ${succeeded} then now() else last_success_at end,
-      last_failure_at = case when ${failed}::boolean then now() else last_failure_at end,
-      failing_since = ${whileFailing(sql`case when ${succeeded} or not ${isFailing("webhook_health")} then now()
-        else coalesce(failing_since, now()) end`)},
-      probe_wait_seconds = ${whileFailing(waitSeconds)},
-      probe_at = ${whileFailing(sql`case when ${begins} or ${isProbe}::boolean
-        then greatest(now() + make_interval(secs => ${waitSeconds}), ${asked}) else greatest(probe_at, ${asked}) end`)},
-      backlog_until = case when ${succeeded} and ${isFailing("webhook_health")} then ${workingSince}
-        else backlog_until end
-    where webhook_id = ${webhookId}
-    returning failing_since = now()::timestamptz(3) as fails, backlog_until = ${workingSince} as works`,
-  );
-  const [health] = rows;
-  if (!health) return "gone";
-  if (failuresSince > 0 && (await switchOffWhenDead(em, webhookId))) return "off";
-  const { fails, works } = health;
-  return fails ? "failing" : works ? "working" : undefined;
+/** An endpoint whose health was written. */
+export interface Noted {
+  webhookId: string;
+  /** It is failing since now, or works after it was failing. */
+  change: Exclude<EndpointChange, "off"> | null;
 }
 
-/** Forgets the failures of an endpoint. The deliveries that waited for it are a backlog from then on. */
+/** An update that notes a success of endpoints that have answered and not failed since, once a second. */
+export const noteSuccesses = (webhookIds: string[]): RawBuilder<unknown> => sql`
+  update webhook_health set last_success_at = now()
+  where webhook_id = any(${webhookIds}::text[])
+    and last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)})`;
+
+/**
+ * An update that counts outcomes by endpoint, in the order in which they came, and begins, continues or ends the probes of
+ * each. A success that changes nothing but its time is noted once a second.
+ */
+export function noteAttempts(byEndpoint: ReadonlyMap<string, readonly CountedOutcome[]>): RawBuilder<Noted> {
+  const batches = [...byEndpoint].map(([webhookId, outcomes]) => {
+    const lastSuccess = outcomes.findLastIndex(({ status }) => status === "SUCCEEDED");
+    return {
+      webhookId,
+      succeeded: lastSuccess >= 0,
+      failures: outcomes.length - 1 - lastSuccess,
+      failed: outcomes.some(({ status }) => status !== "SUCCEEDED"),
+      isProbe: outcomes.some(({ isProbe }) => isProbe),
+      askedMs: Math.max(...outcomes.map(({ askedWaitMs }) => askedWaitMs)),
+    };
+  });
+  // From the row itself, not from a join with it: the update may have waited for another one.
+  const failures = sql`(case when b.succeeded then 0 else h.consecutive_failures end + b.failures)`;
+  const asked = sql`now() + make_interval(secs => b.asked_ms / 1000)`;
+  const longest = sql`case when h.failing_since < now() - interval '1 hour'
+    then ${sql.lit(LONGEST_PROBE_SECONDS_LATER)} else ${sql.lit(LONGEST_PROBE_SECONDS)} end`;
+  const begins = sql`(b.succeeded or not ${isFailing("h")} or h.probe_wait_seconds is null)`;
+  const waitSeconds = sql`case when ${begins} then ${sql.lit(FIRST_PROBE_SECONDS)}
+    when b.is_probe then least(h.probe_wait_seconds * 2, ${longest}) else h.probe_wait_seconds end`;
+  const whileFailing = (value: RawBuilder<unknown>) =>
+    sql`case when ${failures} >= ${sql.lit(FAILING_AFTER)} then ${value} end`;
+  return sql<Noted>`
+    update webhook_health h
+    set consecutive_failures = ${failures},
+      last_success_at = case when b.succeeded then now() else h.last_success_at end,
+      last_failure_at = case when b.failed then now() else h.last_failure_at end,
+      failing_since = ${whileFailing(sql`case when b.succeeded or not ${isFailing("h")} then now()
+        else coalesce(h.failing_since, now()) end`)},
+      probe_wait_seconds = ${whileFailing(waitSeconds)},
+      probe_at = ${whileFailing(sql`case when ${begins} or b.is_probe
+        then greatest(now() + make_interval(secs => ${waitSeconds}), ${asked}) else greatest(h.probe_at, ${asked}) end`)}
+    from unnest(${batches.map(({ webhookId }) => webhookId)}::text[], ${batches.map(({ succeeded }) => succeeded)}::boolean[],
+      ${batches.map(({ failures: count }) => count)}::int[], ${batches.map(({ failed }) => failed)}::boolean[],
+      ${batches.map(({ isProbe }) => isProbe)}::boolean[], ${batches.map(({ askedMs }) => askedMs)}::float8[]
+    ) as b (webhook_id, succeeded, failures, failed, is_probe, asked_ms)
+    join webhook_health before on before.webhook_id = b.webhook_id
+    where h.webhook_id = b.webhook_id and (b.failed or h.consecutive_failures > 0
+      or coalesce(h.last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)}), true))
+    returning h.webhook_id as "webhookId", case when h.failing_since = now()::timestamptz(3) then 'failing'
+      when ${isFailing("before")} and not ${isFailing("h")} then 'working' end as change,
+      h.consecutive_failures, h.last_success_at`;
+}
+
+/** Forgets the failures of an endpoint. */
 export async function clearFailures(em: EntityManager, webhookId: string): Promise<void> {
   await kysely(em)
     .updateTable("webhook_health")
@@ -143,7 +126,6 @@ export async function clearFailures(em: EntityManager, webhookId: string): Promi
       failing_since: null,
       probe_at: null,
       probe_wait_seconds: null,
-      backlog_until: newId("delivery"),
     })
     .where("webhook_id", "=", webhookId)
     .execute();
@@ -165,21 +147,13 @@ export async function probeNow(em: EntityManager, tenant: Tenant, webhookId: str
 }
 
 /**
- * Switches the endpoint off when its failures call for it; the notice to its owner is due with that.
- * @returns whether it did
+ * An update that switches off the endpoints whose failures call for it; the notices to their owners are due with that.
+ * @param noted name of the CTE with `noteAttempts`
  */
-async function switchOffWhenDead(em: EntityManager, webhookId: string): Promise<boolean> {
-  const { rows } = await executePrepared(
-    em,
-    "attempt_switch_off",
-    sql`
-    update webhook_endpoints e
-    set active = false, disabled_at = now(), disabled_reason = 'delivery_failures', notice_due_at = now()
-    from webhook_health h
-    where e.id = ${webhookId} and h.webhook_id = e.id and e.active
-      and h.consecutive_failures >= ${SWITCH_OFF_FAILURES}
-      and greatest(e.enabled_at, h.last_success_at) < now() - make_interval(hours => ${SWITCH_OFF_HOURS})
-    returning e.id`,
-  );
-  return rows.length > 0;
-}
+export const switchOffDead = (noted: string): RawBuilder<unknown> => sql`
+  update webhook_endpoints e
+  set active = false, disabled_at = now(), disabled_reason = 'delivery_failures', notice_due_at = now()
+  from ${sql.table(noted)} n
+  where e.id = n."webhookId" and e.active and n.consecutive_failures >= ${sql.lit(SWITCH_OFF_FAILURES)}
+    and greatest(e.enabled_at, n.last_success_at) < now() - make_interval(hours => ${sql.lit(SWITCH_OFF_HOURS)})
+  returning e.id`;

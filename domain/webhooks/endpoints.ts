@@ -11,9 +11,9 @@ import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { endpointLimit, readPlanLimits } from "../plans.ts";
 import { holdPlace, type LimitedRecords } from "../record-limit.ts";
 import type { EventName } from "./catalogue.ts";
-import { clearFailures, probeNow } from "./endpoint-health.ts";
+import { clearFailures, healthOf, probeNow } from "./endpoint-health.ts";
 import type { CustomHeaders } from "./headers.ts";
-import { notifyRelayAfterCommit } from "./notify-relay.ts";
+import { notifyDue } from "./notify.ts";
 import { deleteDeliveries } from "./retention.ts";
 import { newSecret, openHeaders, sealHeaders, sealSecret } from "./secrets.ts";
 import { CONTACT_EVENTS, CONTACT_SCOPES, carriesContactData } from "./subscription.ts";
@@ -85,6 +85,9 @@ export const endpointRows = (em: EntityManager) =>
       "webhook_health.consecutive_failures",
       "webhook_health.last_success_at",
       "webhook_health.last_failure_at",
+      healthOf("webhook_health").as("health"),
+      // Only a failing endpoint has one.
+      sql<string | null>`case when webhook_endpoints.active then webhook_health.probe_at end`.as("next_probe_at"),
     ]);
 
 export type EndpointRow = Awaited<ReturnType<ReturnType<typeof endpointRows>["executeTakeFirstOrThrow"]>>;
@@ -261,7 +264,7 @@ async function changeEndpoint(
 ): Promise<{ isChanged: boolean } & Switched> {
   // The edit may be the repair. Before the endpoint is locked: a settlement locks the two in this order.
   if (fields.url !== undefined || headers !== undefined || active === true) {
-    if (await probeNow(em, access.tenant, webhookId)) notifyRelayAfterCommit(em);
+    if (await probeNow(em, access.tenant, webhookId)) await notifyDue(em, [webhookId]);
   }
   const endpoint = await em.findOne(
     WebhookEndpoint,
@@ -298,7 +301,7 @@ async function activate(em: EntityManager, endpoint: WebhookEndpoint): Promise<v
   endpoint.enabledAt = raw("now()");
   endpoint.noticeDueAt = null;
   // Deliveries that waited for it can be sent now.
-  notifyRelayAfterCommit(em);
+  await notifyDue(em, [endpoint.id]);
 }
 
 function deactivate(endpoint: WebhookEndpoint): void {
@@ -318,7 +321,6 @@ export async function deleteEndpoint(em: EntityManager, webhookId: string): Prom
   await em.remove(endpoint).flush();
   const tenant: Tenant = { teamId: endpoint.teamId, environment: endpoint.environment };
   const db = kysely(em);
-  await db.deleteFrom("webhook_groups").where(ofTenant(tenant)).where("webhook_id", "=", webhookId).execute();
   await deleteDeliveries(em, tenant, webhookId, MAX_DELETED_AT_ONCE);
   // Even when no row is left: an attempt that is under way may write another one.
   await db.insertInto("deleted_webhooks").values({ webhook_id: webhookId }).execute();

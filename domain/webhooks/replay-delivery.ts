@@ -1,7 +1,8 @@
+import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { notifyRelayAfterCommit } from "./notify-relay.ts";
+import { notifyDue } from "./notify.ts";
 import { keepEvents } from "./retention.ts";
 
 /**
@@ -20,8 +21,13 @@ export async function holdEndpoint(em: EntityManager, tenant: Tenant, webhookId:
   return endpoint;
 }
 
+/** @throws {ApiError} `resource_state_invalid` */
+export function refuseInactive({ active }: { active: boolean }): void {
+  if (!active) throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then replay.");
+}
+
 /**
- * Queues the event of a delivery for its endpoint once more, as a delivery of its own, for the relay to put in a group.
+ * Queues the event of a delivery for its endpoint once more, as a delivery of its own.
  * @throws {ApiError} `not_found` for either; `resource_state_invalid` when the endpoint is not active, or the event is
  *   no longer kept
  */
@@ -36,25 +42,34 @@ export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookI
     .where(ofTenant(tenant))
     .executeTakeFirst();
   if (!delivery) throw notFound();
-  if (!endpoint.active) {
-    throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then replay.");
-  }
+  refuseInactive(endpoint);
   if ((await keepEvents(em, tenant, [delivery.event_id])) === 0) {
     throw new ApiError("resource_state_invalid", "The payload of this delivery is no longer kept.");
   }
+  const id = newId("delivery");
+  // One that is still under way is not replaced: another attempt may follow.
+  await db
+    .updateTable("webhook_deliveries")
+    .set({ superseded_by_id: id })
+    .where("id", "=", deliveryId)
+    .where(ofTenant(tenant))
+    .where("superseded_by_id", "is", null)
+    .where("next_attempt_at", "is", null)
+    .execute();
   const replay = await db
     .insertInto("webhook_deliveries")
     .values({
-      id: newId("delivery"),
+      id,
       team_id: tenant.teamId,
       environment: tenant.environment,
       webhook_id: webhookId,
       ...delivery,
       is_replay: true,
       replay_of_id: deliveryId,
+      next_attempt_at: sql<string>`now()`,
     })
     .returningAll()
     .executeTakeFirstOrThrow();
-  notifyRelayAfterCommit(em);
+  await notifyDue(em, [webhookId]);
   return replay;
 }

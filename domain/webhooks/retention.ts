@@ -45,7 +45,7 @@ export async function deleteDeliveries(
  */
 const deletion = (
   name: string,
-  table: "webhook_deliveries" | "webhook_events" | "webhook_groups" | "deleted_webhooks",
+  table: "webhook_deliveries" | "webhook_events" | "deleted_webhooks",
   places: (rows: number) => RawBuilder<unknown>,
   stillExpired: RawBuilder<unknown> = sql`true`,
 ): Pruning => ({
@@ -87,12 +87,6 @@ export const DELIVERIES: readonly Pruning[] = [
     "webhook_events",
     (rows) => sql`select ctid from webhook_events where kept_until < now() limit ${rows}`,
     sql`kept_until < now()`,
-  ),
-  deletion(
-    "groups of deleted endpoints",
-    "webhook_groups",
-    (rows) => sql`
-      select g.ctid from webhook_groups g join deleted_webhooks w on g.webhook_id = w.webhook_id limit ${rows}`,
   ),
   deletion(
     "deleted endpoints",

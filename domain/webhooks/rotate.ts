@@ -4,8 +4,9 @@ import type { Vault } from "../crypto.ts";
 import { notFound } from "../errors.ts";
 import { newSecret, sealSecret } from "./secrets.ts";
 
-/** For how long the old secret of an endpoint signs too, unless the operator chooses another time. */
+/** For how long the old secret of an endpoint signs too, unless another time is asked for. */
 export const DEFAULT_OVERLAP_HOURS = 24;
+export const MAX_OVERLAP_HOURS = 24 * 30;
 
 export interface RotatedSecret {
   /** Shown this once. */

@@ -1,11 +1,12 @@
 import { sql } from "kysely";
-import type { GroupLane } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { MAX_ENDPOINTS } from "../plans.ts";
 import { type EventName, isEventName } from "./catalogue.ts";
 import { exampleRecord } from "./examples.ts";
+import { notifyDue } from "./notify.ts";
+import { TEST_DUE } from "./queue.ts";
 import { holdEndpoint } from "./replay-delivery.ts";
 import { EVENT_KEPT } from "./retention.ts";
 
@@ -13,8 +14,7 @@ import { EVENT_KEPT } from "./retention.ts";
 export const TESTS_PER_MINUTE = MAX_ENDPOINTS;
 
 /**
- * Queues the example of an event for an endpoint, as a delivery of its own. Its group has this delivery alone and exists
- * from the start, so the test waits for no other delivery and for no probe: the relay's next sweep starts its workflow.
+ * Queues the example of an event for an endpoint, as a delivery of its own, which waits for no other and for no probe.
  * @param type one that the endpoint is subscribed to; the first of those unless given
  * @throws {ApiError} `not_found`; `resource_state_invalid` when the endpoint is not active; `validation_failed` for a type
  *   that it is not subscribed to; `rate_limit_exceeded` beyond `TESTS_PER_MINUTE`
@@ -59,12 +59,11 @@ async function refuseTooManyTests(em: EntityManager, tenant: Tenant): Promise<vo
   });
 }
 
-/** Writes the event, its delivery and the group that carries it. */
+/** Writes the event and its delivery. */
 async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, type: EventName) {
   const db = kysely(em);
   const owner = { team_id: tenant.teamId, environment: tenant.environment };
   const eventId = newId("event");
-  const groupId = newId("group");
   await db
     .insertInto("webhook_events")
     .values({
@@ -77,10 +76,7 @@ async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, 
       kept_until: sql<string>`now() + ${EVENT_KEPT}`,
     })
     .execute();
-  await db
-    .insertInto("webhook_groups")
-    .values({ ...owner, id: groupId, webhook_id: webhookId, size: 1, lane: "TEST" satisfies GroupLane })
-    .execute();
+  await notifyDue(em, [webhookId]);
   return db
     .insertInto("webhook_deliveries")
     .values({
@@ -89,7 +85,7 @@ async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, 
       webhook_id: webhookId,
       event_id: eventId,
       event_type: type,
-      group_id: groupId,
+      next_attempt_at: TEST_DUE,
     })
     .returningAll()
     .executeTakeFirstOrThrow();

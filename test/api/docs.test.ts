@@ -205,7 +205,7 @@ describe("The documentation", () => {
       "read for 3 seconds at most, and 16 KiB of it",
       "up to 1 hour",
       "double up to 1 minute in the first hour and to 15 minutes later",
-      "For 24 hours, or another overlap",
+      "For 24 hours, or as many",
     ]) {
       assert.ok(text.includes(shown), shown);
     }

@@ -83,10 +83,12 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
         select 'unsub_' || n, ${tenant}, 'p' || n || '@example.com', 'UNSUBSCRIBED',
           case when n <= 100 then 'one_click' else 'link' end, case when n between 101 and 200 then 'nl_2' else 'nl_1' end,
           ${createdAt} from ${many}`,
-      sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, status, created_at)
+      sql`insert into webhook_deliveries
+          (id, team_id, environment, webhook_id, event_id, event_type, status, superseded_by_id, created_at)
         select 'whd_' || n, ${tenant}, ${webhookId}, 'event', 'email.sent',
           case when n <= 100 then 'FAILED' when n <= 150 then 'RETRYING' when n <= 200 then 'BLOCKED'
-            when n <= 300 then 'PENDING' else 'SUCCEEDED' end, ${createdAt} from ${many}`,
+            when n <= 300 then 'PENDING' when n > 15000 then 'FAILED' else 'SUCCEEDED' end,
+          case when n > 15000 then 'whd_later' end, ${createdAt} from ${many}`,
       sql`vacuum analyze`,
     ]) {
       await insert.execute(db);
@@ -117,7 +119,12 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
       ...["email=p7@example.com", "source=link", "source=one_click", "source=unheard of"],
       ...["campaign_id=nl_1", "campaign_id=nl_2", "campaign_id=nl_3"],
     ],
-    [deliveries, [], "status=FAILED", "status=RETRYING", "status=BLOCKED"],
+    [
+      deliveries,
+      [],
+      ...["status=FAILED", "status=RETRYING", "status=BLOCKED"],
+      ...["status=FAILED&final=true", "status=RETRYING&final=true", "status=BLOCKED&final=true"],
+    ],
   ];
 
   it("let a filter of the delivery log by a failure find all rows there are, in order", async () => {

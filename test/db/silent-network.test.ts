@@ -75,7 +75,6 @@ describe("While the network to Postgres is silent", () => {
 
   longIt("a relay is not ready, and is again when the network is back", async () => {
     const { env } = await stack();
-    // The relay of the stack leads on the stack's database.
     const own = await makeDatabase();
     const database = new URL(own.url);
     database.host = `${proxy.host}:${proxy.port}`;
@@ -85,12 +84,13 @@ describe("While the network to Postgres is silent", () => {
     // A sweep comes every 2 s.
     const progress = new ImpatientProgress(4_000);
     const stop = new AbortController();
-    const relay = new OutboxRelay({
+    const deps = {
       env: { ...env, DATABASE_URL: href },
       ...{ orm, vault: await openStackVault(), log: pino({ level: "silent" }), workerId: "test", progress },
       ...{ countMails() {}, countAttempts() {}, countRelayFailure() {}, countFailedPruning() {} },
       stopping: stop.signal,
-    });
+    };
+    const relay = new OutboxRelay(deps, { wake() {}, notHere: () => [] });
     const { port, server } = await serveHealth(
       { HEALTH_HOST: "127.0.0.1", HEALTH_PORT: 0 },
       {
@@ -105,7 +105,12 @@ describe("While the network to Postgres is silent", () => {
     };
     try {
       relay.connected(client);
-      await eventually(() => relay.isLeader, { what: "a relay that leads" });
+      const db = kysely(own.orm.em.fork());
+      await sql`insert into webhook_outbox (team_id, environment, type, objects) values ('t', 'LIVE', 'x', '[]')`.execute(
+        db,
+      );
+      const isTaken = async () => (await sql`select from webhook_outbox`.execute(db)).rows.length === 0;
+      await eventually(isTaken, { what: "a relay that takes changes" });
       await eventually(async () => (await readyz())[0] === 200, { what: "a relay that is ready" });
       proxy.silence();
       await eventually(() => progress.stalled().length === 2, { what: "a stalled relay" });

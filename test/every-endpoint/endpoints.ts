@@ -37,6 +37,7 @@ export interface Estate extends TestTeam {
 }
 
 const DOMAIN = "example.com";
+const LONG_AGO = "2020-01-01T00:00:00Z";
 
 /** Makes an active sending account of a team. @returns its id */
 export async function makeAccount({ em, team }: TestTeam, email: string): Promise<string> {
@@ -93,7 +94,9 @@ export async function makeEstate(): Promise<Estate> {
   const email = uniqueEmail();
   await make("/suppressions", { emails: [email] });
   const webhook = await make("/webhooks", webhookBody());
-  const delivery = await insertDelivery(team, webhook.id);
+  const replay = await make(`/webhooks/${webhook.id}/replays`, { since: LONG_AGO });
+  // A replay of many finds it.
+  const delivery = await insertDelivery(team, webhook.id, { status: "FAILED" });
   const suppression = (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data;
   await transaction(team.em, async (em) => {
     await attachList(em, newsletter.id, list.id);
@@ -116,13 +119,14 @@ export async function makeEstate(): Promise<Estate> {
       email,
       webhookId: webhook.id,
       deliveryId: delivery.id,
+      replayId: replay.id,
     },
   };
 }
 
 const KINDS_OF_ID = [
   ...(["list", "subscriber", "contact", "newsletter", "campaign"] as const),
-  ...(["suppression", "account", "webhook", "delivery"] as const),
+  ...(["suppression", "account", "webhook", "delivery", "replay"] as const),
 ];
 
 /** The tables of a team once all that its making has set off has ended: two looks show the same. */
@@ -156,6 +160,8 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /campaigns/{campaignId}/send": () => ({ confirmation_token: "none" }),
   "POST /webhooks": () => webhookBody(),
   "PATCH /webhooks/{webhookId}": () => ({ events: [QUIET_EVENT], name: "Changed" }),
+  "POST /webhooks/{webhookId}/replays": () => ({ since: LONG_AGO }),
+  "POST /webhooks/{webhookId}/rotate-secret": () => ({ overlap_hours: 1 }),
   "POST /webhooks/{webhookId}/test": () => ({ type: QUIET_EVENT }),
   "POST /suppressions": () => ({ emails: [uniqueEmail()] }),
 };

@@ -27,7 +27,7 @@ export async function openOwnRelay(
 ): Promise<OwnRelay> {
   const { env } = await stack();
   const stop = new AbortController();
-  const relay = new OutboxRelay({
+  const deps = {
     env: { ...env, DATABASE_URL: own.url },
     orm: own.orm,
     vault,
@@ -39,7 +39,8 @@ export async function openOwnRelay(
     countAttempts: () => {},
     countMails: () => {},
     countFailedPruning: () => {},
-  });
+  };
+  const relay = new OutboxRelay(deps, { wake: () => {}, notHere: (webhookIds) => [...webhookIds] });
   relay.connected({ workflow: { start } } as unknown as Client);
   const close = () => {
     stop.abort();

@@ -155,7 +155,6 @@ export async function insertDelivery(team: TestTeam, webhookId: string, fields: 
       webhook_id: webhookId,
       event_id: event.id,
       event_type: event.type,
-      group_id: id,
       status: "SUCCEEDED",
       response_status: 200,
       response_body: "ok",

@@ -3,18 +3,28 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { countReplayable, type ReplayFilter, readReplay, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
-import { replayWorkflowId } from "../../workflows/ids.ts";
+import { RECONCILER_ID, replayWorkflowId } from "../../workflows/ids.ts";
+import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import type { Receiver } from "../support/receiver.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
+import {
+  emitSome,
+  insertDelivery,
+  logOf,
+  makeEndpoint,
+  makeTeam,
+  QUIET_EVENT,
+  type TestEndpoint,
+} from "../support/webhooks.ts";
 import {
   assertAllHeaders,
   header,
   type Row,
   receivingBesideTemporal,
   setEndpoint,
+  setReplayRate,
   untilDetails,
   untilLog,
   untilOver,
@@ -39,20 +49,13 @@ describe("A bulk replay", () => {
     return ran.json;
   };
 
-  /** Deliveries that failed for good; the endpoint works now. */
-  async function failed(
-    name: string,
-    count: number,
-    team?: Team,
-  ): Promise<{ team: Team; endpoint: TestEndpoint; log: Row[] }> {
-    const of = team ?? (await makeTeam());
-    receiver.behave = (_, response) => void response.writeHead(410).end();
-    const endpoint = await makeEndpoint(of, { url: `${receiver.origin}/${name}` });
-    await emitSome(of, count);
-    const log = await untilOver(of, endpoint.id, count);
-    assert.ok(log.every(({ status }) => status === "FAILED"));
+  /** Rows of deliveries that failed for good, to an endpoint that works now. */
+  async function failed(name: string, count: number): Promise<{ team: Team; endpoint: TestEndpoint }> {
+    const team = await makeTeam();
     receiver.behave = (_, response) => void response.writeHead(204).end();
-    return { team: of, endpoint, log };
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/${name}` });
+    for (let n = 0; n < count; n++) await insertDelivery(team, endpoint.id, { status: "FAILED", response_status: 410 });
+    return { team, endpoint };
   }
 
   const filter = (webhookId: string, of: Partial<ReplayFilter> = {}): ReplayFilter => ({
@@ -104,11 +107,16 @@ describe("A bulk replay", () => {
   });
 
   it("sends the events again as deliveries of their own, marked as replays, once however often it is asked for", async () => {
-    const { team, endpoint, log } = await failed("again", 5);
-    const done = await replay(...SINCE, "--webhook", endpoint.id, "--status", "FAILED,BLOCKED");
-    assert.equal(done.replayed, 5);
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/again` });
+    receiver.behave = (_, response) => void response.writeHead(410).end();
+    await emitSome(team, 4);
+    const log = await untilOver(team, endpoint.id, 4);
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+    const done = await replay(...SINCE, "--webhook", endpoint.id, "--event", "newsletter.started");
+    assert.equal(done.replayed, 4);
     assert.equal(done.workflow, replayWorkflowId(done.replay));
-    const after = await untilReplayed(team, endpoint, 5);
+    const after = await untilReplayed(team, endpoint, 4);
     const replays = replaysIn(after);
     assert.deepEqual(new Set(replays.map(({ replay_of_id }) => replay_of_id)), new Set(log.map(({ id }) => id)));
     for (const row of replays) {
@@ -118,7 +126,7 @@ describe("A bulk replay", () => {
     }
     const arrived = assertAllHeaders(receiver, "/again", after, endpoint);
     const marked = arrived.filter((one) => header(one, "X-Service-Replay") === "true");
-    assert.equal(marked.length, 5);
+    assert.equal(marked.length, 4);
     for (const one of marked) {
       const first = arrived.find(
         (other) => other !== one && header(other, "X-Service-Event-Id") === header(one, "X-Service-Event-Id"),
@@ -127,7 +135,43 @@ describe("A bulk replay", () => {
     }
     assert.equal(await left(team, endpoint), 0);
     assert.equal((await replay(...SINCE, "--webhook", endpoint.id)).would_replay, 0);
-    assert.equal(replaysIn(await logOf(team, endpoint.id)).length, 5);
+    assert.equal(replaysIn(await logOf(team, endpoint.id)).length, 4);
+  });
+
+  it("is POST /webhooks/{id}/replays too: final attempts by time, type and status, with its progress", async () => {
+    const { team, endpoint } = await failed("api", 3);
+    const log = await logOf(team, endpoint.id);
+    const client = api(team.keys.live);
+    const path = `/webhooks/${endpoint.id}/replays`;
+    const since = "2020-01-01T00:00:00.000Z";
+    for (const [body, expected] of [
+      [{ since, event_types: [QUIET_EVENT], statuses: ["FAILED"] }, 3],
+      [{ since, event_types: ["contact.created"] }, 0],
+      [{ since, statuses: ["BLOCKED"] }, 0],
+      [{ since, until: "2020-01-02T00:00:00Z" }, 0],
+    ] as const) {
+      const { body: dry } = await client.post(path, body, { query: { dry_run: "true" } });
+      assert.equal(dry.meta?.impact.would_create, expected, JSON.stringify([body, dry]));
+    }
+    const requested = await client.post(path, { since });
+    assert.equal(requested.status, 202, requested.text);
+    const { id, created_at, until, ...rest } = requested.body.data;
+    const facts = { object: "webhook_replay", webhook_id: endpoint.id, since, event_types: [] };
+    const running = { status: "RUNNING", total: 3, replayed: 0, completed_at: null };
+    assert.deepEqual(rest, { ...facts, statuses: ["FAILED", "BLOCKED"], ...running });
+    await untilReplayed(team, endpoint, 3);
+    const isCompleted = async () => (await client.get(`${path}/${id}`)).body.data.status === "COMPLETED";
+    await eventually(isCompleted, { what: "its end" });
+    const { replayed, completed_at } = (await client.get(`${path}/${id}`)).body.data;
+    assert.deepEqual([replayed, completed_at !== null], [3, true]);
+    const originals = (await logOf(team, endpoint.id)).filter((row) => log.some((one) => one.id === row.id));
+    assert.ok(originals.every(({ superseded_by_id }) => superseded_by_id !== null));
+    const { data: again } = (await client.post(path, { since })).body;
+    assert.deepEqual([again.status, again.total], ["COMPLETED", 0]);
+    const refused = await client.post(path, { since, until: since });
+    assert.deepEqual([refused.status, refused.body.error.param], [400, "since"]);
+    await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "manual" });
+    assert.equal((await client.post(path, { since })).body.error.code, "resource_state_invalid");
   });
 
   longIt(
@@ -215,4 +259,59 @@ describe("A bulk replay", () => {
     assert.match(without.stderr + without.stdout, /--since/);
     assert.match(unknown.stderr + unknown.stdout, /There is no replay/);
   });
+
+  it("continues once the reconciler finds that Temporal lost it, and ends if an operator terminated it", async () => {
+    const { team, endpoint } = await failed("bulk", 8);
+    const progress = async (id: string) => {
+      await temporal.schedule.getHandle(RECONCILER_ID).trigger();
+      const { done, replayed } = (await readReplay(team.em.fork(), id)) ?? { done: false, replayed: 0 };
+      return done ? replayed : undefined;
+    };
+    const askAndPause = async () => {
+      const id = await ask(team, endpoint, 1);
+      const handle = temporal.workflow.getHandle(replayWorkflowId(id));
+      await eventually(() => handle.executeUpdate("pause"), { what: "the workflow" });
+      await untilDetails(handle, /Paused/);
+      return { id, handle };
+    };
+    const one = await askAndPause();
+    await one.handle.terminate("enough");
+    const first = Number(await eventually(() => progress(one.id), { what: "its end" }));
+    assert.ok(first >= 1 && first < 8);
+    assert.equal((await one.handle.describe()).status.name, "TERMINATED");
+
+    const two = await askAndPause();
+    await setReplayRate(team, two.id, 100);
+    const workflowExecution = { workflowId: two.handle.workflowId };
+    await temporal.workflowService.deleteWorkflowExecution({
+      namespace: temporal.options.namespace,
+      workflowExecution,
+    });
+    assert.equal(await eventually(() => progress(two.id), { what: "its end" }), 8 - first);
+    assert.equal((await untilReplayed(team, endpoint, 8)).length, 16);
+  });
+
+  for (const [how, name, wanted] of [
+    ["is tried again with retryNow", "failing", ["retryNow"]],
+    ["can be held, and is tried again once it is resumed", "held", ["pause", "resume"]],
+  ] as const) {
+    longIt(`whose step keeps failing names it to operators, and ${how}`, async () => {
+      const { team, endpoint } = await failed(name, 1);
+      // Postgres takes no limit below zero.
+      const id = await ask(team, endpoint, -1);
+      const handle = temporal.workflow.getHandle(replayWorkflowId(id));
+      await eventually(() => handle.describe(), { what: "the workflow" });
+      assert.match(
+        await untilDetails(handle, /failed three times/),
+        /^The step "queue a second's worth" failed three times \(\w+\); tries again at \S+Z\. Updates: retryNow, pause\.$/,
+      );
+      const needsOperator = async () => (await handle.describe()).searchAttributes["NeedsOperator"]?.[0];
+      assert.equal(await needsOperator(), true);
+      await setReplayRate(team, id, 10);
+      for (const update of wanted) await handle.executeUpdate(update);
+      assert.deepEqual(await handle.result(), { replayed: 1 });
+      assert.equal(await needsOperator(), false);
+      assert.equal(await untilDetails(handle, /Ended/), "Ended: 1 replayed.");
+    });
+  }
 });

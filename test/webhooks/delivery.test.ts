@@ -385,7 +385,7 @@ describe("Webhook deliveries", () => {
         const wanted = [...Object.values(marks), ...endpoints.map(({ secret }) => secret), strict.origin, "whsec_"];
         for (const [row] of logs) {
           assert.ok(row);
-          const history = await workflowOf(client, row).fetchHistory();
+          const history = await workflowOf(client, row.webhook_id).fetchHistory();
           const texts = textsIn(history);
           assert.ok(
             texts.some((text) => text.includes(row.webhook_id)),

@@ -2,12 +2,10 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { newId } from "../../domain/ids.ts";
 import { requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
-import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import { kill } from "../support/processes.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
@@ -16,7 +14,6 @@ import {
   askToWait,
   assertAllHeaders,
   eventIdOf,
-  groupsOf,
   type Row,
   receivingBesideTemporal,
   setEndpoint,
@@ -58,9 +55,11 @@ describe("An endpoint that changes while deliveries are retried", () => {
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
     receiver.behave = askToWait(600);
     await emitSome(team, 1);
-    const row = await untilAtRest(temporal, (await untilWaiting(team, endpoint.id))[0]);
+    const [row] = await untilWaiting(team, endpoint.id);
+    assert.ok(row);
+    await untilAtRest(temporal, endpoint.id);
     receiver.behave = (_, response) => void response.writeHead(204).end();
-    return { team, endpoint, path, row, retryNow: () => workflowOf(temporal, row).executeUpdate("retryNow") };
+    return { team, endpoint, path, row, retryNow: () => workflowOf(temporal, endpoint.id).executeUpdate("retryNow") };
   }
   const countAt = (path: string) => receiver.received.filter((one) => one.path === path).length;
 
@@ -87,13 +86,12 @@ describe("An endpoint that changes while deliveries are retried", () => {
       const { team, endpoint, path, row, retryNow } = await retrying(how.replaceAll(" ", "-"));
       await setEndpoint(team, endpoint.id, set);
       await retryNow();
-      assert.deepEqual(await workflowOf(temporal, row).result(), { succeeded: 0, failed: 1, blocked: 0 });
-      const [only, ...more] = await logOf(team, endpoint.id);
+      await workflowOf(temporal, endpoint.id).result();
+      const [only, ...more] = await untilOver(team, endpoint.id);
       assert.deepEqual(more, []);
       assert.deepEqual([only?.id, only?.status, only?.next_attempt_at], [row.id, "FAILED", null]);
       assert.match(only?.error_message ?? "", /^Answered with 429\. The endpoint was switched off; replay/);
       assert.equal(countAt(path), 1);
-      assert.deepEqual(await groupsOf(team, endpoint.id), []);
     });
   }
 
@@ -109,18 +107,17 @@ describe("An endpoint that changes while deliveries are retried", () => {
   });
 
   it("gets nothing more once it is deleted, and the workflow ends", async () => {
-    const { team, endpoint, path, row, retryNow } = await retrying("deleted");
+    const { team, endpoint, path, retryNow } = await retrying("deleted");
     const db = kysely(team.em);
     await db.deleteFrom("webhook_health").where("webhook_id", "=", endpoint.id).execute();
     await db.deleteFrom("webhook_endpoints").where("id", "=", endpoint.id).execute();
     await retryNow();
-    await workflowOf(temporal, row).result();
-    assert.deepEqual(await groupsOf(team, endpoint.id), []);
+    await workflowOf(temporal, endpoint.id).result();
     assert.equal(countAt(path), 1);
     assert.equal((await logOf(team, endpoint.id)).length, 1);
   });
 
-  it("that is deleted in the middle of a group gets only the first requests of that group", async () => {
+  it("that is deleted in the middle of a run gets only what was claimed", async () => {
     const team = await makeTeam();
     const path = "/deleted/busy";
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
@@ -133,44 +130,10 @@ describe("An endpoint that changes while deliveries are retried", () => {
     };
     await emitSome(team, 100);
     await first.promise;
-    const [row = assert.fail("it is in no group")] = await logOf(team, endpoint.id);
     assert.equal((await api(team.keys.live).delete(`/webhooks/${endpoint.id}`)).status, 200);
     deleted.resolve();
-    await workflowOf(temporal, row).result();
+    await workflowOf(temporal, endpoint.id).result();
     assert.ok(countAt(path) <= 48, `${countAt(path)} came`);
-  });
-
-  it("has deliveries that waited for a first attempt BLOCKED when it goes off, and none of them sent", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/waiting` });
-    // As many groups as may be at their first attempt.
-    const db = kysely(team.em);
-    const busy = [1, 2, 3, 4].map(() => newId("delivery"));
-    await db
-      .insertInto("webhook_groups")
-      .values(
-        busy.map((id) => ({
-          id,
-          team_id: team.team.id,
-          environment: "LIVE" as const,
-          webhook_id: endpoint.id,
-          size: 1,
-          begun_at: sql<string>`now()`,
-          due_at: sql<string>`now() + interval '1 hour'`,
-        })),
-      )
-      .execute();
-    await emitSome(team, 3);
-    const waiting = await untilLog(team, endpoint.id, (log) => log.length === 3);
-    assert.ok(waiting.every(({ group_id, status }) => group_id === null && status === "PENDING"));
-    await setEndpoint(team, endpoint.id, SWITCHED_OFF);
-    await db.deleteFrom("webhook_groups").where("id", "in", busy).execute();
-    const log = await untilOver(team, endpoint.id, 3);
-    for (const row of log) {
-      assert.deepEqual([row.attempt, row.status, row.response_status], [1, "BLOCKED", null]);
-      assert.match(row.error_message ?? "", /switched off; replay/);
-    }
-    assert.equal(countAt("/waiting"), 0);
   });
 
   it("is not sent anything when its name turns private: that is BLOCKED, tried no more", async () => {
@@ -247,7 +210,6 @@ describe("A webhooks worker that dies", function () {
       assert.deepEqual(more, []);
       assert.equal(row?.status, "FAILED");
       assert.match(row?.error_message ?? "", /outcome is unknown.*switched off; replay/);
-      await eventually(async () => (await groupsOf(team, endpoint.id)).length === 0, { what: "the end of the group" });
     },
   );
 

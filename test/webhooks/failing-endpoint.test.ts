@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { giveUpWaiting } from "../../domain/webhooks/backlog.ts";
+import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
@@ -10,24 +9,13 @@ import type { TestTeam } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { openReceiver, type Received, type Receiver } from "../support/receiver.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
-import {
-  askToWait,
-  eventIdOf,
-  groupsOf,
-  receivingBesideTemporal,
-  setEndpoint,
-  setHealth,
-  states,
-  untilLog,
-  untilOver,
-} from "./observing.ts";
+import { askToWait, eventIdOf, setEndpoint, setHealth, states, untilLog, untilOver } from "./observing.ts";
 
 const { it, longIt } = testsOf();
 
 const EVENTS = 120;
 /** What comes after the repair. */
 const LATER = 20;
-const MOST_WORKFLOWS = 10;
 /** From the repair to the last of the deliveries that waited. */
 const ALL_WITHIN_MS = 90_000;
 
@@ -70,16 +58,14 @@ const numberOf = ({ body }: Received): number => JSON.parse(body).data.object.n;
 const WITHIN_AN_HOUR = sql`now() + interval '1 hour'`;
 
 describe("A failing endpoint", () => {
-  let temporal: Client;
   let receiver: Receiver;
-  receivingBesideTemporal((...opened) => {
-    [receiver, temporal] = opened;
+  before(async () => {
+    receiver = await openReceiver();
   });
+  after(() => receiver.close());
   beforeEach(() => {
     receiver.behave = (_, response) => void response.writeHead(500).end();
   });
-
-  const workflowsOf = async (webhookId: string) => (await temporal.workflow.count(`WebhookId = '${webhookId}'`)).count;
 
   /** An endpoint that failed five times; its next probe comes when the test says so. */
   async function failing(name: string) {
@@ -95,7 +81,7 @@ describe("A failing endpoint", () => {
       untilLog(
         team,
         endpoint.id,
-        (log) => log.filter(({ group_id, ended_ungrouped }) => !group_id && !ended_ungrouped).length === count,
+        (log) => log.filter(({ next_attempt_at }) => next_attempt_at !== null).length === count,
       );
     const emitWaiting = async (count: number) => {
       await emitSome(team, count);
@@ -105,9 +91,8 @@ describe("A failing endpoint", () => {
     const probe = async () => {
       const { consecutive_failures: before } = await healthOf(team, endpoint.id);
       await setHealth(team, endpoint.id, { probe_at: sql`now()` });
-      const after = await untilHealth(team, endpoint.id, (health) => health.consecutive_failures > before);
-      await eventually(async () => (await groupsOf(team, endpoint.id)).length === 0, { what: "the end of the probe" });
-      return after;
+      await app("webhook:probe", endpoint.id);
+      return untilHealth(team, endpoint.id, (health) => health.consecutive_failures > before && !health.lease_until);
     };
     return { team, endpoint, at, waitingFor, emitWaiting, probe };
   }
@@ -118,6 +103,12 @@ describe("A failing endpoint", () => {
     await gone.close();
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${origin}/repaired` });
+    const client = api(team.keys.live);
+    const shownHealth = async () => {
+      const { health, next_probe_at } = (await client.get(`/webhooks/${endpoint.id}`)).body.data;
+      return [health, next_probe_at !== null];
+    };
+    assert.deepEqual(await shownHealth(), ["unproven", false]);
     for (let from = 0; from < EVENTS; from += 10) {
       await emitSome(team, 10, "newsletter.started", from);
       await untilLog(team, endpoint.id, (log) => new Set(log.map(({ event_id }) => event_id)).size >= from + 10);
@@ -126,13 +117,11 @@ describe("A failing endpoint", () => {
     await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await untilHealth(team, endpoint.id, ({ probe_wait_seconds }) => (probe_wait_seconds ?? 0) >= 10);
     const log = await logOf({ em: team.em.fork() }, endpoint.id);
-    const never = log.filter(({ status, attempt, group_id }) => status === "PENDING" && attempt === 1 && !group_id);
+    const never = log.filter(({ status, attempt }) => status === "PENDING" && attempt === 1);
     assert.ok(never.length > EVENTS / 2, `${never.length} were never attempted`);
     assert.ok(log.every(({ attempts_used }) => attempts_used <= 2));
-    const before = Number(await workflowsOf(endpoint.id));
-    assert.ok(before <= MOST_WORKFLOWS, `${before} workflows`);
 
-    const client = api(team.keys.live);
+    assert.deepEqual(await shownHealth(), ["failing", true]);
     const shown = await client.get(`/webhooks/${endpoint.id}/deliveries?status=PENDING&limit=100`);
     const { probe_at } = await healthOf(team, endpoint.id);
     assert.ok(shown.body.data.length > 50);
@@ -149,16 +138,13 @@ describe("A failing endpoint", () => {
       assert.equal(new Set(arrived.map(eventIdOf)).size, EVENTS + LATER, "each once");
       const over = await untilOver(team, endpoint.id, EVENTS + LATER);
       assert.equal(over.filter(({ status }) => status === "SUCCEEDED").length, EVENTS + LATER);
-      // The repair itself takes as many as full groups need, and one for those that came since.
-      const workflows = Number(await workflowsOf(endpoint.id));
-      assert.ok(workflows <= MOST_WORKFLOWS + 6, `${workflows} workflows`);
-      assert.deepEqual(await groupsOf(team, endpoint.id), []);
+      assert.deepEqual(await shownHealth(), ["working", false]);
     } finally {
       await repaired.close();
     }
   });
 
-  it("stops its groups after a few failures when it was working, and leaves the rest of them unattempted", async () => {
+  it("gets few requests after its first failures when it was working, and the rest stays unattempted", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/died` });
     await setHealth(team, endpoint.id, { last_success_at: sql`now()` });
@@ -169,37 +155,12 @@ describe("A failing endpoint", () => {
       endpoint.id,
       (log) =>
         log.length >= events &&
-        log.every(({ group_id }) => group_id === null) &&
+        log.filter(({ status }) => status === "RETRYING").length >= 5 &&
         log.some(({ status }) => status === "RETRYING"),
     );
-    const log = await logOf({ em: team.em.fork() }, endpoint.id);
-    const attempted = log.filter(({ attempts_used }) => attempts_used > 0).length;
-    // Four groups of a hundred were at their first attempt, each with 16 requests in flight.
-    assert.ok(attempted >= 5 && attempted < 200, `${attempted} were attempted`);
-    const workflows = Number(await workflowsOf(endpoint.id));
-    assert.ok(workflows <= MOST_WORKFLOWS, `${workflows} workflows`);
-    receiver.behave = (_, response) => void response.writeHead(204).end();
-    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
-    await untilLog(team, endpoint.id, (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === events);
-  });
-
-  it("gets deliveries back from the workflows that were retrying when it began to fail", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/began` });
-    const events = 8;
-    for (let from = 0; from < events; from++) {
-      await emitSome(team, 1, "newsletter.started", from);
-      await untilLog(team, endpoint.id, (log) => new Set(log.map(({ event_id }) => event_id)).size > from);
-    }
-    await untilHealth(team, endpoint.id, ({ probe_at }) => probe_at !== null);
-    await eventually(async () => (await groupsOf(team, endpoint.id)).length === 0, {
-      what: "the end of the workflows",
-    });
-    const log = await logOf({ em: team.em.fork() }, endpoint.id);
-    const open = log.filter(({ status }) => status === "PENDING" || status === "RETRYING");
-    assert.equal(open.length, events);
-    for (const row of open) assert.equal(row.group_id, null);
-    for (const row of open) assert.equal(row.attempts_used, row.status === "RETRYING" ? row.attempt : 0);
+    await untilHealth(team, endpoint.id, ({ lease_until, probe_at }) => !lease_until && probe_at !== null);
+    const attempted = receiver.received.filter(({ path }) => path === "/died").length;
+    assert.ok(attempted >= 5 && attempted < 50, `${attempted} were attempted`);
     receiver.behave = (_, response) => void response.writeHead(204).end();
     await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await untilLog(team, endpoint.id, (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === events);
@@ -214,7 +175,7 @@ describe("A failing endpoint", () => {
     await probe();
     assert.deepEqual(at().map(numberOf), [0]);
     const [waits] = (await logOf({ em: team.em.fork() }, endpoint.id)).filter(({ id }) => id === first?.id);
-    assert.deepEqual([waits?.status, waits?.group_id, waits?.attempts_used], ["RETRYING", null, 1]);
+    assert.equal(waits?.status, "RETRYING");
 
     await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     const log = await untilOver(team, endpoint.id, 3);
@@ -246,7 +207,6 @@ describe("A failing endpoint", () => {
     await setHealth(team, endpoint.id, { failing_since: sql`now() - interval '61 minutes'` });
     for (let count = 0; count < 5; count++) await next();
     assert.deepEqual(waits, [5, 10, 20, 40, 60, 60, 120, 240, 480, 900, 900]);
-    assert.equal(await workflowsOf(endpoint.id).then(Number), 11, "a workflow for each probe and no other");
   });
 
   it("is not probed before the time that its answer asked for", async () => {
@@ -270,7 +230,7 @@ describe("A failing endpoint", () => {
     // The ladder of the tests has four attempts.
     for (let count = 0; count < 6; count++) await probe();
     const log = await logOf({ em: team.em.fork() }, endpoint.id);
-    const open = log.filter(({ retried }) => !retried);
+    const open = log.filter(({ superseded_by_id }) => superseded_by_id === null);
     assert.deepEqual(
       open.map(({ status, attempt, attempts_used }) => [status, attempt, attempts_used]),
       [["RETRYING", 6, 3]],
@@ -340,14 +300,21 @@ describe("A failing endpoint", () => {
       webhook: endpoint.id,
       active: true,
       health: "failing",
+      paused: false,
       consecutive_failures: 5,
       failing_since: iso(failing_since),
-      next_probe_at: iso(probe_at),
+      next_attempt_at: iso(probe_at),
       waiting: 4,
-      workflows: 0,
+      workflow: endpointWorkflowId(endpoint.id),
     });
-    assert.match(text.stdout, /^failing since 20\S+, next probe at 20\S+; 5 failures in a row\n4 deliveries wait/);
-    assert.deepEqual([where.json.workflow, where.json.next_attempt_at], [null, iso(probe_at)]);
+    assert.match(
+      text.stdout,
+      /^failing since 20\S+; 5 failures in a row\n4 deliveries wait, the next attempt is at 20\S+: webhook-endpoint/,
+    );
+    assert.deepEqual(
+      [where.json.workflow, where.json.next_attempt_at],
+      [endpointWorkflowId(endpoint.id), iso(probe_at)],
+    );
 
     const given = await app("webhook:give-up", endpoint.id, "--json");
     assert.equal(given.json.given_up, 4, given.stderr);
@@ -363,45 +330,16 @@ describe("A failing endpoint", () => {
     await untilLog(team, endpoint.id, (log) => log.filter(({ status }) => status === "SUCCEEDED").length === 4);
   });
 
-  // It took a statement that ended fewer than it could for the last one.
-  longIt("has all that waits given up, also while another process takes some of it", async () => {
-    const { team, endpoint } = await failing("taken");
-    await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
-      select ${endpoint.id} || '/' || n, ${team.team.id}, 'LIVE', ${endpoint.id}, 'event', 'newsletter.started'
-      from generate_series(1, 1500) n`.execute(kysely(team.em.fork()));
-    const { given } = await team.em.fork().transactional(async (tx) => {
-      const { rows } = await sql<{ pid: number }>`update webhook_deliveries set group_id = 'another'
-        where id = ${`${endpoint.id}/1`} returning pg_backend_pid() as pid`.execute(kysely(tx));
-      const given = giveUpWaiting(team.em.fork(), endpoint.id);
-      await eventually(
-        async () => {
-          const { rows: blocked } = await sql`select from pg_stat_activity
-            where pg_blocking_pids(pid) @> array[${rows[0]?.pid}::int]`.execute(kysely(team.em.fork()));
-          return blocked.length > 0;
-        },
-        { what: "a statement that waits for the row" },
-      );
-      return { given };
-    });
-    assert.equal(await given, 1_499);
-    await sql`delete from webhook_deliveries where webhook_id = ${endpoint.id}`.execute(kysely(team.em.fork()));
-  });
-
-  it("has what waits BLOCKED without a workflow when it is switched off, FAILED what was attempted", async () => {
+  it("has what waits BLOCKED when it is switched off, and FAILED what was attempted", async () => {
     const { team, endpoint, emitWaiting, probe } = await failing("off");
     await emitWaiting(3);
     await probe();
     await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "delivery_failures" });
     const log = await untilOver(team, endpoint.id, 3);
     assert.deepEqual(
-      log.map(({ status, group_id }) => [status, group_id]),
-      [
-        ["FAILED", null],
-        ["BLOCKED", null],
-        ["BLOCKED", null],
-      ],
+      log.map(({ status }) => status),
+      ["FAILED", "BLOCKED", "BLOCKED"],
     );
     for (const { error_message } of log) assert.match(error_message ?? "", /switched off; replay/);
-    assert.equal(Number(await workflowsOf(endpoint.id)), 1, "that of the probe");
   });
 });

@@ -1,22 +1,15 @@
 import assert from "node:assert/strict";
-import type { Client } from "@temporalio/client";
-import { kysely } from "../../db/orm.ts";
-import { deliveryWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
-import { temporalClient } from "../support/temporal.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
   askToWait,
   assertAllHeaders,
   assertEachSucceeded,
   eventIdOf,
-  groupsOf,
   setEndpoint,
   untilLog,
   untilOver,
-  untilWaiting,
-  workflowOf,
 } from "./observing.ts";
 
 /** Failures in a row with which an endpoint is `failing`. */
@@ -25,108 +18,77 @@ const FAILING = 5;
 describe("A working endpoint", () => {
   let receiver: Receiver;
   let dead: Receiver;
-  let temporal: Client;
-  let close: () => Promise<void>;
   before(async () => {
     receiver = await openReceiver();
     dead = await openReceiver();
-    ({ client: temporal, close } = await temporalClient());
   });
   after(async () => {
     await receiver.close();
     await dead.close().catch(() => {});
-    await close();
   });
 
+  /** Answers there, and nowhere else. */
+  const answerAt = (working: string) => {
+    receiver.behave = ({ path }, response) => {
+      if (path === working) response.writeHead(204).end();
+    };
+  };
   const untilArrived = (path: string, events: number) =>
     eventually(() => new Set(receiver.received.filter((one) => one.path === path).map(eventIdOf)).size === events, {
       what: `${events} events at ${path}`,
     });
-
-  it("is not delayed by an unproven endpoint, which gets one group whose first attempt is an activity", async () => {
-    receiver.behave = ({ path }, response) => {
-      if (path === "/known") response.writeHead(204).end();
-    };
-    const team = await makeTeam();
-    const unproven = await makeEndpoint(team, { url: `${receiver.origin}/unproven` });
-    await emitSome(team, 350);
-    await eventually(async () => {
-      const [group] = await groupsOf(team, unproven.id);
-      const { events } = await temporal.workflow.getHandle(deliveryWorkflowId(group?.id ?? "")).fetchHistory();
-      return events?.some(({ activityTaskScheduledEventAttributes: scheduled }) => scheduled);
-    });
-    const first = (await groupsOf(team, unproven.id)).filter(({ phase }) => phase === "FIRST");
-    assert.equal(first.length, 1);
-    await kysely(team.em).deleteFrom("webhook_endpoints").where("id", "=", unproven.id).execute();
-  });
+  const stop = async (team: Awaited<ReturnType<typeof makeTeam>>, ids: string[]) => {
+    for (const id of ids) await setEndpoint(team, id, { active: false, disabled_reason: "manual" });
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+  };
 
   it("gets all of its events while another one hangs, one refuses and hundreds of their deliveries wait", async () => {
-    receiver.behave = ({ path }, response) => {
-      if (path === "/working") response.writeHead(204).end();
-    };
+    answerAt("/working");
     const refusing = dead.origin;
     await dead.close();
     const team = await makeTeam();
-    const hanging = await makeEndpoint(team, { url: `${receiver.origin}/hangs` });
-    const refused = await makeEndpoint(team, { url: `${refusing}/refuses` });
-    // By now it is known that they fail.
+    const [hanging, refused] = [
+      await makeEndpoint(team, { url: `${receiver.origin}/hangs` }),
+      await makeEndpoint(team, { url: `${refusing}/refuses` }),
+    ];
+    // The one that hangs is unproven, the other one is known to fail.
     await emitSome(team, FAILING);
-    for (const { id } of [hanging, refused]) {
-      await untilLog(team, id, (log) => log.filter(({ status }) => status !== "PENDING").length >= FAILING);
-    }
+    await untilLog(team, refused.id, (log) => log.filter(({ status }) => status !== "PENDING").length >= FAILING);
     const working = await makeEndpoint(team, { url: `${receiver.origin}/working` });
     const count = 400;
     await emitSome(team, count);
     await untilArrived("/working", count);
-    const [hangingLog, refusedLog] = [await logOf(team, hanging.id), await logOf(team, refused.id)];
-    const waiting = hangingLog.filter(({ status, attempt }) => status === "PENDING" && attempt === 1).length;
-    assert.ok(waiting >= 200, `${waiting} of the hanging one's wait`);
-    assert.equal(
-      refusedLog.some(({ status }) => status === "SUCCEEDED"),
-      false,
+    const waiting = (await logOf(team, hanging.id)).filter(
+      ({ status, attempt }) => status === "PENDING" && attempt === 1,
     );
+    assert.ok(waiting.length >= 200, `${waiting.length} of the hanging one's wait`);
+    assert.ok((await logOf(team, refused.id)).every(({ status }) => status !== "SUCCEEDED"));
     const log = await untilOver(team, working.id, count);
     assertEachSucceeded(log, count);
     assertAllHeaders(receiver, "/working", log, working);
-    const first = (await groupsOf(team, hanging.id)).filter(({ phase }) => phase === "FIRST");
-    assert.ok(
-      first.length <= 1 || (await logOf(team, hanging.id)).length === 0,
-      "one group at a time is at its first attempt",
-    );
-    for (const { id } of [hanging, refused]) await setEndpoint(team, id, { active: false, disabled_reason: "manual" });
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    await stop(team, [hanging.id, refused.id]);
   });
 
   it("gets all of its events while a dozen others hang, of its own team and of others", async () => {
-    receiver.behave = ({ path }, response) => {
-      if (path === "/fine") response.writeHead(204).end();
-    };
+    answerAt("/fine");
     const teams = await Promise.all(Array.from({ length: 4 }, () => makeTeam()));
-    const hanging = await Promise.all(
-      teams.flatMap((team) =>
-        [1, 2, 3].map(async (n) => ({
-          team,
-          id: (await makeEndpoint(team, { url: `${receiver.origin}/hang/${n}` })).id,
-        })),
-      ),
-    );
-    for (const team of teams) await emitSome(team, 30);
-    for (const { team, id } of hanging) await untilLog(team, id, (log) => log.length >= 30);
-    const [team] = teams;
-    assert.ok(team);
+    const hanging: string[] = [];
+    for (const team of teams) {
+      for (const n of [1, 2, 3]) hanging.push((await makeEndpoint(team, { url: `${receiver.origin}/hang/${n}` })).id);
+      await emitSome(team, 30);
+    }
+    const [team] = teams as [Awaited<ReturnType<typeof makeTeam>>];
+    for (const id of hanging) await untilLog(team, id, (log) => log.length >= 30);
     const working = await makeEndpoint(team, { url: `${receiver.origin}/fine` });
     await emitSome(team, 200);
     await untilArrived("/fine", 200);
-    const unfinished = await Promise.all(
-      hanging.map(async ({ team, id }) =>
-        (await logOf(team, id)).some(({ status }) => status === "PENDING" || status === "RETRYING"),
-      ),
+    const logs = await Promise.all(hanging.map((id) => logOf({ em: team.em.fork() }, id)));
+    assert.ok(
+      logs.flat().some(({ status }) => status === "PENDING" || status === "RETRYING"),
+      "the others are still at it",
     );
-    assert.ok(unfinished.some(Boolean), "the others are still at it");
-    const log = await untilOver(team, working.id, 200);
-    assertEachSucceeded(log, 200);
-    for (const { team, id } of hanging) await setEndpoint(team, id, { active: false, disabled_reason: "manual" });
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    assertEachSucceeded(await untilOver(team, working.id, 200), 200);
+    await stop(team, hanging);
   });
 
   it("gets new events at once while many of its older ones wait for a retry", async () => {
@@ -134,14 +96,12 @@ describe("A working endpoint", () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/recovered` });
     // With one failure more it would be failing, and all of its deliveries would wait for a probe.
-    for (const group of [1, 2, 3, 4]) {
-      await emitSome(team, 1);
-      await untilLog(
-        team,
-        endpoint.id,
-        (log) => log.length === group && log.every(({ status }) => status === "RETRYING"),
-      );
-    }
+    await emitSome(team, FAILING - 1);
+    await untilLog(
+      team,
+      endpoint.id,
+      (log) => log.length === FAILING - 1 && log.every(({ status }) => status === "RETRYING"),
+    );
     receiver.behave = (_, response) => void response.writeHead(204).end();
     await emitSome(team, 3);
     const log = await untilLog(
@@ -149,13 +109,29 @@ describe("A working endpoint", () => {
       endpoint.id,
       (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === 3,
     );
-    assert.equal(log.filter(({ status }) => status === "RETRYING").length, 4);
-    const groups = new Set(
-      (await untilWaiting(team, endpoint.id)).flatMap(({ group_id, status }) =>
-        status === "RETRYING" ? [group_id] : [],
-      ),
+    assert.equal(log.filter(({ status }) => status === "RETRYING").length, FAILING - 1);
+    await stop(team, [endpoint.id]);
+  });
+
+  // One at a time, the requests behind it would wait for the end of its time.
+  it("gets the events behind one whose request hangs, and that one again", async () => {
+    let hangs = false;
+    receiver.behave = (_, response) => {
+      if (!hangs) response.writeHead(204).end();
+      hangs = false;
+    };
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/once` });
+    await emitSome(team, 1);
+    await untilOver(team, endpoint.id);
+    hangs = true;
+    await emitSome(team, 100);
+    const log = await untilLog(
+      team,
+      endpoint.id,
+      (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === 100,
     );
-    for (const group_id of groups) await workflowOf(temporal, { group_id }).executeUpdate("cancel");
-    await untilOver(team, endpoint.id, 7);
+    assert.equal(log.filter(({ status }) => status === "PENDING").length, 1, "it still hangs");
+    await untilOver(team, endpoint.id, 101);
   });
 });

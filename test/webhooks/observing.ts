@@ -2,17 +2,14 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Client } from "@temporalio/client";
-import { sql } from "kysely";
 import Stripe from "stripe";
 import type { Environment } from "../../db/entities/shared.ts";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { newId } from "../../domain/ids.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
-import { OLD_GROUPS } from "../../domain/webhooks/plan-groups.ts";
 import { sealSecret } from "../../domain/webhooks/secrets.ts";
-import { deliveryWorkflowId, RECONCILER_ID } from "../../workflows/ids.ts";
+import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { openReceiver, type Received, type Receiver } from "../support/receiver.ts";
@@ -170,11 +167,9 @@ export async function emitIn(team: Pick<TestTeam, "team" | "em">, environment: E
   );
 }
 
-/** The workflow that carries a delivery. */
-export const workflowOf = (temporal: Client, { group_id }: Pick<Row, "group_id">) => {
-  assert.ok(group_id);
-  return temporal.workflow.getHandle(deliveryWorkflowId(group_id));
-};
+/** The workflow of all deliveries to an endpoint. */
+export const workflowOf = (temporal: Client, webhookId: string) =>
+  temporal.workflow.getHandle(endpointWorkflowId(webhookId));
 
 /** The details of a workflow that an operator reads in the UI. */
 export async function detailsOf(handle: ReturnType<typeof workflowOf>): Promise<string> {
@@ -192,62 +187,9 @@ export const untilDetails = (handle: ReturnType<typeof workflowOf>, text: RegExp
     { what: `${text} in the UI` },
   );
 
-/** Waits until the workflow of a delivery waits for its next attempt. The log says so a moment before. */
-export async function untilAtRest(temporal: Client, row: Row | undefined): Promise<Row> {
-  assert.ok(row);
-  await untilDetails(workflowOf(temporal, row), /\d+ left/);
-  return row;
-}
-
-/** Runs the reconciler until a condition holds. */
-export const reconcileUntil = (temporal: Client, what: string, condition: () => Promise<boolean>): Promise<boolean> =>
-  eventually(
-    async () => {
-      await temporal.schedule.getHandle(RECONCILER_ID).trigger();
-      return condition();
-    },
-    { what },
-  );
-
-/** Makes the deliveries of an endpoint long overdue, so that the reconciler looks for their workflow. */
-export async function makeOverdue(team: Pick<TestTeam, "em">, webhookId: string): Promise<void> {
-  await sql`update webhook_groups set due_at = now() - interval '1 hour' where webhook_id = ${webhookId}`.execute(
-    kysely(team.em),
-  );
-}
-
-export async function groupsOf(team: Pick<TestTeam, "em">, webhookId: string) {
-  return kysely(team.em).selectFrom("webhook_groups").selectAll().where("webhook_id", "=", webhookId).execute();
-}
-
-/**
- * Takes places for groups that retry.
- * @param count all that an endpoint has, unless given
- * @returns a function that frees them
- */
-export async function takePlaces(
-  { em, team }: Pick<TestTeam, "em" | "team">,
-  webhookId: string,
-  count: number = OLD_GROUPS,
-) {
-  const taken = Array.from({ length: count }, () => newId("delivery"));
-  await kysely(em)
-    .insertInto("webhook_groups")
-    .values(
-      taken.map((id) => ({
-        id,
-        team_id: team.id,
-        environment: "LIVE" as const,
-        webhook_id: webhookId,
-        size: 1,
-        phase: "RETRYING" as const,
-        begun_at: sql<string>`now()`,
-        due_at: sql<string>`now() + interval '1 hour'`,
-        slot_until: sql<string>`now() + interval '1 hour'`,
-      })),
-    )
-    .execute();
-  return () => kysely(em).deleteFrom("webhook_groups").where("id", "in", taken).execute();
+/** Waits until the workflow of an endpoint sleeps until the next attempt. The log says so a moment before. */
+export async function untilAtRest(temporal: Client, webhookId: string): Promise<void> {
+  await untilDetails(workflowOf(temporal, webhookId), /^Endpoint \S+\. (?!Delivering).*Next attempt at/);
 }
 
 /** Changes columns of an endpoint, past the API. */
@@ -258,20 +200,6 @@ export async function setEndpoint(team: Pick<TestTeam, "em">, webhookId: string,
 /** Changes columns of an endpoint's health, past the service. */
 export async function setHealth(team: Pick<TestTeam, "em">, webhookId: string, set: Record<string, unknown>) {
   await kysely(team.em.fork()).updateTable("webhook_health").set(set).where("webhook_id", "=", webhookId).execute();
-}
-
-/** Waits until a session waits for the lock of an endpoint's health. */
-export function untilHealthIsAwaited({ em }: Pick<TestTeam, "em">): Promise<unknown> {
-  return eventually(
-    async () => {
-      const { rows } = await sql`select from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock' and query like '%update webhook_health%'`.execute(
-        kysely(em.fork()),
-      );
-      return rows.length > 0;
-    },
-    { what: "a session that waits for the health of an endpoint" },
-  );
 }
 
 /** Gives an endpoint its secret again whose column was overwritten. */

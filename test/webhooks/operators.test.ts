@@ -1,17 +1,21 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
 import { deliveryCommands } from "../../app/commands/deliveries.ts";
-import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
+import { webhookCommands } from "../../app/commands/webhooks.ts";
+import { kysely } from "../../db/orm.ts";
+import { OPERATOR_UPDATES } from "../../workflows/webhook-endpoint.ts";
 import { app, inProcess } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import type { Receiver } from "../support/receiver.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
+import type { Behaviour, Receiver } from "../support/receiver.ts";
+import { emitSome, insertDelivery, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
   askToWait,
   assertAllHeaders,
-  groupsOf,
+  detailsOf,
   type Row,
   receivingBesideTemporal,
+  repairSecret,
   setHealth,
   states,
   untilAtRest,
@@ -21,6 +25,13 @@ import {
   workflowOf,
 } from "./observing.ts";
 
+type Handle = ReturnType<typeof workflowOf>;
+
+const answerWith =
+  (status: number): Behaviour =>
+  (_, response) =>
+    void response.writeHead(status).end();
+
 describe("An operator of deliveries", () => {
   let receiver: Receiver;
   let temporal: Client;
@@ -28,57 +39,60 @@ describe("An operator of deliveries", () => {
     [receiver, temporal] = opened;
   });
 
-  type Team = Awaited<ReturnType<typeof makeTeam>>;
+  const arrivals = (name: string): number => receiver.received.filter(({ path }) => path === `/${name}`).length;
+  const needsOperator = async (handle: Handle) => (await handle.describe()).searchAttributes["NeedsOperator"]?.[0];
+  const operate = (command: string, ...args: string[]) =>
+    inProcess(command.startsWith("webhook:") ? webhookCommands : deliveryCommands, command, ...args);
 
-  /** Deliveries of one workflow that failed once and wait for ten minutes. */
-  async function waiting(
-    name: string,
-    count = 1,
-  ): Promise<{ team: Team; endpoint: TestEndpoint; rows: Row[]; row: Row }> {
+  /** Deliveries that failed once and wait for ten minutes. From then on their endpoint answers as it should. */
+  async function waiting(name: string, count = 1) {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/${name}` });
     receiver.behave = askToWait(600);
     await emitSome(team, count);
-    const failed = await untilLog(
+    const rows = await untilLog(
       team,
       endpoint.id,
       (log) => log.length === count && log.every(({ status }) => status === "RETRYING"),
     );
-    await untilAtRest(temporal, failed[0]);
-    // Failures that were written one after the other get one time for their next attempt when the attempt ends.
-    const rows = await logOf(team, endpoint.id);
-    const [row] = rows;
-    assert.ok(row);
-    assert.equal(new Set(rows.map(({ group_id }) => group_id)).size, 1, "one workflow carries them");
-    receiver.behave = (_, response) => void response.writeHead(204).end();
-    return { team, endpoint, rows, row };
+    await untilAtRest(temporal, endpoint.id);
+    receiver.behave = answerWith(204);
+    const [row] = rows as [Row, ...Row[]];
+    return { team, endpoint, rows, row, handle: workflowOf(temporal, endpoint.id) };
   }
 
-  it("reads in the UI which endpoint, how many are left, when the next attempt is and why the last failed", async () => {
-    const { team, endpoint, rows, row } = await waiting("details", 3);
-    const handle = workflowOf(temporal, row);
-    const details = await untilDetails(handle, /left/);
-    const nextAt = new Date(row.next_attempt_at ?? 0).toISOString();
-    assert.equal(
-      details,
-      `Endpoint ${endpoint.id}. 3 left. Attempt 1 of 4 failed: http_429. Next attempt at ${nextAt}. Updates: retryNow, cancel.`,
-    );
-    assert.equal(new Set(rows.map(({ next_attempt_at }) => String(next_attempt_at))).size, 1);
+  it("reads in the UI the endpoint's health, what waits, the next attempt, why the latest failed, and what each update does", async () => {
+    const { team, endpoint, rows, handle } = await waiting("details", 3);
+    const next = Math.min(...rows.map(({ next_attempt_at }) => Number(new Date(next_attempt_at ?? 0))));
+    const state = `Endpoint ${endpoint.id}. unproven, 3 failures in a row, 3 waiting. Next attempt at ${new Date(next).toISOString()}.`;
+    const latest = "Last error: http_429.";
+    assert.equal(await detailsOf(handle), `${state} ${latest} Updates: retryNow, pause, cancelWaiting.`);
     const { searchAttributes, staticSummary } = await handle.describe();
-    assert.deepEqual(searchAttributes["TeamId"], [team.team.id]);
-    assert.deepEqual(searchAttributes["WebhookId"], [endpoint.id]);
-    assert.equal(await staticSummary(), `3 deliveries to ${endpoint.id}`);
-    await handle.executeUpdate("retryNow");
+    assert.deepEqual([searchAttributes["TeamId"], searchAttributes["WebhookId"]], [[team.team.id], [endpoint.id]]);
+    assert.equal(await staticSummary(), `Deliveries to ${endpoint.id}`);
+    const { definition } = await handle.query<{
+      definition: { updateDefinitions: { name: string; description: string }[] };
+    }>("__temporal_workflow_metadata");
+    assert.deepEqual(
+      new Map(definition.updateDefinitions.map(({ name, description }) => [name, description])),
+      new Map(OPERATOR_UPDATES),
+    );
+    assert.equal(await handle.executeUpdate("retryNow"), "3 are attempted now");
     await untilOver(team, endpoint.id, 3);
-    assert.match(await untilDetails(handle, /Ended/), /Ended: 3 succeeded, 0 failed, 0 blocked\.$/);
-    assert.deepEqual(await handle.result(), { succeeded: 3, failed: 0, blocked: 0 });
+    await handle.result();
+    assert.match(await detailsOf(handle), /\. working, 0 failures in a row, 0 waiting\. Updates/);
   });
 
-  it("has the remaining deliveries attempted now with retryNow, which uses up no attempt of the ladder", async () => {
-    const { team, endpoint, row } = await waiting("retry-now");
-    receiver.behave = (_, response) => void response.writeHead(500).end();
-    await workflowOf(temporal, row).executeUpdate("retryNow");
+  it("has what waits attempted now with retryNow: it uses up no attempt of the ladder, and changes no attempt under way", async () => {
+    const { team, endpoint, handle } = await waiting("retry-now");
+    let meanwhile: string | undefined;
+    receiver.behave = async (_, response) => {
+      meanwhile ??= await handle.executeUpdate<string, []>("retryNow");
+      response.writeHead(500).end();
+    };
+    assert.equal(await handle.executeUpdate("retryNow"), "1 are attempted now");
     const log = await untilOver(team, endpoint.id);
+    assert.equal(meanwhile, "0 are attempted now");
     assert.deepEqual(
       states(log),
       [1, 2, 3, 4, 5].map((attempt) => [attempt, "FAILED"]),
@@ -86,132 +100,86 @@ describe("An operator of deliveries", () => {
     assert.equal(assertAllHeaders(receiver, "/retry-now", log, endpoint).length, 5);
   });
 
-  // Kept until after the attempt, each update cost the wait that followed: all attempts were made at once.
-  it("changes nothing with retryNow while an attempt is under way", async () => {
-    const { team, endpoint, row } = await waiting("impatient");
-    const handle = workflowOf(temporal, row);
-    const answers: string[] = [];
-    receiver.behave = async (received, response, request) => {
-      answers.push(await handle.executeUpdate<string, []>("retryNow"));
-      askToWait(600)(received, response, request);
-    };
-    await handle.executeUpdate("retryNow");
-    const log = await untilLog(
-      team,
-      endpoint.id,
-      (rows) => rows.length >= 2 && rows.at(-1)?.status === "RETRYING" && rows.at(-1)?.response_status === 429,
-    );
-    await untilDetails(handle, /Attempt 2 of 5 failed: http_429/);
-    assert.deepEqual(states(log), [
-      [1, "FAILED"],
-      [2, "RETRYING"],
-    ]);
-    assert.deepEqual(answers, ["an attempt is under way"]);
-    await handle.executeUpdate("cancel");
-  });
-
-  it("gives up the remaining deliveries with cancel: FAILED, with the reason", async () => {
-    const { team, endpoint, rows, row } = await waiting("cancel", 2);
-    const handle = workflowOf(temporal, row);
-    assert.equal(await handle.executeUpdate("cancel"), "2 given up");
-    assert.deepEqual(await handle.result(), { succeeded: 0, failed: 2, blocked: 0 });
-    const log = await untilOver(team, endpoint.id, 2);
-    assert.deepEqual(new Set(log.map(({ id }) => id)), new Set(rows.map(({ id }) => id)));
-    for (const given of log) {
-      assert.deepEqual([given.status, given.next_attempt_at, given.response_status], ["FAILED", null, 429]);
-      assert.match(given.error_message ?? "", /^Answered with 429\. An operator gave it up; it can be replayed\.$/);
-    }
-    assert.deepEqual(await groupsOf(team, endpoint.id), []);
-    assert.equal(receiver.received.filter(({ path }) => path === "/cancel").length, 2);
-  });
-
-  it("gives up after the attempt under way, whose successes count, with cancel", async () => {
-    const { team, endpoint, row } = await waiting("late-cancel", 2);
-    const handle = workflowOf(temporal, row);
-    let cancelled: Promise<unknown> | undefined;
-    let first = true;
-    receiver.behave = async (received, response, request) => {
-      cancelled ??= handle.executeUpdate("cancel");
-      // It was accepted: an update that has not ended yet has no answer.
-      await eventually(async () => (await acceptedUpdates(handle)).includes("cancel"), { what: "the update" });
-      if (first) response.writeHead(204).end();
-      else askToWait(600)(received, response, request);
-      first = false;
-    };
-    await handle.executeUpdate("retryNow");
-    await receiver.until("/late-cancel", 4);
-    assert.equal(await cancelled, "1 given up");
-    assert.deepEqual(await handle.result(), { succeeded: 1, failed: 1, blocked: 0 });
-    const log = await untilOver(team, endpoint.id, 2);
-    assert.deepEqual(
-      log
-        .filter(({ attempt }) => attempt === 2)
-        .map(({ status }) => status)
-        .sort(),
-      ["FAILED", "SUCCEEDED"],
-    );
-  });
-
-  it("learns from cancel how many deliveries the attempt under way returned to Postgres", async () => {
-    const { team, endpoint, row } = await waiting("returned-cancel");
-    const handle = workflowOf(temporal, row);
-    await setHealth(team, endpoint.id, { consecutive_failures: FAILING_AFTER - 1 });
-    let cancelled: Promise<unknown> | undefined;
-    receiver.behave = async (received, response, request) => {
-      cancelled ??= handle.executeUpdate("cancel");
-      await eventually(async () => (await acceptedUpdates(handle)).includes("cancel"), { what: "the update" });
-      askToWait(600)(received, response, request);
-    };
-    await handle.executeUpdate("retryNow");
-    assert.equal((await handle.result()).returned, 1);
-    assert.equal(
-      await cancelled,
-      "nothing to cancel: 1 returned, which wait for their endpoint; webhook:give-up ends them",
-    );
-    const given = await app("webhook:give-up", endpoint.id, "--json");
-    assert.equal(given.json.given_up, 1, given.stderr);
-  });
-
-  async function acceptedUpdates(handle: ReturnType<typeof workflowOf>): Promise<string[]> {
-    const { events } = await handle.fetchHistory();
-    return (events ?? []).flatMap(
-      ({ workflowExecutionUpdateAcceptedEventAttributes: accepted }) => accepted?.acceptedRequest?.input?.name ?? [],
-    );
+  for (const [how, name, cancel] of [
+    ["the update", "cancel", (handle: Handle) => handle.executeUpdate("cancelWaiting")],
+    ["a cancel in the UI", "ui-cancel", (handle: Handle) => handle.cancel()],
+    ["webhook:give-up", "give-up", (_: Handle, id: string) => operate("webhook:give-up", id)],
+  ] as const) {
+    it(`gives up what waits by ${how}: FAILED, with the reason`, async () => {
+      const { team, endpoint, rows, handle } = await waiting(name, 2);
+      const answer = await cancel(handle, endpoint.id);
+      if (name === "cancel") assert.equal(answer, "2 given up; they can be replayed");
+      const log = await untilOver(team, endpoint.id, 2);
+      assert.deepEqual(new Set(log.map(({ id }) => id)), new Set(rows.map(({ id }) => id)));
+      for (const given of log) {
+        assert.deepEqual([given.status, given.next_attempt_at, given.response_status], ["FAILED", null, 429]);
+        assert.equal(given.error_message, "Answered with 429. An operator gave it up; it can be replayed.");
+      }
+      if (name !== "give-up") await handle.result();
+      assert.equal(arrivals(name), 2);
+    });
   }
 
-  it("gives up the remaining deliveries with a cancel in the UI, too", async () => {
-    const { team, endpoint, row } = await waiting("ui-cancel");
-    const handle = workflowOf(temporal, row);
-    await handle.cancel();
-    assert.deepEqual(await handle.result(), { succeeded: 0, failed: 1, blocked: 0 });
-    const log = await untilOver(team, endpoint.id);
-    assert.deepEqual(states(log), [[1, "FAILED"]]);
-    assert.match(log[0]?.error_message ?? "", /An operator gave it up/);
-    assert.deepEqual(await groupsOf(team, endpoint.id), []);
+  it("leaves an attempt under way, whose success counts, with cancelWaiting", async () => {
+    const { team, endpoint, row, handle } = await waiting("late-cancel", 2);
+    let cancelled: unknown;
+    receiver.behave = async (_, response) => {
+      cancelled ??= await handle.executeUpdate("cancelWaiting");
+      response.writeHead(204).end();
+    };
+    const retried = await operate("delivery:retry", row.id);
+    assert.deepEqual(retried.data, { webhook: null, deliveries: 1 });
+    const log = await untilOver(team, endpoint.id, 2);
+    await handle.result();
+    assert.equal(cancelled, "1 given up; they can be replayed");
+    assert.deepEqual(log.map(({ attempt, status }) => `${attempt} ${status}`).sort(), [
+      "1 FAILED",
+      "1 FAILED",
+      "2 SUCCEEDED",
+    ]);
   });
 
-  it("finds the workflow that carries a delivery by delivery:where, its attempts by delivery:show, and attempts it by delivery:retry", async () => {
-    const { team, endpoint, rows, row } = await waiting("where", 2);
-    const [leader, member] = rows;
-    const where = (id: string | undefined, ...args: string[]) => app("delivery:where", String(id), ...args);
-    const [text, unknown, ...found] = await Promise.all([
-      where(row.id),
-      where("del_00000000000000000000000000"),
-      where(leader?.id, "--json"),
-      where(member?.id, "--json"),
-    ]);
-    for (const { code, json, stderr } of found) {
-      assert.equal(code, 0, stderr);
-      assert.equal(json.workflow, `webhook-delivery/${row.group_id}`);
-      assert.deepEqual([json.status, json.attempt, json.webhook], ["RETRYING", 1, endpoint.id]);
-      assert.equal(json.next_attempt_at, new Date(row.next_attempt_at ?? 0).toISOString());
-      assert.equal((await temporal.workflow.getHandle(json.workflow).describe()).status.name, "RUNNING");
-    }
-    assert.match(text.stdout, new RegExp(`^webhook-delivery/${row.group_id}\nRETRYING, attempt 1, next at 20`));
+  it("holds an endpoint's deliveries with pause, and sends them with resume: in the UI and at the command line", async () => {
+    const { team, endpoint, handle } = await waiting("paused");
+    const { id } = endpoint;
+    assert.match(await handle.executeUpdate("pause"), /^PAUSED/);
+    assert.match(
+      await untilDetails(handle, /PAUSED/),
+      /1 waiting\. Last error: http_429\. Updates: resume, cancelWaiting\.$/,
+    );
+    await emitSome(team, 1);
+    await untilLog(team, id, (log) => log.length === 2);
+    const shown = await operate("webhook:show", id);
+    assert.deepEqual(shown.data, {
+      ...{ webhook: id, active: true, health: "unproven", paused: true, consecutive_failures: 1, failing_since: null },
+      ...{ next_attempt_at: null, waiting: 2, workflow: `webhook-endpoint/${id}` },
+    });
+    assert.equal(await handle.executeUpdate("resume"), "delivers again");
+    await receiver.until("/paused", 2);
+    assert.equal((await operate("webhook:pause", id)).data["paused"], true);
+    await emitSome(team, 1);
+    await untilLog(team, id, (log) => log.length === 3);
+    await handle.executeUpdate("retryNow");
+    assert.equal(arrivals("paused"), 2, "nothing is sent");
+    await operate("webhook:resume", id);
+    assert.equal((await untilOver(team, id, 3)).filter(({ status }) => status === "SUCCEEDED").length, 3);
+  });
+
+  it("finds a delivery's workflow by delivery:where, its attempts by delivery:show, and attempts all by delivery:retry", async () => {
+    const { team, endpoint, row, handle } = await waiting("where", 2);
+    const workflow = `webhook-endpoint/${endpoint.id}`;
+    const next = new Date(row.next_attempt_at ?? 0).toISOString();
+    const unknown = await app("delivery:where", "del_00000000000000000000000000");
     assert.notEqual(unknown.code, 0);
     assert.match(unknown.stderr + unknown.stdout, /There is no delivery/);
-
-    const shown = await inProcess(deliveryCommands, "delivery:show", row.id);
+    const found = await operate("delivery:where", row.id);
+    assert.ok(found.text.startsWith(`${workflow}\nRETRYING, attempt 1, next at ${next}`), found.text);
+    const { ui: _, ...facts } = found.data;
+    assert.deepEqual(facts, {
+      ...{ delivery: row.id, workflow, webhook: endpoint.id, event: row.event_id, status: "RETRYING", attempt: 1 },
+      next_attempt_at: next,
+    });
+    const shown = await operate("delivery:show", row.id);
     assert.match(shown.text, /newsletter\.started evt_\w+ to whk_\w+/);
     assert.match(shown.text, new RegExp(`attempt 1  ${row.id}  RETRYING  HTTP 429`));
     assert.deepEqual(shown.data["attempts"], [
@@ -220,41 +188,115 @@ describe("An operator of deliveries", () => {
         ...{ error: row.error_message, at: new Date(row.updated_at).toISOString() },
       },
     ]);
-
-    const handle = workflowOf(temporal, row);
-    const retried = await inProcess(deliveryCommands, "delivery:retry", "--webhook", endpoint.id);
-    assert.deepEqual(retried.data, { webhook: endpoint.id, workflows: 1, probed: false });
+    const retried = await operate("delivery:retry", "--webhook", endpoint.id);
+    assert.deepEqual(retried.data, { webhook: endpoint.id, deliveries: 2 });
     await handle.result();
-    await assert.rejects(inProcess(deliveryCommands, "delivery:retry", row.id), /No workflow carries dlv_/);
-    await assert.rejects(
-      inProcess(deliveryCommands, "delivery:retry"),
-      /Name either deliveries or, with --webhook, their endpoint\.$/,
-    );
-    await assert.rejects(
-      inProcess(deliveryCommands, "delivery:retry", "--webhook", "whk_none"),
-      /There is no webhook endpoint whk_none: see webhook:list\./,
-    );
+    for (const [args, refusal] of [
+      [[row.id], /does not wait for its next attempt: it has ended/],
+      [[], /Name either deliveries or, with --webhook, their endpoint\.$/],
+      [["--webhook", "whk_none"], /There is no webhook endpoint whk_none: see webhook:list\./],
+    ] as const) {
+      await assert.rejects(operate("delivery:retry", ...args), refusal);
+    }
     const [done] = (await logOf(team, endpoint.id)).filter(({ status }) => status === "SUCCEEDED");
-    const over = await where(done?.id, "--json");
-    assert.deepEqual([over.json.status, over.json.workflow], ["SUCCEEDED", `webhook-delivery/${row.group_id}`]);
+    const over = await operate("delivery:where", String(done?.id));
+    assert.deepEqual([over.data["status"], over.data["workflow"]], ["SUCCEEDED", null]);
+    assert.match(over.text, /^no workflow: it has ended\nSUCCEEDED, attempt 2/);
   });
 
-  it("finds that a delivery which was BLOCKED at once has no workflow, and one that a workflow BLOCKED has", async () => {
-    const team = await makeTeam();
-    const off = await makeEndpoint(team, {
-      url: `${receiver.origin}/off`,
-      set: { active: false, disabled_reason: "delivery_failures" },
+  describe("whose deliveries a failing step holds up", () => {
+    /** One delivery that cannot be sent, because its endpoint's secret cannot be opened. */
+    async function held(name: string) {
+      const team = await makeTeam();
+      receiver.behave = answerWith(204);
+      const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/${name}`, set: { encrypted_secret: "?" } });
+      await emitSome(team, 1);
+      const handle = workflowOf(temporal, endpoint.id);
+      await eventually(() => handle.describe(), { what: "the workflow" });
+      const details = await untilDetails(handle, /failed three times/);
+      assert.equal(
+        details.replace(/at \S+Z\./, "at (then)."),
+        `Endpoint ${endpoint.id}. The step "deliver" failed three times (internal_error); tries again at (then). Updates: retryNow, cancelWaiting.`,
+      );
+      assert.equal(await needsOperator(handle), true);
+      assert.deepEqual(states(await logOf(team, endpoint.id)), [[1, "PENDING"]], "no attempt was made");
+      return { team, endpoint, handle };
+    }
+
+    for (const [how, name, retry] of [
+      ["lets it be tried again", "unreadable", (handle: Handle) => handle.executeUpdate("retryNow")],
+      ["sees it tried again by itself", "unreadable-for-a-while", async () => {}],
+    ] as const) {
+      it(`reads which step and its code, and ${how}`, async () => {
+        const { team, endpoint, handle } = await held(name);
+        await repairSecret(team, endpoint);
+        await retry(handle);
+        assert.deepEqual(states(await untilOver(team, endpoint.id)), [[1, "SUCCEEDED"]]);
+        await handle.result();
+        assert.equal(await needsOperator(handle), false);
+      });
+    }
+
+    it("can give them up", async () => {
+      const { team, endpoint, handle } = await held("unreadable-for-good");
+      assert.equal(await handle.executeUpdate("cancelWaiting"), "1 given up; they can be replayed");
+      await handle.result();
+      assert.equal(await needsOperator(handle), false);
+      const [row] = await untilOver(team, endpoint.id);
+      assert.match(row?.error_message ?? "", /An operator gave it up/);
     });
-    const inside = await makeEndpoint(team, { url: "http://127.0.0.1:9/" });
-    await emitSome(team, 1);
-    const [never] = await untilOver(team, off.id);
-    const [tried] = await untilOver(team, inside.id);
-    assert.deepEqual([never?.status, tried?.status], ["BLOCKED", "BLOCKED"]);
-    const found = await Promise.all([never, tried].map((row) => app("delivery:where", row?.id ?? "", "--json")));
+  });
+
+  for (const [how, name, isLost] of [
+    ["terminated in the UI", "terminated", false],
+    ["lost by Temporal", "lost", true],
+  ] as const) {
+    it(`sees deliveries continue by themselves whose workflow was ${how}`, async () => {
+      const { team, endpoint, handle } = await waiting(name);
+      const { runId } = await handle.describe();
+      if (isLost) {
+        await temporal.workflowService.deleteWorkflowExecution({
+          namespace: temporal.options.namespace,
+          workflowExecution: { workflowId: handle.workflowId },
+        });
+      } else await handle.terminate("by mistake");
+      await sql`update webhook_deliveries set next_attempt_at = now() - interval '1 minute' where webhook_id = ${endpoint.id}`.execute(
+        kysely(team.em.fork()),
+      );
+      const log = await untilOver(team, endpoint.id);
+      assert.deepEqual(states(log), [
+        [1, "FAILED"],
+        [2, "SUCCEEDED"],
+      ]);
+      assertAllHeaders(receiver, `/${name}`, log, endpoint);
+      assert.notEqual((await handle.describe()).runId, runId);
+    });
+  }
+
+  it("need start no delivery by hand whose process died before the start, or during its request, which is made again", async () => {
+    const team = await makeTeam();
+    receiver.behave = answerWith(204);
+    const [unstarted, cutOff] = [
+      await makeEndpoint(team, { url: `${receiver.origin}/unstarted` }),
+      await makeEndpoint(team, { url: `${receiver.origin}/cut-off` }),
+    ];
+    const due = { status: "PENDING", response_status: null, next_attempt_at: new Date(Date.now() - 60_000) } as const;
+    await insertDelivery(team, unstarted.id, due);
+    const { id } = await insertDelivery(team, cutOff.id, due);
+    await setHealth(team, cutOff.id, { epoch: 7, claimed: [id], lease_until: new Date() });
+    assert.deepEqual(states(await untilOver(team, unstarted.id)), [[1, "SUCCEEDED"]]);
+    const log = await untilOver(team, cutOff.id);
+    assert.deepEqual(states(log), [
+      [1, "FAILED"],
+      [2, "SUCCEEDED"],
+    ]);
+    assert.match(log[0]?.error_message ?? "", /outcome is unknown/);
     assert.deepEqual(
-      found.map(({ json }) => json.workflow),
-      [null, `webhook-delivery/${tried?.id}`],
+      log.map(({ superseded_by_id, attempts_used }) => [superseded_by_id, attempts_used]),
+      [
+        [log[1]?.id, 0],
+        [null, 0],
+      ],
     );
-    await untilDetails(workflowOf(temporal, tried ?? { group_id: null }), /0 succeeded, 0 failed, 1 blocked/);
   });
 });

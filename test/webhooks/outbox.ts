@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import { kysely } from "../../db/orm.ts";
-import { newId } from "../../domain/ids.ts";
-import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
+import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import type { Json } from "../support/api.ts";
 import { assertEventDocumented } from "../support/document.ts";
 import type { TestTeam } from "../support/factories.ts";
+import { makeEndpoint } from "../support/webhooks.ts";
 
 type Owner = Pick<TestTeam, "em" | "team" | "vault">;
 
@@ -20,26 +20,11 @@ interface EndpointOptions {
 
 /** Makes an endpoint that subscribes to a team's events. Its host never resolves. */
 export async function listen(
-  { em, team, vault }: Owner,
-  { events = EVENT_NAMES, environment = "LIVE", disabled }: EndpointOptions = {},
+  owner: Owner,
+  { events, environment = "LIVE", disabled }: EndpointOptions = {},
 ): Promise<string> {
-  const id = newId("webhook");
-  await kysely(em)
-    .insertInto("webhook_endpoints")
-    .values({
-      id,
-      team_id: team.id,
-      environment,
-      origin: "API",
-      name: "Receiver",
-      url: "https://receiver.invalid/",
-      events: [...events],
-      active: disabled === undefined,
-      encrypted_secret: vault.encrypt("whsec_receiver", `webhook_endpoints/${id}/secret`),
-      api_version: "2026-08-15",
-      disabled_reason: disabled ?? null,
-    })
-    .execute();
+  const set = { environment, active: disabled === undefined, disabled_reason: disabled ?? null };
+  const { id } = await makeEndpoint(owner, { url: "https://receiver.invalid/", ...(events && { events }), set });
   return id;
 }
 

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { kysely } from "../../db/orm.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { openSecret } from "../../domain/webhooks/secrets.ts";
-import { api } from "../support/api.ts";
+import { api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
-import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { PUBLIC_URL, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
 const SECRET = /^whsec_[\w-]{43}$/;
@@ -50,6 +50,28 @@ describe("Webhook endpoints on the command line", () => {
       assert.equal(code, 0);
       assert.equal(json.webhook.previous_secret_expires_at, null);
       assert.deepEqual(await secretsOf(id), { current: json.webhook.secret, previous: null, expires: null });
+    });
+
+    it("is POST /webhooks/{id}/rotate-secret as well, which a repetition answers with the same secret", async () => {
+      const client = api(team.keys.live);
+      const { id, secret } = (await client.post("/webhooks", webhookBody())).body.data;
+      const rotate = (body?: Json, idempotencyKey?: string) =>
+        client.post(`/webhooks/${id}/rotate-secret`, body, { idempotencyKey });
+      const key = unique("key");
+      const first = await rotate(undefined, key);
+      assert.equal(first.status, 200, first.text);
+      assert.equal((await rotate(undefined, key)).text, first.text);
+      const { previous_secret_expires_at: until, ...shown } = first.body.data;
+      assert.match(shown.secret, SECRET);
+      assert.deepEqual(shown, { object: "webhook_secret", id, secret: shown.secret });
+      const stored = await secretsOf(id);
+      assert.deepEqual([stored.current, stored.previous], [shown.secret, secret]);
+      assert.equal(stored.expires?.toISOString(), until);
+      const { data } = (await rotate({ overlap_hours: 0 })).body;
+      assert.deepEqual(await secretsOf(id), { current: data.secret, previous: null, expires: null });
+      assert.equal(data.previous_secret_expires_at, null);
+      const refused = await rotate({ overlap_hours: 721 });
+      assert.deepEqual([refused.status, refused.body.error.param], [400, "overlap_hours"]);
     });
 
     it("says in one line why it refuses", async () => {

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { bundleWorkflowCode, DefaultLogger, Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import { DeterminismViolationError } from "@temporalio/workflow";
 import { workflowBundle } from "../../workers/bundle.ts";
-import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../../workflows/ids.ts";
+import { endpointWorkflowId, replayWorkflowId, sendWorkflowId } from "../../workflows/ids.ts";
 import * as send from "../../workflows/send-messages.ts";
-import * as delivery from "../../workflows/webhook-delivery.ts";
+import * as endpoint from "../../workflows/webhook-endpoint.ts";
 import * as bulkReplay from "../../workflows/webhook-replay.ts";
 import { type RecordedHistory, readHistories, textsIn } from "../histories/files.ts";
 import { installQuietRuntime } from "../support/quiet-runtime.ts";
@@ -35,7 +35,7 @@ interface WithUpdates {
 /** The recorded workflows, by the prefix of their ids. */
 const RECORDED: [name: string, prefix: string, workflow: WithUpdates, updates: number][] = [
   ["send", sendWorkflowId(""), send, 7],
-  ["delivery", deliveryWorkflowId(""), delivery, 2],
+  ["delivery", endpointWorkflowId(""), endpoint, 4],
   ["bulk replay", replayWorkflowId(""), bulkReplay, 3],
 ];
 
@@ -105,9 +105,9 @@ describe("The recorded histories", () => {
   });
 
   it("hold every way a delivery ends", () => {
-    const deliveries = recorded.filter(({ workflowId }) => workflowId.startsWith(deliveryWorkflowId("")));
+    const deliveries = recorded.filter(({ workflowId }) => workflowId.startsWith(endpointWorkflowId("")));
     const results = deliveries.flatMap(({ history }) =>
-      (history.events ?? []).flatMap(({ workflowExecutionCompletedEventAttributes: end }) => textsIn(end?.result)),
+      (history.events ?? []).flatMap(({ activityTaskCompletedEventAttributes: end }) => textsIn(end?.result)),
     );
     for (const outcome of ["succeeded", "failed", "blocked"]) {
       assert.ok(
@@ -121,7 +121,7 @@ describe("The recorded histories", () => {
     for (const { file, history } of recorded) {
       const texts = textsIn(history);
       assert.ok(
-        texts.some((text) => /"(previewId|groupId|replayId)"/.test(text)),
+        texts.some((text) => /"(previewId|webhookId|replayId)"/.test(text)),
         `the payloads of ${file} are decoded`,
       );
       // Its own version is all the SDK may say with an @. A token is a send's id and a signature; a link ends in one too.

@@ -11,13 +11,7 @@ export interface Exception {
   statement?: RegExp;
 }
 
-const WEBHOOK_TABLES = [
-  "webhook_endpoints",
-  "webhook_outbox",
-  "webhook_events",
-  "webhook_deliveries",
-  "webhook_groups",
-] as const;
+const WEBHOOK_TABLES = ["webhook_endpoints", "webhook_outbox", "webhook_events", "webhook_deliveries"] as const;
 
 /** Compared with a value, such a column finds one row, or the rows that belong to it. */
 const BY_ID = /\b(?:id|\w+_id) = (?:\$|any\(\$)/;
@@ -74,7 +68,7 @@ export const EXCEPTIONS: readonly Exception[] = [
       "Read under its tenant in the same transaction, an endpoint leads to its deliveries, and these to their events.",
     program: "api",
     file: /^domain\/webhooks\//,
-    tables: ["webhook_groups", "webhook_deliveries", "webhook_events"],
+    tables: ["webhook_deliveries", "webhook_events"],
     statement: BY_ID,
   },
   {
@@ -98,7 +92,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The relay and the deliveries serve all tenants; each row carries its tenant along.",
     program: "workers",
-    file: /^domain\/webhooks\//,
+    file: /^(?:domain\/webhooks\/|workers\/outbox-relay\.ts$)/,
     tables: WEBHOOK_TABLES,
   },
   {

@@ -2,8 +2,10 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { afterCommit } from "../../db/transaction.ts";
 
-/** The channel of Postgres on which relays listen for events and deliveries that wait. */
-export const RELAY_CHANNEL = "webhook_relay";
+/** The channel of Postgres on which relays hear of changes in the outbox … */
+export const OUTBOX_CHANNEL = "webhook_outbox";
+/** … and that on which they hear of endpoints, by id, that deliveries have come for. */
+export const DUE_CHANNEL = "webhook_due";
 
 /**
  * The least time between two notifications of one process. Postgres lets one transaction that notifies commit at a time,
@@ -32,7 +34,7 @@ export function notifyRelay(em: EntityManager): void {
   const quiet: Quiet = { again: false };
   quiets.set(driver, quiet);
   const notify = () => {
-    sql`select pg_notify(${RELAY_CHANNEL}, '')`.execute(kysely(em.fork({ clear: true }))).catch(() => undefined);
+    sql`select pg_notify(${OUTBOX_CHANNEL}, '')`.execute(kysely(em.fork({ clear: true }))).catch(() => undefined);
     setTimeout(() => {
       if (!quiet.again) {
         quiets.delete(driver);
@@ -43,6 +45,11 @@ export function notifyRelay(em: EntityManager): void {
     }, QUIET_MS).unref();
   };
   notify();
+}
+
+/** Has these endpoints served, once the transaction of `em` is committed. A notification that is lost costs the wait for a sweep. */
+export async function notifyDue(em: EntityManager, webhookIds: readonly string[]): Promise<void> {
+  await sql`select pg_notify(${DUE_CHANNEL}, id) from unnest(${[...webhookIds]}::text[]) as w (id)`.execute(kysely(em));
 }
 
 /** Wakes the relay once the transaction of `em` is committed. */

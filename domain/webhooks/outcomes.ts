@@ -1,0 +1,89 @@
+import { sql } from "kysely";
+import type { DeliveryStatus } from "../../db/entities/webhook.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { type EndpointChange, type Noted, noteAttempts, noteSuccesses, switchOffDead } from "./endpoint-health.ts";
+
+/** The statuses an attempt can give a delivery. */
+export const ATTEMPT_OUTCOMES = ["SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
+
+/** The outcome of one delivery's attempt. */
+export interface AttemptOutcome {
+  id: string;
+  status: (typeof ATTEMPT_OUTCOMES)[number];
+  responseStatus: number | null;
+  responseBody: string | null;
+  errorMessage: string | null;
+  durationMs: number;
+  /** Of a test delivery, which says nothing about the endpoint's health. */
+  isTest?: boolean;
+}
+
+/** An outcome that is to be written. */
+export interface EndpointOutcome extends AttemptOutcome {
+  webhookId: string;
+  /** Until the next attempt of a RETRYING one. */
+  retryInMs: number | null;
+  /** The attempt was a probe of a failing endpoint. */
+  isProbe: boolean;
+  /** Its endpoint has answered and not failed since: a success changes only the time of the latest one. */
+  isSteady: boolean;
+  /** How long the endpoint asked to wait; no probe comes earlier. */
+  askedWaitMs: number;
+}
+
+/**
+ * Writes outcomes of any number of endpoints, in the order in which they came, and the health that follows, in one statement. An
+ * endpoint that failed for long enough is switched off, and its owner's notice is due. A row that is not PENDING stays: the next
+ * epoch has closed it. Not to be prepared: a plan that was kept from a nearly empty table compares each delivery with each outcome.
+ * @returns the endpoints that came into another state
+ */
+export async function writeOutcomes(
+  em: EntityManager,
+  outcomes: readonly EndpointOutcome[],
+): Promise<Map<string, EndpointChange>> {
+  const counted = Map.groupBy(
+    outcomes.filter(({ isTest }) => !isTest),
+    ({ webhookId }) => webhookId,
+  );
+  // It waits for the disk: an outcome that a crash of Postgres took back would be repeated without a row that says why.
+  const written = sql`
+      update webhook_deliveries d
+      set status = o.status, response_status = o.response_status, response_body = o.response_body,
+        error_message = o.error_message, duration_ms = o.duration_ms, updated_at = now(),
+        next_attempt_at = case when o.status = 'RETRYING' then now() + make_interval(secs => o.retry_in_ms / 1000) end
+      from unnest(${outcomes.map(({ id }) => id)}::text[], ${outcomes.map(({ status }) => status)}::text[],
+        ${outcomes.map(({ responseStatus }) => responseStatus)}::smallint[],
+        ${outcomes.map(({ responseBody }) => responseBody)}::text[],
+        ${outcomes.map(({ errorMessage }) => errorMessage)}::text[],
+        ${outcomes.map(({ durationMs }) => durationMs)}::int[], ${outcomes.map(({ retryInMs }) => retryInMs)}::float8[]
+      ) as o (id, status, response_status, response_body, error_message, duration_ms, retry_in_ms)
+      where d.id = o.id and d.status = 'PENDING'`;
+  if (outcomes.every(({ status, isSteady }) => isSteady && status === "SUCCEEDED")) {
+    await sql`with noted as (${noteSuccesses([...counted.keys()])}) ${written}`.execute(kysely(em));
+    return new Map();
+  }
+  const { rows } = await sql<Noted & { isOff: boolean }>`
+    with noted as (${noteAttempts(counted)}), dead as (${switchOffDead("noted")}), written as (${written})
+    select "webhookId", change, "webhookId" in (select id from dead) as "isOff" from noted`.execute(kysely(em));
+  const changes = new Map<string, EndpointChange>();
+  for (const { webhookId, change, isOff } of rows) {
+    const changed = isOff ? "off" : change;
+    if (changed) changes.set(webhookId, changed);
+  }
+  const back = [...changes].filter(([, change]) => change === "working").map(([webhookId]) => webhookId);
+  // Without it they are sent at their time.
+  if (back.length > 0) await makeDue(em, back).catch(() => undefined);
+  return changes;
+}
+
+/** Deliveries of an endpoint that works again which are sent at once; further ones are sent at their time. */
+const MADE_DUE = 1_000;
+
+/** Makes due what waits for its next attempt at endpoints that work again. */
+async function makeDue(em: EntityManager, webhookIds: readonly string[]): Promise<void> {
+  await sql`
+    update webhook_deliveries set next_attempt_at = now() where id = any(array(
+      select d.id from unnest(${[...webhookIds]}::text[]) as w (id) cross join lateral (
+        select id from webhook_deliveries where webhook_id = w.id and next_attempt_at > now()
+        order by next_attempt_at limit ${sql.lit(MADE_DUE)} for update skip locked) d))`.execute(kysely(em));
+}

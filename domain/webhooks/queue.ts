@@ -1,0 +1,434 @@
+import { type RawBuilder, sql } from "kysely";
+import type { DeliveryStatus } from "../../db/entities/webhook.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { defineStatement, type NamedValues } from "../../db/statements.ts";
+import { newId } from "../ids.ts";
+import { ENDPOINT_OFF, type EndpointHealth, healthOf, isFailing } from "./endpoint-health.ts";
+
+/*
+ * The queue of an endpoint: the deliveries with a `next_attempt_at`. One activity at a time owns it, under an epoch and a
+ * lease. Statements that look for due deliveries are not prepared: Postgres would keep the plan that it made for an empty table.
+ */
+
+/** How long an endpoint stays with an activity that does not renew its lease, in seconds. */
+export const LEASE_SECONDS = 10;
+const leaseEnd = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
+
+/** A test delivery is due before all others, and waits for no probe. */
+export const TEST_DUE: RawBuilder<string> = sql<string>`'epoch'::timestamptz`;
+
+const INTERRUPTED = "The outcome is unknown: the service was interrupted during this attempt.";
+const OUTCOME_UNKNOWN = `${INTERRUPTED} It is made again.`;
+const EVENT_GONE = "Its event is kept no more, so it was not attempted again.";
+
+/** The secret before a rotation, while it signs too. @param endpoint alias of `webhook_endpoints` */
+const previousSecret = (endpoint: string): RawBuilder<string | null> => sql<string | null>`case
+  when ${sql.ref(`${endpoint}.previous_secret_expires_at`)} > now()
+  then ${sql.ref(`${endpoint}.previous_encrypted_secret`)} end`;
+
+/** An endpoint that an activity has taken, as it was then. */
+export interface TakenEndpoint {
+  webhookId: string;
+  teamId: string;
+  epoch: number;
+  /** The version of the endpoint's row: once it is another one, nothing more is claimed. */
+  version: string;
+  url: string;
+  apiVersion: string;
+  encryptedSecret: string;
+  /** During a rotation. */
+  previousEncryptedSecret: string | null;
+  encryptedHeaders: string | null;
+  health: EndpointHealth;
+  /** In a row. */
+  failures: number;
+  /** What the epoch before had claimed and not settled … */
+  claimed: string[];
+  /** … and for how long, in ms, its requests may still be answered, because it ended in order; null after a crash. */
+  leftForMs: number | null;
+}
+
+/**
+ * Takes an endpoint under a new epoch, which ends every earlier one.
+ * @returns undefined when nothing may be sent to it: it is deleted, off or paused
+ */
+export async function takeEndpoint(em: EntityManager, webhookId: string): Promise<TakenEndpoint | undefined> {
+  const { rows } = await take(em, { webhookId });
+  return rows[0];
+}
+
+const take = defineStatement(
+  (_em, { webhookId }: { webhookId: string }) => sql<TakenEndpoint>`
+    with endpoint as materialized (
+      select e.id as "webhookId", e.team_id as "teamId", e.xmin::text as version, e.url, e.api_version as "apiVersion",
+        e.encrypted_secret as "encryptedSecret", ${previousSecret("e")} as "previousEncryptedSecret",
+        e.encrypted_headers as "encryptedHeaders", ${healthOf("h")} as health, h.consecutive_failures as failures, h.claimed,
+        ceil(extract(epoch from h.claimed_until - now()) * 1000)::int as "leftForMs"
+      from webhook_endpoints e join webhook_health h on h.webhook_id = e.id
+      where e.id = ${webhookId} and e.active and h.paused_at is null for update of h
+    ), taken as (
+      update webhook_health set epoch = epoch + 1, lease_until = ${leaseEnd}
+      where webhook_id in (select "webhookId" from endpoint) returning epoch
+    )
+    select endpoint.*, taken.epoch from endpoint, taken`,
+);
+
+/** One delivery to be attempted. */
+export interface DueDelivery {
+  id: string;
+  status: DeliveryStatus;
+  eventId: string;
+  type: string;
+  isReplay: boolean;
+  /** It brings an example: it is attempted once. */
+  isTest: boolean;
+  /** Attempts of the ladder before this one. */
+  attemptsUsed: number;
+  /** For how long its first attempt has been due, in ms. */
+  ageMs: number;
+  /** When it fell due, as Postgres writes it. */
+  dueAt: string;
+  /** JSON of the record the event is about. */
+  object: string;
+  /** ISO 8601. */
+  eventCreatedAt: string;
+}
+
+interface Claim extends Pick<TakenEndpoint, "webhookId" | "epoch" | "version"> {
+  /** Claimed before and not settled. */
+  held: readonly string[];
+  /** Deliveries that fell due earlier are not looked at: a text of Postgres. */
+  from: string;
+  /** 0 renews the lease alone. */
+  limit: number;
+  /** Of tests alone: something else shows whether the endpoint answers. */
+  testsAlone: boolean;
+}
+
+/**
+ * Claims deliveries that are due, and renews the lease. Of a failing endpoint tests, and others once its next probe is due.
+ * @returns them, and whether further ones may be due; undefined when the endpoint was changed, is off, paused or deleted, or has
+ *   another owner
+ */
+export async function claimDue(
+  em: EntityManager,
+  claim: Claim,
+): Promise<{ due: DueDelivery[]; isFull: boolean } | undefined> {
+  const { webhookId, epoch, version, held, from, limit, testsAlone } = claim;
+  const { rows } = await sql<DueDelivery | { id: string; object: null } | { id: null; object: null }>`
+    with bounds as materialized (
+      select case when ${testsAlone}::boolean then ${TEST_DUE} when not ${isFailing("h")} then now()
+        when h.probe_at > now() then ${TEST_DUE} else 'infinity' end as until
+      from webhook_health h where h.webhook_id = ${webhookId}
+    ), due as materialized (
+      select d.id, d.next_attempt_at from webhook_deliveries d
+      where d.webhook_id = ${webhookId} and d.next_attempt_at between ${from}::timestamptz and (select until from bounds)
+        and d.id <> all(${[...held]}::text[])
+      order by d.next_attempt_at limit ${limit}
+    ), claimed as (
+      update webhook_health h
+      set claimed = ${[...held]}::text[] || array(select id from due), claimed_until = null, lease_until = ${leaseEnd}
+      from webhook_endpoints e
+      where h.webhook_id = ${webhookId} and h.epoch = ${epoch} and h.paused_at is null
+        and e.id = h.webhook_id and e.active and e.xmin::text = ${version}
+      returning 1
+    )
+    select due.id, d.status, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.is_test as "isTest",
+      d.attempts_used as "attemptsUsed", due.next_attempt_at::text as "dueAt", v.object,
+      ceil(extract(epoch from now() - coalesce(
+        (select f.created_at from webhook_deliveries f where f.id = d.first_id), d.created_at)) * 1000)::float8 as "ageMs",
+      ${isoInstant(sql.ref("v.created_at"))} as "eventCreatedAt"
+    from claimed left join due on true left join webhook_deliveries d on d.id = due.id
+    left join webhook_events v on v.id = d.event_id
+    order by due.next_attempt_at`.execute(kysely(em));
+  if (rows.length === 0) return undefined;
+  const gone = rows.flatMap(({ id, object }) => (id !== null && object === null ? [id] : []));
+  if (gone.length > 0) await endWithoutEvent(em, gone);
+  const due = rows.filter((row): row is DueDelivery => row.object !== null);
+  return { due, isFull: due.length + gone.length >= limit };
+}
+
+/** Ends deliveries FAILED whose event is gone: else they would be claimed for ever. */
+async function endWithoutEvent(em: EntityManager, ids: readonly string[]): Promise<void> {
+  await sql`
+    update webhook_deliveries
+    set status = 'FAILED', next_attempt_at = null, error_message = ${EVENT_GONE}, updated_at = now()
+    where id = any(${[...ids]}::text[]) and next_attempt_at is not null`.execute(kysely(em));
+}
+
+/**
+ * Begins the next attempts of claimed deliveries that failed before: each gets a row of its own, which is claimed instead.
+ * @param ladderLength attempts of a delivery
+ * @returns the id of the new row for each id
+ */
+export const beginRetries = (
+  em: EntityManager,
+  taken: Pick<TakenEndpoint, "webhookId" | "epoch">,
+  ids: readonly string[],
+  ladderLength: number,
+): Promise<Map<string, string>> =>
+  // Only a probe of a delivery that is too young to be given up comes after the last attempt of the ladder.
+  supersede(em, taken, ids, { status: "RETRYING", why: null, usesUp: 1, mostUsed: ladderLength - 1 });
+
+/** Lists attempts as unknown that the epoch before had claimed and not settled; they are due again. They use up no attempt. */
+export const noteUnknown = (
+  em: EntityManager,
+  taken: Pick<TakenEndpoint, "webhookId" | "epoch">,
+  ids: readonly string[],
+): Promise<unknown> => supersede(em, taken, ids, { status: "PENDING", why: OUTCOME_UNKNOWN, usesUp: 0, mostUsed: 0 });
+
+interface Superseding {
+  /** Rows with another status stay. */
+  status: DeliveryStatus;
+  /** Null keeps their error. */
+  why: string | null;
+  usesUp: 0 | 1;
+  /** `attempts_used` grows up to this. */
+  mostUsed: number;
+}
+
+/** Closes rows as FAILED, each followed by a new PENDING one, as far as the epoch is still the latest. */
+async function supersede(
+  em: EntityManager,
+  { webhookId, epoch }: Pick<TakenEndpoint, "webhookId" | "epoch">,
+  ids: readonly string[],
+  { status, why, usesUp, mostUsed }: Superseding,
+): Promise<Map<string, string>> {
+  const { rows } = await sql<{ old: string; id: string }>`
+    with owned as materialized (
+      select from webhook_health where webhook_id = ${webhookId} and epoch = ${epoch} for update
+    ), closed as (
+      update webhook_deliveries d
+      set status = 'FAILED', superseded_by_id = n.new, next_attempt_at = null,
+        error_message = coalesce(${why}, d.error_message), updated_at = now()
+      from unnest(${[...ids]}::text[], ${ids.map(() => newId("delivery"))}::text[]) as n (old, new)
+      join webhook_deliveries before on before.id = n.old
+      where d.id = n.old and d.status = ${status} and exists (select from owned)
+      returning d.*, before.next_attempt_at as due_at
+    ), made as (
+      insert into webhook_deliveries (id, first_id, team_id, environment, webhook_id, event_id, event_type, attempt,
+        attempts_used, is_replay, replay_of_id, next_attempt_at)
+      select superseded_by_id, coalesce(first_id, id), team_id, environment, webhook_id, event_id, event_type, attempt + 1,
+        greatest(attempts_used, least(attempts_used + ${usesUp}::int, ${mostUsed}::int)), is_replay, replay_of_id,
+        least(due_at, now())
+      from closed
+    ), marked as (
+      update webhook_health set claimed = claimed || array(select superseded_by_id from closed)
+      where ${status === "RETRYING"} and webhook_id = ${webhookId} and exists (select from owned)
+    )
+    select id as old, superseded_by_id as id from closed`.execute(kysely(em));
+  return new Map(rows.map(({ old, id }) => [old, id]));
+}
+
+/** How a run ended in order. */
+interface EndedRun extends NamedValues {
+  webhookId: string;
+  epoch: number;
+  /** Claims of requests that it left behind … */
+  left: readonly string[];
+  /** … and for how long, in ms, they may still be settled. */
+  leftForMs: number;
+}
+
+/** Ends a run, and gives the lease back. */
+export const endRun = defineStatement(
+  (_em, { webhookId, epoch, left, leftForMs }: EndedRun) => sql`
+    update webhook_health
+    set claimed = ${left}::text[], claimed_until = now() + make_interval(secs => ${leftForMs}::float8 / 1000), lease_until = null
+    where webhook_id = ${webhookId} and epoch = ${epoch}`,
+);
+
+/** What waits for an endpoint, for its workflow and for operators. */
+export interface Rest {
+  active: boolean;
+  health: EndpointHealth;
+  /** In a row. */
+  failures: number;
+  /** ISO 8601; null unless it is failing. */
+  failingSince: string | null;
+  paused: boolean;
+  /** Counted up to `MOST_COUNTED`. */
+  waiting: number;
+  /** Until something is to be done, in ms, and when that is, ISO 8601; null when nothing is, or only a command lets it happen. */
+  nextInMs: number | null;
+  nextAt: string | null;
+}
+
+/** Deliveries of an endpoint that wait are counted up to this number. */
+export const MOST_COUNTED = 1_000;
+
+/**
+ * Looks at the queue of an endpoint. After the lease was given up and in a statement of its own: deliveries that were committed
+ * before are seen here, and those that come later find the endpoint free.
+ * @returns undefined when it is deleted
+ */
+export async function readRest(em: EntityManager, webhookId: string): Promise<Rest | undefined> {
+  const { rows } = await sql<Rest>`
+    select e.active, ${healthOf("h")} as health, h.consecutive_failures as failures,
+      ${isoInstant(sql.ref("h.failing_since"))} as "failingSince", h.paused_at is not null as paused,
+      (select count(*)::int from (select from webhook_deliveries d
+        where d.webhook_id = e.id and d.next_attempt_at is not null limit ${sql.lit(MOST_COUNTED)}) w) as waiting,
+      ceil(greatest(0, extract(epoch from n.at - now()) * 1000))::float8 as "nextInMs", ${isoInstant(sql`case when n.at < now() then now() else n.at end`)} as "nextAt"
+    from webhook_endpoints e join webhook_health h on h.webhook_id = e.id
+    cross join lateral (
+      select case when h.paused_at is null then least(${nextDue}, ${claimsEnd}) end as at) n
+    where e.id = ${webhookId}`.execute(kysely(em));
+  return rows[0];
+}
+
+/** When the next delivery of an endpoint may be claimed, of the aliases `e` and `h`. What may still be in flight is left out. */
+const nextDue = sql<string>`(
+  select case when not ${isFailing("h")} or d.next_attempt_at <= ${TEST_DUE} then d.next_attempt_at else h.probe_at end
+  from webhook_deliveries d
+  where d.webhook_id = e.id and d.next_attempt_at is not null and d.id <> all(h.claimed)
+  order by d.next_attempt_at limit 1)`;
+
+/** Until when claims may still be settled, of the alias `h`: by the activity that left them behind, or that is presumed dead then. */
+const claimsEnd = sql<string>`case when h.claimed <> '{}' then coalesce(h.claimed_until, h.lease_until) end`;
+
+export interface Endpoint {
+  webhookId: string;
+  teamId: string;
+  epoch: number;
+}
+
+/** An endpoint that got deliveries, and who serves it. */
+export interface NotifiedEndpoint extends Endpoint {
+  /** An activity has its lease. */
+  isServed: boolean;
+  /** Something may be sent to it now. */
+  isDue: boolean;
+}
+
+/**
+ * Who serves these endpoints. Only after the commit of their deliveries: an activity gives its lease up and then looks for
+ * deliveries, so that one of the two sees what the other wrote.
+ */
+export async function readServed(em: EntityManager, webhookIds: readonly string[]): Promise<NotifiedEndpoint[]> {
+  const { rows } = await sql<NotifiedEndpoint>`
+    select e.id as "webhookId", e.team_id as "teamId", h.epoch, coalesce(h.lease_until > now(), false) as "isServed",
+      coalesce(e.active and h.paused_at is null and (${nextDue}) <= now(), false) as "isDue"
+    from webhook_health h join webhook_endpoints e on e.id = h.webhook_id
+    where h.webhook_id = any(${[...webhookIds]}::text[])`.execute(kysely(em));
+  return rows;
+}
+
+/**
+ * A recursive query, to be called `waiting`, for the endpoints that have a queue, as `webhook_id`, with a null at the end: one step
+ * along the index for each, however many deliveries wait.
+ */
+export const endpointsWaiting = sql`
+  (select webhook_id from webhook_deliveries where next_attempt_at is not null order by webhook_id limit 1)
+  union all
+  select (select d.webhook_id from webhook_deliveries d
+    where d.next_attempt_at is not null and d.webhook_id > w.webhook_id order by d.webhook_id limit 1)
+  from waiting w where w.webhook_id is not null`;
+
+/** How long a delivery has been due before a sweep asks why, in seconds. */
+const OVERDUE_SECONDS = 2;
+
+/**
+ * Endpoints that should be served and are not: the process that was to start their workflow died, or their workflow did.
+ */
+export async function overdueEndpoints(em: EntityManager): Promise<Endpoint[]> {
+  const { rows } = await sql<Endpoint>`
+    with recursive waiting as (${endpointsWaiting})
+    select e.id as "webhookId", e.team_id as "teamId", h.epoch
+    from waiting w join webhook_health h on h.webhook_id = w.webhook_id join webhook_endpoints e on e.id = h.webhook_id
+    where coalesce(h.lease_until <= now(), true) and (not e.active or h.paused_at is null
+      and least(${nextDue}, ${claimsEnd}) <= now() - make_interval(secs => ${sql.lit(OVERDUE_SECONDS)}))`.execute(
+    kysely(em),
+  );
+  return rows;
+}
+
+/** Deliveries that one statement of operators changes. */
+const CHANGED_AT_ONCE = 1_000;
+
+/**
+ * Ends deliveries that wait for an endpoint, the oldest first. Those that were never attempted become `untried`, the others are
+ * FAILED: also one that was cut off, which may have arrived. What an activity has in flight is left to it.
+ * @returns how many; fewer than `CHANGED_AT_ONCE` when none is left
+ */
+async function endSome(
+  em: EntityManager,
+  webhookId: string,
+  why: string,
+  untried: "BLOCKED" | "FAILED",
+): Promise<number> {
+  const { numAffectedRows = 0n } = await sql`
+    update webhook_deliveries d
+    set status = case when d.status = 'PENDING' and not w.cut_off then ${untried} else 'FAILED' end, next_attempt_at = null,
+      error_message = concat_ws(' ', case when w.cut_off then ${INTERRUPTED}::text else d.error_message end, ${why}::text),
+      updated_at = now()
+    from (
+      select q.id, q.id = any(h.claimed) as cut_off from webhook_health h cross join lateral (
+        select d.id from webhook_deliveries d
+        where d.webhook_id = h.webhook_id and d.next_attempt_at is not null
+          and (d.id <> all(h.claimed) or coalesce(greatest(h.lease_until, h.claimed_until) <= now(), true))
+        order by d.next_attempt_at limit ${sql.lit(CHANGED_AT_ONCE)} for update skip locked) q
+      where h.webhook_id = ${webhookId}) w
+    where d.id = w.id`.execute(kysely(em));
+  return Number(numAffectedRows);
+}
+
+/** Why a delivery is FAILED that an operator cancelled. */
+const CANCELLED = "An operator gave it up; it can be replayed.";
+
+async function endAll(em: EntityManager, ...how: [webhookId: string, why: string, untried: "BLOCKED" | "FAILED"]) {
+  for (let total = 0; ; ) {
+    const ended = await endSome(em, ...how);
+    total += ended;
+    if (ended < CHANGED_AT_ONCE) return total;
+  }
+}
+
+/**
+ * Gives up the deliveries that wait for an endpoint: FAILED, and they can be replayed. It is paused meanwhile, so that no run claims
+ * what is given up. Not in a transaction.
+ * @returns how many
+ */
+export async function giveUpWaiting(em: EntityManager, webhookId: string): Promise<number> {
+  const wasPaused = await setPaused(em, webhookId, true);
+  try {
+    return await endAll(em, webhookId, CANCELLED, "FAILED");
+  } finally {
+    if (!wasPaused) await setPaused(em, webhookId, false);
+  }
+}
+
+/** Blocks the deliveries that wait for an endpoint that is off. Not in a transaction. @returns how many */
+export const blockWaiting = (em: EntityManager, webhookId: string): Promise<number> =>
+  endAll(em, webhookId, ENDPOINT_OFF, "BLOCKED");
+
+/**
+ * Makes the deliveries of an endpoint that wait for their next attempt due now, and the probe of a failing one. That attempt uses
+ * up none of the ladder.
+ * @param ids of those alone
+ * @returns how many
+ */
+export async function retryWaiting(em: EntityManager, webhookId: string, ids?: readonly string[]): Promise<number> {
+  await sql`update webhook_health h set probe_at = now(), probe_wait_seconds = null
+    where h.webhook_id = ${webhookId} and ${isFailing("h")}`.execute(kysely(em));
+  for (let total = 0; ; ) {
+    const { numAffectedRows = 0n } = await sql`
+      update webhook_deliveries set next_attempt_at = now(), attempts_used = attempts_used - 1
+      where id = any(array(
+        select id from webhook_deliveries
+        where webhook_id = ${webhookId} and next_attempt_at > now() and status = 'RETRYING'
+          and (${ids === undefined} or id = any(${[...(ids ?? [])]}::text[]))
+        limit ${sql.lit(CHANGED_AT_ONCE)} for update skip locked))`.execute(kysely(em));
+    total += Number(numAffectedRows);
+    if (numAffectedRows < CHANGED_AT_ONCE) return total;
+  }
+}
+
+/** Holds the deliveries of an endpoint, or sends them again. @returns whether they were held before */
+export async function setPaused(em: EntityManager, webhookId: string, isPaused: boolean): Promise<boolean> {
+  const { rows } = await sql<{ was: boolean }>`
+    with before as (select paused_at from webhook_health where webhook_id = ${webhookId} for update)
+    update webhook_health set paused_at = ${isPaused ? sql`coalesce(before.paused_at, now())` : sql`null`} from before
+    where webhook_id = ${webhookId} returning before.paused_at is not null as was`.execute(kysely(em));
+  return rows[0]?.was ?? false;
+}
