@@ -3535,7 +3535,7 @@ export class WebhooksResource {
   /**
    * Delete a webhook endpoint with its delivery log.
    *
-   * Deletes a webhook endpoint with its delivery log, for good. Deliveries stop at once. Registering the URL again gives another secret.
+   * Deletes a webhook endpoint with its delivery log, for good. Deliveries stop within two seconds. Registering the URL again gives another secret.
    *
    * **Scope:** `webhooks:write`.
    *

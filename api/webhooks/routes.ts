@@ -235,7 +235,7 @@ const remove = route({
   tag: "Webhooks",
   summary: "Delete a webhook endpoint with its delivery log",
   description:
-    "Deletes a webhook endpoint with its delivery log, for good. Deliveries stop at once. Registering the URL again gives another secret.",
+    "Deletes a webhook endpoint with its delivery log, for good. Deliveries stop within two seconds. Registering the URL again gives another secret.",
 })
   .input(z.strictObject({ params: webhookParams }))
   .output(deletedWebhook)

@@ -311,8 +311,8 @@ function deactivate(endpoint: WebhookEndpoint): void {
 }
 
 /**
- * Deletes an endpoint with its log. Nothing is sent to it from the commit on. The rest of a long log is left to the
- * clean-up; the API shows none of it.
+ * Deletes an endpoint with its log. What a run has claimed may still be sent to it for two seconds. The rest of a long log is
+ * left to the clean-up; the API shows none of it.
  * @throws {ApiError} `not_found`
  */
 export async function deleteEndpoint(em: EntityManager, webhookId: string): Promise<void> {
