@@ -4,7 +4,7 @@ import type { SuppressionReason } from "../../db/entities/audience.ts";
 import type { FieldValues } from "../../db/entities/contact.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "../address.ts";
 import { type FieldTypes, fieldProblem, valueOfText } from "../audience/field-values.ts";
-import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../audience/rules.ts";
+import { charactersIn, hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../audience/rules.ts";
 import {
   COLUMNS,
   type Column,
@@ -291,7 +291,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
   if (values.email.includes("*")) return refused("email is a pattern, not one address");
   if (normaliseAddress(values.email) === undefined) return refused("email is not an email address");
   for (const column of ["first_name", "last_name"] as const) {
-    if (values[column].length > MAX_PERSON_NAME_LENGTH) {
+    if (charactersIn(values[column]) > MAX_PERSON_NAME_LENGTH) {
       return refused(`${column} is longer than ${MAX_PERSON_NAME_LENGTH}`);
     }
     if (hasControlCharacter(values[column])) return refused(`${column} holds a control character`);

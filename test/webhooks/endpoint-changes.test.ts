@@ -9,7 +9,7 @@ import { app } from "../support/command.ts";
 import { testsOf } from "../support/long.ts";
 import { kill } from "../support/processes.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
+import { emitSome, insertDelivery, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   askToWait,
   assertAllHeaders,
@@ -243,10 +243,9 @@ describe("A webhooks worker that dies", function () {
 
   longIt("has a bulk replay continue, which replays each delivery once", async () => {
     const team = await makeTeam();
-    receiver.behave = (_, response) => void response.writeHead(410).end();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/replayed` });
-    await emitSome(team, 40);
-    const log = await untilOver(team, endpoint.id, 40);
+    for (let n = 0; n < 40; n++) await insertDelivery(team, endpoint.id, { status: "FAILED", response_status: 410 });
+    const log = await logOf(team, endpoint.id);
     receiver.behave = (_, response) => void response.writeHead(204).end();
     const replaysIn = (rows: readonly Row[]) => rows.filter(({ is_replay }) => is_replay);
     const filter = { teamId: null, webhookId: endpoint.id, statuses: ["FAILED"] as const };

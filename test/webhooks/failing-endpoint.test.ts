@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { notifyDue } from "../../domain/webhooks/notify.ts";
 import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
@@ -91,7 +92,7 @@ describe("A failing endpoint", () => {
     const probe = async () => {
       const { consecutive_failures: before } = await healthOf(team, endpoint.id);
       await setHealth(team, endpoint.id, { probe_at: sql`now()` });
-      await app("webhook:probe", endpoint.id);
+      await notifyDue(team.em.fork(), [endpoint.id]);
       return untilHealth(team, endpoint.id, (health) => health.consecutive_failures > before && !health.lease_until);
     };
     return { team, endpoint, at, waitingFor, emitWaiting, probe };
