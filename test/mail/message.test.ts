@@ -245,7 +245,11 @@ describe("A message", () => {
     const template = fc
       .array(fc.oneof(text, output, fc.constantFrom("\r\n", "\n", " \r\n", ".\n")), { maxLength: 20 })
       .map((parts) => parts.join(""));
-    const value = fc.option(awkward, { nil: null });
+    // A name holds no control character: a carriage return at its end would join with a line feed of the text.
+    const value = fc.option(
+      awkward.map((text) => text.replaceAll("\r", "")),
+      { nil: null },
+    );
     await fc.assert(
       fc.asyncProperty(template, value, value, value, fc.boolean(), async (source, first, last, list, plain) => {
         const html = plain ? source : `${source}{% if email %} {% endif %}`;
