@@ -1,12 +1,15 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type EndpointOutcome, writeOutcomes } from "../../domain/webhooks/outcomes.ts";
+import { areSteadySuccesses, type EndpointOutcome, writeOutcomes } from "../../domain/webhooks/outcomes.ts";
 import type { ActivityDeps } from "../deps.ts";
 
 /** How long outcomes are kept for a database that is away, and how often it is tried. */
 const KEEP_MS = 20_000;
 const AGAIN_MS = 250;
 
-/** Statements of a team under way at once, and how many outcomes a second one needs. One at a time writes what has failed, in its order. */
+/**
+ * Statements of a team under way at once, and how many outcomes a second one needs. All but successes of steady endpoints are written
+ * one statement after the other, so that failures in a row are counted in their order.
+ */
 const AT_ONCE = 2;
 const ENOUGH = 8;
 
@@ -45,7 +48,7 @@ export class OutcomeWriter {
 
   #begin(teamId: string, team: TeamWrites): void {
     const { gathered, next, underWay } = team;
-    const isSecond = gathered.length >= ENOUGH && gathered.every(({ status }) => status === "SUCCEEDED");
+    const isSecond = gathered.length >= ENOUGH && areSteadySuccesses(gathered);
     if (gathered.length === 0 || underWay >= (isSecond ? AT_ONCE : 1)) return;
     team.gathered = [];
     team.next = Promise.withResolvers();

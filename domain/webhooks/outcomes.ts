@@ -31,6 +31,10 @@ export interface EndpointOutcome extends AttemptOutcome {
   askedWaitMs: number;
 }
 
+/** Whether outcomes change no health but the time of the latest success. */
+export const areSteadySuccesses = (outcomes: readonly EndpointOutcome[]): boolean =>
+  outcomes.every(({ status, isSteady }) => isSteady && status === "SUCCEEDED");
+
 /**
  * Writes outcomes of any number of endpoints, in the order in which they came, and the health that follows, in one statement. An
  * endpoint that failed for long enough is switched off, and its owner's notice is due. A row that is not PENDING stays: the next
@@ -58,7 +62,7 @@ export async function writeOutcomes(
         ${outcomes.map(({ durationMs }) => durationMs)}::int[], ${outcomes.map(({ retryInMs }) => retryInMs)}::float8[]
       ) as o (id, status, response_status, response_body, error_message, duration_ms, retry_in_ms)
       where d.id = o.id and d.status = 'PENDING'`;
-  if (outcomes.every(({ status, isSteady }) => isSteady && status === "SUCCEEDED")) {
+  if (areSteadySuccesses(outcomes)) {
     await sql`with noted as (${noteSuccesses([...counted.keys()])}) ${written}`.execute(kysely(em));
     return new Map();
   }
