@@ -972,7 +972,7 @@ export type NewWebhookEndpoint = {
   api_version: string;
   /** Names of its own headers; the values are not shown. */
   header_names: Array<string>;
-  /** `working`: a delivery has succeeded in the last 24 hours, or few have failed in a row. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other. */
+  /** `working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other. */
   health: "unproven" | "working" | "failing";
   /** When a failing endpoint gets its next delivery, at the earliest. */
   next_probe_at: string | null;
@@ -1940,7 +1940,7 @@ export type WebhookEndpoint = {
   api_version: string;
   /** Names of its own headers; the values are not shown. */
   header_names: Array<string>;
-  /** `working`: a delivery has succeeded in the last 24 hours, or few have failed in a row. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other. */
+  /** `working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other. */
   health: "unproven" | "working" | "failing";
   /** When a failing endpoint gets its next delivery, at the earliest. */
   next_probe_at: string | null;

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 
-/** What the reconciler compares with Temporal: open sends. */
+/** The reconciler compares open sends with Temporal. */
 const kind = "sends";
 
 /** A pass of the reconciler that is under way, or begins. */

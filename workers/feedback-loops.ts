@@ -9,7 +9,7 @@ const QUERY_TIMEOUT_MS = 1_500;
 /** The look-ups of one report may take so long in all. */
 const LOOKUPS_TIMEOUT_MS = 5_000;
 
-/** What is known of the reporter of a complaint. `unanswered`: it names a feedback loop, and DNS did not answer for the key of its signature. */
+/** Whether the reporter of a complaint is known. `unanswered`: it names a feedback loop, and DNS did not answer for the key of its signature. */
 export type ReporterStatus = "known" | "unknown" | "unanswered";
 
 /**

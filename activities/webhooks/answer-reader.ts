@@ -19,7 +19,7 @@ type Part = "status" | "headers" | "size" | "body" | "trailers" | "nothing";
 
 /**
  * Reads one answer of HTTP/1, and skips interim ones (1xx) before it. Receivers send bare line feeds, two lengths or a
- * body after 204: a status that can be read stands, whatever follows it.
+ * body after 204: a status that can be read stands, also when the rest cannot be read.
  */
 export class AnswerReader {
   /** Bytes that have come. */

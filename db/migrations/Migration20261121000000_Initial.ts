@@ -660,7 +660,7 @@ export class Migration20261121000000_Initial extends Migration {
     // The log of an endpoint by the status of its failures.
     this.addSql(`create index "webhook_deliveries_failure" on "webhook_deliveries"
       ("webhook_id", "failure", "created_at", "id") where "failure" is not null;`);
-    // What is due at an endpoint.
+    // The deliveries that are due at an endpoint.
     this.addSql(`create index "webhook_deliveries_due" on "webhook_deliveries" ("webhook_id", "next_attempt_at")
       where "next_attempt_at" is not null;`);
     // The same of those with which a delivery has ended. An own column has its own statistics, by which Postgres chooses it.

@@ -7,7 +7,7 @@ import { signUpMark } from "./confirmation-mails.ts";
 import { CONFIRMED } from "./initial-status.ts";
 import { optOut, subscriptionRows } from "./opt-outs.ts";
 
-/** What the page behind a confirmation link shows. */
+/** The facts on the page behind a confirmation link. */
 export interface Confirmation {
   listName: string;
   teamName: string;

@@ -21,10 +21,10 @@ const USUAL_NAMES: Readonly<Record<Column, RegExp>> = {
 
 export const usualColumn = (key: string): Column | undefined => COLUMNS.find((column) => USUAL_NAMES[column].test(key));
 
-/** What excludes a person, the gravest first. */
+/** The reasons that exclude a person, the gravest first. */
 export const EXCLUSIONS = ["bounce:complaint", "bounce:hard", "UNSUBSCRIBED"] as const satisfies SuppressionReason[];
 
-/** What a value of a column of consent says: "agreed" to be mailed, or why not. */
+/** The meaning of a value in a column of consent: "agreed" to be mailed, or why not. */
 export type Consent = "agreed" | (typeof EXCLUSIONS)[number];
 
 const SUBSCRIBED = /^(?:is|has)?(?:e?mail)?(?:marketing)?(?:subscribed|opt(?:ed)?in|consent(?:given)?)(?:e?mail)?$/;

@@ -37,7 +37,7 @@ interface Header {
   unread: readonly { at: number; name: string }[];
 }
 
-/** What a caller says about the columns of a file, by their names in the header in any spelling. */
+/** A caller's options for the columns of a file, by their names in the header in any spelling. */
 export interface ColumnOptions {
   /** Columns of consent besides those with a usual name. */
   statusColumns?: readonly string[] | undefined;

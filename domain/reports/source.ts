@@ -25,7 +25,7 @@ export interface ProviderRequest {
   header(name: string): string | undefined;
 }
 
-/** What a provider has signed, and this version cannot read. */
+/** An event that a provider has signed and this version cannot read. */
 export interface UnreadableEvent {
   /** The fields that are not as the provider documents them; safe to log. */
   unreadable: string;

@@ -421,7 +421,7 @@ describe("A person who signs up again after an opt-out", () => {
     );
     assert.equal(limited, "list_limit");
     assert.deepEqual((await signUp(single, id)).added, [id]);
-    assert.equal((await links(1)).length, 1, "SINGLE lists mail nobody");
+    assert.equal((await links(1)).length, 1, "a SINGLE list sends no mail");
   });
 
   it("is asked on a list that they did not leave, and by every list that they sign up for", async () => {

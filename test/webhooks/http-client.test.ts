@@ -206,7 +206,7 @@ describe("A webhook's HTTP client", () => {
     ],
   };
   for (const [what, [bytes, end, status, body, problem = /^$/]] of Object.entries(ANSWERS)) {
-    it(`reads an answer ${what}, in whatever pieces it comes`, async () => {
+    it(`reads an answer ${what}, in any pieces`, async () => {
       const receiver = await serveRaw((socket) => {
         socket.on("data", () => socket.write(bytes, "latin1", () => end === "closed" && socket.end()));
         if (end === "reset") socket.on("data", () => setImmediate(() => socket.resetAndDestroy()));
