@@ -3,6 +3,7 @@ import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
 import type { EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import type { Watched } from "../config/progress.ts";
+import type { EntityManager } from "../db/orm.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
 import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
@@ -44,7 +45,7 @@ const STALL_LIMIT_MS = 60_000;
 /**
  * Takes changes from the outbox to the queues of endpoints, and has each queue served: by a run of this process, by a notification
  * to that of another one, or by the workflow of the endpoint, which it starts or wakes. All is committed before Temporal is
- * called, so that nothing is lost between the two: the sweep of any process finds an endpoint that nobody serves. Every
+ * called, so that nothing is lost between the two: the sweep of any process finds an endpoint that no activity serves. Every
  * process of the pool does this; none leads.
  */
 export class OutboxRelay {
@@ -122,12 +123,7 @@ export class OutboxRelay {
   async #serve(webhookIds: readonly string[]): Promise<void> {
     const em = this.#deps.orm.em.fork();
     this.#deliveries.wake(webhookIds);
-    // Also those that are served here: see `readServed`.
-    const endpoints = await readServed(em, webhookIds);
-    this.#start(
-      endpoints.filter(({ isServed, isDue }) => !isServed && isDue),
-      STARTED_FOR_MS,
-    );
+    const endpoints = await this.#startFree(em, webhookIds);
     const notHere = new Set(this.#deliveries.notHere(webhookIds));
     const elsewhere = endpoints.filter(({ webhookId, isServed }) => isServed && notHere.has(webhookId));
     if (elsewhere.length > 0)
@@ -137,7 +133,17 @@ export class OutboxRelay {
       );
   }
 
-  /** Finds what a process left that was killed between its commit and the start, and endpoints whose workflow was terminated. */
+  /** Starts those of the endpoints that no activity serves. It also asks for those that this process serves: see `readServed`. */
+  async #startFree(em: EntityManager, webhookIds: readonly string[]): ReturnType<typeof readServed> {
+    const endpoints = await readServed(em, webhookIds);
+    this.#start(
+      endpoints.filter(({ isServed, isDue }) => !isServed && isDue),
+      STARTED_FOR_MS,
+    );
+    return endpoints;
+  }
+
+  /** Finds endpoints that a process left which was killed between its commit and the start, and those whose workflow was terminated. */
   async #sweepAll(watched: Watched): Promise<void> {
     const { stopping, orm } = this.#deps;
     while (!stopping.aborted) {
@@ -253,11 +259,7 @@ export class OutboxRelay {
     const webhookIds = [...this.#due];
     this.#due.clear();
     try {
-      const endpoints = await readServed(this.#deps.orm.em.fork(), webhookIds);
-      this.#start(
-        endpoints.filter(({ isServed, isDue }) => !isServed && isDue),
-        STARTED_FOR_MS,
-      );
+      await this.#startFree(this.#deps.orm.em.fork(), webhookIds);
     } catch (error) {
       this.#noteFailure(error);
     }

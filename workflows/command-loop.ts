@@ -2,7 +2,7 @@ import { allHandlersFinished, CancellationScope, condition, TemporalFailure, wor
 import { type FailingStep, failureCodeOf, stepWaitMs } from "./steps.ts";
 
 /** Shortest timer: clocks that differ a little must not make a loop. */
-const SHORTEST_WAIT_MS = 50;
+export const SHORTEST_WAIT_MS = 50;
 
 /** A command that waits for its turn, and its caller. */
 export interface PendingCommand<Command> {

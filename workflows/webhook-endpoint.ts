@@ -10,7 +10,7 @@ import {
 } from "@temporalio/workflow";
 import type { Delivered, DeliveryActivities, EndpointCommand } from "../activities/webhooks/deliver-due.ts";
 import { deliveryStepsFor } from "./activities.ts";
-import { isRunLong } from "./command-loop.ts";
+import { isRunLong, SHORTEST_WAIT_MS } from "./command-loop.ts";
 import { WAKE_UP } from "./ids.ts";
 import { OperatorView } from "./operator-view.ts";
 import { failingStep, failureCodeOf, refusalOf, stepWaitMs } from "./steps.ts";
@@ -20,7 +20,7 @@ export interface EndpointInput {
   teamId: string;
 }
 
-/** What operators may ask, as the UI explains it. */
+/** Operators' updates, as the UI explains them. */
 export const OPERATOR_UPDATES: readonly [EndpointCommand, string][] = [
   [
     "retryNow",
@@ -31,16 +31,13 @@ export const OPERATOR_UPDATES: readonly [EndpointCommand, string][] = [
   ["cancelWaiting", "Give up the deliveries that wait. They can be replayed later."],
 ];
 
-/** Shortest timer: clocks that differ a little must not make a loop. */
-const SHORTEST_WAIT_MS = 50;
-
 /**
  * Delivers to one endpoint for as long as something waits for it. All state is in Postgres: the workflow begins the runs and sleeps
  * between them. ID: webhook-endpoint/{endpoint}.
  */
 export function webhookEndpointWorkflow(input: EndpointInput): Promise<void> {
   const delivering = new EndpointDelivery(input);
-  // A cancel in the UI is the update.
+  // A cancel in the UI gives up the deliveries that wait.
   CancellationScope.current()
     .cancelRequested.catch(() => CancellationScope.nonCancellable(() => delivering.command("cancelWaiting")))
     .catch(() => undefined);

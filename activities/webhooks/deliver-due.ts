@@ -21,7 +21,7 @@ import { RequestPlaces } from "./request-places.ts";
 /** The outcome of a request is written within this time after its end, or Postgres is away. */
 const SETTLED_AFTER_MS = 10_000;
 
-/** What an endpoint's workflow knows after a run. */
+/** The result of a run, for the workflow of its endpoint. */
 export interface Delivered {
   /** Undefined when the endpoint is deleted. */
   rest: Rest | undefined;
@@ -29,11 +29,10 @@ export interface Delivered {
   reason?: string | null | undefined;
 }
 
-export const ENDPOINT_COMMANDS = ["retryNow", "pause", "resume", "cancelWaiting"] as const;
-export type EndpointCommand = (typeof ENDPOINT_COMMANDS)[number];
+export type EndpointCommand = "retryNow" | "pause" | "resume" | "cancelWaiting";
 
 export interface DeliveryActivities {
-  /** Delivers what is due at an endpoint and what comes meanwhile; at most 30 s. */
+  /** Makes the deliveries that are due at an endpoint and those that come meanwhile; at most 30 s. */
   deliverDue(webhookId: string): Promise<Delivered>;
   /** Carries out a command of operators. @returns the answer to it */
   commandEndpoint(webhookId: string, command: EndpointCommand): Promise<string>;
@@ -97,7 +96,7 @@ export class EndpointDeliveries {
       await blockWaiting(em, webhookId);
       return { rest: await readRest(em, webhookId) };
     }
-    const run = this.#runs.get(webhookId) ?? new EndpointRun(this.#runDeps, webhookId);
+    const run = this.#runs.get(webhookId) ?? new EndpointRun(this.#runDeps, taken);
     this.#runs.set(webhookId, run);
     try {
       const { leftForMs } = taken;

@@ -48,7 +48,7 @@ const FROZEN_MS = 4_000;
 const CLAIM_EVERY_MS = 2_000;
 const OLDEST = "-infinity";
 
-export interface RunDeps extends Pick<ActivityDeps, "orm" | "log"> {
+export interface RunDeps extends Pick<ActivityDeps, "orm"> {
   client: Pick<DeliveryClient, "post">;
   writer: OutcomeWriter;
   places: RequestPlaces;
@@ -74,11 +74,10 @@ interface Ended {
  */
 export class EndpointRun {
   readonly #deps: RunDeps;
-  readonly #webhookId: string;
-  #taken: TakenEndpoint | undefined;
+  /** By the activity that it serves now, or served last. */
+  #taken: TakenEndpoint;
   #signers: Hmac[] = [];
   #customHeaders: CustomHeaders = {};
-  #teamId = "";
   #ended = Promise.withResolvers<void>();
   /** A fault of this process or of Postgres. What was claimed and not settled is left to the next epoch. */
   #fault: { reason: unknown } | undefined;
@@ -111,9 +110,9 @@ export class EndpointRun {
   #window = { answers: 0, fastestMs: Number.POSITIVE_INFINITY, since: 0 };
   #reason: string | null | undefined;
 
-  constructor(deps: RunDeps, webhookId: string) {
+  constructor(deps: RunDeps, taken: TakenEndpoint) {
     this.#deps = deps;
-    this.#webhookId = webhookId;
+    this.#taken = taken;
   }
 
   get isRunning(): boolean {
@@ -195,13 +194,12 @@ export class EndpointRun {
   }
 
   #begin(taken: TakenEndpoint, vault: Vault, elsewhere: string[], elsewhereForMs: number): void {
-    const { encryptedSecret, previousEncryptedSecret, encryptedHeaders, teamId, health, failures } = taken;
+    const { webhookId, encryptedSecret, previousEncryptedSecret, encryptedHeaders, health, failures } = taken;
     this.#signers = [encryptedSecret, previousEncryptedSecret]
       .filter((sealed) => sealed !== null)
-      .map((sealed) => signerOf(openSecret(vault, this.#webhookId, sealed)));
-    this.#customHeaders = openHeaders(vault, this.#webhookId, encryptedHeaders);
+      .map((sealed) => signerOf(openSecret(vault, webhookId, sealed)));
+    this.#customHeaders = openHeaders(vault, webhookId, encryptedHeaders);
     this.#taken = taken;
-    this.#teamId = teamId;
     this.#hasAnswered = health !== "unproven";
     this.#failures = failures;
     // Ends of runs put it off in Postgres as long as this process leaves requests behind.
@@ -261,7 +259,7 @@ export class EndpointRun {
     const mostUnsettled = Math.max(LEAST_UNSETTLED, width);
     const mayBegin = () => this.#inFlight < width || this.#queue[0]?.isTest;
     while (this.#queue.length > 0 && mayBegin() && this.#held.size - this.#queue.length < mostUnsettled) {
-      if (!this.#deps.places.take(this.#teamId, this.#pump)) return;
+      if (!this.#deps.places.take(this.#taken.teamId, this.#pump)) return;
       const due = this.#queue.shift();
       if (!due) return;
       this.#inFlight++;
@@ -286,7 +284,6 @@ export class EndpointRun {
   async #claim(): Promise<void> {
     const { orm, ladderMs } = this.#deps;
     const taken = this.#taken;
-    if (!taken) return;
     const hasRoom = this.#hasRoom;
     this.#isDry = true;
     this.#isClaimDue = false;
@@ -298,24 +295,19 @@ export class EndpointRun {
     const held = [...this.#held.keys(), ...this.#elsewhere];
     const testsAlone = this.#isProbing && this.#held.size > 0;
     const claimed = await claimDue(em, { ...taken, held, from: this.#claimFrom, limit, testsAlone });
-    const due = claimed?.due;
-    const failed = due?.flatMap(({ id, status }) => (status === "RETRYING" ? [id] : [])) ?? [];
-    const retries =
-      failed.length > 0 ? await beginRetries(em, taken, failed, ladderMs.length) : new Map<string, string>();
+    const failed = claimed?.due.flatMap(({ id, status }) => (status === "RETRYING" ? [id] : [])) ?? [];
+    const retries = failed.length > 0 ? await beginRetries(em, taken, failed, ladderMs.length) : undefined;
     // The endpoint was changed, paused or switched off: the next run reads it anew.
-    if (!claimed || !due || this.#isEnding) return this.end();
+    if (!claimed || this.#isEnding) return this.end();
+    const { due, isFull } = claimed;
     for (const one of due) {
-      const { id, attemptsUsed } = one;
-      const retryId = retries.get(id);
-      if (retryId !== undefined) {
-        one.id = retryId;
-        one.attemptsUsed = Math.max(attemptsUsed, Math.min(attemptsUsed + 1, ladderMs.length - 1));
-      } else if (one.status === "RETRYING") continue;
-      this.#held.set(one.id, undefined);
-      this.#queue.push(one);
+      const retry = retries?.get(one.id);
+      if (one.status === "RETRYING" && !retry) continue;
+      const begun = { ...one, ...retry };
+      this.#held.set(begun.id, undefined);
+      this.#queue.push(begun);
     }
-    const { isFull } = claimed;
-    // What was committed late may be due since before: the claim that finds all of it begins at the oldest.
+    // A delivery that was committed late may be due since before: the claim that finds it begins at the oldest.
     if (isFull || this.#claimFrom !== OLDEST) this.#isDry = false;
     const isOnward = isFull && !this.#isProbing && ++this.#claimsOnward % CLAIMS_ONWARD > 0;
     this.#claimFrom = isOnward ? (due.at(-1)?.dueAt ?? OLDEST) : OLDEST;
@@ -324,7 +316,7 @@ export class EndpointRun {
   async #attempt(due: DueDelivery): Promise<void> {
     const { client, places, writer, ladderMs } = this.#deps;
     const isProbe = this.#isFailing && !due.isTest;
-    const teamId = this.#teamId;
+    const { webhookId, teamId } = this.#taken;
     try {
       const answer = await client.post(this.#compose(due)).finally(() => {
         this.#inFlight--;
@@ -341,7 +333,7 @@ export class EndpointRun {
       this.#note(outcome.status, outcome.durationMs, due.isTest, reason);
       const written = writer.write(teamId, {
         ...outcome,
-        webhookId: this.#webhookId,
+        webhookId,
         retryInMs,
         isProbe,
         isSteady,
@@ -379,11 +371,10 @@ export class EndpointRun {
   }
 
   #compose(due: DueDelivery): DeliveryRequest {
-    if (!this.#taken) throw new Error("the endpoint is not taken");
-    const { url, apiVersion } = this.#taken;
+    const { webhookId, url, apiVersion } = this.#taken;
     // Encoded once for the signature and the socket.
     const body = Buffer.from(renderEvent(apiVersion, due));
-    const facts = { ...due, deliveryId: due.id, webhookId: this.#webhookId, apiVersion };
+    const facts = { ...due, deliveryId: due.id, webhookId, apiVersion };
     return { url, headers: deliveryHeaders(facts, this.#signers, body, this.#customHeaders), body };
   }
 

@@ -2,7 +2,7 @@
  * Requests that one process has in flight at once. A connection that waits for its answer takes about 100 KB with what it leaves to
  * the garbage collector.
  */
-export const MOST_REQUESTS = 1_500;
+const MOST_REQUESTS = 1_500;
 /** Of them a team may have this share: endpoints that hang keep theirs for as long as a request may take. */
 const TEAM_SHARE = 1 / 3;
 

@@ -9,7 +9,6 @@ import type { ShownKind } from "./drafts.ts";
 import { wakeUpSend } from "./send-updates.ts";
 
 interface CommandText {
-  verb: string;
   /** Before and behind the name of the kind. */
   summary: readonly [string, string];
   description: string;
@@ -18,19 +17,16 @@ interface CommandText {
 
 const COMMANDS: Readonly<Record<ClientCommand, CommandText>> = {
   pause: {
-    verb: "pause",
     summary: ["Pause the send of a", ""],
     description: "Holds a send that is `SCHEDULED` or `SENDING`. Its credits stay reserved.",
   },
   resume: {
-    verb: "resume",
     summary: ["Continue the send of a", "that is paused"],
     description:
       "Continues a send that a client paused, or that is paused because its sending accounts failed. One that complaints paused is 403 `complaint_rate_exceeded`; one that an operator of the service paused, or the service after a restore, is 409 `resource_state_invalid`.",
     errors: ["complaint_rate_exceeded"],
   },
   cancel: {
-    verb: "cancel",
     summary: ["End the send of a", "for good"],
     description:
       "Ends a send that is `SCHEDULED`, `SENDING` or `PAUSED`. The credits of mails that were not sent are released once no mail is in flight; the day's send cap is not.",
@@ -44,7 +40,7 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
   const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
 
   const command = (name: ClientCommand) => {
-    const { verb, summary, description, errors = [] } = COMMANDS[name];
+    const { summary, description, errors = [] } = COMMANDS[name];
     return route({
       method: "POST",
       path: `/${type}s/{${idParam}}/${name}`,
@@ -52,7 +48,7 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
       dryRunScope: `${type}s:read`,
       idempotency: "optional",
       dryRun: true,
-      operationId: `${verb}${noun}`,
+      operationId: `${name}${noun}`,
       tag,
       summary: summary.join(` ${type} `).trim(),
       description: paragraphs(

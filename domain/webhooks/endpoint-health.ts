@@ -134,15 +134,16 @@ export async function clearFailures(em: EntityManager, webhookId: string): Promi
 /**
  * Makes the next probe of a failing endpoint due now, and begins the waits between probes anew: a probe that is under way
  * would else set the longest of them when it fails.
+ * @param tenant nothing changes for an endpoint of another one; undefined for an operator
  * @returns whether it is failing; for any other nothing changes
  */
-export async function probeNow(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
+export async function probeNow(em: EntityManager, tenant: Tenant | undefined, webhookId: string): Promise<boolean> {
+  const isOwn = tenant
+    ? sql`exists (select from webhook_endpoints e where e.id = h.webhook_id and ${ofTenant(tenant, "e")})`
+    : sql`true`;
   const { numAffectedRows = 0n } = await sql`
     update webhook_health h set probe_at = now(), probe_wait_seconds = null
-    where h.webhook_id = ${webhookId} and ${isFailing("h")}
-      and exists (select from webhook_endpoints e where e.id = h.webhook_id and ${ofTenant(tenant, "e")})`.execute(
-    kysely(em),
-  );
+    where h.webhook_id = ${webhookId} and ${isFailing("h")} and ${isOwn}`.execute(kysely(em));
   return numAffectedRows > 0;
 }
 

@@ -4,7 +4,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { newId } from "../ids.ts";
-import { ENDPOINT_OFF, type EndpointHealth, healthOf, isFailing } from "./endpoint-health.ts";
+import { ENDPOINT_OFF, type EndpointHealth, healthOf, isFailing, probeNow } from "./endpoint-health.ts";
 
 /*
  * The queue of an endpoint: the deliveries with a `next_attempt_at`. One activity at a time owns it, under an epoch and a
@@ -12,7 +12,7 @@ import { ENDPOINT_OFF, type EndpointHealth, healthOf, isFailing } from "./endpoi
  */
 
 /** How long an endpoint stays with an activity that does not renew its lease, in seconds. */
-export const LEASE_SECONDS = 10;
+const LEASE_SECONDS = 10;
 const leaseEnd = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
 
 /** A test delivery is due before all others, and waits for no probe. */
@@ -43,7 +43,7 @@ export interface TakenEndpoint {
   health: EndpointHealth;
   /** In a row. */
   failures: number;
-  /** What the epoch before had claimed and not settled … */
+  /** Deliveries that the epoch before had claimed and whose outcome it had not written … */
   claimed: string[];
   /** … and for how long, in ms, its requests may still be answered, because it ended in order; null after a crash. */
   leftForMs: number | null;
@@ -160,14 +160,14 @@ async function endWithoutEvent(em: EntityManager, ids: readonly string[]): Promi
 /**
  * Begins the next attempts of claimed deliveries that failed before: each gets a row of its own, which is claimed instead.
  * @param ladderLength attempts of a delivery
- * @returns the id of the new row for each id
+ * @returns the new row for each id
  */
 export const beginRetries = (
   em: EntityManager,
   taken: Pick<TakenEndpoint, "webhookId" | "epoch">,
   ids: readonly string[],
   ladderLength: number,
-): Promise<Map<string, string>> =>
+): Promise<Map<string, Retry>> =>
   // Only a probe of a delivery that is too young to be given up comes after the last attempt of the ladder.
   supersede(em, taken, ids, { status: "RETRYING", why: null, usesUp: 1, mostUsed: ladderLength - 1 });
 
@@ -177,6 +177,9 @@ export const noteUnknown = (
   taken: Pick<TakenEndpoint, "webhookId" | "epoch">,
   ids: readonly string[],
 ): Promise<unknown> => supersede(em, taken, ids, { status: "PENDING", why: OUTCOME_UNKNOWN, usesUp: 0, mostUsed: 0 });
+
+/** A row that follows another. */
+type Retry = Pick<DueDelivery, "id" | "attemptsUsed">;
 
 interface Superseding {
   /** Rows with another status stay. */
@@ -194,8 +197,8 @@ async function supersede(
   { webhookId, epoch }: Pick<TakenEndpoint, "webhookId" | "epoch">,
   ids: readonly string[],
   { status, why, usesUp, mostUsed }: Superseding,
-): Promise<Map<string, string>> {
-  const { rows } = await sql<{ old: string; id: string }>`
+): Promise<Map<string, Retry>> {
+  const { rows } = await sql<Retry & { old: string }>`
     with owned as materialized (
       select from webhook_health where webhook_id = ${webhookId} and epoch = ${epoch} for update
     ), closed as (
@@ -212,13 +215,15 @@ async function supersede(
       select superseded_by_id, coalesce(first_id, id), team_id, environment, webhook_id, event_id, event_type, attempt + 1,
         greatest(attempts_used, least(attempts_used + ${usesUp}::int, ${mostUsed}::int)), is_replay, replay_of_id,
         least(due_at, now())
-      from closed
+      from closed returning id, attempts_used
     ), marked as (
       update webhook_health set claimed = claimed || array(select superseded_by_id from closed)
       where ${status === "RETRYING"} and webhook_id = ${webhookId} and exists (select from owned)
     )
-    select id as old, superseded_by_id as id from closed`.execute(kysely(em));
-  return new Map(rows.map(({ old, id }) => [old, id]));
+    select c.id as old, m.id, m.attempts_used as "attemptsUsed" from closed c join made m on m.id = c.superseded_by_id`.execute(
+    kysely(em),
+  );
+  return new Map(rows.map(({ old, ...retry }) => [old, retry]));
 }
 
 /** How a run ended in order. */
@@ -239,7 +244,7 @@ export const endRun = defineStatement(
     where webhook_id = ${webhookId} and epoch = ${epoch}`,
 );
 
-/** What waits for an endpoint, for its workflow and for operators. */
+/** The state of an endpoint's queue, for its workflow and for operators. */
 export interface Rest {
   active: boolean;
   health: EndpointHealth;
@@ -294,7 +299,7 @@ export interface Endpoint {
 }
 
 /** An endpoint that got deliveries, and who serves it. */
-export interface NotifiedEndpoint extends Endpoint {
+interface NotifiedEndpoint extends Endpoint {
   /** An activity has its lease. */
   isServed: boolean;
   /** Something may be sent to it now. */
@@ -302,8 +307,8 @@ export interface NotifiedEndpoint extends Endpoint {
 }
 
 /**
- * Who serves these endpoints. Only after the commit of their deliveries: an activity gives its lease up and then looks for
- * deliveries, so that one of the two sees what the other wrote.
+ * Reads whether an activity serves these endpoints. To be called after the commit of their deliveries: an activity gives its lease up
+ * and then looks for deliveries, so that one of the two sees what the other wrote.
  */
 export async function readServed(em: EntityManager, webhookIds: readonly string[]): Promise<NotifiedEndpoint[]> {
   const { rows } = await sql<NotifiedEndpoint>`
@@ -343,21 +348,22 @@ export async function overdueEndpoints(em: EntityManager): Promise<Endpoint[]> {
   return rows;
 }
 
-/** Deliveries that one statement of operators changes. */
+/** Deliveries that one statement changes of a queue. */
 const CHANGED_AT_ONCE = 1_000;
 
 /**
- * Ends deliveries that wait for an endpoint, the oldest first. Those that were never attempted become `untried`, the others are
- * FAILED: also one that was cut off, which may have arrived. What an activity has in flight is left to it.
- * @returns how many; fewer than `CHANGED_AT_ONCE` when none is left
+ * Ends the deliveries that wait for an endpoint, the oldest first. Those that were never attempted become `untried`, the others are
+ * FAILED: also one that was cut off, which may have arrived. Deliveries in flight are left to their activity.
+ * @returns how many
  */
-async function endSome(
+async function endWaiting(
   em: EntityManager,
   webhookId: string,
   why: string,
   untried: "BLOCKED" | "FAILED",
 ): Promise<number> {
-  const { numAffectedRows = 0n } = await sql`
+  for (let total = 0; ; ) {
+    const { numAffectedRows = 0n } = await sql`
     update webhook_deliveries d
     set status = case when d.status = 'PENDING' and not w.cut_off then ${untried} else 'FAILED' end, next_attempt_at = null,
       error_message = concat_ws(' ', case when w.cut_off then ${INTERRUPTED}::text else d.error_message end, ${why}::text),
@@ -370,37 +376,31 @@ async function endSome(
         order by d.next_attempt_at limit ${sql.lit(CHANGED_AT_ONCE)} for update skip locked) q
       where h.webhook_id = ${webhookId}) w
     where d.id = w.id`.execute(kysely(em));
-  return Number(numAffectedRows);
+    total += Number(numAffectedRows);
+    if (numAffectedRows < CHANGED_AT_ONCE) return total;
+  }
 }
 
 /** Why a delivery is FAILED that an operator cancelled. */
 const CANCELLED = "An operator gave it up; it can be replayed.";
 
-async function endAll(em: EntityManager, ...how: [webhookId: string, why: string, untried: "BLOCKED" | "FAILED"]) {
-  for (let total = 0; ; ) {
-    const ended = await endSome(em, ...how);
-    total += ended;
-    if (ended < CHANGED_AT_ONCE) return total;
-  }
-}
-
 /**
  * Gives up the deliveries that wait for an endpoint: FAILED, and they can be replayed. It is paused meanwhile, so that no run claims
- * what is given up. Not in a transaction.
+ * a delivery that is given up. Not to be called in a transaction.
  * @returns how many
  */
 export async function giveUpWaiting(em: EntityManager, webhookId: string): Promise<number> {
   const wasPaused = await setPaused(em, webhookId, true);
   try {
-    return await endAll(em, webhookId, CANCELLED, "FAILED");
+    return await endWaiting(em, webhookId, CANCELLED, "FAILED");
   } finally {
     if (!wasPaused) await setPaused(em, webhookId, false);
   }
 }
 
-/** Blocks the deliveries that wait for an endpoint that is off. Not in a transaction. @returns how many */
+/** Blocks the deliveries that wait for an endpoint that is off. Not to be called in a transaction. @returns how many */
 export const blockWaiting = (em: EntityManager, webhookId: string): Promise<number> =>
-  endAll(em, webhookId, ENDPOINT_OFF, "BLOCKED");
+  endWaiting(em, webhookId, ENDPOINT_OFF, "BLOCKED");
 
 /**
  * Makes the deliveries of an endpoint that wait for their next attempt due now, and the probe of a failing one. That attempt uses
@@ -409,8 +409,7 @@ export const blockWaiting = (em: EntityManager, webhookId: string): Promise<numb
  * @returns how many
  */
 export async function retryWaiting(em: EntityManager, webhookId: string, ids?: readonly string[]): Promise<number> {
-  await sql`update webhook_health h set probe_at = now(), probe_wait_seconds = null
-    where h.webhook_id = ${webhookId} and ${isFailing("h")}`.execute(kysely(em));
+  await probeNow(em, undefined, webhookId);
   for (let total = 0; ; ) {
     const { numAffectedRows = 0n } = await sql`
       update webhook_deliveries set next_attempt_at = now(), attempts_used = attempts_used - 1
