@@ -13,12 +13,13 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   client: [],
   config: [],
   db: [],
-  domain: ["db", "config (types)"],
+  lib: ["config (types)"],
+  domain: ["db", "lib", "config (types)"],
   workflows: ["activities (types)", "domain (types)"],
-  activities: ["config", "db", "domain", ...WORKFLOW_STARTS],
-  workers: ["activities", "config", "db", "domain", "stack/join.ts", "workflows (types)", ...WORKFLOW_STARTS],
-  api: ["config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
-  stack: ["config", "db", "domain", ...WORKFLOW_STARTS],
+  activities: ["config", "db", "domain", "lib", ...WORKFLOW_STARTS],
+  workers: ["activities", "config", "db", "domain", "lib", "stack/join.ts", "workflows (types)", ...WORKFLOW_STARTS],
+  api: ["config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
+  stack: ["config", "db", "domain", "lib", ...WORKFLOW_STARTS],
   app: [
     "activities/smtp/verify.ts",
     "api/temporal-gateway.ts",
@@ -26,17 +27,18 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "config",
     "db",
     "domain",
+    "lib",
     "stack",
     "workflows/ids.ts",
     "workflows/start.ts",
   ],
-  test: ["activities", "api", "app", "client", "config", "db", "domain", "stack", "workers", "workflows"],
-  bench: ["activities", "app", "config", "db", "domain", "stack", "test/support", "workers", "workflows"],
+  test: ["activities", "api", "app", "client", "config", "db", "domain", "lib", "stack", "workers", "workflows"],
+  bench: ["activities", "app", "config", "db", "domain", "lib", "stack", "test/support", "workers", "workflows"],
 };
 
 const pattern = (name: string): string => `^${name.replaceAll(".", "\\.")}${name.endsWith(".ts") ? "$" : "/"}`;
 const OURS = `^(${Object.keys(LAYERS).join("|")})/`;
-const PRODUCT = "^(client|config|db|domain|workflows|activities|workers|api|stack|app)/";
+const PRODUCT = "^(client|config|db|lib|domain|workflows|activities|workers|api|stack|app)/";
 
 const layerRules = Object.entries(LAYERS).flatMap(([layer, allowed]) => {
   const types = allowed.filter((name) => name.endsWith(" (types)")).map((name) => name.replace(" (types)", ""));

@@ -30,6 +30,7 @@ COPY package.json ./
 COPY client ./client
 COPY config ./config
 COPY db ./db
+COPY lib ./lib
 COPY domain ./domain
 COPY activities ./activities
 COPY workflows ./workflows

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { claimDueChecks, type DueCheck, planCheck, type Room, recordCheck } from "../domain/account-checks.ts";
-import { openTokenPost, type PostForm } from "../domain/account-tokens.ts";
+import { claimDueChecks, type DueCheck, planCheck, type Room, recordCheck } from "../domain/accounts/checks.ts";
+import { openTokenPost, type PostForm } from "../domain/accounts/tokens.ts";
 import { openSmtpGuard, type SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import {
   checkHolder,

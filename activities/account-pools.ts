@@ -1,11 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { accessTokenOf, type PostForm, TokenError } from "../domain/account-tokens.ts";
-import { type ErrorPolicy, passwordContext, recordLogin, recordRefusedLogin } from "../domain/accounts.ts";
-import type { Vault } from "../domain/crypto.ts";
+import { type ErrorPolicy, passwordContext, recordLogin, recordRefusedLogin } from "../domain/accounts/accounts.ts";
+import { accessTokenOf, type PostForm, TokenError } from "../domain/accounts/tokens.ts";
 import type { AccountFailure } from "../domain/mail/outcome.ts";
 import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
+import type { Vault } from "../domain/secrets/crypto.ts";
 import {
   type AccountServer,
   idleLease,

@@ -6,7 +6,7 @@ import {
   type Withheld,
 } from "../domain/audience/confirmation-mails.ts";
 import { plainName } from "../domain/audience/plain-name.ts";
-import { confirmUrl } from "../domain/links.ts";
+import { confirmUrl } from "../domain/mail/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { openTransport, PERMANENT, replyCode, type Transport } from "./system-mail.ts";

@@ -1,9 +1,13 @@
 import { Context } from "@temporalio/activity";
 import type { Env } from "../config/env.ts";
 import type { EntityManager } from "../db/orm.ts";
-import { openTokenPost } from "../domain/account-tokens.ts";
-import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
-import { elapsedMs } from "../domain/elapsed.ts";
+import {
+  errorPolicyOf,
+  isAccountFailure,
+  recordAccountFailure,
+  recordAccountRecovery,
+} from "../domain/accounts/accounts.ts";
+import { openTokenPost } from "../domain/accounts/tokens.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { readContent } from "../domain/sends/content.ts";
@@ -20,6 +24,7 @@ import {
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
 import { logMove } from "../domain/sends/send-log.ts";
+import { elapsedMs } from "../lib/elapsed.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";

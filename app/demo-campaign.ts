@@ -1,10 +1,10 @@
 import { Readable } from "node:stream";
 import type { Mailkeel } from "../client/index.ts";
 import { kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { connectAccount, resumeAccount } from "../domain/accounts.ts";
+import { connectAccount, resumeAccount } from "../domain/accounts/accounts.ts";
 import { createSegment } from "../domain/audience/segments/segments.ts";
-import { attachAccounts, attachSegment } from "../domain/campaigns.ts";
 import { importContacts } from "../domain/import/import.ts";
+import { attachAccounts, attachSegment } from "../domain/sends/campaigns.ts";
 import { DEMO_FROM, DEMO_SECOND_FROM } from "../stack/demo-team.ts";
 import type { FaultRule } from "../stack/mail-faults.ts";
 import type { StackFile } from "../stack/state.ts";

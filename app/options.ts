@@ -1,10 +1,10 @@
 import { domainToASCII } from "node:url";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
-import { isLoopback } from "../domain/address-guard.ts";
 import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../domain/audience/rules.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { eventProblems, resolveEvents } from "../domain/webhooks/subscription.ts";
+import { isLoopback } from "../lib/address-guard.ts";
 import { readEnvironment } from "./session.ts";
 
 /** Adds `--team`, which defaults to the demo team of a running stack. */

@@ -1,6 +1,6 @@
 import { Command, CommanderError, Help } from "commander";
 import { verifyAccount } from "../activities/smtp/verify.ts";
-import type { VerifyLogin } from "../domain/accounts.ts";
+import type { VerifyLogin } from "../domain/accounts/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
 import { analyticsCommands } from "./commands/analytics.ts";

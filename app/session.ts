@@ -2,13 +2,13 @@ import type { Readable, Writable } from "node:stream";
 import { ENVIRONMENTS, type Environment } from "../db/entities/shared.ts";
 import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
-import { openTokenPost, type PostForm } from "../domain/account-tokens.ts";
-import type { VerifyLogin } from "../domain/accounts.ts";
-import { openAdmitted } from "../domain/admission.ts";
-import { openVault, type Vault } from "../domain/crypto.ts";
+import type { VerifyLogin } from "../domain/accounts/accounts.ts";
+import { openTokenPost, type PostForm } from "../domain/accounts/tokens.ts";
 import { ApiError } from "../domain/errors.ts";
+import { openAdmitted } from "../domain/secrets/admission.ts";
+import { openVault, type Vault } from "../domain/secrets/crypto.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
-import { openUrlGuard } from "../domain/webhooks/url-guard.ts";
+import { openUrlGuard } from "../lib/url-guard.ts";
 import { type AppSettings, readAppSettings } from "./settings.ts";
 
 /** Where a command has its settings and its input from, and what it writes to: the process, unless another program runs it. */

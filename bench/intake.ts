@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { claimPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
-import { returnPath } from "../domain/links.ts";
+import { returnPath } from "../domain/mail/links.ts";
 import { makeTeam } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";

@@ -3,12 +3,12 @@ import { kysely, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import { type KeyGrant, mintKey } from "../domain/access/keys.ts";
 import { SCOPES, type Scope } from "../domain/access/scopes.ts";
-import { connectAccount } from "../domain/accounts.ts";
-import { openAdmitted } from "../domain/admission.ts";
+import { connectAccount } from "../domain/accounts/accounts.ts";
 import { createList } from "../domain/audience/lists.ts";
-import { grantCredits } from "../domain/credits.ts";
-import { openVault } from "../domain/crypto.ts";
-import { createTeam } from "../domain/teams.ts";
+import { openAdmitted } from "../domain/secrets/admission.ts";
+import { openVault } from "../domain/secrets/crypto.ts";
+import { grantCredits } from "../domain/teams/credits.ts";
+import { createTeam } from "../domain/teams/teams.ts";
 import type { Demo } from "./state.ts";
 
 /** The domain the demo team sends from; `.example` never resolves. */

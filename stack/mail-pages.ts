@@ -1,7 +1,7 @@
 import express, { type Express, type RequestHandler, type Response } from "express";
 import PostalMime from "postal-mime";
 import { z } from "zod";
-import { isLoopback } from "../domain/address-guard.ts";
+import { isLoopback } from "../lib/address-guard.ts";
 import { type Faults, faultRules } from "./mail-faults.ts";
 import type { CaughtMail, MailStore } from "./mail-store.ts";
 

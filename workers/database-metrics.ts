@@ -1,11 +1,11 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { countCreditMismatches } from "../domain/credits.ts";
-import { readPassAges } from "../domain/reconciler-passes.ts";
 import { readOverdueSeconds } from "../domain/retention/overdue.ts";
 import type { RetentionSettings } from "../domain/retention/pruning.ts";
 import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
+import { readPassAges } from "../domain/sends/reconciler-passes.ts";
 import { standstillSeconds } from "../domain/sends/standstill.ts";
+import { countCreditMismatches } from "../domain/teams/credits.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
 
 /** How long an answer of Postgres serves all scrapes. Credits and the counts of sends are read whole, so they are read seldom. */

@@ -7,7 +7,7 @@ import { atMostOnceAMinute } from "../config/log.ts";
 import { UNKNOWN_REPORTER } from "../db/entities/engagement.ts";
 import { transaction } from "../db/transaction.ts";
 import { unsubscribe } from "../domain/audience/unsubscribes.ts";
-import { type MailRef, readReturnPath, readUnsubscribeAddress } from "../domain/links.ts";
+import { type MailRef, readReturnPath, readUnsubscribeAddress } from "../domain/mail/links.ts";
 import { classifyMail } from "../domain/reports/classify.ts";
 import { MAX_READ_BYTES } from "../domain/reports/incoming-mail.ts";
 import { reportsOf } from "../domain/reports/mail-reports.ts";

@@ -4,7 +4,7 @@ import { createReplayActivities, type ReplayActivities } from "../activities/web
 import { type DeliveryActivities, EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import { createDeliveryClient } from "../activities/webhooks/http-client.ts";
 import { userAgent } from "../domain/webhooks/headers.ts";
-import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
+import { allowedHostsWarning, openUrlGuard } from "../lib/url-guard.ts";
 import { OutboxRelay } from "./outbox-relay.ts";
 
 /** The pool that delivers webhooks: the runs of endpoints, and the relay that starts them. Any number of processes may run. */

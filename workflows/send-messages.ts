@@ -1,5 +1,5 @@
 import { ApplicationFailure, defineSignal, defineUpdate } from "@temporalio/workflow";
-import type { IdempotencyHandle } from "../domain/idempotency.ts";
+import type { IdempotencyHandle } from "../domain/access/idempotency.ts";
 import type { SendResource } from "../domain/sends/resource.ts";
 import { WAKE_UP } from "./ids.ts";
 import { isUnderWay, type LaneView } from "./lane-view.ts";

@@ -1,7 +1,7 @@
 import type { EntityManager } from "../../db/orm.ts";
-import { elapsedMs } from "../../domain/elapsed.ts";
 import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
+import { elapsedMs } from "../../lib/elapsed.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 
 /** Mails that one call took from the hourly and daily limits. */

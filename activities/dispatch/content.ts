@@ -1,10 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Env } from "../../config/env.ts";
 import type { AccountProvider } from "../../db/entities/account.ts";
-import type { Vault } from "../../domain/crypto.ts";
-import { returnPath, unsubscribeMailto, unsubscribeUrl } from "../../domain/links.ts";
 import { type DkimSigner, dkimSigner, type SignedField } from "../../domain/mail/dkim.ts";
 import { prepareInThread } from "../../domain/mail/examination.ts";
+import { returnPath, unsubscribeMailto, unsubscribeUrl } from "../../domain/mail/links.ts";
 import {
   type ComposedMessage,
   composeMessage,
@@ -14,6 +13,7 @@ import {
 import { messageIdOf } from "../../domain/mail/message-id.ts";
 import { newPlaceholder, type TrackedUrls } from "../../domain/mail/tracked-body.ts";
 import { sendGridHeader } from "../../domain/reports/sendgrid.ts";
+import type { Vault } from "../../domain/secrets/crypto.ts";
 import { domainOf, openKey } from "../../domain/sending-domains/keys.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";

@@ -1,4 +1,3 @@
-import { elapsedMs } from "../../domain/elapsed.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import {
   type AccountFailure,
@@ -8,6 +7,7 @@ import {
   UNSENDABLE,
 } from "../../domain/mail/outcome.ts";
 import { mostInFlight } from "../../domain/sends/account-capacity.ts";
+import { elapsedMs } from "../../lib/elapsed.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
 import { OpeningPace } from "./opening-pace.ts";
 import { type SmtpAccount, SmtpSession } from "./session.ts";

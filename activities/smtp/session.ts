@@ -2,10 +2,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import SMTPConnection, { type SMTPConnectionOptions, type SMTPError } from "nodemailer/lib/smtp-connection";
 import XOAuth2 from "nodemailer/lib/xoauth2";
-import { TokenError } from "../../domain/account-tokens.ts";
-import { AddressRefused, isLoopback, NameNotResolved } from "../../domain/address-guard.ts";
-import { connectOptions } from "../../domain/connect-options.ts";
-import { elapsedMs } from "../../domain/elapsed.ts";
+import { TokenError } from "../../domain/accounts/tokens.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import type { AccountFailure, MailOutcome } from "../../domain/mail/outcome.ts";
 import {
@@ -16,6 +13,9 @@ import {
   parseReply,
 } from "../../domain/mail/smtp-answer.ts";
 import type { SmtpGuard } from "../../domain/mail/smtp-guard.ts";
+import { AddressRefused, isLoopback, NameNotResolved } from "../../lib/address-guard.ts";
+import { connectOptions } from "../../lib/connect-options.ts";
+import { elapsedMs } from "../../lib/elapsed.ts";
 import { CLOSE_TIMEOUT_MS, MAX_REPLY_BYTES, Transactions } from "./transactions.ts";
 
 /** How to reach a sending account's SMTP server. */

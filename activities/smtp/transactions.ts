@@ -1,5 +1,4 @@
 import type { Socket } from "node:net";
-import { elapsedMs } from "../../domain/elapsed.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import {
   type MessageAnswer,
@@ -7,6 +6,7 @@ import {
   type NetworkFailure,
   parseReply,
 } from "../../domain/mail/smtp-answer.ts";
+import { elapsedMs } from "../../lib/elapsed.ts";
 
 /** Longest reply that is read; a real one has a line or two. */
 export const MAX_REPLY_BYTES = 65_536;

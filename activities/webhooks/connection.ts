@@ -1,7 +1,7 @@
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
-import { connectOptions } from "../../domain/connect-options.ts";
-import { effectivePort, type UrlGuard } from "../../domain/webhooks/url-guard.ts";
+import { connectOptions } from "../../lib/connect-options.ts";
+import { effectivePort, type UrlGuard } from "../../lib/url-guard.ts";
 
 /** How far a request has come; "waiting" for its answer, or for the next request. */
 export type Phase = "resolving" | "connecting" | "securing" | "waiting";

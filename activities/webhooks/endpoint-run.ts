@@ -1,5 +1,4 @@
-import type { Vault } from "../../domain/crypto.ts";
-import type { Hmac } from "../../domain/hmac.ts";
+import type { Vault } from "../../domain/secrets/crypto.ts";
 import { classifyAnswer, classifyTest } from "../../domain/webhooks/classify.ts";
 import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
@@ -15,6 +14,7 @@ import {
 } from "../../domain/webhooks/queue.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
 import { signerOf } from "../../domain/webhooks/signature.ts";
+import type { Hmac } from "../../lib/hmac.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { DeliveryClient, DeliveryRequest } from "./http-client.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";

@@ -1,4 +1,3 @@
-import { AddressRefused, NameNotResolved } from "../../domain/address-guard.ts";
 import {
   type Answer,
   type Answered,
@@ -8,7 +7,8 @@ import {
   MAX_BODY_MS,
   MAX_KEPT_BYTES,
 } from "../../domain/webhooks/classify.ts";
-import type { UrlGuard } from "../../domain/webhooks/url-guard.ts";
+import { AddressRefused, NameNotResolved } from "../../lib/address-guard.ts";
+import type { UrlGuard } from "../../lib/url-guard.ts";
 import { AnswerReader } from "./answer-reader.ts";
 import { type Carried, Connection, Connections, type Phase } from "./connection.ts";
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
-import { readAccount } from "../../domain/accounts.ts";
+import { readAccount } from "../../domain/accounts/accounts.ts";
 import { defineList } from "../rest/list.ts";
 import { ok, route, router } from "../rest/route.ts";
 import { accountRecord, presentAccount } from "./present.ts";

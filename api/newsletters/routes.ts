@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { listIdsOf, readListIds } from "../../domain/newsletters.ts";
+import { listIdsOf, readListIds } from "../../domain/sends/newsletters.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
+import { REMEMBERED_HOURS } from "../../domain/access/idempotency.ts";
 import { SCOPES, type Scope, TOKEN_SCOPES } from "../../domain/access/scopes.ts";
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
-import { REMEMBERED_HOURS } from "../../domain/idempotency.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { idOf, timestamp } from "../fields.ts";
 import type { Impact, QuotaImpact } from "../rest/definition.ts";

@@ -4,7 +4,7 @@ import { transaction } from "../../db/transaction.ts";
 import { confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
 import { type MailOrigin, readOrigin, type UnsubscribeScope, unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
-import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.ts";
+import { readConfirmationToken, readUnsubscribeToken } from "../../domain/mail/links.ts";
 import type { Deps } from "../deps.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";

@@ -1,6 +1,6 @@
 import type { RequestHandler, Response } from "express";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
-import type { MailRef } from "../../domain/links.ts";
+import type { MailRef } from "../../domain/mail/links.ts";
 import { automaticCause } from "../../domain/tracking/automatic.ts";
 import { readClick, readOpen } from "../../domain/tracking/links.ts";
 import type { Deps } from "../deps.ts";

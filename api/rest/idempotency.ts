@@ -3,7 +3,6 @@ import { jsonTextOf } from "../../db/json.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { requireScope } from "../../domain/access/access.ts";
 import type { HeaderValues } from "../../domain/access/authenticate.ts";
-import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import {
   findAnswer,
   type IdempotencyHandle,
@@ -18,7 +17,8 @@ import {
   sealPayload,
   type WrittenAnswer,
   writeAnswer,
-} from "../../domain/idempotency.ts";
+} from "../../domain/access/idempotency.ts";
+import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { type Success, WRITE_META } from "./answer.ts";
 import { idempotencyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";

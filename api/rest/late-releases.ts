@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { EntityManager } from "../../db/orm.ts";
-import { elapsedMs } from "../../domain/elapsed.ts";
-import { type Release, type RequestClaim, releaseKey, STALLED_SECONDS } from "../../domain/idempotency.ts";
+import { type Release, type RequestClaim, releaseKey, STALLED_SECONDS } from "../../domain/access/idempotency.ts";
+import { elapsedMs } from "../../lib/elapsed.ts";
 
 /** Keys that wait at most. Each is one of a request that was under way when Postgres went away. */
 const MOST_WAITING = 1_000;

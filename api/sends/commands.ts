@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { afterCommit } from "../../db/transaction.ts";
-import { type Broadcast, readBroadcast } from "../../domain/drafts.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import { type ClientCommand, commandSend } from "../../domain/sends/client-commands.ts";
+import { type Broadcast, readBroadcast } from "../../domain/sends/drafts.ts";
 import { logMove } from "../../domain/sends/send-log.ts";
 import { idParamOf, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import type { ShownKind } from "./drafts.ts";

@@ -2,6 +2,8 @@ import type { EntityClass } from "@mikro-orm/postgresql";
 import { z } from "zod";
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
+import type { Patch } from "../../domain/patch.ts";
+import { readCounts } from "../../domain/sends/counts.ts";
 import {
   type Broadcast,
   checkTemplates,
@@ -9,9 +11,7 @@ import {
   deleteDraft,
   readBroadcast,
   updateDraft,
-} from "../../domain/drafts.ts";
-import type { Patch } from "../../domain/patch.ts";
-import { readCounts } from "../../domain/sends/counts.ts";
+} from "../../domain/sends/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { deleted } from "../fields.ts";
 import type { Tag } from "../openapi/tags.ts";

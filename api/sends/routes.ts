@@ -1,14 +1,14 @@
 import { z } from "zod";
 import { requireApiKey } from "../../domain/access/access.ts";
-import { readCreditUsage } from "../../domain/credits.ts";
+import { type IdempotencyHandle, readAnswer } from "../../domain/access/idempotency.ts";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
-import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import { checkConfirm } from "../../domain/sends/confirm-refusals.ts";
 import { checkDraft, type PreviewRow, readPreview, resolvePreview, tokenFacts } from "../../domain/sends/preview.ts";
 import type { ResourceType, SendResource } from "../../domain/sends/resource.ts";
 import { sendable } from "../../domain/sends/sendable.ts";
 import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
+import { readCreditUsage } from "../../domain/teams/credits.ts";
 import type { RequestContext } from "../context.ts";
 import type { Tag } from "../openapi/tags.ts";
 import { idParamOf, impact, ok, paragraphs, route, router } from "../rest/route.ts";

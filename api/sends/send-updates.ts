@@ -10,8 +10,8 @@ import {
 } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import type { Tenant } from "../../db/orm.ts";
+import type { IdempotencyHandle } from "../../domain/access/idempotency.ts";
 import { ApiError, isErrorCode, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
-import type { IdempotencyHandle } from "../../domain/idempotency.ts";
 import { idOfBytes } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal, type RefusalDetails } from "../../domain/sends/refusal.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";

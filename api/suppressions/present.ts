@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { Suppression } from "../../db/entities/audience.ts";
 import { shownAddress } from "../../domain/address.ts";
-import type { SuppressionOutcome } from "../../domain/suppressions.ts";
+import type { SuppressionOutcome } from "../../domain/audience/suppressions.ts";
 import { instant } from "../rest/instant.ts";
 import type { suppression, suppressionBatch } from "./schema.ts";
 

@@ -1,7 +1,12 @@
 import { z } from "zod";
 import { SUPPRESSION_REASONS } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import { liftSuppression, readSuppression, type SuppressionOutcome, suppress } from "../../domain/suppressions.ts";
+import {
+  liftSuppression,
+  readSuppression,
+  type SuppressionOutcome,
+  suppress,
+} from "../../domain/audience/suppressions.ts";
 import { suppressionRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter, lookupFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";

@@ -1,6 +1,6 @@
 import type { z } from "zod";
-import { PLAN_LIMITS } from "../../domain/plans.ts";
-import type { Usage } from "../../domain/usage.ts";
+import { PLAN_LIMITS } from "../../domain/teams/plans.ts";
+import type { Usage } from "../../domain/teams/usage.ts";
 import type { usage } from "./schema.ts";
 
 export function presentUsage({

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { readUsage } from "../../domain/usage.ts";
+import { readUsage } from "../../domain/teams/usage.ts";
 import { ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentUsage } from "./present.ts";
 import { usage } from "./schema.ts";

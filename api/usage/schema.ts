@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { PLAN_LIMITS } from "../../domain/plans.ts";
+import { PLAN_LIMITS } from "../../domain/teams/plans.ts";
 import { timestamp } from "../fields.ts";
 
 /** A limit, and how much of it is used. */

@@ -16,7 +16,7 @@ import {
   replaceCredentials,
   resumeAccount,
   suspendAccount,
-} from "../../domain/accounts.ts";
+} from "../../domain/accounts/accounts.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/account-inspection.ts";
 import { absoluteUrl, address, domains, listOf, oneOf, wholeNumber, withTenant } from "../options.ts";

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import { attachAccounts, attachSegment } from "../../domain/campaigns.ts";
-import { createDraft } from "../../domain/drafts.ts";
+import { attachAccounts, attachSegment } from "../../domain/sends/campaigns.ts";
+import { createDraft } from "../../domain/sends/drafts.ts";
 import { recordName, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 

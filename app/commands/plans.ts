@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { PLANS, type Plan, type Team } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { PLAN_LIMIT_KEYS, PLAN_LIMITS, type PlanLimitKey, type PlanLimits, setPlan } from "../../domain/plans.ts";
+import { PLAN_LIMIT_KEYS, PLAN_LIMITS, type PlanLimitKey, type PlanLimits, setPlan } from "../../domain/teams/plans.ts";
 import { oneOf, wholeNumber, withTeam } from "../options.ts";
 import { type Run, type TeamOption, teamOf } from "../session.ts";
 

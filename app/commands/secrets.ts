@@ -1,7 +1,7 @@
 import type { Command } from "commander";
-import { KEY_SETTINGS, type KeySetting } from "../../domain/admission.ts";
-import { type KeyState, readKeyStates, retireKey } from "../../domain/key-rotation.ts";
-import { reencrypt } from "../../domain/sealed.ts";
+import { KEY_SETTINGS, type KeySetting } from "../../domain/secrets/admission.ts";
+import { type KeyState, readKeyStates, retireKey } from "../../domain/secrets/key-rotation.ts";
+import { reencrypt } from "../../domain/secrets/sealed.ts";
 import { oneOf } from "../options.ts";
 import type { Outcome, Run } from "../session.ts";
 

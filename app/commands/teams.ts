@@ -1,7 +1,14 @@
 import { type Command, Option } from "commander";
 import { PLANS, type Plan, ROLES, type Role } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
-import { addMember, changeRole, createTeam, removeMember, setTeamTracking, setTimeZone } from "../../domain/teams.ts";
+import {
+  addMember,
+  changeRole,
+  createTeam,
+  removeMember,
+  setTeamTracking,
+  setTimeZone,
+} from "../../domain/teams/teams.ts";
 import { address, oneOf, recordName, withTeam } from "../options.ts";
 import { type Run, type TeamOption, teamOf } from "../session.ts";
 

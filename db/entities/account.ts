@@ -41,7 +41,7 @@ const EmailAccountSchema = defineEntity({
     port: p.integer(),
     security: p.text().$type<SmtpSecurity>(),
     username: p.text().nullable(),
-    /** AES-256-GCM under a key id, see domain/crypto.ts. */
+    /** AES-256-GCM under a key id, see domain/secrets/crypto.ts. */
     encryptedPassword: p.text().nullable(),
     maxConnections: p.integer(),
     /** Messages per clock hour and UTC day; null is unlimited. */
@@ -145,7 +145,7 @@ const AccountGrantSchema = defineEntity({
   tableName: "account_grants",
   properties: {
     accountId: p.text().primary(),
-    /** JSON of an `OAuthGrant`, sealed: see domain/account-tokens.ts. */
+    /** JSON of an `OAuthGrant`, sealed: see domain/accounts/tokens.ts. */
     encryptedGrant: p.text(),
     /** Raised when the account gets another grant, not by a new refresh token of the same grant. */
     version: p.integer().default(1),

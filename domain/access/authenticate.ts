@@ -1,6 +1,6 @@
 import type { EntityManager } from "../../db/orm.ts";
-import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
+import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
 import { type Access, type AccessToken, accessFor, type Caller, type MemberFacts } from "./access.ts";
 import { keyLookup, keyOf, refuseEnded } from "./key-lookup.ts";
 import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey } from "./keys.ts";

@@ -8,10 +8,10 @@ import type { EntityManager } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { normaliseDomain } from "../address.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
-import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { holdPlace, type LimitedRecords } from "../record-limit.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { WithheldReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import type { ConfirmationMailRef, SubscriptionRef } from "../links.ts";
+import type { ConfirmationMailRef, SubscriptionRef } from "../mail/links.ts";
 import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
 
 /** How long a claim holds; after that the process that made it is presumed dead. */

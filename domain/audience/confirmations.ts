@@ -1,11 +1,11 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import type { ConfirmationMailRef, ConfirmationToken } from "../links.ts";
-import { liftUnsubscribed } from "../suppressions.ts";
+import type { ConfirmationMailRef, ConfirmationToken } from "../mail/links.ts";
 import { emit } from "../webhooks/emit.ts";
 import { signUpMark } from "./confirmation-mails.ts";
 import { CONFIRMED } from "./initial-status.ts";
 import { optOut, subscriptionRows } from "./opt-outs.ts";
+import { liftUnsubscribed } from "./suppressions.ts";
 
 /** The facts on the page behind a confirmation link. */
 export interface Confirmation {

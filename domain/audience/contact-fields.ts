@@ -3,7 +3,7 @@ import type { ContactFieldType } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../errors.ts";
-import { holdPlace } from "../record-limit.ts";
+import { holdPlace } from "../teams/record-limit.ts";
 import { type ChangedContacts, changeContacts } from "./contact-rows.ts";
 import type { FieldTypes } from "./field-values.ts";
 

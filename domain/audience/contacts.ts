@@ -2,13 +2,13 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { Contact } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import type { ClaimingAnswer, RecordAnswer } from "../access/idempotency.ts";
 import { storedAddress } from "../address.ts";
-import type { Vault } from "../crypto.ts";
 import { hashAddress, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
-import type { ClaimingAnswer, RecordAnswer } from "../idempotency.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
+import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { contactRecord } from "../webhooks/records.ts";
@@ -52,7 +52,7 @@ const insertContact = defineCreation({
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
  *   `person_erased`; `quota_exceeded` when the plan allows no further address
- * @throws {Error} see `isNotClaimed` in domain/idempotency.ts, for an answer whose key is claimed with the record
+ * @throws {Error} see `isNotClaimed` in domain/access/idempotency.ts, for an answer whose key is claimed with the record
  */
 export async function createContact(
   em: EntityManager,

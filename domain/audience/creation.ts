@@ -5,7 +5,6 @@ import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { isConflict, transaction } from "../../db/transaction.ts";
 import { codeOf, isLockTimeout } from "../../db/unreachable.ts";
 import { Batches } from "../access/batches.ts";
-import type { StoredAddress } from "../address.ts";
 import {
   type AnswerWriting,
   type ClaimingAnswer,
@@ -13,7 +12,8 @@ import {
   type RecordAnswer,
   writingClaimed,
   writingHeld,
-} from "../idempotency.ts";
+} from "../access/idempotency.ts";
+import type { StoredAddress } from "../address.ts";
 import { emitCreated } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import type { EventObjects } from "../webhooks/objects.ts";

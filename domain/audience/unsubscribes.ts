@@ -2,15 +2,15 @@ import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { shownAddress } from "../address.ts";
-import type { Vault } from "../crypto.ts";
 import { isPlaceholder } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
-import type { MailRef } from "../links.ts";
+import type { MailRef } from "../mail/links.ts";
+import type { Vault } from "../secrets/crypto.ts";
 import type { ResourceType } from "../sends/resource.ts";
-import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
 import { unsubscribeRecord } from "../webhooks/records.ts";
 import { insertOptOuts, keepOptOuts, restoreOptOuts } from "./opt-outs.ts";
+import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
 

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type Expression, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { replaceAnswers } from "../access/idempotency.ts";
 import { ApiError } from "../errors.ts";
-import { replaceAnswers } from "../idempotency.ts";
 import { columnsWith } from "./columns.ts";
 import { change, countChanged, type Erasing, type Table } from "./erasing.ts";
 

@@ -2,8 +2,8 @@ import { randomBytes } from "node:crypto";
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { lookupAddress } from "../address.ts";
-import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
+import type { Vault } from "../secrets/crypto.ts";
 
 /** No mail server has this domain (RFC 2606). */
 const ERASED_DOMAIN = "erased.invalid";

@@ -1,5 +1,5 @@
 import { ID_PREFIX } from "../ids.ts";
-import type { MailRef } from "../links.ts";
+import type { MailRef } from "./links.ts";
 
 /** The id of a mail as its Message-ID, its events and its provider's reports show it: derived from its row in the ledger. */
 export const mailId = ({ sendId, seq }: MailRef): string => `${seq}.${sendId}`;

@@ -1,6 +1,6 @@
 import { isIPv6 } from "node:net";
 import type { Env } from "../../config/env.ts";
-import { type AddressGuard, AddressRefused, literalAddress, openAddressGuard } from "../address-guard.ts";
+import { type AddressGuard, AddressRefused, literalAddress, openAddressGuard } from "../../lib/address-guard.ts";
 
 /**
  * Ports at which mail servers take mail from clients: SMTP (25), submission over TLS (465) and with STARTTLS (587), and

@@ -1,5 +1,4 @@
 import type { MailReportKind } from "../../db/entities/engagement.ts";
-import type { Vault } from "../crypto.ts";
 import {
   type MailRef,
   mailAddressesIn,
@@ -7,7 +6,8 @@ import {
   readUnsubscribeAddress,
   readUnsubscribeToken,
   unsubscribeTokensIn,
-} from "../links.ts";
+} from "../mail/links.ts";
+import type { Vault } from "../secrets/crypto.ts";
 import type { ClassifiedMail } from "./classify.ts";
 import type { MailReport, ReportFinding } from "./record.ts";
 import type { ReportKind } from "./report.ts";

@@ -6,11 +6,11 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { transaction } from "../../db/transaction.ts";
 import { shownAddress } from "../address.ts";
 import { HARD_BOUNCE } from "../audience/email-status.ts";
-import type { MailRef } from "../links.ts";
+import { suppress } from "../audience/suppressions.ts";
+import type { MailRef } from "../mail/links.ts";
 import { pauseForComplaints } from "../sends/lifecycle.ts";
 import type { ResourceType } from "../sends/resource.ts";
 import type { SendMove } from "../sends/send-log.ts";
-import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
 import { emailRecord } from "../webhooks/records.ts";
 

@@ -1,8 +1,8 @@
 import { createPublicKey, verify } from "node:crypto";
 import { z } from "zod";
 import type { SuppressionReason } from "../../db/entities/audience.ts";
-import { isObject } from "../json-object.ts";
-import type { MailRef } from "../links.ts";
+import { isObject } from "../../lib/json-object.ts";
+import type { MailRef } from "../mail/links.ts";
 import { mailId, readMailId } from "../mail/message-id.ts";
 import { readReply } from "./quoted-reply.ts";
 import type { ReportFinding } from "./record.ts";

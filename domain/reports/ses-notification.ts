@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, parseObject } from "../json-object.ts";
+import { isObject, type JsonObject, parseObject } from "../../lib/json-object.ts";
 import { MAX_REPORTED } from "./delivery-status.ts";
 import { readReply } from "./quoted-reply.ts";
 import { classifyReply } from "./reply-rules.ts";

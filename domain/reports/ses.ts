@@ -1,9 +1,9 @@
 import { z } from "zod";
 import type { SuppressionReason } from "../../db/entities/audience.ts";
 import { kysely, ofTenant } from "../../db/orm.ts";
-import type { FetchText } from "../fetch-text.ts";
-import { isObject, type JsonObject, parseObject } from "../json-object.ts";
-import type { MailRef } from "../links.ts";
+import type { FetchText } from "../../lib/fetch-text.ts";
+import { isObject, type JsonObject, parseObject } from "../../lib/json-object.ts";
+import type { MailRef } from "../mail/links.ts";
 import { readMailId } from "../mail/message-id.ts";
 import type { ReportFinding } from "./record.ts";
 import { isComplaint } from "./report.ts";

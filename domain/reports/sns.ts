@@ -1,7 +1,7 @@
 import { type KeyObject, verify, X509Certificate } from "node:crypto";
 import { z } from "zod";
+import type { FetchedText, FetchText } from "../../lib/fetch-text.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../errors.ts";
-import type { FetchedText, FetchText } from "../fetch-text.ts";
 import { forged, hostOfTopic } from "./source.ts";
 
 /**

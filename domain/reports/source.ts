@@ -2,10 +2,10 @@ import { createPublicKey } from "node:crypto";
 import { ZodError } from "zod";
 import type { ReportProvider } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { idOfSuffix, newId, suffixOfId } from "../ids.ts";
-import type { MailRef } from "../links.ts";
+import type { MailRef } from "../mail/links.ts";
+import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
 import type { MailReport, ReportFinding } from "./record.ts";
 
 /** A provider's webhook about a tenant's mails. */

@@ -1,4 +1,4 @@
-import { UNSUBSCRIBE_SUBJECT } from "../links.ts";
+import { UNSUBSCRIBE_SUBJECT } from "../mail/links.ts";
 import { classifyMail } from "./classify.ts";
 import { type IncomingMail, parseIncomingMail, saysAutomatic } from "./incoming-mail.ts";
 

@@ -4,10 +4,10 @@ import { promisify } from "node:util";
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { addressDomain } from "../address.ts";
-import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { DkimAlgorithm, DkimKey } from "../mail/dkim.ts";
+import type { Vault } from "../secrets/crypto.ts";
 
 /** A key that signs, or is to sign, the mails of a tenant's domain. */
 export interface SendingKey {

@@ -1,6 +1,6 @@
 import type { EntityManager, Tenant } from "../../db/orm.ts";
-import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
+import type { Vault } from "../secrets/crypto.ts";
 import type { Draft } from "./draft.ts";
 import { assertDraft, assertKeyMaySend, checkGates, type PassedGates, type SendingKey } from "./gates.ts";
 import { type PlanCounts, resolvePlan } from "./plan.ts";

@@ -2,7 +2,7 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { mayMail } from "../accounts.ts";
+import { mayMail } from "../accounts/accounts.ts";
 import type { EventName } from "../webhooks/catalogue.ts";
 import { isWanted } from "../webhooks/emit.ts";
 import { complaintLimit, complaintRate } from "./complaint-rate.ts";

@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { isoInstant } from "../../db/sql.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
-import { consumeCredits, releaseCredits } from "../credits.ts";
+import { consumeCredits, releaseCredits } from "../teams/credits.ts";
 import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
 import type { SendStep } from "./draft.ts";
 import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";

@@ -3,8 +3,8 @@ import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
-import { mayMail } from "../accounts.ts";
-import { elapsedMs } from "../elapsed.ts";
+import { elapsedMs } from "../../lib/elapsed.ts";
+import { mayMail } from "../accounts/accounts.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
 import { sendable } from "./sendable.ts";
 

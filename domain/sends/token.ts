@@ -1,5 +1,5 @@
-import type { Vault } from "../crypto.ts";
 import { ID_PREFIX } from "../ids.ts";
+import type { Vault } from "../secrets/crypto.ts";
 
 /** How long a confirmation token is valid, in seconds. The preview's `expires_at` shows its end to API clients. */
 export const TOKEN_LIFETIME_SECONDS = 15 * 60;

@@ -1,7 +1,7 @@
-import type { Vault } from "../crypto.ts";
 import { idOfSuffix, suffixOfId } from "../ids.ts";
-import { type MailRef, trimSlash } from "../links.ts";
+import { type MailRef, trimSlash } from "../mail/links.ts";
 import { isRedirectable, type TrackedUrls } from "../mail/tracked-body.ts";
+import type { Vault } from "../secrets/crypto.ts";
 
 /*
  * A pixel's URL is /o/{mail} and a link's is /l/{mail}/{link}. {mail} names a row of the ledger and its signature;

@@ -4,7 +4,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
-import type { MailRef } from "../links.ts";
+import type { MailRef } from "../mail/links.ts";
 import { intoOutboxOfAll } from "../webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { trackedRecord } from "../webhooks/records.ts";

@@ -1,4 +1,4 @@
-import type { Hmac } from "../hmac.ts";
+import type { Hmac } from "../../lib/hmac.ts";
 import type { CustomHeaders } from "./headers.ts";
 import { signatureHeader } from "./signature.ts";
 

@@ -2,14 +2,15 @@ import { LockMode, raw } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { type EndpointOrigin, WebhookEndpoint } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { AddressRefused, NameNotResolved } from "../../lib/address-guard.ts";
+import { effectivePort, type UrlGuard } from "../../lib/url-guard.ts";
 import { type Access, requireScope } from "../access/access.ts";
-import { AddressRefused, NameNotResolved } from "../address-guard.ts";
-import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
-import { endpointLimit, readPlanLimits } from "../plans.ts";
-import { holdPlace, type LimitedRecords } from "../record-limit.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import { endpointLimit, readPlanLimits } from "../teams/plans.ts";
+import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
 import type { EventName } from "./catalogue.ts";
 import { clearFailures, healthOf, probeNow } from "./endpoint-health.ts";
 import type { CustomHeaders } from "./headers.ts";
@@ -17,7 +18,6 @@ import { notifyDue } from "./notify.ts";
 import { deleteDeliveries } from "./retention.ts";
 import { newSecret, openHeaders, sealHeaders, sealSecret } from "./secrets.ts";
 import { CONTACT_EVENTS, CONTACT_SCOPES, carriesContactData } from "./subscription.ts";
-import { effectivePort, type UrlGuard } from "./url-guard.ts";
 
 const registered = sql<boolean>`origin = ${"API" satisfies EndpointOrigin}`;
 /** Those the app makes for itself are not counted. */

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import type { Vault } from "../crypto.ts";
 import { notFound } from "../errors.ts";
+import type { Vault } from "../secrets/crypto.ts";
 import { newSecret, sealSecret } from "./secrets.ts";
 
 /** For how long the old secret of an endpoint signs too, unless another time is asked for. */

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Vault } from "../crypto.ts";
+import type { Vault } from "../secrets/crypto.ts";
 import type { CustomHeaders } from "./headers.ts";
 
 const SECRET_BYTES = 32;

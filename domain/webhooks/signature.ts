@@ -1,4 +1,4 @@
-import { type Hmac, hmacUnder } from "../hmac.ts";
+import { type Hmac, hmacUnder } from "../../lib/hmac.ts";
 
 /** Makes the signer of an endpoint's secret. One signer serves any number of signatures. */
 export const signerOf = (secret: string): Hmac => hmacUnder(Buffer.from(secret));

@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { MAX_ENDPOINTS } from "../plans.ts";
+import { MAX_ENDPOINTS } from "../teams/plans.ts";
 import { type EventName, isEventName } from "./catalogue.ts";
 import { exampleRecord } from "./examples.ts";
 import { notifyDue } from "./notify.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { unsubscribeUrl } from "../../domain/links.ts";
+import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { api, type Json } from "../support/api.ts";
 import { makeTeam } from "../support/factories.ts";
 import {

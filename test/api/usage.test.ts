@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { appRouter } from "../../api/router.ts";
 import { kysely } from "../../db/orm.ts";
 import { DEFAULT_DAILY_SEND_CAP } from "../../domain/access/keys.ts";
-import { MAX_ENDPOINTS, PLAN_LIMITS } from "../../domain/plans.ts";
+import { MAX_ENDPOINTS, PLAN_LIMITS } from "../../domain/teams/plans.ts";
 import { api, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { app as command } from "../support/command.ts";

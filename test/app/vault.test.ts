@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHmac, hkdfSync } from "node:crypto";
-import { openVault } from "../../domain/crypto.ts";
+import { openVault } from "../../domain/secrets/crypto.ts";
 import { newKey } from "../support/own-database.ts";
 
 describe("Signatures and hashes of the vault", () => {

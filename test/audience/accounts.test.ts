@@ -7,7 +7,7 @@ import {
   resumeAccount,
   type SmtpLogin,
   suspendAccount,
-} from "../../domain/accounts.ts";
+} from "../../domain/accounts/accounts.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { transaction } from "../../db/transaction.ts";
-import { suppress } from "../../domain/suppressions.ts";
+import { suppress } from "../../domain/audience/suppressions.ts";
 import { type ApiAnswer, type ApiClient, api, type CallOptions, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";

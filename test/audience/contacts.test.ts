@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { transaction } from "../../db/transaction.ts";
 import { deleteField } from "../../domain/audience/contact-fields.ts";
-import { suppress } from "../../domain/suppressions.ts";
+import { suppress } from "../../domain/audience/suppressions.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";

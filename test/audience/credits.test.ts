@@ -3,6 +3,7 @@ import fc from "fast-check";
 import type { CreditKind } from "../../db/entities/send.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
 import {
   CREDIT_EFFECT,
   consumeCredits,
@@ -10,8 +11,7 @@ import {
   readCreditBalance,
   releaseCredits,
   reserveCredits,
-} from "../../domain/credits.ts";
-import { newId } from "../../domain/ids.ts";
+} from "../../domain/teams/credits.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 
 const tenantOf = ({ team }: TestTeam): Tenant => ({ teamId: team.id, environment: "LIVE" });

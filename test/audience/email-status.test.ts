@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createContact } from "../../domain/audience/contacts.ts";
-import { suppress } from "../../domain/suppressions.ts";
+import { suppress } from "../../domain/audience/suppressions.ts";
 import { type ApiClient, api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, uniqueEmail } from "../support/factories.ts";

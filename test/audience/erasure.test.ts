@@ -12,14 +12,14 @@ import { claimConfirmations } from "../../domain/audience/confirmation-mails.ts"
 import { readSlotUse } from "../../domain/audience/contact-slots.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { unsubscribe } from "../../domain/audience/unsubscribes.ts";
-import type { Vault } from "../../domain/crypto.ts";
 import { columnsWith, PERSONAL_DATA } from "../../domain/erasure/columns.ts";
 import { type ErasureReport, erasePerson } from "../../domain/erasure/erase.ts";
 import { readmitAddress } from "../../domain/erasure/erased-addresses.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ImportOptions, importContacts, importSubscribers } from "../../domain/import/import.ts";
 import { recordReports } from "../../domain/reports/record.ts";
-import { createTeam } from "../../domain/teams.ts";
+import type { Vault } from "../../domain/secrets/crypto.ts";
+import { createTeam } from "../../domain/teams/teams.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { fanOut } from "../../domain/webhooks/fan-out.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";

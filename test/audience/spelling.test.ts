@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { domainToASCII } from "node:url";
 import { kysely } from "../../db/orm.ts";
-import { unsubscribeUrl } from "../../domain/links.ts";
+import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { kysely } from "../../db/orm.ts";
+import { suppress } from "../../domain/audience/suppressions.ts";
 import { newId } from "../../domain/ids.ts";
-import { suppress } from "../../domain/suppressions.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 

@@ -222,7 +222,18 @@ describe("The Dockerfile", () => {
   });
 
   it("copies every folder that the API and the workers need", () => {
-    for (const folder of ["activities", "api", "app", "client", "db", "domain", "stack", "workers", "workflows"]) {
+    for (const folder of [
+      "activities",
+      "api",
+      "app",
+      "client",
+      "db",
+      "domain",
+      "lib",
+      "stack",
+      "workers",
+      "workflows",
+    ]) {
       assert.ok(final.includes(`COPY ${folder} ./${folder}`), folder);
     }
   });

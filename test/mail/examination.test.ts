@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { checkTemplates } from "../../domain/drafts.ts";
 import { ExaminationThread } from "../../domain/mail/examination.ts";
 import type { ExaminationTask } from "../../domain/mail/examination-task.ts";
+import { checkTemplates } from "../../domain/sends/drafts.ts";
 import { eventually } from "../support/eventually.ts";
 
 const compose = (html: string): ExaminationTask => ({

@@ -13,11 +13,11 @@ import { claimConfirmations, countWithheld, settleConfirmation } from "../../dom
 import { addSubscribers, createList } from "../../domain/audience/lists.ts";
 import { plainName } from "../../domain/audience/plain-name.ts";
 import { createSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
-import { openVault, type Vault } from "../../domain/crypto.ts";
-import { unsubscribeUrl } from "../../domain/links.ts";
-import { attachList } from "../../domain/newsletters.ts";
-import { suppress } from "../../domain/suppressions.ts";
-import { createTeam } from "../../domain/teams.ts";
+import { suppress } from "../../domain/audience/suppressions.ts";
+import { unsubscribeUrl } from "../../domain/mail/links.ts";
+import { openVault, type Vault } from "../../domain/secrets/crypto.ts";
+import { attachList } from "../../domain/sends/newsletters.ts";
+import { createTeam } from "../../domain/teams/teams.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";

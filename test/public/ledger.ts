@@ -1,5 +1,5 @@
 import { kysely } from "../../db/orm.ts";
-import type { MailRef } from "../../domain/links.ts";
+import type { MailRef } from "../../domain/mail/links.ts";
 import { api, type Json } from "../support/api.ts";
 import { recordSend, type TestTeam, uniqueEmail } from "../support/factories.ts";
 

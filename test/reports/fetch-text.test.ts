@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
-import { AddressRefused } from "../../domain/address-guard.ts";
-import { guardedFetch } from "../../domain/fetch-text.ts";
-import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
+import { AddressRefused } from "../../lib/address-guard.ts";
+import { guardedFetch } from "../../lib/fetch-text.ts";
+import { openUrlGuard } from "../../lib/url-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 
 const TLS = `${import.meta.dirname}/../data/tls`;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { claimPort } from "../../config/ports.ts";
-import { openVault } from "../../domain/crypto.ts";
-import { returnPath } from "../../domain/links.ts";
+import { returnPath } from "../../domain/mail/links.ts";
+import { openVault } from "../../domain/secrets/crypto.ts";
 import { makeTeam, unique } from "../support/factories.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
 import { COMPLAINT, HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";

@@ -4,7 +4,6 @@ import { connect } from "node:net";
 import { sql } from "kysely";
 import { claimPort } from "../../config/ports.ts";
 import { kysely } from "../../db/orm.ts";
-import { openVault } from "../../domain/crypto.ts";
 import {
   type MailRef,
   readReturnPath,
@@ -12,8 +11,9 @@ import {
   returnPath,
   unsubscribeAddress,
   unsubscribeUrl,
-} from "../../domain/links.ts";
+} from "../../domain/mail/links.ts";
 import { LEDGERS } from "../../domain/retention/ledgers.ts";
+import { openVault } from "../../domain/secrets/crypto.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type MailedLetter, mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";

@@ -3,7 +3,7 @@ import nodemailer from "nodemailer";
 import type { SuppressionReason } from "../../db/entities/audience.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
-import type { MailRef } from "../../domain/links.ts";
+import type { MailRef } from "../../domain/mail/links.ts";
 import { recordSentNewsletter } from "../public/ledger.ts";
 import { api } from "../support/api.ts";
 import type { TestTeam } from "../support/factories.ts";

@@ -1,6 +1,6 @@
 import { type KeyObject, sign } from "node:crypto";
 import { readFileSync } from "node:fs";
-import type { MailRef } from "../../domain/links.ts";
+import type { MailRef } from "../../domain/mail/links.ts";
 import { mailId, messageIdOf } from "../../domain/mail/message-id.ts";
 import type { Json } from "../support/api.ts";
 import { unique } from "../support/factories.ts";

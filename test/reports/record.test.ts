@@ -5,7 +5,7 @@ import { RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { makePlaceholder } from "../../domain/erasure/erased-addresses.ts";
-import type { MailRef } from "../../domain/links.ts";
+import type { MailRef } from "../../domain/mail/links.ts";
 import { type MailReport, recordReport, recordReports } from "../../domain/reports/record.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
 import { api, tally } from "../support/api.ts";

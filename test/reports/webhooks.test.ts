@@ -5,8 +5,6 @@ import { pino } from "pino";
 import { appRouter } from "../../api/router.ts";
 import { scrubError } from "../../config/scrub.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
-import { openVault } from "../../domain/crypto.ts";
-import type { FetchText } from "../../domain/fetch-text.ts";
 import { mailId } from "../../domain/mail/message-id.ts";
 import { isSigned, SENDGRID } from "../../domain/reports/sendgrid.ts";
 import { sesSource } from "../../domain/reports/ses.ts";
@@ -17,6 +15,8 @@ import {
   removeSource,
   type SourceRow,
 } from "../../domain/reports/source.ts";
+import { openVault } from "../../domain/secrets/crypto.ts";
+import type { FetchText } from "../../lib/fetch-text.ts";
 import { type ApiAnswer, api, codeOf, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";

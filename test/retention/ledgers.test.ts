@@ -6,7 +6,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { recountFigures } from "../../domain/analytics/recount.ts";
 import { suffixOfId } from "../../domain/ids.ts";
-import { type MailRef, unsubscribeUrl } from "../../domain/links.ts";
+import { type MailRef, unsubscribeUrl } from "../../domain/mail/links.ts";
 import { type MailReport, recordReport } from "../../domain/reports/record.ts";
 import { LEDGERS } from "../../domain/retention/ledgers.ts";
 import { readOverdueSeconds } from "../../domain/retention/overdue.ts";

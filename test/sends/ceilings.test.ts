@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { appRouter } from "../../api/router.ts";
 import { kysely } from "../../db/orm.ts";
-import { releaseKey } from "../../domain/idempotency.ts";
+import { releaseKey } from "../../domain/access/idempotency.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";

@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { pino } from "pino";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
-import type { MailRef } from "../../domain/links.ts";
+import type { MailRef } from "../../domain/mail/links.ts";
 import { recordReport } from "../../domain/reports/record.ts";
 import { addSource, pathOfSource } from "../../domain/reports/source.ts";
 import { readComplaintFigures } from "../../domain/sends/complaint-rate.ts";

@@ -2,8 +2,13 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { verifyAccount } from "../../activities/smtp/verify.ts";
 import { kysely } from "../../db/orm.ts";
-import { accessTokenOf, openTokenPost, storeGrant, TokenError } from "../../domain/account-tokens.ts";
-import { AccountCheckError, connectAccount, replaceCredentials, resumeAccount } from "../../domain/accounts.ts";
+import {
+  AccountCheckError,
+  connectAccount,
+  replaceCredentials,
+  resumeAccount,
+} from "../../domain/accounts/accounts.ts";
+import { accessTokenOf, openTokenPost, storeGrant, TokenError } from "../../domain/accounts/tokens.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { textsIn } from "../histories/files.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";

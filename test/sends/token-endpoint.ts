@@ -1,4 +1,4 @@
-import type { OAuthGrant } from "../../domain/account-tokens.ts";
+import type { OAuthGrant } from "../../domain/accounts/tokens.ts";
 import { unique } from "../support/factories.ts";
 import { openReceiver } from "../support/receiver.ts";
 

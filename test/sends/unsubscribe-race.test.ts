@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { unsubscribeUrl } from "../../domain/links.ts";
+import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { openDispatch } from "../../domain/sends/lanes.ts";
 import { stageBatch } from "../../domain/sends/staging.ts";
 import { kindOf } from "../support/kinds.ts";

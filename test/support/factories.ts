@@ -6,10 +6,10 @@ import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, typ
 import { transaction } from "../../db/transaction.ts";
 import { type KeyGrant, type MintedKey, mintKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
-import { openAdmitted } from "../../domain/admission.ts";
-import { openVault, type Vault } from "../../domain/crypto.ts";
 import { newId } from "../../domain/ids.ts";
-import { type PlanLimits, setPlan } from "../../domain/plans.ts";
+import { openAdmitted } from "../../domain/secrets/admission.ts";
+import { openVault, type Vault } from "../../domain/secrets/crypto.ts";
+import { type PlanLimits, setPlan } from "../../domain/teams/plans.ts";
 import { stack } from "./stack.ts";
 
 export interface Backdoor {

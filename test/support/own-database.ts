@@ -7,12 +7,12 @@ import { type MikroORM, migrate, openDatabase, type Tenant } from "../../db/orm.
 import { transaction } from "../../db/transaction.ts";
 import { mintKey } from "../../domain/access/keys.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
-import { openAdmitted } from "../../domain/admission.ts";
 import { addSubscribers, createList } from "../../domain/audience/lists.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
-import { openVault } from "../../domain/crypto.ts";
-import { confirmUrl } from "../../domain/links.ts";
-import { createTeam } from "../../domain/teams.ts";
+import { confirmUrl } from "../../domain/mail/links.ts";
+import { openAdmitted } from "../../domain/secrets/admission.ts";
+import { openVault } from "../../domain/secrets/crypto.ts";
+import { createTeam } from "../../domain/teams/teams.ts";
 import { backdoor, unique, uniqueEmail } from "./factories.ts";
 import { workerSettings } from "./processes.ts";
 import { stack } from "./stack.ts";

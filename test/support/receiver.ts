@@ -3,7 +3,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import { createServer as createTlsServer } from "node:https";
 import { buffer } from "node:stream/consumers";
 import { createDeliveryClient, type DeliveryClient } from "../../activities/webhooks/http-client.ts";
-import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
+import { openUrlGuard } from "../../lib/url-guard.ts";
 import { assertDeliveryHeadersDocumented } from "./document.ts";
 import { eventually } from "./eventually.ts";
 

@@ -2,7 +2,7 @@ import { type DestinationStream, pino } from "pino";
 import { createSendActivities, type SendActivities } from "../../activities/sends.ts";
 import { Progress } from "../../config/progress.ts";
 import { type MikroORM, openDatabase } from "../../db/orm.ts";
-import type { Vault } from "../../domain/crypto.ts";
+import type { Vault } from "../../domain/secrets/crypto.ts";
 import { stack } from "./stack.ts";
 
 /**

@@ -10,8 +10,8 @@ import {
   type RefusalReason,
   SPECIAL_IPV4,
   SPECIAL_IPV6,
-} from "../../domain/address-guard.ts";
-import { allowedHostsWarning, openUrlGuard, type UrlGuard } from "../../domain/webhooks/url-guard.ts";
+} from "../../lib/address-guard.ts";
+import { allowedHostsWarning, openUrlGuard, type UrlGuard } from "../../lib/url-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 
 interface Settings {

@@ -5,7 +5,7 @@ import { transaction } from "../../db/transaction.ts";
 import type { Access } from "../../domain/access/access.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { MAX_ENDPOINTS } from "../../domain/plans.ts";
+import { MAX_ENDPOINTS } from "../../domain/teams/plans.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
 import { updateEndpoint } from "../../domain/webhooks/endpoints.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";

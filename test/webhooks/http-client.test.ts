@@ -11,7 +11,7 @@ import fc from "fast-check";
 import { AnswerReader } from "../../activities/webhooks/answer-reader.ts";
 import { createDeliveryClient, type DeliveryClient, parseRetryAfter } from "../../activities/webhooks/http-client.ts";
 import type { Answer, Answered, Failed, FailureCode } from "../../domain/webhooks/classify.ts";
-import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
+import { openUrlGuard } from "../../lib/url-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { eventually } from "../support/eventually.ts";
 

@@ -6,7 +6,7 @@ import { transaction } from "../../../db/transaction.ts";
 import { isCancelled } from "../../../db/unreachable.ts";
 import { ApiError, notFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { holdPlace } from "../../record-limit.ts";
+import { holdPlace } from "../../teams/record-limit.ts";
 import { readFields } from "../contact-fields.ts";
 import type { FieldTypes } from "../field-values.ts";
 import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../rules.ts";

@@ -152,14 +152,14 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "Accounts whose check is due are looked for in all tenants; each row carries its tenant along.",
     program: "workers",
-    file: /^domain\/account-checks\.ts$/,
+    file: /^domain\/accounts\/checks\.ts$/,
     tables: ["email_accounts"],
     statement: /update account_checks c set next_at/,
   },
   {
     reason: "The reconciler and the metrics look at the sends, credits and remembered answers of all tenants.",
     program: "workers",
-    file: /^(?:activities\/reconcile|domain\/sends\/(?:overview|standstill)|domain\/credits|domain\/retention\/overdue)\.ts$/,
+    file: /^(?:activities\/reconcile|domain\/sends\/(?:overview|standstill)|domain\/teams\/credits|domain\/retention\/overdue)\.ts$/,
     tables: ["sends", "email_accounts", "credit_balances", "credit_entries", "idempotency_records"],
     statement: /^(?:select|with) /,
   },

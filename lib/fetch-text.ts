@@ -1,7 +1,7 @@
 import { Client, type Dispatcher } from "undici";
 import type { AddressGuard } from "./address-guard.ts";
 import { connectOptions } from "./connect-options.ts";
-import { effectivePort } from "./webhooks/url-guard.ts";
+import { effectivePort } from "./url-guard.ts";
 
 /** An answer to a request. */
 export interface FetchedText {

@@ -1,11 +1,11 @@
 import { sql } from "kysely";
-import { WITHDRAWN } from "../db/entities/engagement.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { BROADCASTS, readBroadcast } from "./drafts.ts";
-import { ApiError } from "./errors.ts";
-import type { MailRef } from "./links.ts";
-import { recordReport, type SoftBouncePolicy } from "./reports/record.ts";
-import type { SendResource } from "./sends/resource.ts";
+import { WITHDRAWN } from "../../db/entities/engagement.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { ApiError } from "../errors.ts";
+import type { MailRef } from "../mail/links.ts";
+import { BROADCASTS, readBroadcast } from "../sends/drafts.ts";
+import type { SendResource } from "../sends/resource.ts";
+import { recordReport, type SoftBouncePolicy } from "./record.ts";
 
 /** A recipient of a newsletter or a campaign. */
 interface Mailed {

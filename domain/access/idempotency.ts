@@ -1,9 +1,9 @@
 import { type RawBuilder, sql } from "kysely";
-import type { Environment } from "../db/entities/shared.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { defineStatement } from "../db/statements.ts";
-import type { Vault } from "./crypto.ts";
-import { ApiError, type ErrorCode } from "./errors.ts";
+import type { Environment } from "../../db/entities/shared.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { defineStatement } from "../../db/statements.ts";
+import { ApiError, type ErrorCode } from "../errors.ts";
+import type { Vault } from "../secrets/crypto.ts";
 
 /** How long an answer is remembered. */
 export const REMEMBERED_HOURS = 24;

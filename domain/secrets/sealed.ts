@@ -1,12 +1,12 @@
 import { type RawBuilder, sql } from "kysely";
-import { type EntityManager, kysely } from "../db/orm.ts";
-import { accessTokenContext, grantContext } from "./account-tokens.ts";
-import { passwordContext } from "./accounts.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { sealContext } from "../access/idempotency.ts";
+import { passwordContext } from "../accounts/accounts.ts";
+import { accessTokenContext, grantContext } from "../accounts/tokens.ts";
+import { dkimKeyContext } from "../sending-domains/keys.ts";
+import { headersContext, secretContext } from "../webhooks/secrets.ts";
 import { databaseKeyContext } from "./admission.ts";
 import { keyIdOf, type Vault } from "./crypto.ts";
-import { sealContext } from "./idempotency.ts";
-import { dkimKeyContext } from "./sending-domains/keys.ts";
-import { headersContext, secretContext } from "./webhooks/secrets.ts";
 
 /** Columns of one row: its primary key, of a tenant's table with both tenant columns. */
 type Row = Record<string, string>;

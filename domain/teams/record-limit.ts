@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { ApiError } from "./errors.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { ApiError } from "../errors.ts";
 
 /** A kind of record whose number per tenant is limited. */
 export interface LimitedRecords {

@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
-import type { Env } from "../config/env.ts";
-import { type Hmac, hmacUnder } from "./hmac.ts";
+import type { Env } from "../../config/env.ts";
+import { type Hmac, hmacUnder } from "../../lib/hmac.ts";
 
 /** Purposes of signatures; each has a key of its own under each signing secret. */
 export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path";

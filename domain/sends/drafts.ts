@@ -1,12 +1,12 @@
 import { type EntityClass, type FilterQuery, LockMode, type RequiredEntityData } from "@mikro-orm/postgresql";
-import { Campaign, Newsletter, type ResourceType } from "../db/entities/send.ts";
-import type { EntityManager, Tenant } from "../db/orm.ts";
-import { ApiError, notFound } from "./errors.ts";
-import { newId } from "./ids.ts";
-import { examineContent, isCrowded } from "./mail/examination.ts";
-import { describeProblem } from "./mail/template-problem.ts";
-import { changesOf, isDirty, type Patch, type Patched } from "./patch.ts";
-import { holdPlace } from "./record-limit.ts";
+import { Campaign, Newsletter, type ResourceType } from "../../db/entities/send.ts";
+import type { EntityManager, Tenant } from "../../db/orm.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { examineContent, isCrowded } from "../mail/examination.ts";
+import { describeProblem } from "../mail/template-problem.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
+import { holdPlace } from "../teams/record-limit.ts";
 
 /** A record that is drafted and then sent. */
 export type Broadcast = Newsletter | Campaign;

@@ -1,9 +1,23 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
-import type { Env } from "../config/env.ts";
-import { type AccountProvider, type AccountStatus, EmailAccount, type SmtpSecurity } from "../db/entities/account.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { transaction } from "../db/transaction.ts";
+import type { Env } from "../../config/env.ts";
+import {
+  type AccountProvider,
+  type AccountStatus,
+  EmailAccount,
+  type SmtpSecurity,
+} from "../../db/entities/account.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { hasControlCharacter } from "../audience/rules.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import type { SendingAccount } from "../sends/account-capacity.ts";
+import { forgetRefusals, type Refusals, recordRefusal } from "../sends/account-refusals.ts";
+import { emit } from "../webhooks/emit.ts";
+import { accountRecord } from "../webhooks/records.ts";
 import {
   accessTokenOf,
   deleteGrant,
@@ -14,16 +28,7 @@ import {
   TokenError,
   type TriedGrant,
   tryGrant,
-} from "./account-tokens.ts";
-import { hasControlCharacter } from "./audience/rules.ts";
-import type { Vault } from "./crypto.ts";
-import { ApiError, notFound } from "./errors.ts";
-import { newId } from "./ids.ts";
-import type { AccountFailure, SmtpReason } from "./mail/outcome.ts";
-import type { SendingAccount } from "./sends/account-capacity.ts";
-import { forgetRefusals, type Refusals, recordRefusal } from "./sends/account-refusals.ts";
-import { emit } from "./webhooks/emit.ts";
-import { accountRecord } from "./webhooks/records.ts";
+} from "./tokens.ts";
 
 export interface AccountFields {
   /** Normalised address; newsletters from this very address go out here. */

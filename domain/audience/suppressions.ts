@@ -1,17 +1,17 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
-import { Suppression, type SuppressionReason } from "../db/entities/audience.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { lookupAddress, storedAddress } from "./address.ts";
-import { HARD_BOUNCE, refreshEmailStatus } from "./audience/email-status.ts";
-import { endSignUps } from "./audience/opt-outs.ts";
-import type { Vault } from "./crypto.ts";
-import { hashAddress, isErased, isPlaceholder } from "./erasure/erased-addresses.ts";
-import { notFound } from "./errors.ts";
-import { newId } from "./ids.ts";
-import { emit } from "./webhooks/emit.ts";
-import type { EventObject } from "./webhooks/objects.ts";
-import { suppressionRecord } from "./webhooks/records.ts";
+import { Suppression, type SuppressionReason } from "../../db/entities/audience.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { lookupAddress, storedAddress } from "../address.ts";
+import { hashAddress, isErased, isPlaceholder } from "../erasure/erased-addresses.ts";
+import { notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import { emit } from "../webhooks/emit.ts";
+import type { EventObject } from "../webhooks/objects.ts";
+import { suppressionRecord } from "../webhooks/records.ts";
+import { HARD_BOUNCE, refreshEmailStatus } from "./email-status.ts";
+import { endSignUps } from "./opt-outs.ts";
 
 export interface SuppressionOutcome {
   /** The given addresses, each in one of the two arrays, in the given order. */

@@ -1,10 +1,10 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { EmailAccount } from "../db/entities/account.ts";
-import { Campaign } from "../db/entities/send.ts";
-import type { EntityManager } from "../db/orm.ts";
-import { lockSegment } from "./audience/segments/segments.ts";
+import { EmailAccount } from "../../db/entities/account.ts";
+import { Campaign } from "../../db/entities/send.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import { lockSegment } from "../audience/segments/segments.ts";
+import { ApiError } from "../errors.ts";
 import { lockDraft } from "./drafts.ts";
-import { ApiError } from "./errors.ts";
 
 /** Sending accounts of a campaign at most: each has a lane of its own in the send. */
 export const MAX_CAMPAIGN_ACCOUNTS = 20;

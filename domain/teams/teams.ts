@@ -1,9 +1,9 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { IANAZone } from "luxon";
-import { Member, type Plan, type Role, Team } from "../db/entities/team.ts";
-import type { EntityManager } from "../db/orm.ts";
-import { ApiError, notFound } from "./errors.ts";
-import { newId } from "./ids.ts";
+import { Member, type Plan, type Role, Team } from "../../db/entities/team.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
 
 interface Person {
   /** Normalised address. */

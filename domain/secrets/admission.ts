@@ -1,7 +1,7 @@
 import { randomBytes, type ScryptOptions, scrypt } from "node:crypto";
 import { promisify } from "node:util";
-import type { Env, SecretKey } from "../config/env.ts";
-import { type DatabaseOptions, type MikroORM, type OnConnect, openDatabase } from "../db/orm.ts";
+import type { Env, SecretKey } from "../../config/env.ts";
+import { type DatabaseOptions, type MikroORM, type OnConnect, openDatabase } from "../../db/orm.ts";
 import { AdmissionError } from "./admission-error.ts";
 import { equalConstantTime, type Vault } from "./crypto.ts";
 

@@ -1,6 +1,6 @@
-import type { Plan, Team } from "../db/entities/team.ts";
-import { type EntityManager, kysely } from "../db/orm.ts";
-import { changesOf, type Patch } from "./patch.ts";
+import type { Plan, Team } from "../../db/entities/team.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { changesOf, type Patch } from "../patch.ts";
 import { lockTeam } from "./teams.ts";
 
 /** Webhook endpoints that a team may register in each environment, on any plan. Those the app makes are not counted. */

@@ -1,5 +1,5 @@
-import type { Vault } from "./crypto.ts";
-import { idOfSuffix, suffixOfId } from "./ids.ts";
+import { idOfSuffix, suffixOfId } from "../ids.ts";
+import type { Vault } from "../secrets/crypto.ts";
 
 /** Identifies one mail by its row in the ledger. */
 export interface MailRef {

@@ -1,5 +1,5 @@
-import type { Env } from "../../config/env.ts";
-import { type AddressGuard, AddressRefused, literalAddress, openAddressGuard } from "../address-guard.ts";
+import type { Env } from "../config/env.ts";
+import { type AddressGuard, AddressRefused, literalAddress, openAddressGuard } from "./address-guard.ts";
 
 /** The guard between webhooks and the networks of the operator. */
 export interface UrlGuard extends Pick<AddressGuard, "resolve"> {

@@ -1,12 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../db/orm.ts";
-import { AddressRefused, isLoopback, literalAddress } from "./address-guard.ts";
-import type { Vault } from "./crypto.ts";
-import { type FetchedText, guardedPost } from "./fetch-text.ts";
-import { type JsonObject, parseObject } from "./json-object.ts";
-import type { AccountFailure, SmtpReason } from "./mail/outcome.ts";
-import { openUrlGuard } from "./webhooks/url-guard.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { AddressRefused, isLoopback, literalAddress } from "../../lib/address-guard.ts";
+import { type FetchedText, guardedPost } from "../../lib/fetch-text.ts";
+import { type JsonObject, parseObject } from "../../lib/json-object.ts";
+import { openUrlGuard } from "../../lib/url-guard.ts";
+import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
+import type { Vault } from "../secrets/crypto.ts";
 
 /** The permission of a mailbox's owner to log in with access tokens (RFC 6749). It is sealed as one text. */
 export interface OAuthGrant {

@@ -1,10 +1,10 @@
 import { sql } from "kysely";
-import type { Env } from "../config/env.ts";
-import { type EntityManager, kysely, ofTenant } from "../db/orm.ts";
-import { transaction } from "../db/transaction.ts";
+import type { Env } from "../../config/env.ts";
+import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import type { AccountFailure } from "../mail/outcome.ts";
+import type { SendingAccount } from "../sends/account-capacity.ts";
 import { errorPolicyOf, recordLogin, recordRefusedLogin } from "./accounts.ts";
-import type { AccountFailure } from "./mail/outcome.ts";
-import type { SendingAccount } from "./sends/account-capacity.ts";
 
 /** An account whose check a process has claimed. */
 export interface DueCheck extends SendingAccount {

@@ -1,11 +1,11 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
-import { List } from "../db/entities/audience.ts";
-import { Newsletter } from "../db/entities/send.ts";
-import { type EntityManager, kysely, tenantOf } from "../db/orm.ts";
-import { touchNewsletters } from "./audience/lists.ts";
+import { List } from "../../db/entities/audience.ts";
+import { Newsletter } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, tenantOf } from "../../db/orm.ts";
+import { touchNewsletters } from "../audience/lists.ts";
+import { notFound } from "../errors.ts";
 import { lockDraft } from "./drafts.ts";
-import { notFound } from "./errors.ts";
 
 /**
  * Adds a list to the targets; doing it twice changes nothing.

@@ -1,9 +1,9 @@
 import { sql } from "kysely";
-import type { CreditKind } from "../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { isoInstant } from "../db/sql.ts";
-import { ApiError } from "./errors.ts";
-import { newId } from "./ids.ts";
+import type { CreditKind } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { ApiError } from "../errors.ts";
+import { newId } from "../ids.ts";
 
 /** A team's credits: `available` can be reserved, `reserved` is set aside for confirmed sends. Whole email credits. */
 export interface CreditBalance {

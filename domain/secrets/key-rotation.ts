@@ -1,7 +1,7 @@
-import type { Env } from "../config/env.ts";
-import { type EntityManager, kysely } from "../db/orm.ts";
+import type { Env } from "../../config/env.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { ApiError } from "../errors.ts";
 import { KEY_SETTINGS, type KeySetting } from "./admission.ts";
-import { ApiError } from "./errors.ts";
 import { countSealed, forgetDatabaseKeys } from "./sealed.ts";
 
 const DAY_MS = 86_400_000;
