@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname } from "node:path";
 import { LAYERS } from "../../.dependency-cruiser.ts";
@@ -50,6 +60,14 @@ describe("The layers", () => {
       return [layer, allowed.join(", ") || "nothing of ours"];
     });
     assert.deepEqual(Object.fromEntries(told), Object.fromEntries(enforced));
+  });
+
+  it("are described by files that exist, as in CONTRIBUTING.md and docs/decisions.md", () => {
+    const text = ["docs/architecture.md", "CONTRIBUTING.md", "docs/decisions.md"].map(read).join("\n");
+    const names = [...text.matchAll(/`((\w+)\/[\w./-]*)`/g)].filter(([, , folder = ""]) => layers.has(folder));
+    assert.ok(names.length > 60, `${names.length} names`);
+    const missing = names.map(([, name = ""]) => name).filter((name) => !existsSync(`${ROOT}/${name}`));
+    assert.deepEqual(missing, []);
   });
 
   it("have a rule for every folder with code", () => {
