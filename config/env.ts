@@ -124,11 +124,11 @@ export const formatKeys = (keys: readonly SecretKey[]): string => keys.map((pair
  * default is required. `npm start` fills in those of Postgres, Temporal, the mail catcher and the secrets.
  */
 const settings = z.object({
-  /** Postgres, e.g. postgres://user:password@host:5432/mailkeel */
+  /** Postgres with the role that reads and writes rows: postgres://mailkeel_app:password@host:5432/mailkeel */
   DATABASE_URL: url("postgres:", "postgresql:"),
-  /** The same with the role that owns the database: read by `prepare:cluster` and `npm start`, needed by no other process. */
+  /** The same database with the role that owns it; `prepare:cluster` and `npm start` alone take it. */
   MIGRATION_DATABASE_URL: url("postgres:", "postgresql:").optional(),
-  /** Connections each process may hold. */
+  /** Connections to Postgres that the process may hold. */
   DATABASE_POOL_MAX: integer(1, 500).default(10),
   /** Address the API listens on. */
   HOST: z.string().min(1).default("127.0.0.1"),
@@ -136,45 +136,50 @@ const settings = z.object({
   PORT: integer(0, 65_535).default(3000),
   /** Connections that the API keeps open at once; one more is closed. */
   MAX_CONNECTIONS: integer(1, 1_000_000).default(10_000),
-  /** The same for one address, or one IPv6 network of 64 bits. */
+  /** The same of one address, or one IPv6 network of 64 bits. */
   MAX_CONNECTIONS_PER_ADDRESS: integer(1, 1_000_000).default(500),
   /** Load balancers whose connections are not counted per address: addresses or networks, e.g. 10.0.0.0/8. */
   PROXY_ADDRESSES: networks,
-  /** Load balancers that a request passes one after the other; each adds an address to X-Forwarded-For. */
+  /** Load balancers that a request passes, each of which adds an address to X-Forwarded-For; needs PROXY_ADDRESSES. */
   PROXY_HOPS: integer(0, 10).default(0),
-  /** Requests of one API key in a minute; a team's own allowance may be smaller. */
+  /** Requests of an API key or an OAuth client in a minute; a team's plan may allow fewer. */
   RATE_LIMIT_PER_MINUTE: integer(1, 1_000_000_000).default(600),
   /** Failed authentications of one address, or one IPv6 network of 64 bits, in a minute. */
   FAILED_AUTHENTICATIONS_PER_MINUTE: integer(1, 1_000_000_000).default(120),
-  /** How long the API waits for a preview, in milliseconds; one that takes longer continues, and a retry finds it. */
+  /** How long the API waits for a preview; one that takes longer is answered 503 and continues. */
   PREVIEW_WAIT_MS: integer(100, 60_000).default(10_000),
-  /** The same for a confirm, which copies the recipients. */
+  /** How long the API waits for a confirm, which copies the recipients. */
   CONFIRM_WAIT_MS: integer(100, 60_000).default(60_000),
-  /** How long the recipients of a send may take to be counted, and then to be copied, in seconds. */
+  /** How long the recipients of a send may take to be counted, and then to be copied. */
   PLAN_SECONDS: integer(1, 1_500).default(900),
-  /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
+  /** Base of the links in mails and of the public pages; https in production. */
   PUBLIC_URL: baseUrl,
-  /** Issuer of OAuth tokens, as their `iss` claim spells it; with OAUTH_JWKS_URL, or neither: then no token is taken. */
+  /**
+   * Issuer of OAuth tokens, as their `iss` claim spells it; with OAUTH_JWKS_URL, or neither: then no token is taken.
+   */
   OAUTH_ISSUER: url("https:", "http:").optional(),
   /** URL of the issuer's key set, its `jwks_uri`. */
   OAUTH_JWKS_URL: url("https:", "http:").optional(),
-  /** Audience of its tokens; unless set, the URL of the API. */
+  /** Audience of its tokens; PUBLIC_URL and `/api/v2` unless set. */
   OAUTH_AUDIENCE: z
     .string()
     .regex(/^[\x21-\x7e]{1,255}$/, "must be printable ASCII characters without spaces")
     .optional(),
-  /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
+  /** Temporal's frontend, host:port; TLS and API keys by Temporal's own `TEMPORAL_*` variables. */
   TEMPORAL_ADDRESS: z.string().refine(isHostNameAndPort, "must be host:port, with a port from 1 to 65535"),
   /** Temporal namespace. */
   TEMPORAL_NAMESPACE: z.string().min(1).default("default"),
-  /** Signs tokens, cursors and links: 32 bytes in base64, or `id:base64` pairs as below; the first signs, all verify. */
+  /**
+   * Signs tokens, cursors and links: 32 bytes in base64, or `id:base64` pairs, separated by commas; the first signs,
+   * all verify.
+   */
   SIGNING_SECRET: keyring(
     "must be 32 bytes in base64, or id:base64 pairs of 32 bytes, separated by commas",
     DEFAULT_SECRET_ID,
   ),
-  /** Encrypts stored secrets: `id:base64` pairs, comma-separated; the first encrypts, all decrypt. */
+  /** Encrypts stored secrets: `id:base64` pairs of 32 bytes, separated by commas; the first encrypts, all decrypt. */
   ENCRYPTION_KEYS: keyring("must be id:base64 pairs of 32-byte keys, separated by commas"),
-  /** SMTP server for the service's own mail (opt-in confirmations, notices to owners). */
+  /** SMTP server for the service's own mail; with a user name in it, over TLS only. */
   SYSTEM_SMTP_URL: smtpUrl,
   /** Sender of the service's own mail. */
   SYSTEM_FROM: z
@@ -193,14 +198,14 @@ const settings = z.object({
     .optional(),
   /** Least level that is logged. */
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
-  /** Address that the health port listens on. */
+  /** Address that the health port listens on; it asks for no credential. */
   HEALTH_HOST: z
     .string()
     .refine((text) => isIP(text) !== 0, "must be an IP address")
     .default("127.0.0.1"),
-  /** Port for the health and metrics of the API or a worker, which asks for no credential; 0 takes any free one. */
+  /** Port of `/healthz`, `/readyz` and `/metrics` of the API or a worker; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
-  /** Activities a worker process runs at once; unless set, 10, 40 in the dispatch pool and 500 in the webhooks pool. */
+  /** Activities that a worker runs at once. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
   /** How long an activity may go without a heartbeat before its worker is presumed dead; the same in all workers. */
   HEARTBEAT_TIMEOUT_MS: integer(1_000, 60_000).default(10_000),
@@ -223,8 +228,7 @@ const settings = z.object({
   /** How soon an account is checked again after a failure that may pass, in seconds; up to a fifth sooner or later. */
   ACCOUNT_RECHECK_SECONDS: integer(10, 86_400).default(300),
   /**
-   * Failures in a row, of a kind that may pass, that set an account to ERROR once ACCOUNT_FAILING_SECONDS have passed
-   * too.
+   * Failures in a row that may pass after which an account is in ERROR, once ACCOUNT_FAILING_SECONDS have passed too.
    */
   ACCOUNT_FAILURES_TO_ERROR: integer(1, 1_000).default(3),
   /** Seconds since the first of these failures. */
@@ -233,9 +237,9 @@ const settings = z.object({
   ACCOUNT_CHECKS_AT_ONCE: integer(2, 1_000).default(20),
   /** Most messages staged in one committed statement before they are sent. */
   DISPATCH_BATCH_SIZE: integer(1, 1_000).default(100),
-  /** Recipients after which a slice of dispatch ends where another may wait, so that other teams' sends get their turn. */
+  /** Recipients after which a slice of a send ends where another send waits for its place. */
   DISPATCH_SLICE_ROWS: integer(1, 100_000).default(5_000),
-  /** Time after which it ends. */
+  /** Time after which a slice ends. */
   DISPATCH_SLICE_MS: integer(100, 30_000).default(30_000),
   /** Waits before a deferred mail (SMTP 4xx) is tried again, in seconds; the last one repeats. */
   DEFERRAL_LADDER_SECONDS: z
@@ -252,35 +256,28 @@ const settings = z.object({
       message: `must be ${LONGEST_LADDER_SECONDS} seconds in all at most: events are not kept for longer`,
     })
     .default([...LADDER_SECONDS]),
-  /** How long a deferred mail is tried in all before it expires and its credit is released. */
+  /** How long a deferred mail is tried before it expires; time in which its send could not mail does not count. */
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(DEFERRAL_WINDOW_DEFAULT),
-  /** Domain of the envelope senders, to which reports come by mail; unless set, mails have their account's address there. */
+  /** Domain to which bounces, complaints and opt-outs come by mail; unless set, the intake does nothing. */
   RETURN_PATH_DOMAIN: domainName.optional(),
   /** Address that the intake of reports listens on. */
   INTAKE_HOST: z
     .string()
     .refine((text) => isIP(text) !== 0, "must be an IP address")
     .default("127.0.0.1"),
-  /** Its port for SMTP; 0 takes any free one. */
+  /** Port of the intake for SMTP; 0 takes any free one. */
   INTAKE_SMTP_PORT: integer(0, 65_535).default(2525),
-  /** Connections that it keeps open at once; one address, or one IPv6 network of 64 bits, may hold a quarter of them. */
+  /**
+   * Connections that the intake keeps open; one address, or one IPv6 network of 64 bits, may hold a quarter of them.
+   */
   INTAKE_MAX_CONNECTIONS: integer(4, 10_000).default(200),
-  /** Mails that it takes of one address, or one IPv6 network of 64 bits, in a minute. */
+  /** Mails that the intake takes of one address, or one IPv6 network of 64 bits, in a minute. */
   INTAKE_MAILS_PER_MINUTE: integer(1, 1_000_000_000).default(6_000),
-  /**
-   * PEM file of the private key with which the intake offers STARTTLS. Set it together with
-   * INTAKE_TLS_CERTIFICATE_FILE.
-   */
+  /** PEM file of the private key for STARTTLS; with INTAKE_TLS_CERTIFICATE_FILE, or neither. */
   INTAKE_TLS_KEY_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
-  /**
-   * PEM file of the certificate and of its issuers' up to the root. A change of either file takes effect without a
-   * restart.
-   */
+  /** PEM file of the certificate and its issuers'; a change of either file needs no restart. */
   INTAKE_TLS_CERTIFICATE_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
-  /**
-   * Feedback loops whose complaints by mail count: domains that sign their reports by DKIM, or whole addresses of senders.
-   * A complaint of any other reporter suppresses its recipient and counts nowhere.
-   */
+  /** Domains, or senders, whose complaints by mail count when DKIM signs them; those of others suppress alone. */
   FEEDBACK_LOOPS: list(
     (text) => /^([^\s@]+@)?([a-z0-9-]+\.)+[a-z0-9-]+$/.test(text),
     "must be domains or addresses in lower case, separated by commas",
@@ -304,11 +301,8 @@ const settings = z.object({
   SOFT_BOUNCES_TO_SUPPRESS: integer(1, 1_000).default(5),
   /** Days for which a soft bounce counts. */
   SOFT_BOUNCE_WINDOW_DAYS: integer(1, 365).default(30),
-  /**
-   * Days after the end of a send for which its recipients are kept, and the unsubscribe links in its mails work: for 13
-   * months at least, which are 397 days where a leap day is among them. Laws ask for less: 60 days (Canada's CASL, section
-   * 11 (2)) or 30 (the USA's CAN-SPAM Act). Soft bounces, which are kept as long, count for a year at most.
-   */
+  /** Days after the end of a send for which its recipients are kept and the links in its mails work. */
+  // 13 months with a leap day. Laws ask for less: CASL, section 11 (2), for 60 days, CAN-SPAM for 30.
   LEDGER_DAYS: integer(397, 36_500).default(400),
   /** Days after the end of a send for which the names and custom fields of its recipients are kept. */
   LEDGER_NAMES_DAYS: integer(30, 36_500).default(90),
@@ -320,9 +314,9 @@ const settings = z.object({
   BULK_REPLAY_DAYS: integer(1, 36_500).default(90),
   /** Requests of one provider's webhook in a minute. */
   PROVIDER_REQUESTS_PER_MINUTE: integer(1, 1_000_000_000).default(30_000),
-  /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */
+  /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000; for development. */
   WEBHOOK_ALLOWED_HOSTS: list(isHostAndPort, "must be host:port pairs separated by commas, hosts in lower case"),
-  /** Takes and calls https URLs only. */
+  /** Takes and calls https URLs of webhooks only. */
   WEBHOOK_HTTPS_ONLY: flag,
   /** DNS servers that are asked for webhook receivers, e.g. 9.9.9.9:53; the system's unless given. */
   WEBHOOK_DNS_SERVERS: list(isAddressAndPort, "must be address:port pairs separated by commas"),

@@ -140,7 +140,7 @@ export interface SuppressionReport extends FileReport {
 
 /**
  * Imports subscribers from a CSV file, see `readPeople`, in the caller's transaction: all of it or nothing. A subscriber with
- * the row's address is updated, except by an empty name. No opt-out is lifted: see `docs/operations.md` for columns of consent.
+ * the row's address is updated, except by an empty name. No opt-out is lifted: see `docs/operations/admin.md` for columns of consent.
  * @throws {ImportError} when the file has no usable header
  * @throws {ApiError} `not_found` for the list; `quota_exceeded` when the plan allows fewer new addresses
  */

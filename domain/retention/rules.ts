@@ -25,7 +25,7 @@ const log = (kept: string): Rule => ({ kept, vacuuming: "log" });
 
 const WITH_LEDGER = "`LEDGER_DAYS` after the end of their send";
 
-/** The rule of every table. The compiler finds a missing table, and a test compares the operators' guide. */
+/** The rule of every table. The compiler finds a missing table, and a test compares `docs/operations/admin.md`. */
 export const RETENTION = {
   account_checks: rule("as long as their account"),
   account_grants: rule("as long as their account, unless it is disconnected or logs in otherwise"),

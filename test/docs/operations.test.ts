@@ -1,16 +1,15 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { relative } from "node:path";
+import { globSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { pino } from "pino";
 import { parse } from "yaml";
 import { openMetrics } from "../../api/metrics.ts";
-import { SETTINGS_FACTS, type SettingFacts } from "../../config/env.ts";
+import { runCommand } from "../../app/program.ts";
 import { faultRules } from "../../stack/mail-faults.ts";
-import { STACK_SETTINGS_FACTS } from "../../stack/settings.ts";
 import { openIntakeMetrics } from "../../workers/intake-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
-import { DEFAULT_ACTIVITIES, POOLS, type PoolDefinition } from "../../workers/pools.ts";
 import * as searchAttributes from "../../workflows/search-attributes.ts";
+import { SETTINGS_PAGE, settingsPage } from "./write-settings.ts";
 
 interface Alert {
   alert: string;
@@ -18,42 +17,65 @@ interface Alert {
 }
 
 const ROOT = `${import.meta.dirname}/../..`;
-const read = (path: string): string => readFileSync(`${ROOT}/${path}`, "utf8");
+const read = (path: string): string => readFileSync(join(ROOT, path), "utf8");
+const PAGES = globSync("docs/operations/*.md", { cwd: ROOT });
 
-describe("docs/operations.md", () => {
-  const text = read("docs/operations.md");
+const anchorsOf = (text: string): Set<string> =>
+  new Set([...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => anchorOf(heading)));
+const anchorOf = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replaceAll(/[^\w\s-]/g, "")
+    .trim()
+    .replaceAll(/\s/g, "-");
 
-  /** Rows of the table that begins with this heading: the first cell's name and the second cell. */
-  function tableOf(heading: string): Record<string, string> {
-    const [, table = ""] = text.split(`\n| ${heading} |`);
-    const [lines = ""] = table.split("\n\n");
-    const rows = [...lines.matchAll(/^\| `(\w+)` \| ([^|]*) \|/gm)];
-    return Object.fromEntries(rows.map(([, name = "", cell = ""]) => [name, cell]));
-  }
+describe("docs/operations/", () => {
+  const [runbook, deploy] = ["runbook", "deploy"].map((name) => read(`docs/operations/${name}.md`)) as [string, string];
 
-  const cellOf = ({ required, defaultText }: SettingFacts): string =>
-    required ? "required" : defaultText === undefined ? "none" : `\`${defaultText}\``;
-  const cellsOf = (facts: Record<string, SettingFacts>): Record<string, string> =>
-    Object.fromEntries(Object.entries(facts).map(([name, each]) => [name, cellOf(each)]));
-
-  it("says of every setting whether it is required, or its default", () => {
-    const perPool = Object.entries<PoolDefinition>(POOLS).filter(([, { activities }]) => activities !== undefined);
-    const concurrency = [
-      `\`${DEFAULT_ACTIVITIES}\``,
-      ...perPool.map(([pool, { activities }]) => `${pool} \`${activities}\``),
-    ].join("; ");
-    assert.deepEqual(tableOf("setting"), { ...cellsOf(SETTINGS_FACTS), ACTIVITY_CONCURRENCY: concurrency });
+  it("has a page of all settings as `npm run settings` writes it", () => {
+    assert.equal(readFileSync(SETTINGS_PAGE, "utf8"), settingsPage());
   });
 
-  it("says the same of every setting of the embedded stack", () => {
-    const { DATA_DIR, ...others } = STACK_SETTINGS_FACTS;
-    const folder = relative(process.cwd(), DATA_DIR.defaultText ?? "");
-    assert.deepEqual(tableOf("setting of the stack"), { DATA_DIR: `\`${folder}\``, ...cellsOf(others) });
+  it("links to files and headings that exist", () => {
+    for (const page of PAGES) {
+      for (const [, path = "", anchor] of read(page).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)) {
+        const target = path === "" ? page : join(dirname(page), path);
+        if (anchor !== undefined) assert.ok(anchorsOf(read(target)).has(anchor), `${page}: ${path}#${anchor}`);
+        else assert.equal(globSync(target, { cwd: ROOT }).length, 1, `${page}: ${path}`);
+      }
+    }
+  });
+
+  it("names commands that exist, with options that they take", async () => {
+    const helpOf = async (...args: string[]): Promise<string> => {
+      let help = "";
+      const write = (text: string): boolean => {
+        help += text;
+        return true;
+      };
+      const terminal = { stdout: { write }, stderr: { write }, env: {} } as unknown as Parameters<typeof runCommand>[1];
+      await runCommand([...args, "--help"], terminal);
+      return help;
+    };
+    const commands = [...(await helpOf()).matchAll(/^ {2}([a-z]+:[a-z-]+|import) /gm)].map(([, name = ""]) => name);
+    const families = new Set(commands.map((name) => name.split(":")[0]));
+    const text = PAGES.map(read).join("\n").replaceAll("\\\n", " ");
+    for (const [name, family] of text.matchAll(/(?<![\w/])([a-z]+):[a-z-]+/g)) {
+      if (families.has(family)) assert.ok(commands.includes(name), name);
+    }
+    const uses = [...text.matchAll(/\bapp (import|[a-z]+:[a-z-]+)\b([^`#\n]*)/g)];
+    assert.ok(uses.length > 50, `${uses.length} uses`);
+    for (const [, name = "", rest = ""] of uses) {
+      const help = await helpOf(name);
+      for (const [option] of rest.matchAll(/--[a-z-]+/g)) assert.match(help, new RegExp(`${option}[ ,\n]`), name);
+    }
   });
 
   it("explains every field of a fault rule, with rules that the mail catcher takes", () => {
-    assert.deepEqual(Object.keys(tableOf("field")).sort(), Object.keys(faultRules.element.shape).sort());
-    const examples = [...text.matchAll(/api\/faults .*--data '([^']*)'/g)].map(([, rules = ""]) => rules);
+    const [, table = ""] = deploy.split("\n| field | default |");
+    const fields = [...table.matchAll(/^\| `(\w+)` \|/gm)].map(([, name = ""]) => name);
+    assert.deepEqual(fields.sort(), Object.keys(faultRules.element.shape).sort());
+    const examples = [...deploy.matchAll(/api\/faults .*--data '([^']*)'/g)].map(([, rules = ""]) => rules);
     assert.deepEqual(
       examples.map((rules) => faultRules.parse(JSON.parse(rules)).length),
       [2, 0],
@@ -61,7 +83,7 @@ describe("docs/operations.md", () => {
   });
 
   it("names every search attribute that a cluster needs, with its type", () => {
-    const [sentence] = /A cluster of your own needs[^.]*\./.exec(text) ?? [""];
+    const [sentence] = /makes the namespace and its search attributes[^.]*\./.exec(deploy) ?? [""];
     for (const [, names = "", type] of sentence.matchAll(/((?:`\w+`,?\s)+)\((\w+)\)/g)) {
       const told = [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name);
       const needed = Object.values(searchAttributes).filter((attribute) => attribute.type === type?.toUpperCase());
@@ -70,21 +92,13 @@ describe("docs/operations.md", () => {
     for (const { name } of Object.values(searchAttributes)) assert.ok(sentence.includes(`\`${name}\``), name);
   });
 
-  it("has a heading for each alert, to which its runbook_url leads, and one for each other link", () => {
-    const anchorOf = (heading: string) =>
-      heading
-        .toLowerCase()
-        .replaceAll(/[^\w\s-]/g, "")
-        .trim()
-        .replaceAll(/\s/g, "-");
-    const anchors = new Set([...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => anchorOf(heading)));
-    for (const [, anchor = ""] of text.matchAll(/\]\(#([^)]*)\)/g)) assert.ok(anchors.has(anchor), anchor);
+  it("has a heading for each alert, to which its runbook_url leads", () => {
     const { groups } = parse(read("deploy/prometheus/alerts.yml")) as { groups: { rules: Alert[] }[] };
     const alerts = groups.flatMap(({ rules }) => rules);
     assert.ok(alerts.length > 20);
     for (const { alert, annotations } of alerts) {
-      assert.equal(annotations.runbook_url, `{{ $externalLabels.runbooks }}/operations.md#${anchorOf(alert)}`);
-      assert.ok(text.includes(`\n### ${alert}\n`), alert);
+      assert.equal(annotations.runbook_url, `{{ $externalLabels.runbooks }}/runbook.md#${anchorOf(alert)}`);
+      assert.ok(runbook.includes(`\n### ${alert}\n`), alert);
     }
   });
 
@@ -95,7 +109,7 @@ describe("docs/operations.md", () => {
     const ours = registries.flatMap((registry) => registry.getMetricsAsArray()).map(({ name }) => name);
     const asked = read("deploy/prometheus/alerts.yml").match(/\b(mailkeel|temporal)_\w+/g) ?? [];
     for (const name of new Set([...ours.filter((metric) => metric.startsWith("mailkeel_")), ...asked])) {
-      assert.ok(text.includes(`\`${name.replace(/_bucket$/, "")}`), name);
+      assert.ok(runbook.includes(`\`${name.replace(/_bucket$/, "")}`), name);
     }
   });
 });
