@@ -316,6 +316,7 @@ export class EndpointRun {
   async #attempt(due: DueDelivery): Promise<void> {
     const { client, places, writer, ladderMs } = this.#deps;
     const isProbe = this.#isFailing && !due.isTest;
+    const wasProbing = this.#isProbing;
     const { webhookId, teamId } = this.#taken;
     try {
       const answer = await client.post(this.#compose(due)).finally(() => {
@@ -341,8 +342,8 @@ export class EndpointRun {
       });
       this.#pump();
       await written;
-      // From now on more than one may be claimed.
-      if (isProbe) this.#isDry = false;
+      // Meanwhile claims looked for tests alone.
+      if (wasProbing) this.#isDry = false;
     } finally {
       this.#held.delete(due.id);
       this.#pump();
