@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { factsOf } from "../../api/docs/facts.ts";
@@ -12,6 +15,7 @@ import { ERRORS } from "../../domain/errors.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
 import { userAgent } from "../../domain/webhooks/headers.ts";
 import type { Json } from "../support/api.ts";
+import { runApp } from "../support/command.ts";
 import { openReceiver } from "../support/receiver.ts";
 import { stack } from "../support/stack.ts";
 
@@ -49,11 +53,28 @@ const commandsOf = (html: string): string =>
 /** A newline after each answer keeps them apart. */
 const CURL = 'curl() { command curl "$@"; echo; }';
 
+/** Has the test's process run `npm run app`: to load the app takes more than a second each time. */
+const NPM = `npm() {
+  until [ "$1" = -- ]; do shift; done
+  for arg; do shift; set -- "$@" --data-urlencode "=$arg"; done
+  command curl -sf --data-urlencode "=\${DATA_DIR:-$PWD/.data}" "$@" "$APP"
+}`;
+
+/** Runs the app's command that a body names, behind the folder of its stack and `--`. */
+const appServer = createServer(async (request, response) => {
+  const [DATA_DIR, , ...args] = (await text(request))
+    .split("&")
+    .map((part) => decodeURIComponent(part.replaceAll("+", " ")));
+  const { code, stdout } = await runApp(args, { env: { DATA_DIR } });
+  response.writeHead(code === 0 ? 200 : 400).end(stdout);
+});
+
 /**
  * Runs commands in a folder that looks like the project's while the stack of the tests runs in it.
+ * @param prelude shell commands that come first
  * @returns the answers that they print
  */
-async function paste(commands: string): Promise<Json[]> {
+async function paste(commands: string, prelude = NPM): Promise<Json[]> {
   const folder = await mkdtemp(join(tmpdir(), "docs-"));
   const file = process.env["MAILKEEL_STACK"];
   assert.ok(file, "the stack of the tests runs");
@@ -61,8 +82,9 @@ async function paste(commands: string): Promise<Json[]> {
     for (const name of await readdir(ROOT))
       if (!name.startsWith(".")) await symlink(join(ROOT, name), join(folder, name));
     await symlink(dirname(file), join(folder, ".data"));
-    const { stdout } = await promisify(execFile)("sh", ["-eu", "-c", `${CURL}\n${commands}`], {
+    const { stdout } = await promisify(execFile)("sh", ["-eu", "-c", `${CURL}\n${prelude}\n${commands}`], {
       cwd: folder,
+      env: { ...process.env, APP: `http://127.0.0.1:${(appServer.address() as AddressInfo).port}` },
       timeout: 120_000,
     });
     return stdout.split("\n").flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
@@ -72,6 +94,9 @@ async function paste(commands: string): Promise<Json[]> {
 }
 
 describe("The documentation", () => {
+  before((done) => void appServer.listen(0, "127.0.0.1", done));
+  after((done) => void appServer.close(done));
+
   it("has a page for every guide, each valid on its own: a title, one h1, the navigation, no id twice", async () => {
     for (const path of PAGES) {
       const html = await read(path);
@@ -291,8 +316,8 @@ describe("The documentation", () => {
     const byHand = blocks.find((code) => code.includes("call()"));
     assert.ok(byHand);
     const elsewhere = `export DATA_DIR=$(readlink .data); rm .data\n`;
-    for (const before of ["", elsewhere]) {
-      const answers = await paste(before + byHand);
+    for (const prelude of [NPM, elsewhere]) {
+      const answers = await paste(byHand, prelude);
       assert.equal(answers.at(-2)?.data.status, "SCHEDULED", JSON.stringify(answers));
       assert.equal(answers.at(-2)?.data.recipients, 1);
     }

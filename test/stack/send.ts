@@ -8,6 +8,7 @@ import { attachList } from "../../domain/sends/newsletters.ts";
 import { DEMO_FROM } from "../../stack/demo-team.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { api } from "../support/api.ts";
+import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { addAccount, addSubscribers, caughtMails, confirm, people, setFaults, tokenOf } from "../support/sending.ts";
 import { inDatabase } from "./support.ts";
@@ -15,6 +16,10 @@ import { inDatabase } from "./support.ts";
 export const RECIPIENTS = 200;
 /** Mails of a dead worker that may be in flight at the account's four connections. */
 export const MOST_UNKNOWN = mostInFlight(4);
+
+/** Mails that are taken at once; each further one takes so long that the send is under way for minutes, however busy the machine. */
+const AT_ONCE = 20;
+const SLOW_MS = 20_000;
 
 /** A confirmed newsletter of the demo team, whose mail goes to the mail catcher of the stack that runs this test. */
 export async function confirmed(file: StackFile, sendDays: number[] = []) {
@@ -38,12 +43,19 @@ export async function confirmed(file: StackFile, sendDays: number[] = []) {
       await sql`update newsletters set send_days = ${sendDays} where id = ${newsletterId}`.execute(kysely(em));
     }
   });
-  await setFaults([{ stage: "data", match: audience, delayMs: 50 }]);
+  await setFaults([
+    { stage: "data", match: audience, times: AT_ONCE },
+    { stage: "data", match: audience, delayMs: SLOW_MS },
+  ]);
   const sender = { client, newsletterId, audience };
   const answer = await confirm(sender, await tokenOf(sender));
   assert.equal(answer.status, 202, answer.text);
   return { ...sender, sendId: answer.body.data.id as string };
 }
+
+/** Waits until a send has mailed what is taken at once. */
+export const untilUnderWay = (sender: { audience: string }): Promise<boolean> =>
+  eventually(async () => (await caughtMails(sender)).length >= AT_ONCE, { what: "some mail" });
 
 /** The addresses that were mailed. @throws {Error} when one was mailed twice */
 export async function mailedOnce(sender: { audience: string }): Promise<string[]> {

@@ -46,6 +46,8 @@ async function run({ files, grep, bail = false, timeoutMs, strict, verbose }: Jo
     failZero: true,
     ...(grep === undefined ? {} : { grep }),
   });
+  // See `together`.
+  if (grep !== undefined) process.env["TEST_GREP"] = grep;
   for (const file of files) mocha.addFile(file);
   await mocha.loadFilesAsync();
   const result: JobResult = { passed: 0, failures: [], tests: [] };

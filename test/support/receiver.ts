@@ -24,6 +24,8 @@ export interface Receiver {
   origin: string;
   received: Received[];
   behave: Behaviour;
+  /** Answers at a path, instead of `behave`. */
+  behaveAt(path: string, behaviour: Behaviour): void;
   /** Deliveries of a path, once there are `count`. */
   until(path: string, count: number, withinMs?: number): Promise<Received[]>;
   close(): Promise<void>;
@@ -61,22 +63,25 @@ export async function openReceiver(
     const body = (await buffer(request)).toString();
     const one = { path: request.url ?? "", headers: request.headers, body, at: performance.now() };
     receiver.received.push(one);
-    receiver.behave(one, response, request);
+    (behaviours.get(one.path) ?? receiver.behave)(one, response, request);
     if (request.headers["x-service-event"] !== undefined) assertDeliveryHeadersDocumented(request.headers);
   };
   const server = tls ? createTlsServer(tls, listener) : createServer(listener);
   server.listen(port, "127.0.0.1");
   await once(server, "listening");
+  const behaviours = new Map<string, Behaviour>();
   const at = (path: string) => receiver.received.filter((one) => one.path === path);
   const receiver: Receiver = {
     origin: `${tls ? "https" : "http"}://127.0.0.1:${port}`,
     received: [],
     behave,
+    behaveAt: (path, behaviour) => void behaviours.set(path, behaviour),
     until: async (path, count, withinMs) => {
       await eventually(() => at(path).length >= count, { withinMs, what: `${count} deliveries at ${path}` });
       return at(path);
     },
     close: async () => {
+      if (!server.listening) return;
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       free.push(port);

@@ -9,6 +9,7 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import type { Receiver } from "../support/receiver.ts";
+import { together } from "../support/together.ts";
 import {
   emitSome,
   insertDelivery,
@@ -19,6 +20,7 @@ import {
   type TestEndpoint,
 } from "../support/webhooks.ts";
 import {
+  answerWith,
   assertAllHeaders,
   header,
   type Row,
@@ -30,11 +32,10 @@ import {
   untilOver,
 } from "./observing.ts";
 
-const { it, longIt } = testsOf();
-
 const SINCE = ["--since", "2020-01-01T00:00:00Z"];
 
 describe("A bulk replay", () => {
+  const { it, longIt } = testsOf(together());
   let receiver: Receiver;
   let temporal: Client;
   receivingBesideTemporal((...opened) => {
@@ -52,7 +53,6 @@ describe("A bulk replay", () => {
   /** Rows of deliveries that failed for good, to an endpoint that works now. */
   async function failed(name: string, count: number): Promise<{ team: Team; endpoint: TestEndpoint }> {
     const team = await makeTeam();
-    receiver.behave = (_, response) => void response.writeHead(204).end();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/${name}` });
     for (let n = 0; n < count; n++) await insertDelivery(team, endpoint.id, { status: "FAILED", response_status: 410 });
     return { team, endpoint };
@@ -109,10 +109,10 @@ describe("A bulk replay", () => {
   it("sends the events again as deliveries of their own, marked as replays, once however often it is asked for", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/again` });
-    receiver.behave = (_, response) => void response.writeHead(410).end();
+    receiver.behaveAt("/again", answerWith(410));
     await emitSome(team, 4);
     const log = await untilOver(team, endpoint.id, 4);
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    receiver.behaveAt("/again", answerWith(204));
     const done = await replay(...SINCE, "--webhook", endpoint.id, "--event", "newsletter.started");
     assert.equal(done.replayed, 4);
     assert.equal(done.workflow, replayWorkflowId(done.replay));
@@ -179,11 +179,10 @@ describe("A bulk replay", () => {
     async () => {
       const team = await makeTeam();
       const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/last` });
-      const gone: Receiver["behave"] = (_, response) => void response.writeHead(410).end();
-      receiver.behave = (_, response) => {
-        receiver.behave = gone;
-        response.writeHead(500).end();
-      };
+      receiver.behaveAt("/last", (...first) => {
+        receiver.behaveAt("/last", answerWith(410));
+        answerWith(500)(...first);
+      });
       await emitSome(team, 1);
       const log = await untilOver(team, endpoint.id);
       assert.equal(log.length, 2);
@@ -198,7 +197,7 @@ describe("A bulk replay", () => {
         endpoint.id,
         (rows) => replaysIn(rows).filter(({ status }) => status === "FAILED").length === 1,
       );
-      receiver.behave = (_, response) => void response.writeHead(204).end();
+      receiver.behaveAt("/last", answerWith(204));
       await ask(team, endpoint, 100);
       const after = await untilReplayed(team, endpoint, 1);
       assert.equal(replaysIn(after).length, 2);

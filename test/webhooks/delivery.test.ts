@@ -9,6 +9,7 @@ import { newSecret, sealSecret } from "../../domain/webhooks/secrets.ts";
 import { textsIn } from "../histories/files.ts";
 import { type Behaviour, openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { together } from "../support/together.ts";
 import { emitSome, makeEndpoint, makeTeam, type TestEndpoint, tenantOf } from "../support/webhooks.ts";
 import {
   assertAllHeaders,
@@ -78,6 +79,7 @@ interface Case {
 }
 
 describe("Webhook deliveries", () => {
+  const it = together();
   let receiver: Receiver;
   let secure: Receiver;
   /** Delivered at once, so that the tests wait together. */

@@ -8,11 +8,10 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
-import { openReceiver, type Received, type Receiver } from "../support/receiver.ts";
+import { type Behaviour, openReceiver, type Received, type Receiver } from "../support/receiver.ts";
+import { together } from "../support/together.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
-import { askToWait, eventIdOf, setEndpoint, setHealth, states, untilLog, untilOver } from "./observing.ts";
-
-const { it, longIt } = testsOf();
+import { answerWith, askToWait, eventIdOf, setEndpoint, setHealth, states, untilLog, untilOver } from "./observing.ts";
 
 const EVENTS = 120;
 /** What comes after the repair. */
@@ -59,14 +58,12 @@ const numberOf = ({ body }: Received): number => JSON.parse(body).data.object.n;
 const WITHIN_AN_HOUR = sql`now() + interval '1 hour'`;
 
 describe("A failing endpoint", () => {
+  const { it, longIt } = testsOf(together());
   let receiver: Receiver;
   before(async () => {
-    receiver = await openReceiver();
+    receiver = await openReceiver(answerWith(500));
   });
   after(() => receiver.close());
-  beforeEach(() => {
-    receiver.behave = (_, response) => void response.writeHead(500).end();
-  });
 
   /** An endpoint that failed five times; its next probe comes when the test says so. */
   async function failing(name: string) {
@@ -77,6 +74,7 @@ describe("A failing endpoint", () => {
       failing_since: sql`now()`,
       probe_at: WITHIN_AN_HOUR,
     });
+    const answer = (behaviour: Behaviour) => receiver.behaveAt(`/${name}`, behaviour);
     const at = () => receiver.received.filter(({ path }) => path === `/${name}`);
     const waitingFor = (count: number) =>
       untilLog(
@@ -95,7 +93,7 @@ describe("A failing endpoint", () => {
       await notifyDue(team.em.fork(), [endpoint.id]);
       return untilHealth(team, endpoint.id, (health) => health.consecutive_failures > before && !health.lease_until);
     };
-    return { team, endpoint, at, waitingFor, emitWaiting, probe };
+    return { team, endpoint, answer, at, waitingFor, emitWaiting, probe };
   }
 
   it(`has ${EVENTS} deliveries wait in Postgres, and gets all of them within 90 s of its repair, beside new ones`, async () => {
@@ -145,6 +143,15 @@ describe("A failing endpoint", () => {
     }
   });
 
+  it("gets its first deliveries one after the other without a wait between them, in one run", async () => {
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/first` });
+    receiver.behaveAt("/first", answerWith(410));
+    await emitSome(team, 4);
+    await untilOver(team, endpoint.id, 4);
+    assert.equal((await healthOf(team, endpoint.id)).epoch, 1);
+  });
+
   it("gets few requests after its first failures when it was working, and the rest stays unattempted", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/died` });
@@ -162,16 +169,14 @@ describe("A failing endpoint", () => {
     await untilHealth(team, endpoint.id, ({ lease_until, probe_at }) => !lease_until && probe_at !== null);
     const attempted = receiver.received.filter(({ path }) => path === "/died").length;
     assert.ok(attempted >= 5 && attempted < 50, `${attempted} were attempted`);
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    receiver.behaveAt("/died", answerWith(204));
     await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await untilLog(team, endpoint.id, (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === events);
   });
 
   it("is probed with the next delivery in turn, so one that it cannot digest blocks nothing", async () => {
-    const { team, endpoint, at, emitWaiting, probe } = await failing("poison");
-    receiver.behave = ({ body }, response) => {
-      response.writeHead(JSON.parse(body).data.object.n === 0 ? 500 : 204).end();
-    };
+    const { team, endpoint, answer, at, emitWaiting, probe } = await failing("poison");
+    answer((received, response) => void response.writeHead(numberOf(received) === 0 ? 500 : 204).end());
     const [first] = await emitWaiting(3);
     await probe();
     assert.deepEqual(at().map(numberOf), [0]);
@@ -211,8 +216,8 @@ describe("A failing endpoint", () => {
   });
 
   it("is not probed before the time that its answer asked for", async () => {
-    const { endpoint, team, emitWaiting, probe } = await failing("asked");
-    receiver.behave = askToWait(600);
+    const { endpoint, team, answer, emitWaiting, probe } = await failing("asked");
+    answer(askToWait(600));
     await emitWaiting(2);
     await probe();
     const { rows } = await sql<{ ahead: number }>`select extract(epoch from probe_at - last_failure_at)::float8 as ahead
@@ -242,7 +247,7 @@ describe("A failing endpoint", () => {
   });
 
   it("is probed at once by an edit of its URL, and by webhook:probe", async () => {
-    const { team, endpoint, at, emitWaiting } = await failing("edited");
+    const { team, endpoint, answer, at, emitWaiting } = await failing("edited");
     await emitWaiting(3);
     const client = api(team.keys.live);
     const patched = await client.patch(`/webhooks/${endpoint.id}`, { headers: { "X-Mine": "new" } });
@@ -251,7 +256,7 @@ describe("A failing endpoint", () => {
     assert.equal(at().length, 1);
     await setHealth(team, endpoint.id, { probe_at: WITHIN_AN_HOUR });
 
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    answer(answerWith(204));
     const probed = await app("webhook:probe", endpoint.id, "--json");
     assert.equal(probed.json.probed, true, probed.stderr);
     await untilLog(team, endpoint.id, (log) => log.filter(({ status }) => status === "SUCCEEDED").length === 3);
@@ -266,16 +271,16 @@ describe("A failing endpoint", () => {
 
   // The probe under way made the next one due a quarter of an hour later.
   longIt("is probed soon by an edit during a probe that fails", async () => {
-    const { team, endpoint, at, emitWaiting } = await failing("edited-during");
+    const { team, endpoint, answer, at, emitWaiting } = await failing("edited-during");
     const since = new Date(Date.now() - 2 * 3_600_000);
     await setHealth(team, endpoint.id, { probe_wait_seconds: 900, failing_since: since });
     await emitWaiting(2);
-    receiver.behave = async (_, response) => {
-      receiver.behave = (_again, answer) => void answer.writeHead(204).end();
+    answer(async (_, response) => {
+      answer(answerWith(204));
       const patched = await api(team.keys.live).patch(`/webhooks/${endpoint.id}`, { headers: { "X-Mine": "new" } });
       assert.equal(patched.status, 200, patched.text);
       response.writeHead(500).end();
-    };
+    });
     await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     const { failing_since, probe_wait_seconds } = await untilHealth(
       team,
@@ -288,7 +293,7 @@ describe("A failing endpoint", () => {
   });
 
   it("shows operators its state, its next probe and what waits, and lets them give that up", async () => {
-    const { team, endpoint, at, emitWaiting } = await failing("shown");
+    const { team, endpoint, answer, at, emitWaiting } = await failing("shown");
     const [first] = await emitWaiting(4);
     const [shown, text, where] = await Promise.all([
       app("webhook:show", endpoint.id, "--json"),
@@ -326,7 +331,7 @@ describe("A failing endpoint", () => {
     assert.equal(at().length, 0);
     const replayed = await app("webhook:replay", "--json", "--since", "2020-01-01T00:00:00Z", "--webhook", endpoint.id);
     assert.equal(replayed.json.replayed, 4, replayed.stderr);
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    answer(answerWith(204));
     await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await untilLog(team, endpoint.id, (log) => log.filter(({ status }) => status === "SUCCEEDED").length === 4);
   });

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { eventually } from "../support/eventually.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
+import { together } from "../support/together.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
+  answerWith,
   askToWait,
   assertAllHeaders,
   assertEachSucceeded,
@@ -15,7 +17,11 @@ import {
 /** Failures in a row with which an endpoint is `failing`. */
 const FAILING = 5;
 
+/** For a test whose requests must not be late. */
+const alone = it;
+
 describe("A working endpoint", () => {
+  const it = together();
   let receiver: Receiver;
   let dead: Receiver;
   before(async () => {
@@ -24,26 +30,20 @@ describe("A working endpoint", () => {
   });
   after(async () => {
     await receiver.close();
-    await dead.close().catch(() => {});
+    await dead.close();
   });
 
-  /** Answers there, and nowhere else. */
-  const answerAt = (working: string) => {
-    receiver.behave = ({ path }, response) => {
-      if (path === working) response.writeHead(204).end();
-    };
-  };
+  const hang = () => {};
   const untilArrived = (path: string, events: number) =>
     eventually(() => new Set(receiver.received.filter((one) => one.path === path).map(eventIdOf)).size === events, {
       what: `${events} events at ${path}`,
     });
   const stop = async (team: Awaited<ReturnType<typeof makeTeam>>, ids: string[]) => {
     for (const id of ids) await setEndpoint(team, id, { active: false, disabled_reason: "manual" });
-    receiver.behave = (_, response) => void response.writeHead(204).end();
   };
 
   it("gets all of its events while another one hangs, one refuses and hundreds of their deliveries wait", async () => {
-    answerAt("/working");
+    receiver.behaveAt("/hangs", hang);
     const refusing = dead.origin;
     await dead.close();
     const team = await makeTeam();
@@ -70,7 +70,7 @@ describe("A working endpoint", () => {
   });
 
   it("gets all of its events while a dozen others hang, of its own team and of others", async () => {
-    answerAt("/fine");
+    for (const n of [1, 2, 3]) receiver.behaveAt(`/hang/${n}`, hang);
     const teams = await Promise.all(Array.from({ length: 4 }, () => makeTeam()));
     const hanging: string[] = [];
     for (const team of teams) {
@@ -92,7 +92,7 @@ describe("A working endpoint", () => {
   });
 
   it("gets new events at once while many of its older ones wait for a retry", async () => {
-    receiver.behave = askToWait(600);
+    receiver.behaveAt("/recovered", askToWait(600));
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/recovered` });
     // With one failure more it would be failing, and all of its deliveries would wait for a probe.
@@ -102,7 +102,7 @@ describe("A working endpoint", () => {
       endpoint.id,
       (log) => log.length === FAILING - 1 && log.every(({ status }) => status === "RETRYING"),
     );
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    receiver.behaveAt("/recovered", answerWith(204));
     await emitSome(team, 3);
     const log = await untilLog(
       team,
@@ -114,12 +114,12 @@ describe("A working endpoint", () => {
   });
 
   // One at a time, the requests behind it would wait for the end of its time.
-  it("gets the events behind one whose request hangs, and that one again", async () => {
+  alone("gets the events behind one whose request hangs, and that one again", async () => {
     let hangs = false;
-    receiver.behave = (_, response) => {
+    receiver.behaveAt("/once", (_, response) => {
       if (!hangs) response.writeHead(204).end();
       hangs = false;
-    };
+    });
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/once` });
     await emitSome(team, 1);

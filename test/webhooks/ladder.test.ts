@@ -8,8 +8,10 @@ import { type Answer, classifyAnswer, type FailureCode } from "../../domain/webh
 import { jittered } from "../../domain/webhooks/ladder.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { together } from "../support/together.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
+  answerWith,
   askToWait,
   type Row,
   states,
@@ -147,6 +149,7 @@ describe("The outcome of an answer", () => {
 });
 
 describe("A delivery on the ladder", () => {
+  const it = together();
   let receiver: Receiver;
   let temporal: Client;
   let close: () => Promise<void>;
@@ -158,13 +161,9 @@ describe("A delivery on the ladder", () => {
     await receiver.close();
     await close();
   });
-  beforeEach(() => {
-    receiver.received.length = 0;
-    receiver.behave = (_, response) => void response.writeHead(204).end();
-  });
 
   it("waits as long as the ladder of its input says before each attempt, give or take a fifth", async () => {
-    receiver.behave = (_, response) => void response.writeHead(500).end();
+    receiver.behaveAt("/attempts", answerWith(500));
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/attempts` });
     await emitSome(team, 1);
@@ -173,7 +172,7 @@ describe("A delivery on the ladder", () => {
       states(log),
       [1, 2, 3, 4].map((attempt) => [attempt, "FAILED"]),
     );
-    const arrivals = receiver.received.map(({ at }) => at);
+    const arrivals = (await receiver.until("/attempts", 4)).map(({ at }) => at);
     for (const [i, ladderMs] of LADDER_MS.entries()) {
       const waited = (arrivals[i + 1] ?? 0) - (arrivals[i] ?? 0);
       assert.ok(waited >= ladderMs * LEAST - 1, `attempt ${i + 2} came after ${waited} ms`);
@@ -181,7 +180,7 @@ describe("A delivery on the ladder", () => {
   });
 
   it("is RETRYING with its time until the next attempt starts, then FAILED beside a new PENDING row", async () => {
-    receiver.behave = askToWait(600);
+    receiver.behaveAt("/steps", askToWait(600));
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/steps` });
     await emitSome(team, 1);
@@ -195,10 +194,10 @@ describe("A delivery on the ladder", () => {
     assert.ok(waiting.next_attempt_at);
 
     let underWay: Row[] = [];
-    receiver.behave = async (_, response) => {
+    receiver.behaveAt("/steps", async (_, response) => {
       underWay = await logOf({ em: team.em.fork() }, endpoint.id);
       response.writeHead(200).end("at last");
-    };
+    });
     const handle = workflowOf(temporal, endpoint.id);
     assert.equal(await handle.executeUpdate("retryNow"), "1 are attempted now");
     const [before, after, ...more] = await untilOver(team, endpoint.id);
@@ -220,7 +219,7 @@ describe("A delivery on the ladder", () => {
   });
 
   it("ends FAILED where its event is kept no more, and the others are attempted", async () => {
-    receiver.behave = askToWait(600);
+    receiver.behaveAt("/pruned", askToWait(600));
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/pruned` });
     await emitSome(team, 2);
@@ -229,7 +228,7 @@ describe("A delivery on the ladder", () => {
     await untilAtRest(temporal, endpoint.id);
     assert.ok(pruned && kept);
     await sql`delete from webhook_events where id = ${pruned.event_id}`.execute(kysely(team.em));
-    receiver.behave = (_, response) => void response.writeHead(200).end();
+    receiver.behaveAt("/pruned", answerWith(200));
     await workflowOf(temporal, endpoint.id).executeUpdate("retryNow");
     const log = await untilOver(team, endpoint.id);
     const last = (eventId: string) => log.findLast(({ event_id }) => event_id === eventId);
@@ -240,15 +239,15 @@ describe("A delivery on the ladder", () => {
 
   it("waits as long as a 429 or a 503 asks, an hour at most", async () => {
     const team = await makeTeam();
-    receiver.behave = ({ path }, response) => {
-      const [, status = "", seconds = ""] = path.split("/");
-      response.writeHead(Number(status), { "Retry-After": seconds }).end();
-    };
-    const endpoints = await Promise.all(
-      ["429/600", "503/600", "429/86400", "500/600"].map((path) =>
-        makeEndpoint(team, { url: `${receiver.origin}/${path}` }),
-      ),
-    );
+    const paths = ["/429/600", "/503/600", "/429/86400", "/500/600"];
+    for (const path of paths) {
+      const [, status, seconds = ""] = path.split("/");
+      receiver.behaveAt(
+        path,
+        (_, response) => void response.writeHead(Number(status), { "Retry-After": seconds }).end(),
+      );
+    }
+    const endpoints = await Promise.all(paths.map((path) => makeEndpoint(team, { url: receiver.origin + path })));
     await emitSome(team, 1);
     const waits = await Promise.all(
       endpoints.slice(0, 3).map(async ({ id }) => {

@@ -12,7 +12,7 @@ import { sealSecret } from "../../domain/webhooks/secrets.ts";
 import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
-import { openReceiver, type Received, type Receiver } from "../support/receiver.ts";
+import { type Behaviour, openReceiver, type Received, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { logOf, type TestEndpoint } from "../support/webhooks.ts";
 
@@ -223,8 +223,13 @@ export function readLogs(): string {
     .join("\n");
 }
 
+export const answerWith =
+  (status: number): Behaviour =>
+  (_, response) =>
+    void response.writeHead(status).end();
+
 /** Asks to come back in this many seconds. */
 export const askToWait =
-  (seconds: number): Receiver["behave"] =>
+  (seconds: number): Behaviour =>
   (_, response) =>
     void response.writeHead(429, { "Retry-After": String(seconds) }).end("later");

@@ -7,9 +7,11 @@ import { kysely } from "../../db/orm.ts";
 import { OPERATOR_UPDATES } from "../../workflows/webhook-endpoint.ts";
 import { app, inProcess } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import type { Behaviour, Receiver } from "../support/receiver.ts";
+import type { Receiver } from "../support/receiver.ts";
+import { together } from "../support/together.ts";
 import { emitSome, insertDelivery, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
+  answerWith,
   askToWait,
   assertAllHeaders,
   detailsOf,
@@ -27,12 +29,8 @@ import {
 
 type Handle = ReturnType<typeof workflowOf>;
 
-const answerWith =
-  (status: number): Behaviour =>
-  (_, response) =>
-    void response.writeHead(status).end();
-
 describe("An operator of deliveries", () => {
+  const it = together();
   let receiver: Receiver;
   let temporal: Client;
   receivingBesideTemporal((...opened) => {
@@ -48,7 +46,7 @@ describe("An operator of deliveries", () => {
   async function waiting(name: string, count = 1) {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/${name}` });
-    receiver.behave = askToWait(600);
+    receiver.behaveAt(`/${name}`, askToWait(600));
     await emitSome(team, count);
     const rows = await untilLog(
       team,
@@ -56,7 +54,7 @@ describe("An operator of deliveries", () => {
       (log) => log.length === count && log.every(({ status }) => status === "RETRYING"),
     );
     await untilAtRest(temporal, endpoint.id);
-    receiver.behave = answerWith(204);
+    receiver.behaveAt(`/${name}`, answerWith(204));
     const [row] = rows as [Row, ...Row[]];
     return { team, endpoint, rows, row, handle: workflowOf(temporal, endpoint.id) };
   }
@@ -86,10 +84,10 @@ describe("An operator of deliveries", () => {
   it("has what waits attempted now with retryNow: it uses up no attempt of the ladder, and changes no attempt under way", async () => {
     const { team, endpoint, handle } = await waiting("retry-now");
     let meanwhile: string | undefined;
-    receiver.behave = async (_, response) => {
+    receiver.behaveAt("/retry-now", async (_, response) => {
       meanwhile ??= await handle.executeUpdate<string, []>("retryNow");
       response.writeHead(500).end();
-    };
+    });
     assert.equal(await handle.executeUpdate("retryNow"), "1 are attempted now");
     const log = await untilOver(team, endpoint.id);
     assert.equal(meanwhile, "0 are attempted now");
@@ -123,10 +121,10 @@ describe("An operator of deliveries", () => {
   it("leaves an attempt under way, whose success counts, with cancelWaiting", async () => {
     const { team, endpoint, row, handle } = await waiting("late-cancel", 2);
     let cancelled: unknown;
-    receiver.behave = async (_, response) => {
+    receiver.behaveAt("/late-cancel", async (_, response) => {
       cancelled ??= await handle.executeUpdate("cancelWaiting");
       response.writeHead(204).end();
-    };
+    });
     const retried = await operate("delivery:retry", row.id);
     assert.deepEqual(retried.data, { webhook: null, deliveries: 1 });
     const log = await untilOver(team, endpoint.id, 2);
@@ -208,7 +206,6 @@ describe("An operator of deliveries", () => {
     /** One delivery that cannot be sent, because its endpoint's secret cannot be opened. */
     async function held(name: string) {
       const team = await makeTeam();
-      receiver.behave = answerWith(204);
       const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/${name}`, set: { encrypted_secret: "?" } });
       await emitSome(team, 1);
       const handle = workflowOf(temporal, endpoint.id);
@@ -275,7 +272,6 @@ describe("An operator of deliveries", () => {
 
   it("need start no delivery by hand whose process died before the start, or during its request, which is made again", async () => {
     const team = await makeTeam();
-    receiver.behave = answerWith(204);
     const [unstarted, cutOff] = [
       await makeEndpoint(team, { url: `${receiver.origin}/unstarted` }),
       await makeEndpoint(team, { url: `${receiver.origin}/cut-off` }),

@@ -7,8 +7,18 @@ import type { TestTeam } from "../support/factories.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { together } from "../support/together.ts";
 import { emitSome, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
-import { assertAllHeaders, header, setEndpoint, setHealth, states, untilLog, untilOver } from "./observing.ts";
+import {
+  answerWith,
+  assertAllHeaders,
+  header,
+  setEndpoint,
+  setHealth,
+  states,
+  untilLog,
+  untilOver,
+} from "./observing.ts";
 
 interface Past {
   createdHoursAgo?: number;
@@ -32,15 +42,13 @@ async function mailsTo(address: string): Promise<{ id: number; subject: string }
 }
 
 describe("The switch-off of an endpoint", () => {
+  const it = together();
   let receiver: Receiver;
   before(async () => {
-    receiver = await openReceiver();
+    // Final at once: one failure an event.
+    receiver = await openReceiver(answerWith(410));
   });
   after(() => receiver.close());
-  beforeEach(() => {
-    // Final at once: one failure an event.
-    receiver.behave = (_, response) => void response.writeHead(410).end();
-  });
 
   async function withPast(
     team: TestTeam,
@@ -90,6 +98,7 @@ describe("The switch-off of an endpoint", () => {
     const on = await read(team, endpoint);
     assert.deepEqual([on.active, on.consecutive_failures, on.disabled_reason], [true, 19, null]);
     assert.ok(on.last_failure_at);
+    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await emitSome(team, 1);
     await untilOver(team, endpoint.id, 2);
     const off = await read(team, endpoint);
@@ -119,12 +128,12 @@ describe("The switch-off of an endpoint", () => {
 
   it("is far again after one success", async () => {
     const team = await makeTeam();
-    const endpoint = await withPast(team, { failures: 500 });
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    const endpoint = await withPast(team, { failures: 500 }, "/far");
+    receiver.behaveAt("/far", answerWith(204));
     await emitSome(team, 1);
     await untilOver(team, endpoint.id);
     assert.equal((await read(team, endpoint)).consecutive_failures, 0);
-    receiver.behave = (_, response) => void response.writeHead(410).end();
+    receiver.behaveAt("/far", answerWith(410));
     await setHealth(team, endpoint.id, { consecutive_failures: 29, probe_at: sql`now()` });
     await emitSome(team, 1);
     await untilOver(team, endpoint.id, 2);
@@ -179,7 +188,7 @@ describe("The switch-off of an endpoint", () => {
       disabled_reason: null,
       enabled_at: sql`now()`,
     });
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    receiver.behaveAt("/owner", answerWith(204));
     const replayed = await app(...command, ...mine);
     assert.equal(replayed.code, 0, replayed.stderr);
     assert.equal(replayed.json.replayed, 3);
