@@ -14,7 +14,7 @@ export type Vacuuming = "queue" | "log";
 
 /** How long the rows of a table are kept. */
 interface Rule {
-  /** As the operators' guide states it. */
+  /** As docs/operations/admin.md states it. */
   kept: string;
   vacuuming?: Vacuuming;
 }
