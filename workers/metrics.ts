@@ -53,7 +53,7 @@ export function createMetrics(pool: string, ready: () => boolean): PoolMetrics {
   for (const outcome of ATTEMPT_OUTCOMES) attempts.inc({ outcome }, 0);
   const relayFailures = new Counter({
     name: "mailkeel_webhook_relay_failures_total",
-    help: "Passes and sweeps of the relay that failed, and malformed rows of the outbox that it found",
+    help: "Passes and sweeps of the relay that failed",
     registers,
   });
   const failedPrunings = new Counter({

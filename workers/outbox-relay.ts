@@ -5,10 +5,10 @@ import type { EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import type { Watched } from "../config/progress.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
-import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
+import { unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
 import { DUE_CHANNEL, notifyDue, OUTBOX_CHANNEL } from "../domain/webhooks/notify.ts";
-import { type Endpoint, overdueEndpoints, readServed } from "../domain/webhooks/queue.ts";
+import { type DueEndpoint, readDue } from "../domain/webhooks/queue.ts";
 import { WAKE_UP } from "../workflows/ids.ts";
 import { endpointStart, replayStart } from "../workflows/start.ts";
 import type { webhookEndpointWorkflow } from "../workflows/webhook-endpoint.ts";
@@ -37,8 +37,6 @@ const STARTED_FOR_MS = 500;
 const SWEPT_AGAIN_MS = 60_000;
 /** For how long endpoints that notifications name are gathered. */
 const GATHER_MS = 10;
-/** A malformed row of the outbox is logged this often: only an operator can mend it. */
-const MALFORMED_EVERY_MS = 10_000;
 /** A loop is stalled after this time without progress. */
 const STALL_LIMIT_MS = 60_000;
 
@@ -57,13 +55,12 @@ export class OutboxRelay {
   #movedAt = performance.now();
   #notified = Promise.withResolvers<void>();
   /** Endpoints whose start waits for its turn. */
-  readonly #toStart = new Map<string, Endpoint>();
+  readonly #toStart = new Map<string, DueEndpoint>();
   /** The latest start of an endpoint from here: when it began, by `performance.now()`, and the epoch that it was to follow. */
   readonly #started = new Map<string, { at: number; epoch: number }>();
   readonly #starting = new Set<Promise<void>>();
   /** Endpoints that notifications named, which no run of this process serves. */
   readonly #due = new Set<string>();
-  #malformedAt = Number.NEGATIVE_INFINITY;
 
   constructor(deps: ActivityDeps, deliveries: Pick<EndpointDeliveries, "wake" | "notHere">) {
     this.#deps = deps;
@@ -99,8 +96,7 @@ export class OutboxRelay {
       const beganAt = performance.now();
       if (after === "") this.#notified = Promise.withResolvers();
       try {
-        const { taken, webhookIds, malformed, next } = await fanOut(orm.em.fork(), after);
-        if (malformed.length > 0) this.#noteMalformed(malformed);
+        const { taken, webhookIds, next } = await fanOut(orm.em.fork(), after);
         if (webhookIds.size > 0) await this.#serve([...webhookIds]);
         this.#movedAt = performance.now();
         watched.moved();
@@ -119,27 +115,19 @@ export class OutboxRelay {
     }
   }
 
-  /** Has endpoints served that deliveries were committed for. */
+  /** Has endpoints served that deliveries were committed for. It also asks for those that this process serves: see `readDue`. */
   async #serve(webhookIds: readonly string[]): Promise<void> {
     const em = this.#deps.orm.em.fork();
     this.#deliveries.wake(webhookIds);
-    const endpoints = await this.#startFree(em, webhookIds);
-    const notHere = new Set(this.#deliveries.notHere(webhookIds));
-    const elsewhere = endpoints.filter(({ webhookId, isServed }) => isServed && notHere.has(webhookId));
-    if (elsewhere.length > 0)
-      await notifyDue(
-        em,
-        elsewhere.map(({ webhookId }) => webhookId),
-      );
+    const served = (await this.#startFree(em, webhookIds)).filter(({ isServed }) => isServed);
+    const elsewhere = this.#deliveries.notHere(served.map(({ webhookId }) => webhookId));
+    if (elsewhere.length > 0) await notifyDue(em, elsewhere);
   }
 
-  /** Starts those of the endpoints that no activity serves. It also asks for those that this process serves: see `readServed`. */
-  async #startFree(em: EntityManager, webhookIds: readonly string[]): ReturnType<typeof readServed> {
-    const endpoints = await readServed(em, webhookIds);
-    this.#start(
-      endpoints.filter(({ isServed, isDue }) => !isServed && isDue),
-      STARTED_FOR_MS,
-    );
+  /** Starts those of the endpoints that no activity serves. @returns all that are due */
+  async #startFree(em: EntityManager, webhookIds: readonly string[]): Promise<DueEndpoint[]> {
+    const endpoints = await readDue(em, webhookIds);
+    this.#start(endpoints, STARTED_FOR_MS);
     return endpoints;
   }
 
@@ -149,8 +137,8 @@ export class OutboxRelay {
     while (!stopping.aborted) {
       await pause(SWEEP_EVERY_MS, stopping);
       try {
-        this.#start(await overdueEndpoints(orm.em.fork()), SWEPT_AGAIN_MS);
-        for (const replayId of await unstartedReplays(orm.em.fork())) {
+        this.#start(await readDue(orm.em.fork()), SWEPT_AGAIN_MS);
+        for (const replayId of await unfinishedReplays(orm.em.fork())) {
           if (stopping.aborted) break;
           await this.#startReplay(replayId).catch((error) => this.#noteFailure(error));
           watched.moved();
@@ -168,16 +156,8 @@ export class OutboxRelay {
     this.#deps.log.error({ err: error }, "the relay failed; tried again soon");
   }
 
-  #noteMalformed(seqs: readonly string[]): void {
-    const now = performance.now();
-    if (now < this.#malformedAt + MALFORMED_EVERY_MS) return;
-    this.#malformedAt = now;
-    this.#deps.countRelayFailure();
-    this.#deps.log.error({ seqs }, "rows of the outbox are no JSON array; they wait");
-  }
-
   /** @param startedForMs an endpoint whose latest start from here was within this time, and begun by no run yet, needs no other */
-  #start(endpoints: readonly Endpoint[], startedForMs: number): void {
+  #start(endpoints: readonly DueEndpoint[], startedForMs: number): void {
     const now = performance.now();
     for (const [webhookId, { at }] of this.#started) {
       if (at > now - SWEPT_AGAIN_MS) break;
@@ -186,7 +166,7 @@ export class OutboxRelay {
     for (const endpoint of endpoints) {
       const latest = this.#started.get(endpoint.webhookId);
       const isStarting = latest?.epoch === endpoint.epoch && latest.at > now - startedForMs;
-      if (!isStarting) this.#toStart.set(endpoint.webhookId, endpoint);
+      if (!endpoint.isServed && !isStarting) this.#toStart.set(endpoint.webhookId, endpoint);
     }
     this.#startNext();
   }
@@ -207,7 +187,7 @@ export class OutboxRelay {
    * Starts the workflow of an endpoint, or wakes it: one that sleeps until a retry, or is about to end, does not look again by itself,
    * and a start that used the existing workflow would be lost.
    */
-  async #startOne({ webhookId, teamId, epoch }: Endpoint): Promise<void> {
+  async #startOne({ webhookId, teamId, epoch }: DueEndpoint): Promise<void> {
     const at = performance.now();
     const start = endpointStart({ webhookId, teamId });
     try {
@@ -232,16 +212,16 @@ export class OutboxRelay {
     }
   }
 
+  /** Begins a bulk replay that Temporal does not know yet. The reconciler continues or ends one whose workflow has ended. */
   async #startReplay(replayId: string): Promise<void> {
     try {
-      await this.#client?.workflow.start<typeof webhookReplayWorkflow>(
-        "webhookReplayWorkflow",
-        replayStart({ replayId }),
-      );
+      await this.#client?.workflow.start<typeof webhookReplayWorkflow>("webhookReplayWorkflow", {
+        ...replayStart({ replayId }),
+        workflowIdReusePolicy: "REJECT_DUPLICATE",
+      });
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
     }
-    await noteReplayStarted(this.#deps.orm.em.fork(), replayId);
   }
 
   #onNotification({ channel, payload }: pg.Notification): void {

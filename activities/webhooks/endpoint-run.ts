@@ -1,9 +1,9 @@
 import type { Vault } from "../../domain/secrets/crypto.ts";
-import { classifyAnswer, classifyTest } from "../../domain/webhooks/classify.ts";
+import { classifyAnswer, jittered } from "../../domain/webhooks/classify.ts";
 import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
-import { jittered } from "../../domain/webhooks/ladder.ts";
+import type { AttemptOutcome } from "../../domain/webhooks/outcomes.ts";
 import { renderEvent } from "../../domain/webhooks/payload.ts";
 import {
   beginRetries,
@@ -23,11 +23,10 @@ import type { RequestPlaces } from "./request-places.ts";
 /** Requests that a working endpoint has in flight at once, at least and at most; any other has one. */
 const LEAST_WIDTH = 16;
 const MOST_WIDTH = 128;
-/** Requests in flight for each ms that its fastest answer takes: as many as one process can send within that time. */
+/** Requests in flight for each ms that its fast answers take: as many as one process can send within that time. */
 const WIDTH_PER_MS = 2;
-/** Over how many answers, or for how long, the fastest is taken. */
-const WINDOW_ANSWERS = 32;
-const WINDOW_MS = 250;
+/** What counts as fast grows by this with each answer. */
+const SLOWER_MS_PER_ANSWER = 0.5;
 /** Requests in flight and answers whose outcome is not written, at least: a crash repeats them. */
 const LEAST_UNSETTLED = 48;
 /** Deliveries that one statement claims at least, and with how many left the next ones are claimed. */
@@ -37,14 +36,14 @@ const CLAIM_BELOW = 32;
 const CLAIMS_ONWARD = 20;
 /** For how long a run begins requests. */
 const BEGIN_FOR_MS = 25_000;
-/** How long an end waits for requests in flight: it leaves the others behind, which are settled by this process all the same. */
+/** How long an end waits for requests in flight: it leaves the others behind, which this process settles all the same. */
 const END_WITHIN_MS = 500;
 /** How long a run waits for further deliveries: another workflow costs more. */
 const LINGER_MS = 1_000;
 /** How often a run looks at itself, and after which pause another process may have taken its endpoint. */
 const TICK_MS = 500;
 const FROZEN_MS = 4_000;
-/** How often it looks for what fell due and whether the endpoint was changed, also while it can take no more. */
+/** How often it looks whether the endpoint was changed, also while it can take no more. */
 const CLAIM_EVERY_MS = 2_000;
 const OLDEST = "-infinity";
 
@@ -60,9 +59,8 @@ export interface RunDeps extends Pick<ActivityDeps, "orm"> {
 
 /** How a run ended. */
 interface Ended {
-  /** Claimed deliveries whose requests may still be answered. */
+  /** Claimed deliveries whose requests may still be answered, and for how long. */
   left: string[];
-  /** For how long, in ms. */
   leftForMs: number;
   /** Why the latest delivery failed, as a code; null when it succeeded, undefined when none was attempted. */
   reason: string | null | undefined;
@@ -79,7 +77,7 @@ export class EndpointRun {
   #signers: Hmac[] = [];
   #customHeaders: CustomHeaders = {};
   #ended = Promise.withResolvers<void>();
-  /** A fault of this process or of Postgres. What was claimed and not settled is left to the next epoch. */
+  /** Of this process or of Postgres. */
   #fault: { reason: unknown } | undefined;
   /** Claimed and not sent yet. */
   #queue: DueDelivery[] = [];
@@ -93,7 +91,7 @@ export class EndpointRun {
   /** The latest claim took all that was due. */
   #isDry = false;
   #claimsOnward = 0;
-  /** When the latest claim began, by `performance.now()`; the next one is due, also while this run can take no more. */
+  /** When the latest claim began, by `performance.now()`. */
   #claimedAt = 0;
   #isClaimDue = false;
   /** The next claim begins here, so that it need not pass what was settled before. */
@@ -106,8 +104,7 @@ export class EndpointRun {
   #tickedAt = 0;
   #hasAnswered = false;
   #failures = 0;
-  #width = LEAST_WIDTH;
-  #window = { answers: 0, fastestMs: Number.POSITIVE_INFINITY, since: 0 };
+  #fastMs: number | undefined;
   #reason: string | null | undefined;
 
   constructor(deps: RunDeps, taken: TakenEndpoint) {
@@ -130,7 +127,6 @@ export class EndpointRun {
     this.#pump();
   }
 
-  /** Begins no further request, and ends the run soon. */
   end(): void {
     if (!this.#isEnding) {
       this.#isEnding = true;
@@ -142,7 +138,6 @@ export class EndpointRun {
     this.#pump();
   }
 
-  /** Ends the activity that it serves. */
   async stop(): Promise<void> {
     if (!this.#isRunning) return;
     this.end();
@@ -255,7 +250,7 @@ export class EndpointRun {
   };
 
   #send(): void {
-    const width = this.#isProbing ? 1 : this.#width;
+    const width = this.#width;
     const mostUnsettled = Math.max(LEAST_UNSETTLED, width);
     const mayBegin = () => this.#inFlight < width || this.#queue[0]?.isTest;
     while (this.#queue.length > 0 && mayBegin() && this.#held.size - this.#queue.length < mostUnsettled) {
@@ -279,6 +274,12 @@ export class EndpointRun {
     // Beside the request that shows whether it answers, tests are looked for.
     if (this.#isProbing) return this.#queue.length === 0;
     return this.#queue.length < Math.max(CLAIM_BELOW, this.#width / 2);
+  }
+
+  /** Requests that it may have in flight. Answers that are slower than the fast ones may have waited for this process. */
+  get #width(): number {
+    if (this.#isProbing) return 1;
+    return Math.max(LEAST_WIDTH, Math.min(MOST_WIDTH, Math.ceil((this.#fastMs ?? 0) * WIDTH_PER_MS)));
   }
 
   async #claim(): Promise<void> {
@@ -326,12 +327,12 @@ export class EndpointRun {
       // A probe gives no delivery up that is younger than the ladder is long.
       const mayGiveUp = !isProbe || due.ageMs > ladderMs.reduce((sum, ms) => sum + ms, 0);
       const nextMs = ladderMs[due.attemptsUsed + 1] ?? (mayGiveUp ? undefined : ladderMs.at(-1));
-      const classify = due.isTest ? classifyTest : classifyAnswer;
-      const { outcome, reason, retryAfterMs } = classify(due.id, answer, nextMs === undefined);
+      const isLast = due.isTest || nextMs === undefined;
+      const { outcome, reason, retryAfterMs } = classifyAnswer(due.id, answer, isLast, due.isTest);
       const isRetried = outcome.status === "RETRYING" && nextMs !== undefined;
       const retryInMs = isRetried ? Math.max(jittered(nextMs, Math.random()), retryAfterMs) : null;
       const isSteady = this.#hasAnswered && this.#failures === 0;
-      this.#note(outcome.status, outcome.durationMs, due.isTest, reason);
+      this.#note(outcome, reason);
       const written = writer.write(teamId, {
         ...outcome,
         webhookId,
@@ -350,25 +351,14 @@ export class EndpointRun {
     }
   }
 
-  #note(status: string, durationMs: number, isTest: boolean, reason: string | undefined): void {
+  #note({ status, durationMs, isTest }: AttemptOutcome, reason: string | undefined): void {
     this.#reason = reason ?? null;
     if (isTest) return;
     if (status === "SUCCEEDED") {
       this.#hasAnswered = true;
       this.#failures = 0;
-      this.#widen(durationMs);
+      this.#fastMs = Math.min(durationMs, (this.#fastMs ?? durationMs) + SLOWER_MS_PER_ANSWER);
     } else if (++this.#failures >= FAILING_AFTER && this.#isRunning) this.end();
-  }
-
-  /** The fastest of some answers says how long the endpoint takes; the others may have waited for this process. */
-  #widen(durationMs: number): void {
-    const now = performance.now();
-    const window = this.#window;
-    window.answers++;
-    window.fastestMs = Math.min(window.fastestMs, durationMs);
-    if (window.answers < WINDOW_ANSWERS && now - window.since < WINDOW_MS) return;
-    this.#width = Math.max(LEAST_WIDTH, Math.min(MOST_WIDTH, Math.ceil(window.fastestMs * WIDTH_PER_MS)));
-    this.#window = { answers: 0, fastestMs: Number.POSITIVE_INFINITY, since: now };
   }
 
   #compose(due: DueDelivery): DeliveryRequest {

@@ -16,15 +16,12 @@ export interface DeliveryRequest {
   url: string;
   headers: Record<string, string>;
   body: string | Buffer;
-  /** Cuts the request off; whether it arrived is then unknown */
-  signal?: AbortSignal | undefined;
 }
 
 export interface DeliveryClient {
   /**
-   * Makes one request. Redirects are not followed. A request that fails on a kept connection before the first byte of an
-   * answer is repeated once, at once, on a new one: the endpoint had closed it, and may get the request twice.
-   * @throws the signal's reason when that cuts the request off
+   * Makes one request. One that fails on a kept connection before the first byte of an answer is repeated once, on a new one: the
+   * endpoint had closed it, and may get the request twice.
    * @throws {Error} when no connection was made because of a fault of this process
    */
   post(request: DeliveryRequest): Promise<Answer>;
@@ -34,28 +31,25 @@ export interface DeliveryClient {
 
 export interface DeliveryClientOptions {
   guard: UrlGuard;
-  /** Longest time of a whole request: look-up, connection, sending, and the answer with what is read of its body */
+  /** For a whole request, from the look-up to the end of the answer's body. */
   timeoutMs: number;
-  /** Sent with every request. */
   userAgent: string;
 }
 
-/** URLs that are remembered at most. */
+/** Checked URLs that are remembered at most. */
 const MOST_URLS = 1_000;
 
 export function createDeliveryClient({ guard, timeoutMs, userAgent }: DeliveryClientOptions): DeliveryClient {
   const connections = new Connections(guard);
-  /** By their texts: a check takes as long as the rest of a request. */
+  // A check takes as long as the rest of a request.
   const checked = new Map<string, URL>();
   return {
     async post(request) {
-      request.signal?.throwIfAborted();
       try {
         const url = checked.get(request.url) ?? guard.checkUrl(request.url);
         if (!checked.has(request.url) && checked.size >= MOST_URLS) checked.clear();
         checked.set(request.url, url);
-        return await new Exchange(url, encode(request, url, userAgent), request.signal, { connections, timeoutMs })
-          .answer;
+        return await new Exchange(url, encode(request, url, userAgent), connections, timeoutMs).answer;
       } catch (error) {
         if (error instanceof AddressRefused) return { ...blocked(error), durationMs: 0 };
         throw error;
@@ -65,7 +59,6 @@ export function createDeliveryClient({ guard, timeoutMs, userAgent }: DeliveryCl
   };
 }
 
-/** The bytes of a request. Custom headers were checked when the endpoint got them. */
 function encode({ headers, body }: DeliveryRequest, { host, pathname, search }: URL, userAgent: string): Buffer {
   const bytes = Buffer.from(body);
   let head = `POST ${pathname}${search} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\nuser-agent: ${userAgent}\r\n`;
@@ -83,26 +76,17 @@ class Exchange implements Carried {
   readonly #reader = new AnswerReader();
   readonly #url: URL;
   readonly #request: Buffer;
-  readonly #signal: AbortSignal | undefined;
   readonly #connections: Connections;
   readonly #timeoutMs: number;
-  readonly #onAbort = () => this.#end(() => this.#settle.reject(this.#signal?.reason));
   #connection: Connection;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(
-    url: URL,
-    request: Buffer,
-    signal: AbortSignal | undefined,
-    deps: { connections: Connections; timeoutMs: number },
-  ) {
+  constructor(url: URL, request: Buffer, connections: Connections, timeoutMs: number) {
     this.#url = url;
     this.#request = request;
-    this.#signal = signal;
-    this.#connections = deps.connections;
-    this.#timeoutMs = deps.timeoutMs;
-    this.#limit(this.#timeoutMs);
-    signal?.addEventListener("abort", this.#onAbort);
+    this.#connections = connections;
+    this.#timeoutMs = timeoutMs;
+    this.#limit(timeoutMs);
     this.#connection = this.#connections.take(url);
     this.#connection.send(request, this);
   }
@@ -128,7 +112,6 @@ class Exchange implements Carried {
     else this.#resolve(answered(this.#reader, endsWithConnection && !error ? undefined : LOST));
   }
 
-  /** Ends the exchange after so many milliseconds from now, unless it ends before or gets another limit. */
   #limit(ms: number): void {
     clearTimeout(this.#timer);
     const timer = setTimeout(() => {
@@ -151,7 +134,6 @@ class Exchange implements Carried {
   #end(settle: () => void, keepAliveMs = 0): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#signal?.removeEventListener("abort", this.#onAbort);
     this.#connections.giveBack(this.#connection, keepAliveMs);
     settle();
   }

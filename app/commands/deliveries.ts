@@ -198,7 +198,7 @@ async function replay(session: Session, options: ReplayOptions): Promise<Outcome
       },
     };
   }
-  const id = await requestReplay(session.orm.em, filter, { perSecond: options.perSecond, total });
+  const id = await requestReplay(em, filter, { perSecond: options.perSecond, total });
   if (options.detach) {
     return {
       text: `${total} are being replayed by ${replayWorkflowId(id)}; watch with --resume ${id}`,

@@ -212,8 +212,6 @@ const WebhookReplaySchema = defineEntity({
     afterWebhookId: p.text().default(""),
     afterCreatedAt: instant().nullable(),
     afterId: p.text().default(""),
-    /** When Temporal took its workflow. */
-    startedAt: instant().nullable(),
     completedAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },

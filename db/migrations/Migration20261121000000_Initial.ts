@@ -279,7 +279,7 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "webhook_outbox_team_id_seq_index" on "webhook_outbox" ("team_id", "seq");`);
     this.addSql(
-      `create table "webhook_replays" ("id" text not null, "team_id" text null, "webhook_id" text null, "event_types" text[] not null default '{}', "statuses" text[] not null, "since" timestamptz(3) not null, "until" timestamptz(3) not null, "per_second" int not null, "total" int not null, "replayed" int not null default 0, "after_webhook_id" text not null default '', "after_created_at" timestamptz(3) null, "after_id" text not null default '', "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "webhook_replays" ("id" text not null, "team_id" text null, "webhook_id" text null, "event_types" text[] not null default '{}', "statuses" text[] not null, "since" timestamptz(3) not null, "until" timestamptz(3) not null, "per_second" int not null, "total" int not null, "replayed" int not null default 0, "after_webhook_id" text not null default '', "after_created_at" timestamptz(3) null, "after_id" text not null default '', "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
 
     // What the entities cannot say.

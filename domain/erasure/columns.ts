@@ -405,7 +405,6 @@ export const PERSONAL_DATA = {
       "after_webhook_id",
       "after_created_at",
       "after_id",
-      "started_at",
       "completed_at",
       "created_at",
     ],

@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { transaction } from "../../db/transaction.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { notifyDue, notifyRelayAfterCommit } from "./notify.ts";
+import { notifyDue } from "./notify.ts";
 import { holdEndpoint, refuseInactive } from "./replay-delivery.ts";
 import { keepEvents } from "./retention.ts";
 
@@ -72,31 +72,28 @@ export async function countReplayable(
 }
 
 /** Requests a bulk replay; one of no delivery has ended with that. A relay starts its workflow after the commit. @returns its id */
-export function requestReplay(
+export async function requestReplay(
   em: EntityManager,
-  filter: ReplayFilter,
+  { teamId, webhookId, eventTypes = [], statuses, since, until }: ReplayFilter,
   { perSecond, total }: { perSecond: number; total: number },
 ): Promise<string> {
-  return transaction(em, async (tx) => {
-    const id = newId("replay");
-    await kysely(tx)
-      .insertInto("webhook_replays")
-      .values({
+  const id = newId("replay");
+  await kysely(em)
+    .insertInto("webhook_replays")
+    .values({
+      ...{
         id,
-        team_id: filter.teamId,
-        webhook_id: filter.webhookId,
-        event_types: [...(filter.eventTypes ?? [])],
-        statuses: [...filter.statuses],
-        since: filter.since,
-        until: filter.until,
-        per_second: perSecond,
-        total,
-        completed_at: total === 0 ? sql<string>`now()` : null,
-      })
-      .execute();
-    notifyRelayAfterCommit(tx);
-    return id;
-  });
+        team_id: teamId,
+        webhook_id: webhookId,
+        event_types: [...eventTypes],
+        statuses: [...statuses],
+        since,
+        until,
+      },
+      ...{ per_second: perSecond, total, completed_at: total === 0 ? sql<string>`now()` : null },
+    })
+    .execute();
+  return id;
 }
 
 /**
@@ -146,25 +143,9 @@ export async function readReplay(em: EntityManager, replayId: string): Promise<R
   return row && { total: row.total, replayed: row.replayed, done: row.completed_at !== null };
 }
 
-/** Bulk replays whose workflow Temporal may not know of yet. */
-export async function unstartedReplays(em: EntityManager): Promise<string[]> {
-  const rows = await kysely(em)
-    .selectFrom("webhook_replays")
-    .select("id")
-    .where("started_at", "is", null)
-    .where("completed_at", "is", null)
-    .execute();
-  return rows.map(({ id }) => id);
-}
-
-/** Bulk replays that Temporal had and that have not ended. */
+/** Bulk replays that have not ended. */
 export async function unfinishedReplays(em: EntityManager): Promise<string[]> {
-  const rows = await kysely(em)
-    .selectFrom("webhook_replays")
-    .select("id")
-    .where("started_at", "is not", null)
-    .where("completed_at", "is", null)
-    .execute();
+  const rows = await kysely(em).selectFrom("webhook_replays").select("id").where("completed_at", "is", null).execute();
   return rows.map(({ id }) => id);
 }
 
@@ -173,15 +154,6 @@ export async function endReplay(em: EntityManager, replayId: string): Promise<vo
   await kysely(em)
     .updateTable("webhook_replays")
     .set({ completed_at: sql<string>`coalesce(completed_at, now())` })
-    .where("id", "=", replayId)
-    .execute();
-}
-
-/** Notes that Temporal has a bulk replay's workflow. */
-export async function noteReplayStarted(em: EntityManager, replayId: string): Promise<void> {
-  await kysely(em)
-    .updateTable("webhook_replays")
-    .set({ started_at: sql<string>`now()` })
     .where("id", "=", replayId)
     .execute();
 }

@@ -14,16 +14,16 @@ export type FailureCode =
 export interface Answered {
   kind: "answered";
   status: number;
-  /** Valid UTF-8 without NUL, at most 16 KiB of it. */
+  /** Valid UTF-8 without NUL, at most `MAX_KEPT_BYTES` of it. */
   body: string;
-  /** Why the body is not all there, or cannot be read, fit for the delivery log of the endpoint's owner. */
+  /** Why the body is incomplete or cannot be read, for the log of the endpoint's owner. */
   bodyProblem?: string;
-  /** From Retry-After, whole seconds from now, 0 for a date that is past; as the endpoint gave it, without a limit. */
+  /** Whole seconds from now, as the endpoint gave it. */
   retryAfterSeconds?: number;
   durationMs: number;
 }
 
-/** The attempt was made and got no status. The message is fit for the delivery log of the endpoint's owner. */
+/** The attempt was made and got no status. The message is for the log of the endpoint's owner. */
 export interface Failed {
   kind: "failed";
   code: FailureCode;
@@ -39,7 +39,6 @@ export interface Blocked {
   durationMs: number;
 }
 
-/** How one request ended. */
 export type Answer = Answered | Failed | Blocked;
 
 /** Bytes of an answer's body that are kept at most. */
@@ -53,7 +52,6 @@ const REQUEST_TIMEOUT = 408;
 const TOO_MANY_REQUESTS = 429;
 const SERVICE_UNAVAILABLE = 503;
 
-/** The outcome of an answer, with the code and the wait that its workflow needs. */
 export interface ClassifiedAnswer {
   outcome: AttemptOutcome;
   /** A code that may stand in a workflow's history; undefined for a success. */
@@ -63,21 +61,13 @@ export interface ClassifiedAnswer {
 }
 
 /**
- * The outcome of a test delivery's answer. It is attempted once, and however it ends, other deliveries neither wait nor
- * count failures because of it.
- */
-export function classifyTest(id: string, answer: Answer): ClassifiedAnswer {
-  const { outcome, ...rest } = classifyAnswer(id, answer, true);
-  return { ...rest, outcome: { ...outcome, isTest: true }, retryAfterMs: 0 };
-}
-
-/**
  * The outcome of an answer: 2xx is a success; 4xx except 408 and 429 is final; all else is tried again
  * unless it was the last attempt. The status decides, also when the body was cut off or could not be read.
+ * @param isTest of a test delivery: other deliveries neither wait nor count failures because of it
  */
-export function classifyAnswer(id: string, answer: Answer, last: boolean): ClassifiedAnswer {
+export function classifyAnswer(id: string, answer: Answer, last: boolean, isTest = false): ClassifiedAnswer {
   const { durationMs } = answer;
-  const base = { id, responseStatus: null, responseBody: null, errorMessage: null, durationMs };
+  const base = { id, isTest, responseStatus: null, responseBody: null, errorMessage: null, durationMs };
   const failed = last ? "FAILED" : "RETRYING";
   if (answer.kind === "blocked") {
     return {
@@ -97,7 +87,7 @@ export function classifyAnswer(id: string, answer: Answer, last: boolean): Class
   const answered = { ...base, responseStatus: status, responseBody: body, errorMessage: bodyProblem };
   if (status >= 200 && status < 300) return { outcome: { ...answered, status: "SUCCEEDED" }, retryAfterMs: 0 };
   const final = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT && status !== TOO_MANY_REQUESTS;
-  const mayAskToWait = status === TOO_MANY_REQUESTS || status === SERVICE_UNAVAILABLE;
+  const mayAskToWait = !isTest && (status === TOO_MANY_REQUESTS || status === SERVICE_UNAVAILABLE);
   const errorMessage = [explain(status, final), bodyProblem].filter((part) => part !== null).join(" ");
   return {
     outcome: { ...answered, status: final ? "FAILED" : failed, errorMessage },
@@ -105,6 +95,15 @@ export function classifyAnswer(id: string, answer: Answer, last: boolean): Class
     retryAfterMs: mayAskToWait ? Math.min(answer.retryAfterSeconds ?? 0, MAX_RETRY_AFTER_SECONDS) * 1000 : 0,
   };
 }
+
+const JITTER = 0.2;
+
+/**
+ * The wait before an attempt, in ms: give or take a fifth, so that deliveries which failed together are not all retried together.
+ * @param random 0 to 1
+ */
+export const jittered = (waitMs: number, random: number): number =>
+  Math.round(waitMs * (1 - JITTER + 2 * JITTER * random));
 
 function explain(status: number, final: boolean): string {
   if (status >= 300 && status < 400) return `Answered with ${status}: redirects are not followed.`;

@@ -20,8 +20,6 @@ export interface FannedOut {
   taken: number;
   /** Endpoints that got deliveries. */
   webhookIds: Set<string>;
-  /** `seq` of rows that are no JSON array. They stay, and only an operator can mend them. */
-  malformed: string[];
   /** Rows may be left: the next batch begins with the team after this one. */
   next: { after: string } | undefined;
 }
@@ -32,7 +30,7 @@ type OutboxRow = Pick<
 > & {
   /** JSON array of records. */
   objects: string;
-  /** 1 for the oldest row of its team, and so on. */
+  /** Its place among the rows of its team, from 1. */
   turn: number;
 };
 
@@ -72,13 +70,11 @@ export function fanOut(em: EntityManager, after: string): Promise<FannedOut> {
     const events: NewEvent[] = [];
     const deliveries: NewDelivery[] = [];
     const taken: string[] = [];
-    const malformed: string[] = [];
     for (const row of rows) {
       if (deliveries.length >= MOST_DELIVERIES) break;
+      taken.push(row.seq);
       const subscribed = byTenant.get(tenantKey(row))?.filter((endpoint) => endpoint.events.includes(row.type)) ?? [];
-      const objects = subscribed.length === 0 ? [] : recordsOf(row.objects);
-      (objects ? taken : malformed).push(row.seq);
-      for (const object of objects ?? []) {
+      for (const object of subscribed.length === 0 ? [] : recordsOf(row.objects)) {
         // The event's id, the same in every attempt and replay: receivers deduplicate on it.
         const event = { id: newId("event"), row, object };
         events.push(event);
@@ -87,13 +83,13 @@ export function fanOut(em: EntityManager, after: string): Promise<FannedOut> {
     }
     if (taken.length > 0) await write(tx, taken, events, deliveries);
     const webhookIds = new Set(deliveries.flatMap(({ endpoint }) => (endpoint.active ? [endpoint.id] : [])));
-    const isLeft = taken.length > 0 && (isFull || taken.length < rows.length);
+    const isLeft = isFull || taken.length < rows.length;
     // Large rows may have filled the batch before each team had its first turn.
-    const last = rows[taken.length + malformed.length - 1];
+    const last = rows[taken.length - 1];
     const cutOff = isLeft && last?.turn === 1 ? last.team_id : null;
     const from = cutOff ?? lastTeam;
     const next = from !== null ? { after: from } : isLeft || after !== "" ? { after: "" } : undefined;
-    return { taken: taken.length, webhookIds, malformed, next };
+    return { taken: taken.length, webhookIds, next };
   });
 }
 
@@ -154,16 +150,11 @@ async function readEndpoints(em: EntityManager, rows: readonly OutboxRow[]): Pro
   return Map.groupBy(endpoints, tenantKey);
 }
 
-/** The texts of the records in a row of the outbox. @returns undefined when it is no JSON array */
-function recordsOf(objects: string): string[] | undefined {
-  try {
-    const records: unknown = JSON.parse(objects);
-    if (!Array.isArray(records)) return undefined;
-    // Most rows hold one record, whose text is there already.
-    return records.length === 1 ? [objects.trim().slice(1, -1)] : records.map((record) => JSON.stringify(record));
-  } catch {
-    return undefined;
-  }
+/** The texts of the records in a row of the outbox. */
+function recordsOf(objects: string): string[] {
+  const records: unknown[] = JSON.parse(objects);
+  // Most rows hold one record, whose text is there already.
+  return records.length === 1 ? [objects.trim().slice(1, -1)] : records.map((record) => JSON.stringify(record));
 }
 
 async function write(

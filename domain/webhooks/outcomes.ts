@@ -15,7 +15,7 @@ export interface AttemptOutcome {
   errorMessage: string | null;
   durationMs: number;
   /** Of a test delivery, which says nothing about the endpoint's health. */
-  isTest?: boolean;
+  isTest: boolean;
 }
 
 /** An outcome that is to be written. */

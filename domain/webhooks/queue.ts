@@ -292,33 +292,6 @@ const nextDue = sql<string>`(
 /** Until when claims may still be settled, of the alias `h`: by the activity that left them behind, or that is presumed dead then. */
 const claimsEnd = sql<string>`case when h.claimed <> '{}' then coalesce(h.claimed_until, h.lease_until) end`;
 
-export interface Endpoint {
-  webhookId: string;
-  teamId: string;
-  epoch: number;
-}
-
-/** An endpoint that got deliveries, and who serves it. */
-interface NotifiedEndpoint extends Endpoint {
-  /** An activity has its lease. */
-  isServed: boolean;
-  /** Something may be sent to it now. */
-  isDue: boolean;
-}
-
-/**
- * Reads whether an activity serves these endpoints. To be called after the commit of their deliveries: an activity gives its lease up
- * and then looks for deliveries, so that one of the two sees what the other wrote.
- */
-export async function readServed(em: EntityManager, webhookIds: readonly string[]): Promise<NotifiedEndpoint[]> {
-  const { rows } = await sql<NotifiedEndpoint>`
-    select e.id as "webhookId", e.team_id as "teamId", h.epoch, coalesce(h.lease_until > now(), false) as "isServed",
-      coalesce(e.active and h.paused_at is null and (${nextDue}) <= now(), false) as "isDue"
-    from webhook_health h join webhook_endpoints e on e.id = h.webhook_id
-    where h.webhook_id = any(${[...webhookIds]}::text[])`.execute(kysely(em));
-  return rows;
-}
-
 /**
  * A recursive query, to be called `waiting`, for the endpoints that have a queue, as `webhook_id`, with a null at the end: one step
  * along the index for each, however many deliveries wait.
@@ -333,16 +306,30 @@ export const endpointsWaiting = sql`
 /** How long a delivery has been due before a sweep asks why, in seconds. */
 const OVERDUE_SECONDS = 2;
 
+/** An endpoint that is to be served. */
+export interface DueEndpoint {
+  webhookId: string;
+  teamId: string;
+  epoch: number;
+  /** An activity has its lease. */
+  isServed: boolean;
+}
+
 /**
- * Endpoints that should be served and are not: the process that was to start their workflow died, or their workflow did.
+ * Reads which endpoints are to be served. To be called after the commit of their deliveries: an activity gives its lease up and then
+ * looks for deliveries, so that one of the two sees what the other wrote.
+ * @param webhookIds of these alone; undefined for all that are overdue: the process that was to start their workflow died, or that did
  */
-export async function overdueEndpoints(em: EntityManager): Promise<Endpoint[]> {
-  const { rows } = await sql<Endpoint>`
-    with recursive waiting as (${endpointsWaiting})
-    select e.id as "webhookId", e.team_id as "teamId", h.epoch
+export async function readDue(em: EntityManager, webhookIds?: readonly string[]): Promise<DueEndpoint[]> {
+  const candidates = webhookIds
+    ? sql`waiting as (select unnest(${[...webhookIds]}::text[]) as webhook_id)`
+    : sql`recursive waiting as (${endpointsWaiting})`;
+  const { rows } = await sql<DueEndpoint>`
+    with ${candidates}
+    select e.id as "webhookId", e.team_id as "teamId", h.epoch, coalesce(h.lease_until > now(), false) as "isServed"
     from waiting w join webhook_health h on h.webhook_id = w.webhook_id join webhook_endpoints e on e.id = h.webhook_id
-    where coalesce(h.lease_until <= now(), true) and (not e.active or h.paused_at is null
-      and least(${nextDue}, ${claimsEnd}) <= now() - make_interval(secs => ${sql.lit(OVERDUE_SECONDS)}))`.execute(
+    where not e.active or coalesce(h.lease_until > now(), false) or h.paused_at is null
+      and least(${nextDue}, ${claimsEnd}) <= now() - make_interval(secs => ${webhookIds ? 0 : OVERDUE_SECONDS}::int)`.execute(
     kysely(em),
   );
   return rows;

@@ -105,7 +105,7 @@ describe("Retention", () => {
         const filter = { statuses: [], since: daysAgo(95), until: daysAgo(94), per_second: 1, total: 0 };
         await db()
           .insertInto("webhook_replays")
-          .values({ id: replays[i] ?? "", ...filter, started_at: daysAgo(94), completed_at })
+          .values({ id: replays[i] ?? "", ...filter, completed_at })
           .execute();
       }
       await prune();

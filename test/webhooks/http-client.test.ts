@@ -353,15 +353,6 @@ describe("A webhook's HTTP client", () => {
       const client = createDeliveryClient({ guard, timeoutMs: 5_000, userAgent: USER_AGENT });
       await assert.rejects(post(client, "http://hook.test/"), /too many open files/);
     });
-
-    it("is cut off by the caller's signal, before and during the request", async () => {
-      const controller = new AbortController();
-      const receiver = await serve(() => controller.abort(new Error("stopping")));
-      const client = openTo(receiver);
-      await assert.rejects(post(client, receiver.url, { signal: controller.signal }), /stopping/);
-      await assert.rejects(post(client, receiver.url, { signal: controller.signal }), /stopping/);
-      await eventually(() => receiver.sockets.size === 0, { what: "the end of the connection" });
-    });
   });
 
   describe("over TLS", () => {

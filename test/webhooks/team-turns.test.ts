@@ -143,27 +143,6 @@ describe("Changes of several teams in the outbox", () => {
     });
   });
 
-  it("stay where they are no JSON array, and hold up no others", async () => {
-    const [held, other] = [await makeListening(), await makeListening()];
-    await sql`insert into webhook_outbox (team_id, environment, type, objects)
-      select ${held}, 'LIVE', 'newsletter.started', o from unnest(array['[{"broken', '{}']) o`.execute(
-      kysely(own.orm.em.fork()),
-    );
-    await queue(held, 2);
-    await queue(other, 1);
-    let failures = 0;
-    const relay = await openOwnRelay(own, {
-      ...{ vault, workerId: "malformed", countRelayFailure: () => failures++ },
-      start: async () => undefined,
-    });
-    await eventually(async () => failures > 0 && (await counts(other))[0]?.[0] === 1, {
-      what: "the other team's event",
-    });
-    await relay.close();
-    assert.deepEqual(await counts(held), [[2, 2]]);
-    assert.equal((await takeBatch()).malformed.length, 2);
-  });
-
   it("are taken beyond 50 teams whose rows another transaction has locked", async () => {
     const teams = await Promise.all(Array.from({ length: 60 }, () => makeListening()));
     for (const team of teams) await queue(team, 1);
