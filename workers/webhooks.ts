@@ -1,6 +1,5 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { createReplayActivities, type ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
 import { type DeliveryActivities, EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import { createDeliveryClient } from "../activities/webhooks/http-client.ts";
 import { userAgent } from "../domain/webhooks/headers.ts";
@@ -12,7 +11,7 @@ export function startWebhooks(
   deps: ActivityDeps,
   registry: Registry,
 ): {
-  activities: Record<keyof (DeliveryActivities & ReplayActivities), unknown>;
+  activities: Record<keyof DeliveryActivities, unknown>;
   connected: OutboxRelay["connected"];
   close(): Promise<void>;
 } {
@@ -35,10 +34,7 @@ export function startWebhooks(
     },
   });
   return {
-    activities: {
-      ...deliveries.activities,
-      ...createReplayActivities(deps),
-    },
+    activities: deliveries.activities,
     connected: (temporal) => relay.connected(temporal),
     close: async () => {
       await relay.close();

@@ -6,7 +6,6 @@ import {
 } from "@temporalio/workflow";
 import type { DispatchActivities, SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { SendActivities } from "../activities/sends.ts";
-import type { ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
 import type { DeliveryActivities } from "../activities/webhooks/deliver-due.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { TASK_QUEUES } from "./ids.ts";
@@ -89,7 +88,7 @@ export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
 const DELIVERY_HEARTBEAT_MS = 5_000;
 
 /** Delivers to an endpoint, and carries out commands of operators. */
-export function deliveryStepsFor(teamId: string): DeliveryActivities {
+export function deliveryStepsFor(teamId: string): Pick<DeliveryActivities, "deliverDue" | "commandEndpoint"> {
   const options = (summary: string) =>
     ({
       taskQueue: TASK_QUEUES.webhooks,
@@ -106,7 +105,7 @@ export function deliveryStepsFor(teamId: string): DeliveryActivities {
 }
 
 /** Queues deliveries of a bulk replay. */
-export const { replayNext } = proxyActivities<ReplayActivities>({
+export const { replayNext } = proxyActivities<DeliveryActivities>({
   taskQueue: TASK_QUEUES.webhooks,
   startToCloseTimeout: "60 seconds",
   retry: STEP_RETRY,

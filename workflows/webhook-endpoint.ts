@@ -8,7 +8,8 @@ import {
   setHandler,
   TemporalFailure,
 } from "@temporalio/workflow";
-import type { Delivered, DeliveryActivities, EndpointCommand } from "../activities/webhooks/deliver-due.ts";
+import type { Delivered } from "../activities/webhooks/deliver-due.ts";
+import type { EndpointCommand } from "../domain/webhooks/queue.ts";
 import { deliveryStepsFor } from "./activities.ts";
 import { isRunLong, SHORTEST_WAIT_MS } from "./command-loop.ts";
 import { WAKE_UP } from "./ids.ts";
@@ -46,7 +47,7 @@ export function webhookEndpointWorkflow(input: EndpointInput): Promise<void> {
 
 class EndpointDelivery {
   readonly #input: EndpointInput;
-  readonly #steps: DeliveryActivities;
+  readonly #steps: ReturnType<typeof deliveryStepsFor>;
   readonly #ui = new OperatorView();
   /** Something may be due that the run under way, or the latest one, did not see. */
   #isWoken = true;

@@ -1,14 +1,13 @@
 import { Context } from "@temporalio/activity";
-import type { EntityManager } from "../../db/orm.ts";
+import { type ReplayProgress, replayPage } from "../../domain/webhooks/bulk-replay.ts";
 import {
   blockWaiting,
+  commandEndpoint,
+  type EndpointCommand,
   endRun,
-  giveUpWaiting,
   noteUnknown,
   type Rest,
   readRest,
-  retryWaiting,
-  setPaused,
   takeEndpoint,
 } from "../../domain/webhooks/queue.ts";
 import type { ActivityDeps } from "../deps.ts";
@@ -18,10 +17,10 @@ import type { DeliveryClient } from "./http-client.ts";
 import { OutcomeWriter } from "./outcome-writer.ts";
 import { RequestPlaces } from "./request-places.ts";
 
-/** The outcome of a request is written within this time after its end, or Postgres is away. */
+/** An outcome is written within this time after its request, or Postgres is away. */
 const SETTLED_AFTER_MS = 10_000;
 
-/** The result of a run, for the workflow of its endpoint. */
+/** The result of a run. */
 export interface Delivered {
   /** Undefined when the endpoint is deleted. */
   rest: Rest | undefined;
@@ -29,14 +28,21 @@ export interface Delivered {
   reason?: string | null | undefined;
 }
 
-export type EndpointCommand = "retryNow" | "pause" | "resume" | "cancelWaiting";
-
 export interface DeliveryActivities {
   /** Makes the deliveries that are due at an endpoint and those that come meanwhile; at most 30 s. */
   deliverDue(webhookId: string): Promise<Delivered>;
   /** Carries out a command of operators. @returns the answer to it */
   commandEndpoint(webhookId: string, command: EndpointCommand): Promise<string>;
+  /** Queues the next deliveries of a bulk replay. */
+  replayNext(replayId: string): Promise<ReplayProgress>;
 }
+
+const ANSWERS: Record<EndpointCommand, (deliveries: number) => string> = {
+  retryNow: (deliveries) => `${deliveries} are attempted now`,
+  pause: () => "PAUSED: requests in flight end by themselves",
+  resume: () => "delivers again",
+  cancelWaiting: (deliveries) => `${deliveries} given up; they can be replayed`,
+};
 
 interface Deps extends Pick<ActivityDeps, "env" | "orm" | "vault" | "stopping" | "countAttempts" | "log"> {
   client: Pick<DeliveryClient, "post">;
@@ -60,7 +66,6 @@ export class EndpointDeliveries {
     };
   }
 
-  /** Lets the runs of these endpoints look for deliveries. */
   wake(webhookIds: Iterable<string>): void {
     for (const webhookId of webhookIds) this.#runs.get(webhookId)?.wake();
   }
@@ -72,14 +77,12 @@ export class EndpointDeliveries {
 
   readonly activities: DeliveryActivities = {
     deliverDue: (webhookId) => whileBeating(() => this.#deliverDue(webhookId)),
-    commandEndpoint: async (webhookId, command) => {
-      const answer = await whileBeating(() => this.#command(this.#deps.orm.em.fork(), webhookId, command));
-      this.wake([webhookId]);
-      return answer;
-    },
+    commandEndpoint: (webhookId, command) =>
+      whileBeating(async () => ANSWERS[command](await commandEndpoint(this.#deps.orm.em.fork(), webhookId, command))),
+    replayNext: (replayId) => replayPage(this.#deps.orm.em.fork(), replayId),
   };
 
-  /** Waits for the requests in flight and for their outcomes. */
+  /** Waits for requests in flight and their outcomes. */
   async close(): Promise<void> {
     await Promise.all([...this.#runs.values()].map((run) => run.allSettled()));
   }
@@ -123,14 +126,5 @@ export class EndpointDeliveries {
     void run.allSettled().then(() => {
       if (!run.isRunning && this.#runs.get(webhookId) === run) this.#runs.delete(webhookId);
     });
-  }
-
-  async #command(em: EntityManager, webhookId: string, command: EndpointCommand): Promise<string> {
-    if (command === "cancelWaiting") return `${await giveUpWaiting(em, webhookId)} given up; they can be replayed`;
-    if (command === "pause" || command === "resume") {
-      await setPaused(em, webhookId, command === "pause");
-      return command === "pause" ? "PAUSED: requests in flight end by themselves" : "delivers again";
-    }
-    return `${await retryWaiting(em, webhookId)} are attempted now`;
   }
 }

@@ -13,7 +13,7 @@ import {
 import type { EventName } from "../../domain/webhooks/catalogue.ts";
 import { readDeliveryFacts } from "../../domain/webhooks/log.ts";
 import { notifyDue } from "../../domain/webhooks/notify.ts";
-import { retryWaiting } from "../../domain/webhooks/queue.ts";
+import { commandEndpoint, retryWaiting } from "../../domain/webhooks/queue.ts";
 import { endpointWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventNames, instant, listOf, pastInstant, wholeNumber } from "../options.ts";
 import { progressLine } from "../output.ts";
@@ -138,8 +138,7 @@ async function retry(session: Session, ids: readonly string[], { webhook }: { we
   let retried = 0;
   if (webhook !== undefined) {
     await ownerOf(session, "webhook_endpoints", webhook);
-    retried = await retryWaiting(em, webhook);
-    await notifyDue(em, [webhook]);
+    retried = await commandEndpoint(em, webhook, "retryNow");
   }
   for (const id of ids) {
     const { webhookId, attempts } = await readDeliveryFacts(em, id);

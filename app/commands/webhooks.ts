@@ -11,7 +11,7 @@ import {
 } from "../../domain/webhooks/endpoint-list.ts";
 import { createEndpoint } from "../../domain/webhooks/endpoints.ts";
 import { notifyDue } from "../../domain/webhooks/notify.ts";
-import { giveUpWaiting, MOST_COUNTED, type Rest, readRest, setPaused } from "../../domain/webhooks/queue.ts";
+import { commandEndpoint, MOST_COUNTED, type Rest, readRest } from "../../domain/webhooks/queue.ts";
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { absoluteUrl, eventNames, listOf, recordName, wholeNumber, withListLimit, withTenant } from "../options.ts";
@@ -197,9 +197,7 @@ async function probe(session: Session, id: string): Promise<Outcome> {
 
 async function pause(session: Session, id: string, isPaused: boolean): Promise<Outcome> {
   await ownerOf(session, "webhook_endpoints", id);
-  const em = session.orm.em.fork();
-  await setPaused(em, id, isPaused);
-  await notifyDue(em, [id]);
+  await commandEndpoint(session.orm.em.fork(), id, isPaused ? "pause" : "resume");
   return {
     text: isPaused ? "Paused; webhook:resume sends what waits" : "Resumed",
     data: { webhook: id, paused: isPaused },
@@ -208,6 +206,6 @@ async function pause(session: Session, id: string, isPaused: boolean): Promise<O
 
 async function giveUp(session: Session, id: string): Promise<Outcome> {
   await ownerOf(session, "webhook_endpoints", id);
-  const ended = await giveUpWaiting(session.orm.em.fork(), id);
+  const ended = await commandEndpoint(session.orm.em.fork(), id, "cancelWaiting");
   return { text: `${ended} given up; webhook:replay replays them`, data: { webhook: id, given_up: ended } };
 }

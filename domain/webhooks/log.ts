@@ -5,10 +5,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { isFailing } from "./endpoint-health.ts";
 
-/**
- * When a delivery is attempted next, as clients read it: a failing endpoint gets one at its next probe, and one that was never
- * attempted is on its way.
- */
+/** When a delivery is attempted next, as clients read it: at a failing endpoint's next probe; one never attempted is on its way. */
 const shownNextAttempt = (delivery: string): RawBuilder<string | null> => {
   const column = (name: string) => sql.ref(`${delivery}.${name}`);
   return sql<string | null>`case when ${column("next_attempt_at")} is not null then coalesce(
@@ -22,7 +19,6 @@ const isFinal = (delivery: string): RawBuilder<boolean> => {
   return sql<boolean>`(${column("superseded_by_id")} is null and ${column("status")} not in ('PENDING', 'RETRYING'))`;
 };
 
-/** Deliveries as the API shows them. */
 export const deliveryRows = (em: EntityManager) =>
   kysely(em)
     .selectFrom("webhook_deliveries")
@@ -30,10 +26,7 @@ export const deliveryRows = (em: EntityManager) =>
     .select(shownNextAttempt("webhook_deliveries").as("shown_next_attempt_at"))
     .select(isFinal("webhook_deliveries").as("is_final"));
 
-/**
- * A delivery in the log of one of the tenant's endpoints.
- * @throws {ApiError} `not_found`
- */
+/** @throws {ApiError} `not_found` */
 export async function readDelivery(em: EntityManager, tenant: Tenant, webhookId: string, deliveryId: string) {
   const delivery = await deliveryRows(em)
     .where("webhook_deliveries.id", "=", deliveryId)
@@ -51,9 +44,8 @@ export async function readDelivery(em: EntityManager, tenant: Tenant, webhookId:
 }
 
 /** One attempt of a delivery, as operators read it at a command line. */
-export interface AttemptFacts {
+interface AttemptFacts {
   id: string;
-  /** The first is 1. */
   attempt: number;
   status: DeliveryStatus;
   responseStatus: number | null;
@@ -65,7 +57,7 @@ export interface AttemptFacts {
   nextAttemptAt: string | null;
 }
 
-/** A delivery with all its attempts, the oldest first. */
+/** With all its attempts, the oldest first. */
 export interface DeliveryFacts extends Tenant {
   webhookId: string;
   eventId: string;
@@ -77,26 +69,18 @@ export interface DeliveryFacts extends Tenant {
 
 const firstOf = (delivery: string) => sql`coalesce(${sql.ref(`${delivery}.first_id`)}, ${sql.ref(`${delivery}.id`)})`;
 
-/**
- * Reads a delivery by the id of any of its attempts.
- * @throws {ApiError} `not_found`
- */
+/** Reads a delivery by the id of any of its attempts. @throws {ApiError} `not_found` */
 export async function readDeliveryFacts(em: EntityManager, id: string): Promise<DeliveryFacts> {
-  const { rows } = await sql<AttemptFacts & Omit<DeliveryFacts, "attempts">>`
-    select d.id, d.attempt, d.status, d.response_status as "responseStatus", d.error_message as error,
-      d.duration_ms as "durationMs", ${isoInstant(sql`d.updated_at`)} as at, ${isoInstant(shownNextAttempt("d"))} as "nextAttemptAt",
-      d.team_id as "teamId", d.environment, d.webhook_id as "webhookId", d.event_id as "eventId",
-      d.event_type as "eventType", d.replay_of_id as "replayOfId"
+  const { rows } = await sql<DeliveryFacts>`
+    select d.team_id as "teamId", d.environment, d.webhook_id as "webhookId", d.event_id as "eventId",
+      d.event_type as "eventType", d.replay_of_id as "replayOfId",
+      json_agg(json_build_object('id', d.id, 'attempt', d.attempt, 'status', d.status, 'at', ${isoInstant(sql`d.updated_at`)},
+        'responseStatus', d.response_status, 'error', d.error_message, 'durationMs', d.duration_ms,
+        'nextAttemptAt', ${isoInstant(shownNextAttempt("d"))}) order by d.id) as attempts
     from webhook_deliveries one join webhook_deliveries d
       on d.webhook_id = one.webhook_id and d.event_id = one.event_id and ${firstOf("d")} = ${firstOf("one")}
-    where one.id = ${id} order by d.id`.execute(kysely(em));
-  const [first] = rows;
-  if (!first) throw new ApiError("not_found", `There is no delivery ${id}.`);
-  const { teamId, environment, webhookId, eventId, eventType, replayOfId } = first;
-  const attempts = rows.map(
-    ({ id: attemptId, attempt, status, responseStatus, error, durationMs, at, nextAttemptAt }) => {
-      return { id: attemptId, attempt, status, responseStatus, error, durationMs, at, nextAttemptAt };
-    },
-  );
-  return { teamId, environment, webhookId, eventId, eventType, replayOfId, attempts };
+    where one.id = ${id} group by 1, 2, 3, 4, 5, 6`.execute(kysely(em));
+  const [delivery] = rows;
+  if (!delivery) throw new ApiError("not_found", `There is no delivery ${id}.`);
+  return delivery;
 }

@@ -5,6 +5,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { newId } from "../ids.ts";
 import { ENDPOINT_OFF, type EndpointHealth, healthOf, isFailing, probeNow } from "./endpoint-health.ts";
+import { notifyDue } from "./notify.ts";
 
 /*
  * The queue of an endpoint: the deliveries with a `next_attempt_at`. One activity at a time owns it, under an epoch and a
@@ -376,7 +377,7 @@ const CANCELLED = "An operator gave it up; it can be replayed.";
  * a delivery that is given up. Not to be called in a transaction.
  * @returns how many
  */
-export async function giveUpWaiting(em: EntityManager, webhookId: string): Promise<number> {
+async function giveUpWaiting(em: EntityManager, webhookId: string): Promise<number> {
   const wasPaused = await setPaused(em, webhookId, true);
   try {
     return await endWaiting(em, webhookId, CANCELLED, "FAILED");
@@ -411,10 +412,25 @@ export async function retryWaiting(em: EntityManager, webhookId: string, ids?: r
 }
 
 /** Holds the deliveries of an endpoint, or sends them again. @returns whether they were held before */
-export async function setPaused(em: EntityManager, webhookId: string, isPaused: boolean): Promise<boolean> {
+async function setPaused(em: EntityManager, webhookId: string, isPaused: boolean): Promise<boolean> {
   const { rows } = await sql<{ was: boolean }>`
     with before as (select paused_at from webhook_health where webhook_id = ${webhookId} for update)
     update webhook_health set paused_at = ${isPaused ? sql`coalesce(before.paused_at, now())` : sql`null`} from before
     where webhook_id = ${webhookId} returning before.paused_at is not null as was`.execute(kysely(em));
   return rows[0]?.was ?? false;
+}
+
+export type EndpointCommand = "retryNow" | "pause" | "resume" | "cancelWaiting";
+
+/**
+ * Carries out a command of operators, and has the endpoint served. Not to be called in a transaction.
+ * @returns how many deliveries are attempted now, or given up
+ */
+export async function commandEndpoint(em: EntityManager, webhookId: string, command: EndpointCommand): Promise<number> {
+  let deliveries = 0;
+  if (command === "retryNow") deliveries = await retryWaiting(em, webhookId);
+  else if (command === "cancelWaiting") deliveries = await giveUpWaiting(em, webhookId);
+  else await setPaused(em, webhookId, command === "pause");
+  await notifyDue(em, [webhookId]);
+  return deliveries;
 }
