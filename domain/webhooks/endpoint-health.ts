@@ -2,14 +2,10 @@ import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 
-/**
- * How an endpoint is expected to answer. `unproven`: no success lately; `working`; `failing`: it
- * failed several times in a row, and its deliveries wait while one at a time probes it.
- */
+/** `unproven`: no success lately; `failing`: it failed several times in a row; its deliveries wait while one at a time probes it. */
 export const ENDPOINT_HEALTH = ["unproven", "working", "failing"] as const;
 export type EndpointHealth = (typeof ENDPOINT_HEALTH)[number];
 
-/** A change of an endpoint that the writing of outcomes reports. */
 export type EndpointChange = "failing" | "working" | "off";
 
 /** Failures in a row after which an endpoint is `failing`. */
@@ -17,10 +13,7 @@ export const FAILING_AFTER = 5;
 /** For how long a success shows that an endpoint answers, in hours. */
 const SUCCESS_COUNTS_HOURS = 24;
 
-/**
- * The wait before the first probe of a failing endpoint, in seconds. It doubles with each probe that fails, up to a
- * minute during the first hour and to a quarter of an hour from then on.
- */
+/** The wait before the first probe of a failing endpoint. It doubles with each that fails, up to the longest; later: after an hour. */
 export const FIRST_PROBE_SECONDS = 5;
 export const LONGEST_PROBE_SECONDS = 60;
 export const LONGEST_PROBE_SECONDS_LATER = 900;
@@ -30,17 +23,12 @@ export const SWITCH_OFF_HOURS = 72;
 /** … and so many failures in a row. */
 export const SWITCH_OFF_FAILURES = 20;
 
-/** Why a delivery is BLOCKED that was never sent because the platform had switched its endpoint off. */
 export const ENDPOINT_OFF = "The endpoint was switched off; replay this once it is on again.";
 
-/** @param health alias of `webhook_health` */
 export const isFailing = (health: string): RawBuilder<boolean> =>
   sql<boolean>`(${sql.ref(`${health}.consecutive_failures`)} >= ${sql.lit(FAILING_AFTER)})`;
 
-/**
- * An endpoint's health. One with a few failures since its success is still `working` and keeps its concurrency.
- * @param health alias of `webhook_health`
- */
+/** One with a few failures since its success is still `working` and keeps its concurrency. @param health alias of `webhook_health` */
 export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<EndpointHealth>`case
   when ${isFailing(health)} then ${sql.lit("failing" satisfies EndpointHealth)}
   when ${sql.ref(`${health}.last_success_at`)} > now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
@@ -49,30 +37,25 @@ export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<Endp
 /** A success that changes nothing else is noted only if none was noted within this time, in seconds. */
 const NOTED_EVERY_SECONDS = 1;
 
-/** The facts of an attempt that decide on the health of its endpoint. */
 interface CountedOutcome {
   status: DeliveryStatus;
   isProbe: boolean;
   askedWaitMs: number;
 }
 
-/** An endpoint whose health was written. */
 export interface Noted {
   webhookId: string;
   /** It is failing since now, or works after it was failing. */
   change: Exclude<EndpointChange, "off"> | null;
 }
 
-/** An update that notes a success of endpoints that have answered and not failed since, once a second. */
+/** Notes a success of endpoints that have answered and not failed since. */
 export const noteSuccesses = (webhookIds: string[]): RawBuilder<unknown> => sql`
   update webhook_health set last_success_at = now()
   where webhook_id = any(${webhookIds}::text[])
     and last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)})`;
 
-/**
- * An update that counts outcomes by endpoint, in the order in which they came, and begins, continues or ends the probes of
- * each. A success that changes nothing but its time is noted once a second.
- */
+/** An update that counts outcomes by endpoint, in the order in which they came, and begins, continues or ends the probes of each. */
 export function noteAttempts(byEndpoint: ReadonlyMap<string, readonly CountedOutcome[]>): RawBuilder<Noted> {
   const batches = [...byEndpoint].map(([webhookId, outcomes]) => {
     const lastSuccess = outcomes.findLastIndex(({ status }) => status === "SUCCEEDED");
@@ -117,25 +100,17 @@ export function noteAttempts(byEndpoint: ReadonlyMap<string, readonly CountedOut
       h.consecutive_failures, h.last_success_at`;
 }
 
-/** Forgets the failures of an endpoint. */
 export async function clearFailures(em: EntityManager, webhookId: string): Promise<void> {
   await kysely(em)
     .updateTable("webhook_health")
-    .set({
-      consecutive_failures: 0,
-      failing_since: null,
-      probe_at: null,
-      probe_wait_seconds: null,
-    })
+    .set({ consecutive_failures: 0, failing_since: null, probe_at: null, probe_wait_seconds: null })
     .where("webhook_id", "=", webhookId)
     .execute();
 }
 
 /**
- * Makes the next probe of a failing endpoint due now, and begins the waits between probes anew: a probe that is under way
- * would else set the longest of them when it fails.
- * @param tenant nothing changes for an endpoint of another one; undefined for an operator
- * @returns whether it is failing; for any other nothing changes
+ * Makes the next probe of a failing endpoint due now, and begins the waits anew: a probe that is under way would else set the longest
+ * of them when it fails. @param tenant undefined for an operator @returns whether it is failing; for any other nothing changes
  */
 export async function probeNow(em: EntityManager, tenant: Tenant | undefined, webhookId: string): Promise<boolean> {
   const isOwn = tenant
@@ -147,10 +122,7 @@ export async function probeNow(em: EntityManager, tenant: Tenant | undefined, we
   return numAffectedRows > 0;
 }
 
-/**
- * An update that switches off the endpoints whose failures call for it; the notices to their owners are due with that.
- * @param noted name of the CTE with `noteAttempts`
- */
+/** Switches off the endpoints whose failures call for it, with notices. @param noted name of the CTE with `noteAttempts` */
 export const switchOffDead = (noted: string): RawBuilder<unknown> => sql`
   update webhook_endpoints e
   set active = false, disabled_at = now(), disabled_reason = 'delivery_failures', notice_due_at = now()

@@ -6,17 +6,16 @@ import { newId } from "../ids.ts";
 import { ENDPOINT_OFF } from "./endpoint-health.ts";
 import { EVENT_KEPT } from "./retention.ts";
 
-/** Rows that one batch takes from the outbox, of so many teams, each an equal share of them. */
+/** Rows that one batch takes from the outbox, of so many teams, each an equal share. */
 const BATCH_ROWS = 500;
 const TEAMS = 50;
 const LEAST_SHARE = 10;
 /** Bytes of `objects` that one batch reads, or one larger row: a row may hold 500 records, of 1 KB and more. */
 const MOST_BYTES = 2 * 1024 * 1024;
-/** Deliveries after which a batch takes no further row, so that its transaction holds the rows for a short time. */
+/** Deliveries after which a batch takes no further row: its transaction holds the rows for a short time. */
 const MOST_DELIVERIES = 4_000;
 
 export interface FannedOut {
-  /** Rows taken from the outbox. */
   taken: number;
   /** Endpoints that got deliveries. */
   webhookIds: Set<string>;
@@ -45,7 +44,6 @@ interface Endpoint {
 interface NewEvent {
   id: string;
   row: OutboxRow;
-  /** JSON of the record the event is about. */
   object: string;
 }
 
@@ -58,9 +56,8 @@ interface NewDelivery {
 const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environment">) => `${team_id}/${environment}`;
 
 /**
- * Takes a batch: the oldest changes of up to `TEAMS` teams, an equal share of each. It deletes them and writes an event for each that
- * an endpoint subscribed to, with a delivery per endpoint, in one transaction. An endpoint that the platform has switched off gets
- * BLOCKED ones, which can be replayed. Any number of processes may do this at once.
+ * Takes a batch of the oldest changes of teams in turn, and writes an event for each that an endpoint subscribed to, with a delivery
+ * per endpoint: BLOCKED if the platform has switched it off. Any number of processes may do this at once.
  * @param after begins with the team after this id; "" with the first team
  */
 export function fanOut(em: EntityManager, after: string): Promise<FannedOut> {
@@ -135,7 +132,6 @@ async function lockRows(em: EntityManager, after: string): Promise<Locked> {
   return { rows: rows.filter((row): row is typeof row & OutboxRow => row.seq !== null), isFull, lastTeam };
 }
 
-/** The endpoints that get deliveries written, by tenant. */
 async function readEndpoints(em: EntityManager, rows: readonly OutboxRow[]): Promise<Map<string, Endpoint[]>> {
   const tenants = [...new Map(rows.map((row) => [tenantKey(row), row])).values()];
   const { rows: endpoints } = await executePrepared(

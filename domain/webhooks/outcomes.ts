@@ -6,7 +6,6 @@ import { type EndpointChange, type Noted, noteAttempts, noteSuccesses, switchOff
 /** The statuses an attempt can give a delivery. */
 export const ATTEMPT_OUTCOMES = ["SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
 
-/** The outcome of one delivery's attempt. */
 export interface AttemptOutcome {
   id: string;
   status: (typeof ATTEMPT_OUTCOMES)[number];
@@ -18,12 +17,10 @@ export interface AttemptOutcome {
   isTest: boolean;
 }
 
-/** An outcome that is to be written. */
 export interface EndpointOutcome extends AttemptOutcome {
   webhookId: string;
   /** Until the next attempt of a RETRYING one. */
   retryInMs: number | null;
-  /** The attempt was a probe of a failing endpoint. */
   isProbe: boolean;
   /** Its endpoint has answered and not failed since: a success changes only the time of the latest one. */
   isSteady: boolean;
@@ -31,14 +28,12 @@ export interface EndpointOutcome extends AttemptOutcome {
   askedWaitMs: number;
 }
 
-/** Whether outcomes change no health but the time of the latest success. */
 export const areSteadySuccesses = (outcomes: readonly EndpointOutcome[]): boolean =>
   outcomes.every(({ status, isSteady }) => isSteady && status === "SUCCEEDED");
 
 /**
- * Writes outcomes of any number of endpoints, in the order in which they came, and the health that follows, in one statement. An
- * endpoint that failed for long enough is switched off, and its owner's notice is due. A row that is not PENDING stays: the next
- * epoch has closed it. Not to be prepared: a plan that was kept from a nearly empty table compares each delivery with each outcome.
+ * Writes outcomes of any number of endpoints, in the order in which they came, and the health that follows. A row that is not PENDING
+ * stays: the next epoch has closed it. Not prepared: a plan of a nearly empty table compares each delivery with each outcome.
  * @returns the endpoints that came into another state
  */
 export async function writeOutcomes(
@@ -83,7 +78,6 @@ export async function writeOutcomes(
 /** Deliveries of an endpoint that works again which are sent at once; further ones are sent at their time. */
 const MADE_DUE = 1_000;
 
-/** Makes due what waits for its next attempt at endpoints that work again. */
 async function makeDue(em: EntityManager, webhookIds: readonly string[]): Promise<void> {
   await sql`
     update webhook_deliveries set next_attempt_at = now() where id = any(array(

@@ -7,23 +7,21 @@ import { newId } from "../ids.ts";
 import { ENDPOINT_OFF, type EndpointHealth, healthOf, isFailing, probeNow } from "./endpoint-health.ts";
 import { notifyDue } from "./notify.ts";
 
-/*
- * The queue of an endpoint: the deliveries with a `next_attempt_at`. One activity at a time owns it, under an epoch and a
- * lease. Statements that look for due deliveries are not prepared: Postgres would keep the plan that it made for an empty table.
- */
+// The queue of an endpoint: the deliveries with a `next_attempt_at`. One activity at a time owns it, under an epoch and a lease.
+// What looks for due deliveries is not prepared: Postgres would keep the plan that it made for an empty table.
 
 /** How long an endpoint stays with an activity that does not renew its lease, in seconds. */
 const LEASE_SECONDS = 10;
 const leaseEnd = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
 
-/** A test delivery is due before all others, and waits for no probe. */
+/** Before all others: a test delivery waits for no probe. */
 export const TEST_DUE: RawBuilder<string> = sql<string>`'epoch'::timestamptz`;
 
 const INTERRUPTED = "The outcome is unknown: the service was interrupted during this attempt.";
 const OUTCOME_UNKNOWN = `${INTERRUPTED} It is made again.`;
 const EVENT_GONE = "Its event is kept no more, so it was not attempted again.";
 
-/** The secret before a rotation, while it signs too. @param endpoint alias of `webhook_endpoints` */
+/** The secret before a rotation, while it signs too. */
 const previousSecret = (endpoint: string): RawBuilder<string | null> => sql<string | null>`case
   when ${sql.ref(`${endpoint}.previous_secret_expires_at`)} > now()
   then ${sql.ref(`${endpoint}.previous_encrypted_secret`)} end`;
@@ -33,20 +31,18 @@ export interface TakenEndpoint {
   webhookId: string;
   teamId: string;
   epoch: number;
-  /** The version of the endpoint's row: once it is another one, nothing more is claimed. */
+  /** Of the endpoint's row: once it is another one, nothing more is claimed. */
   version: string;
   url: string;
   apiVersion: string;
   encryptedSecret: string;
-  /** During a rotation. */
   previousEncryptedSecret: string | null;
   encryptedHeaders: string | null;
   health: EndpointHealth;
   /** In a row. */
   failures: number;
-  /** Deliveries that the epoch before had claimed and whose outcome it had not written … */
+  /** What the epoch before had claimed and not settled, and for how long its requests may be answered; null after a crash. */
   claimed: string[];
-  /** … and for how long, in ms, its requests may still be answered, because it ended in order; null after a crash. */
   leftForMs: number | null;
 }
 
@@ -82,11 +78,10 @@ export interface DueDelivery {
   eventId: string;
   type: string;
   isReplay: boolean;
-  /** It brings an example: it is attempted once. */
   isTest: boolean;
   /** Attempts of the ladder before this one. */
   attemptsUsed: number;
-  /** For how long its first attempt has been due, in ms. */
+  /** Since its first attempt was due. */
   ageMs: number;
   /** When it fell due, as Postgres writes it. */
   dueAt: string;
@@ -99,11 +94,10 @@ export interface DueDelivery {
 interface Claim extends Pick<TakenEndpoint, "webhookId" | "epoch" | "version"> {
   /** Claimed before and not settled. */
   held: readonly string[];
-  /** Deliveries that fell due earlier are not looked at: a text of Postgres. */
+  /** Deliveries that fell due earlier are not looked at. */
   from: string;
   /** 0 renews the lease alone. */
   limit: number;
-  /** Of tests alone: something else shows whether the endpoint answers. */
   testsAlone: boolean;
 }
 
@@ -160,7 +154,6 @@ async function endWithoutEvent(em: EntityManager, ids: readonly string[]): Promi
 
 /**
  * Begins the next attempts of claimed deliveries that failed before: each gets a row of its own, which is claimed instead.
- * @param ladderLength attempts of a delivery
  * @returns the new row for each id
  */
 export const beginRetries = (
@@ -172,14 +165,13 @@ export const beginRetries = (
   // Only a probe of a delivery that is too young to be given up comes after the last attempt of the ladder.
   supersede(em, taken, ids, { status: "RETRYING", why: null, usesUp: 1, mostUsed: ladderLength - 1 });
 
-/** Lists attempts as unknown that the epoch before had claimed and not settled; they are due again. They use up no attempt. */
+/** Lists attempts as unknown that the epoch before had claimed and not settled. They are due again, and use up no attempt. */
 export const noteUnknown = (
   em: EntityManager,
   taken: Pick<TakenEndpoint, "webhookId" | "epoch">,
   ids: readonly string[],
 ): Promise<unknown> => supersede(em, taken, ids, { status: "PENDING", why: OUTCOME_UNKNOWN, usesUp: 0, mostUsed: 0 });
 
-/** A row that follows another. */
 type Retry = Pick<DueDelivery, "id" | "attemptsUsed">;
 
 interface Superseding {
@@ -227,17 +219,14 @@ async function supersede(
   return new Map(rows.map(({ old, ...retry }) => [old, retry]));
 }
 
-/** How a run ended in order. */
 interface EndedRun extends NamedValues {
   webhookId: string;
   epoch: number;
-  /** Claims of requests that it left behind … */
   left: readonly string[];
-  /** … and for how long, in ms, they may still be settled. */
   leftForMs: number;
 }
 
-/** Ends a run, and gives the lease back. */
+/** Ends a run in order and gives the lease back. It may have left claims behind, which may be settled for so long. */
 export const endRun = defineStatement(
   (_em, { webhookId, epoch, left, leftForMs }: EndedRun) => sql`
     update webhook_health
@@ -256,18 +245,16 @@ export interface Rest {
   paused: boolean;
   /** Counted up to `MOST_COUNTED`. */
   waiting: number;
-  /** Until something is to be done, in ms, and when that is, ISO 8601; null when nothing is, or only a command lets it happen. */
+  /** When something is to be done, ISO 8601; null when nothing is, or only a command lets it happen. */
   nextInMs: number | null;
   nextAt: string | null;
 }
 
-/** Deliveries of an endpoint that wait are counted up to this number. */
 export const MOST_COUNTED = 1_000;
 
 /**
- * Looks at the queue of an endpoint. After the lease was given up and in a statement of its own: deliveries that were committed
- * before are seen here, and those that come later find the endpoint free.
- * @returns undefined when it is deleted
+ * Looks at the queue of an endpoint, after the lease was given up and in a statement of its own: deliveries that were committed before
+ * are seen here, and those that come later find the endpoint free. @returns undefined when it is deleted
  */
 export async function readRest(em: EntityManager, webhookId: string): Promise<Rest | undefined> {
   const { rows } = await sql<Rest>`
@@ -283,20 +270,17 @@ export async function readRest(em: EntityManager, webhookId: string): Promise<Re
   return rows[0];
 }
 
-/** When the next delivery of an endpoint may be claimed, of the aliases `e` and `h`. What may still be in flight is left out. */
+/** When the next delivery of the endpoint `e` with health `h` may be claimed. What may still be in flight is left out. */
 const nextDue = sql<string>`(
   select case when not ${isFailing("h")} or d.next_attempt_at <= ${TEST_DUE} then d.next_attempt_at else h.probe_at end
   from webhook_deliveries d
   where d.webhook_id = e.id and d.next_attempt_at is not null and d.id <> all(h.claimed)
   order by d.next_attempt_at limit 1)`;
 
-/** Until when claims may still be settled, of the alias `h`: by the activity that left them behind, or that is presumed dead then. */
+/** Until when claims may still be settled: by the activity that left them behind, or that is presumed dead then. */
 const claimsEnd = sql<string>`case when h.claimed <> '{}' then coalesce(h.claimed_until, h.lease_until) end`;
 
-/**
- * A recursive query, to be called `waiting`, for the endpoints that have a queue, as `webhook_id`, with a null at the end: one step
- * along the index for each, however many deliveries wait.
- */
+/** A recursive query, to be called `waiting`, for the endpoints that have a queue, and a null: one step along the index for each. */
 export const endpointsWaiting = sql`
   (select webhook_id from webhook_deliveries where next_attempt_at is not null order by webhook_id limit 1)
   union all
@@ -307,7 +291,6 @@ export const endpointsWaiting = sql`
 /** How long a delivery has been due before a sweep asks why, in seconds. */
 const OVERDUE_SECONDS = 2;
 
-/** An endpoint that is to be served. */
 export interface DueEndpoint {
   webhookId: string;
   teamId: string;
@@ -340,9 +323,8 @@ export async function readDue(em: EntityManager, webhookIds?: readonly string[])
 const CHANGED_AT_ONCE = 1_000;
 
 /**
- * Ends the deliveries that wait for an endpoint, the oldest first. Those that were never attempted become `untried`, the others are
- * FAILED: also one that was cut off, which may have arrived. Deliveries in flight are left to their activity.
- * @returns how many
+ * Ends the deliveries that wait for an endpoint. Those that were never attempted become `untried`, the others are FAILED: also one
+ * that was cut off, which may have arrived. Deliveries in flight are left to their activity. @returns how many
  */
 async function endWaiting(
   em: EntityManager,
@@ -369,14 +351,9 @@ async function endWaiting(
   }
 }
 
-/** Why a delivery is FAILED that an operator cancelled. */
 const CANCELLED = "An operator gave it up; it can be replayed.";
 
-/**
- * Gives up the deliveries that wait for an endpoint: FAILED, and they can be replayed. It is paused meanwhile, so that no run claims
- * a delivery that is given up. Not to be called in a transaction.
- * @returns how many
- */
+/** It is paused meanwhile, so that no run claims a delivery that is given up. @returns how many */
 async function giveUpWaiting(em: EntityManager, webhookId: string): Promise<number> {
   const wasPaused = await setPaused(em, webhookId, true);
   try {
@@ -386,15 +363,13 @@ async function giveUpWaiting(em: EntityManager, webhookId: string): Promise<numb
   }
 }
 
-/** Blocks the deliveries that wait for an endpoint that is off. Not to be called in a transaction. @returns how many */
+/** Blocks what waits for an endpoint that is off. Not to be called in a transaction. @returns how many deliveries */
 export const blockWaiting = (em: EntityManager, webhookId: string): Promise<number> =>
   endWaiting(em, webhookId, ENDPOINT_OFF, "BLOCKED");
 
 /**
- * Makes the deliveries of an endpoint that wait for their next attempt due now, and the probe of a failing one. That attempt uses
- * up none of the ladder.
- * @param ids of those alone
- * @returns how many
+ * Makes the deliveries of an endpoint that wait for their next attempt due now, and the probe of a failing one. It uses up none of
+ * the ladder. @param ids of these alone @returns how many
  */
 export async function retryWaiting(em: EntityManager, webhookId: string, ids?: readonly string[]): Promise<number> {
   await probeNow(em, undefined, webhookId);
@@ -411,7 +386,7 @@ export async function retryWaiting(em: EntityManager, webhookId: string, ids?: r
   }
 }
 
-/** Holds the deliveries of an endpoint, or sends them again. @returns whether they were held before */
+/** @returns whether it was paused before */
 async function setPaused(em: EntityManager, webhookId: string, isPaused: boolean): Promise<boolean> {
   const { rows } = await sql<{ was: boolean }>`
     with before as (select paused_at from webhook_health where webhook_id = ${webhookId} for update)
