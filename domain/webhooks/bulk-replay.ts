@@ -8,13 +8,10 @@ import { notifyDue } from "./notify.ts";
 import { holdEndpoint, refuseInactive } from "./replay-delivery.ts";
 import { keepEvents } from "./retention.ts";
 
-/** Statuses that may be replayed in bulk: deliveries that have ended without success. */
 export const REPLAYABLE = ["FAILED", "BLOCKED"] as const satisfies DeliveryStatus[];
 
-/** Deliveries that a bulk replay queues in a second, unless an operator chooses another number. */
 export const DEFAULT_PER_SECOND = 100;
 
-/** The deliveries that a bulk replay sends again. */
 export interface ReplayFilter {
   teamId: string | null;
   webhookId: string | null;
@@ -53,10 +50,7 @@ export interface ReplayCount {
   deliveries: number;
 }
 
-/**
- * Counts the deliveries a bulk replay would replay, and those it would leave because their endpoint is off.
- * @param tenant undefined for all
- */
+/** Counts the deliveries of a filter, also those that stay because their endpoint is off. @param tenant undefined for all */
 export async function countReplayable(
   em: EntityManager,
   filter: ReplayFilter,
@@ -112,10 +106,7 @@ export async function requestEndpointReplay(
   return readEndpointReplay(em, webhookId, await requestReplay(em, filter, { perSecond: DEFAULT_PER_SECOND, total }));
 }
 
-/**
- * A bulk replay of one endpoint's deliveries.
- * @throws {ApiError} `not_found`
- */
+/** @throws {ApiError} `not_found` */
 export async function readEndpointReplay(em: EntityManager, webhookId: string, replayId: string) {
   const replay = await kysely(em)
     .selectFrom("webhook_replays")
@@ -133,7 +124,6 @@ export interface ReplayProgress {
   done: boolean;
 }
 
-/** How far a bulk replay is. @returns undefined when there is none of this id */
 export async function readReplay(em: EntityManager, replayId: string): Promise<ReplayProgress | undefined> {
   const row = await kysely(em)
     .selectFrom("webhook_replays")
@@ -143,7 +133,6 @@ export async function readReplay(em: EntityManager, replayId: string): Promise<R
   return row && { total: row.total, replayed: row.replayed, done: row.completed_at !== null };
 }
 
-/** Bulk replays that have not ended. */
 export async function unfinishedReplays(em: EntityManager): Promise<string[]> {
   const rows = await kysely(em).selectFrom("webhook_replays").select("id").where("completed_at", "is", null).execute();
   return rows.map(({ id }) => id);
@@ -158,10 +147,7 @@ export async function endReplay(em: EntityManager, replayId: string): Promise<vo
     .execute();
 }
 
-/**
- * Replays the next second's worth of a bulk replay, in one transaction with its progress: after a crash no delivery is
- * repeated and none is left out.
- */
+/** Replays the next second's worth, in one transaction with the progress: a crash repeats no delivery and leaves none out. */
 export function replayPage(em: EntityManager, replayId: string): Promise<ReplayProgress> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
@@ -205,19 +191,12 @@ export function replayPage(em: EntityManager, replayId: string): Promise<ReplayP
       select superseded_by_id, team_id, environment, webhook_id, event_id, event_type, true, id, now() from replaced`.execute(
       db,
     );
-    await keepEvents(
-      tx,
-      undefined,
-      rows.map(({ event_id }) => event_id),
-    );
+    const eventIds = rows.map(({ event_id }) => event_id);
+    await keepEvents(tx, undefined, eventIds);
+    const after = { after_webhook_id: last.webhook_id, after_created_at: last.created_at, after_id: last.id };
     await db
       .updateTable("webhook_replays")
-      .set({
-        replayed: replayed + rows.length,
-        after_webhook_id: last.webhook_id,
-        after_created_at: last.created_at,
-        after_id: last.id,
-      })
+      .set({ replayed: replayed + rows.length, ...after })
       .where("id", "=", replayId)
       .execute();
     await notifyDue(tx, [...new Set(rows.map(({ webhook_id }) => webhook_id))]);

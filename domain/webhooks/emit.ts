@@ -8,28 +8,22 @@ import type { EventObjects } from "./objects.ts";
 /** Events that one row of the outbox holds at most. */
 const OUTBOX_ROW_EVENTS = 500;
 
-/**
- * Endpoints that get events: those that are active, or that the platform switched off, whose events are kept for them.
- * One that was stopped by hand gets nothing written.
- */
+/** Events are kept for endpoints that the platform switched off, and not for those that were stopped by hand. */
 const getsEvents = sql`(w.active or w.disabled_reason = 'delivery_failures')`;
-const listening = (tenant: Tenant) => sql`${ofTenant(tenant, "w")}
-  and ${getsEvents}`;
+const listening = (tenant: Tenant) => sql`${ofTenant(tenant, "w")} and ${getsEvents}`;
 
 const literals = (types: readonly EventName[]) => sql.join(types.map((type) => sql.lit(type)));
 
-/** Whether an endpoint subscribed to one of the types. */
 export const isWanted = (tenant: Tenant, ...types: EventName[]): RawBuilder<boolean> => sql<boolean>`exists (
   select from webhook_endpoints w where ${listening(tenant)} and w.events && array[${literals(types)}])`;
 
-/** A query for those of the types that an endpoint subscribed to, as `type`: one look at the team's few endpoints. */
+/** A query for those of the types that an endpoint subscribed to, as `type`. */
 export const wantedTypes = (tenant: Tenant, types: readonly EventName[]): RawBuilder<unknown> => sql`
   select distinct e.type from webhook_endpoints w cross join lateral unnest(w.events) as e (type)
   where ${listening(tenant)} and e.type in (${literals(types)})`;
 
 /**
- * The insert into the outbox of a statement that changes many rows at once. When it wrote a row, its caller notifies the
- * relay.
+ * The insert into the outbox of a statement that changes many rows. When it wrote a row, its caller notifies the relay.
  * @param happened a query for one row per event: `type` and the record's JSON as `object`
  */
 export const intoOutbox = (tenant: Tenant, happened: RawBuilder<unknown>): RawBuilder<unknown> => sql`
@@ -38,11 +32,7 @@ export const intoOutbox = (tenant: Tenant, happened: RawBuilder<unknown>): RawBu
   from (select type, object, row_number() over (partition by type) - 1 as n from (${happened}) h) numbered
   group by type, n / ${sql.lit(OUTBOX_ROW_EVENTS)}`;
 
-/**
- * As `intoOutbox`, for events of one type that are of many tenants.
- * @param rows a CTE with the rows that the events are of, each with its `team_id` and `environment`
- * @param record see records.ts
- */
+/** As `intoOutbox`, for events of one type of many tenants. @param rows a CTE with the rows that the events are of */
 export const intoOutboxOfAll = (
   type: EventName,
   rows: string,
@@ -60,16 +50,14 @@ export const intoOutboxOfAll = (
   ) numbered
   group by team_id, environment, n / ${sql.lit(OUTBOX_ROW_EVENTS)}`;
 
-/** The events of rows that a statement made or changed. */
 export interface WrittenEvents {
   created: EventName;
   changed: EventName;
 }
 
 /**
- * The last CTEs of a statement that writes many rows: `emitted` has a row when the outbox got one, and then the caller
- * notifies the relay. It follows a CTE `written` with the rows as they are now, and whether each was `created`.
- * @param record see records.ts
+ * The last CTEs of a statement that writes many rows: when `emitted` has a row, the caller notifies the relay. They follow a CTE
+ * `written` with the rows as they are now, and whether each was `created`.
  */
 export const emitWritten = (
   tenant: Tenant,
@@ -83,10 +71,7 @@ export const emitWritten = (
         join written w on t.type = case when w.created then ${sql.lit(created)} else ${sql.lit(changed)} end`,
     )} returning 1)`;
 
-/**
- * The last CTE, `emitted`, of a statement that makes one record. The CTE `made` before it has the record's JSON as
- * `object`. When `emitted` has a row, the outbox got one, and the caller notifies the relay.
- */
+/** The same for a statement that makes one record: the CTE `made` before it has the record's JSON as `object`. */
 export const emitCreated = (tenant: Tenant, type: EventName): RawBuilder<unknown> => sql`
     emitted as (
       insert into webhook_outbox (team_id, environment, type, objects)
@@ -95,18 +80,15 @@ export const emitCreated = (tenant: Tenant, type: EventName): RawBuilder<unknown
 
 /** Records that are still in the database: how one is made from a row, and which rows. */
 export interface Rows<Record> {
-  /** See records.ts. */
   record: RawBuilder<Record>;
   /** The part of the statement after `from`. */
   from: RawBuilder<unknown>;
-  /** Names the two of them when the statement is to be prepared: the same name, the same text but for its values. */
+  /** When the statement is to be prepared: the same name, the same text but for its values. */
   name?: string;
 }
 
 /**
- * Writes a change to the outbox in the transaction that makes it: both commit or neither does. Without a subscribed
- * endpoint it writes nothing and makes no record from rows. After the commit the relay makes an event with an id of each
- * record, and its deliveries: see `fanOut`.
+ * Writes a change to the outbox in the transaction that makes it, if an endpoint subscribed to it: see `fanOut`.
  * @param records after the change, one event each
  * @throws {Error} outside of a transaction
  */

@@ -22,13 +22,10 @@ import { CONTACT_EVENTS, CONTACT_SCOPES, carriesContactData } from "./subscripti
 const registered = sql<boolean>`origin = ${"API" satisfies EndpointOrigin}`;
 /** Those the app makes for itself are not counted. */
 const OWN_ENDPOINTS: LimitedRecords = { table: "webhook_endpoints", name: "webhook endpoints", condition: registered };
-/** Deliveries that are deleted together with their endpoint; the clean-up deletes the others. */
+/** Deliveries that are deleted together with their endpoint; retention deletes the others. */
 const MAX_DELETED_AT_ONCE = 10_000;
 
-/**
- * Lets a URL pass to which deliveries may be sent. It may wait for the DNS.
- * @throws {ApiError} `validation_failed` naming `url`
- */
+/** Lets a URL pass to which deliveries may be sent. @throws {ApiError} `validation_failed` naming `url` */
 export type CheckUrl = (url: string) => Promise<void>;
 
 /** The check by the address guard: of the text, then of every address its host has. */
@@ -58,7 +55,6 @@ export interface EndpointPatch extends Required<EndpointFields> {
   active: boolean;
 }
 
-/** The tenant that the endpoint becomes part of, and how its payloads are shaped. */
 interface Registration extends Tenant {
   origin: EndpointOrigin;
   apiVersion: string;
@@ -92,10 +88,7 @@ export const endpointRows = (em: EntityManager) =>
 
 export type EndpointRow = Awaited<ReturnType<ReturnType<typeof endpointRows>["executeTakeFirstOrThrow"]>>;
 
-/**
- * An endpoint of the tenant, made through the API or by the app.
- * @throws {ApiError} `not_found`
- */
+/** @throws {ApiError} `not_found` */
 export async function readEndpoint(em: EntityManager, tenant: Tenant, webhookId: string): Promise<EndpointRow> {
   const row = await endpointRows(em)
     .where("webhook_endpoints.id", "=", webhookId)
@@ -118,7 +111,6 @@ export async function checkRegistration(
   await checkUrl(url);
 }
 
-/** Endpoints that the tenant has registered, of which it may have a limited number. */
 export async function countEndpoints(em: EntityManager, tenant: Tenant): Promise<number> {
   const { count } = await kysely(em)
     .selectFrom("webhook_endpoints")
@@ -129,11 +121,7 @@ export async function countEndpoints(em: EntityManager, tenant: Tenant): Promise
   return count;
 }
 
-/**
- * Registers an endpoint whose URL was checked.
- * @returns it, and its secret, which is not shown again
- * @throws {ApiError} `resource_limit_reached` when the tenant has as many of its own as it may
- */
+/** Registers an endpoint whose URL was checked. @throws {ApiError} `resource_limit_reached` */
 export async function createEndpoint(
   em: EntityManager,
   vault: Vault,
@@ -172,8 +160,7 @@ type Stored = Pick<WebhookEndpoint, "id" | "url" | "events">;
 const isRepointed = (stored: Stored, { url }: Patch<EndpointPatch>): boolean => url !== undefined && url !== stored.url;
 
 /**
- * Whether a key may make these changes. Not to be called in a transaction; `updateEndpoint` checks again all that may
- * have changed meanwhile, except the URL, which is checked before each delivery too.
+ * Whether a key may make these changes. Not to be called in a transaction; `updateEndpoint` checks all but the URL again.
  * @throws {ApiError} `not_found`; `insufficient_scope` for contact data; for another URL any error of `checkUrl`
  */
 export async function checkPatch(
@@ -189,10 +176,7 @@ export async function checkPatch(
   if (patch.url !== undefined && isRepointed(stored, patch)) await checkUrl(patch.url);
 }
 
-/**
- * A key that may not read contact data cannot direct it anywhere new: not to an endpoint that did not get it, and not to
- * another URL. Deliveries that wait for a retry, or can be replayed, would go to the new URL too.
- */
+/** A key that may not read contact data cannot direct it anywhere new. Deliveries that wait would go to a new URL too. */
 async function requireContactScope(
   em: EntityManager,
   access: Access,
@@ -228,10 +212,8 @@ async function hasSentContactData(
 }
 
 /**
- * Changes an endpoint; `events` and `headers` replace the stored ones. A re-activation starts the 72 hours of the
- * switch-off again, and clears the failures of an endpoint that the platform had switched off. Stopping one that is
- * switched off already makes it a stop by hand: no event is kept for it any more.
- * @throws {ApiError} `not_found`; `insufficient_scope` as in `checkPatch`
+ * Changes an endpoint. A re-activation starts the 72 hours of the switch-off again. Stopping one that is switched off already makes it
+ * a stop by hand. @throws {ApiError} `not_found`; `insufficient_scope` as in `checkPatch`
  */
 export async function updateEndpoint(
   em: EntityManager,
@@ -245,14 +227,10 @@ export async function updateEndpoint(
 }
 
 interface Switched {
-  /** Whether the change has switched the endpoint on or off. */
   switched?: "on" | "off";
 }
 
-/**
- * Earlier than any `checkPatch` of the same request, which searched the log before that. To search all of it again would
- * keep a busy endpoint locked for long, and new events of its team wait for that lock.
- */
+/** Earlier than any `checkPatch` of the same request, which searched the log before that: new events wait for the endpoint's lock. */
 const SINCE_CHECK = sql<string>`now() - interval '10 minutes'`;
 
 async function changeEndpoint(
@@ -292,9 +270,7 @@ function replaceHeaders(vault: Vault, endpoint: WebhookEndpoint, headers: Custom
 }
 
 async function activate(em: EntityManager, endpoint: WebhookEndpoint): Promise<void> {
-  if (endpoint.disabledReason === "delivery_failures") {
-    await clearFailures(em, endpoint.id);
-  }
+  if (endpoint.disabledReason === "delivery_failures") await clearFailures(em, endpoint.id);
   endpoint.active = true;
   endpoint.disabledAt = null;
   endpoint.disabledReason = null;
@@ -311,8 +287,7 @@ function deactivate(endpoint: WebhookEndpoint): void {
 }
 
 /**
- * Deletes an endpoint with its log. What a run has claimed may still be sent to it for two seconds. The rest of a long log is
- * left to the clean-up; the API shows none of it.
+ * Deletes an endpoint with its log. What a run has claimed may still be sent to it for two seconds.
  * @throws {ApiError} `not_found`
  */
 export async function deleteEndpoint(em: EntityManager, webhookId: string): Promise<void> {

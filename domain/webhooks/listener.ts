@@ -13,32 +13,24 @@ import { exampleRecord } from "./examples.ts";
 import { renderEvent } from "./payload.ts";
 import { signerOf } from "./signature.ts";
 
-/** Deliveries that a listener takes at once. */
 const TAKEN_AT_ONCE = 100;
-/** Minutes without a renewal after which retention presumes the process of a listener dead. */
+/** After so long without a renewal. */
 const PRESUMED_DEAD_AFTER_MINUTES = 5;
-/** How often that process renews its endpoint: a tenth of the time until it is presumed dead. */
 export const RENEW_EVERY_MS = (PRESUMED_DEAD_AFTER_MINUTES * 60_000) / 10;
 
 /** A delivery that the process of `webhook:listen` posts itself. */
 export interface ListenerDelivery {
   facts: DeliveryFacts;
-  /** JSON, to be sent as it is. */
   body: string;
 }
 
-/**
- * The secret that signs a tenant's deliveries to listeners: the same each time, so that a receiver is set up once. It
- * follows from the database's hash key, and no endpoint has it.
- */
+/** The secret that signs a tenant's deliveries to listeners: the same each time, so that a receiver is set up once. */
 export const listenerSecret = (vault: Vault, { teamId, environment }: Tenant): string =>
   `whsec_${vault.hash("webhook-listener", teamId, environment)}`;
 
 /**
- * Makes the endpoint of a listener. The endpoint is switched off with `delivery_failures`: for such an endpoint the relay
- * keeps each event as a BLOCKED delivery, and no worker calls the URL. The process of `webhook:listen` reads these
- * deliveries and posts them itself.
- * @returns its id
+ * Makes the endpoint of a listener, switched off with `delivery_failures`: the relay keeps each event as a BLOCKED delivery, and no
+ * worker calls the URL. The process of `webhook:listen` posts them itself. @returns its id
  */
 export async function openListener(
   em: EntityManager,
@@ -58,7 +50,6 @@ export async function openListener(
   return endpoint.id;
 }
 
-/** The oldest deliveries of a listener; they stay until they are dropped. */
 export async function readListenerDeliveries(
   em: EntityManager,
   tenant: Tenant,
@@ -92,7 +83,6 @@ function deliveryOf(
   return { facts: { ...facts, apiVersion }, body: renderEvent(apiVersion, { ...facts, ...event }) };
 }
 
-/** A delivery of a type's example, as if it had just happened. */
 export function exampleDelivery(type: EventName): ListenerDelivery {
   const ids = { deliveryId: newId("delivery"), webhookId: newId("webhook"), eventId: newId("event") };
   const event = { eventCreatedAt: new Date().toISOString(), object: JSON.stringify(exampleRecord(type)) };
@@ -103,15 +93,11 @@ export function exampleDelivery(type: EventName): ListenerDelivery {
 export const listenerHeaders = ({ facts, body }: ListenerDelivery, secret: string): Record<string, string> =>
   deliveryHeaders(facts, [signerOf(secret)], body);
 
-/** Drops a delivery that the listener has made. */
 export async function dropListenerDelivery(em: EntityManager, tenant: Tenant, deliveryId: string): Promise<void> {
   await kysely(em).deleteFrom("webhook_deliveries").where(ofTenant(tenant)).where("id", "=", deliveryId).execute();
 }
 
-/**
- * Shows that the process of `webhook:listen` still runs: retention deletes a listener that is not renewed.
- * @returns false when the endpoint is gone
- */
+/** Shows that the listener's process still runs. @returns false when the endpoint is gone */
 export async function renewListener(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
   const { numUpdatedRows } = await kysely(em)
     .updateTable("webhook_endpoints")
@@ -131,7 +117,7 @@ export async function closeListener(em: EntityManager, webhookId: string): Promi
   }
 }
 
-/** Deletes the listeners of all teams whose process is presumed dead. Their deliveries are left to other prunings. */
+/** Deletes the listeners of all teams whose process is presumed dead. */
 export const presumedDeadListeners: Pruning = {
   name: "listeners",
   async prune(em, rows) {

@@ -2,14 +2,13 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { afterCommit } from "../../db/transaction.ts";
 
-/** The channel of Postgres on which relays hear of changes in the outbox … */
+/** The channels on which relays hear of changes in the outbox, and of endpoints, by id, that deliveries have come for. */
 export const OUTBOX_CHANNEL = "webhook_outbox";
-/** … and that on which they hear of endpoints, by id, that deliveries have come for. */
 export const DUE_CHANNEL = "webhook_due";
 
 /**
- * The least time between two notifications of one process. Postgres lets one transaction that notifies commit at a time,
- * so they are sent beside the transactions they are for, one for many.
+ * The least time between two notifications of one process. Postgres lets one transaction that notifies commit at a time, so they are
+ * sent beside the transactions they are for, one for many.
  */
 const QUIET_MS = 20;
 
@@ -20,10 +19,7 @@ interface Quiet {
 /** The quiet time after a notification, by pool. */
 const quiets = new WeakMap<object, Quiet>();
 
-/**
- * Wakes the relay, in whichever process it runs. Call it after the commit. A notification that is lost costs a poll
- * interval.
- */
+/** Wakes the relays. Call it after the commit. A notification that is lost costs a poll interval. */
 export function notifyRelay(em: EntityManager): void {
   const driver = em.getDriver();
   const current = quiets.get(driver);
@@ -47,7 +43,7 @@ export function notifyRelay(em: EntityManager): void {
   notify();
 }
 
-/** Has these endpoints served, once the transaction of `em` is committed. A notification that is lost costs the wait for a sweep. */
+/** Has these endpoints served after the commit. A notification that is lost costs the wait for a sweep. */
 export async function notifyDue(em: EntityManager, webhookIds: readonly string[]): Promise<void> {
   await sql`select pg_notify(${DUE_CHANNEL}, id) from unnest(${[...webhookIds]}::text[]) as w (id)`.execute(kysely(em));
 }
