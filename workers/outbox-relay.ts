@@ -17,44 +17,35 @@ import { pause } from "./pause.ts";
 
 /** How often the outbox is looked at without a notification. */
 const POLL_MS = 500;
-/** The time from one look to the next for each change that the first one found: fewer looks find more, which costs Postgres less. */
+/** From one look to the next, for each change that the first one found: fewer looks cost Postgres less. */
 const POLL_MS_PER_CHANGE = 8;
 const MOST_BUSY_POLL_MS = 100;
-/** How often endpoints are looked for that should be served and are not, and bulk replays that were not started. */
 const SWEEP_EVERY_MS = 2_000;
 const LISTEN_AGAIN_MS = 1_000;
-/** How often the connection for notifications is tried, and how long it may take to answer. */
 const LISTEN_CHECK_MS = 30_000;
 const LISTEN_ANSWER_MS = 10_000;
-/** Workflows that are being started at once. */
 const STARTS = 16;
 /** A run looks for deliveries for longer than this after its start: no other start is needed. */
 const STARTED_FOR_MS = 500;
-/**
- * Temporal has taken the start, however long it takes to begin it: a sweep that asked again would add to what holds it up. A run that
- * has begun has raised the epoch.
- */
+/** Temporal has taken the start: a sweep that asked again would add to what holds it up. A run that has begun has raised the epoch. */
 const SWEPT_AGAIN_MS = 60_000;
 /** For how long endpoints that notifications name are gathered. */
 const GATHER_MS = 10;
-/** A loop is stalled after this time without progress. */
 const STALL_LIMIT_MS = 60_000;
 
 /**
- * Takes changes from the outbox to the queues of endpoints, and has each queue served: by a run of this process, by a notification
- * to that of another one, or by the workflow of the endpoint, which it starts or wakes. All is committed before Temporal is
- * called, so that nothing is lost between the two: the sweep of any process finds an endpoint that no activity serves. Every
- * process of the pool does this; none leads.
+ * Takes changes from the outbox to the queues of endpoints, and has each queue served: by a run of this process, by a notification to
+ * another process, or by the workflow of the endpoint, which it starts or wakes. All is committed before Temporal is called: the sweep
+ * of any process finds an endpoint that no activity serves. Every process of the pool does this; none leads.
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;
   readonly #deliveries: Pick<EndpointDeliveries, "wake" | "notHere">;
   #client: Client | undefined;
   #loops: Promise<unknown> = Promise.resolve();
-  /** When it last looked at the outbox, by `performance.now()`; at first its start. */
+  /** When it last looked at the outbox, by `performance.now()`. */
   #movedAt = performance.now();
   #notified = Promise.withResolvers<void>();
-  /** Endpoints whose start waits for its turn. */
   readonly #toStart = new Map<string, DueEndpoint>();
   /** The latest start of an endpoint from here: when it began, by `performance.now()`, and the epoch that it was to follow. */
   readonly #started = new Map<string, { at: number; epoch: number }>();
@@ -79,7 +70,6 @@ export class OutboxRelay {
     ]);
   }
 
-  /** Seconds since it last looked at the outbox. */
   get ageSeconds(): number {
     return (performance.now() - this.#movedAt) / 1_000;
   }
@@ -131,7 +121,6 @@ export class OutboxRelay {
     return endpoints;
   }
 
-  /** Finds endpoints that a process left which was killed between its commit and the start, and those whose workflow was terminated. */
   async #sweepAll(watched: Watched): Promise<void> {
     const { stopping, orm } = this.#deps;
     while (!stopping.aborted) {
@@ -212,7 +201,7 @@ export class OutboxRelay {
     }
   }
 
-  /** Begins a bulk replay that Temporal does not know yet. The reconciler continues or ends one whose workflow has ended. */
+  /** Begins a bulk replay that Temporal does not know. The reconciler continues or ends one whose workflow has ended. */
   async #startReplay(replayId: string): Promise<void> {
     try {
       await this.#client?.workflow.start<typeof webhookReplayWorkflow>("webhookReplayWorkflow", {
@@ -245,7 +234,6 @@ export class OutboxRelay {
     }
   }
 
-  /** Receives notifications for as long as the process lives; while it cannot, the relay polls. */
   async #listen(): Promise<void> {
     const { env, stopping, log } = this.#deps;
     while (!stopping.aborted) {

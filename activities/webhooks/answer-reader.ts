@@ -1,14 +1,14 @@
 import { StringDecoder } from "node:string_decoder";
 import { MAX_KEPT_BYTES } from "../../domain/webhooks/classify.ts";
 
-/** Bytes of an answer that are read at most, its head included. */
+/** Bytes of an answer that are read, its head included. */
 const MAX_READ_BYTES = 65_536;
 const LINE_FEED = 10;
 
 const EMPTY = Buffer.alloc(0);
 const append = (bytes: Buffer, more: Buffer): Buffer => (bytes.length === 0 ? more : Buffer.concat([bytes, more]));
 
-/** As much of these bytes as is kept. A character cut in two by the limit is left out; other broken ones are shown. */
+/** A character cut in two by the limit is left out; other broken ones are shown. */
 const beginningOf = (bytes: Buffer): string =>
   bytes.length > MAX_KEPT_BYTES
     ? new StringDecoder("utf8").write(bytes.subarray(0, MAX_KEPT_BYTES))
@@ -22,7 +22,6 @@ type Part = "status" | "headers" | "size" | "body" | "trailers" | "nothing";
  * body after 204: a status that can be read stands, also when the rest cannot be read.
  */
 export class AnswerReader {
-  /** Bytes that have come. */
   bytes = 0;
   status: number | undefined;
   /** By name in lower case, the first of each name. */
@@ -31,11 +30,10 @@ export class AnswerReader {
   isBroken = false;
   #version = "";
   #part: Part = "status";
-  /** Bytes to come of the body or of its chunk. */
+  /** Bytes of the body or of its chunk. */
   #left = Number.POSITIVE_INFINITY;
   #isChunked = false;
   #unread: Buffer = EMPTY;
-  /** As many bytes of the body as are kept, or a few more. */
   #body: Buffer = EMPTY;
 
   /** @returns whether the answer is complete, broken or too long */

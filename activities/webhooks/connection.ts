@@ -6,17 +6,15 @@ import { effectivePort, type UrlGuard } from "../../lib/url-guard.ts";
 /** How far a request has come; "waiting" for its answer, or for the next request. */
 export type Phase = "resolving" | "connecting" | "securing" | "waiting";
 
-/** The request that a connection carries. */
 export interface Carried {
   receive(chunk: Buffer): void;
-  /** The connection has ended or was not made; its phase says which. @param error undefined if the other side closed it */
+  /** The connection has ended or was not made. @param error undefined if the other side closed it */
   lose(error: unknown): void;
 }
 
 /** A connection to one origin for one request at a time. Its socket goes to an address that the guard has just checked. */
 export class Connection {
   phase: Phase = "resolving";
-  /** It has carried a request. */
   isReused = false;
   readonly origin: string;
   readonly #url: URL;
@@ -30,14 +28,12 @@ export class Connection {
     this.#pool = pool;
   }
 
-  /** Sends a request, once it is connected. */
   send(request: Buffer, carried: Carried): void {
     this.#carried = carried;
     if (this.#socket) this.#socket.write(request);
     else void this.#open(request);
   }
 
-  /** Waits for another request for so long. */
   rest(idleMs: number): void {
     this.isReused = true;
     this.#carried = undefined;
@@ -89,11 +85,10 @@ export class Connection {
   }
 }
 
-/** Idle connections are closed after this long, even if the server offers more. */
+/** Idle connections are closed after this long, and so long before the server would close them. */
 const IDLE_MS = 4_000;
-/** A connection is closed so long before the server would close it. */
 const MARGIN_MS = 1_000;
-/** Idle connections in total; more are closed, because a process may open only so many files. */
+/** In total: a process may open only so many files. */
 const MAX_IDLE = 1_000;
 
 /** The idle connections. Those in use have no limit, so that an endpoint that hangs holds up no other on its host. */
@@ -124,7 +119,6 @@ export class Connections {
     }
   }
 
-  /** Takes a connection out of the idle ones. */
   forget(connection: Connection): void {
     const index = this.#idle.indexOf(connection);
     if (index >= 0) this.#idle.splice(index, 1);

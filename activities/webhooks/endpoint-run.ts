@@ -20,7 +20,7 @@ import type { DeliveryClient, DeliveryRequest } from "./http-client.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
 import type { RequestPlaces } from "./request-places.ts";
 
-/** Requests that a working endpoint has in flight at once, at least and at most; any other has one. */
+/** Requests that a working endpoint has in flight; any other has one. */
 const LEAST_WIDTH = 16;
 const MOST_WIDTH = 128;
 /** Requests in flight for each ms that its fast answers take: as many as one process can send within that time. */
@@ -34,7 +34,6 @@ const CLAIMED_AT_ONCE = 100;
 const CLAIM_BELOW = 32;
 /** After so many claims in a row the next one looks at the oldest deliveries again: some may have been committed late. */
 const CLAIMS_ONWARD = 20;
-/** For how long a run begins requests. */
 const BEGIN_FOR_MS = 25_000;
 /** How long an end waits for requests in flight: it leaves the others behind, which this process settles all the same. */
 const END_WITHIN_MS = 500;
@@ -53,22 +52,21 @@ export interface RunDeps extends Pick<ActivityDeps, "orm"> {
   places: RequestPlaces;
   /** Waits before each attempt; the first is 0. */
   ladderMs: readonly number[];
-  /** The outcome of a request is written within this time. */
+  /** From the beginning of a request to its written outcome. */
   settledWithinMs: number;
 }
 
-/** How a run ended. */
 interface Ended {
   /** Claimed deliveries whose requests may still be answered, and for how long. */
   left: string[];
   leftForMs: number;
-  /** Why the latest delivery failed, as a code; null when it succeeded, undefined when none was attempted. */
+  /** Why the latest delivery failed; null when it succeeded, undefined when none was attempted. */
   reason: string | null | undefined;
 }
 
 /**
- * Delivers to one endpoint: what is due and what comes meanwhile. It serves one activity after the other, each under its own epoch;
- * requests that one left behind hold their places until they are settled.
+ * Delivers to one endpoint, for one activity after the other, each under its own epoch. Requests that one left behind hold their
+ * places until they are settled.
  */
 export class EndpointRun {
   readonly #deps: RunDeps;
@@ -81,7 +79,7 @@ export class EndpointRun {
   #fault: { reason: unknown } | undefined;
   /** Claimed and not sent yet. */
   #queue: DueDelivery[] = [];
-  /** All that this process has claimed and not settled, with the work on those that were sent. */
+  /** Claimed and not settled, with the work on those that were sent. */
   readonly #held = new Map<string, Promise<void> | undefined>();
   /** In flight in another process, and until when, by `performance.now()`. */
   #elsewhere: string[] = [];
@@ -94,11 +92,10 @@ export class EndpointRun {
   /** When the latest claim began, by `performance.now()`. */
   #claimedAt = 0;
   #isClaimDue = false;
-  /** The next claim begins here, so that it need not pass what was settled before. */
+  /** The next claim begins here: it need not pass what was settled before. */
   #claimFrom = OLDEST;
   #linger: NodeJS.Timeout | undefined;
   #isRunning = false;
-  /** No request begins any more. */
   #isEnding = false;
   #endsAt = Number.POSITIVE_INFINITY;
   #tickedAt = 0;
@@ -116,12 +113,10 @@ export class EndpointRun {
     return this.#isRunning;
   }
 
-  /** Whether this process has claimed a delivery and not settled it. */
   has(deliveryId: string): boolean {
     return this.#held.has(deliveryId);
   }
 
-  /** Deliveries have come. */
   wake(): void {
     this.#isDry = false;
     this.#pump();
@@ -148,11 +143,7 @@ export class EndpointRun {
     await Promise.allSettled(this.#held.values());
   }
 
-  /**
-   * Delivers under an epoch.
-   * @param elsewhere deliveries that another process may have in flight, for so many ms
-   * @param ends any of them ends the run
-   */
+  /** @param elsewhere deliveries that another process may have in flight, for so long @param ends any of them ends the run */
   async run(
     taken: TakenEndpoint,
     vault: Vault,

@@ -8,10 +8,7 @@ const BATCH = 20;
 
 type Deps = Pick<ActivityDeps, "env" | "orm" | "log">;
 
-/**
- * Mails the owners of endpoints that were switched off, over SYSTEM_SMTP_URL. A crash repeats a notice and loses none; a
- * notice that the server refuses for good is given up.
- */
+/** Mails the owners of endpoints that were switched off. A crash repeats a notice; one that the server refuses for good is given up. */
 export async function sendDueNotices({ env, orm, log }: Deps): Promise<void> {
   const due = await transaction(orm.em, (em) => claimNotices(em, BATCH));
   if (due.length === 0) return;

@@ -6,14 +6,10 @@ import type { ActivityDeps } from "../deps.ts";
 const KEEP_MS = 20_000;
 const AGAIN_MS = 250;
 
-/**
- * Statements of a team under way at once, and how many outcomes a second one needs. All but successes of steady endpoints are written
- * one statement after the other, so that failures in a row are counted in their order.
- */
+/** Statements of a team under way at once, and how many outcomes a second one needs: successes of steady endpoints, in any order. */
 const AT_ONCE = 2;
 const ENOUGH = 8;
 
-/** The writes of one team. */
 interface TeamWrites {
   gathered: EndpointOutcome[];
   /** Resolves with the statement that writes what is gathered. */
@@ -22,8 +18,8 @@ interface TeamWrites {
 }
 
 /**
- * Writes the outcomes of a process, those of all endpoints of a team in one statement: while it waits for the disk, those of the next
- * gather. A team whose endpoint is locked holds up no other.
+ * Writes the outcomes of all endpoints of a team in one statement: while it waits for the disk, those of the next gather. A team whose
+ * endpoint is locked holds up no other.
  */
 export class OutcomeWriter {
   readonly #deps: Pick<ActivityDeps, "orm" | "log" | "countAttempts">;
@@ -33,10 +29,7 @@ export class OutcomeWriter {
     this.#deps = deps;
   }
 
-  /**
-   * @returns when the outcome is written
-   * @throws when Postgres was away for too long: the next owner of the endpoint lists the attempt as unknown
-   */
+  /** @throws when Postgres was away for too long: the next owner of the endpoint lists the attempt as unknown */
   write(teamId: string, outcome: EndpointOutcome): Promise<void> {
     const team = this.#teams.get(teamId) ?? { gathered: [], next: Promise.withResolvers<void>(), underWay: 0 };
     this.#teams.set(teamId, team);

@@ -1,22 +1,15 @@
-/**
- * Requests that one process has in flight at once. A connection that waits for its answer takes about 100 KB with what it leaves to
- * the garbage collector.
- */
+/** Requests that one process has in flight. A connection takes about 100 KB with what it leaves to the garbage collector. */
 const MOST_REQUESTS = 1_500;
-/** Of them a team may have this share: endpoints that hang keep theirs for as long as a request may take. */
+/** A team's share: endpoints that hang keep theirs for as long as a request may take. */
 const TEAM_SHARE = 1 / 3;
 
 /** The requests of a process, counted by team. */
 export class RequestPlaces {
   #taken = 0;
   readonly #byTeam = new Map<string, number>();
-  /** Those that found no place, in the order in which they came. */
   readonly #waiting = new Set<() => void>();
 
-  /**
-   * Takes a place; `giveBack` must follow.
-   * @param again called when there may be one, if there is none now
-   */
+  /** Takes a place; `giveBack` must follow. @param again called when there may be one, if there is none now */
   take(teamId: string, again: () => void): boolean {
     const ofTeam = this.#byTeam.get(teamId) ?? 0;
     if (this.#taken >= MOST_REQUESTS || ofTeam >= MOST_REQUESTS * TEAM_SHARE) {

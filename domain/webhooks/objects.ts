@@ -29,7 +29,7 @@ interface Broadcast extends Timestamps {
   /** Why it is paused, as a code. */
   status_reason: string | null;
   send_id: string | null;
-  /** Once its send has ended: its recipients in all and in each state. Null before. */
+  /** Null before its send has ended. */
   recipients: ({ total: number } & { [State in Lowercase<RecipientState>]: number }) | null;
   /** ISO weekdays in the team's time zone; none means any day. */
   send_days: number[];
@@ -49,7 +49,6 @@ interface Fields {
     email: string;
     status: SubscriptionStatus;
     confirmed_at: Instant | null;
-    /** When the server took the confirmation mail. */
     confirmation_sent_at: Instant | null;
     /** Why no confirmation mail is sent at present. */
     confirmation_withheld: WithheldReason | null;
@@ -103,10 +102,7 @@ interface Fields {
     display_name: string;
     provider: AccountProvider;
     status: AccountStatus;
-    /**
-     * The code of the failure that led to ERROR or REVOKED, e.g. `login_refused`; with another status null, or the last
-     * failure before it.
-     */
+    /** The code of the failure that led to ERROR or REVOKED; with another status null, or the last failure before it. */
     last_error: string | null;
     last_checked_at: Instant | null;
   };
@@ -114,11 +110,9 @@ interface Fields {
 
 export type ObjectType = keyof Fields;
 
-/** A record as a payload shows it. */
 export type EventObject<Type extends ObjectType = ObjectType> = { object: Type } & Fields[Type];
 
-/** The fields that a kind of record has besides `object`. */
 export type FieldsOf<Type extends ObjectType> = Fields[Type];
 
-/** The record of each event, as it stood after the change; of something that is gone, as it stood before. */
+/** As it stood after the change; of something that is gone, as it stood before. */
 export type EventObjects = { [Name in EventName]: EventObject<(typeof EVENTS)[Name]["objectType"]> };
