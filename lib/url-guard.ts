@@ -3,11 +3,7 @@ import { type AddressGuard, AddressRefused, literalAddress, openAddressGuard } f
 
 /** The guard between webhooks and the networks of the operator. */
 export interface UrlGuard extends Pick<AddressGuard, "resolve"> {
-  /**
-   * Checks a URL by its text alone.
-   * @returns the URL parsed, the dot that may end its host name taken off
-   * @throws {AddressRefused}
-   */
+  /** Checks a URL by its text alone. @returns it without the dot that may end its host name @throws {AddressRefused} */
   checkUrl(text: string): URL;
 }
 
@@ -29,13 +25,12 @@ type GuardSettings = Pick<
   "EGRESS_DENIED_NETWORKS" | "WEBHOOK_ALLOWED_HOSTS" | "WEBHOOK_DNS_SERVERS" | "WEBHOOK_HTTPS_ONLY"
 >;
 
-/** The port a URL's connection goes to. */
 export function effectivePort({ port, protocol }: URL): number {
   if (port !== "") return Number(port);
   return protocol === "https:" ? 443 : 80;
 }
 
-/** The warning to log at the start when receivers that are not public are allowed; undefined when none are. */
+/** The warning to log when receivers that are not public are allowed. */
 export const allowedHostsWarning = ({
   WEBHOOK_ALLOWED_HOSTS: hosts,
 }: Pick<GuardSettings, "WEBHOOK_ALLOWED_HOSTS">): string | undefined =>
@@ -43,7 +38,6 @@ export const allowedHostsWarning = ({
     ? undefined
     : `WEBHOOK_ALLOWED_HOSTS lets webhooks into this network: ${hosts.join(", ")}. Not for production.`;
 
-/** For the registration of an endpoint and for every connection to one. */
 export function openUrlGuard(
   { EGRESS_DENIED_NETWORKS, WEBHOOK_ALLOWED_HOSTS, WEBHOOK_DNS_SERVERS, WEBHOOK_HTTPS_ONLY }: GuardSettings,
   { lookupTimeoutMs }: { lookupTimeoutMs?: number } = {},
@@ -67,7 +61,7 @@ export function openUrlGuard(
   };
 }
 
-/** The URL in `text`, if its form is one that means the same to every reader. */
+/** @throws {AddressRefused} unless the text means the same to every reader */
 function parseUrl(text: string): URL {
   // The parser would take tabs and line breaks out, and read a backslash as a slash.
   if (/[\s\p{Cc}\\]/u.test(text) || !URL.canParse(text)) throw new AddressRefused("invalid_url");

@@ -33,8 +33,8 @@ export const OPERATOR_UPDATES: readonly [EndpointCommand, string][] = [
 ];
 
 /**
- * Delivers to one endpoint for as long as something waits for it. All state is in Postgres: the workflow begins the runs and sleeps
- * between them. ID: webhook-endpoint/{endpoint}.
+ * Begins the runs of one endpoint, and sleeps between them, for as long as something waits for it. All state is in Postgres.
+ * ID: webhook-endpoint/{endpoint}.
  */
 export function webhookEndpointWorkflow(input: EndpointInput): Promise<void> {
   const delivering = new EndpointDelivery(input);
@@ -49,14 +49,14 @@ class EndpointDelivery {
   readonly #input: EndpointInput;
   readonly #steps: ReturnType<typeof deliveryStepsFor>;
   readonly #ui = new OperatorView();
-  /** Something may be due that the run under way, or the latest one, did not see. */
+  /** Something may be due that the latest run did not see. */
   #isWoken = true;
   /** An operator asked for something since the latest run began. */
   #isCommanded = false;
   #failedRounds = 0;
   /** Why the latest delivery failed, until one succeeds. */
   #reason: string | null = null;
-  /** The state before the run under way, as operators read it. */
+  /** After the latest run, as operators read it. */
   #state = "Updates: retryNow, pause, cancelWaiting.";
 
   constructor(input: EndpointInput) {
@@ -125,7 +125,6 @@ class EndpointDelivery {
   }
 }
 
-/** The sentence that operators read between two runs. */
 function restText(rest: Delivered["rest"], reason: string | null): string {
   const error = reason === null ? "" : ` Last error: ${reason}.`;
   if (!rest) return "Deleted.";

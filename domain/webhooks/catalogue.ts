@@ -1,4 +1,3 @@
-/** How one kind of event is described to subscribers. */
 export interface EventType<ObjectType extends string = string> {
   description: string;
   /** The `object` of the record in the payload's `data`. */
@@ -56,7 +55,6 @@ export const EVENTS = {
 
 export type EventName = keyof typeof EVENTS;
 
-/** Every event name, in the catalogue's order. */
 export const EVENT_NAMES = Object.keys(EVENTS) as EventName[];
 
 export const isEventName = (name: string): name is EventName => Object.hasOwn(EVENTS, name);

@@ -2,7 +2,6 @@ import type { Hmac } from "../../lib/hmac.ts";
 import type { CustomHeaders } from "./headers.ts";
 import { signatureHeader } from "./signature.ts";
 
-/** The facts in the headers of a delivery. */
 export interface DeliveryFacts {
   deliveryId: string;
   webhookId: string;
@@ -11,15 +10,10 @@ export interface DeliveryFacts {
   /** Dated version that shapes the payload. */
   apiVersion: string;
   isReplay: boolean;
-  /** It brings an example. */
   isTest: boolean;
 }
 
-/**
- * The headers of a request that delivers an event, but for those of the connection.
- * @param signers those of the endpoint's secrets, newest first
- * @param body the raw body that is sent; it is signed with the time of the call
- */
+/** All but those of the connection. @param signers newest first @param body raw; it is signed with the time of the call */
 export function deliveryHeaders(
   { deliveryId, webhookId, eventId, type, apiVersion, isReplay, isTest }: DeliveryFacts,
   signers: readonly Hmac[],

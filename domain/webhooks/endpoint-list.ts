@@ -7,7 +7,6 @@ import { healthOf } from "./endpoint-health.ts";
 export const ENDPOINT_STATES = ["failing", "off", "working", "unproven"] as const;
 export type EndpointState = (typeof ENDPOINT_STATES)[number];
 
-/** An endpoint in a list of operators. */
 export interface ListedEndpoint extends Tenant {
   id: string;
   url: string;
@@ -18,11 +17,9 @@ export interface ListedEndpoint extends Tenant {
   failingSince: string | null;
 }
 
-/** The endpoints to list; a field that is missing lets all through. */
 export interface EndpointFilter {
   states?: readonly EndpointState[] | undefined;
   teamId?: string | undefined;
-  /** At most so many. */
   limit: number;
 }
 

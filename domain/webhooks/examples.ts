@@ -4,7 +4,6 @@ import type { EventName } from "./catalogue.ts";
 import type { EventObject, EventObjects, FieldsOf, ObjectType } from "./objects.ts";
 import { renderEvent } from "./payload.ts";
 
-/** The body of a delivery, parsed. */
 export interface EventPayload<Name extends EventName = EventName> {
   id: string;
   object: "event";
@@ -107,7 +106,6 @@ const account = example("email_account", {
   ...TIMES,
 });
 
-/** The fields in which a newsletter or a campaign differs after each of its events. */
 const SENT = {
   status: "SENT",
   recipients: {
@@ -121,7 +119,6 @@ const SCHEDULED = { status: "SCHEDULED", started_at: null } as const;
 const PAUSED = { status: "PAUSED" } as const;
 const CANCELLED = { status: "CANCELLED", completed_at: EVENT_AT, started_at: SEND_AT } as const;
 
-/** The record of each event, as a receiver could get it. */
 const EXAMPLES: EventObjects = {
   "contact.created": contact(),
   "contact.updated": contact(),
@@ -173,10 +170,9 @@ const EXAMPLES: EventObjects = {
   "account.recovered": account(),
 };
 
-/** The example of a type's record, as it stands in the payload's `data.object`. */
 export const exampleRecord = <Name extends EventName>(type: Name): EventObjects[Name] => EXAMPLES[type];
 
-/** The example of a type's whole payload, in a dated version: what a receiver gets as the body of a delivery. */
+/** What a receiver gets as the body of a delivery, parsed. */
 export function examplePayload<Name extends EventName>(
   type: Name,
   apiVersion = CURRENT_API_VERSION,

@@ -14,10 +14,7 @@ const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** Visible ASCII, with spaces inside: nothing that could end the header or reads as another charset. */
 const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
-/**
- * Names that clients cannot set: headers that describe the body, the connection, the route or the delivery itself, and
- * headers that would carry a browser's or a proxy's session. In lower case; a star stands for any ending.
- */
+/** Names that clients cannot set, in lower case; a star stands for any ending. */
 export const RESERVED_HEADERS = [
   "x-service-*",
   "accept-encoding",
@@ -44,10 +41,7 @@ export const RESERVED_HEADERS = [
   "x-real-ip",
 ] as const;
 
-/**
- * The `User-Agent` of a delivery. Common firewalls refuse requests without one; its URL explains
- * these requests to a receiver's operator.
- */
+/** Common firewalls refuse requests without a `User-Agent`; its URL explains these requests to a receiver's operator. */
 export const userAgent = (publicUrl: string): string =>
   `Mailkeel-Webhooks/1 (+${new URL("/docs/webhooks", publicUrl).href})`;
 

@@ -1,10 +1,9 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** How long a claimed notice belongs to the process that claimed it; after that the process is presumed dead. */
+/** After that the process that claimed a notice is presumed dead. */
 const CLAIM_MINUTES = 10;
 
-/** A mail that is due to the owners of a team: an endpoint of theirs was switched off. */
 export interface DueNotice {
   webhookId: string;
   name: string;
@@ -14,7 +13,6 @@ export interface DueNotice {
   emails: string[];
 }
 
-/** Claims notices that are due, for the next ten minutes: one that is not settled by then is due again. */
 export async function claimNotices(em: EntityManager, limit: number): Promise<DueNotice[]> {
   const { rows } = await sql<DueNotice>`
     with due as (

@@ -5,12 +5,9 @@ import { countsRecord } from "../sends/counts.ts";
 import type { SendResource } from "../sends/resource.ts";
 import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
 
-/**
- * The records of events, made in SQL: without a subscribed endpoint no record is made, and none passes through Node.
- * Each function takes the alias under which the row stands in the statement.
- */
+// The records of events, made in SQL: without a subscribed endpoint none is made, and none passes through Node. Each function takes the
+// alias under which the row of the record's table stands in the statement.
 
-/** JSON of a record whose every field is given. */
 const record = <Type extends ObjectType>(
   object: Type,
   fields: JsonColumns<keyof FieldsOf<Type>>,
@@ -18,11 +15,10 @@ const record = <Type extends ObjectType>(
 
 const nothing = sql`null`;
 
-/** The address of a row that holds the client's spelling too, as the client wrote it. */
+/** The address as the client wrote it. */
 export const shownEmail = (row: string) =>
   sql<string>`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
 
-/** Of a row of `subscribers`. */
 export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscriber">> =>
   record("subscriber", {
     ...plain(row, "id"),
@@ -31,7 +27,6 @@ export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscribe
     ...instants(row, "created_at", "updated_at"),
   });
 
-/** Of a row of `contacts`. */
 export const contactRecord = (row: string): RawBuilder<EventObject<"contact">> =>
   record("contact", {
     ...plain(row, "id"),
@@ -41,7 +36,6 @@ export const contactRecord = (row: string): RawBuilder<EventObject<"contact">> =
     ...plain(row, "fields", "email_status"),
   });
 
-/** Of a row of `subscriptions`. */
 export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscription">> =>
   record("subscription", {
     ...plain(row, "list_id", "subscriber_id"),
@@ -50,7 +44,6 @@ export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscri
     ...instants(row, "confirmed_at", "confirmation_sent_at", "unsubscribed_at", "created_at", "updated_at"),
   });
 
-/** Of a row of `suppressions`. */
 export const suppressionRecord = (row: string): RawBuilder<EventObject<"suppression">> =>
   record("suppression", {
     ...plain(row, "id"),
@@ -59,7 +52,6 @@ export const suppressionRecord = (row: string): RawBuilder<EventObject<"suppress
     ...instants(row, "created_at", "updated_at"),
   });
 
-/** Of a row of `unsubscribes`. */
 export const unsubscribeRecord = (row: string): RawBuilder<EventObject<"unsubscribe">> =>
   record("unsubscribe", {
     ...plain(row, "id"),
@@ -73,7 +65,6 @@ export const unsubscribeRecord = (row: string): RawBuilder<EventObject<"unsubscr
 const finalCounts = (row: string): RawBuilder<unknown> =>
   sql`case when ${sql.ref(`${row}.status`)} in ('SENT', 'FAILED') then ${countsRecord(sql.ref(`${row}.send_id`))} end`;
 
-/** Of a row of `newsletters`. */
 const newsletterRecord = (row: string): RawBuilder<EventObject<"newsletter">> =>
   record("newsletter", {
     ...plain(row, "id", "name", "subject", "from_email", "from_name", "status", "status_reason", "send_id"),
@@ -83,33 +74,20 @@ const newsletterRecord = (row: string): RawBuilder<EventObject<"newsletter">> =>
     ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
   });
 
-/** A newsletter as its events show it. */
 export const newsletterRow = (id: string) => ({
   record: newsletterRecord("n"),
   from: sql`newsletters n where n.id = ${id}`,
 });
 
-/** Of a row of `campaigns`. */
 const campaignRecord = (row: string): RawBuilder<EventObject<"campaign">> =>
   record("campaign", {
-    ...plain(
-      row,
-      "id",
-      "name",
-      "subject",
-      "from_name",
-      "status",
-      "status_reason",
-      "segment_id",
-      "account_ids",
-      "send_id",
-    ),
+    ...plain(row, "id", "name", "subject", "from_name", "status", "status_reason", "send_id"),
+    ...plain(row, "segment_id", "account_ids"),
     recipients: finalCounts(row),
     send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
     ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
   });
 
-/** A campaign as its events show it. */
 export const campaignRow = (id: string) => ({
   record: campaignRecord("c"),
   from: sql`campaigns c where c.id = ${id}`,
@@ -151,7 +129,6 @@ export const trackedRecord = (row: string): RawBuilder<EventObject<"event">> => 
   });
 };
 
-/** Of a row of `email_accounts`. */
 export const accountRecord = (row: string): RawBuilder<EventObject<"email_account">> =>
   record("email_account", {
     ...plain(row, "id", "email", "display_name", "provider", "status", "last_error"),

@@ -5,10 +5,7 @@ import { newId } from "../ids.ts";
 import { notifyDue } from "./notify.ts";
 import { keepEvents } from "./retention.ts";
 
-/**
- * An endpoint of the tenant. Until the caller's transaction ends it is neither deleted nor, by an edit, switched off.
- * @throws {ApiError} `not_found`
- */
+/** Until the caller's transaction ends it is neither deleted nor, by an edit, switched off. @throws {ApiError} `not_found` */
 export async function holdEndpoint(em: EntityManager, tenant: Tenant, webhookId: string) {
   const endpoint = await kysely(em)
     .selectFrom("webhook_endpoints")
@@ -28,8 +25,7 @@ export function refuseInactive({ active }: { active: boolean }): void {
 
 /**
  * Queues the event of a delivery for its endpoint once more, as a delivery of its own.
- * @throws {ApiError} `not_found` for either; `resource_state_invalid` when the endpoint is not active, or the event is
- *   no longer kept
+ * @throws {ApiError} `not_found`; `resource_state_invalid` when the endpoint is not active, or the event is no longer kept
  */
 export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookId: string, deliveryId: string) {
   const db = kysely(em);

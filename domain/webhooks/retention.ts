@@ -2,7 +2,6 @@ import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { Pruning } from "../retention/pruning.ts";
 
-/** How long a delivery stays in the log, on the database's clock. */
 export const DELIVERY_KEPT_DAYS = 30;
 const KEPT = sql`${sql.lit(`${DELIVERY_KEPT_DAYS} days`)}::interval`;
 /** An event outlives its youngest delivery: until then it can be replayed. */
@@ -11,11 +10,7 @@ export const EVENT_KEPT: RawBuilder<unknown> = sql`${sql.lit(`${EVENT_KEPT_DAYS}
 /** By then no attempt that began before its endpoint was deleted is still under way. */
 const LATE = sql`interval '1 hour'`;
 
-/**
- * Keeps events for as long as a delivery that is made now.
- * @param tenant undefined for events of several tenants, whose ids come from the database
- * @returns how many of them still exist
- */
+/** Keeps events for as long as a delivery that is made now. @param tenant undefined for several @returns how many still exist */
 export async function keepEvents(
   em: EntityManager,
   tenant: Tenant | undefined,
@@ -27,7 +22,6 @@ export async function keepEvents(
   return Number(numAffectedRows);
 }
 
-/** Deletes deliveries of one endpoint, `limit` at most. */
 export async function deleteDeliveries(
   em: EntityManager,
   tenant: Tenant,
@@ -38,11 +32,7 @@ export async function deleteDeliveries(
     where ${ofTenant(tenant)} and webhook_id = ${webhookId} limit ${limit}))`.execute(kysely(em));
 }
 
-/**
- * A pruning that deletes rows by their place.
- * @param places query for the `ctid` of so many rows of the table at most
- * @param stillExpired asked again at the deletion
- */
+/** Deletes rows by their place. @param places query for the `ctid` of so many rows @param stillExpired asked again at the deletion */
 const deletion = (
   name: string,
   table: "webhook_deliveries" | "webhook_events" | "deleted_webhooks",
@@ -57,10 +47,6 @@ const deletion = (
   },
 });
 
-/**
- * Prunings of the logs of deleted endpoints, of deliveries after 30 days unless they are still under way, and of events that
- * no delivery is kept for.
- */
 export const DELIVERIES: readonly Pruning[] = [
   // Lateral, so that the planner walks the log's index endpoint by endpoint under any estimate of the tables' sizes.
   deletion(

@@ -4,22 +4,16 @@ import { notFound } from "../errors.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { newSecret, sealSecret } from "./secrets.ts";
 
-/** For how long the old secret of an endpoint signs too, unless another time is asked for. */
 export const DEFAULT_OVERLAP_HOURS = 24;
 export const MAX_OVERLAP_HOURS = 24 * 30;
 
 export interface RotatedSecret {
-  /** Shown this once. */
   secret: string;
   /** Until when the one before signs too; null when it stopped at once. */
   previousExpiresAt: Date | null;
 }
 
-/**
- * Gives an endpoint a new secret. The one before signs beside it while the two overlap; one older still stops at once.
- * @param overlapHours 0 for a secret that has leaked
- * @throws {ApiError} `not_found`
- */
+/** The secret before signs beside the new one for so long; one older still stops at once. @throws {ApiError} `not_found` */
 export async function rotateSecret(
   em: EntityManager,
   vault: Vault,

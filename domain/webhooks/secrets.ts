@@ -4,25 +4,22 @@ import type { CustomHeaders } from "./headers.ts";
 
 const SECRET_BYTES = 32;
 
-/** A new signing secret, as its owner is shown it once. */
 export const newSecret = (): string => `whsec_${randomBytes(SECRET_BYTES).toString("base64url")}`;
 
 /** The same for a secret and the one before it: a rotation moves the sealed text from one column to the other. */
 export const secretContext = (webhookId: string) => `webhook_endpoints/${webhookId}/secret`;
 export const headersContext = (webhookId: string) => `webhook_endpoints/${webhookId}/headers`;
 
-/** A signing secret as it may be stored, bound to its endpoint. */
+/** Bound to its endpoint. */
 export const sealSecret = (vault: Vault, webhookId: string, secret: string): string =>
   vault.encrypt(secret, secretContext(webhookId));
 
-/** The secret that `sealSecret` sealed. */
 export const openSecret = (vault: Vault, webhookId: string, sealed: string): string =>
   vault.decrypt(sealed, secretContext(webhookId));
 
-/** Custom headers as they may be stored; null for none. */
+/** @returns null for none */
 export const sealHeaders = (vault: Vault, webhookId: string, headers: CustomHeaders): string | null =>
   Object.keys(headers).length === 0 ? null : vault.encrypt(JSON.stringify(headers), headersContext(webhookId));
 
-/** The headers that `sealHeaders` sealed. */
 export const openHeaders = (vault: Vault, webhookId: string, sealed: string | null): CustomHeaders =>
   sealed === null ? {} : (JSON.parse(vault.decrypt(sealed, headersContext(webhookId))) as CustomHeaders);

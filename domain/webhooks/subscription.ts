@@ -7,7 +7,6 @@ const EVERYTHING = "*";
 /** A key with any one of these scopes may subscribe to events that carry people's addresses. */
 export const CONTACT_SCOPES = ["contacts:read", "suppressions:read"] as const satisfies readonly Scope[];
 
-/** The events that take one of `CONTACT_SCOPES`. */
 export const CONTACT_EVENTS: readonly EventName[] = EVENT_NAMES.filter((name) => EVENTS[name].contactData);
 
 const contactEvents: ReadonlySet<string> = new Set(CONTACT_EVENTS);
@@ -20,7 +19,6 @@ export interface EventProblem {
   message: string;
 }
 
-/** Everything that is wrong with the requested events; empty for a valid list. */
 export function eventProblems(names: readonly string[]): EventProblem[] {
   return names.flatMap((name, index): EventProblem[] => {
     if (name === EVERYTHING) {

@@ -10,14 +10,12 @@ import { TEST_DUE } from "./queue.ts";
 import { holdEndpoint } from "./replay-delivery.ts";
 import { EVENT_KEPT } from "./retention.ts";
 
-/** Test deliveries that a team may ask for in a minute, per environment: one for each endpoint that it may have. */
+/** Per team and environment: one for each endpoint that it may have. */
 export const TESTS_PER_MINUTE = MAX_ENDPOINTS;
 
 /**
- * Queues the example of an event for an endpoint, as a delivery of its own, which waits for no other and for no probe.
- * @param type one that the endpoint is subscribed to; the first of those unless given
- * @throws {ApiError} `not_found`; `resource_state_invalid` when the endpoint is not active; `validation_failed` for a type
- *   that it is not subscribed to; `rate_limit_exceeded` beyond `TESTS_PER_MINUTE`
+ * Queues the example of an event, the first that the endpoint is subscribed to unless given, as a delivery that waits for no other.
+ * @throws {ApiError} `not_found`, `resource_state_invalid`, `validation_failed`, `rate_limit_exceeded`
  */
 export async function queueTest(em: EntityManager, tenant: Tenant, webhookId: string, type?: EventName) {
   const endpoint = await holdEndpoint(em, tenant, webhookId);
@@ -35,11 +33,7 @@ export async function queueTest(em: EntityManager, tenant: Tenant, webhookId: st
   return insertTest(em, tenant, webhookId, sent);
 }
 
-/**
- * Refuses a test beyond `TESTS_PER_MINUTE`. The lock lets racing requests count one after the other; it ends with the
- * transaction.
- * @throws {ApiError} `rate_limit_exceeded`
- */
+/** The lock, which ends with the transaction, lets racing requests count one after the other. */
 async function refuseTooManyTests(em: EntityManager, tenant: Tenant): Promise<void> {
   const db = kysely(em);
   const lock = `webhook_tests/${tenant.teamId}/${tenant.environment}`;
@@ -59,7 +53,6 @@ async function refuseTooManyTests(em: EntityManager, tenant: Tenant): Promise<vo
   });
 }
 
-/** Writes the event and its delivery. */
 async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, type: EventName) {
   const db = kysely(em);
   const owner = { team_id: tenant.teamId, environment: tenant.environment };

@@ -11,10 +11,7 @@ type ByState = Record<Exclude<EndpointState, "unproven">, number>;
 export interface WebhooksOverview {
   /** Age of the oldest change in the outbox, in seconds; 0 when none waits. */
   outboxAgeSeconds: number;
-  /**
-   * Seconds for which the delivery that has waited longest could have been attempted; 0 when none waits. Failing endpoints
-   * are counted apart: they get little at once, so their deliveries may wait for long. So are those that are off.
-   */
+  /** Seconds for which the delivery that has waited longest could have been attempted; 0 when none waits. */
   waitingAgeSeconds: ByState;
   /** Deliveries that wait or are under way; each counted up to `MOST_WAITING`. */
   waiting: ByState;
@@ -24,12 +21,8 @@ export interface WebhooksOverview {
   switchedOff: number;
 }
 
-/** Deliveries that wait are counted up to this number, for each state: a dead endpoint's hide no others. */
 export const MOST_WAITING = 10_000;
 
-/**
- * Measures the backlog of all teams, along the index of what is due: the log, which keeps 30 days, is not read.
- */
 export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverview> {
   const db = kysely(em);
   const { rows: singles } = await sql<{ outbox: number | null; failing: number; off: number }>`
