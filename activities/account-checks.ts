@@ -13,6 +13,7 @@ import {
 import { loginOf } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { smtpLimits } from "./smtp/limits.ts";
 import { type AccountCheck, verifyAccount } from "./smtp/verify.ts";
 
 /** Time between the beginnings of two checks at one host. */
@@ -132,7 +133,7 @@ async function logIn(deps: CheckDeps & Network, check: DueCheck): Promise<Accoun
   const { orm, env, guard, stopping } = deps;
   const server = await readAccountServer(orm.em.fork(), check);
   const login = loginOf(check.accountId, server, deps);
-  return verifyAccount({ ...login, guard, name: env.SMTP_HELO_NAME, timeoutMs: env.SMTP_TIMEOUT_MS }, stopping);
+  return verifyAccount({ ...login, guard, name: env.SMTP_HELO_NAME, limits: smtpLimits(env) }, stopping);
 }
 
 /** Keeps the check's lease of a connection while `work` runs, and gives it back. */

@@ -18,6 +18,7 @@ import {
 } from "../domain/sends/account-capacity.ts";
 import type { Refusal } from "../domain/sends/account-refusals.ts";
 import type { TeamSlots } from "./dispatch/team-slots.ts";
+import type { SmtpLimits } from "./smtp/limits.ts";
 import { type SmtpAccount, SmtpPool } from "./smtp/pool.ts";
 
 /** The limit of rows that all sends on a pool together may have SENDING. */
@@ -132,7 +133,7 @@ interface Options extends LoginDeps {
   errorPolicy: ErrorPolicy;
   /** Name given with EHLO */
   name?: string | undefined;
-  timeoutMs: number;
+  limits: SmtpLimits;
 }
 
 /**
@@ -166,7 +167,7 @@ export class AccountPools {
     account: SendingAccount,
     { tryNow = false }: { tryNow?: boolean | undefined },
   ): Promise<AccountPool | NoPool> {
-    const { orm, workerId, guard, slots, name, timeoutMs } = this.#options;
+    const { orm, workerId, guard, slots, name, limits } = this.#options;
     const { accountId, teamId } = account;
     const isLoggedIn = this.#held.get(accountId)?.pool.isLoggedIn ?? false;
     const lease = await leaseConnections(orm.em.fork(), account, workerId, { isLoggedIn, tryNow });
@@ -186,7 +187,7 @@ export class AccountPools {
         ...loginOf(accountId, server, this.#options),
         guard,
         name,
-        timeoutMs,
+        limits,
         maxConnections: connections,
         thread: { restMs: () => slots.restMs(teamId), countFill: (tookMs) => slots.countFill(teamId, tookMs) },
         onAccess: (failure) => this.#recordAccess(account, failure),
@@ -226,7 +227,10 @@ export class AccountPools {
     await this.#inTurn(accountId, () => this.#watchIdle(accountId, held));
   }
 
-  /** Closes an unused pool when another process wants its connections, and after the last look. Never rejects. */
+  /**
+   * Closes an unused pool when another process wants its connections, and after the last look; those that wait for the reply
+   * to a late dot are kept as long. Never rejects.
+   */
   async #watchIdle(accountId: string, held: Held, look = 0): Promise<void> {
     const { orm, workerId } = this.#options;
     const isIdle = () => held.users === 0 && this.#held.get(accountId) === held;
@@ -234,13 +238,20 @@ export class AccountPools {
     const waitMs = IDLE_LOOKS_MS[look];
     const isWanted = await idleLease(orm.em.fork(), accountId, workerId).catch(() => false);
     if (!isIdle()) return;
-    if (isWanted || waitMs === undefined) {
+    const { late } = held.pool;
+    if ((isWanted || waitMs === undefined) && late === 0) {
       this.#held.delete(accountId);
       void this.#drop(accountId, held);
       return;
     }
+    if (isWanted || waitMs === undefined) {
+      // The other connections are given back by a renewal.
+      held.connections = late;
+      held.pool.setConnections(late);
+      void this.#renew(accountId);
+    }
     const lookAgain = () => this.#inTurn(accountId, () => this.#watchIdle(accountId, held, look + 1));
-    held.idle = setTimeout(() => void lookAgain(), waitMs).unref();
+    held.idle = setTimeout(() => void lookAgain(), waitMs ?? IDLE_LOOKS_MS.at(-1)).unref();
   }
 
   /** Closes every pool and gives the leases back. */
@@ -293,10 +304,10 @@ export class AccountPools {
   }
 
   async #drop(accountId: string, held: Held): Promise<void> {
-    const { orm, workerId, timeoutMs, log } = this.#options;
+    const { orm, workerId, limits, log } = this.#options;
     clearInterval(held.renewal);
     clearTimeout(held.idle);
-    await held.pool.close({ graceMs: timeoutMs });
+    await held.pool.close({ graceMs: limits.connect });
     const release = async () => {
       if (!this.#held.has(accountId)) await releaseConnections(orm.em.fork(), accountId, workerId);
     };

@@ -30,12 +30,12 @@ import type { ActivityDeps } from "./deps.ts";
 import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
 import { passCheckpoint } from "./dispatch/checkpoint.ts";
 import { ComposedMessages, composeMails } from "./dispatch/content.ts";
-import { Settler } from "./dispatch/settler.ts";
+import { Settler, settleLate } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { beginDeadlineMs, bodyDeadlineMs, outcomeDeadlineMs, smtpLimits } from "./smtp/limits.ts";
 import type { DrainEnd } from "./smtp/pool.ts";
-import { messageDeadlineMs } from "./smtp/transactions.ts";
 
 /** Policy refusals in a row that pause a send: the server refuses its sender or its content. */
 const POLICY_REFUSALS_TO_PAUSE = 20;
@@ -105,6 +105,7 @@ export function createDispatchActivities(
   places: number,
 ): DispatchActivities & { close(): Promise<void> } {
   const { orm, vault, log, workerId, env } = deps;
+  const limits = smtpLimits(env);
   const guard = openSmtpGuard(env);
   const slots = new TeamSlots(SLICES_PER_TEAM, places);
   const pools = new AccountPools({
@@ -112,12 +113,13 @@ export function createDispatchActivities(
     postForm: openTokenPost(env),
     errorPolicy: errorPolicyOf(env),
     name: env.SMTP_HELO_NAME,
-    timeoutMs: env.SMTP_TIMEOUT_MS,
+    limits,
   });
   const messages = new ComposedMessages();
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
   // The longest that a slice waits for one mail, or for Postgres while that is away.
-  const limitMs = 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS) + OUTAGE_LIMIT_MS;
+  const mailMs = beginDeadlineMs(limits) + bodyDeadlineMs(limits) + limits.block + limits.connect;
+  const limitMs = mailMs + OUTAGE_LIMIT_MS;
   return {
     dispatchSlice: (slice) =>
       whileBeating((report) => {
@@ -163,9 +165,7 @@ async function dispatchSlice(
   run: SliceRun,
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
-  // A staged row is begun within one deadline and in flight for another.
-  const inFlightMs = 2 * messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
-  const dispatch = await openDispatch(em, slice, inFlightMs);
+  const dispatch = await openDispatch(em, slice, outcomeDeadlineMs(smtpLimits(deps.env)));
   // By the epoch the workflow sees that Postgres lost a part of that attempt.
   if (!dispatch) return { mailed: 0, ...(slice.begun && { epoch: slice.begun.epoch }), unknown: 0, next: "stopped" };
   // After an operator's command the server gets as many tries as at first.
@@ -255,10 +255,11 @@ async function mailSlice(
   });
   const settler = new Settler({ deps, em, dispatch, allowance });
   // A process that was suspended and resumes long after must not begin staged rows: another may have them by now.
-  const staleAfterMs = messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
+  const staleAfterMs = beginDeadlineMs(smtpLimits(deps.env));
   const mails = pool.drain(stager.batches(), {
     fill,
     mayBegin: ({ stagedAt, share }) => elapsedMs() - stagedAt < staleAfterMs && isWithinWindows(share),
+    onLate: (mailed) => void settleLate(deps, dispatch, mailed),
     signal,
     policyRefusals: dispatch.policyRefusals,
     maxPolicyRefusals: POLICY_REFUSALS_TO_PAUSE,

@@ -1,4 +1,5 @@
 import { Command, CommanderError, Help } from "commander";
+import { smtpLimits } from "../activities/smtp/limits.ts";
 import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
@@ -34,7 +35,7 @@ const realLogin =
       accessToken: accessToken === undefined ? undefined : async () => accessToken,
       guard: openSmtpGuard(env),
       name: env.SMTP_HELO_NAME,
-      timeoutMs: env.SMTP_TIMEOUT_MS,
+      limits: smtpLimits(env),
     });
 
 /** Each adds the commands of one matter. */

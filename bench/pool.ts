@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import SMTPConnection from "nodemailer/lib/smtp-connection";
 import { SmtpPool } from "../activities/smtp/pool.ts";
 import { composeMessage, type FilledMessage } from "../domain/mail/message.ts";
-import { LOOPBACK_ONLY } from "../test/support/smtp-guard.ts";
+import { LOOPBACK_ONLY, within } from "../test/support/smtp-guard.ts";
 import { BODY, SUBJECT } from "./audience.ts";
 import { recipient } from "./fill.ts";
 import { usage } from "./processes.ts";
@@ -71,7 +71,7 @@ export async function sendPooled(
     port: sink.port,
     guard: LOOPBACK_ONLY,
     secure: "none",
-    timeoutMs: 30_000,
+    limits: within(30_000),
     maxConnections: connections,
   });
   const problems = new Set<string>();

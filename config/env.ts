@@ -211,9 +211,21 @@ const settings = z.object({
   HEARTBEAT_TIMEOUT_MS: integer(1_000, 60_000).default(10_000),
   /** How long a stopping process finishes the work in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
-  /** How long one SMTP command may go unanswered before its connection is closed. */
-  // A mail is in flight for four of them at most, which has to end within the 10 minutes of a slice's activity.
+  /** How long a connection to an SMTP server may take, and how long a slice waits for the reply to the final dot of a mail. */
   SMTP_TIMEOUT_MS: integer(100, 120_000).default(30_000),
+  // The defaults are those of RFC 5321, 4.5.3.2. A slice's activity has to end within an hour.
+  /** How long an SMTP server may take for its greeting, and for each reply up to the login. */
+  SMTP_GREETING_TIMEOUT_MS: integer(100, 600_000).default(300_000),
+  /** How long an SMTP server may take to reply to MAIL. */
+  SMTP_MAIL_TIMEOUT_MS: integer(100, 600_000).default(300_000),
+  /** How long an SMTP server may take to reply to RCPT. */
+  SMTP_RCPT_TIMEOUT_MS: integer(100, 600_000).default(300_000),
+  /** How long an SMTP server may take to reply to DATA. */
+  SMTP_DATA_TIMEOUT_MS: integer(100, 600_000).default(120_000),
+  /** How long an SMTP server may take to accept the body of a mail. */
+  SMTP_BLOCK_TIMEOUT_MS: integer(100, 600_000).default(180_000),
+  /** How long an SMTP server may take to reply to the final dot. After SMTP_TIMEOUT_MS the mail is UNKNOWN until the reply comes. */
+  SMTP_DOT_TIMEOUT_MS: integer(100, 3_600_000).default(600_000),
   /** Name by which SMTP servers are greeted (EHLO); unless set, the host of PUBLIC_URL if that is a name. */
   SMTP_HELO_NAME: domainName.optional(),
   /** Servers of sending accounts that may be reached though they are not public, or at another port than those of mail. */

@@ -68,7 +68,8 @@ export const sendSteps: SendActivities = {
 export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
   const { dispatchSlice } = proxyActivities<DispatchActivities>({
     taskQueue: TASK_QUEUES.dispatch,
-    startToCloseTimeout: "10 minutes",
+    // Half a minute of mailing, and what the limits of SMTP allow to the last mails in flight.
+    startToCloseTimeout: "1 hour",
     heartbeatTimeout: HEARTBEAT_TIMEOUT,
     retry: STEP_RETRY,
     // A live worker finishes the mails in flight.

@@ -7,7 +7,7 @@ import { TASK_QUEUES } from "./ids.ts";
 // addresses only.
 const { checkAccounts } = proxyActivities<AccountCheckActivities>({
   taskQueue: TASK_QUEUES.dispatch,
-  startToCloseTimeout: "15 minutes",
+  startToCloseTimeout: "30 minutes",
   heartbeatTimeout: HEARTBEAT_TIMEOUT,
   retry: { initialInterval: "1 second", maximumAttempts: 3 },
   summary: "log in to the accounts whose check is due",

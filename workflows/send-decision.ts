@@ -30,7 +30,10 @@ export interface SendView {
   cancels: readonly unknown[];
   /** When a resend that waits is tried again. */
   resendAt?: number | undefined;
-  settled?: (Pick<SettledSend, "status" | "sent" | "unknown"> & { reviewUntil: number }) | undefined;
+  /** `recountAt`: by then late replies have come. */
+  settled?:
+    | (Pick<SettledSend, "status" | "sent" | "unknown"> & { reviewUntil: number; recountAt?: number })
+    | undefined;
   /** Of the unknown outcomes. `dismissed`: an operator leaves them as they are. `closed`: Postgres knows that. */
   review: "open" | "dismissed" | "closed";
   /** The history is long enough to continue as a new run. */
@@ -177,14 +180,15 @@ function detailsOf(steps: readonly StepOfLane[], recipients: number): string {
 
 function ended({ settled, review, now }: SendView): Step {
   if (!settled) return { kind: "settle" };
-  const { status, sent, unknown, reviewUntil } = settled;
+  const { status, sent, unknown, reviewUntil, recountAt } = settled;
   const details = DETAILS.settled(sent, unknown);
   if (status === "SENT" && unknown > 0 && review !== "closed") {
+    if (recountAt !== undefined && recountAt <= now) return { kind: "settle" };
     if (review === "dismissed" || reviewUntil <= now) return { kind: "closeReview" };
     return wait(
       "for a decision about the unknown",
       `${details} ${DETAILS.review(reviewUntil)}`,
-      reviewUntil - now,
+      Math.min(reviewUntil, recountAt ?? reviewUntil) - now,
       true,
     );
   }

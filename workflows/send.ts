@@ -145,8 +145,9 @@ class Send {
         // Complaints paused it meanwhile, with recipients left; or Postgres was set back.
         view.isStale ||= isOpen(finished.status) && finished.status !== "SENDING";
         if (isOpen(finished.status)) return;
-        const { reviewMs, ...settled } = finished;
-        view.settled = { ...settled, reviewUntil: Date.now() + reviewMs };
+        const { reviewMs, lateMs, ...settled } = finished;
+        const recount = lateMs !== undefined && { recountAt: Date.now() + lateMs };
+        view.settled = { ...settled, ...recount, reviewUntil: Date.now() + reviewMs };
         if (view.send) view.send = { ...view.send, status: settled.status };
         if (view.known) view.known = { ...view.known, status: settled.status };
         return answerAll(view.cancels, settled.status === "CANCELLED" ? ANSWERS.cancelled : ANSWERS.resendCancelled);

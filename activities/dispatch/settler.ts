@@ -1,3 +1,4 @@
+import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import type { Mailed } from "../../domain/mail/outcome.ts";
 import { isStagingLost, type OpenedDispatch } from "../../domain/sends/lanes.ts";
@@ -13,6 +14,25 @@ interface SettlerOptions {
   allowance: Allowance;
 }
 
+const policyOf = (env: Env): SettlementPolicy => ({
+  ladderSeconds: env.DEFERRAL_LADDER_SECONDS,
+  windowSeconds: env.DEFERRAL_WINDOW_SECONDS,
+  softBounces: env,
+});
+
+/** Settles a mail that its slice has left UNKNOWN because the reply to its dot was late. Never rejects. */
+export async function settleLate(
+  deps: Pick<ActivityDeps, "env" | "orm" | "stopping" | "log" | "countMails">,
+  dispatch: OpenedDispatch,
+  mailed: Mailed<AllowedRecipient>,
+): Promise<void> {
+  if (mailed.outcome.outcome === "unknown") return;
+  const write = () => settleOutcomes(deps.orm.em.fork(), dispatch, [mailed], policyOf(deps.env));
+  await throughOutage(deps, write).then(deps.countMails, (error: unknown) => {
+    deps.log.warn({ sendId: dispatch.sendId, err: error }, "a late outcome could not be written: it stays unknown");
+  });
+}
+
 /** Last part of a slice: writes outcomes to the ledger, and gives back the rest of the limits that the slice took. */
 export class Settler {
   readonly #options: SettlerOptions;
@@ -26,12 +46,7 @@ export class Settler {
 
   constructor(options: SettlerOptions) {
     this.#options = options;
-    const { env } = options.deps;
-    this.#policy = {
-      ladderSeconds: env.DEFERRAL_LADDER_SECONDS,
-      windowSeconds: env.DEFERRAL_WINDOW_SECONDS,
-      softBounces: env,
-    };
+    this.#policy = policyOf(options.deps.env);
   }
 
   /** Mails that were begun and whose failure, if any, was not the account's. */

@@ -17,6 +17,8 @@ export interface DrainOptions<T> {
   mayBegin?: ((item: T) => boolean) | undefined;
   /** No new message is begun once it is aborted; those in flight are finished */
   signal?: AbortSignal | undefined;
+  /** Given the outcome of an item that was `unknown` because the reply to its dot was late; also after the end. */
+  onLate?: ((mailed: Mailed<T>) => void) | undefined;
   /** Policy refusals since the last accepted mail of an earlier drain, which this one counts on from; by default none */
   policyRefusals?: number | undefined;
   /** Ends after so many policy refusals with no accepted mail between them; by default never */
@@ -33,6 +35,7 @@ export interface Job {
   mayBegin(): boolean;
   /** @throws the error of the caller's `fill` */
   message(): FilledMessage;
+  /** A second outcome is that of a late reply. */
   settle(outcome: MailOutcome): void;
 }
 
@@ -182,6 +185,7 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
 
   #job(item: T): Job {
     let filled: FilledMessage | undefined;
+    let isSettled = false;
     return {
       owner: this,
       attempts: 0,
@@ -190,7 +194,11 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
         filled ??= this.#options.fill(item);
         return filled;
       },
-      settle: (outcome) => this.#settle(item, outcome),
+      settle: (outcome) => {
+        if (isSettled) this.#options.onLate?.({ item, outcome });
+        else this.#settle(item, outcome);
+        isSettled = true;
+      },
     };
   }
 

@@ -2,6 +2,7 @@ import type { FilledMessage } from "../../domain/mail/message.ts";
 import {
   type AccountFailure,
   type MailOutcome,
+  NO_ANSWER,
   NOT_ATTEMPTED,
   SMTPUTF8_UNSUPPORTED,
   UNSENDABLE,
@@ -11,7 +12,6 @@ import { elapsedMs } from "../../lib/elapsed.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
 import { OpeningPace } from "./opening-pace.ts";
 import { type SmtpAccount, SmtpSession } from "./session.ts";
-import { messageDeadlineMs } from "./transactions.ts";
 
 export type { DrainEnd, DrainOptions } from "./drain.ts";
 export type { SmtpAccount } from "./session.ts";
@@ -39,7 +39,7 @@ export interface ThreadShare {
 
 const DEFAULT_MESSAGES_PER_CONNECTION = 1_000;
 const DEFAULT_IDLE_MS = 30_000;
-const SWEEP_MS = 1_000;
+const SWEEP_MS = 250;
 /** A message whose connection broke before the dot is sent once more over another; after that it is deferred. */
 const MAX_ATTEMPTS = 2;
 /** Sessions in a row that ended at their first message after which the server counts as refusing them. */
@@ -120,6 +120,11 @@ export class SmtpPool {
     return this.#loggedIn.size > 0;
   }
 
+  /** Connections that wait for the reply to a late dot. */
+  get late(): number {
+    return [...this.#sessions].filter(({ isLate }) => isLate).length;
+  }
+
   /** Lets the next message open a connection, although one was refused a moment ago. */
   tryNow(): void {
     this.#pace.endPause();
@@ -163,7 +168,7 @@ export class SmtpPool {
 
   /**
    * Begins no more messages, finishes those in flight for up to `graceMs`, then cuts them off (`deferred`, or `unknown`
-   * after the final dot). Messages that were not begun get `not_attempted`.
+   * after the final dot); those with a late dot at once. Messages that were not begun get `not_attempted`.
    */
   close(options: { graceMs: number }): Promise<void> {
     this.#closing ??= this.#close(options);
@@ -173,7 +178,10 @@ export class SmtpPool {
   async #close({ graceMs }: { graceMs: number }): Promise<void> {
     this.#closed = true;
     for (const drain of this.#drains) drain.stop({ ended: "stopped" });
-    for (const session of this.#sessions) if (!this.#busy.has(session)) session.quit();
+    for (const session of this.#sessions) {
+      if (session.isLate) session.destroy();
+      else if (!this.#busy.has(session)) session.quit();
+    }
     if (this.#sessions.size === 0) return;
     const cut = setTimeout(() => {
       for (const session of this.#sessions) session.destroy();
@@ -349,6 +357,7 @@ export class SmtpPool {
           if (isFollower) this.#lostFollowers = 0;
           this.#answered(session, job, outcome, isFirst);
         },
+        late: () => job.settle(NO_ANSWER),
         takenBack: () => this.#takenBack(session, job),
       });
     } catch {
@@ -431,16 +440,12 @@ export class SmtpPool {
     this.#openForWaiting();
   }
 
-  /** Closes connections that idled too long, and cuts off those whose server sends a reply too slowly to ever end it. */
+  /** Closes connections that idled too long, and cuts off those whose reply is overdue. */
   #closeStale(): void {
     const now = elapsedMs();
     const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;
-    for (const session of this.#idle.filter(({ since }) => now - since > idleMs)) session.quit();
-    const deadlineMs = messageDeadlineMs(this.#options.timeoutMs);
-    const busy = [...this.#opening, ...this.#busy];
-    for (const session of busy.filter(({ since }) => now - since > deadlineMs)) {
-      session.destroy("timeout");
-    }
+    for (const session of this.#idle.filter(({ idleSince }) => now - idleSince > idleMs)) session.quit();
+    for (const session of [...this.#opening, ...this.#busy]) session.checkTime();
   }
 }
 

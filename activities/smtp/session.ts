@@ -16,6 +16,7 @@ import type { SmtpGuard } from "../../domain/mail/smtp-guard.ts";
 import { AddressRefused, isLoopback, NameNotResolved } from "../../lib/address-guard.ts";
 import { connectOptions } from "../../lib/connect-options.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
+import { loginDeadlineMs, type SmtpLimits } from "./limits.ts";
 import { CLOSE_TIMEOUT_MS, MAX_REPLY_BYTES, Transactions } from "./transactions.ts";
 
 /** How to reach a sending account's SMTP server. */
@@ -35,8 +36,7 @@ export interface SmtpAccount {
   accessToken?: ((refused?: string) => Promise<string>) | undefined;
   /** Name given with EHLO; the machine's own without it */
   name?: string | undefined;
-  /** How long a reply may be awaited */
-  timeoutMs: number;
+  limits: SmtpLimits;
   /** Accept a certificate that does not verify; only for tests and private relays */
   allowUnverifiedTls?: boolean | undefined;
 }
@@ -46,6 +46,8 @@ export interface MessageSender {
   /** Asked when the body could leave: if false, the message is taken back. */
   mayProceed(): boolean;
   done(outcome: MailOutcome): void;
+  /** The reply to its dot is late: `done` may come minutes later, and then the session ends. */
+  late(): void;
   /** Nothing of it was mailed, and nothing that was said to it is about this message. */
   takenBack(): void;
 }
@@ -54,7 +56,6 @@ export interface MessageSender {
  * One SMTP session: nodemailer connects, upgrades to TLS and logs in; then `Transactions` has the socket.
  */
 export class SmtpSession {
-  /** When the session was made, or became idle, as `elapsedMs()`. */
   #idleSince = elapsedMs();
   /** Messages handed to it so far. */
   messages = 0;
@@ -92,9 +93,19 @@ export class SmtpSession {
     return this.#transactions?.inFlight ?? 0;
   }
 
-  /** When the session became idle, or began the message that is in flight for longest, as `elapsedMs()`. */
-  get since(): number {
-    return this.#transactions?.beganAt ?? this.#idleSince;
+  /** When the session was made, or became idle, as `elapsedMs()`. */
+  get idleSince(): number {
+    return this.#idleSince;
+  }
+
+  get isLate(): boolean {
+    return this.#transactions?.isLate ?? false;
+  }
+
+  /** To be called now and then: cuts the session off when a reply is overdue. */
+  checkTime(): void {
+    if (this.#transactions) this.#transactions.checkTime();
+    else if (elapsedMs() - this.#idleSince > loginDeadlineMs(this.#account.limits)) this.destroy("timeout");
   }
 
   /** Whether the server takes addresses whose local part is not ASCII. */
@@ -129,7 +140,7 @@ export class SmtpSession {
   #openSocket(): void {
     this.#connectTimer = setTimeout(
       () => this.#reportOpened({ stage: "connect", network: "timeout" }),
-      this.#account.timeoutMs,
+      this.#account.limits.connect,
     );
     this.#connect().then(
       (socket) => this.#greet(socket),
@@ -200,6 +211,7 @@ export class SmtpSession {
         this.#idleSince = elapsedMs();
         sender.done(classifyAnswer(answer, to));
       },
+      late: () => sender.late(),
       takenBack: () => sender.takenBack(),
     });
     this.messages++;
@@ -238,7 +250,7 @@ export class SmtpSession {
     this.#transactions = new Transactions(socket, {
       pipelining: this.#offers("PIPELINING"),
       smtpUtf8: this.knowsSmtpUtf8,
-      timeoutMs: this.#account.timeoutMs,
+      limits: this.#account.limits,
       onBody: () => this.onBody(),
       onEnd: () => this.onEnd(),
     });
@@ -331,7 +343,7 @@ function socketFailure(code: string): NetworkFailure {
 }
 
 function connectionOptions(account: SmtpAccount): SMTPConnectionOptions {
-  const { host, port, secure, name, timeoutMs } = account;
+  const { host, port, secure, name, limits } = account;
   return {
     host,
     port,
@@ -340,9 +352,9 @@ function connectionOptions(account: SmtpAccount): SMTPConnectionOptions {
     requireTLS: secure === "starttls",
     ignoreTLS: secure === "none",
     tls: { rejectUnauthorized: account.allowUnverifiedTls !== true, minVersion: "TLSv1.2" },
-    connectionTimeout: timeoutMs,
-    greetingTimeout: timeoutMs,
-    socketTimeout: timeoutMs,
+    connectionTimeout: limits.connect,
+    greetingTimeout: limits.greeting,
+    socketTimeout: limits.greeting,
     socketCloseTimeout: CLOSE_TIMEOUT_MS,
     maxResponseSize: MAX_REPLY_BYTES,
     logger: false,

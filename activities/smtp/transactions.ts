@@ -7,6 +7,7 @@ import {
   parseReply,
 } from "../../domain/mail/smtp-answer.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
+import { bodyDeadlineMs, type SmtpLimits } from "./limits.ts";
 
 /** Longest reply that is read; a real one has a line or two. */
 export const MAX_REPLY_BYTES = 65_536;
@@ -19,14 +20,13 @@ const MAX_JOINED_BYTES = 16_384;
 /** How long a server may take to close its side after ours is closed. */
 export const CLOSE_TIMEOUT_MS = 1_000;
 
-/** Longest time a message may be in flight on one connection: as long as its four replies may be awaited. */
-export const messageDeadlineMs = (timeoutMs: number): number => 4 * timeoutMs;
-
 /** The sender of a message. It hears `answered` or `takenBack`, once. */
 export interface Sender {
   /** Asked when the body could leave: if false, the message is taken back. */
   mayProceed(): boolean;
   answered(answer: MessageAnswer): void;
+  /** The dot has been unanswered for long: `answered` may come minutes later. */
+  late(): void;
   /** Nothing of it was mailed, and nothing that was said to it is about this message. */
   takenBack(): void;
 }
@@ -36,7 +36,7 @@ export interface TransactionOptions {
   /** RFC 2920: commands may be sent before the replies to earlier ones. */
   pipelining: boolean;
   smtpUtf8: boolean;
-  timeoutMs: number;
+  limits: SmtpLimits;
   /** With PIPELINING: the body and its dot are being written, and a `send` of the next message joins that write. */
   onBody: () => void;
   /** Called once when the connection has ended, after the outcomes of the messages in flight. */
@@ -85,13 +85,15 @@ export class Transactions {
   /** Lines of a reply whose last line has not come yet. */
   #lines = "";
   #ended = false;
+  /** Since when the next reply is awaited, as `elapsedMs()`. */
+  #waitsSince = 0;
+  #isLate = false;
 
   constructor(socket: Socket, options: TransactionOptions) {
     this.#socket = socket;
     this.#options = options;
-    socket.setTimeout(options.timeoutMs);
+    socket.setTimeout(0);
     socket.on("data", (chunk: Buffer) => this.#read(chunk));
-    socket.on("timeout", () => this.destroy("timeout"));
     socket.on("error", ({ code }: NodeJS.ErrnoException) => this.destroy(code === "ETIMEDOUT" ? "timeout" : "lost"));
     for (const event of ["end", "close"]) socket.on(event, () => this.destroy("lost"));
   }
@@ -105,9 +107,30 @@ export class Transactions {
     return this.#open.length;
   }
 
-  /** When the message that is in flight for longest was begun, as `elapsedMs()`. */
-  get beganAt(): number | undefined {
-    return this.#open[0]?.beganAt;
+  /** It waits for the reply to a late dot, and ends with it. */
+  get isLate(): boolean {
+    return this.#isLate && !this.#ended;
+  }
+
+  /** To be called now and then: ends the connection when a reply is overdue. */
+  checkTime(): void {
+    const [verb, transaction] = this.#expected[0] ?? [];
+    if (verb === undefined) return;
+    const waitedMs = elapsedMs() - this.#waitsSince;
+    if (waitedMs > this.#limitMs(verb, transaction)) this.destroy("timeout");
+    else if (transaction?.hasDotLeft && !this.#isLate && waitedMs > this.#options.limits.connect) {
+      this.#isLate = true;
+      transaction.sender.late();
+      const follower = this.#open[1];
+      if (follower) this.#forget(follower);
+      follower?.sender.takenBack();
+    }
+  }
+
+  #limitMs(verb: Verb, transaction: Transaction | undefined): number {
+    const { mail, rcpt, data, block, dot } = this.#options.limits;
+    const limits = { MAIL: mail, RSET: mail, RCPT: rcpt, DATA: data, EMPTY_DOT: dot };
+    return verb === "DOT" ? (transaction?.hasDotLeft ? dot : block) : limits[verb];
   }
 
   /**
@@ -127,6 +150,7 @@ export class Transactions {
       hasDotLeft: false,
     };
     this.#open.push(transaction);
+    if (this.#expected.length === 0) this.#waitsSince = elapsedMs();
     if (this.#options.pipelining) {
       this.#expected.push(["MAIL", transaction], ["RCPT", transaction], ["DATA", transaction]);
       this.#socket.write(commands.join(""));
@@ -182,6 +206,7 @@ export class Transactions {
 
   #take(reply: string): void {
     const [verb, transaction] = this.#expected.shift() ?? [];
+    this.#waitsSince = elapsedMs();
     if (verb === undefined) {
       this.destroy("protocol");
       return;
@@ -249,7 +274,7 @@ export class Transactions {
     // Some of the body is still here, so this answers no dot: what the server makes of the rest is not known.
     const isEarly = !transaction.hasDotLeft;
     if (isEarly && !isRefusal(answer)) this.destroy("protocol");
-    else this.#report(transaction, answer, { isLast: isEarly });
+    else this.#report(transaction, answer, { isLast: isEarly || this.#isLate });
   }
 
   /** Body and dot are one write. What `onBody` adds joins it, unless the body is long. */
@@ -257,7 +282,8 @@ export class Transactions {
     if (this.#ended) return;
     const { message, sender, beganAt } = transaction;
     // A process or machine that was suspended resumes here before any of its timers has fired.
-    if (elapsedMs() - beganAt > messageDeadlineMs(this.#options.timeoutMs)) {
+    this.#waitsSince = elapsedMs();
+    if (this.#waitsSince - beganAt > bodyDeadlineMs(this.#options.limits)) {
       this.destroy("timeout");
       return;
     }
@@ -271,6 +297,7 @@ export class Transactions {
     for (const part of [...header, message.message]) this.#socket.write(isDotFree(part) ? part : stuffed(part));
     this.#socket.write(FINAL_DOT, () => {
       transaction.hasDotLeft = true;
+      this.#waitsSince = elapsedMs();
     });
     if (this.#socket.writableLength > MAX_JOINED_BYTES) this.#socket.uncork();
     if (this.#options.pipelining) this.#options.onBody();

@@ -1,7 +1,7 @@
 import type { SmtpReason } from "../../domain/mail/outcome.ts";
 import { SMTP_PORTS } from "../../domain/mail/smtp-guard.ts";
+import { loginDeadlineMs } from "./limits.ts";
 import { type SmtpAccount, SmtpSession } from "./session.ts";
-import { messageDeadlineMs } from "./transactions.ts";
 
 export type AccountCheck =
   | { ok: true }
@@ -40,7 +40,7 @@ export function verifyAccount(account: SmtpAccount, signal?: AbortSignal): Promi
   return new Promise((resolve) => {
     const session = new SmtpSession(account);
     // A reply that comes byte by byte meets no other time-out.
-    const cut = setTimeout(() => session.destroy("timeout"), messageDeadlineMs(account.timeoutMs));
+    const cut = setTimeout(() => session.destroy("timeout"), loginDeadlineMs(account.limits));
     const abort = () => session.destroy();
     signal?.addEventListener("abort", abort);
     session.open((failure) => {

@@ -80,6 +80,9 @@ export interface Mailed<Item> {
 
 export const NOT_ATTEMPTED: MailOutcome = { outcome: "not_attempted", reason: "pool_stopped" };
 
+/** The server has not answered the final dot. */
+export const NO_ANSWER: MailOutcome = { outcome: "unknown", reason: "no_answer" };
+
 /** The message cannot be composed for this recipient. That is its content's fault. */
 export const UNSENDABLE: MailOutcome = { outcome: "rejected", reason: "unsendable", suppress: false, policy: true };
 

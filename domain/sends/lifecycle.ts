@@ -13,7 +13,7 @@ import { PAUSE_REASONS } from "./pause-reasons.ts";
 import { openReview } from "./review.ts";
 import type { SendMove } from "./send-log.ts";
 import { sendable } from "./sendable.ts";
-import { markUnknown } from "./unknown.ts";
+import { markUnknown, readInFlightMs } from "./unknown.ts";
 
 /** Statuses a send never leaves. */
 export const TERMINAL: ReadonlySet<BroadcastStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
@@ -298,6 +298,8 @@ export interface SettledSend {
   unknown: number;
   /** Milliseconds for which an operator may decide about the unknown ones; 0 when there is nothing to decide. */
   reviewMs: number;
+  /** Of a send that has just ended: for so long late replies may settle unknown ones, in milliseconds. */
+  lateMs?: number;
   /** The status that it left; missing when its status is as before. */
   from?: SendStatus;
   /** Recipients that became CANCELLED by this very call. */
@@ -364,6 +366,13 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
     const hasJustEnded = send.status !== "SENT";
     const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0, hasJustEnded);
-    return { ...counts, status, reviewMs, ...(status !== send.status && { from: send.status }) };
+    const late = hasJustEnded && reviewMs > 0 ? await readInFlightMs(tx, sendId) : undefined;
+    return {
+      ...counts,
+      status,
+      reviewMs,
+      ...(late && { lateMs: late }),
+      ...(status !== send.status && { from: send.status }),
+    };
   });
 }

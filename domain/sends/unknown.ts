@@ -21,6 +21,16 @@ export async function markUnknown(em: EntityManager, sendId: string, accountIds?
   return Number(lost.numUpdatedRows);
 }
 
+/** How long after a row was staged a process may still mail it or learn its outcome, by all attempts of a send. */
+export async function readInFlightMs(em: EntityManager, sendId: string): Promise<number> {
+  const { ms } = await kysely(em)
+    .selectFrom("send_lanes")
+    .select((eb) => eb.fn.max("in_flight_ms").as("ms"))
+    .where("send_id", "=", sendId)
+    .executeTakeFirstOrThrow();
+  return ms;
+}
+
 export interface UnknownRequeued {
   /** Rows that are queued again. */
   requeued: number;
@@ -51,7 +61,7 @@ export function requeueUnknown(em: EntityManager, sendId: string): Promise<Unkno
     if (!send) return nothing;
     const { rows: waits } = await sql<{ waitMs: number | null }>`
       select ceil(extract(epoch from max(updated_at) - clock_timestamp()) * 1000
-        + (select max(in_flight_ms) from send_lanes where send_id = ${sendId}))::float8 as "waitMs"
+        + ${await readInFlightMs(tx, sendId)}::int)::float8 as "waitMs"
       from send_recipients where send_id = ${sendId} and state = 'UNKNOWN' and not responded`.execute(db);
     const waitMs = waits[0]?.waitMs;
     if (waitMs === null || waitMs === undefined) return nothing;

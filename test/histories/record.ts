@@ -41,6 +41,11 @@ import { historyFile, recordedHistory, type WorkflowHistory } from "./files.ts";
 const QUICK = {
   DEFERRAL_LADDER_SECONDS: "1,1,2",
   SMTP_TIMEOUT_MS: "1000",
+  SMTP_MAIL_TIMEOUT_MS: "300",
+  SMTP_RCPT_TIMEOUT_MS: "300",
+  SMTP_DATA_TIMEOUT_MS: "300",
+  SMTP_BLOCK_TIMEOUT_MS: "300",
+  SMTP_DOT_TIMEOUT_MS: "300",
   WEBHOOK_LADDER_SECONDS: "0,1,1,2",
   WEBHOOK_TIMEOUT_MS: "5000",
 };

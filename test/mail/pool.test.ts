@@ -11,7 +11,7 @@ import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { testsOf } from "../support/long.ts";
-import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
+import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
 import { type SinkOptions, startSink, until } from "./smtp-sink.ts";
 import { smtpSuite } from "./smtp-suite.ts";
 
@@ -175,12 +175,12 @@ describe("An SMTP pool", () => {
     }
 
     it("a server that does not answer RCPT", async () => {
-      const { result } = await outcomeAt({ rcpt: () => "hang" }, { timeoutMs: 150 });
+      const { result } = await outcomeAt({ rcpt: () => "hang" }, { limits: within(150) });
       assertResult(result, { outcome: "deferred", reason: "connection_timeout" });
     });
 
     it("a server that does not answer the final dot", async () => {
-      const { sink, result } = await outcomeAt({ dot: () => "hang" }, { timeoutMs: 150 });
+      const { sink, result } = await outcomeAt({ dot: () => "hang" }, { limits: within(150) });
       assertResult(result, { outcome: "unknown", reason: "no_answer" });
       assert.equal(sink.connections.made, 1, "never sent again");
     });
@@ -189,7 +189,7 @@ describe("An SMTP pool", () => {
       const { port } = await talkingServer((line) =>
         line.startsWith("EHLO") ? "250 hello" : line.startsWith("MAIL") ? "trickle" : "250 ok",
       );
-      const result = await poolAt(port, { timeoutMs: 100 }).send(fill(TO));
+      const result = await poolAt(port, { limits: within(100) }).send(fill(TO));
       assertResult(result, { outcome: "deferred", reason: "connection_timeout" });
     });
 
@@ -626,7 +626,7 @@ describe("An SMTP pool", () => {
     for (const [how, onConnection] of talks) {
       it(`by ${how}: stops after one connection`, async () => {
         const { port, connected } = await rawServer(onConnection);
-        const { end } = await drainAll(poolAt(port, { maxConnections: 50, timeoutMs: 150 }), people(200));
+        const { end } = await drainAll(poolAt(port, { maxConnections: 50, limits: within(150) }), people(200));
         assert.equal(end.ended === "account_failure" && end.failure.temporary, true);
         assert.equal(connected.size, 1);
       });
@@ -811,7 +811,7 @@ describe("An SMTP pool", () => {
 
     it("gives up on a name whose servers say nothing", async () => {
       dns.names.set("silent.test", { silent: "both" });
-      const pool = poolAt(25, { host: "silent.test", guard: guardWith(), timeoutMs: 200 });
+      const pool = poolAt(25, { host: "silent.test", guard: guardWith(), limits: within(200) });
       assertResult(await pool.send(fill(TO)), { ...FORBIDDEN, reason: "connection_timeout", temporary: true });
     });
 
@@ -866,7 +866,7 @@ describe("An SMTP pool", () => {
       port,
       guard: LOOPBACK_ONLY,
       secure: "none",
-      timeoutMs: 2_000,
+      limits: within(2_000),
       ...more,
     });
     const withLogin: SinkOptions = {

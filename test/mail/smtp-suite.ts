@@ -1,5 +1,5 @@
 import { SmtpPool, type SmtpPoolOptions } from "../../activities/smtp/pool.ts";
-import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
+import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
 import { type Sink, type SinkOptions, startSink } from "./smtp-sink.ts";
 
 /** Makers of servers and pools that close at the end of each test. */
@@ -27,7 +27,7 @@ export function smtpSuite(maxConnections: number): SmtpSuite {
       return sink;
     },
     poolAt(port, options = {}) {
-      const fixed = { host: "127.0.0.1", port, guard: LOOPBACK_ONLY, secure: "none", timeoutMs: 5_000 } as const;
+      const fixed = { host: "127.0.0.1", port, guard: LOOPBACK_ONLY, secure: "none", limits: within(5_000) } as const;
       const pool = new SmtpPool({ ...fixed, maxConnections, ...options });
       stops.push(() => pool.close({ graceMs: 0 }));
       return pool;

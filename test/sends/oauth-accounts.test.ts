@@ -25,7 +25,7 @@ import {
   startSend,
   untilStatus,
 } from "../support/sending.ts";
-import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
+import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
 import { stack } from "../support/stack.ts";
 import { emittedEvents, listen } from "../webhooks/outbox.ts";
 import { openTokenEndpoint, type TokenEndpoint } from "./token-endpoint.ts";
@@ -80,7 +80,7 @@ describe("A sending account that logs in by XOAUTH2", () => {
           ...login,
           accessToken: accessToken === undefined ? undefined : async () => accessToken,
           guard: LOOPBACK_ONLY,
-          timeoutMs: 5_000,
+          limits: within(5_000),
         }),
     };
   };

@@ -7,7 +7,7 @@ import { composeMessage } from "../../domain/mail/message.ts";
 import { startSink } from "../mail/smtp-sink.ts";
 import { backdoor } from "../support/factories.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
-import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
+import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
 import { startSmtpProxy } from "../support/smtp-proxy.ts";
 
 const message = composeMessage({ subject: "Hello", html: "<p>Hello</p>", fromEmail: "news@example.com" });
@@ -23,7 +23,7 @@ async function poolsOf(workerId: string): Promise<AccountPools> {
     postForm: () => assert.fail("the account has a password"),
     errorPolicy: { failures: 3, seconds: 900 },
     name: "mail.example.com",
-    timeoutMs: 5_000,
+    limits: within(5_000),
   });
 }
 

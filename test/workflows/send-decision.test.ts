@@ -290,6 +290,12 @@ const TABLE: Row[] = [
     { kind: "end", outcome: "CANCELLED" },
   ],
   [
+    "recounts unknown outcomes once late replies have come",
+    settled(2, { settled: { status: "SENT", sent: 5, unknown: 2, reviewUntil: NOW + 9_000, recountAt: NOW } }),
+    undefined,
+    { kind: "settle" },
+  ],
+  [
     "stays open for a decision about unknown outcomes",
     settled(2),
     undefined,
