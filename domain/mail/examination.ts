@@ -1,18 +1,12 @@
+import { once } from "node:events";
 import { Worker } from "node:worker_threads";
-import type { ExaminationAnswer, ExaminationResults, ExaminationTask } from "./examination-task.ts";
+import type { ExaminationAnswer, ExaminationResults, ExaminationTask } from "./examination-thread.ts";
 import { UnsendableError } from "./header.ts";
 import type { MessageContent, PreparedContent } from "./message.ts";
 import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
 
-/**
- * CPU time that a task may take, in milliseconds, before its thread is ended. The limits of templates and HTML keep every
- * task of 1 MiB below a second; this covers a case that they miss.
- */
-export const EXAMINATION_CPU_MS = 2_000;
-/** The clock's time that a task may take, by its CPU time: on a busy machine a short task must not be refused. */
-const CLOCK_FACTOR = 5;
-/** How often in its limit the CPU time of a task is looked at. */
-const LOOKS = 8;
+/** Time that a task may take before its thread is ended, in milliseconds. A task of 1 MiB takes less than a second. */
+const TASK_LIMIT_MS = 5_000;
 /** Memory of the thread, in MiB. */
 const MAX_MEMORY_MIB = 192;
 /** Most characters of one team's contents that may wait. Those that are slow to read take half a minute together. */
@@ -34,22 +28,25 @@ const TOO_LONG: ExaminationAnswer = {
  * Teams take turns: many contents of one team do not delay those of another.
  */
 export class ExaminationThread {
-  readonly #cpuMs: number;
+  readonly #limitMs: number;
   readonly #jobs = new Map<string, Job[]>();
   #worker: Worker | undefined;
-  #isReady = false;
-  #current: Job | undefined;
-  #timers: NodeJS.Timeout[] = [];
+  #isBusy = false;
 
-  constructor({ cpuMs = EXAMINATION_CPU_MS } = {}) {
-    this.#cpuMs = cpuMs;
+  constructor({ limitMs = TASK_LIMIT_MS } = {}) {
+    this.#limitMs = limitMs;
   }
 
   /** Starts the thread, so that the first task does not wait for it. */
-  start(): void {
-    if (this.#worker) return;
-    this.#worker = this.#start();
-    this.#worker.unref();
+  start(): Worker {
+    if (this.#worker) return this.#worker;
+    const worker = new Worker(new URL("./examination-thread.ts", import.meta.url), {
+      name: "examination",
+      resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MIB },
+    });
+    worker.on("error", () => this.#forget(worker)).unref();
+    this.#worker = worker;
+    return worker;
   }
 
   /** Runs a task when its team's turn comes. @throws {Error} when the thread does not start or fails */
@@ -59,7 +56,7 @@ export class ExaminationThread {
       const waiting = this.#jobs.get(teamId);
       if (waiting) waiting.push(job);
       else this.#jobs.set(teamId, [job]);
-      this.#next();
+      if (!this.#isBusy) void this.#work();
     });
   }
 
@@ -68,82 +65,46 @@ export class ExaminationThread {
     return (this.#jobs.get(teamId) ?? []).reduce((sum, { task }) => sum + task.content.html.length, 0);
   }
 
-  #next(): void {
-    if (this.#current || this.#jobs.size === 0) return;
-    this.#worker ??= this.#start();
-    const worker = this.#worker;
+  async #work(): Promise<void> {
+    this.#isBusy = true;
+    for (let job = this.#takeNext(); job; job = this.#takeNext()) {
+      await this.#examine(job.task).then(job.resolve, job.reject);
+    }
+    this.#isBusy = false;
+  }
+
+  #takeNext(): Job | undefined {
+    for (const [teamId, jobs] of this.#jobs) {
+      const job = jobs.shift();
+      // To the end of the line of teams.
+      this.#jobs.delete(teamId);
+      if (jobs.length > 0) this.#jobs.set(teamId, jobs);
+      return job;
+    }
+    return undefined;
+  }
+
+  async #examine(task: ExaminationTask): Promise<ExaminationAnswer> {
+    const worker = this.start();
+    const timeout = AbortSignal.timeout(this.#limitMs);
     worker.ref();
-    if (!this.#isReady) return;
-    const [teamId, jobs] = this.#jobs.entries().next().value ?? ["", []];
-    const job = jobs.shift();
-    // To the end of the line of teams.
-    this.#jobs.delete(teamId);
-    if (jobs.length > 0) this.#jobs.set(teamId, jobs);
-    if (!job) return;
-    this.#current = job;
-    this.#watch(worker);
-    worker.postMessage(job.task);
+    worker.postMessage(task);
+    try {
+      const [answer] = await once(worker, "message", { signal: timeout });
+      return answer as ExaminationAnswer;
+    } catch (error) {
+      this.#forget(worker);
+      void worker.terminate();
+      if (timeout.aborted || (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") return TOO_LONG;
+      throw error;
+    } finally {
+      worker.unref();
+    }
   }
 
-  /** Ends the thread when its task has used up its CPU time, or five times as long by the clock. */
-  #watch(worker: Worker): void {
-    const job = this.#current;
-    const usage = worker.cpuUsage();
-    const look = async () => {
-      const { user, system } = await worker.cpuUsage(await usage);
-      if (this.#current === job && (user + system) / 1_000 > this.#cpuMs) this.#stop(worker);
-    };
-    // It is refused when the thread has ended.
-    usage.catch(() => undefined);
-    this.#timers = [
-      setInterval(() => void look().catch(() => undefined), this.#cpuMs / LOOKS),
-      setTimeout(() => this.#stop(worker), this.#cpuMs * CLOCK_FACTOR),
-    ];
-  }
-
-  #start(): Worker {
-    const worker = new Worker(new URL("./examination-thread.ts", import.meta.url), {
-      name: "examination",
-      resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MIB },
-    });
-    worker.on("message", (message: "ready" | ExaminationAnswer) => {
-      if (this.#worker !== worker) return;
-      if (message === "ready") this.#isReady = true;
-      else this.#finish()?.resolve(message);
-      if (this.#jobs.size === 0) worker.unref();
-      this.#next();
-    });
-    worker.on("error", (error: NodeJS.ErrnoException) => {
-      if (this.#worker !== worker) return;
-      this.#worker = undefined;
-      if (!this.#isReady) {
-        // It did not start: none of those that wait would be served.
-        for (const { reject } of [...this.#jobs.values()].flat()) reject(error);
-        this.#jobs.clear();
-      }
-      this.#isReady = false;
-      const job = this.#finish();
-      if (error.code === "ERR_WORKER_OUT_OF_MEMORY") job?.resolve(TOO_LONG);
-      else job?.reject(error);
-      this.#next();
-    });
-    return worker;
-  }
-
-  /** Ends a thread whose task takes too long; the next task gets a new one. */
-  #stop(worker: Worker): void {
-    this.#worker = undefined;
-    this.#isReady = false;
-    void worker.terminate();
-    this.#finish()?.resolve(TOO_LONG);
-    this.#next();
-  }
-
-  #finish(): Job | undefined {
-    for (const timer of this.#timers) clearTimeout(timer);
-    const job = this.#current;
-    this.#current = undefined;
-    return job;
+  /** The next task gets a new thread. */
+  #forget(worker: Worker): void {
+    if (this.#worker === worker) this.#worker = undefined;
   }
 }
 
@@ -160,7 +121,7 @@ async function run<Task extends ExaminationTask>(
 }
 
 /** Starts the thread of this process before there is a content to read. */
-export const startExaminations = (): void => thread.start();
+export const startExaminations = (): void => void thread.start();
 
 /** Whether so many contents of a team wait that no other one should: its caller would give up before its turn. */
 export const isCrowded = (teamId: string): boolean => thread.waitingChars(teamId) > MAX_WAITING_CHARS;

@@ -1,7 +1,6 @@
 import {
-  Context,
+  type Context,
   defaultOperators,
-  type Emitter,
   type FilterImplOptions,
   filters,
   Liquid,
@@ -10,17 +9,15 @@ import {
   Tag,
 } from "liquidjs";
 import { DATE_FILTERS } from "./liquid-date.ts";
-import type { RenderBudget } from "./render-budget.ts";
 import { limits, TemplateError } from "./template-problem.ts";
 
-/** Most characters of a template, and of its rendering. */
+/** Most characters of a template. */
 export const MAX_CHARS = 2_000_000;
+/** Time that one rendering may take, in milliseconds. Real newsletters take less than 1 ms. */
+export const MAX_RENDER_MS = 1_000;
 /** Most elements and characters that filters and ranges may create in one rendering. */
 const MAX_ALLOCATIONS = 2_000_000;
-/**
- * Most characters of a text or a list that a filter takes or returns. A filter runs as one step, and several search one
- * text for another: at this length that takes a few milliseconds at most.
- */
+/** Most characters of a text or a list that a filter takes or returns: to search one for another takes milliseconds. */
 const MAX_FILTERED_CHARS = 5_000;
 
 /**
@@ -49,14 +46,8 @@ const ALLOWED_FILTERS = `
 /** Their output is not escaped a second time. Without the `raw` filter no value is printed unescaped. */
 const ESCAPING_FILTERS = ["escape", "escape_once", "xml_escape"];
 
-type Step = Generator<unknown, unknown, unknown>;
 type FilterScope = { context: Context };
 type Filter = (this: FilterScope, ...args: unknown[]) => unknown;
-
-/** @param chars of a rendering @throws {TemplateError} `limits` */
-export function assertLength(chars: number): void {
-  if (chars > MAX_CHARS) throw limits(`it renders to more than ${MAX_CHARS} characters`);
-}
 
 /** @throws {TemplateError} `limits` for a long text, a long list and a list of lists, which doubles when it is printed */
 function assertShort(value: unknown): void {
@@ -72,27 +63,17 @@ function assertShort(value: unknown): void {
   if (chars > MAX_FILTERED_CHARS) throw limits(`a filter takes and makes at most ${MAX_FILTERED_CHARS} characters`);
 }
 
-/** A context that knows how long its rendering may take. */
-class BudgetedContext extends Context {
-  readonly budget: RenderBudget;
-  constructor(engine: Liquid, values: object, budget: RenderBudget) {
-    // A copy, because `increment` writes into it; without a prototype, because `{{ constructor }}` would read it.
-    super(Object.assign(Object.create(null), values), engine.options, { sync: true }, { liquid: engine });
-    this.budget = budget;
-  }
-}
-
-/** The long steps of a rendering: the time is checked after each of them. */
-function* runLong(context: Context, work: () => unknown): Step {
-  const result: unknown = yield work();
-  if (context instanceof BudgetedContext) context.budget.check();
+/** LiquidJS checks the time between tags; one tag may hold thousands of filters. */
+function runShort(context: Context, work: () => unknown): unknown {
+  const result = work();
+  context.renderLimit.check(performance.now());
   return result;
 }
 
-function shortOnly(filter: Filter) {
-  return function* (this: FilterScope, ...args: unknown[]): Step {
+function shortOnly(filter: Filter): Filter {
+  return function (...args) {
     args.forEach(assertShort);
-    const result = yield* runLong(this.context, () => filter.apply(this, args));
+    const result = runShort(this.context, () => filter.apply(this, args));
     assertShort(result);
     return result;
   };
@@ -116,16 +97,15 @@ function printEscaped(this: FilterScope, value: unknown): string {
 
 const containsOf = defaultOperators["contains"] as (left: unknown, right: unknown, context: Context) => unknown;
 
-/** It searches one text for another, in one step. */
-function* contains(left: unknown, right: unknown, context: Context): Generator<unknown, boolean, unknown> {
+function contains(left: unknown, right: unknown, context: Context): boolean {
   assertShort(left);
   assertShort(right);
-  return (yield* runLong(context, () => containsOf(left, right, context))) === true;
+  return runShort(context, () => containsOf(left, right, context)) === true;
 }
 
 const operators: Operators = { ...defaultOperators, contains };
 
-/** An engine whose templates cost a bounded amount of work per step, see `renderLiquid`. */
+/** An engine whose templates take a bounded time and memory. */
 export function createEngine({ escaped }: { escaped: boolean }): Liquid {
   const engine = new Liquid({
     templates: {}, // no lookup of partials, in particular none in the file system
@@ -133,6 +113,7 @@ export function createEngine({ escaped }: { escaped: boolean }): Liquid {
     strictFilters: true,
     timezoneOffset: 0,
     memoryLimit: MAX_ALLOCATIONS,
+    renderLimit: MAX_RENDER_MS,
     operators,
     outputEscape: escaped ? printEscaped : printText,
   });
@@ -158,53 +139,8 @@ export function createEngine({ escaped }: { escaped: boolean }): Liquid {
   return engine;
 }
 
-const isGenerator = (value: unknown): value is Step =>
-  typeof value === "object" && value !== null && "next" in value && "throw" in value && "return" in value;
-
-/**
- * Runs LiquidJS's nested generators to their end, as its own `toValueSync` does, and counts each of their steps. The
- * library itself looks at the clock only between tags, and one tag may hold thousands of steps.
- */
-export function runSteps(generator: Step, step: () => void): unknown {
-  const stack = [generator];
-  let input: unknown;
-  let failure: { error: unknown } | undefined;
-  for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
-    step();
-    try {
-      const state = failure ? top.throw(failure.error) : top.next(input);
-      failure = undefined;
-      input = undefined;
-      if (state.done) stack.pop();
-      if (isGenerator(state.value)) stack.push(state.value);
-      else input = state.value;
-    } catch (error) {
-      failure = { error };
-      stack.pop();
-    }
-  }
-  if (failure) throw failure.error;
-  return input;
-}
-
 /** @throws {Error} of LiquidJS, or `TemplateError` when a limit is exceeded */
-export function renderLiquid(
-  engine: Liquid,
-  templates: LiquidTemplate[],
-  values: object,
-  budget: RenderBudget,
-): string {
-  let length = 0;
-  const emitter: Emitter & { buffer: string } = {
-    buffer: "",
-    write(piece: unknown) {
-      const text = piece === null || piece === undefined ? "" : String(piece);
-      length += text.length;
-      assertLength(length);
-      this.buffer += text;
-    },
-  };
-  const context = new BudgetedContext(engine, values, budget);
-  runSteps(engine.renderer.renderTemplates(templates, context, emitter) as Step, () => budget.step());
-  return emitter.buffer;
+export function renderLiquid(engine: Liquid, templates: LiquidTemplate[], values: object): string {
+  // A copy, because `increment` writes into it; without a prototype, because `{{ constructor }}` would read it.
+  return String(engine.renderSync(templates, Object.assign(Object.create(null), values)));
 }

@@ -1,6 +1,14 @@
-import { type Liquid, type Template as LiquidTemplate, Parser, Tokenizer, TypeGuards, Value } from "liquidjs";
+import {
+  type Liquid,
+  type Template as LiquidTemplate,
+  Parser,
+  Tokenizer,
+  TypeGuards,
+  toValueSync,
+  Value,
+} from "liquidjs";
 import { assertFormat } from "./liquid-date.ts";
-import { MAX_CHARS, runSteps } from "./liquid-engine.ts";
+import { MAX_CHARS } from "./liquid-engine.ts";
 import { limits } from "./template-problem.ts";
 
 /** Most tags of a template: real newsletters have fewer than a hundred. */
@@ -93,7 +101,7 @@ function visitTemplate(template: LiquidTemplate, names: Names, depth: number): v
   for (const argument of template.arguments?.() ?? []) visitValue(argument, names, depth);
   for (const { content } of template.localScope?.() ?? []) names.locals.add(content);
   if (!template.children) return;
-  const children = runSteps(template.children(false, true), () => undefined) as LiquidTemplate[];
+  const children = toValueSync(template.children(false, true)) as LiquidTemplate[];
   for (const child of children) visitTemplate(child, names, depth + 1);
 }
 

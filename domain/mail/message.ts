@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
 import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
-import { RenderBudget } from "./render-budget.ts";
 import {
   compileTemplate,
   escapeHtml,
@@ -75,12 +74,8 @@ export interface FilledMessage {
 export interface ComposedMessage {
   /** Custom fields that subject or body read, such as `fields.city` */
   fieldTags: readonly FieldTag[];
-  /**
-   * Builds one recipient's message.
-   * @param limitMs CPU time that it may take, in milliseconds; by default as long as a recipient of a send may take
-   * @throws {UnsendableError} when this recipient cannot be mailed
-   */
-  fill(recipient: MessageRecipient, limitMs?: number): FilledMessage;
+  /** Builds one recipient's message. @throws {UnsendableError} when this recipient cannot be mailed */
+  fill(recipient: MessageRecipient): FilledMessage;
 }
 
 const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
@@ -156,9 +151,8 @@ export function composeMessage(
   ].join("\r\n");
   const end = `\r\n--${boundary}--\r\n`;
   const fixedSubject = subject.plain?.tags.length === 0 ? encodeSubject(subject, {}) : undefined;
-  const isPlain = subject.plain !== undefined && textPart.isPlain && htmlPart.isPlain;
 
-  const fill = (recipient: MessageRecipient, limitMs?: number): FilledMessage => {
+  const fill = (recipient: MessageRecipient): FilledMessage => {
     const to = toWireAddress(recipient.email);
     const values: MergeValues = {
       email: recipient.email,
@@ -169,19 +163,17 @@ export function composeMessage(
       mail_token: recipient.mailToken,
       fields: recipient.fields,
     };
-    const budget = isPlain ? undefined : new RenderBudget(limitMs);
     const message =
       `${sender}${to.address}\r\n` +
-      `Subject: ${fixedSubject ?? encodeSubject(subject, values, budget)}\r\n` +
+      `Subject: ${fixedSubject ?? encodeSubject(subject, values)}\r\n` +
       `Date: ${formatDate(recipient.date)}\r\n` +
       `Message-ID: <${inAngleBrackets(recipient.messageId, MESSAGE_ID)}>\r\n` +
       `List-Unsubscribe: <${inAngleBrackets(recipient.unsubscribeUrl, UNSUBSCRIBE_URL)}>${mailtoForm(recipient)}\r\n` +
       `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${recipient.providerHeader ?? ""}${beforeText}` +
-      textPart.encode(values, budget) +
+      textPart.encode(values) +
       beforeHtml +
-      htmlPart.encode(values, budget) +
+      htmlPart.encode(values) +
       end;
-    budget?.check();
     assertMessageSize(message.length);
     const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
     // Only an internationalised local part is not ASCII.
@@ -193,9 +185,9 @@ export function composeMessage(
   };
   return {
     fieldTags: fieldTagsOf(new Set([...subject.variables, ...html.variables])),
-    fill(recipient, limitMs) {
+    fill(recipient) {
       try {
-        return fill(recipient, limitMs);
+        return fill(recipient);
       } catch (error) {
         if (error instanceof TemplateError) throw new UnsendableError(error.message, { cause: error });
         throw error;
@@ -204,8 +196,8 @@ export function composeMessage(
   };
 }
 
-const encodeSubject = (subject: Template, values: MergeValues, budget?: RenderBudget): string =>
-  encodeHeaderText(subject.render(values, budget).trim(), "Subject: ".length);
+const encodeSubject = (subject: Template, values: MergeValues): string =>
+  encodeHeaderText(subject.render(values).trim(), "Subject: ".length);
 
 const UNSUBSCRIBE_URL = /^https?:\/\/[\x21-\x3b\x3d\x3f-\x7e]{1,900}$/;
 const UNSUBSCRIBE_MAILTO = /^mailto:[\w-]{1,64}@[\w.-]{1,255}\?subject=\w{1,30}$/;

@@ -1,9 +1,8 @@
 import { LiquidError } from "liquidjs";
 import { MAX_FIELD_TEXT_LENGTH } from "../audience/rules.ts";
-import { assertLength, createEngine, renderLiquid } from "./liquid-engine.ts";
+import { createEngine, MAX_RENDER_MS, renderLiquid } from "./liquid-engine.ts";
 import { assertSize, parseSource, type SourcePart, splitSource } from "./liquid-source.ts";
-import { RenderBudget } from "./render-budget.ts";
-import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
+import { type ContentField, type ContentProblem, limits, TemplateError } from "./template-problem.ts";
 
 export type { SourcePart } from "./liquid-source.ts";
 export type { ContentField, ContentProblem } from "./template-problem.ts";
@@ -48,11 +47,8 @@ export interface Template {
   readonly variables: ReadonlySet<string>;
   /** Set when the template holds only literal text and merge tags without filters. */
   readonly plain: PlainTemplate | undefined;
-  /**
-   * @param budget time that this rendering shares with others of the same message; by default it has its own
-   * @throws {TemplateError} `limits`, when the rendering for these values exceeds a limit
-   */
-  render(values: MergeValues, budget?: RenderBudget): string;
+  /** @throws {TemplateError} `limits`, when the rendering for these values exceeds a limit */
+  render(values: MergeValues): string;
   /** As `render`, without conditions and captures, and all that stands in them. */
   renderFixed(values: MergeValues): string;
 }
@@ -77,12 +73,12 @@ export function compileTemplate(source: string, options: TemplateOptions): Templ
   const redefined = [...locals].find(isMergeTag);
   if (redefined !== undefined) throw new TemplateError({ kind: "forbidden_tag", tag: `assign ${redefined}` });
   const fixed = templates.filter(({ children }) => children === undefined);
-  const renderAll = (those: typeof templates, values: MergeValues, budget = new RenderBudget()) =>
-    finish(translated("limits", () => renderLiquid(engine, those, values, budget)));
+  const renderAll = (those: typeof templates, values: MergeValues) =>
+    finish(translated("limits", () => renderLiquid(engine, those, values)));
   return {
     variables,
     plain,
-    render: (values, budget) => renderAll(templates, values, budget),
+    render: (values) => renderAll(templates, values),
     renderFixed: (values) => renderAll(fixed, values),
   };
 }
@@ -115,12 +111,15 @@ function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateErr
     return new TemplateError({ kind: "limits", message: "it is nested too deep or too long" }, { cause });
   }
   const text = cause instanceof Error ? cause.message : "";
+  if (/render limit/.test(text)) return tooSlow(MAX_RENDER_MS);
   const known = SYNTAX_ERRORS.find(([pattern]) => pattern.test(text))?.[1];
   const sentence = kind === "syntax" ? (known ?? "this cannot be read") : "this cannot be filled";
   const [line, column] = LiquidError.is(error) ? error.token.getPosition() : [];
   const place = line === undefined ? "" : `line ${line}, column ${column}: `;
   return new TemplateError({ kind, message: place + sentence }, { cause });
 }
+
+export const tooSlow = (limitMs: number) => limits(`one message takes more than ${limitMs} ms to compose`);
 
 const FIELDS = "fields.";
 const TAG_OUTPUT = new RegExp(
@@ -165,7 +164,7 @@ export const fieldValuesOf = <T extends string>(tags: readonly FieldTag[], make:
 /** A value as long as that of a custom field can be: three octets a character, as most scripts have. */
 export const longestFieldValue = (): string => "\u6f22".repeat(MAX_FIELD_TEXT_LENGTH);
 
-/** Joins literals and encoded values. @throws {TemplateError} `limits` for a long text */
+/** Joins literals and encoded values. */
 export function renderPlain(
   { literals, tags }: PlainTemplate,
   values: MergeValues,
@@ -176,7 +175,6 @@ export function renderPlain(
     const tag = tags[i];
     if (tag !== undefined) text += encode(printed(values, tag));
     text += literals[i + 1];
-    assertLength(text.length);
   }
   return text;
 }

@@ -61,38 +61,32 @@ const convert = compile({
   ],
 });
 
-/** Elements whose text the converter copies once more, line by line or word by word. */
+/** Elements whose text the converter copies once more. */
 const COPYING_ELEMENTS = new Set(["ul", "ol", "blockquote", "a"]);
-/** Most characters that it copies. A body of 1 MiB may stand in three of these elements as a whole. */
+/** Most characters that it copies: a body of 1 MiB may stand in three of these elements as a whole. */
 const MAX_COPIED_CHARS = 4_000_000;
 
-/** Characters that each of them puts before a line at most, as often as it stands in others. */
-const INDENT_CHARS = 3;
-/** Characters of the line that the converter draws for `hr`. */
-const RULE_CHARS = 40;
-
-/** @throws {TemplateError} `limits` when a document takes much more work to convert than to read */
+/** @throws {TemplateError} `limits` for a document whose conversion could fill the memory */
 function assertConvertible(html: string): void {
   let copied = 0;
-  let copies = 0;
-  const copy = (chars: number, lines: number) => {
-    copied += copies * (chars + lines * INDENT_CHARS * copies);
-    if (copied > MAX_COPIED_CHARS) throw limits("its lists, quotations and links hold too much text inside each other");
-  };
+  let depth = 0;
   const handler = withinLimits({
     onopentag(name) {
-      copy(name === "hr" ? RULE_CHARS : 0, 1); // Any element may begin a line.
-      if (COPYING_ELEMENTS.has(name)) copies++;
+      if (COPYING_ELEMENTS.has(name)) depth++;
     },
-    ontext: (text) => copy(text.length, copies > 0 ? text.split("\n").length - 1 : 0),
+    ontext(text) {
+      copied += depth * text.length;
+      if (copied > MAX_COPIED_CHARS)
+        throw limits("its lists, quotations and links hold too much text inside each other");
+    },
     onclosetag(name) {
-      if (COPYING_ELEMENTS.has(name)) copies--;
+      if (COPYING_ELEMENTS.has(name)) depth--;
     },
   });
   new Parser(handler).end(html);
 }
 
-/** The plain text of an HTML document. @throws {TemplateError} `limits` as `assertConvertible`, and for a long text */
+/** The plain text of an HTML document. @throws {TemplateError} `limits` for a long text */
 function htmlToText(html: string): string {
   assertConvertible(html);
   const text = convert(html);
@@ -113,7 +107,7 @@ export function compileText(text: TextTemplate): Pick<Template, "plain" | "rende
   const isSplit = text.source.includes(SPLIT);
   return {
     plain: undefined,
-    render: (values, budget) => (isSplit ? render(values, budget).replaceAll(SPLIT, "") : render(values, budget)),
+    render: (values) => (isSplit ? render(values).replaceAll(SPLIT, "") : render(values)),
   };
 }
 

@@ -136,7 +136,7 @@ export function withMailToken(template: Template, placeholder: string): Pick<Tem
   const { plain, render } = template;
   return {
     plain: plain && splitAt(plain, placeholder),
-    render: (values, budget) => render(values, budget).replaceAll(placeholder, values.mail_token ?? ""),
+    render: (values) => render(values).replaceAll(placeholder, values.mail_token ?? ""),
   };
 }
 

@@ -1,14 +1,11 @@
-import type { RenderBudget } from "./render-budget.ts";
 import { type MergeValues, type PlainTemplate, printed, renderPlain, type Template } from "./template.ts";
 import { limits } from "./template-problem.ts";
 
 /** A body part: its transfer encoding, and each recipient's encoded content without a line break at the end. */
 export interface EncodedPart {
   transferEncoding: "quoted-printable" | "base64";
-  /** It is filled by joining strings, so it needs no budget. */
-  isPlain: boolean;
-  /** @throws {TemplateError} `limits`, when rendering it takes more than is left of `budget`, or for a long part */
-  encode(values: MergeValues, budget?: RenderBudget): string;
+  /** @throws {TemplateError} `limits`, when rendering it takes too long, or for a long part */
+  encode(values: MergeValues): string;
 }
 
 /**
@@ -129,29 +126,26 @@ export function encodePart(
   escapeValue: (value: string) => string = (value) => value,
 ): EncodedPart {
   const { plain } = template;
-  const isPlain = plain !== undefined;
   const transferEncoding = isMostlyAscii(plain ? plain.literals.join("") : template.render({}))
     ? "quoted-printable"
     : "base64";
-  const render = (values: MergeValues, budget: RenderBudget | undefined) => {
-    const text = plain ? renderPlain(plain, values, escapeValue) : template.render(values, budget);
+  const render = (values: MergeValues) => {
+    const text = plain ? renderPlain(plain, values, escapeValue) : template.render(values);
     assertMessageSize(Buffer.byteLength(text));
     return text;
   };
   if (transferEncoding === "base64") {
-    return { transferEncoding, isPlain, encode: (values, budget) => base64Lines(render(values, budget)) };
+    return { transferEncoding, encode: (values) => base64Lines(render(values)) };
   }
   if (plain === undefined) {
     return {
       transferEncoding,
-      isPlain,
-      encode: (values, budget) => quotedPrintable(toCrlf(render(values, budget)), true).encoded,
+      encode: (values) => quotedPrintable(toCrlf(render(values)), true).encoded,
     };
   }
   const { first, steps, used } = quotedPrintableParts(plain);
   return {
     transferEncoding,
-    isPlain,
     encode(values) {
       const encodedValues: Record<string, string> = {};
       for (const tag of used) encodedValues[tag] = encodeValue(escapeValue(printed(values, tag)));

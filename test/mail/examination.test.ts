@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ExaminationThread } from "../../domain/mail/examination.ts";
-import type { ExaminationTask } from "../../domain/mail/examination-task.ts";
+import type { ExaminationTask } from "../../domain/mail/examination-thread.ts";
 import { checkTemplates } from "../../domain/sends/drafts.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -8,7 +8,7 @@ const compose = (html: string): ExaminationTask => ({
   task: "compose",
   content: { subject: "News", html, fromEmail: "news@example.com" },
 });
-/** Takes more than a tenth of a second of CPU time, within all limits. */
+/** Takes more than a tenth of a second, within all limits. */
 const SLOW = compose(
   `<p>${"Some words of a letter &amp; <b>more</b> &lt; &gt; &amp; &quot; &amp; &amp; &amp; ".repeat(8_000)}</p>`,
 );
@@ -32,7 +32,7 @@ describe("The thread that reads contents", () => {
   });
 
   it("is ended when a content takes too long, and a new one reads the next", async () => {
-    const thread = new ExaminationThread({ cpuMs: 100 });
+    const thread = new ExaminationThread({ limitMs: 500 });
     const answer = await thread.run("team", SLOW);
     assert.ok(!answer.ok && "problem" in answer);
     assert.equal(answer.problem.kind, "limits");
@@ -42,7 +42,7 @@ describe("The thread that reads contents", () => {
   });
 
   it("lets teams take turns", async () => {
-    const thread = new ExaminationThread({ cpuMs: 60_000 });
+    const thread = new ExaminationThread({ limitMs: 60_000 });
     const order: string[] = [];
     const run = async (team: string, task: ExaminationTask) => {
       assert.ok((await thread.run(team, task)).ok);
