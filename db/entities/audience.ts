@@ -108,7 +108,7 @@ const AudienceAddressSchema = defineEntity({
   },
 });
 
-/** How many slots a tenant uses: the sum of its parts, of which each may be negative. See domain/audience/contact-slots.ts. */
+/** How many slots a tenant uses: the rows of `audience_addresses`. */
 const ContactSlotCountSchema = defineEntity({
   name: "ContactSlotCount",
   tableName: "contact_slot_counts",
@@ -116,7 +116,6 @@ const ContactSlotCountSchema = defineEntity({
   properties: {
     teamId: p.text().primary(),
     environment: p.text().$type<Environment>().primary(),
-    part: p.smallint().primary(),
     used: p.integer(),
   },
 });

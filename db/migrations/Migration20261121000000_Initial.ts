@@ -39,7 +39,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "automatic_hits" ("send_id" text not null, "seq" int not null, "kind" text not null, "cause" text not null, "count" int not null, "first_at" timestamptz(3) not null, "last_at" timestamptz(3) not null, primary key ("send_id", "seq", "kind", "cause"));`,
     );
     this.addSql(
-      `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "part" smallint not null, "used" int not null, primary key ("team_id", "environment", "part"));`,
+      `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "used" int not null, primary key ("team_id", "environment"));`,
     );
     this.addSql(
       `create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));`,
@@ -417,22 +417,17 @@ export class Migration20261121000000_Initial extends Migration {
       referencing old table as old_rows new table as new_rows
       for each statement execute function count_recipient_states();`);
 
-    // Counts slots in a part, and fails where that has no room for them.
-    this.addSql(`create function take_contact_slots(team text, env text, own_part int, amount int, share int)
-      returns boolean language plpgsql as $$
+    // Counts slots of a tenant, negative to free them. Beyond the plan's limit it fails, with the slots that are left as detail.
+    this.addSql(`create function take_contact_slots(team text, env text, amount int) returns void language plpgsql as $$
+      declare remaining int;
       begin
-        if amount = 0 then return true; end if;
-        update contact_slot_counts set used = used + amount
-        where team_id = team and environment = env and part = own_part and (amount < 0 or used + amount <= share);
-        if not found then raise exception using errcode = 'MK001', message = 'the part has no room'; end if;
-        return true;
-      end $$;`);
-    // The same, which gives false instead. Its exception also gives back the lock of an update that found no room.
-    this.addSql(`create function count_contact_slots(team text, env text, own_part int, amount int, share int)
-      returns boolean language plpgsql as $$
-      begin
-        return take_contact_slots(team, env, own_part, amount, share);
-      exception when sqlstate 'MK001' then return false;
+        if amount = 0 then return; end if;
+        insert into contact_slot_counts as c (team_id, environment, used) values (team, env, amount)
+        on conflict (team_id, environment) do update set used = c.used + amount
+        returning (select contact_slots from teams where id = team) - c.used into remaining;
+        if amount > 0 and remaining < 0 then
+          raise exception using errcode = 'MK001', message = amount::text, detail = greatest(0, remaining + amount)::text;
+        end if;
       end $$;`);
     // Holds the ledger's rows of mails while figures of them change, in one order, and marks those that are not SENT. SENT is
     // the last state of a row, unless its provider dropped the mail: one that is seen SENT need not be held, unless its reports act on each other. The rows are

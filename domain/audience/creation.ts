@@ -17,7 +17,7 @@ import type { StoredAddress } from "../address.ts";
 import { emitCreated } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import type { EventObjects } from "../webhooks/objects.ts";
-import { type CountedSlots, ensureCounted, hasNoRoom, slotOf, type TakenSlots, takingSlots } from "./contact-slots.ts";
+import { slotOf, slotsRefusal, type TakenSlots, takingSlots } from "./contact-slots.ts";
 import type { PersonFields } from "./people.ts";
 
 /** A record that was just made, and the contact slots that it takes. */
@@ -36,7 +36,7 @@ export const PERSON_COLUMNS = ["id", "email", "emailSpelling", "firstName", "las
 type CreatedEvent = "subscriber.created" | "contact.created";
 
 /** The row that a statement returns for each record. It returns none where the address is taken or erased. */
-interface CreatedRow extends CountedSlots {
+interface CreatedRow extends TakenSlots {
   id: string;
   record: string;
   emitted: boolean;
@@ -78,7 +78,7 @@ const OF_A_RECORD = /^2[23]/;
 
 /** Whether a statement for several records failed by one of them, so that each is to be made by itself. */
 const isOfOneRecord = (error: unknown): boolean =>
-  hasNoRoom(error) ||
+  slotsRefusal(error) !== undefined ||
   isConflict(error) ||
   isLockTimeout(error) ||
   (error instanceof Error && OF_A_RECORD.test(codeOf(error)));
@@ -89,8 +89,7 @@ const isOfOneRecord = (error: unknown): boolean =>
  * statement: most of what one costs is the same for any number of rows.
  */
 export function defineCreation<Name extends CreatedEvent>({ event, columns, record, insert }: Creation<Name>) {
-  /** @param orFail as in `takingSlots` */
-  const making = (orFail: boolean, writing?: AnswerWriting) => {
+  const making = (writing?: AnswerWriting) => {
     const given = [...columns, ...(writing?.columns ?? [])];
     const statement = defineStatement((_em, { lockMs, ...lists }: NamedValues & Tenant & { lockMs: string | null }) => {
       const tenant: Tenant = lists;
@@ -107,51 +106,30 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
         ${writing ? sql`${writing.claimed(tenant)},` : sql``}
         written as (${insert(tenant, mayInsert)} returning *),
         made as materialized (select id, email, ${record("written")} as object from written),
-        ${takingSlots(tenant, sql`select email from written`, { orFail })},
+        ${takingSlots(tenant, sql`select email from written`)},
         ${emitCreated(tenant, event)}${writing ? sql`, ${writing.answered(tenant)}` : sql``}
         select made.id, made.object as record, ${slotOf("made")}, exists (select from emitted) as emitted from made`;
     });
     return async (em: EntityManager, tenant: Tenant, records: readonly Given[], lockMs?: number) => {
       const rows = records.map(({ values, answer }): NamedValues => ({ ...values, ...answer }));
       const lists = Object.fromEntries(given.map((name) => [name, rows.map((row) => row[name])]));
-      return (await statement(em, { ...lists, ...tenant, lockMs: lockMs === undefined ? null : `${lockMs}ms` })).rows;
+      const limit = lockMs === undefined ? null : `${lockMs}ms`;
+      const { rows: made } = await statement(em, { ...lists, ...tenant, lockMs: limit });
+      if (made[0]?.emitted) (em.isInTransaction() ? notifyRelayAfterCommit : notifyRelay)(em);
+      return made;
     };
   };
-  const statementsOf = (orFail: boolean) => {
-    const statements = {
-      plain: making(orFail),
-      held: making(orFail, writingHeld),
-      claiming: making(orFail, writingClaimed),
-    };
-    return (answer: Remembered) => statements[answer === null ? "plain" : isClaiming(answer) ? "claiming" : "held"];
-  };
-  // In a transaction the slots can be counted by a further statement; a statement alone must fail and be repeated in one.
-  const inside = statementsOf(false);
-  const alone = statementsOf(true);
+  const statements = { plain: making(), held: making(writingHeld), claiming: making(writingClaimed) };
+  const statementFor = (answer: Remembered) =>
+    statements[answer === null ? "plain" : isClaiming(answer) ? "claiming" : "held"];
 
-  /** Makes a record in the transaction that `em` is in. */
   async function createInside(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
-    const [made] = await inside(given.answer)(em, tenant, [given]);
-    if (!made) return undefined;
-    await ensureCounted(em, tenant, made);
-    if (made.emitted) notifyRelayAfterCommit(em);
+    const [made] = await statementFor(given.answer)(em, tenant, [given]);
     return made;
   }
 
-  /**
-   * Makes a record by one statement, which commits by itself. Falls back to a transaction when the slots must be
-   * counted in all parts, or on a conflict.
-   */
-  async function createAlone(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
-    try {
-      const [made] = await alone(given.answer)(em, tenant, [given]);
-      if (made?.emitted) notifyRelay(em);
-      return made;
-    } catch (error) {
-      if (!hasNoRoom(error) && !isConflict(error)) throw error;
-      return transaction(em, (tx) => createInside(tx, tenant, given));
-    }
-  }
+  const createAlone = (em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> =>
+    transaction(em, (tx) => createInside(tx, tenant, given));
 
   /** Records that the next statement makes, by its name. */
   const gathering = new Map<string, Given[]>();
@@ -166,14 +144,13 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
     tenant: Tenant,
     gathered: readonly Given[],
   ): Promise<ReadonlyMap<string, CreatedRow> | "alone"> {
-    const [first, second] = gathered;
-    if (!first || !second) return "alone";
+    const isOne = gathered.length === 1;
     try {
-      const rows = await alone(first.answer)(em, tenant, gathered, MOST_LOCK_MS);
-      if (rows[0]?.emitted) notifyRelay(em);
+      const statement = statementFor(gathered[0]?.answer ?? null);
+      const rows = await statement(em, tenant, gathered, isOne ? undefined : MOST_LOCK_MS);
       return new Map(rows.map((row) => [row.id, row]));
     } catch (error) {
-      if (isOfOneRecord(error)) return "alone";
+      if (isOne ? isConflict(error) : isOfOneRecord(error)) return "alone";
       throw error;
     }
   }
@@ -209,7 +186,9 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
     // An attempt that holds its key has been committed once already: it is rare.
     const isRare = answer !== null && !isClaiming(answer);
     const create = em.isInTransaction() ? createInside : isRare ? createAlone : createTogether;
-    const made = await create(em, tenant, { values, answer });
+    const made = await create(em, tenant, { values, answer }).catch((error) => {
+      throw slotsRefusal(error) ?? error;
+    });
     if (!made && isClaiming(answer)) throw new NotClaimedError();
     return made && { id: values.id, record: new JsonText(made.record), slots: made.slots };
   };

@@ -98,7 +98,7 @@ export const PERSONAL_DATA = {
     none: ["team_id", "environment", "list_id", "day", "settled_at"],
   },
   contact_fields: { none: ["team_id", "environment", "name", "type", "deleted_at", "created_at"] },
-  contact_slot_counts: { none: ["team_id", "environment", "part", "used"] },
+  contact_slot_counts: { none: ["team_id", "environment", "used"] },
   contact_status_checks: { person: ["email"], none: ["seq", "team_id", "environment", "checked_at"] },
   contacts: {
     person: ["email", "email_spelling", "first_name", "last_name", "fields"],

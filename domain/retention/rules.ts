@@ -40,7 +40,7 @@ export const RETENTION = {
   campaigns: rule("for good"),
   confirmation_mails: queue("9 days"),
   contact_fields: rule("until the team deletes them"),
-  contact_slot_counts: rule("for good: some rows per team"),
+  contact_slot_counts: rule("for good: two rows per team"),
   contact_status_checks: queue("until the contacts are set, within seconds"),
   contacts: rule("until the team deletes them, or the person is erased"),
   credit_balances: rule("for good"),
