@@ -62,10 +62,7 @@ const IMPACT: Schema = { $ref: "#/components/schemas/Impact" };
 
 const EVENT_TYPE = `${comment("The payload of a webhook: its `type` says which. Types are added: have a branch for one that is unknown.")}export type WebhookEvent = WebhookEvents[keyof WebhookEvents];\n`;
 
-/**
- * The source of `generated.ts`, not formatted yet.
- * @throws {Error} for a document that no client can be made from
- */
+/** The source of `generated.ts`, not formatted yet. @throws {Error} for a document that no client can be made from */
 export function generateClient(document: OpenApiDocument): string {
   const signatures = Object.entries(document.paths).flatMap(([path, item]) =>
     METHODS.flatMap((method) => (item[method] ? [readSignature(document, method, path, item[method])] : [])),

@@ -38,9 +38,8 @@ export function listingOf<Item, Query extends PageQuery>(
 }
 
 /**
- * The records of a list that changed since an instant. A record that changes during the run may come in this run, in the
- * next one, or in both; none is left out. Deleted records do not come: subscribe to their events, or compare with the
- * whole list.
+ * The records of a list that changed since an instant. A record that changes during the run may come in this run, in the next
+ * one, or in both; none is left out. Deleted records do not come: subscribe to their events, or compare with the whole list.
  */
 export class Changes<Item> implements AsyncIterable<Item> {
   readonly #list: (query: { limit: number }) => Listing<Item>;

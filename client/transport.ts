@@ -181,10 +181,7 @@ function requestOf(
   return { name: `${method} ${path}`, idempotencyKey, url, init };
 }
 
-/**
- * Makes one try of a request.
- * @param ended cuts it off when the caller's signal or the time for all tries does
- */
+/** Makes one try of a request. @param ended cuts it off when the caller's signal or the time for all tries does */
 async function exchange<Result extends Answer<unknown>>(
   { name, idempotencyKey, url, init }: PreparedRequest,
   { fetch: doFetch = fetch, timeoutMs = TIMEOUT_MS, signal }: ClientOptions,
@@ -288,10 +285,7 @@ const inCamelCase = (meta: Record<string, unknown>): Record<string, unknown> =>
     ]),
   );
 
-/**
- * Fills in a path's parameters.
- * @throws {MailkeelError} for one that would make another path of it
- */
+/** Fills in a path's parameters. @throws {MailkeelError} for one that would make another path of it */
 function pathOf(template: string, ids: Readonly<Record<string, string>>): string {
   return template.replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = ids[name];

@@ -39,10 +39,7 @@ export function verifyWebhook({ body, signature, secret, now = Date.now() / 1_00
   if (!isSigned) throw new WebhookSignatureError("No signature of the delivery is made with this secret.");
 }
 
-/**
- * The event of a delivery, once its signature was checked.
- * @throws {WebhookSignatureError}
- */
+/** The event of a delivery, once its signature was checked. @throws {WebhookSignatureError} */
 export function unwrapWebhook<Event>(delivery: Delivery): Event {
   verifyWebhook(delivery);
   const { body } = delivery;

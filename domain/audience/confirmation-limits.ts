@@ -3,11 +3,9 @@ import type { WithheldReason } from "../../db/entities/audience.ts";
 /** Days, UTC, over which the mails to one address are counted. */
 export const ADDRESS_WINDOW_DAYS = 7;
 
-/** Confirmation mails that one team may cause. */
 export interface ConfirmationLimits {
   /** To one address, in `ADDRESS_WINDOW_DAYS` days. */
   perAddress: number;
-  /** In all, in a day. */
   perTeam: number;
 }
 
@@ -17,7 +15,6 @@ export interface CountedMail {
   listId: string;
   /** The address without the `+tag` of its local part. */
   mailbox: string;
-  /** The address is on the team's do-not-mail list. */
   isSuppressed: boolean;
   /** An earlier try of this very mail failed or was lost: it is counted already. */
   isRetry: boolean;
@@ -25,15 +22,10 @@ export interface CountedMail {
   sentForList: number;
   /** To the same mailbox, in `ADDRESS_WINDOW_DAYS` days. */
   sentToMailbox: number;
-  /** In all, today. */
   sentByTeam: number;
 }
 
-/**
- * Decides for each mail, in their order, whether it is sent or why it is withheld. A mail that is sent counts for
- * those behind it.
- * @returns one entry per mail; null for a mail that is sent
- */
+/** Decides for each mail, in their order, why it is withheld; null for one that is sent, which counts for those behind it. */
 export function applyLimits(
   mails: readonly CountedMail[],
   { perAddress, perTeam }: ConfirmationLimits,

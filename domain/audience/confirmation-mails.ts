@@ -7,7 +7,6 @@ import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type Counted
 /** How long a claim holds; after that the process that made it is presumed dead. */
 const CLAIM_MINUTES = 10;
 
-/** A confirmation mail to be sent. */
 export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationMailRef>, Tenant {
   listName: string;
   teamName: string;
@@ -15,7 +14,7 @@ export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationM
   mailbox: string;
   /** The UTC day for which it counts, ISO 8601. */
   day: string;
-  /** When the claim ends, as Postgres writes an instant. */
+  /** As Postgres writes an instant. */
   claimedUntil: string;
 }
 
@@ -29,9 +28,8 @@ export interface Withheld {
 }
 
 /**
- * Claims confirmation mails of all teams that are due, oldest first, for ten minutes: commit before sending. One that is not
- * settled by then is due again, and so is, on the next UTC day, one that is withheld for a limit or a suppression.
- * @param batch most mails that are looked at
+ * Claims due confirmation mails of all teams for ten minutes, oldest first: commit before sending. One that is not settled by
+ * then is due again; one that is withheld is due on the next UTC day.
  */
 export async function claimConfirmations(
   em: EntityManager,
@@ -53,9 +51,8 @@ export async function claimConfirmations(
   return { claimed, withheld };
 }
 
-/** A mail that is due, before it is decided whether its team may send it. */
 type CountedDue = Omit<DueConfirmation, "claimedUntil"> & CountedMail;
-/** The same with the decision: the reason to withhold it, null to send it. */
+/** The reason to withhold it, null to send it. */
 type Decided = CountedDue & { reason: WithheldReason | null };
 
 const TODAY = sql`(now() at time zone 'UTC')::date`;
@@ -102,9 +99,8 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
 }
 
 /**
- * Sets when each mail is due next: a claimed mail when its claim ends, a withheld mail on the next UTC day. If that one
- * stayed due, every claim would read it again before the mails of other teams.
- * @returns these instants, by list and subscriber
+ * A withheld mail that stayed due would be read by every claim before the mails of other teams.
+ * @returns when each is due next, by list and subscriber
  */
 async function postpone(em: EntityManager, decided: readonly Decided[]): Promise<Map<string, Map<string, string>>> {
   const nextDue = new Map<string, Map<string, string>>();
@@ -126,7 +122,7 @@ async function postpone(em: EntityManager, decided: readonly Decided[]): Promise
   return nextDue;
 }
 
-/** Adds claimed mails to the counts that the limits are compared with. A mail that is tried again is in them already. */
+/** A mail that is tried again is counted already. */
 async function addToCounts(em: EntityManager, claimed: readonly DueConfirmation[]): Promise<void> {
   if (claimed.length === 0) return;
   await kysely(em)
@@ -145,7 +141,7 @@ async function addToCounts(em: EntityManager, claimed: readonly DueConfirmation[
     .execute();
 }
 
-/** Counts the confirmation mails of a tenant that wait for the next UTC day, by list and reason. */
+/** Counts the mails that wait for the next UTC day, by list and reason. */
 export function countWithheld(em: EntityManager, tenant: Tenant) {
   return kysely(em)
     .selectFrom("subscriptions")
@@ -159,10 +155,7 @@ export function countWithheld(em: EntityManager, tenant: Tenant) {
     .execute();
 }
 
-/**
- * Records the outcome of a confirmation mail: sent, or refused for good. Either way it is not due again, unless the
- * subscriber's address has changed since the claim: then the mail to the new address stays due.
- */
+/** Records the outcome. The mail stays due only if the subscriber's address has changed since the claim. */
 export async function settleConfirmation(
   em: EntityManager,
   { listId, subscriberId, mailbox, day, claimedUntil, ...tenant }: DueConfirmation,

@@ -16,9 +16,8 @@ export interface Confirmation {
 }
 
 /**
- * The list and team of a confirmation link: undefined when the link was not made for the subscriber's present address, or
- * the subscription is gone, or the person opted out after the sign-up that the link belongs to. It takes no tenant: the
- * signed link is the authority.
+ * Reads a confirmation link; undefined when it is not of the present address and sign-up. It takes no tenant: the signed link
+ * is the authority.
  */
 export async function readConfirmation(em: EntityManager, token: ConfirmationToken): Promise<Confirmation | undefined> {
   return (await findSubscription(em, token))?.confirmation;
@@ -27,7 +26,6 @@ export async function readConfirmation(em: EntityManager, token: ConfirmationTok
 interface FoundSubscription extends Required<ConfirmationMailRef> {
   tenant: Tenant;
   confirmation: Confirmation;
-  /** Nothing is left to do. */
   isConfirmed: boolean;
 }
 
@@ -56,9 +54,8 @@ async function findSubscription(
 
 /**
  * Confirms a subscription, once, in the caller's transaction. The link of a sign-up after an opt-out also lifts the
- * suppression of an unsubscribe (see `liftUnsubscribed`), and then opts the person out of the lists that they did not confirm
- * since.
- * @returns the confirmed list and team, undefined as in `readConfirmation`
+ * suppression of an unsubscribe, and then opts the person out of the lists that they did not confirm since.
+ * @returns undefined as `readConfirmation`
  */
 export async function confirmSubscription(
   em: EntityManager,

@@ -23,15 +23,11 @@ export type ContactUpsert = Pick<ContactFields, "email"> & Patch<Omit<ContactFie
 export type UpsertOutcome = { status: "created" | "updated" | "unchanged"; id: string } | { error: ApiError };
 
 export interface BulkOutcome extends TakenSlots {
-  /** One per item, in their order. */
   outcomes: UpsertOutcome[];
-  /** Contacts that were made. */
   created: number;
-  /** Ids of the contacts that were there and were changed. */
   updated: string[];
 }
 
-/** The values of a contact that an upsert may change. */
 interface Values {
   firstName: string | null;
   lastName: string | null;
@@ -46,10 +42,9 @@ const applied = ({ firstName, lastName, fields }: Values, item: ContactUpsert): 
   fields: item.fields ? changedFields(fields, item.fields) : fields,
 });
 
-/** The items of one address. */
 interface Person {
   address: StoredAddress;
-  /** Their positions in the call, in order. */
+  /** In the call, in order. */
   positions: number[];
 }
 
@@ -59,10 +54,8 @@ interface PresentContact extends Values {
 }
 
 /**
- * Makes or changes a contact per address, in the caller's transaction. Items with the same address, in any spelling, are
- * settled in their order: the first one that makes the contact is `created`, those behind it change it. Every call takes
- * its addresses in the same order, so that calls at once do not deadlock. A contact keeps the spelling of its address.
- * An erased address is refused, and so is a new one for which the plan has no contact slot left, with all its items.
+ * Makes or changes a contact per address, in the caller's transaction; a contact keeps its address's spelling. Items with the
+ * same address are settled in order. An erased address is refused, and so is a new one beyond the contact slots.
  * @param items valid addresses, checked custom fields
  */
 export async function upsertContacts(
@@ -103,12 +96,7 @@ class Settlement {
     this.#items = items;
   }
 
-  /**
-   * Applies the items of a person in order.
-   * @param id of the contact
-   * @param before its values; none for a contact that is made
-   * @returns the values after the last item
-   */
+  /** @param before values of the contact; none for one that is made @returns the values after the last item */
   apply({ positions }: Person, id: string, before?: Values): Values {
     let values = before;
     for (const position of positions) {
@@ -122,18 +110,16 @@ class Settlement {
     return values ?? NOTHING;
   }
 
-  /** Refuses all items of a person. */
   refuse({ positions }: Person, error: ApiError): void {
     for (const position of positions) this.#outcomes.set(position, { error });
   }
 
-  /** One outcome per item, in their order. */
   outcomes(): UpsertOutcome[] {
     return this.#items.flatMap((_, position) => this.#outcomes.get(position) ?? []);
   }
 }
 
-/** Settles the people who have a contact, and takes them from `waiting`. @returns the ids of the contacts that it changed */
+/** @returns the ids of the contacts that it changed */
 async function changePresent(
   em: EntityManager,
   tenant: Tenant,
@@ -152,11 +138,7 @@ async function changePresent(
   return changed.map(({ id }) => id);
 }
 
-/**
- * Makes contacts of the people who have none, and takes them from `waiting`. A person for whom another transaction has
- * just made one stays there.
- * @returns the people whose contact it made
- */
+/** Makes contacts of those who have none. A person for whom another transaction has just made one stays in `waiting`. */
 async function makeMissing(
   em: EntityManager,
   vault: Vault,
@@ -183,14 +165,14 @@ async function makeMissing(
   return made;
 }
 
-/** Emits the events of new contacts after their slots were taken: only then it is known which contacts stay. */
+/** After their slots were taken: only then it is known which contacts stay. */
 async function emitCreated(em: EntityManager, tenant: Tenant, ids: string[]): Promise<void> {
   if (ids.length === 0) return;
   const from = sql`contacts c where c.id = any(${ids})`;
   await emit(em, tenant, "contact.created", { record: contactRecord("c"), from });
 }
 
-/** Deletes contacts that this transaction has made. They have no event yet, and no other transaction sees them. */
+/** They have no event yet, and no other transaction sees them. */
 async function takeBack(em: EntityManager, tenant: Tenant, emails: string[]): Promise<void> {
   if (emails.length === 0) return;
   await kysely(em).deleteFrom("contacts").where(ofTenant(tenant)).where("email", "in", emails).execute();
@@ -214,14 +196,14 @@ async function lockPresent(em: EntityManager, tenant: Tenant, emails: string[]):
   return rows;
 }
 
-/** The columns of many contacts as the parameters of `unnest`. */
+/** As parameters of `unnest`. */
 const columnsOf = (contacts: readonly (Values & { id: string })[]) => sql`
   ${contacts.map(({ id }) => id)}::text[],
   ${contacts.map(({ firstName }) => firstName)}::text[],
   ${contacts.map(({ lastName }) => lastName)}::text[],
   ${contacts.map(({ fields }) => JSON.stringify(fields))}::text[]`;
 
-/** Changes contacts that this transaction has locked under their tenant. */
+/** The transaction has locked them under their tenant. */
 async function updateContacts(em: EntityManager, tenant: Tenant, contacts: readonly PresentContact[]): Promise<void> {
   if (contacts.length === 0) return;
   await changeContacts(
@@ -234,7 +216,7 @@ async function updateContacts(em: EntityManager, tenant: Tenant, contacts: reado
   );
 }
 
-/** @returns the addresses of those that were made, because no other contact has them, and of those that were erased */
+/** @returns the addresses that were made and those that were erased; none of those that another contact has */
 async function insertContacts(
   em: EntityManager,
   vault: Vault,

@@ -7,10 +7,8 @@ import { holdPlace } from "../teams/record-limit.ts";
 import { type ChangedContacts, changeContacts } from "./contact-rows.ts";
 import type { FieldTypes } from "./field-values.ts";
 
-/** Custom fields that a tenant may declare. */
 export const MAX_FIELDS = 50;
 
-/** Longest name of a custom field, in characters. */
 const MAX_FIELD_NAME_LENGTH = 63;
 
 /** A name as a merge tag and a column of an import can carry it. */
@@ -27,8 +25,8 @@ const beingDeleted = (name: string) =>
 
 /**
  * Declares a custom field, in the caller's transaction.
- * @throws {ApiError} `validation_failed` for a name that cannot be used; `resource_already_exists`;
- *   `resource_limit_reached`; `resource_state_invalid` while an old field of the name is being deleted
+ * @throws {ApiError} `validation_failed`, `resource_already_exists`, `resource_limit_reached`; `resource_state_invalid` while
+ * an old field of the name is being deleted
  */
 export async function createField(
   em: EntityManager,
@@ -57,7 +55,6 @@ export async function createField(
   });
 }
 
-/** Reads the declared custom fields in the order of their names. */
 export const readFields = (em: EntityManager, tenant: Tenant) =>
   kysely(em)
     .selectFrom("contact_fields")
@@ -67,9 +64,7 @@ export const readFields = (em: EntityManager, tenant: Tenant) =>
     .orderBy("name")
     .execute();
 
-/**
- * Reads the declared custom fields for a transaction that writes their values. None of them is deleted until it ends.
- */
+/** None of the fields is deleted until the transaction ends. */
 export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
   const rows = await kysely(em)
     .selectFrom("contact_fields")
@@ -82,15 +77,12 @@ export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise
   return new Map(rows.map(({ name, type }) => [name, type]));
 }
 
-/** Contacts that one transaction takes a deleted field from. */
 const DELETE_ROWS = 5_000;
 
 /**
- * Deletes a custom field with its values. From its first commit on no contact takes a value; the values are then removed
- * in many transactions, so that no contact is locked for long. When it is cut off, the same call finishes it.
- * @param em in no transaction
- * @returns the contacts that had a value
- * @throws {ApiError} `not_found`
+ * Deletes a custom field with its values, in many transactions so that no contact is locked for long. When it is cut off, the
+ * same call finishes it.
+ * @returns the contacts that had a value @throws {ApiError} `not_found`
  */
 export async function deleteField(em: EntityManager, tenant: Tenant, name: string): Promise<number> {
   await transaction(em, async (tx) => {

@@ -4,20 +4,16 @@ import { emitWritten } from "../webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { contactRecord } from "../webhooks/records.ts";
 
-/** The events of contacts that a statement made or changed. */
 export const CONTACT_WRITTEN = { created: "contact.created", changed: "contact.updated" } as const;
 
 /**
- * A query that locks the contacts with these addresses, in the order of the addresses. All statements that lock several
- * contacts use this order, so that they do not deadlock. The query looks each address up in an index: for a join or
- * `= any`, a planner with old statistics read all contacts of the tenant.
- * @param emails in the spelling that addresses are compared by
+ * Locks the contacts with these normalised addresses, in the order that all statements use, so that they do not deadlock. For
+ * a join or `= any`, a planner with old statistics read all contacts of the tenant.
  */
 export const lockedContacts = (tenant: Tenant, emails: readonly string[]): RawBuilder<unknown> => sql`
   select c.* from (select e.email from unnest(${[...emails]}::text[]) as e (email) order by e.email) e
   cross join lateral (select c.* from contacts c where ${ofTenant(tenant, "c")} and c.email = e.email for update) c`;
 
-/** The contacts that one statement changed. */
 export interface ChangedContacts {
   contacts: number;
   /** The last address of them in alphabetical order; "" for none. */
@@ -25,9 +21,8 @@ export interface ChangedContacts {
 }
 
 /**
- * Changes contacts by one statement, and emits `contact.updated` for each.
- * @param update of `contacts c`, without `returning`
- * @param source a query that the update may read as `present`
+ * Emits `contact.updated` for each contact that one statement changes.
+ * @param update of `contacts c`, without `returning` @param source a query that it may read as `present`
  */
 export async function changeContacts(
   em: EntityManager,

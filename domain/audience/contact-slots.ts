@@ -3,22 +3,19 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { ApiError } from "../errors.ts";
 
 /*
- * A tenant's contact slots are the distinct addresses over its contacts and subscribers. `audience_addresses` has a row for
- * each address with the number of its records, so that the first record takes the slot and the last one frees it.
- * `contact_slot_counts` has their number. Its row is the last that a transaction locks: take and free slots behind all
- * other writes.
+ * A tenant's contact slots are the distinct addresses over its contacts and subscribers: `audience_addresses` counts the
+ * records of each, `contact_slot_counts` the addresses. Its row is the last that a transaction locks: take and free slots
+ * behind all other writes.
  */
 
-/** A tenant's use of its contact slots. */
 export interface SlotUse {
-  /** As many as the team's plan allows in each environment; null for any number. */
+  /** Of the plan, in each environment; null for any number. */
   limit: number | null;
   used: number;
   /** Null without a limit. */
   remaining: number | null;
 }
 
-/** Reads the tenant's use of its contact slots. */
 export async function readSlotUse(em: EntityManager, tenant: Tenant): Promise<SlotUse> {
   const { rows } = await sql<{ limit: number | null; used: number }>`
     select contact_slots as limit,
@@ -28,7 +25,7 @@ export async function readSlotUse(em: EntityManager, tenant: Tenant): Promise<Sl
   return { limit, used, remaining: limit === null ? null : Math.max(0, limit - used) };
 }
 
-/** Counts an address in `audience_addresses` once more for each row of `emails`, a query with the column `email`. */
+/** @param emails a query with the column `email` */
 const holding = ({ teamId, environment }: Tenant, emails: RawBuilder<unknown>) => sql`
   insert into audience_addresses as a (team_id, environment, email, holders)
   -- In one order, so that two transactions with the same addresses do not deadlock.
@@ -45,8 +42,7 @@ export interface TakenSlots {
 }
 
 /**
- * CTEs of a statement that makes records: they take the slots of the records' addresses. The statement fails when the plan
- * does not allow as many, see `slotsRefusal`.
+ * CTEs of a statement that makes records, which fails beyond the plan's limit, see `slotsRefusal`.
  * @param emails a query for the `email` of each record that was made
  */
 export const takingSlots = (tenant: Tenant, emails: RawBuilder<unknown>): RawBuilder<unknown> => sql`
@@ -54,7 +50,7 @@ export const takingSlots = (tenant: Tenant, emails: RawBuilder<unknown>): RawBui
   taken as materialized (
     select slots, ${taking(tenant, sql`slots`)} from (select count(*)::int as slots from held where is_new) n)`;
 
-/** The slots that a record of such a statement takes. @param row its name, which has an `email` */
+/** The slots that a record takes. @param row its name, which has an `email` */
 export const slotOf = (row: string) => sql`
   case when (select slots from taken) > 0
     then coalesce((select is_new::int from held where held.email = ${sql.ref(`${row}.email`)}), 0) else 0 end as slots`;
@@ -62,7 +58,7 @@ export const slotOf = (row: string) => sql`
 /** SQLSTATE of `take_contact_slots`. */
 const NO_ROOM = "MK001";
 
-/** The refusal that an error of the database stands for; undefined for an error that is not about slots. */
+/** Undefined for an error that is not about slots. */
 export function slotsRefusal(error: unknown): ApiError | undefined {
   if (!(error instanceof Error && "code" in error && error.code === NO_ROOM && "detail" in error)) return undefined;
   return slotsExceeded(Number(error.message), Number(error.detail));
@@ -78,18 +74,16 @@ export async function executeTaking<Row>(em: EntityManager, statement: RawBuilde
 }
 
 /**
- * Takes the slots of the addresses of records that the transaction has made.
- * @param emails a query with the column `email`, each address once
- * @throws {ApiError} `quota_exceeded` when the plan does not allow as many
+ * Takes the slots of records that the transaction has made. @param emails a query with the column `email`, each once
+ * @throws {ApiError} `quota_exceeded`
  */
 export async function takeSlots(em: EntityManager, tenant: Tenant, emails: RawBuilder<unknown>): Promise<void> {
   await executeTaking(em, sql`with ${takingSlots(tenant, emails)} select slots from taken`);
 }
 
 /**
- * Takes the slots of as many addresses as the plan allows, the first ones in the order given.
- * @param emails of records that the transaction has made, each address once
- * @returns the slots taken, and the addresses that are refused one, whose records the caller has to take back
+ * Takes the slots of as many records that the transaction has made as the plan allows, in their order.
+ * @returns also the addresses that are refused one, whose records the caller has to take back
  */
 export async function takeSlotsInOrder(
   em: EntityManager,
@@ -109,9 +103,8 @@ export async function takeSlotsInOrder(
 }
 
 /**
- * Moves a record's slot to its new address.
- * @returns the slots that this takes, from -1 to 1: either address may belong to another record too
- * @throws {ApiError} `quota_exceeded` when it takes one that the plan does not allow
+ * Moves a record's slot. @returns the slots that this takes, -1 to 1: another record may have either address
+ * @throws {ApiError} `quota_exceeded`
  */
 export async function moveSlot(em: EntityManager, tenant: Tenant, from: string, to: string): Promise<number> {
   // The order in which `holding` locks addresses, so that two moves do not deadlock.
@@ -145,7 +138,6 @@ async function release(em: EntityManager, tenant: Tenant, email: string): Promis
   return 1;
 }
 
-/** Deletes the rows of addresses that no record has any more. */
 async function forget(em: EntityManager, tenant: Tenant, emails: string[]): Promise<void> {
   await kysely(em).deleteFrom("audience_addresses").where(ofTenant(tenant)).where("email", "in", emails).execute();
 }
@@ -163,7 +155,7 @@ async function lockRemaining(em: EntityManager, tenant: Tenant): Promise<number>
   return (await readSlotUse(em, tenant)).remaining ?? Number.POSITIVE_INFINITY;
 }
 
-/** The refusal of new addresses. @param left slots, fewer than the `amount` that is needed */
+/** @param left slots, fewer than the `amount` that is needed */
 export const slotsExceeded = (amount: number, left: number): ApiError =>
   new ApiError(
     "quota_exceeded",

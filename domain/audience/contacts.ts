@@ -23,10 +23,7 @@ export interface ContactFields extends PersonFields {
   fields: FieldChanges;
 }
 
-/**
- * A row that the same transaction has just written or locked. By its id alone: with the tenant's columns beside it, a
- * plan made while the table was small walks the index of the tenant's rows.
- */
+/** By its id alone: with the tenant's columns, a plan made while the table was small walks the index of the tenant's rows. */
 const contactRow = (id: string) => ({
   record: contactRecord("c"),
   from: sql`contacts c where c.id = ${id}`,
@@ -47,12 +44,9 @@ const insertContact = defineCreation({
 });
 
 /**
- * Makes a contact. Outside of a transaction it is committed then.
- * @param answer is remembered with it
- * @returns also the contact slots that it takes
- * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
- *   `person_erased`; `quota_exceeded` when the plan allows no further address
- * @throws {Error} see `isNotClaimed` in domain/access/idempotency.ts, for an answer whose key is claimed with the record
+ * Makes a contact. Outside of a transaction it is committed then. @param answer is remembered with it
+ * @throws {ApiError} `resource_already_exists`, `person_erased`, `quota_exceeded`
+ * @throws {Error} see `isNotClaimed` in domain/access/idempotency.ts
  */
 export async function createContact(
   em: EntityManager,
@@ -73,10 +67,7 @@ export async function createContact(
   return made;
 }
 
-/**
- * A contact of the tenant.
- * @throws {ApiError} `not_found`
- */
+/** A contact of the tenant. @throws {ApiError} `not_found` */
 export async function readContact(em: EntityManager, contactId: string): Promise<Contact> {
   const contact = await em.findOne(Contact, { id: contactId });
   if (!contact) throw notFound();
@@ -90,10 +81,8 @@ async function lockContact(em: EntityManager, contactId: string): Promise<Contac
 }
 
 /**
- * Changes a contact. The status of a new address follows from the suppressions of that address.
- * @returns also the contact slots that the new address takes
- * @throws {ApiError} `not_found`; `resource_already_exists` when another contact has the address; `person_erased`;
- *   `quota_exceeded` when the new address takes a slot more than the plan allows
+ * Changes a contact. The status of a new address follows from its suppressions.
+ * @throws {ApiError} `not_found`, `resource_already_exists`, `person_erased`, `quota_exceeded`
  */
 export async function updateContact(
   em: EntityManager,
@@ -132,10 +121,7 @@ async function readEmailStatus(em: EntityManager, tenant: Tenant, email: string)
   return status;
 }
 
-/**
- * Deletes a contact. Suppressions and unsubscribes of its address stay; its slot is free unless a subscriber has the address.
- * @throws {ApiError} `not_found`
- */
+/** Suppressions and unsubscribes of its address stay. @throws {ApiError} `not_found` */
 export async function deleteContact(em: EntityManager, tenant: Tenant, contactId: string): Promise<void> {
   const contact = await lockContact(em, contactId);
   await emit(em, tenant, "contact.deleted", contactRow(contactId));

@@ -20,10 +20,8 @@ import type { EventObjects } from "../webhooks/objects.ts";
 import { slotOf, slotsRefusal, type TakenSlots, takingSlots } from "./contact-slots.ts";
 import type { PersonFields } from "./people.ts";
 
-/** A record that was just made, and the contact slots that it takes. */
 export interface Created<T> extends TakenSlots {
   id: string;
-  /** As the API and its event show it. */
   record: JsonText<T>;
 }
 
@@ -35,43 +33,32 @@ export const PERSON_COLUMNS = ["id", "email", "emailSpelling", "firstName", "las
 
 type CreatedEvent = "subscriber.created" | "contact.created";
 
-/** The row that a statement returns for each record. It returns none where the address is taken or erased. */
+/** None where the address is taken or erased. */
 interface CreatedRow extends TakenSlots {
   id: string;
   record: string;
   emitted: boolean;
 }
 
-/** The answer that is remembered with a record; null for none. */
 type Remembered = RecordAnswer | ClaimingAnswer | null;
 
 const isClaiming = (answer: Remembered): answer is ClaimingAnswer => answer !== null && "fingerprint" in answer;
 
-/** A record to be made: the text of each column by its name. */
 interface Given {
   values: NamedValues & { id: string };
   answer: Remembered;
 }
 
-/** The parts of the statement that makes records of one kind. */
 interface Creation<Name extends CreatedEvent> {
   event: Name;
   columns: readonly string[];
-  /** See domain/webhooks/records.ts. */
   record: (row: string) => RawBuilder<EventObjects[Name]>;
-  /**
-   * The insert of the rows of the CTE `given`, as `g`, in the order of their addresses; without `returning`. It inserts no
-   * row where the address is taken or erased, or `mayInsert` is false.
-   */
+  /** Inserts the rows of the CTE `given`, as `g`, ordered by address; none that is taken or erased, or unless `mayInsert`. */
   insert: (tenant: Tenant, mayInsert: RawBuilder<boolean>) => RawBuilder<unknown>;
 }
 
-/** Records that one statement makes at most. */
 const MOST_TOGETHER = 100;
-/**
- * How long a statement that makes several records waits for a lock: another transaction may be writing the address of one
- * of them, and the others shall not wait for it.
- */
+/** Another transaction may be writing one of the addresses: the other records do not wait for it longer. */
 const MOST_LOCK_MS = 250;
 /** SQLSTATEs of an error that a single record can cause: in its values, or with another record. */
 const OF_A_RECORD = /^2[23]/;
@@ -84,9 +71,8 @@ const isOfOneRecord = (error: unknown): boolean =>
   (error instanceof Error && OF_A_RECORD.test(codeOf(error)));
 
 /**
- * Declares the statements that make records of one kind, take the contact slots of their addresses and emit their events.
- * They are compiled once, because these are the most frequent writes. Records of a tenant that are made at once share a
- * statement: most of what one costs is the same for any number of rows.
+ * Declares the statement that makes records of one kind, takes their contact slots and emits their events. Records of a
+ * tenant that are made at once share one: most of what it costs is the same for any number of rows.
  */
 export function defineCreation<Name extends CreatedEvent>({ event, columns, record, insert }: Creation<Name>) {
   const making = (writing?: AnswerWriting) => {
@@ -131,14 +117,11 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
   const createAlone = (em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> =>
     transaction(em, (tx) => createInside(tx, tenant, given));
 
-  /** Records that the next statement makes, by its name. */
+  /** By the name of their batch. */
   const gathering = new Map<string, Given[]>();
   const batches = new Batches<ReadonlyMap<string, CreatedRow> | "alone">();
 
-  /**
-   * Makes records whose answers are written in the same way.
-   * @returns "alone" when each of them has to be made by itself; nothing was written then
-   */
+  /** @returns "alone" when each record has to be made by itself; nothing was written then */
   async function insertTogether(
     em: EntityManager,
     tenant: Tenant,
@@ -155,7 +138,6 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
     }
   }
 
-  /** Makes a record by one statement, with those that the tenant makes at the same time. */
   async function createTogether(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
     const name = `${tenant.teamId} ${tenant.environment} ${isClaiming(given.answer)}`;
     const gathered = gathering.get(name) ?? [];
@@ -170,12 +152,9 @@ export function defineCreation<Name extends CreatedEvent>({ event, columns, reco
   }
 
   /**
-   * Makes a record, and commits it unless `em` is in a transaction.
-   * @param answer is remembered with the record
-   * @returns undefined when another record of the kind has the address, or the address was erased, or the attempt no longer
-   *   holds its Idempotency-Key
-   * @throws {ApiError} `quota_exceeded` when the plan allows no further address
-   * @throws {Error} see `isNotClaimed`, for an answer whose key is claimed with the record
+   * Makes a record, and commits it unless `em` is in a transaction. @param answer is remembered with the record
+   * @returns undefined when the address is taken or erased, or the attempt no longer holds its Idempotency-Key
+   * @throws {ApiError} `quota_exceeded` @throws {Error} see `isNotClaimed`
    */
   return async (
     em: EntityManager,

@@ -8,19 +8,13 @@ import { changeContacts, lockedContacts } from "./contact-rows.ts";
 /** The reason of a suppression that makes contacts with its address INVALID. */
 export const HARD_BOUNCE = "bounce:hard";
 
-/**
- * The status of an address, as a part of a statement: INVALID while it is suppressed by a hard bounce.
- * @param email in the spelling that addresses are compared by
- */
+/** SQL: INVALID while the normalised `email` is suppressed by a hard bounce. */
 export const emailStatusOf = (tenant: Tenant, email: RawBuilder<unknown>): RawBuilder<EmailStatus> =>
   // Not `exists`: for that the planner may read all suppressions of the tenant.
   sql<EmailStatus>`case (select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = ${email})
     when ${sql.lit(HARD_BOUNCE)} then 'INVALID' else 'ACTIVE' end`;
 
-/**
- * Sets the status of the contacts with these addresses anew, after suppressions of them were written or lifted.
- * @param emails in the spelling that addresses are compared by
- */
+/** Call it after suppressions of these normalised addresses were written or lifted. */
 export async function refreshEmailStatus(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<void> {
   await changeContacts(
     em,
@@ -33,16 +27,13 @@ export async function refreshEmailStatus(em: EntityManager, tenant: Tenant, emai
 }
 
 /**
- * Sets the status of contacts whose addresses bounced or are mailed again, of all tenants. Each address is checked twice:
- * at once, and again when all transactions have ended that were open then. Such a transaction may have made or changed a
- * contact without seeing the suppression.
- * @param em in no transaction
- * @param limit addresses at most
- * @returns addresses that were checked
+ * Refreshes the status of due addresses of all tenants: at once, and again when all transactions of that moment have ended,
+ * which may have written a contact without seeing the suppression.
+ * @param em in no transaction @returns addresses that were checked
  */
 export async function refreshDueStatuses(em: EntityManager, limit: number): Promise<number> {
   const visibleBeforeMs = await queryVisibleBeforeMs(em.fork());
-  // Where the start of a transaction cannot be seen, an hour: no statement of this project takes longer.
+  // An hour, where the start of a transaction cannot be seen: no statement takes longer.
   const ended =
     visibleBeforeMs === null
       ? sql`now() - interval '1 hour'`

@@ -1,13 +1,12 @@
 import type { ContactFieldType, FieldValues } from "../../db/entities/contact.ts";
 import { charactersIn, hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "./rules.ts";
 
-/** The custom fields that a tenant's contacts may have, by name. */
 export type FieldTypes = ReadonlyMap<string, ContactFieldType>;
 
-/** Changes to the custom fields of a contact: null takes a value away, a field that is left out keeps its own. */
+/** Null takes a value away, a field that is left out keeps its own. */
 export type FieldChanges = { readonly [name: string]: FieldValues[string] | null };
 
-/** Whether a text is a day of the calendar as `YYYY-MM-DD`. */
+/** `YYYY-MM-DD` */
 export const isDate = (text: string): boolean => {
   const day = /^\d{4}-\d{2}-\d{2}$/.test(text) && !text.startsWith("0000") ? new Date(`${text}T00:00:00Z`) : undefined;
   return day !== undefined && !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text);
@@ -15,7 +14,7 @@ export const isDate = (text: string): boolean => {
 
 const TEXT_PROBLEM = `must be a text of one line and at most ${MAX_FIELD_TEXT_LENGTH} characters`;
 
-/** For each type, the rule that a value breaks, as the end of a sentence; undefined when it breaks none. */
+/** The rule that a value breaks, as the end of a sentence. */
 const PROBLEMS: { readonly [Type in ContactFieldType]: (value: unknown) => string | undefined } = {
   text: (value) =>
     typeof value === "string" && charactersIn(value) <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value)
@@ -26,11 +25,7 @@ const PROBLEMS: { readonly [Type in ContactFieldType]: (value: unknown) => strin
   date: (value) => (typeof value === "string" && isDate(value) ? undefined : "must be a date, such as 2026-01-31"),
 };
 
-/**
- * The problem with a value that a client gives to a custom field, as the end of a sentence whose subject is the field.
- * @param value null takes the field's value away
- * @returns undefined for a value that can be stored
- */
+/** The rule that a value breaks, as the end of a sentence whose subject is the field; null takes the field's value away. */
 export function fieldProblem(types: FieldTypes, name: string, value: unknown): string | undefined {
   const type = types.get(name);
   if (type === undefined) return "is not a custom field of the team; declare it in the app, or leave it out";
@@ -47,14 +42,13 @@ const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
   ["0", false],
 ]);
 
-/** A value of a custom field that a file spells as text; the text itself where it spells none, see `fieldProblem`. */
+/** The text itself where it spells no value of the type, see `fieldProblem`. */
 export function valueOfText(type: ContactFieldType, text: string): FieldValues[string] {
   if (type === "number" && NUMBER.test(text)) return Number(text);
   if (type === "boolean") return BOOLEANS.get(text.toLowerCase()) ?? text;
   return text;
 }
 
-/** The values after a change. */
 export function changedFields(values: FieldValues, changes: FieldChanges): FieldValues {
   const merged = Object.entries({ ...values, ...changes });
   return Object.fromEntries(merged.flatMap(([name, value]) => (value === null ? [] : [[name, stored(value)]])));

@@ -18,9 +18,7 @@ export interface ListFields {
 }
 
 /**
- * Makes an empty list, in the caller's transaction.
- * @param limit lists that the tenant may have
- * @throws {ApiError} `resource_limit_reached`
+ * Makes an empty list, in the caller's transaction; the tenant may have `limit`. @throws {ApiError} `resource_limit_reached`
  */
 export async function createList(em: EntityManager, tenant: Tenant, fields: ListFields, limit: number): Promise<List> {
   await holdPlace(em, tenant, { table: "lists", name: "lists" }, limit);
@@ -29,34 +27,24 @@ export async function createList(em: EntityManager, tenant: Tenant, fields: List
   return list;
 }
 
-/**
- * A list of the tenant.
- * @throws {ApiError} `not_found`
- */
+/** A list of the tenant. @throws {ApiError} `not_found` */
 export async function readList(em: EntityManager, listId: string): Promise<List> {
   const list = await em.findOne(List, { id: listId });
   if (!list) throw notFound();
   return list;
 }
 
-/** Locks a list of the tenant. @throws {ApiError} `not_found` */
 async function lockList(em: EntityManager, listId: string, lockMode: LockMode): Promise<List> {
   const list = await em.findOne(List, { id: listId }, { lockMode });
   if (!list) throw notFound();
   return list;
 }
 
-/**
- * Prevents the deletion of a list until the transaction ends, for subscriptions that it will insert.
- * @throws {ApiError} `not_found`
- */
+/** Prevents the list's deletion until the transaction ends. @throws {ApiError} `not_found` */
 export const lockListForInserts = (em: EntityManager, listId: string): Promise<List> =>
   lockList(em, listId, LockMode.PESSIMISTIC_READ);
 
-/**
- * Changes a list. A changed `optin` decides how subscriptions start from now on; existing ones stay as they are.
- * @throws {ApiError} `not_found`
- */
+/** A changed `optin` decides how subscriptions start from now on. @throws {ApiError} `not_found` */
 export async function updateList(em: EntityManager, listId: string, patch: Patch<ListFields>): Promise<Patched<List>> {
   const list = await lockList(em, listId, LockMode.PESSIMISTIC_WRITE);
   em.assign(list, changesOf(patch));
@@ -66,10 +54,8 @@ export async function updateList(em: EntityManager, listId: string, patch: Patch
 }
 
 /**
- * Deletes a list with its subscriptions and takes it off the drafts that target it. The subscribers stay.
- * @returns how many subscriptions it had
- * @throws {ApiError} `not_found`; `resource_state_invalid` while a newsletter that is not finished targets it,
- *   because the send would lose its recipients half-way
+ * Deletes a list with its subscriptions and takes it off the drafts that target it. @returns subscriptions that it had
+ * @throws {ApiError} `not_found`; `resource_state_invalid` while an unfinished newsletter targets it
  */
 export async function deleteList(em: EntityManager, tenant: Tenant, listId: string): Promise<number> {
   const list = await lockList(em, listId, LockMode.PESSIMISTIC_WRITE);
@@ -88,7 +74,7 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
   if (busy) {
     throw new ApiError("resource_state_invalid", `Newsletter ${busy.id} is ${busy.status} and targets this list.`);
   }
-  // The drafts' `lists` change. Written, not only locked: a confirm that planned with this list gets a conflict.
+  // Written, not only locked: a confirm that planned with this list gets a conflict.
   await touchNewsletters(
     em,
     tenant,
@@ -108,7 +94,6 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
   return Number(numDeletedRows);
 }
 
-/** Moves `updated_at` of newsletters whose targets change. */
 export async function touchNewsletters(em: EntityManager, tenant: Tenant, newsletterIds: string[]): Promise<void> {
   if (newsletterIds.length === 0) return;
   await kysely(em)
@@ -130,8 +115,8 @@ export interface MembershipOutcome {
 }
 
 /**
- * Puts subscribers on a list, each once: a subscription that exists keeps its status. Of a list with double opt-in, a person
- * who opted out of it, or of all mail of the team, is asked for a confirmation again.
+ * Puts subscribers on a list; an existing subscription keeps its status. Of a list with double opt-in, a person who opted out
+ * of it, or of all mail of the team, is asked for a confirmation again.
  * @throws {ApiError} `not_found` for the list, or, naming `subscriber_ids[i]`, for a subscriber; then none is added
  */
 export async function addSubscribers(
@@ -142,7 +127,7 @@ export async function addSubscribers(
   subscriberIds: readonly string[],
 ): Promise<MembershipOutcome> {
   const list = await lockListForInserts(em, listId);
-  // Every caller inserts in the order of the ids, so that two overlapping calls do not deadlock.
+  // In one order, so that two overlapping calls do not deadlock.
   const ids = [...new Set(subscriberIds)].sort();
   await restoreOptOuts(em, vault, tenant, await lockSubscribers(em, tenant, subscriberIds, ids));
 
@@ -177,9 +162,8 @@ export async function addSubscribers(
 }
 
 /**
- * Makes a confirmation mail due for those who opted out of the list, or of all mail of the team. A mail that is due already
- * stays so, and a link that was mailed since the opt-out still works, unless it was used.
- * @returns their ids
+ * Makes a confirmation mail due for those who opted out of the list or of all mail. A link that was mailed since the opt-out
+ * still works, unless it was used. @returns their ids
  */
 async function askOptedOut(em: EntityManager, tenant: Tenant, listId: string, ids: string[]): Promise<string[]> {
   const { confirmation_due_at: due } = pending(tenant.environment);
@@ -196,10 +180,7 @@ async function askOptedOut(em: EntityManager, tenant: Tenant, listId: string, id
   return rows.map(({ id }) => id);
 }
 
-/**
- * Prevents the deletion of subscribers until the transaction ends.
- * @param ids the `given` ids, each once
- */
+/** Prevents the deletion of subscribers until the transaction ends. @param ids the `given` ids, each once */
 async function lockSubscribers(em: EntityManager, tenant: Tenant, given: readonly string[], ids: string[]) {
   const rows = await kysely(em)
     .selectFrom("subscribers")
@@ -224,11 +205,7 @@ const readStatuses = (em: EntityManager, tenant: Tenant, listId: string, subscri
     .where("subscriber_id", "in", subscriberIds)
     .execute();
 
-/**
- * Takes a subscriber off a list.
- * @throws {ApiError} `not_found`; `resource_state_invalid` when they opted out of it themselves, because adding them
- *   again would then lift the opt-out unseen
- */
+/** @throws {ApiError} `not_found`; `resource_state_invalid` for an opt-out, which adding them again would lift unseen */
 export async function removeSubscriber(
   em: EntityManager,
   tenant: Tenant,

@@ -12,11 +12,10 @@ export const subscriptionRows = (tenant: Tenant, condition: RawBuilder<unknown>)
   from: sql`subscriptions s where ${ofTenant(tenant, "s")} and ${condition}`,
 });
 
-/** A subscription that a statement opted out. */
 interface OptedOut {
   list_id: string;
   subscriber_id: string;
-  /** The subscriber was on the list until now. */
+  /** They were on the list until now. */
   has_left: boolean;
 }
 
@@ -24,12 +23,12 @@ const SIGN_UP_ENDED = sql`signed_up_again_at = null, confirmation_due_at = null,
 const SIGN_UP_KEPT = sql`
   confirmation_due_at = case when s.signed_up_again_at is not null then s.confirmation_due_at end,
   confirmation_withheld = case when s.signed_up_again_at is not null then s.confirmation_withheld end`;
-/** The columns of an opt-out. Without a sign-up that stays, no link that was mailed before it confirms anything. */
+/** Without a sign-up that stays, no link that was mailed before confirms anything. */
 const optOutColumns = (keepsSignUp: boolean) => sql`status = 'UNSUBSCRIBED',
   unsubscribed_at = case s.status when 'UNSUBSCRIBED' then s.unsubscribed_at else now() end,
   ${keepsSignUp ? SIGN_UP_KEPT : SIGN_UP_ENDED}`;
 const IS_OPEN = sql`(s.status <> 'UNSUBSCRIBED' or s.signed_up_again_at is not null)`;
-/** Of a row that the statement updated: a person who had left before keeps the time of that. */
+/** A person who had left before keeps the time of that. */
 const HAS_LEFT_NOW = sql<boolean>`coalesce(s.unsubscribed_at = now()::timestamptz(3), false)`;
 
 /** @returns how many subscribers left only now */
@@ -43,7 +42,6 @@ async function emitRemoved(em: EntityManager, tenant: Tenant, rows: readonly Opt
 }
 
 /**
- * Opts out the subscriptions `s` that meet a condition.
  * @param options `keepSignUps`: a link that was mailed after an earlier opt-out still confirms
  * @returns how many had not been opted out before
  */
@@ -60,9 +58,8 @@ export async function optOut(
 }
 
 /**
- * Does the same for rows of a query, and makes those that do not exist.
+ * As `optOut`, and makes the subscriptions that do not exist; their number is returned too.
  * @param rows with `list_id`, `subscriber_id` and `unsubscribed_at`
- * @returns how many had not been opted out before, also of those that were not on the list
  */
 export async function insertOptOuts(em: EntityManager, tenant: Tenant, rows: RawBuilder<unknown>): Promise<number> {
   const written = await sql<OptedOut & { created: boolean }>`
@@ -78,10 +75,7 @@ export async function insertOptOuts(em: EntityManager, tenant: Tenant, rows: Raw
   return left + written.rows.filter(({ created }) => created).length;
 }
 
-/**
- * Ends the sign-ups after an opt-out that meet a condition: their mailed links confirm nothing. A PENDING subscription waits
- * for another mail.
- */
+/** Ends sign-ups after an opt-out: their mailed links confirm nothing. A PENDING subscription waits for another mail. */
 export async function endSignUps(em: EntityManager, tenant: Tenant, condition: RawBuilder<unknown>): Promise<void> {
   await sql`
     update subscriptions s set signed_up_again_at = null, confirmation_withheld = null, confirmation_due_at =
@@ -89,10 +83,7 @@ export async function endSignUps(em: EntityManager, tenant: Tenant, condition: R
     where ${ofTenant(tenant, "s")} and s.signed_up_again_at is not null and ${condition}`.execute(kysely(em));
 }
 
-/**
- * Keeps opt-outs of an address under its hash, until `restoreOptOuts` gives them to a subscriber.
- * @param rows with `list_id` and `unsubscribed_at`
- */
+/** Keeps opt-outs of an address under its hash, see `restoreOptOuts`. @param rows with `list_id` and `unsubscribed_at` */
 export async function keepOptOuts(
   em: EntityManager,
   vault: Vault,
@@ -106,10 +97,7 @@ export async function keepOptOuts(
     from (${rows}) r on conflict do nothing`.execute(kysely(em));
 }
 
-/**
- * Keeps the opt-outs of a subscriber that is about to be deleted, or to get another address.
- * @returns how many subscriptions there are
- */
+/** For a subscriber that is about to be deleted, or to get another address. @returns their subscriptions */
 export async function keepOptOutsOf(
   em: EntityManager,
   vault: Vault,
@@ -126,8 +114,7 @@ export async function keepOptOutsOf(
 }
 
 /**
- * Gives subscribers the opt-outs that earlier ones with their addresses left behind. The lists are locked first: one that is
- * being deleted is waited for, and gets none.
+ * Gives subscribers the opt-outs kept for their addresses. The lists are locked first: one that is being deleted gets none.
  */
 export async function restoreOptOuts(
   em: EntityManager,

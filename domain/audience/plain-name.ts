@@ -1,11 +1,8 @@
-/** Longest name that a confirmation mail shows, in characters. */
 const MAX_LENGTH = 60;
 
 /**
- * Makes a name that a client chose harmless for a mail to a person who did not ask for the mail: short, in letters, digits
- * and a few signs. Mail programs make links of addresses and telephone numbers, so dots, slashes, colons and long numbers
- * are left out.
- * @param otherwise is shown in place of a name that would be empty
+ * Makes a client's name harmless for a mail to a person who did not ask for it. Mail programs make links of addresses and
+ * telephone numbers, so dots, slashes, colons and long numbers are left out.
  */
 export function plainName(name: string, otherwise: string): string {
   const plain = name

@@ -31,12 +31,9 @@ const insertSubscriber = defineCreation({
 });
 
 /**
- * Makes a subscriber without a list. Outside of a transaction it is committed then.
- * @param answer is remembered with it
- * @returns also the contact slots that it takes
- * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
- *   `person_erased`; `quota_exceeded` when the plan allows no further address
- * @throws {Error} see `isNotClaimed` in domain/access/idempotency.ts, for an answer whose key is claimed with the record
+ * Makes a subscriber without a list. Outside of a transaction it is committed then. @param answer is remembered with it
+ * @throws {ApiError} `resource_already_exists`, `person_erased`, `quota_exceeded`
+ * @throws {Error} see `isNotClaimed` in domain/access/idempotency.ts
  */
 export async function createSubscriber(
   em: EntityManager,
@@ -56,10 +53,7 @@ export async function createSubscriber(
   return made;
 }
 
-/**
- * A row that the same transaction has just written. By its id alone: with the tenant's columns beside it, a plan made
- * while the table was small walks the index of the tenant's rows.
- */
+/** By its id alone, as `contactRow`. */
 const subscriberRow = (id: string) => ({
   record: subscriberRecord("s"),
   from: sql`subscribers s where s.id = ${id}`,
@@ -73,11 +67,9 @@ async function lockSubscriber(em: EntityManager, subscriberId: string): Promise<
 }
 
 /**
- * Changes a subscriber. A new address has to be confirmed again on lists with double opt-in: the consent was given by
- * the owner of the old one. Opt-outs hold for both addresses.
- * @returns also the contact slots that the new address takes
- * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address; `person_erased`;
- *   `quota_exceeded` when the new address takes a slot more than the plan allows
+ * Changes a subscriber. Lists with double opt-in ask a new address again: the owner of the old one consented. Opt-outs hold
+ * for both addresses.
+ * @throws {ApiError} `not_found`, `resource_already_exists`, `person_erased`, `quota_exceeded`
  */
 export async function updateSubscriber(
   em: EntityManager,
@@ -121,10 +113,8 @@ async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscr
 }
 
 /**
- * Deletes a subscriber with the subscriptions. Suppressions and unsubscribes of the address stay; opt-outs of lists stay as
- * hashes, which `restoreOptOuts` finds. The slot is free unless a contact has the address.
- * @returns how many subscriptions there were
- * @throws {ApiError} `not_found`
+ * Suppressions and unsubscribes of the address stay; opt-outs of lists stay as hashes, see `restoreOptOuts`.
+ * @returns how many subscriptions there were @throws {ApiError} `not_found`
  */
 export async function deleteSubscriber(
   em: EntityManager,
@@ -143,10 +133,7 @@ export async function deleteSubscriber(
   return subscriptions;
 }
 
-/**
- * A subscriber with their subscriptions, the oldest first.
- * @throws {ApiError} `not_found`
- */
+/** @throws {ApiError} `not_found` */
 export async function readSubscriber(
   em: EntityManager,
   subscriberId: string,

@@ -14,10 +14,10 @@ import { HARD_BOUNCE, refreshEmailStatus } from "./email-status.ts";
 import { endSignUps } from "./opt-outs.ts";
 
 export interface SuppressionOutcome {
-  /** The given addresses, each in one of the two arrays, in the given order. */
+  /** Each given address is in one of the two arrays, in the given order. */
   added: string[];
   alreadySuppressed: string[];
-  /** The erased addresses of the second array: they are not mailed, and no row holds them. */
+  /** Of the second array: they are not mailed, and no row holds them. */
   erased: string[];
 }
 
@@ -27,9 +27,8 @@ interface SuppressOptions {
 }
 
 /**
- * Puts addresses on the team's do-not-mail list. An address that is on it already keeps its reason and its `updated_at`.
- * Subscriptions stay as they are, but UNSUBSCRIBED ends sign-ups that wait for a confirmation. A hard bounce makes contacts
- * with its address INVALID. Reason MANUAL makes no event, because the API client itself adds the address.
+ * Puts addresses on the team's do-not-mail list; one that is on it keeps its reason. UNSUBSCRIBED ends sign-ups that wait for
+ * a confirmation, and a hard bounce makes contacts INVALID. MANUAL makes no event: the client adds the address.
  * @param emails valid addresses; one that is repeated, in any spelling, counts once, in its first spelling
  */
 export async function suppress(
@@ -41,7 +40,7 @@ export async function suppress(
 ): Promise<SuppressionOutcome> {
   const distinct = new Map<string, string | null>();
   for (const { email, emailSpelling } of emails.map(storedAddress)) {
-    // A report about a mail to an erased person has a placeholder in place of the address. A client may give any address.
+    // A report about an erased person has a placeholder as address. A client may give any address.
     if (reason !== "MANUAL" && isPlaceholder(email)) continue;
     if (!distinct.has(email)) distinct.set(email, emailSpelling);
   }
@@ -89,27 +88,19 @@ export async function suppress(
   };
 }
 
-/** Records of the tenant's suppressions `s` that meet a condition, for their events. */
 const suppressionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
   record: suppressionRecord("s"),
   from: sql`suppressions s where ${ofTenant(tenant, "s")} and ${condition}`,
 });
 
-/**
- * The suppression of an address, in any spelling of it.
- * @throws {ApiError} `not_found` when the address is not suppressed
- */
+/** In any spelling of the address. @throws {ApiError} `not_found` */
 export async function readSuppression(em: EntityManager, email: string): Promise<Suppression> {
   const suppression = await em.findOne(Suppression, { email: lookupAddress(email) });
   if (!suppression) throw notFound();
   return suppression;
 }
 
-/**
- * Lifts one suppression, of any reason. Opt-outs per list and the unsubscribes stay. Of a hard bounce, the contacts with
- * the address are ACTIVE again.
- * @throws {ApiError} `not_found`
- */
+/** Lifts a suppression of any reason. Opt-outs per list and the unsubscribes stay. @throws {ApiError} `not_found` */
 export async function liftSuppression(em: EntityManager, tenant: Tenant, suppressionId: string): Promise<void> {
   const suppression = await em.findOne(Suppression, { id: suppressionId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!suppression) throw notFound();
@@ -119,10 +110,8 @@ export async function liftSuppression(em: EntityManager, tenant: Tenant, suppres
 }
 
 /**
- * Lifts the suppression of an unsubscribe, and none for another reason, unless a contact has the address: campaigns would
- * mail it.
- * @param email in the spelling that addresses are compared by
- * @returns whether there was one
+ * Lifts the suppression of an unsubscribe only, unless a contact has the address: campaigns would mail it.
+ * @param email normalised @returns whether there was one
  */
 export async function liftUnsubscribed(em: EntityManager, tenant: Tenant, email: string): Promise<boolean> {
   const { rows } = await sql<{ record: EventObject<"suppression"> }>`

@@ -28,7 +28,7 @@ interface MailedRow {
 
 const tenantOfMail = ({ team_id, environment }: MailedRow): Tenant => ({ teamId: team_id, environment });
 
-/** Reads the mail that a link came from. The ledger knows its address even when the subscriber is gone or has another one. */
+/** The ledger knows its address even when the subscriber is gone or has another one. */
 async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
     select s.team_id, s.environment, t.name as team_name, s.resource_id, s.resource_type,
@@ -38,12 +38,10 @@ async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<Ma
   return rows[0];
 }
 
-/** The names that the page behind a mail's link shows. */
 export interface MailOrigin {
   teamName: string;
-  /** The lists by which the mail came, which its recipient can leave alone; none for a campaign. */
+  /** The lists by which the mail came; none for a campaign. */
   listNames: string[];
-  /** The recipient was erased, and nothing is known of the address. */
   isErased: boolean;
 }
 
@@ -53,21 +51,18 @@ const originOf = ({ team_name: teamName, email }: MailedRow, listNames: string[]
   isErased: isPlaceholder(email),
 });
 
-/** Reads the names behind a mail; undefined when there is no such mail. */
 export async function readOrigin(em: EntityManager, ref: MailRef): Promise<MailOrigin | undefined> {
   const mail = await readMail(em, ref);
   return mail && originOf(mail, await readListNames(em, mail));
 }
 
-/** How much a recipient leaves: the lists by which the mail came, or all mail of the team. */
+/** The lists by which the mail came, or all mail of the team. */
 export type UnsubscribeScope = "lists" | "all";
 
 /**
- * Unsubscribes the recipient of a mail: opts them out of every list that the mail's newsletter targets, and adds a row
- * of history, the first time and whenever it changes something. Leaving all mail also suppresses the address for the team; an existing suppression keeps its reason. An
- * unsubscribe leaves all mail too when no list can keep the opt-out, because the mail is a campaign's, or the
- * subscriber or the lists are gone. A second call changes nothing. Runs in the caller's transaction, with no tenant:
- * the signed link is the authority.
+ * Unsubscribes the recipient of a mail, once, in the caller's transaction: opts them out of every list that the newsletter
+ * targets, and adds a row of history. Leaving all mail also suppresses the address; so does an unsubscribe whose opt-out no
+ * list can keep. The signed link is the authority.
  * @returns the lists that the recipient has left, none after leaving all mail; undefined when there is no such mail
  */
 export async function unsubscribe(
@@ -97,9 +92,8 @@ export async function unsubscribe(
 }
 
 /**
- * SQL: the lists `l` that the recipient of a newsletter's mail, the subscriber `p`, leaves with it: the targeted lists
- * that they are on, and the list that brought the mail. Where that subscriber has another address now, the one who has the
- * mail's address leaves too.
+ * SQL: the lists `l` that the subscriber `p` leaves: the targeted lists that they are on, and the list that brought the mail.
+ * Where they have another address now, the one who has the mail's address leaves too.
  */
 const leftLists = (mail: MailedRow) => {
   const tenant = tenantOfMail(mail);
@@ -111,7 +105,7 @@ const leftLists = (mail: MailedRow) => {
     order by l.id`;
 };
 
-/** Whether an unsubscribe of the scope would change nothing. It is asked without a lock: a request may come many times. */
+/** Asked without a lock: a request may come many times. */
 async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: UnsubscribeScope): Promise<boolean> {
   const tenant = tenantOfMail(mail);
   const { rows } = await sql<{ done: boolean }>`
@@ -143,8 +137,7 @@ async function readListNames(em: EntityManager, mail: MailedRow): Promise<string
 }
 
 /**
- * Opts the recipient out of every targeted list they are on, and of the list that brought the mail even if they left it
- * since, so that the opt-out holds if they are added again. A list that they had left before gets no second event.
+ * Also of the list that brought the mail if they left it since, so that the opt-out holds if they are added again.
  * @returns how many opt-outs are new
  */
 async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): Promise<number> {
@@ -163,7 +156,7 @@ async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): 
   return added;
 }
 
-/** @param isNew the unsubscribe changed something: a record of an earlier one does not stand for it */
+/** @param isNew a record of an earlier unsubscribe does not stand for this one */
 async function record(em: EntityManager, mail: MailedRow, source: UnsubscribeSource, isNew: boolean): Promise<void> {
   const tenant = tenantOfMail(mail);
   const id = newId("unsubscribe");

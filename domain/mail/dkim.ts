@@ -43,10 +43,9 @@ const ALGORITHM_NAMES: Record<DkimAlgorithm, string> = { rsa: "rsa-sha256", ed25
 const signInPool = promisify(sign);
 
 /**
- * Makes the DKIM signatures of a message (RFC 6376): the header fields to be put before it, one for each key, with
- * their line breaks. The message's own header fields are signed in the relaxed form, because relays fold them anew; the
- * body as it is (`simple`), because it is encoded in short lines without blanks at their ends, which no relay has a
- * reason to change.
+ * Makes the DKIM signatures of a message (RFC 6376): the header fields to be put before it, one for each key, with their line
+ * breaks. The message's own header fields are signed in the relaxed form, because relays fold them anew; the body as it is
+ * (`simple`), because it is encoded in short lines without blanks at their ends, which no relay has a reason to change.
  */
 export type DkimSigner = (message: Buffer) => Promise<Buffer>;
 

@@ -148,9 +148,6 @@ export async function assertComposable(teamId: string, content: MessageContent):
   await run(teamId, { task: "compose", content });
 }
 
-/**
- * As `prepareContent`, in a thread of its own.
- * @throws {TemplateError} as `prepareContent`
- */
+/** As `prepareContent`, in a thread of its own. @throws {TemplateError} as `prepareContent` */
 export const prepareInThread = (teamId: string, content: MessageContent): Promise<PreparedContent> =>
   run(teamId, { task: "prepare", content });

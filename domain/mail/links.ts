@@ -64,16 +64,13 @@ export function readUnsubscribeToken(vault: Vault, token: string): MailRef | und
 }
 
 /**
- * The kinds of addresses of a mail: `b` receives the reports about it, `u` receives the unsubscribe request of its
- * recipient.
+ * The kinds of addresses of a mail: `b` receives the reports about it, `u` receives the unsubscribe request of its recipient.
  */
 type AddressKind = "b" | "u";
 
 const addressText = (kind: AddressKind, send: string, seq: string): string => `${kind}-${send}-${seq}`;
 
-/**
- * At most 60 characters before the `@`, all in lower case. It costs one HMAC: every mail needs an address of each kind.
- */
+/** At most 60 characters before the `@`, all in lower case. It costs one HMAC: every mail needs an address of each kind. */
 function mailAddress(vault: Vault, kind: AddressKind, domain: string, { sendId, seq }: MailRef): string {
   const text = addressText(kind, suffixOfId("send", sendId), seq.toString(36));
   return `${text}-${vault.sign("return-path", text)}@${domain}`;
@@ -86,10 +83,7 @@ function readMailAddress(vault: Vault, kind: AddressKind, localPart: string): Ma
   return { sendId: idOfSuffix("send", send), seq: Number.parseInt(seq, 36) };
 }
 
-/**
- * Makes the envelope sender of one mail, to which reports about it come.
- * @param domain RETURN_PATH_DOMAIN
- */
+/** Makes the envelope sender of one mail, to which reports about it come. @param domain RETURN_PATH_DOMAIN */
 export const returnPath = (vault: Vault, domain: string, mail: MailRef): string =>
   mailAddress(vault, "b", domain, mail);
 

@@ -55,10 +55,7 @@ export interface Template {
 
 const engines = { escaped: createEngine({ escaped: true }), verbatim: createEngine({ escaped: false }) };
 
-/**
- * Parses a template, once per send.
- * @throws {TemplateError} `syntax`, `forbidden_tag` or `limits`
- */
+/** Parses a template, once per send. @throws {TemplateError} `syntax`, `forbidden_tag` or `limits` */
 export function compileTemplate(source: string, options: TemplateOptions): Template {
   assertSize(source, options.ownTags);
   const finish = options.singleLine ? toSingleLine : (text: string) => text;

@@ -37,9 +37,8 @@ function kindOf({ recipients }: ClassifiedMail): ReportFinding | undefined {
 
 /**
  * Identifies the sent mail that a report returns: by the unsubscribe link in its header or body, or by its return path or
- * unsubscribe address in its header or the report's fields. Feedback loops that redact the recipient leave these. All of
- * them are signed. The Message-ID is no proof: it contains a number, from which a recipient can derive those of other
- * recipients.
+ * unsubscribe address in its header or the report's fields. Feedback loops that redact the recipient leave these. All of them
+ * are signed. The Message-ID is no proof: it contains a number, from which a recipient can derive those of other recipients.
  */
 function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | undefined {
   for (const token of unsubscribeTokensIn(returned, MAX_TOKENS)) {

@@ -39,9 +39,7 @@ const GATEWAY_PREFIX =
 
 const ENHANCED = /(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])/g;
 const CODE = /(?<![\d.#-])([45]\d{2})(?=[ -]|:|$)/;
-/**
- * Codes at the beginning of a reply's second and later lines: once the lines are joined, they interrupt its sentences.
- */
+/** Codes at the beginning of a reply's second and later lines: once the lines are joined, they interrupt its sentences. */
 const FURTHER_CODES = /(?<=\S) [245]\d{2}[- ](?:[245]\.\d{1,3}\.\d{1,3} )?/g;
 
 /** Addresses have words of their own, which tell nothing about the failure: sales@sender-tools.example, spam@example.net. */

@@ -129,15 +129,14 @@ const UNKNOWN_USER = new RegExp(
 export const LIST_REFUSAL = /not (?:a member of|allowed to post to|subscribed to) this (?:mailing[- ])?list\b/i;
 
 /**
- * The rules in order: the first that fits a reply decides, and a reply that fits none is a soft bounce. Rules on words
- * come before rules on codes, because servers and gateways often give a general code to a reply with exact words. The
- * words are those that more than one server uses, or that a vendor documents.
- *
+ * The rules in order: the first that fits a reply decides, and a reply that fits none is a soft bounce. Rules on words come
+ * before rules on codes, because servers and gateways often give a general code to a reply with exact words. The words are
+ * those that more than one server uses, or that a vendor documents.
  * A bounce is hard when no later mail can arrive: the mailbox or its domain does not exist, moved away for good, or takes no
- * mail at all. Every other bounce is soft, although servers answer much of it with a permanent code: a full, suspended, disabled
- * or inactive mailbox; a refusal of the sender, its server, its rate or its mail (policy, spam, virus, size,
- * authentication, relaying), also by the recipient's own choice; a server or a name server that does not answer, a loop,
- * a mail that expired or is delayed. "User unknown" in answer to the message, or with 5.2.x and no named command, is soft:
+ * mail at all. Every other bounce is soft, although servers answer much of it with a permanent code: a full, suspended,
+ * disabled or inactive mailbox; a refusal of the sender, its server, its rate or its mail (policy, spam, virus, size,
+ * authentication, relaying), also by the recipient's own choice; a server or a name server that does not answer, a loop, a
+ * mail that expired or is delayed. "User unknown" in answer to the message, or with 5.2.x and no named command, is soft:
  * filters write it to hide themselves. No rule is about a receipt, an automatic answer, a challenge, feedback of the types
  * auth-failure and not-spam, or an aggregate report of DMARC: these are neither bounces nor complaints.
  */

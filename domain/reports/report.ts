@@ -21,9 +21,8 @@ export const reportedRecipient = (
 ): ReportedRecipient => ({ address, kind, isDelay: kind === "soft", isSendersFault: false, rule });
 
 /**
- * Types of feedback that are not a recipient's complaint: RFC 6591 (authentication failures; "dkim" and "dmarc" before
- * it), RFC 6430 (not-spam). All other types are complaints: a recipient who reports a mail in any way is not mailed
- * again.
+ * Types of feedback that are not a recipient's complaint: RFC 6591 (authentication failures; "dkim" and "dmarc" before it),
+ * RFC 6430 (not-spam). All other types are complaints: a recipient who reports a mail in any way is not mailed again.
  */
 const NO_COMPLAINT = new Set(["auth-failure", "dkim", "dmarc", "not-spam"]);
 

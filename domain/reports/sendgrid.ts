@@ -10,17 +10,14 @@ import { classifyReply, NO_RULE } from "./reply-rules.ts";
 import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
 
 /**
- * SendGrid's signed event webhook:
- * https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/event and
+ * SendGrid's signed event webhook: https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/event and
  * https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features. The
  * library `@sendgrid/eventwebhook` was not used: it brings elliptic curves of its own, where Node has them.
  */
 const SIGNATURE_HEADER = "x-twilio-email-event-webhook-signature";
 const TIMESTAMP_HEADER = "x-twilio-email-event-webhook-timestamp";
 
-/**
- * SendGrid repeats a batch for 24 hours, and its documents do not promise a new signature; one more hour is for clocks.
- */
+/** SendGrid repeats a batch for 24 hours, and its documents do not promise a new signature; one more hour is for clocks. */
 const MAX_AGE_SECONDS = 25 * 3_600;
 
 /**
@@ -88,10 +85,7 @@ function mailOf(given: unknown): MailRef | undefined {
   return typeof named === "string" ? readMailId(named) : undefined;
 }
 
-/**
- * Whether the owner of a public key has signed a request.
- * @param publicKey base64 of SPKI in DER
- */
+/** Whether the owner of a public key has signed a request. @param publicKey base64 of SPKI in DER */
 export function isSigned(
   { body, timestamp, signature }: { body: Buffer; timestamp: string; signature: string },
   publicKey: string,

@@ -67,8 +67,7 @@ interface LoadedKey {
 }
 
 /**
- * 4xx statuses that may pass. This service answers 503 for them, because a provider does not repeat a request that got
- * a 4xx.
+ * 4xx statuses that may pass. This service answers 503 for them, because a provider does not repeat a request that got a 4xx.
  */
 const PASSING: ReadonlySet<number> = new Set([403, 408, 429]);
 

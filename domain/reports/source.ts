@@ -113,10 +113,7 @@ export interface SourceFields {
   publicKey?: string | undefined;
 }
 
-/**
- * Adds a provider's webhook to a tenant.
- * @throws {ApiError} `validation_failed`
- */
+/** Adds a provider's webhook to a tenant. @throws {ApiError} `validation_failed` */
 export async function addSource(
   em: EntityManager,
   tenant: Tenant,
@@ -138,10 +135,7 @@ export async function addSource(
   return { ...row, ...tenant };
 }
 
-/**
- * Replaces the topic or the public key of a webhook.
- * @throws {ApiError} `not_found`, `validation_failed`
- */
+/** Replaces the topic or the public key of a webhook. @throws {ApiError} `not_found`, `validation_failed` */
 export async function changeSource(
   em: EntityManager,
   tenant: Tenant,

@@ -46,9 +46,8 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
       sql`insert into hit_batches (id) values (${batchId}) on conflict do nothing`,
     );
     if (batch.numAffectedRows === 0n) return [];
-    // The triggers of `engagements` lock these rows of the ledger: first for changed counts, then for new ones, so two
-    // calls could deadlock. This statement locks the rows before that, in one order, and the next one reads their
-    // latest state.
+    // The triggers of `engagements` lock these rows of the ledger: first for changed counts, then for new ones, so two calls
+    // could deadlock. This statement locks the rows before that, in one order, and the next one reads their latest state.
     await executePrepared(
       tx,
       "hits_hold",

@@ -4,11 +4,10 @@ import type { Tenant } from "../../../db/orm.ts";
 import type { FieldTypes } from "../field-values.ts";
 import type { Place } from "./place.ts";
 
-/** The limits of a segment, within which Postgres plans and executes its statement. */
+/** Within them Postgres plans and executes a segment's statement. */
 export const SEGMENT_LIMITS = {
-  /** Conditions inside each other. */
   depth: 10,
-  /** Conditions in all, beside `all`, `any` and `not`. */
+  /** Beside `all`, `any` and `not`. */
   conditions: 100,
   /** Of them, those on lists and events: each is a join. */
   joins: 10,
@@ -18,24 +17,21 @@ export const SEGMENT_LIMITS = {
   jsonLength: 100_000,
 } as const;
 
-/** The counted things, as a message names them. */
 const COUNTED = {
   conditions: "conditions",
   joins: "conditions on lists and events",
   values: "values of in",
 } as const;
 
-/** The fields and resources to which the conditions of one segment refer, collected while they are compiled. */
+/** Collects what the conditions of a segment name while they are compiled. */
 export class Compilation {
   readonly tenant: Tenant;
   readonly declared: FieldTypes;
-  /** Types of the custom fields that the conditions name. */
   readonly fields = new Map<string, ContactFieldType>();
-  /** Queries for addresses, each of which gives an address once. The n-th is joined as `setAlias(n)`. */
+  /** Queries for distinct addresses; the n-th is joined as `setAlias(n)`. */
   readonly sets: RawBuilder<unknown>[] = [];
-  /** The places that name a list. */
   readonly lists: Place[] = [];
-  /** The places that name a newsletter or a campaign. */
+  /** Newsletters and campaigns. */
   readonly resources: Place[] = [];
   readonly #counts = { conditions: 0, joins: 0, values: 0 };
 
@@ -44,7 +40,7 @@ export class Compilation {
     this.declared = declared;
   }
 
-  /** Counts something at this place. @throws {ConditionProblem} beyond its limit */
+  /** @throws {ConditionProblem} beyond its limit */
   count(kind: keyof typeof COUNTED, place: Place): void {
     const limit = SEGMENT_LIMITS[kind];
     this.#counts[kind]++;
@@ -53,5 +49,4 @@ export class Compilation {
   }
 }
 
-/** The alias of the n-th set of addresses. */
 export const setAlias = (n: number): string => `set_${n}`;

@@ -7,7 +7,6 @@ import { eventCondition, listCondition } from "./set-conditions.ts";
 
 type Compile = (place: Place, compilation: Compilation, depth: number) => RawBuilder<SqlBool>;
 
-/** Compiles `all` and `any`. */
 const combine =
   (key: "all" | "any", word: RawBuilder<unknown>): Compile =>
   (place, compilation, depth) => {
@@ -19,7 +18,7 @@ const combine =
     )})`;
   };
 
-/** Compiles the kinds of conditions, by the property that only this kind has. */
+/** By the property that only this kind has. */
 const KINDS: Readonly<Record<string, Compile>> = {
   all: combine("all", sql` and `),
   any: combine("any", sql` or `),
@@ -32,7 +31,6 @@ const KINDS: Readonly<Record<string, Compile>> = {
   event: leaf(eventCondition),
 };
 
-/** Compiles a condition that contains no others. */
 function leaf(compileOne: (place: Place, compilation: Compilation) => RawBuilder<SqlBool>): Compile {
   return (place, compilation) => {
     compilation.count("conditions", place);
@@ -54,15 +52,9 @@ const compile: Compile = (place, compilation, depth) => {
 };
 
 /**
- * Compiles a segment's conditions to a query for its contacts, with all their columns, each contact once. Every value is a
- * parameter.
- *
- * The query joins the sets of addresses. With `in` or `exists` inside `or` and `not`, Postgres would read a large set once
- * per contact. The joins are full joins, because Postgres cannot execute these as nested loops: while its statistics are
- * older than an import or a send, it expects one contact and one address, and chooses a nested loop for any other join.
- * The filters on `c` and the sets are written so that Postgres cannot replace the full joins by other joins; `offset 0`
- * prevents it from doing so because of an outer query.
- * @param compilation collects the fields and resources that the conditions name
+ * Compiles conditions to a query for contacts, each once; every value is a parameter. It joins sets of addresses by full
+ * joins: Postgres would read a large set once per contact with `in`, and with other joins whenever its statistics are older
+ * than an import. The filters and `offset 0` keep it from replacing them.
  * @throws {ConditionProblem}
  */
 export function contactsQuery(conditions: unknown, compilation: Compilation): RawBuilder<unknown> {

@@ -8,17 +8,15 @@ import { dayText, startOfDay } from "./team-days.ts";
 type Condition = RawBuilder<SqlBool>;
 type Column = RawBuilder<unknown>;
 
-/** Compiles a test of a column. It may come to null for a contact without a value, which does not meet it. */
+/** It may come to null for a contact without a value, which does not meet it. */
 type Test = (column: Column, value: Place, compilation: Compilation) => Condition;
-/** The operand of a value; refuses a value of another type. */
+/** Refuses a value of another type. */
 type Operand = (value: Place, compilation: Compilation) => RawBuilder<unknown>;
-/** The operators of a type of value. */
 type Operators = Readonly<Record<string, Test>>;
 
 const ORDER = { gt: sql`>`, gte: sql`>=`, lt: sql`<`, lte: sql`<=` } as const;
 type OrderOperator = keyof typeof ORDER;
 
-/** Compiles an operator for each comparison of order. */
 const ordered = (compile: (operator: OrderOperator) => Test): Operators => ({
   gt: compile("gt"),
   gte: compile("gte"),
@@ -77,11 +75,10 @@ const dateOperand: Operand = (value, { tenant }) => {
   return dayText(tenant.teamId, day);
 };
 
-/** From one instant on and before another. */
 const span = (column: Column, start: RawBuilder<unknown>, end: RawBuilder<unknown>): Condition =>
   sql`(${column} >= ${start} and ${column} < ${end})`;
 
-/** An instant is compared with a day as with the first instant of the day, or of the day after it. */
+/** An instant is compared with the first instant of the day, or of the day after it. */
 const DAY_ORDER = {
   gt: { sign: sql`>=`, after: 1 },
   gte: { sign: sql`>=`, after: 0 },
@@ -139,7 +136,6 @@ const INSTANT: Operators = {
   ...EXISTS,
 };
 
-/** The columns that every contact has. */
 const COLUMNS: ReadonlyMap<unknown, { column: Column; operators: Operators }> = new Map([
   ["email", { column: sql`c.email`, operators: EMAIL }],
   ["first_name", { column: sql`c.first_name`, operators: TEXT }],
@@ -178,10 +174,7 @@ function fieldOf(place: Place, { declared, fields }: Compilation): { column: Col
   return { column: column(name), operators };
 }
 
-/**
- * Compiles `{"field": …, "op": …, "value": …}`, a test of the contact `c`. It is true or false for every contact, never null.
- * @throws {ConditionProblem}
- */
+/** Compiles `{"field": …, "op": …, "value": …}`: true or false for every contact, never null. @throws {ConditionProblem} */
 export function fieldCondition(place: Place, compilation: Compilation): Condition {
   place.refuseBeside("field", "op", "value");
   const { column, operators } = fieldOf(place.at("field"), compilation);

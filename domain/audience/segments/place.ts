@@ -1,24 +1,21 @@
 import { isDate } from "../field-values.ts";
 import { charactersIn, hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "../rules.ts";
 
-/** Most days between today and a relative date: about a hundred years. */
+/** About a hundred years. */
 export const MAX_DAYS = 36_500;
 
-/** Longest name of an unknown property that a message repeats, in characters. */
+/** Of an unknown property that a message repeats. */
 const MAX_SHOWN_LENGTH = 40;
 
 /** An instant in ISO 8601, with its offset and at most milliseconds, as the database has them. */
 const INSTANT = /^(\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,3})?)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/;
 
-/** A part of a segment's conditions that breaks a rule. Its message begins with the JSON path of the part. */
+/** Its message begins with the JSON path of the part. */
 export class ConditionProblem extends Error {
   override name = "ConditionProblem";
 }
 
-/**
- * A value within a segment's conditions, with its JSON path. The methods that read a value throw a `ConditionProblem` for
- * a value of another kind, unless they say that it is undefined.
- */
+/** A value within conditions, with its JSON path. Reading a value of another kind throws a `ConditionProblem`. */
 export class Place {
   readonly path: string;
   readonly value: unknown;
@@ -34,39 +31,35 @@ export class Place {
     return new ConditionProblem(`${this.path} ${rule}`);
   }
 
-  /** The names of the properties of the object here. */
   keys(): string[] {
     return Object.keys(this.#object());
   }
 
-  /** A property of the object here; its value is undefined where it is left out. */
+  /** Its value is undefined where it is left out. */
   at(key: string): Place {
     const object = this.#object();
     return new Place(`${this.path}.${key}`, Object.hasOwn(object, key) ? object[key] : undefined);
   }
 
-  /** Refuses properties beside the known ones: a misspelt one would be ignored. */
+  /** A misspelt property would be ignored. */
   refuseBeside(...known: readonly string[]): void {
     const other = this.keys().find((key) => !known.includes(key));
     if (other === undefined) return;
     throw this.problem(`takes ${known.join(", ")}, and not ${JSON.stringify(other.slice(0, MAX_SHOWN_LENGTH))}`);
   }
 
-  /** The elements of the list here, which is not empty. */
   elements(): Place[] {
     const { path, value } = this;
     if (!Array.isArray(value) || value.length === 0) throw this.problem("must be a list that is not empty");
     return value.map((element: unknown, i) => new Place(`${path}[${i}]`, element));
   }
 
-  /** The word here, one of these. */
   word<T extends string>(words: readonly T[]): T {
     const word = words.find((known) => known === this.value);
     if (word === undefined) throw this.problem(`must be one of ${words.join(", ")}`);
     return word;
   }
 
-  /** The value that the word here selects. */
   choice<T>(choices: Readonly<Record<string, T>>): T {
     const word = this.word(Object.keys(choices));
     const choice = choices[word];
@@ -74,7 +67,7 @@ export class Place {
     return choice;
   }
 
-  /** The text here, of one line. */
+  /** Of one line. */
   text(): string {
     const { value } = this;
     const isText =
@@ -94,14 +87,13 @@ export class Place {
     throw this.problem("must be a number");
   }
 
-  /** The whole number of days here, from `least` to `MAX_DAYS`. */
   days(least: number): number {
     const { value } = this;
     if (typeof value === "number" && Number.isInteger(value) && value >= least && value <= MAX_DAYS) return value;
     throw this.problem(`must be a whole number of days from ${least} to ${MAX_DAYS}`);
   }
 
-  /** A day as `YYYY-MM-DD`, or as its distance from today; undefined for another value. */
+  /** `YYYY-MM-DD`, or the distance from today; undefined for another value. */
   day(): string | number | undefined {
     const { value } = this;
     if (typeof value === "object" && value !== null && !Array.isArray(value)) {
@@ -111,13 +103,13 @@ export class Place {
     return typeof value === "string" && isDate(value) ? value : undefined;
   }
 
-  /** An instant, in UTC with milliseconds; undefined for another value. */
+  /** In UTC; undefined for another value. */
   instant(): string | undefined {
     const { value } = this;
     const [, day = ""] = (typeof value === "string" && INSTANT.exec(value)) || [];
     if (typeof value !== "string" || !isDate(day)) return undefined;
     const instant = new Date(value).toISOString();
-    // With its offset, an instant may lie outside of the years 1 to 9999, which Postgres and ISO 8601 write alike.
+    // Postgres and ISO 8601 write the years 1 to 9999 alike.
     return /^(?!0000)\d{4}-/.test(instant) ? instant : undefined;
   }
 

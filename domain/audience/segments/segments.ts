@@ -14,26 +14,19 @@ import { Compilation, SEGMENT_LIMITS } from "./compilation.ts";
 import { contactsQuery } from "./condition.ts";
 import { ConditionProblem, type Place } from "./place.ts";
 
-/** Segments that a tenant may have. */
 export const MAX_SEGMENTS = 500;
 
-/** The version of the shape of conditions that is written, and the only one that is known. */
+/** The only one that is known. */
 const CONDITIONS_VERSION = 1;
 
-/** Addresses that a count shows. */
 const SAMPLE_SIZE = 10;
 
-/** How long a count may take, in milliseconds. */
 const COUNT_TIMEOUT_MS = 60_000;
-/**
- * Memory of a sort or a hash table of a count: with Postgres' own 4 MB, a million addresses go to disk several times. Only
- * operators count, one segment at a time.
- */
+/** With Postgres' own 4 MB, a million addresses go to disk several times. Only operators count, one segment at a time. */
 const COUNT_WORK_MEM = "64MB";
 
 export interface SegmentCount {
   contacts: number;
-  /** Addresses of some of them. */
   sample: string[];
 }
 
@@ -41,7 +34,6 @@ async function readFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldT
   return new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
 }
 
-/** Refuses the places that name none of the known ids. */
 function refuseUnknown(places: readonly Place[], known: readonly { id: string }[], rule: string): void {
   const ids = new Set<unknown>(known.map(({ id }) => id));
   const unknown = places.find(({ value }) => !ids.has(value));
@@ -49,9 +41,8 @@ function refuseUnknown(places: readonly Place[], known: readonly { id: string }[
 }
 
 /**
- * Compiles conditions, and checks that the lists that they name exist: under `not`, a deleted list would select every
- * contact. Newsletters and campaigns are checked when a segment is made only, because one that has mailed is never deleted.
- * @throws {ConditionProblem}
+ * Lists must exist: under `not`, a deleted one would select every contact. Newsletters and campaigns are checked when a
+ * segment is made, because one that has mailed is never deleted. @throws {ConditionProblem}
  */
 async function compileConditions(em: EntityManager, tenant: Tenant, conditions: unknown, declared: FieldTypes) {
   const compilation = new Compilation(tenant, declared);
@@ -79,7 +70,6 @@ async function refuseUnknownResources(em: EntityManager, tenant: Tenant, { resou
   refuseUnknown(resources, known, "must be the id of a newsletter or campaign of the team");
 }
 
-/** Takes the version from a definition, an object of conditions that may carry one. */
 function splitDefinition(definition: unknown): { version: unknown; conditions: unknown } {
   if (typeof definition !== "object" || definition === null || Array.isArray(definition)) {
     return { version: CONDITIONS_VERSION, conditions: definition };
@@ -91,9 +81,8 @@ function splitDefinition(definition: unknown): { version: unknown; conditions: u
 const refusal = (message: string, param?: string) => new ApiError("validation_failed", message, { param });
 
 /**
- * Stores a segment, in the caller's transaction. The fields, lists, newsletters and campaigns that it names must exist.
- * @param definition JSON: the conditions, which may carry their `version`
- * @throws {ApiError} `validation_failed` with the JSON path of the part that is at fault; `resource_limit_reached`
+ * Stores a segment, in the caller's transaction. @param definition conditions, which may carry their `version`
+ * @throws {ApiError} `validation_failed` with the JSON path of the part at fault; `resource_limit_reached`
  */
 export async function createSegment(
   em: EntityManager,
@@ -113,7 +102,7 @@ export async function createSegment(
   );
   try {
     const { compilation } = await compileConditions(em, tenant, conditions, await readFieldTypes(em, tenant));
-    // After the compilation, which refuses conditions that are too deep to be written as JSON.
+    // Compiled first, which refuses conditions that are too deep for JSON.
     if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
       throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
     }
@@ -127,10 +116,7 @@ export async function createSegment(
   }
 }
 
-/**
- * A segment of the tenant, deleted or not.
- * @throws {ApiError} `not_found`
- */
+/** Deleted or not. @throws {ApiError} `not_found` */
 export async function readSegment(em: EntityManager, segmentId: string): Promise<Segment> {
   const segment = await em.findOne(Segment, { id: segmentId });
   if (!segment) throw notFound();
@@ -138,7 +124,7 @@ export async function readSegment(em: EntityManager, segmentId: string): Promise
 }
 
 /**
- * Locks a segment of the tenant, to delete it or to prevent its deletion. Lock it before the drafts that target it.
+ * Locks a segment against deletion. Lock it before the drafts that target it.
  * @throws {ApiError} `not_found`, also for one that was deleted
  */
 export async function lockSegment(em: EntityManager, segmentId: string, lockMode: LockMode): Promise<Segment> {
@@ -152,14 +138,11 @@ function refuseDeleted({ id, deletedAt }: Segment): void {
   if (deletedAt) throw new ApiError("not_found", `There is no record ${id} any more.`);
 }
 
-/** The tenant's segments, oldest first. */
 export const readSegments = (em: EntityManager): Promise<Segment[]> =>
   em.find(Segment, { deletedAt: null }, { orderBy: { id: "asc" } });
 
 /**
- * Deletes a segment, in the caller's transaction: a draft that targets it has no segment then. Campaigns that were
- * scheduled with it keep it, so that `readSegment` still shows their recipients.
- * @throws {ApiError} `not_found`
+ * Drafts lose the segment; campaigns that were scheduled with it keep it, for `readSegment`. @throws {ApiError} `not_found`
  */
 export async function deleteSegment(em: EntityManager, segmentId: string): Promise<void> {
   const segment = await lockSegment(em, segmentId, LockMode.PESSIMISTIC_WRITE);
@@ -184,11 +167,9 @@ function refuseChangedFields({ fieldTypes }: Segment, declared: FieldTypes): voi
 }
 
 /**
- * A query for the contacts of a segment, with all columns of `contacts`, each contact once. Read it as `from (query) c`.
- * It is no condition on `contacts`, because Postgres may evaluate one by walking a whole set of addresses per contact.
- * @param em of the tenant
- * @throws {ApiError} `not_found`; `filter_unsupported` naming the part that cannot be evaluated: a custom field or a list
- *   that is gone, a kind or a version of conditions that is not known
+ * A query for the contacts of a segment, each once. Read it as `from (query) c`: as a condition, Postgres may walk a whole
+ * set of addresses per contact.
+ * @throws {ApiError} `not_found`; `filter_unsupported` naming the part that cannot be evaluated
  */
 export async function segmentContacts(
   em: EntityManager,
@@ -213,11 +194,7 @@ export async function segmentContacts(
   }
 }
 
-/**
- * Counts the contacts of a segment, and reads the addresses of some.
- * @param timeoutMs how long that may take
- * @throws {ApiError} `not_found`; `filter_unsupported` when the segment cannot be evaluated, or not in time
- */
+/** @throws {ApiError} `not_found`; `filter_unsupported` when the segment cannot be evaluated, or not in time */
 export async function countSegment(
   em: EntityManager,
   tenant: Tenant,
@@ -230,7 +207,7 @@ export async function countSegment(
       const db = kysely(tx);
       await sql`select set_config('statement_timeout', ${`${timeoutMs}ms`}, true),
         set_config('work_mem', ${COUNT_WORK_MEM}, true)`.execute(db);
-      // Both in one pass: the conditions cost more than to keep the addresses.
+      // In one pass: the conditions cost more than to keep the addresses.
       const { rows } = await sql<SegmentCount>`
         with selected as materialized (select coalesce(c.email_spelling, c.email) as email from (${contacts}) c)
         select (select count(*)::int from selected) as contacts,

@@ -6,19 +6,15 @@ import { type Compilation, setAlias } from "./compilation.ts";
 import type { Place } from "./place.ts";
 import { startOfDay } from "./team-days.ts";
 
-/** Compiles the test that the contact's address is among those of a query. `contactsQuery` joins the query. */
+/** `contactsQuery` joins the query. */
 function isIn(addresses: RawBuilder<unknown>, place: Place, compilation: Compilation): RawBuilder<SqlBool> {
   compilation.count("joins", place);
   const alias = setAlias(compilation.sets.push(addresses) - 1);
-  // Not "is not null": from that, Postgres would infer that another join than a full join will do.
+  // From "is not null", Postgres would infer that another join will do.
   return sql`coalesce(${sql.ref(`${alias}.email`)}, '') <> ''`;
 }
 
-/**
- * Compiles `{"list": id, "status": "PENDING"}`: the contact's address is that of a subscriber with this status on the list.
- * Without `status` it is CONFIRMED.
- * @throws {ConditionProblem}
- */
+/** Compiles `{"list": id, "status": "PENDING"}`; CONFIRMED without `status`. @throws {ConditionProblem} */
 export function listCondition(place: Place, compilation: Compilation): RawBuilder<SqlBool> {
   place.refuseBeside("list", "status");
   const { tenant } = compilation;
@@ -34,16 +30,12 @@ export function listCondition(place: Place, compilation: Compilation): RawBuilde
 
 const EVENTS = ["received", ...ENGAGEMENT_KINDS] as const;
 
-/** A query for the mails of some sends that bounced after their server had accepted them. */
+/** Mails that bounced after their server had accepted them. */
 const bouncedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>) => sql`
   select distinct p.send_id, p.seq, 1 as bounced from sends s join mail_reports p on p.send_id = s.id and ${ofTenant(tenant, "p")}
   where ${ofTenant(tenant, "s")} and p.kind in ('bounce:hard', 'bounce:soft') ${ofSends}`;
 
-/**
- * A query for the mails that analytics count as `delivered`: the server accepted the mail, or the outcome is unknown
- * and a response shows that it did; and no bounce came. A full join for the reason that `contactsQuery` gives, and its
- * filters are written for it.
- */
+/** Mails that analytics count as `delivered`. A full join for the reason that `contactsQuery` gives. */
 const receivedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>, when: RawBuilder<unknown>) => sql`
   select m.email from (
     select r.send_id, r.seq, r.email from sends s join send_recipients r on r.send_id = s.id
@@ -52,10 +44,8 @@ const receivedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>, when: RawBu
   where coalesce(m.email, '') <> '' and coalesce(b.bounced, 0) <> 1`;
 
 /**
- * Compiles `{"event": "received|opened|clicked", "resource": id, "within_days": n}`: the contact's address received a mail,
- * opened one or followed a link in one. `resource` restricts it to mails of this newsletter or campaign, `within_days` to
- * today and the `n` days before.
- * @throws {ConditionProblem}
+ * Compiles `{"event": "received|opened|clicked", "resource": id, "within_days": n}`: `resource` is a newsletter or a
+ * campaign, `within_days` today and the `n` days before. @throws {ConditionProblem}
  */
 export function eventCondition(place: Place, compilation: Compilation): RawBuilder<SqlBool> {
   place.refuseBeside("event", "resource", "within_days");
