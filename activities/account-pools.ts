@@ -1,11 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { type ErrorPolicy, passwordContext, recordLogin, recordRefusedLogin } from "../domain/accounts/accounts.ts";
+import { type ErrorPolicy, recordLogin, recordRefusedLogin } from "../domain/accounts/accounts.ts";
 import { accessTokenOf, type PostForm, TokenError } from "../domain/accounts/tokens.ts";
 import type { AccountFailure } from "../domain/mail/outcome.ts";
 import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
-import type { Vault } from "../domain/secrets/crypto.ts";
+import { sealContext, type Vault } from "../domain/secrets/crypto.ts";
 import {
   type AccountServer,
   idleLease,
@@ -122,7 +122,7 @@ export function loginOf(
     port,
     secure,
     user,
-    pass: sealed === null ? undefined : vault.decrypt(sealed, passwordContext(accountId)),
+    pass: sealed === null ? undefined : vault.decrypt(sealed, sealContext("email_accounts", accountId)),
   };
 }
 

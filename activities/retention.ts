@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "../domain/retention/pruning.ts";
-import { PRUNINGS } from "../domain/retention/rules.ts";
+import { pruningsOf } from "../domain/retention/prunings.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 
@@ -77,7 +77,7 @@ interface Turns {
  * tries again.
  */
 export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}): Promise<Pruned> {
-  const { prunings = PRUNINGS, mostRows = MOST_ROWS, runMs = RUN_MS } = options;
+  const { prunings = pruningsOf(deps.orm.em), mostRows = MOST_ROWS, runMs = RUN_MS } = options;
   const result: Pruned = { rows: 0, failed: 0, more: false };
   const until = performance.now() + runMs;
   let due = prunings.map((pruning): Turns => ({ pruning, rows: FIRST_ROWS, failed: [] }));

@@ -318,12 +318,6 @@ const settings = z.object({
   LEDGER_DAYS: integer(397, 36_500).default(400),
   /** Days after the end of a send for which the names and custom fields of its recipients are kept. */
   LEDGER_NAMES_DAYS: integer(30, 36_500).default(90),
-  /** Days after which the credit entries of sends are added up, per month. */
-  CREDIT_ENTRY_DAYS: integer(62, 36_500).default(400),
-  /** Days for which the preview of a confirmed send is kept after its token expired. */
-  PREVIEW_DAYS: integer(2, 36_500).default(30),
-  /** Days for which a bulk replay of webhook deliveries is kept after it ended. */
-  BULK_REPLAY_DAYS: integer(1, 36_500).default(90),
   /** Requests of one provider's webhook in a minute. */
   PROVIDER_REQUESTS_PER_MINUTE: integer(1, 1_000_000_000).default(30_000),
   /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000; for development. */

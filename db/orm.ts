@@ -19,7 +19,7 @@ import {
   answerLimitMs,
   type Client,
   type ConnectionPool,
-  heedRunOptions,
+  heedStatements,
   KEEP_ALIVE,
   limitSession,
   limitSilence,
@@ -111,7 +111,7 @@ const ormConfig = (
         reclaimLostConnections(pool);
         // Sees the statements as they are sent.
         onPool?.(pool);
-        heedRunOptions(pool, answerMs);
+        heedStatements(pool, answerMs);
       },
     },
     migrations: {

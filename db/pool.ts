@@ -137,35 +137,32 @@ class NoAnswerError extends Error {
   }
 }
 
-/** How a statement is run. */
-export interface RunOptions {
-  /** The connection prepares it under this name. */
-  name?: string;
-  /** Postgres may take so long for each further statement of the transaction, in ms. */
-  transactionMs?: number;
+/** Names of the statements that connections prepare, by their texts. */
+const prepared = new Map<string, string>();
+/** Further statements are not prepared: the pages of lists differ by their filters, and each takes memory of Postgres. */
+const MAX_PREPARED = 1_000;
+
+/** Has each connection prepare the statement with this text when it runs it for the first time. */
+export function prepare(text: string): void {
+  if (!prepared.has(text) && prepared.size < MAX_PREPARED) prepared.set(text, `prepared_${prepared.size}`);
 }
 
-/** By the statement's list of values: Kysely passes on nothing else. */
-const runOptions = new WeakMap<object, RunOptions>();
-
-/** Sets how the statement that is about to be run with this list of values is run. */
-export function setRunOptions(values: object, options: RunOptions): void {
-  runOptions.set(values, options);
-}
+/** Sets the time for each further statement of a transaction: its value is `5000ms`. */
+export const LIMIT_STATEMENTS = "select set_config('statement_timeout', $1, true)";
 
 /**
- * Lets the connections of a pool heed `setRunOptions`.
+ * Lets the connections of a pool heed `prepare` and `LIMIT_STATEMENTS`, by the text of a statement: Kysely passes on
+ * nothing else.
  * @param answerMs how long answers are waited for outside of transactions with a time of their own; undefined is for ever
  */
-export function heedRunOptions(pool: EventEmitter, answerMs: number | undefined): void {
+export function heedStatements(pool: EventEmitter, answerMs: number | undefined): void {
   pool.on("release", (_error: unknown, client: Client) => setSilenceLimit(client, answerMs));
   pool.on("connect", (client: Client) => {
     const query = client.query.bind(client);
     client.query = (text, values, ...rest) => {
-      if (typeof text !== "string" || typeof values === "function" || rest.length > 0)
-        return query(text, values, ...rest);
-      const { name, transactionMs } = (Array.isArray(values) && runOptions.get(values)) || {};
-      if (transactionMs !== undefined) setSilenceLimit(client, transactionMs + ANSWER_MARGIN_MS);
+      if (typeof text !== "string" || !Array.isArray(values) || rest.length > 0) return query(text, values, ...rest);
+      if (text === LIMIT_STATEMENTS) setSilenceLimit(client, Number.parseInt(values[0], 10) + ANSWER_MARGIN_MS);
+      const name = prepared.get(text);
       // Without a callback `pg` makes a promise and sets its callback later, after which V8 keeps the objects of every
       // statement until the next full collection.
       return new Promise((resolve, reject) => {

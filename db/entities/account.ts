@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import { code, codes, expiring, instant, sealed, tenancy, tenantFilters, text, timestamps } from "./shared.ts";
 
 export const ACCOUNT_STATUSES = ["PENDING", "ACTIVE", "ERROR", "SUSPENDED", "REVOKED"] as const;
 export type AccountStatus = (typeof ACCOUNT_STATUSES)[number];
@@ -29,27 +29,27 @@ const EmailAccountSchema = defineEntity({
     { properties: ["teamId", "environment", "createdAt", "id"] },
   ],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    email: p.text(),
-    displayName: p.text(),
-    provider: p.text().$type<AccountProvider>(),
-    status: p.text().$type<AccountStatus>(),
+    email: text("team"),
+    displayName: text("team"),
+    provider: code().$type<AccountProvider>(),
+    status: code().$type<AccountStatus>(),
     /** Domains it may send for besides its own address. */
-    allowedDomains: p.array(),
-    host: p.text(),
+    allowedDomains: codes(),
+    host: code(),
     port: p.integer(),
-    security: p.text().$type<SmtpSecurity>(),
-    username: p.text().nullable(),
+    security: code().$type<SmtpSecurity>(),
+    username: text("team").nullable(),
     /** AES-256-GCM under a key id, see domain/secrets/crypto.ts. */
-    encryptedPassword: p.text().nullable(),
+    encryptedPassword: sealed().nullable(),
     maxConnections: p.integer(),
     /** Messages per clock hour and UTC day; null is unlimited. */
     hourlyLimit: p.integer().nullable(),
     dailyLimit: p.integer().nullable(),
     lastCheckedAt: instant().nullable(),
     /** A code for the last failure; never the server's text. */
-    lastError: p.text().nullable(),
+    lastError: code().nullable(),
     ...timestamps,
   },
 });
@@ -61,9 +61,9 @@ const AccountUsageSchema = defineEntity({
   name: "AccountUsage",
   tableName: "account_usage",
   properties: {
-    accountId: p.text().primary(),
-    window: p.text().$type<"HOUR" | "DAY">().primary(),
-    startsAt: instant().primary(),
+    accountId: code().primary(),
+    window: code().$type<"HOUR" | "DAY">().primary(),
+    startsAt: expiring("7 days", instant()).primary(),
     used: p.integer(),
   },
 });
@@ -73,12 +73,12 @@ const AccountLeaseSchema = defineEntity({
   name: "AccountLease",
   tableName: "account_leases",
   properties: {
-    accountId: p.text().primary(),
-    holder: p.text().primary(),
+    accountId: code().primary(),
+    holder: code().primary(),
     connections: p.integer(),
     /** No slice uses its connections: they are open, and closed when a slice of another holder asks for them. */
     idle: p.boolean().default(false),
-    expiresAt: instant(),
+    expiresAt: expiring("1 hour", instant()),
   },
 });
 
@@ -87,17 +87,17 @@ const AccountRefusalSchema = defineEntity({
   name: "AccountRefusal",
   tableName: "account_refusals",
   properties: {
-    accountId: p.text().primary(),
+    accountId: code().primary(),
     /** Refusals in a row. */
     count: p.integer(),
     /** When the first of these refusals came. */
     since: instant(),
     /** The code of the last one. */
-    reason: p.text(),
+    reason: code(),
     /** It may pass by itself. */
     temporary: p.boolean(),
     /** No process connects before. */
-    retryAt: instant(),
+    retryAt: expiring("3 days", instant()),
   },
 });
 
@@ -109,17 +109,17 @@ const DkimKeySchema = defineEntity({
   uniques: [{ properties: ["domain", "selector"] }],
   indexes: [{ properties: ["teamId", "environment", "domain"] }],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
     /** In lower case and ASCII, as DNS has it. */
-    domain: p.text(),
+    domain: code(),
     /** The public key stands at `selector._domainkey.domain`. */
-    selector: p.text(),
-    algorithm: p.text().$type<"rsa" | "ed25519">(),
+    selector: code(),
+    algorithm: code().$type<"rsa" | "ed25519">(),
     /** PKCS #8 in DER, base64, sealed. */
-    encryptedPrivateKey: p.text(),
+    encryptedPrivateKey: sealed(),
     /** As its record in DNS has it, base64. */
-    publicKey: p.text(),
+    publicKey: code(),
     /** When it was activated; null before, while its record is not known to be in DNS. */
     activeSince: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
@@ -132,7 +132,7 @@ const AccountCheckSchema = defineEntity({
   tableName: "account_checks",
   indexes: [{ properties: ["nextAt"] }],
   properties: {
-    accountId: p.text().primary(),
+    accountId: code().primary(),
     nextAt: instant(),
     /** Counts the findings about the account, of checks and others: a check that began before a finding is dropped. */
     findings: p.integer().default(0),
@@ -144,12 +144,12 @@ const AccountGrantSchema = defineEntity({
   name: "AccountGrant",
   tableName: "account_grants",
   properties: {
-    accountId: p.text().primary(),
+    accountId: code().primary(),
     /** JSON of an `OAuthGrant`, sealed: see domain/accounts/tokens.ts. */
-    encryptedGrant: p.text(),
+    encryptedGrant: sealed(),
     /** Raised when the account gets another grant, not by a new refresh token of the same grant. */
     version: p.integer().default(1),
-    encryptedAccessToken: p.text().nullable(),
+    encryptedAccessToken: sealed().nullable(),
     tokenExpiresAt: instant().nullable(),
     /** Until then one process has the turn to request a new access token. */
     refreshingUntil: instant().nullable(),

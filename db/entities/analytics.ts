@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import type { Environment } from "./shared.ts";
+import { code, type Environment } from "./shared.ts";
 
 const count = () => p.integer().default(0);
 
@@ -11,10 +11,10 @@ const AnalyticsDaySchema = defineEntity({
   name: "AnalyticsDay",
   tableName: "analytics_days",
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
     /** The id of a newsletter or campaign; empty for all of the tenant. */
-    resourceId: p.text().primary(),
+    resourceId: code().primary(),
     day: p.date().primary(),
     // Those of the day on which the mails were accepted.
     sent: count(),
@@ -60,14 +60,14 @@ const AnalyticsChangeSchema = defineEntity({
   name: "AnalyticsChange",
   tableName: "analytics_changes",
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
     day: p.date().primary(),
     /** Makes the key unique, within the index that readers need. */
     seq: p.bigint().primary().autoincrement(),
     /** Empty when it concerns no newsletter or campaign. */
-    resourceId: p.text(),
-    figure: p.text().$type<Figure>(),
+    resourceId: code(),
+    figure: code().$type<Figure>(),
     /** Negative for mails whose figure or day is another now. */
     count: p.integer(),
   },

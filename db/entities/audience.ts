@@ -1,5 +1,15 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { type Environment, instant, person, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import {
+  code,
+  type Environment,
+  expiring,
+  instant,
+  person,
+  tenancy,
+  tenantFilters,
+  text,
+  timestamps,
+} from "./shared.ts";
 
 export const OPTINS = ["SINGLE", "DOUBLE"] as const;
 export type Optin = (typeof OPTINS)[number];
@@ -24,11 +34,11 @@ const ListSchema = defineEntity({
     { properties: ["teamId", "environment", "createdAt", "id"] },
   ],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    name: p.text(),
-    description: p.text().nullable(),
-    optin: p.text().$type<Optin>(),
+    name: text("team"),
+    description: text("team").nullable(),
+    optin: code().$type<Optin>(),
     ...timestamps,
   },
 });
@@ -45,7 +55,7 @@ const SubscriberSchema = defineEntity({
     { properties: ["teamId", "environment", "createdAt", "id"] },
   ],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
     ...person,
     ...timestamps,
@@ -65,10 +75,10 @@ const SubscriptionSchema = defineEntity({
     { properties: ["listId", "status", "createdAt", "subscriberId"] },
   ],
   properties: {
-    listId: p.text().primary(),
-    subscriberId: p.text().primary(),
+    listId: code().primary(),
+    subscriberId: code().primary(),
     ...tenancy,
-    status: p.text().$type<SubscriptionStatus>(),
+    status: code().$type<SubscriptionStatus>(),
     /**
      * Stands for the subscriber's address in the digest of a plan. From one sequence, and drawn anew by a trigger when the
      * address changes, so that no number comes twice, not even when a subscriber leaves a list and joins it again.
@@ -86,7 +96,7 @@ const SubscriptionSchema = defineEntity({
     confirmationDueAt: instant().nullable(),
     confirmationSentAt: instant().nullable(),
     /** Why the mail is withheld until `confirmationDueAt`; null when it is not. */
-    confirmationWithheld: p.text().$type<WithheldReason>().nullable(),
+    confirmationWithheld: code().$type<WithheldReason>().nullable(),
     ...timestamps,
   },
 });
@@ -99,10 +109,10 @@ const AudienceAddressSchema = defineEntity({
   tableName: "audience_addresses",
   filters: tenantFilters,
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
     /** In the spelling that addresses are compared by. */
-    email: p.text().primary(),
+    email: text("person").primary(),
     /** Records with the address: a contact, a subscriber, or both. */
     holders: p.smallint(),
   },
@@ -114,8 +124,8 @@ const ContactSlotCountSchema = defineEntity({
   tableName: "contact_slot_counts",
   filters: tenantFilters,
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
     used: p.integer(),
   },
 });
@@ -127,14 +137,14 @@ const ConfirmationMailSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["day", "teamId", "environment"] }],
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
     /** The address without the `+tag` of its local part, which commonly leads to the same mailbox. */
-    mailbox: p.text().primary(),
-    listId: p.text().primary(),
+    mailbox: text("person").primary(),
+    listId: code().primary(),
     /** UTC. */
-    day: p.date().primary(),
-    email: p.text(),
+    day: expiring("9 days", p.date()).primary(),
+    email: text("person"),
     /** When the server took the mail or refused it for good; null while it is tried. */
     settledAt: instant().nullable(),
   },
@@ -159,13 +169,13 @@ const SuppressionSchema = defineEntity({
     { properties: ["teamId", "environment", "reason", "createdAt", "id"] },
   ],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    email: p.text(),
+    email: text("person"),
     /** As a subscriber's. */
-    emailSpelling: p.text().nullable(),
+    emailSpelling: text("person").nullable(),
     /** One of `SUPPRESSION_REASONS`. */
-    reason: p.text(),
+    reason: code(),
     ...timestamps,
   },
 });
@@ -187,16 +197,16 @@ const UnsubscribeSchema = defineEntity({
     { properties: ["teamId", "environment", "email"], name: "unsubscribes_email" },
   ],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    email: p.text(),
+    email: text("person"),
     /** As a subscriber's. */
-    emailSpelling: p.text().nullable(),
-    reason: p.text(),
+    emailSpelling: text("person").nullable(),
+    reason: code(),
     /** One of `UNSUBSCRIBE_SOURCES`. */
-    source: p.text(),
+    source: code(),
     /** The newsletter's or campaign's id. */
-    campaignId: p.text().nullable(),
+    campaignId: code().nullable(),
     /** The row is made at that instant; the API shows it as `created_at` too. */
     unsubscribedAt: instant().defaultRaw("now()"),
   },
@@ -213,11 +223,11 @@ const ErasedAddressSchema = defineEntity({
   tableName: "erased_addresses",
   filters: tenantFilters,
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
-    addressHash: p.text().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
+    addressHash: code().primary(),
     /** Stands for the person in rows that stay, until the erasure is complete: then nothing connects the two any more. */
-    placeholder: p.text().nullable(),
+    placeholder: code().nullable(),
     erasedAt: instant().defaultRaw("now()"),
   },
 });
@@ -229,10 +239,10 @@ const ListOptOutSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["listId"] }],
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
-    addressHash: p.text().primary(),
-    listId: p.text().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
+    addressHash: code().primary(),
+    listId: code().primary(),
     unsubscribedAt: instant(),
   },
 });

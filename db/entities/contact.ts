@@ -1,5 +1,15 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { type Environment, instant, person, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import {
+  code,
+  type Environment,
+  holding,
+  instant,
+  person,
+  tenancy,
+  tenantFilters,
+  text,
+  timestamps,
+} from "./shared.ts";
 
 /** INVALID while the address is suppressed by a hard bounce. */
 export const EMAIL_STATUSES = ["ACTIVE", "INVALID"] as const;
@@ -28,11 +38,11 @@ const ContactSchema = defineEntity({
     },
   ],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
     ...person,
-    fields: p.json<FieldValues>().defaultRaw("'{}'"),
-    emailStatus: p.text().$type<EmailStatus>().default("ACTIVE"),
+    fields: holding("person", p.json<FieldValues>()).defaultRaw("'{}'"),
+    emailStatus: code().$type<EmailStatus>().default("ACTIVE"),
     ...timestamps,
   },
 });
@@ -45,10 +55,10 @@ const ContactFieldSchema = defineEntity({
   tableName: "contact_fields",
   filters: tenantFilters,
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
-    name: p.text().primary(),
-    type: p.text().$type<ContactFieldType>(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
+    name: code().primary(),
+    type: code().$type<ContactFieldType>(),
     /** Since then its values are being removed from the contacts, and none is taken; null while it is in use. */
     deletedAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
@@ -62,14 +72,14 @@ const SegmentSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["teamId", "environment"] }],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    name: p.text(),
+    name: text("team"),
     /** Of the shape of `conditions`. */
     version: p.integer(),
-    conditions: p.json<unknown>(),
+    conditions: holding("team", p.json<unknown>()),
     /** Types of the custom fields that the conditions name, when they were stored. */
-    fieldTypes: p.json<Record<string, ContactFieldType>>(),
+    fieldTypes: holding("none", p.json<Record<string, ContactFieldType>>()),
     /** From then on no draft may target the segment; its row stays for the campaigns that were scheduled with it. */
     deletedAt: instant().nullable(),
     ...timestamps,
@@ -88,7 +98,7 @@ const ContactStatusCheckSchema = defineEntity({
   properties: {
     seq: p.bigint().primary().autoincrement(),
     ...tenancy,
-    email: p.text(),
+    email: text("person"),
     /** When the status was first set; null before. */
     checkedAt: instant().nullable(),
   },

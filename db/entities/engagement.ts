@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { instant, tenancy, tenantFilters } from "./shared.ts";
+import { code, expiring, instant, tenancy, tenantFilters, text } from "./shared.ts";
 
 /**
  * A complaint by mail whose reporter is not known. It suppresses its recipient, and no figure counts it: any recipient can
@@ -29,18 +29,18 @@ const MailReportSchema = defineEntity({
   tableName: "mail_reports",
   filters: tenantFilters,
   properties: {
-    sendId: p.text().primary(),
+    sendId: code().primary(),
     /** The recipient's `seq` in the ledger. */
     seq: p.integer().primary(),
-    kind: p.text().$type<MailReportKind | typeof SOFT_REFUSAL | typeof WITHDRAWN>().primary(),
+    kind: code().$type<MailReportKind | typeof SOFT_REFUSAL | typeof WITHDRAWN>().primary(),
     ...tenancy,
     /**
      * The address that a soft bounce or a refusal counts against, in the spelling that addresses are compared by. Null for a
      * soft bounce that is the sender's fault, and for the other kinds.
      */
-    email: p.text().nullable(),
+    email: text("person").nullable(),
     /** Why an operator withdrew a complaint, without a name; null for the other kinds. */
-    reason: p.text().nullable(),
+    reason: code().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
@@ -55,13 +55,13 @@ const ReportSourceSchema = defineEntity({
   tableName: "report_sources",
   filters: tenantFilters,
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    provider: p.text().$type<ReportProvider>(),
+    provider: code().$type<ReportProvider>(),
     /** Of Amazon SNS, whose messages of other topics are refused; null until a subscription is confirmed. */
-    topicArn: p.text().nullable(),
+    topicArn: code().nullable(),
     /** Of SendGrid: verifies its signatures, base64 of SPKI in DER. */
-    publicKey: p.text().nullable(),
+    publicKey: code().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
@@ -76,15 +76,15 @@ const EngagementSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["teamId", "environment", "kind", "lastAt"] }],
   properties: {
-    sendId: p.text().primary(),
+    sendId: code().primary(),
     /** The recipient's `seq` in the ledger. */
     seq: p.integer().primary(),
-    kind: p.text().$type<EngagementKind>().primary(),
+    kind: code().$type<EngagementKind>().primary(),
     ...tenancy,
     /** The newsletter's or campaign's id. */
-    resourceId: p.text(),
+    resourceId: code(),
     /** The recipient's address, in the spelling that addresses are compared by. */
-    email: p.text(),
+    email: text("person"),
     /** How often. */
     count: p.integer(),
     firstAt: instant(),
@@ -104,11 +104,11 @@ const AutomaticHitSchema = defineEntity({
   name: "AutomaticHit",
   tableName: "automatic_hits",
   properties: {
-    sendId: p.text().primary(),
+    sendId: code().primary(),
     /** The recipient's `seq` in the ledger. */
     seq: p.integer().primary(),
-    kind: p.text().$type<EngagementKind>().primary(),
-    cause: p.text().$type<AutomaticCause>().primary(),
+    kind: code().$type<EngagementKind>().primary(),
+    cause: code().$type<AutomaticCause>().primary(),
     /** How often. */
     count: p.integer(),
     firstAt: instant(),
@@ -122,8 +122,9 @@ const HitBatchSchema = defineEntity({
   tableName: "hit_batches",
   indexes: [{ properties: ["updatedAt"] }],
   properties: {
-    id: p.text().primary(),
-    updatedAt: instant().defaultRaw("now()"),
+    id: code().primary(),
+    /** A process repeats a batch for as long as Postgres is away, which should end sooner. */
+    updatedAt: expiring("1 day", instant()).defaultRaw("now()"),
   },
 });
 

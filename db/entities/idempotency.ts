@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { type Environment, instant } from "./shared.ts";
+import { code, type Environment, expiring, instant, sealed, text } from "./shared.ts";
 
 /** The answer that is remembered under an Idempotency-Key. */
 const IdempotencyRecordSchema = defineEntity({
@@ -7,23 +7,23 @@ const IdempotencyRecordSchema = defineEntity({
   tableName: "idempotency_records",
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
     /** HMAC of the client's key: a key may hold anything, an address included. */
-    keyHash: p.text().primary(),
+    keyHash: code().primary(),
     /** HMAC over method, path, parameters and body. Null once the key is free for any request. */
-    fingerprint: p.text().nullable(),
+    fingerprint: code().nullable(),
     /** Rises when a stalled attempt is taken over; only the latest may write the answer. */
     attempt: p.integer(),
     lockedAt: instant(),
     /** The request that holds the key, or was answered. */
-    requestId: p.text().nullable(),
+    requestId: code().nullable(),
     /** Null until there is an answer, like the two below. */
     status: p.integer().nullable(),
     /** JSON text, as `payloadKind` says; tokens are left out. */
-    payload: p.text().nullable(),
-    payloadKind: p.text().$type<"payload" | "sealed" | "facts" | "refusal">().nullable(),
-    expiresAt: instant(),
+    payload: sealed("payload_kind = 'sealed'", text("searched")).nullable(),
+    payloadKind: code().$type<"payload" | "sealed" | "facts" | "refusal">().nullable(),
+    expiresAt: expiring("0 s", instant()),
   },
 });
 export class IdempotencyRecord extends IdempotencyRecordSchema.class {}

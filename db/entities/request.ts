@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { instant } from "./shared.ts";
+import { code, expiring, instant } from "./shared.ts";
 
 /**
  * Requests of a caller, or failed authentications of an address, in a window. The table is unlogged: a crash of Postgres
@@ -11,9 +11,9 @@ const RequestCountSchema = defineEntity({
   tableName: "request_counts",
   properties: {
     /** The start of the window. */
-    startsAt: instant().primary(),
+    startsAt: expiring("2 minutes", instant()).primary(),
     /** An API key's id, or a name that `domain/access/request-limit.ts` makes. */
-    callerId: p.text().primary(),
+    callerId: code().primary(),
     count: p.integer(),
   },
 });

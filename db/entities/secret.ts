@@ -1,16 +1,16 @@
-import { defineEntity, p } from "@mikro-orm/postgresql";
-import { instant } from "./shared.ts";
+import { defineEntity } from "@mikro-orm/postgresql";
+import { code, instant, sealed } from "./shared.ts";
 
 /** Recognises a key of SIGNING_SECRET or ENCRYPTION_KEYS without showing it. */
 const SecretFingerprintSchema = defineEntity({
   name: "SecretFingerprint",
   tableName: "secret_fingerprints",
   properties: {
-    setting: p.text().$type<"SIGNING_SECRET" | "ENCRYPTION_KEYS">().primary(),
-    keyId: p.text().primary(),
+    setting: code().$type<"SIGNING_SECRET" | "ENCRYPTION_KEYS">().primary(),
+    keyId: code().primary(),
     /** The salt, base64url, and `cost.hash`: a scrypt hash of the key, base64url, with its cost. */
-    salt: p.text(),
-    fingerprint: p.text(),
+    salt: code(),
+    fingerprint: code(),
     /** When a process first started with this key in the first place: from then on it has signed or encrypted. */
     usedSince: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
@@ -24,8 +24,8 @@ const DatabaseKeySchema = defineEntity({
   name: "DatabaseKey",
   tableName: "database_keys",
   properties: {
-    name: p.text().primary(),
-    encryptedKey: p.text(),
+    name: code().primary(),
+    encryptedKey: sealed(),
     createdAt: instant().defaultRaw("now()"),
   },
 });

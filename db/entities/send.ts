@@ -1,6 +1,17 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import type { FieldValues } from "./contact.ts";
-import { type Environment, instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import {
+  code,
+  codes,
+  type Environment,
+  expiring,
+  holding,
+  instant,
+  tenancy,
+  tenantFilters,
+  text,
+  timestamps,
+} from "./shared.ts";
 
 /** The kinds of resource that a send mails. */
 export const RESOURCE_TYPES = ["newsletter", "campaign"] as const;
@@ -11,14 +22,14 @@ export type BroadcastStatus = (typeof BROADCAST_STATUSES)[number];
 
 /** Columns of a newsletter as of a campaign. */
 const broadcast = {
-  id: p.text().primary(),
+  id: code().primary(),
   ...tenancy,
-  name: p.text(),
-  subject: p.text().nullable(),
-  fromName: p.text().nullable(),
+  name: text("team"),
+  subject: text("team").nullable(),
+  fromName: text("team").nullable(),
   /** HTML with merge tags. */
-  body: p.text().nullable(),
-  status: p.text().$type<BroadcastStatus>().default("DRAFT"),
+  body: text("team").nullable(),
+  status: code().$type<BroadcastStatus>().default("DRAFT"),
   /** ISO weekdays (1 Monday to 7 Sunday) in the team's time zone; empty is any day. */
   sendDays: p
     .array((value) => Number(value))
@@ -27,9 +38,9 @@ const broadcast = {
   /** Whether opens and clicks of its mails are counted; null where that is left to the team's setting. */
   tracking: p.boolean().nullable(),
   /** Why it is paused, as its send's `pauseReason`. */
-  statusReason: p.text().nullable(),
+  statusReason: code().nullable(),
   /** The confirmed send, once there is one. */
-  sendId: p.text().nullable(),
+  sendId: code().nullable(),
   sendAt: instant().nullable(),
   startedAt: instant().nullable(),
   completedAt: instant().nullable(),
@@ -44,7 +55,7 @@ const NewsletterSchema = defineEntity({
     { properties: ["teamId", "environment", "updatedAt", "id"] },
     { properties: ["teamId", "environment", "createdAt", "id"] },
   ],
-  properties: { ...broadcast, fromEmail: p.text().nullable() },
+  properties: { ...broadcast, fromEmail: text("team").nullable() },
 });
 export class Newsletter extends NewsletterSchema.class {}
 NewsletterSchema.setClass(Newsletter);
@@ -60,9 +71,9 @@ const CampaignSchema = defineEntity({
   ],
   properties: {
     ...broadcast,
-    segmentId: p.text().nullable(),
+    segmentId: code().nullable(),
     /** In the order in which they were attached. One may be gone by now. */
-    accountIds: p.array().default([]),
+    accountIds: codes().default([]),
     /** A sequence of mails over time, which no send mails. Made in the app. */
     isDrip: p.boolean().default(false),
   },
@@ -75,8 +86,8 @@ const NewsletterListSchema = defineEntity({
   tableName: "newsletter_lists",
   indexes: [{ properties: ["listId"] }],
   properties: {
-    newsletterId: p.text().primary(),
-    listId: p.text().primary(),
+    newsletterId: code().primary(),
+    listId: code().primary(),
   },
 });
 
@@ -87,12 +98,12 @@ const SendPreviewSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    resourceType: p.text().$type<ResourceType>(),
-    resourceId: p.text(),
-    apiKeyId: p.text(),
-    planDigest: p.text(),
+    resourceType: code().$type<ResourceType>(),
+    resourceId: code(),
+    apiKeyId: code(),
+    planDigest: code(),
     total: p.integer(),
     /** Not opted in, of a newsletter; without a valid address, of a campaign. */
     ineligible: p.integer(),
@@ -101,10 +112,10 @@ const SendPreviewSchema = defineEntity({
     creditsRequired: p.integer(),
     capLimit: p.integer(),
     capUsedToday: p.integer(),
-    fromAddresses: p.array(),
-    accountAddresses: p.array(),
+    fromAddresses: holding("team", p.array()),
+    accountAddresses: holding("team", p.array()),
     complaintRate: p.double(),
-    expiresAt: instant(),
+    expiresAt: expiring("30 days", instant()),
     usedAt: instant().nullable(),
     /** When an operator cancelled it before its confirm; `usedAt` is set too. */
     voidedAt: instant().nullable(),
@@ -131,12 +142,12 @@ const SendSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["status"] }, { properties: ["resourceId"] }],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    resourceType: p.text().$type<ResourceType>(),
-    resourceId: p.text(),
-    apiKeyId: p.text(),
-    status: p.text().$type<SendStatus>(),
+    resourceType: code().$type<ResourceType>(),
+    resourceId: code(),
+    apiKeyId: code(),
+    status: code().$type<SendStatus>(),
     recipients: p.integer(),
     creditsReserved: p.integer(),
     capLimit: p.integer(),
@@ -154,17 +165,17 @@ const SendSchema = defineEntity({
      */
     reviewUntil: instant().nullable(),
     /** Why it is paused, see `pauseSend`: e.g. login_refused; null when an operator paused it. */
-    pauseReason: p.text().nullable(),
+    pauseReason: code().nullable(),
     /**
      * The team's complaint rate when it paused the send, or when an operator resumed the send after that; null while the
      * rate has not paused it, or was below the threshold when it was resumed.
      */
     complaintRate: p.double().nullable(),
-    ledgerState: p.text().$type<LedgerState>().default("COMPLETE"),
+    ledgerState: code().$type<LedgerState>().default("COMPLETE"),
     /** Rows of the ledger up to and including this `seq` have lost their names, or are deleted while it is DELETING. */
     prunedSeq: p.integer().default(0),
     /** The command that an operator's last resume carried out: a repetition of it resumes nothing. */
-    resumeId: p.text().nullable(),
+    resumeId: code().nullable(),
     /** How often it was resumed. Never falls, unless Postgres lost commits. */
     resumes: p.integer().default(0),
     ...timestamps,
@@ -178,8 +189,8 @@ const SendLaneSchema = defineEntity({
   name: "SendLane",
   tableName: "send_lanes",
   properties: {
-    sendId: p.text().primary(),
-    accountId: p.text().primary(),
+    sendId: code().primary(),
+    accountId: code().primary(),
     /** Raised by every dispatching attempt; a write that carries an older one changes nothing. */
     epoch: p.integer().default(0),
     /** A dispatching attempt is under way, or died; cleared when every row it staged is settled. */
@@ -208,18 +219,18 @@ const SendRecipientSchema = defineEntity({
   name: "SendRecipient",
   tableName: "send_recipients",
   properties: {
-    sendId: p.text().primary(),
+    sendId: code().primary(),
     seq: p.integer().primary(),
     /** A subscriber's id when the send's resource is a newsletter, a contact's when it is a campaign. */
-    memberId: p.text(),
-    email: p.text(),
+    memberId: code(),
+    email: text("person"),
     /** As the subscriber's or contact's when the send was confirmed. */
-    emailSpelling: p.text().nullable(),
-    firstName: p.text().nullable(),
-    lastName: p.text().nullable(),
+    emailSpelling: text("person").nullable(),
+    firstName: text("person").nullable(),
+    lastName: text("person").nullable(),
     /** The targeted list that brought this recipient in, if any; fills the merge tag. */
-    listId: p.text().nullable(),
-    state: p.text().$type<RecipientState>().default("QUEUED"),
+    listId: code().nullable(),
+    state: code().$type<RecipientState>().default("QUEUED"),
     epoch: p.integer().default(0),
     attempts: p.smallint().default(0),
     /**
@@ -234,12 +245,12 @@ const SendRecipientSchema = defineEntity({
     firstDeferredAt: instant().nullable(),
     retryAt: instant().nullable(),
     /** Why it is where it is: mailbox_unknown:550_5.1.1, suppressed, opted_out, … never the server's text. */
-    reason: p.text().nullable(),
+    reason: code().nullable(),
     updatedAt: instant().defaultRaw("now()"),
     /** The lane that took this recipient; null while any lane of the send may, and always when the send has one lane. */
-    accountId: p.text().nullable(),
+    accountId: code().nullable(),
     /** Values of a contact's custom fields; null when it has none, and for subscribers. */
-    fields: p.json<FieldValues>().nullable(),
+    fields: holding("person", p.json<FieldValues>()).nullable(),
   },
 });
 export class SendRecipient extends SendRecipientSchema.class {}
@@ -255,8 +266,8 @@ const SendCountSchema = defineEntity({
   indexes: [{ properties: ["sendId"] }],
   properties: {
     seq: p.bigint().primary().autoincrement(),
-    sendId: p.text(),
-    state: p.text().$type<RecipientState>(),
+    sendId: code(),
+    state: code().$type<RecipientState>(),
     /** Negative for rows that left the state. */
     count: p.integer(),
   },
@@ -267,9 +278,9 @@ const ReconcilerPassSchema = defineEntity({
   name: "ReconcilerPass",
   tableName: "reconciler_passes",
   properties: {
-    kind: p.text().primary(),
+    kind: code().primary(),
     /** The pass under way continues behind this id; empty while none is under way. */
-    afterId: p.text().default(""),
+    afterId: code().default(""),
     /** Items of the pass under way that could not be compared. */
     failed: p.integer().default(0),
     /** When the last pass ended that compared every item; until then, when the first one began. */
@@ -282,8 +293,8 @@ const CreditBalanceSchema = defineEntity({
   name: "CreditBalance",
   tableName: "credit_balances",
   properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
+    teamId: code().primary(),
+    environment: code().$type<Environment>().primary(),
     available: p.bigint(),
     reserved: p.bigint(),
     ...timestamps,
@@ -298,14 +309,14 @@ const CreditEntrySchema = defineEntity({
   indexes: [{ properties: ["teamId", "environment"] }],
   uniques: [{ properties: ["kind", "sendId", "cause"] }],
   properties: {
-    id: p.text().primary(),
-    teamId: p.text(),
-    environment: p.text().$type<Environment>(),
-    kind: p.text().$type<CreditKind>(),
+    id: code().primary(),
+    teamId: code(),
+    environment: code().$type<Environment>(),
+    kind: code().$type<CreditKind>(),
     amount: p.bigint(),
-    sendId: p.text().nullable(),
+    sendId: code().nullable(),
     /** Tells entries of one kind and send apart; makes each of them happen once. */
-    cause: p.text(),
+    cause: code(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
@@ -315,8 +326,8 @@ const DailySendUsageSchema = defineEntity({
   name: "DailySendUsage",
   tableName: "daily_send_usage",
   properties: {
-    lineageId: p.text().primary(),
-    day: p.date().primary(),
+    lineageId: code().primary(),
+    day: expiring("60 days", p.date()).primary(),
     used: p.integer(),
   },
 });

@@ -1,5 +1,37 @@
 import { p } from "@mikro-orm/postgresql";
 
+/**
+ * The data of recipients that a column may hold.
+ * - `person`: data of the person that the row is about. An erasure deletes the row, or takes the data out of it.
+ * - `searched`: a text that the service made. An erasure searches it for the address.
+ * - `team`: a text that the team wrote, or data of its own members. An erasure leaves it and names its record.
+ * - `none`: ids, codes, hashes and sealed secrets; also every column that holds no text.
+ */
+export type PersonalData = "person" | "searched" | "team" | "none";
+
+/** Facts of a column from which erasures, retention and rotations of keys derive their work. */
+export interface ColumnFacts {
+  personal?: PersonalData | undefined;
+  /** An interval: rows are deleted this long after the instant or day in this column. */
+  retention?: string | undefined;
+  /** Texts of this column are sealed by the vault in rows that meet this condition. */
+  sealed?: string | undefined;
+}
+
+/** `assignOptions` keeps options that MikroORM does not know. */
+const stating = <Builder>(builder: Builder, facts: ColumnFacts): Builder =>
+  (builder as { assignOptions(options: ColumnFacts): Builder }).assignOptions(facts);
+
+export const holding = <Builder>(personal: PersonalData, builder: Builder): Builder => stating(builder, { personal });
+export const expiring = <Builder>(retention: string, builder: Builder): Builder => stating(builder, { retention });
+
+/** A text that may hold such data. */
+export const text = (personal: PersonalData) => holding(personal, p.text());
+/** An id, a code, a name of a catalogue, a hash: no personal data. */
+export const code = () => text("none");
+export const codes = () => holding("none", p.array());
+export const sealed = (where = "true", builder = code()) => stating(builder, { sealed: where });
+
 /** The two strictly separate environments of a team; every row belongs to one. */
 export const ENVIRONMENTS = ["LIVE", "TEST"] as const;
 export type Environment = (typeof ENVIRONMENTS)[number];
@@ -15,18 +47,18 @@ export const timestamps = {
 
 /** The tenant of a row. */
 export const tenancy = {
-  teamId: p.text(),
-  environment: p.text().$type<Environment>(),
+  teamId: code(),
+  environment: code().$type<Environment>(),
 };
 
 /** A person whom mail may go to. */
 export const person = {
   /** In the spelling that addresses are compared by. */
-  email: p.text(),
+  email: text("person"),
   /** The client's own spelling, where it differs. */
-  emailSpelling: p.text().nullable(),
-  firstName: p.text().nullable(),
-  lastName: p.text().nullable(),
+  emailSpelling: text("person").nullable(),
+  firstName: text("person").nullable(),
+  lastName: text("person").nullable(),
 };
 
 /**

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { type Environment, instant, timestamps } from "./shared.ts";
+import { code, codes, type Environment, expiring, instant, text, timestamps } from "./shared.ts";
 
 export const ROLES = ["OWNER", "ADMIN", "EDITOR", "VIEWER"] as const;
 export type Role = (typeof ROLES)[number];
@@ -11,11 +11,11 @@ const TeamSchema = defineEntity({
   name: "Team",
   tableName: "teams",
   properties: {
-    id: p.text().primary(),
-    name: p.text(),
-    plan: p.text().$type<Plan>(),
+    id: code().primary(),
+    name: text("team"),
+    plan: code().$type<Plan>(),
     /** IANA name; send days are days in this zone. */
-    timeZone: p.text().default("UTC"),
+    timeZone: code().default("UTC"),
     /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment's limit. */
     requestsPerMinute: p.integer().nullable(),
     /** Distinct addresses that the plan allows in each environment; null for no limit. */
@@ -35,11 +35,11 @@ const MemberSchema = defineEntity({
   tableName: "members",
   indexes: [{ properties: ["teamId"] }],
   properties: {
-    id: p.text().primary(),
-    teamId: p.text(),
-    email: p.text(),
-    name: p.text(),
-    role: p.text().$type<Role>(),
+    id: code().primary(),
+    teamId: code(),
+    email: text("team"),
+    name: text("team"),
+    role: code().$type<Role>(),
     /** Set when the member left; a member's keys stop working with it. */
     removedAt: instant().nullable(),
     ...timestamps,
@@ -53,25 +53,25 @@ const ApiKeySchema = defineEntity({
   tableName: "api_keys",
   indexes: [{ properties: ["teamId"] }, { properties: ["lineageId"] }],
   properties: {
-    id: p.text().primary(),
-    teamId: p.text(),
-    environment: p.text().$type<Environment>(),
+    id: code().primary(),
+    teamId: code(),
+    environment: code().$type<Environment>(),
     /** The look-up part of the key, between `mk_live_` and the secret. */
-    publicId: p.text().unique(),
-    name: p.text(),
+    publicId: code().unique(),
+    name: text("team"),
     /** HMAC-SHA256 of the secret under the server's pepper, base64url. */
-    secretHash: p.text(),
-    memberId: p.text(),
-    roleAtIssue: p.text().$type<Role>(),
-    grantedScopes: p.array(),
+    secretHash: code(),
+    memberId: code(),
+    roleAtIssue: code().$type<Role>(),
+    grantedScopes: codes(),
     /** Domains the key may send from; empty means it cannot send. */
-    sendDomains: p.array(),
+    sendDomains: codes(),
     requiresApproval: p.boolean().default(false),
     /** Mails per UTC day, counted over the whole rotation lineage. */
     dailySendCap: p.integer(),
     /** Shared by a key and everything it was rotated into. */
-    lineageId: p.text(),
-    apiVersion: p.text(),
+    lineageId: code(),
+    apiVersion: code(),
     expiresAt: instant().nullable(),
     revokedAt: instant().nullable(),
     ...timestamps,
@@ -87,9 +87,9 @@ const RevokedTokenSchema = defineEntity({
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
     /** The token's `jti` claim. */
-    jti: p.text().primary(),
+    jti: code().primary(),
     /** When the token expires; null where that is not known. */
-    expiresAt: instant().nullable(),
+    expiresAt: expiring("1 day", instant()).nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import { code, codes, expiring, instant, sealed, tenancy, tenantFilters, text, timestamps } from "./shared.ts";
 
 /** Why an endpoint is inactive: its failures, or a request of its team. */
 export const DISABLED_REASONS = ["delivery_failures", "manual"] as const;
@@ -20,27 +20,27 @@ const WebhookEndpointSchema = defineEntity({
     { properties: ["teamId", "environment", "createdAt", "id"] },
   ],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    origin: p.text().$type<EndpointOrigin>(),
-    name: p.text(),
-    description: p.text().nullable(),
-    url: p.text(),
+    origin: code().$type<EndpointOrigin>(),
+    name: text("team"),
+    description: text("team").nullable(),
+    url: text("team"),
     /** Explicit names of the catalogue. */
-    events: p.array(),
+    events: codes(),
     active: p.boolean().default(true),
     /** Sealed by the vault. */
-    encryptedSecret: p.text(),
+    encryptedSecret: sealed(),
     /** The secret before a rotation; it signs too until it expires. */
-    previousEncryptedSecret: p.text().nullable(),
+    previousEncryptedSecret: sealed().nullable(),
     previousSecretExpiresAt: instant().nullable(),
     /** JSON object of custom headers, sealed: their values are credentials often enough. Null for none. */
-    encryptedHeaders: p.text().nullable(),
-    headerNames: p.array().default([]),
+    encryptedHeaders: sealed().nullable(),
+    headerNames: codes().default([]),
     /** Dated version that shapes the payloads. */
-    apiVersion: p.text(),
+    apiVersion: code(),
     disabledAt: instant().nullable(),
-    disabledReason: p.text().$type<DisabledReason>().nullable(),
+    disabledReason: code().$type<DisabledReason>().nullable(),
     /** Creation or the latest re-activation: the 72 hours without success are counted from here at the earliest. */
     enabledAt: instant().defaultRaw("now()"),
     /** From then on a mail to the team's owner about the switch-off is due; null when it was sent, or none is due. */
@@ -59,7 +59,7 @@ const WebhookHealthSchema = defineEntity({
   name: "WebhookHealth",
   tableName: "webhook_health",
   properties: {
-    webhookId: p.text().primary(),
+    webhookId: code().primary(),
     consecutiveFailures: p.integer().default(0),
     lastSuccessAt: instant().nullable(),
     lastFailureAt: instant().nullable(),
@@ -74,7 +74,7 @@ const WebhookHealthSchema = defineEntity({
     /** Until when the activity of this epoch finds new deliveries by itself; null when none does. */
     leaseUntil: instant().nullable(),
     /** Deliveries whose request may have been sent and whose outcome is not written, and those that are sent next. */
-    claimed: p.array().default([]),
+    claimed: codes().default([]),
     /** Until when requests of `claimed` may still be answered that an activity left behind at its end; null while one runs. */
     claimedUntil: instant().nullable(),
     /** An operator holds its deliveries since then. */
@@ -93,9 +93,9 @@ const WebhookOutboxSchema = defineEntity({
   properties: {
     seq: p.bigint().primary().autoincrement(),
     ...tenancy,
-    type: p.text(),
+    type: code(),
     /** JSON array of the records as they stood after the change, one event each. */
-    objects: p.text(),
+    objects: text("searched"),
     createdAt: instant().defaultRaw("now()"),
   },
 });
@@ -107,11 +107,11 @@ const WebhookEventSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["keptUntil"] }],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    type: p.text(),
+    type: code(),
     /** JSON of the record the event is about. */
-    object: p.text(),
+    object: text("searched"),
     /** The example of its type, which a client had sent to an endpoint. */
     isTest: p.boolean().default(false),
     createdAt: instant(),
@@ -135,42 +135,40 @@ const WebhookDeliverySchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["webhookId", "createdAt", "id"] }],
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     ...tenancy,
-    webhookId: p.text(),
-    eventId: p.text(),
-    eventType: p.text(),
+    webhookId: code(),
+    eventId: code(),
+    eventType: code(),
     /** The first attempt of the same delivery; null when this is it. */
-    firstId: p.text().nullable(),
+    firstId: code().nullable(),
     attempt: p.smallint().default(1),
     /** Attempts of the ladder before this one. One whose outcome is unknown used up none, nor did one that an operator asked for. */
     attemptsUsed: p.smallint().default(0),
     /** The attempt, or the replay, that followed. */
-    supersededById: p.text().nullable(),
-    status: p.text().$type<DeliveryStatus>().default("PENDING"),
+    supersededById: code().nullable(),
+    status: code().$type<DeliveryStatus>().default("PENDING"),
     /**
      * FAILED, RETRYING or BLOCKED as `status` says, null otherwise. The log's index names it instead of `status`: a success
      * leaves it null, and so writes no index. Postgres parses the expression in each statement that writes deliveries, so it
      * is short.
      */
-    failure: p
-      .text()
+    failure: code()
       .$type<DeliveryFailure>()
       .nullable()
       .generated("(nullif(nullif(status, 'PENDING'), 'SUCCEEDED')) stored"),
     /** That of a final attempt: neither another attempt nor a replay followed. */
-    finalFailure: p
-      .text()
+    finalFailure: code()
       .$type<DeliveryFailure>()
       .nullable()
       .generated("(case when superseded_by_id is null and status in ('FAILED', 'BLOCKED') then status end) stored"),
     responseStatus: p.smallint().nullable(),
     /** At most 16 KiB, valid UTF-8 without NUL. */
-    responseBody: p.text().nullable(),
-    errorMessage: p.text().nullable(),
+    responseBody: text("searched").nullable(),
+    errorMessage: text("searched").nullable(),
     durationMs: p.integer().nullable(),
     isReplay: p.boolean().default(false),
-    replayOfId: p.text().nullable(),
+    replayOfId: code().nullable(),
     /** When it is due: PENDING from the start, RETRYING at its next attempt; null once it has ended. */
     nextAttemptAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
@@ -183,7 +181,7 @@ const DeletedWebhookSchema = defineEntity({
   name: "DeletedWebhook",
   tableName: "deleted_webhooks",
   properties: {
-    webhookId: p.text().primary(),
+    webhookId: code().primary(),
     deletedAt: instant().defaultRaw("now()"),
   },
 });
@@ -193,13 +191,13 @@ const WebhookReplaySchema = defineEntity({
   name: "WebhookReplay",
   tableName: "webhook_replays",
   properties: {
-    id: p.text().primary(),
+    id: code().primary(),
     /** Null for all teams, all endpoints. */
-    teamId: p.text().nullable(),
-    webhookId: p.text().nullable(),
+    teamId: code().nullable(),
+    webhookId: code().nullable(),
     /** Empty for every type. */
-    eventTypes: p.array().default([]),
-    statuses: p.array(),
+    eventTypes: codes().default([]),
+    statuses: codes(),
     /** Deliveries made from then … */
     since: instant(),
     /** … until then. */
@@ -209,10 +207,10 @@ const WebhookReplaySchema = defineEntity({
     total: p.integer(),
     replayed: p.integer().default(0),
     /** The last delivery that was looked at: endpoint, creation, id. */
-    afterWebhookId: p.text().default(""),
+    afterWebhookId: code().default(""),
     afterCreatedAt: instant().nullable(),
-    afterId: p.text().default(""),
-    completedAt: instant().nullable(),
+    afterId: code().default(""),
+    completedAt: expiring("90 days", instant()).nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });

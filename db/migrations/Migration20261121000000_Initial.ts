@@ -635,8 +635,6 @@ export class Migration20261121000000_Initial extends Migration {
     // The sends whose ledger is due to lose its names or its rows.
     this.addSql(`create index "sends_ledger" on "sends" ("ledger_state", "completed_at")
       where "completed_at" is not null and "ledger_state" <> 'DELETED';`);
-    // Previews that no confirm used are kept for a shorter time than the others.
-    this.addSql(`create index "send_previews_unused" on "send_previews" ("expires_at") where "used_at" is null;`);
     // The credit entries that are not rolled up yet, and those that are: one per month and kind.
     this.addSql(
       `create index "credit_entries_of_sends" on "credit_entries" ("created_at") where "send_id" is not null;`,

@@ -3,7 +3,7 @@ import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { defineStatement } from "../../db/statements.ts";
 import { ApiError, type ErrorCode } from "../errors.ts";
-import type { Vault } from "../secrets/crypto.ts";
+import { sealContext, type Vault } from "../secrets/crypto.ts";
 
 /** How long an answer is remembered. */
 export const REMEMBERED_HOURS = 24;
@@ -401,13 +401,13 @@ export function keepClaim(
 type Place = Pick<IdempotencyHandle, "teamId" | "environment" | "keyHash">;
 
 /** Binds a sealed payload to its record. */
-export const sealContext = ({ teamId, environment, keyHash }: Place) =>
-  `idempotency/${teamId}/${environment}/${keyHash}`;
+const contextOf = ({ teamId, environment, keyHash }: Place) =>
+  sealContext("idempotency_records", teamId, environment, keyHash);
 
 /** A payload that holds a secret, as it may be stored. */
 export const sealPayload = (vault: Vault, place: Place, payload: string): string =>
-  vault.encrypt(payload, sealContext(place));
+  vault.encrypt(payload, contextOf(place));
 
 /** Decrypts a payload that `sealPayload` encrypted. */
 export const openPayload = (vault: Vault, place: Place, sealed: string): string =>
-  vault.decrypt(sealed, sealContext(place));
+  vault.decrypt(sealed, contextOf(place));

@@ -79,7 +79,7 @@ export interface Allowance {
  */
 export async function countRequest(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
   const statement = textStatement<CountRow>(COUNT_REQUEST, [callerId, limit]);
-  const { rows } = await executePrepared(em, "count_request", statement);
+  const { rows } = await executePrepared(em, statement);
   const [row] = rows;
   if (!row) throw new Error("a request was not counted");
   return windowOf(row);
@@ -256,7 +256,7 @@ export class RequestLimits {
     const values = [...lookup.values, callerIdOfAddress(clientAddress), this.#maxFailures, this.#maxRequests, size];
     try {
       const statement = textStatement<{ found: LookupRow }>(textOf(lookup), values);
-      const [looked] = (await executePrepared(em, lookup.name, statement)).rows;
+      const [looked] = (await executePrepared(em, statement)).rows;
       return looked && { row: looked.found, values: lookup.values };
     } catch (error) {
       if (isUnreachable(error) || isCancelled(error)) throw error;

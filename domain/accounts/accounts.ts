@@ -13,7 +13,7 @@ import { hasControlCharacter } from "../audience/rules.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
-import type { Vault } from "../secrets/crypto.ts";
+import { sealContext, type Vault } from "../secrets/crypto.ts";
 import type { SendingAccount } from "../sends/account-capacity.ts";
 import { forgetRefusals, type Refusals, recordRefusal } from "../sends/account-refusals.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -77,9 +77,6 @@ interface AccountDeps {
   postForm?: PostForm;
 }
 
-/** Binds an encrypted password to its row: moved to another one, it does not decrypt. */
-export const passwordContext = (accountId: string): string => `email_accounts/${accountId}/password`;
-
 /**
  * Connects a sending account after a real login has worked; the account is ACTIVE then. Call it outside a transaction:
  * the login may take long.
@@ -110,7 +107,7 @@ export async function connectAccount(
         ...tenant,
         ...fields,
         status: isPending ? "PENDING" : "ACTIVE",
-        encryptedPassword: password === null ? null : vault.encrypt(password, passwordContext(id)),
+        encryptedPassword: password === null ? null : vault.encrypt(password, sealContext("email_accounts", id)),
         lastCheckedAt: isPending ? null : new Date(),
         lastError: null,
       });
@@ -151,7 +148,8 @@ export async function resumeAccount(em: EntityManager, accountId: string, deps: 
   const known = await readAccount(em, accountId);
   refuseRevoked(known);
   const { encryptedPassword } = known;
-  const password = encryptedPassword == null ? null : deps.vault.decrypt(encryptedPassword, passwordContext(accountId));
+  const password =
+    encryptedPassword == null ? null : deps.vault.decrypt(encryptedPassword, sealContext("email_accounts", accountId));
   const accessToken = (await hasGrant(em, accountId))
     ? await orCheckError(accessTokenOf(em, accountId, { vault: deps.vault, postForm: postFormOf(deps) }))
     : undefined;
@@ -181,7 +179,7 @@ export async function replaceCredentials(
     await (tried ? storeGrant(tx, accountId, tried, vault) : deleteGrant(tx, accountId));
     return changeAccount(tx, accountId, ({ status }) => ({
       username,
-      encryptedPassword: password === null ? null : vault.encrypt(password, passwordContext(accountId)),
+      encryptedPassword: password === null ? null : vault.encrypt(password, sealContext("email_accounts", accountId)),
       status: status === "SUSPENDED" ? status : "ACTIVE",
       lastCheckedAt: new Date(),
       lastError: null,

@@ -6,7 +6,7 @@ import { type FetchedText, guardedPost } from "../../lib/fetch-text.ts";
 import { type JsonObject, parseObject } from "../../lib/json-object.ts";
 import { openUrlGuard } from "../../lib/url-guard.ts";
 import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
-import type { Vault } from "../secrets/crypto.ts";
+import { sealContext, type Vault } from "../secrets/crypto.ts";
 
 /** The permission of a mailbox's owner to log in with access tokens (RFC 6749). It is sealed as one text. */
 export interface OAuthGrant {
@@ -40,10 +40,8 @@ export class TokenError extends Error {
   }
 }
 
-/** Binds an encrypted grant to its row: moved to another one, it does not decrypt. */
-export const grantContext = (accountId: string): string => `account_grants/${accountId}/grant`;
-/** The same for the access token. */
-export const accessTokenContext = (accountId: string): string => `account_grants/${accountId}/access_token`;
+/** For the grant and its access token. */
+const contextOf = (accountId: string): string => sealContext("account_grants", accountId);
 
 /** A token with less time left is replaced: a login may wait in a queue, and clocks differ. */
 const RENEW_BEFORE_SECONDS = 300;
@@ -146,8 +144,8 @@ export async function storeGrant(
   { grant, issued }: GivenGrant,
   vault: Vault,
 ): Promise<void> {
-  const encrypted = vault.encrypt(JSON.stringify(grant), grantContext(accountId));
-  const token = issued ? vault.encrypt(issued.accessToken, accessTokenContext(accountId)) : null;
+  const encrypted = vault.encrypt(JSON.stringify(grant), contextOf(accountId));
+  const token = issued ? vault.encrypt(issued.accessToken, contextOf(accountId)) : null;
   await sql`
     insert into account_grants as g (account_id, encrypted_grant, encrypted_access_token, token_expires_at)
     values (${accountId}, ${encrypted}, ${token}, ${expiresAt(issued)})
@@ -204,7 +202,7 @@ export async function accessTokenOf(
     const stored = await readGrant(em, accountId);
     const { encrypted_access_token: sealed, seconds_left } = stored;
     const left = seconds_left ?? 0;
-    const token = sealed === null ? undefined : vault.decrypt(sealed, accessTokenContext(accountId));
+    const token = sealed === null ? undefined : vault.decrypt(sealed, contextOf(accountId));
     const usable = token !== undefined && token !== refused && left > LEAST_SECONDS ? token : undefined;
     if (usable !== undefined && (left > RENEW_BEFORE_SECONDS || stored.refreshing)) return usable;
     if (await takeTurnToRefresh(em, accountId, stored)) return await refresh(em, accountId, deps, stored, usable);
@@ -244,13 +242,13 @@ async function refresh(
   usable: string | undefined,
 ): Promise<string> {
   try {
-    const grant = JSON.parse(vault.decrypt(encrypted_grant, grantContext(accountId))) as OAuthGrant;
+    const grant = JSON.parse(vault.decrypt(encrypted_grant, contextOf(accountId))) as OAuthGrant;
     const tried = await tryGrant(grant, postForm);
     const { issued } = tried;
     await sql`
       update account_grants set refreshing_until = null, token_expires_at = ${expiresAt(issued)},
-        encrypted_access_token = ${vault.encrypt(issued.accessToken, accessTokenContext(accountId))},
-        encrypted_grant = ${issued.refreshToken === undefined ? sql.ref("encrypted_grant") : vault.encrypt(JSON.stringify(tried.grant), grantContext(accountId))}
+        encrypted_access_token = ${vault.encrypt(issued.accessToken, contextOf(accountId))},
+        encrypted_grant = ${issued.refreshToken === undefined ? sql.ref("encrypted_grant") : vault.encrypt(JSON.stringify(tried.grant), contextOf(accountId))}
       where account_id = ${accountId} and version = ${version}`.execute(kysely(em));
     return issued.accessToken;
   } catch (error) {

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type Expression, sql } from "kysely";
+import { columnsOf } from "../../db/columns.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { replaceAnswers } from "../access/idempotency.ts";
 import { ApiError } from "../errors.ts";
-import { columnsWith } from "./columns.ts";
 import { change, countChanged, type Erasing, type Table } from "./erasing.ts";
 
 /*
@@ -204,7 +204,10 @@ export async function findMentions({ em, tenant, mentions }: Erasing): Promise<M
     return table === "members" ? sql`b.team_id = ${tenant.teamId}` : ofTenant(tenant, "b");
   };
   const found: Mention[] = [];
-  for (const [table, columns] of [...columnsWith("team"), ...TEXTS_ABOUT_OTHERS]) {
+  const ofTeam = columnsOf(em).filter(({ personal }) => personal === "team");
+  const tables = new Map<Table, string[]>();
+  for (const { table, column } of ofTeam) tables.set(table, [...(tables.get(table) ?? []), column]);
+  for (const [table, columns] of [...tables, ...TEXTS_ABOUT_OTHERS]) {
     for await (const texts of findTexts({ em, mentions }, { table, key: "id", columns, owned: ownedIn(table) })) {
       found.push(...texts.filter(({ text }) => mentions.in(text)).map(({ key }) => ({ table, id: key })));
     }

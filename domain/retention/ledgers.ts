@@ -1,7 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import type { LedgerState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { daysAgo } from "./expired.ts";
 import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "./pruning.ts";
 
 /*
@@ -9,6 +8,8 @@ import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "./prun
  * complaints, opens and clicks. The rows are walked by their `seq`: `sends.pruned_seq` is the last row of the batch before, so
  * that no batch reads what earlier ones have left behind. The figures of analytics and the counts of the send stay.
  */
+
+const daysAgo = (days: number): RawBuilder<unknown> => sql`now() - make_interval(days => ${days}::int)`;
 
 /** A range of a ledger's rows: those after `after`, up to `upTo`. */
 interface Range {

@@ -2,10 +2,7 @@ import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
 
 /** The settings that say how long data is kept, in days. */
-export type RetentionSettings = Pick<
-  Env,
-  "LEDGER_DAYS" | "LEDGER_NAMES_DAYS" | "CREDIT_ENTRY_DAYS" | "PREVIEW_DAYS" | "BULK_REPLAY_DAYS"
->;
+export type RetentionSettings = Pick<Env, "LEDGER_DAYS" | "LEDGER_NAMES_DAYS">;
 
 /** The result of one batch. */
 export interface PrunedBatch {

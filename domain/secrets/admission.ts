@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import type { Env, SecretKey } from "../../config/env.ts";
 import { type DatabaseOptions, type MikroORM, type OnConnect, openDatabase } from "../../db/orm.ts";
 import { AdmissionError } from "./admission-error.ts";
-import { equalConstantTime, type Vault } from "./crypto.ts";
+import { equalConstantTime, sealContext, type Vault } from "./crypto.ts";
 
 /*
  * A process works on a database only with the keys that the database was used with. With others it would send links that
@@ -107,13 +107,12 @@ async function checkKeys(connection: Connection, setting: KeySetting, keys: read
   }
 }
 
-/** The row of `database_keys` with the key of stored hashes, and the context that it is sealed under. */
+/** The row of `database_keys` with the key of stored hashes. */
 const HASH_KEY = "hash";
-export const databaseKeyContext = (name: string): string => `database_keys/${name}`;
 
 /** Opens the database's hash key for the vault, or makes it where there is none. */
 async function loadHashKey(connection: Connection, vault: Vault): Promise<void> {
-  const context = databaseKeyContext(HASH_KEY);
+  const context = sealContext("database_keys", HASH_KEY);
   for (;;) {
     const { rows } = await connection.query<{ encrypted_key: string }>(
       "select encrypted_key from database_keys where name = $1",

@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Env } from "../../config/env.ts";
+import type { Database } from "../../db/orm.ts";
 import { type Hmac, hmacUnder } from "../../lib/hmac.ts";
 
 /** Purposes of signatures; each has a key of its own under each signing secret. */
@@ -72,6 +73,9 @@ function firstOf<Key>([first]: Key[], setting: "SIGNING_SECRET" | "ENCRYPTION_KE
 
 /** Id of the key that a sealed text names. */
 export const keyIdOf = (sealed: string): string => sealed.split(".", 1)[0] ?? "";
+
+/** Binds a sealed text to its row, by the row's primary key: moved to another row, it does not decrypt. */
+export const sealContext = (table: keyof Database, ...key: string[]): string => [table, ...key].join("/");
 
 /** Opens the vault with the settings SIGNING_SECRET and ENCRYPTION_KEYS; to use one that is empty is an error. */
 export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNING_SECRET" | "ENCRYPTION_KEYS">): Vault {

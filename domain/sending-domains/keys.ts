@@ -7,7 +7,7 @@ import { addressDomain } from "../address.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { DkimAlgorithm, DkimKey } from "../mail/dkim.ts";
-import type { Vault } from "../secrets/crypto.ts";
+import { sealContext, type Vault } from "../secrets/crypto.ts";
 
 /** A key that signs, or is to sign, the mails of a tenant's domain. */
 export interface SendingKey {
@@ -31,9 +31,6 @@ export interface SendingKey {
 
 /** The parts of a key that signing needs; its private part is sealed. */
 export type SealedKey = Pick<SendingKey, "id" | "domain" | "selector" | "algorithm"> & { encryptedPrivateKey: string };
-
-/** Binds an encrypted key to its row. */
-export const dkimKeyContext = (id: string): string => `dkim_keys/${id}/private_key`;
 
 /** The domain of an address in ASCII, as DNS has it. */
 export const domainOf = (address: string): string => domainToASCII(addressDomain(address));
@@ -95,7 +92,7 @@ export async function addKey(
       domain,
       selector: key.selector,
       algorithm,
-      encrypted_private_key: vault.encrypt(sealed, dkimKeyContext(id)),
+      encrypted_private_key: vault.encrypt(sealed, sealContext("dkim_keys", id)),
       public_key: key.publicKey,
     })
     .execute();
@@ -187,6 +184,6 @@ export const signingKeys = (em: EntityManager, tenant: Tenant, domain: string): 
 
 /** @throws {Error} when no key of ENCRYPTION_KEYS opens it, so that no mail leaves without its signature */
 export function openKey(vault: Vault, { id, encryptedPrivateKey, ...key }: SealedKey): DkimKey {
-  const der = Buffer.from(vault.decrypt(encryptedPrivateKey, dkimKeyContext(id)), "base64");
+  const der = Buffer.from(vault.decrypt(encryptedPrivateKey, sealContext("dkim_keys", id)), "base64");
   return { ...key, privateKey: createPrivateKey({ key: der, format: "der", type: "pkcs8" }) };
 }

@@ -102,7 +102,7 @@ async function runSettlement(
   { ladderSeconds, windowSeconds }: SettlementPolicy,
   withEvents: boolean,
 ): Promise<Settled[]> {
-  const { sendId, accountId, epoch, shared, teamId, environment, resource } = dispatch;
+  const { sendId, accountId, epoch, shared, teamId, environment } = dispatch;
   const seqs = mails.map(({ item }) => item.seq);
   const bounced = mails.flatMap(({ item, outcome }) =>
     outcome.outcome === "rejected" && outcome.suppress ? [{ id: newId("suppression"), ...item }] : [],
@@ -112,7 +112,6 @@ async function runSettlement(
   // A batch without a bounce has a statement without suppressions: an insert has its cost even when it inserts nothing.
   const { rows } = await executePrepared(
     em,
-    `settle${bounces ? "_bounces" : ""}${withEvents ? `_with_${resource.type}_events` : ""}${shared ? "_shared" : ""}`,
     sql<Settled>`
       with outcome as (
         select * from unnest(

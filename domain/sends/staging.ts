@@ -73,7 +73,6 @@ export async function stageBatch(
     : sql`r.seq > ${request.afterSeq} and r.state = 'QUEUED'`;
   const { rows } = await executePrepared(
     em,
-    `stage_${resource.type}_${wasDeferred ? "due" : request.limit}${shared ? "_shared" : ""}`,
     sql<{
       seq: number;
       state: RecipientState;

@@ -42,7 +42,6 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
   return transaction(em, async (tx) => {
     const batch = await executePrepared(
       tx,
-      "hits_batch",
       sql`insert into hit_batches (id) values (${batchId}) on conflict do nothing`,
     );
     if (batch.numAffectedRows === 0n) return [];
@@ -50,7 +49,6 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
     // could deadlock. This statement locks the rows before that, in one order, and the next one reads their latest state.
     await executePrepared(
       tx,
-      "hits_hold",
       sql`
         select from (
           select distinct send_id, seq from unnest(
@@ -62,7 +60,6 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
     );
     const { rows } = await executePrepared(
       tx,
-      "hits_record",
       sql<RecordedHits & { emitted: boolean }>`
         with hits as (
           select * from unnest(
@@ -109,9 +106,3 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
     return rows.map(({ kind, cause, count }) => ({ kind, cause, count }));
   });
 }
-
-/**
- * How long a batch can be repeated without counting twice. A process repeats one for as long as it cannot reach Postgres, which
- * may be longer: a batch counts twice then, if the answer to its commit was lost.
- */
-export const BATCHES_KEPT = sql`interval '1 day'`;

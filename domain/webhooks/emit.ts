@@ -83,8 +83,6 @@ export interface Rows<Record> {
   record: RawBuilder<Record>;
   /** The part of the statement after `from`. */
   from: RawBuilder<unknown>;
-  /** When the statement is to be prepared: the same name, the same text but for its values. */
-  name?: string;
 }
 
 /**
@@ -99,14 +97,12 @@ export async function emit<Name extends EventName>(
   records: readonly EventObjects[Name][] | Rows<EventObjects[Name]>,
 ): Promise<void> {
   if (!("from" in records) && records.length === 0) return;
-  const { record, from, name } =
+  const { record, from } =
     "from" in records
       ? records
-      : { record: sql`value`, from: sql`json_array_elements(${JSON.stringify(records)}::json)`, name: "given" };
+      : { record: sql`value`, from: sql`json_array_elements(${JSON.stringify(records)}::json)` };
   const happened = sql`select ${sql.lit(type)} as type, ${record} as object from ${from}`;
   const insert = intoOutbox(tenant, sql`select * from (${happened}) e where ${isWanted(tenant, type)}`);
-  const { numAffectedRows } = await (name === undefined
-    ? insert.execute(kysely(em))
-    : executePrepared(em, `emit_${name}_${type.replace(".", "_")}`, insert));
+  const { numAffectedRows } = await ("from" in records ? insert.execute(kysely(em)) : executePrepared(em, insert));
   if (numAffectedRows) notifyRelayAfterCommit(em);
 }

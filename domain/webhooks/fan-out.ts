@@ -136,7 +136,6 @@ async function readEndpoints(em: EntityManager, rows: readonly OutboxRow[]): Pro
   const tenants = [...new Map(rows.map((row) => [tenantKey(row), row])).values()];
   const { rows: endpoints } = await executePrepared(
     em,
-    "relay_endpoints",
     sql<Endpoint>`
     select id, team_id, environment, events, active from webhook_endpoints
     where (team_id, environment) in (select * from unnest(

@@ -1,25 +1,24 @@
 import { randomBytes } from "node:crypto";
-import type { Vault } from "../secrets/crypto.ts";
+import { sealContext, type Vault } from "../secrets/crypto.ts";
 import type { CustomHeaders } from "./headers.ts";
 
 const SECRET_BYTES = 32;
 
 export const newSecret = (): string => `whsec_${randomBytes(SECRET_BYTES).toString("base64url")}`;
 
-/** The same for a secret and the one before it: a rotation moves the sealed text from one column to the other. */
-export const secretContext = (webhookId: string) => `webhook_endpoints/${webhookId}/secret`;
-export const headersContext = (webhookId: string) => `webhook_endpoints/${webhookId}/headers`;
+/** The same for all sealed columns: a rotation of the secret moves its text from one to another. */
+const contextOf = (webhookId: string) => sealContext("webhook_endpoints", webhookId);
 
 /** Bound to its endpoint. */
 export const sealSecret = (vault: Vault, webhookId: string, secret: string): string =>
-  vault.encrypt(secret, secretContext(webhookId));
+  vault.encrypt(secret, contextOf(webhookId));
 
 export const openSecret = (vault: Vault, webhookId: string, sealed: string): string =>
-  vault.decrypt(sealed, secretContext(webhookId));
+  vault.decrypt(sealed, contextOf(webhookId));
 
 /** @returns null for none */
 export const sealHeaders = (vault: Vault, webhookId: string, headers: CustomHeaders): string | null =>
-  Object.keys(headers).length === 0 ? null : vault.encrypt(JSON.stringify(headers), headersContext(webhookId));
+  Object.keys(headers).length === 0 ? null : vault.encrypt(JSON.stringify(headers), contextOf(webhookId));
 
 export const openHeaders = (vault: Vault, webhookId: string, sealed: string | null): CustomHeaders =>
-  sealed === null ? {} : (JSON.parse(vault.decrypt(sealed, headersContext(webhookId))) as CustomHeaders);
+  sealed === null ? {} : (JSON.parse(vault.decrypt(sealed, contextOf(webhookId))) as CustomHeaders);

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { appRouter } from "../../api/router.ts";
 import { formatKeys } from "../../config/env.ts";
 import { forTenant } from "../../db/orm.ts";
-import { connectAccount, passwordContext } from "../../domain/accounts/accounts.ts";
-import { accessTokenOf, grantContext } from "../../domain/accounts/tokens.ts";
-import { openVault } from "../../domain/secrets/crypto.ts";
-import { SEALED_COLUMNS } from "../../domain/secrets/sealed.ts";
+import { connectAccount } from "../../domain/accounts/accounts.ts";
+import { accessTokenOf } from "../../domain/accounts/tokens.ts";
+import { openVault, sealContext } from "../../domain/secrets/crypto.ts";
+import { sealedColumns } from "../../domain/secrets/sealed.ts";
 import { activateKey, addKey, openKey, signingKeys } from "../../domain/sending-domains/keys.ts";
 import { rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
@@ -55,7 +55,7 @@ describe("Rotating the secrets by the command line", () => {
     states.find((each: Json) => each.setting === setting && each.id === id);
   const sealedKeyIds = async (): Promise<string[]> => {
     const ids: string[] = [];
-    for (const { table, column } of SEALED_COLUMNS) {
+    for (const { table, column } of sealedColumns(database.orm.em)) {
       const rows = await database.orm.em
         .fork()
         .execute<{ sealed: string }[]>(`select ${column} as sealed from ${table} where ${column} is not null`);
@@ -106,7 +106,7 @@ describe("Rotating the secrets by the command line", () => {
     const [old, fresh] = [...keys.encryption, newKey("e2")];
     assert.ok(old && fresh);
     const sealed = await sealedKeyIds();
-    assert.deepEqual([sealed.length, new Set(sealed)], [SEALED_COLUMNS.length, new Set(["e1"])]);
+    assert.deepEqual([sealed.length, new Set(sealed)], [sealedColumns(database.orm.em).length, new Set(["e1"])]);
 
     await json({ ...keys, encryption: [old, fresh] }, "secrets:status");
     const turned = { ...keys, encryption: [fresh, old] };
@@ -143,13 +143,16 @@ describe("Rotating the secrets by the command line", () => {
     assert.equal(previous, registered.body.data.secret);
     assert.deepEqual(openHeaders(vault, webhookId, endpoint["encrypted_headers"] ?? ""), HEADERS);
     const { encrypted_password = "" } = await row("email_accounts", "id", accountId);
-    assert.equal(vault.decrypt(encrypted_password, passwordContext(accountId)), PASSWORD);
+    assert.equal(vault.decrypt(encrypted_password, sealContext("email_accounts", accountId)), PASSWORD);
     const [dkimKey] = await signingKeys(em, client.tenant, "example.com");
     assert.ok(dkimKey && openKey(vault, dkimKey).privateKey);
     const postForm = () => Promise.reject(new Error("the token lives"));
     assert.equal(await accessTokenOf(em, accountId, { vault, postForm }), ACCESS_TOKEN);
     const { encrypted_grant = "" } = await row("account_grants", "account_id", accountId);
-    assert.equal(JSON.parse(vault.decrypt(encrypted_grant, grantContext(accountId))).refreshToken, "r");
+    assert.equal(
+      JSON.parse(vault.decrypt(encrypted_grant, sealContext("account_grants", accountId))).refreshToken,
+      "r",
+    );
   });
 
   it("names texts that no key opens, and re-encrypts the others", async () => {
@@ -160,7 +163,7 @@ describe("Rotating the secrets by the command line", () => {
     await json({ ...keys, encryption: [old, fresh] }, "secrets:status");
     const report = await json({ ...keys, encryption: [fresh, old] }, "secrets:reencrypt");
     assert.deepEqual(report.unreadable, [`webhook_endpoints encrypted_headers ${webhookId}`]);
-    assert.equal(report.reencrypted, SEALED_COLUMNS.length - 1);
+    assert.equal(report.reencrypted, sealedColumns(database.orm.em).length - 1);
   });
 
   it("keeps a signing secret for LEDGER_DAYS after the next one took over, unless it is forced", async () => {
@@ -205,11 +208,12 @@ describe("Rotating the secrets by the command line", () => {
 
 describe("The sealed columns", () => {
   it("are all columns of the database whose name says that they are encrypted", async () => {
-    const rows = await (await backdoor()).orm.em.fork().execute<{ name: string }[]>(
+    const { orm } = await backdoor();
+    const rows = await orm.em.fork().execute<{ name: string }[]>(
       `select table_name || ' ' || column_name as name from information_schema.columns
        where table_schema = 'public' and column_name like '%encrypted%'`,
     );
-    const known = SEALED_COLUMNS.map(({ table, column }) => `${table} ${column}`);
+    const known = sealedColumns(orm.em).map(({ table, column }) => `${table} ${column}`);
     assert.deepEqual(
       rows.map(({ name }) => name).filter((name) => !known.includes(name)),
       [],

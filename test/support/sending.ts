@@ -6,9 +6,9 @@ import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { passwordContext } from "../../domain/accounts/accounts.ts";
 import { createSegment } from "../../domain/audience/segments/segments.ts";
 import { newId } from "../../domain/ids.ts";
+import { sealContext } from "../../domain/secrets/crypto.ts";
 import { attachAccounts, attachSegment } from "../../domain/sends/campaigns.ts";
 import { attachList } from "../../domain/sends/newsletters.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
@@ -118,7 +118,7 @@ export async function setLogin(
   ids = accountIds,
 ): Promise<void> {
   for (const id of ids) {
-    const encrypted = vault.encrypt(password, passwordContext(id));
+    const encrypted = vault.encrypt(password, sealContext("email_accounts", id));
     await sql`update email_accounts set username = email, encrypted_password = ${encrypted}
       where id = ${id}`.execute(kysely(em));
   }

@@ -131,7 +131,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "Retention deletes what is too old, of all tenants.",
     program: "workers",
-    file: /^domain\/retention\/expired\.ts$/,
+    file: /^domain\/retention\/prunings\.ts$/,
     tables: ["idempotency_records", "send_previews", "confirmation_mails"],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
   },
@@ -139,7 +139,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason:
       "Retention takes the sends of all tenants whose time has passed; their ids lead to the rows of their mails.",
     program: "workers",
-    file: /^domain\/retention\/(?:ledgers|credit-entries)\.ts$/,
+    file: /^domain\/retention\/(?:ledgers|prunings)\.ts$/,
     tables: ["sends", "mail_reports", "engagements", "credit_entries"],
   },
   {
