@@ -8,7 +8,7 @@ import { readEnv, SettingsError } from "../config/env.ts";
 import { serveHealth } from "../config/health.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
-import { AdmissionError } from "../domain/secrets/admission-error.ts";
+import { AdmissionError } from "../domain/secrets/admission.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, type Deps, openDeps } from "./deps.ts";
 import { publicRouter } from "./public/router.ts";

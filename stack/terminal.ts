@@ -1,6 +1,6 @@
 import { SettingsError } from "../config/env.ts";
 import { MigrationBlockedError } from "../db/migration-blocked-error.ts";
-import { AdmissionError } from "../domain/secrets/admission-error.ts";
+import { AdmissionError } from "../domain/secrets/admission.ts";
 import type { Step } from "./infra.ts";
 import { StackError } from "./processes.ts";
 import type { StackFile } from "./state.ts";

@@ -8,8 +8,7 @@ const SecretFingerprintSchema = defineEntity({
   properties: {
     setting: code().$type<"SIGNING_SECRET" | "ENCRYPTION_KEYS">().primary(),
     keyId: code().primary(),
-    /** The salt, base64url, and `cost.hash`: a scrypt hash of the key, base64url, with its cost. */
-    salt: code(),
+    /** HKDF-SHA256 of the key, base64url. */
     fingerprint: code(),
     /** When a process first started with this key in the first place: from then on it has signed or encrypted. */
     usedSince: instant().nullable(),

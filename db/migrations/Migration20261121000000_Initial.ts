@@ -184,7 +184,7 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "revoked_tokens_expires_at_index" on "revoked_tokens" ("expires_at");`);
     this.addSql(
-      `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
+      `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
     );
     this.addSql(
       `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "ledger_state" text not null default 'COMPLETE', "pruned_seq" int not null default 0, "resume_id" text null, "resumes" int not null default 0, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,

@@ -1,41 +1,31 @@
-import { randomBytes, type ScryptOptions, scrypt } from "node:crypto";
-import { promisify } from "node:util";
+import { hkdfSync, randomBytes } from "node:crypto";
 import type { Env, SecretKey } from "../../config/env.ts";
 import { type DatabaseOptions, type MikroORM, type OnConnect, openDatabase } from "../../db/orm.ts";
-import { AdmissionError } from "./admission-error.ts";
-import { equalConstantTime, sealContext, type Vault } from "./crypto.ts";
+import { sealContext, type Vault } from "./crypto.ts";
 
 /*
  * A process works on a database only with the keys that the database was used with. With others it would send links that
- * no process accepts, and seal passwords that no process can open. Postgres therefore holds a fingerprint of each key, and
- * the first connection of every process compares them before anything else uses a connection.
+ * no process accepts, and seal passwords that no process can open.
  */
+
+/** The database refuses a process: the message names the setting and the remedy, in one line. */
+export class AdmissionError extends Error {
+  override name = "AdmissionError";
+}
 
 /** Settings whose keys have fingerprints. */
 export const KEY_SETTINGS = ["SIGNING_SECRET", "ENCRYPTION_KEYS"] as const;
 export type KeySetting = (typeof KEY_SETTINGS)[number];
 
-/**
- * 16 MiB and about 30 ms of a core per guess, the cost that the paper on scrypt gives for interactive logins: an operator
- * may have chosen a key that is easier to guess than random bytes.
- */
-const SCRYPT_COST = 2 ** 14;
-const derive = promisify<Buffer, string, number, ScryptOptions, Buffer>(scrypt);
-
 const BYTES = 32;
 
-/** `cost.hash`: the cost stands with the hash, so that another cost for new keys leaves known ones as they are. */
-async function fingerprintOf(key: string, salt: string, cost = SCRYPT_COST): Promise<string> {
-  const hash = await derive(Buffer.from(key, "base64"), salt, BYTES, { cost });
-  return `${cost}.${hash.toString("base64url")}`;
-}
-
-const costOf = (fingerprint: string): number => Number(fingerprint.split(".", 1)[0]);
+/** Tells nothing about a key of random bytes. */
+const fingerprintOf = (key: string): string =>
+  Buffer.from(hkdfSync("sha256", Buffer.from(key, "base64"), "", "mailkeel/fingerprint", BYTES)).toString("base64url");
 
 interface Fingerprint {
   setting: KeySetting;
   key_id: string;
-  salt: string;
   fingerprint: string;
   used: boolean;
 }
@@ -47,7 +37,7 @@ const UNDEFINED_TABLE = "42P01";
 async function readFingerprints(connection: Connection): Promise<Fingerprint[]> {
   try {
     const { rows } = await connection.query<Fingerprint>(
-      "select setting, key_id, salt, fingerprint, used_since is not null as used from secret_fingerprints",
+      "select setting, key_id, fingerprint, used_since is not null as used from secret_fingerprints",
     );
     return rows;
   } catch (error) {
@@ -67,9 +57,9 @@ async function readFingerprints(connection: Connection): Promise<Fingerprint[]> 
 async function checkKeys(connection: Connection, setting: KeySetting, keys: readonly SecretKey[]): Promise<void> {
   const known = (await readFingerprints(connection)).filter((row) => row.setting === setting);
   const given = new Map(keys);
-  for (const { key_id: id, salt, fingerprint } of known) {
+  for (const { key_id: id, fingerprint } of known) {
     const key = given.get(id);
-    if (key !== undefined && !equalConstantTime(await fingerprintOf(key, salt, costOf(fingerprint)), fingerprint)) {
+    if (key !== undefined && fingerprintOf(key) !== fingerprint) {
       throw new AdmissionError(`${setting}: the key ${id} is not the one that this database is used with.`);
     }
   }
@@ -90,11 +80,10 @@ async function checkKeys(connection: Connection, setting: KeySetting, keys: read
   }
 
   for (const [id, key] of keys.filter(([each]) => !ids.has(each))) {
-    const salt = randomBytes(BYTES).toString("base64url");
     const { rowCount } = await connection.query(
-      `insert into secret_fingerprints (setting, key_id, salt, fingerprint, used_since)
-       values ($1, $2, $3, $4, case when $5 then now() end) on conflict do nothing`,
-      [setting, id, salt, await fingerprintOf(key, salt), id === first],
+      `insert into secret_fingerprints (setting, key_id, fingerprint, used_since)
+       values ($1, $2, $3, case when $4 then now() end) on conflict do nothing`,
+      [setting, id, fingerprintOf(key), id === first],
     );
     // Another process has just added a key under this id: it may be another key.
     if (rowCount === 0) return checkKeys(connection, setting, keys);
@@ -173,7 +162,6 @@ export async function openAdmitted(
   options: Omit<DatabaseOptions, "onConnect">,
 ): Promise<AdmittedDatabase> {
   let refusal: AdmissionError | undefined;
-  // Connections that are made meanwhile wait for it: each would compute the same hashes.
   let admission: Promise<void> | undefined;
   const onConnect: OnConnect = (connection) => {
     admission ??= admit(connection, settings, vault).catch((error) => {
