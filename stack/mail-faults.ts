@@ -42,12 +42,15 @@ export type FaultRule = z.infer<typeof faultRules>[number];
 export class Faults {
   #rules: { rule: FaultRule; pattern: RegExp; left: number }[] = [];
 
-  replace(rules: FaultRule[]): void {
-    this.#rules = rules.map((rule) => ({
+  /** @param match of the rules that are replaced; all of them unless given */
+  replace(rules: FaultRule[], match?: string): void {
+    const kept = this.#rules.filter(({ rule }) => match !== undefined && rule.match !== match);
+    const added = rules.map((rule) => ({
       rule,
       pattern: new RegExp(rule.match, "i"),
       left: rule.times ?? Number.POSITIVE_INFINITY,
     }));
+    this.#rules = [...kept, ...added];
   }
 
   list(): FaultRule[] {

@@ -151,7 +151,8 @@ export function mailPages(store: MailStore, faults: Faults): Express {
   app.put("/api/faults", (request, response) => {
     const rules = faultRules.safeParse(request.body);
     if (!rules.success) return void response.status(400).json({ error: z.prettifyError(rules.error) });
-    faults.replace(rules.data);
+    const { match } = request.query;
+    faults.replace(rules.data, typeof match === "string" ? match : undefined);
     response.json(faults.list());
   });
   return app;

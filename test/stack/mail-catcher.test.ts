@@ -33,9 +33,13 @@ describe("mail catcher", () => {
   const getJson = async <T>(path: string) => (await (await fetch(`${base}${path}`)).json()) as T;
   const getStats = () => getJson<MailStats>("/api/stats");
   const messages = async (query = "") => (await getJson<{ messages: CaughtMail[] }>(`/api/messages${query}`)).messages;
-  const setFaults = async (rules: unknown) => {
+  const setFaults = async (rules: unknown, query = "") => {
     const body = JSON.stringify(rules);
-    return fetch(`${base}/api/faults`, { method: "PUT", headers: { "content-type": "application/json" }, body });
+    return fetch(`${base}/api/faults${query}`, {
+      method: "PUT",
+      headers: { "content-type": "application/json" },
+      body,
+    });
   };
   const codeOf = (error: { responseCode?: number }) => error.responseCode;
 
@@ -205,6 +209,16 @@ describe("mail catcher", () => {
       }
       const [rule] = await getJson<FaultRule[]>("/api/faults");
       assert.equal(rule?.code, 450);
+    });
+
+    it("replaces the rules of one pattern alone", async () => {
+      const [a, b] = ["@a.test", "@b.test"].map((match) => ({ stage: "rcpt", match, code: 450 }));
+      await setFaults([a, b]);
+      await setFaults([], "?match=@a.test");
+      assert.deepEqual(
+        (await getJson<FaultRule[]>("/api/faults")).map(({ match }) => match),
+        ["@b.test"],
+      );
     });
   });
 });
