@@ -14,10 +14,8 @@ import { refreshDueStatuses } from "../domain/audience/email-status.ts";
 import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, TASK_QUEUES } from "../workflows/ids.ts";
 import { pause } from "./pause.ts";
 
-const CONFIRMATIONS_EVERY_MS = 1_000;
-const EMAIL_STATUSES_EVERY_MS = 1_000;
-const ANALYTICS_EVERY_MS = 1_000;
-const NOTICES_EVERY_MS = 5_000;
+/** How often what falls due is looked for. */
+const LOOK_EVERY_MS = 1_000;
 const SCHEDULE_EVERY_MS = 60_000;
 /** How often the reconciler looks: the longest that a send stays without its workflow. */
 const RECONCILE_EVERY_MS = 60_000;
@@ -83,10 +81,10 @@ export async function ensureSchedule({ schedule }: Client, scheduleId: keyof typ
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [
-    repeat(deps, "confirmations", CONFIRMATIONS_EVERY_MS, () => sendDueConfirmations(deps)),
-    repeat(deps, "email statuses", EMAIL_STATUSES_EVERY_MS, () => refreshEmailStatuses(deps)),
-    repeat(deps, "analytics", ANALYTICS_EVERY_MS, () => foldAnalytics(deps)),
-    repeat(deps, "notices", NOTICES_EVERY_MS, () => sendDueNotices(deps)),
+    repeat(deps, "confirmations", LOOK_EVERY_MS, () => sendDueConfirmations(deps)),
+    repeat(deps, "email statuses", LOOK_EVERY_MS, () => refreshEmailStatuses(deps)),
+    repeat(deps, "analytics", LOOK_EVERY_MS, () => foldAnalytics(deps)),
+    repeat(deps, "notices", LOOK_EVERY_MS, () => sendDueNotices(deps)),
   ];
   return {
     connected: (client) => {
