@@ -4,11 +4,14 @@ import { setTimeout as pause } from "node:timers/promises";
 interface UntilOptions {
   /** How long the condition may take. */
   timeoutMs: number;
-  /** How often it is looked at. */
+  /** How often it is looked at; after 25 ms at first and ever more rarely, every 100 ms at least, unless given. */
   everyMs?: number;
   /** Gives up early. */
   signal?: AbortSignal;
 }
+
+const FIRST_LOOK_MS = 25;
+const LONGEST_LOOK_MS = 100;
 
 /**
  * Waits until `check` gives something other than false, null or undefined, and returns it.
@@ -18,10 +21,10 @@ interface UntilOptions {
 export async function until<T>(
   what: string,
   check: () => T | Promise<T>,
-  { timeoutMs, everyMs = 25, signal }: UntilOptions,
+  { timeoutMs, everyMs, signal }: UntilOptions,
 ): Promise<Exclude<T, false | null | undefined>> {
   const deadline = performance.now() + timeoutMs;
-  for (;;) {
+  for (let lookMs = everyMs ?? FIRST_LOOK_MS; ; lookMs = everyMs ?? Math.min(lookMs * 1.1, LONGEST_LOOK_MS)) {
     let cause: unknown;
     try {
       const value = await check();
@@ -32,6 +35,6 @@ export async function until<T>(
       cause = error;
     }
     if (performance.now() >= deadline) throw new Error(`Waited in vain for ${what} (${timeoutMs} ms)`, { cause });
-    await pause(everyMs, undefined, signal ? { signal } : {});
+    await pause(lookMs, undefined, signal ? { signal } : {});
   }
 }
