@@ -5,11 +5,11 @@ import { type EntityManager, kysely } from "./orm.ts";
 const SLACK_MS = 1_000;
 
 /**
- * The start of the oldest open transaction of any program, less a second: every transaction that began before has ended.
+ * The start of the oldest open transaction of any program, less `slackMs`: every transaction that began before has ended.
  * In milliseconds since 1970. To be asked for outside a transaction.
  * @returns null when the start of a transaction cannot be seen: of another role's, or of a prepared one
  */
-export async function queryVisibleBeforeMs(em: EntityManager): Promise<number | null> {
+export async function queryVisibleBeforeMs(em: EntityManager, slackMs = SLACK_MS): Promise<number | null> {
   const { rows } = await sql<{ visible_before: string; unknown: boolean }>`
     select
       floor(extract(epoch from least(now(), min(xact_start))) * 1000)::bigint as visible_before,
@@ -23,5 +23,5 @@ export async function queryVisibleBeforeMs(em: EntityManager): Promise<number | 
       -- long ago. It writes nothing. A session that may write is never idle in its transaction by this name.
       and state is distinct from 'idle'`.execute(kysely(em));
   const [row] = rows;
-  return row && !row.unknown ? Number(row.visible_before) - SLACK_MS : null;
+  return row && !row.unknown ? Number(row.visible_before) - slackMs : null;
 }

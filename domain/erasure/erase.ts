@@ -35,6 +35,8 @@ interface ErasureOptions {
   dryRun: boolean;
   /** Longest wait for open transactions after one stage; 10 minutes unless given. */
   waitMs?: number;
+  /** See `queryVisibleBeforeMs`. */
+  slackMs?: number | undefined;
   /** Called with the name of the next step. */
   onStep?: (step: string) => void;
 }
@@ -58,7 +60,7 @@ export async function erasePerson(
   vault: Vault,
   tenant: Tenant,
   email: string,
-  { dryRun, waitMs = WAIT_MS, onStep = () => {} }: ErasureOptions,
+  { dryRun, waitMs = WAIT_MS, slackMs, onStep = () => {} }: ErasureOptions,
 ): Promise<ErasureReport> {
   onStep("refusing the address");
   const { isNew, isSuppressed, ...erased } = await change({ em, dryRun }, async (tx) => ({
@@ -84,7 +86,7 @@ export async function erasePerson(
   const awaitOpen = async () => {
     if (dryRun) return;
     onStep("waiting for transactions that are open");
-    await awaitTransactions(em, waitMs);
+    await awaitTransactions(em, waitMs, slackMs);
   };
 
   await awaitOpen();
@@ -109,12 +111,12 @@ export async function erasePerson(
 }
 
 /** Waits until every transaction has ended that is open now. */
-async function awaitTransactions(em: EntityManager, waitMs: number): Promise<void> {
+async function awaitTransactions(em: EntityManager, waitMs: number, slackMs: number | undefined): Promise<void> {
   const { rows } = await sql<{ now: number }>`
     select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`.execute(kysely(em.fork()));
   const [{ now } = { now: Date.now() }] = rows;
   for (const giveUpAt = performance.now() + waitMs; ; ) {
-    const visibleBeforeMs = await queryVisibleBeforeMs(em.fork());
+    const visibleBeforeMs = await queryVisibleBeforeMs(em.fork(), slackMs);
     if (visibleBeforeMs !== null && visibleBeforeMs > now) return;
     if (performance.now() > giveUpAt) {
       throw new ApiError(

@@ -45,6 +45,9 @@ import { temporalClient } from "../support/temporal.ts";
 import { logOf } from "../support/webhooks.ts";
 import { listen } from "../webhooks/outbox.ts";
 
+/** Transactions of the tests show long before an erasure begins. */
+const SLACK_MS = 50;
+
 /** A person, with the address as clients spell it and as rows compare it. */
 interface Person {
   spelled: string;
@@ -162,7 +165,7 @@ describe("The erasure of a person", () => {
   });
 
   const erase = (person: Person, options: Partial<Parameters<typeof erasePerson>[4]> = {}): Promise<ErasureReport> =>
-    erasePerson(team.em, vault, tenant, person.email, { dryRun: false, waitMs: 20_000, ...options });
+    erasePerson(team.em, vault, tenant, person.email, { dryRun: false, waitMs: 20_000, slackMs: SLACK_MS, ...options });
 
   /** `table.column` of every column that holds one of the needles, once the texts of `besides` are taken out. */
   async function columnsHolding(needles: readonly string[], { besides = [] as string[] } = {}): Promise<string[]> {
@@ -561,7 +564,10 @@ describe("A send under way", () => {
     const { data } = await startTomorrow(sender);
     const [person = "", ...others] = await recipientsOf(data.id, sender);
     const tenant = { teamId: sender.team.id, environment: "LIVE" } as const;
-    const { rows } = await erasePerson(sender.em, sender.vault, tenant, person, { dryRun: false });
+    const { rows } = await erasePerson(sender.em, sender.vault, tenant, person, {
+      dryRun: false,
+      slackMs: SLACK_MS,
+    });
     assert.deepEqual(
       rows.find(({ table }) => table === "send_recipients"),
       { table: "send_recipients", action: "blanked", rows: 1 },

@@ -27,6 +27,7 @@ import {
   untilSent,
   untilStatus,
 } from "../support/sending.ts";
+import { together } from "../support/together.ts";
 
 const give = (sender: AnySender, command: ClientCommand, options = {}): Promise<ApiAnswer> =>
   sender.client.post(`${pathOf(sender)}/${command}`, undefined, options);
@@ -65,9 +66,10 @@ describe("A client's command is refused", () => {
 });
 
 describe("A client that stops what it started", () => {
+  const it = together();
   const temporal = useSendWorkflows();
   const { command, statusShown, untilDetails, workflowOf } = temporal;
-  afterEach(() => setFaults([]));
+  after(() => setFaults([]));
 
   const untilShown = (sendId: string, status: string) =>
     eventually(async () => (await statusShown(sendId)) === status, { what: `${status} in the UI` });
@@ -82,7 +84,7 @@ describe("A client that stops what it started", () => {
     const { SENT: sent = 0, QUEUED: queued = 0 } = await ledgerStates(sender);
     assert.equal(sent + queued, 12);
     assert.ok(queued > 0);
-    await setFaults([]);
+    await setFaults([], sender.audience);
     assert.equal(outcomeOf(await give(sender, "resume")), "SENDING null");
     await untilStatus(sender, ["SENT"]);
     const addresses = (await caughtMails(sender)).flatMap(({ to }) => to);

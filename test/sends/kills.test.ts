@@ -79,6 +79,10 @@ describe("A send", () => {
     await listen(sender, { events: ["email.sent"] });
     await begin(sender, 20, 80);
     const { again } = kill("dispatch");
+    // Its connections would be free after twelve seconds.
+    await sql`update account_leases set expires_at = now() where account_id = ${sender.accountId}`.execute(
+      kysely(sender.em),
+    );
     await untilStatus(sender, ["SENT"]);
     const unknown = await assertHonest(sender, recipients);
     assert.ok(unknown <= mostInFlight(connections), `${unknown} unknown`);

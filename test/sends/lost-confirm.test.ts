@@ -24,28 +24,31 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { untilDetails } from "../support/temporal.ts";
+import { together } from "../support/together.ts";
 
 /** Recipients from which on a plan is large in these tests. */
 const LARGE = 3;
 
-/** A sends worker in the test's process. */
-interface OwnWorker {
-  /** The activity of a confirm fails each time: before it has begun, or after it has committed. */
-  confirmFails: "before" | "after" | undefined;
-  /** Tries of large confirms that failed. */
-  failedLarge: number;
-  /** The confirms that were asked for, and how many reads of a send have been answered. */
-  confirms: ConfirmRequest[];
+/** A confirm whose activity fails. */
+interface LostConfirm {
+  /** It fails each time: before it has begun, or after it has committed. */
+  fails: "before" | "after";
+  request?: ConfirmRequest;
+  /** Reads of the send that were answered. */
   reads: number;
-  /** The next read is answered once this has ended. */
+  /** The reads are answered once this has ended. */
   holdRead: Promise<unknown> | undefined;
 }
 
 describe("A confirm", () => {
+  const it = together();
   let within: TestNamespace;
   let orm: MikroORM;
   let stop: () => Promise<void>;
-  const own: OwnWorker = { confirmFails: undefined, failedLarge: 0, confirms: [], reads: 0, holdRead: undefined };
+  /** By the ids of their sends. */
+  const lost = new Map<string, LostConfirm>();
+  /** Tries of large confirms that failed. */
+  let failedLarge = 0;
 
   before(async () => {
     installQuietRuntime();
@@ -56,19 +59,21 @@ describe("A confirm", () => {
     const activities: SendActivities = {
       ...steps,
       confirmSend: async (request) => {
-        own.confirms.push(request);
-        if (own.confirmFails !== "before") await steps.confirmSend(request);
-        if (own.confirmFails !== undefined) throw new Error("the connection to Postgres is gone");
+        const own = lost.get(request.previewId);
+        if (own) own.request = request;
+        if (own?.fails !== "before") await steps.confirmSend(request);
+        if (own) throw new Error("the connection to Postgres is gone");
       },
       confirmLargeSend: (request) =>
         steps.confirmLargeSend(request).catch((error: unknown) => {
-          own.failedLarge++;
+          failedLarge++;
           throw error;
         }),
       readSend: async (sendId) => {
         const read = await steps.readSend(sendId);
-        own.reads++;
-        await own.holdRead;
+        const own = lost.get(sendId);
+        if (own) own.reads++;
+        await own?.holdRead;
         return read;
       },
     };
@@ -100,10 +105,11 @@ describe("A confirm", () => {
     return { sender, token, sendId: previewIdOf(token) ?? assert.fail("the token names no preview") };
   }
 
-  async function confirmed(confirmFails: OwnWorker["confirmFails"]) {
+  async function confirmed(fails: LostConfirm["fails"], holdRead?: Promise<unknown>) {
     const { sender, token, sendId } = await previewed(within.within(await makeSender({ recipients: 2 })));
     const key = freshKey();
-    Object.assign(own, { confirmFails, confirms: [], reads: 0 });
+    const own: LostConfirm = { fails, reads: 0, holdRead };
+    lost.set(sendId, own);
     const answer = await confirm(sender, token, key);
     const assertArmed = async () => {
       await untilDetails(within.client, sendId, DETAILS.scheduled(2));
@@ -111,7 +117,7 @@ describe("A confirm", () => {
       assert.equal(again.status, 202, again.text);
       assert.equal(again.body.data.id, sendId);
     };
-    return { answer, sendId, assertArmed };
+    return { own, answer, sendId, assertArmed };
   }
 
   it("that was committed although its activity failed continues by itself, and its key gets the stored 202", async () => {
@@ -120,24 +126,22 @@ describe("A confirm", () => {
   });
 
   it("that is committed after its activity failed continues with the reconciler's wake-up", async () => {
-    const { answer, sendId, assertArmed } = await confirmed("before");
+    const { own, answer, sendId, assertArmed } = await confirmed("before");
     assert.equal(answer.status, 503, answer.text);
     await eventually(() => own.reads > 0, { what: "the read after the failure" });
     const handle = within.client.workflow.getHandle(sendWorkflowId(sendId));
     await handle.signal(WAKE_UP);
     await eventually(() => own.reads > 1, { what: "the read after a wake-up" });
     await untilDetails(within.client, sendId, DETAILS.previewed);
-    const [request] = own.confirms;
-    assert.ok(request);
-    await confirmSend(orm.em.fork(), request, 60_000);
+    assert.ok(own.request);
+    await confirmSend(orm.em.fork(), own.request, 60_000);
     await handle.signal(WAKE_UP);
     await assertArmed();
   });
 
   it("reads again after a wake-up that came while it read", async () => {
     const heard = Promise.withResolvers<void>();
-    own.holdRead = heard.promise;
-    const { sendId } = await confirmed("before");
+    const { own, sendId } = await confirmed("before", heard.promise);
     await eventually(() => own.reads > 0, { what: "the read after the failure" });
     await within.client.workflow.getHandle(sendWorkflowId(sendId)).signal(WAKE_UP);
     heard.resolve();
@@ -145,7 +149,6 @@ describe("A confirm", () => {
   });
 
   it("of a large plan waits for the place of its team, and a small one for neither", async () => {
-    own.confirmFails = undefined;
     const first = within.within(await makeSender({ recipients: LARGE }));
     const small = within.within(await makeSender({ recipients: LARGE - 1 }));
     const large = [await previewed(first), await previewed(within.within(await anotherNewsletter(first)))];
@@ -153,7 +156,7 @@ describe("A confirm", () => {
     const { token } = await previewed(small);
     await whileInsertsAreHeld("send_recipients", `new.send_id in (${ids})`, async (held) => {
       const answers = large.map((each) => confirm(each.sender, each.token));
-      await eventually(() => own.failedLarge > 0, { what: "a confirm without a place" });
+      await eventually(() => failedLarge > 0, { what: "a confirm without a place" });
       await eventually(async () => (await held.begun()) > 0, { what: "the confirm in the place" });
       assert.equal(await held.begun(), 1);
       const armed = await confirm(small, token);

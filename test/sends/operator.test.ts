@@ -18,6 +18,7 @@ import {
   caughtMails,
   confirm,
   credits,
+  type FaultRule,
   ledgerStates,
   makeSender as makeSenderWith,
   type Sender,
@@ -33,9 +34,16 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { makeLong } from "../support/temporal.ts";
+import { together } from "../support/together.ts";
 
-const { longIt } = testsOf();
 const { accounts, furtherAccounts } = accountsOf();
+
+/** Makes the catcher misbehave at the end of a sender's mails; none makes it behave again. */
+const fault = ({ audience }: Sender, rules: Omit<FaultRule, "stage" | "match">[]) =>
+  setFaults(
+    rules.map((rule) => ({ stage: "data", match: audience, ...rule })),
+    audience,
+  );
 
 /** The slices that the current run of a send has begun. */
 async function slicesOf(handle: WorkflowHandle): Promise<SliceInput[]> {
@@ -62,17 +70,16 @@ const age = ({ em }: Sender, sendId: string) =>
   );
 
 describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
+  const it = together();
+  const { longIt } = testsOf();
   const temporal = useSendWorkflows();
   const { workflowOf, command, begin, detailsOf, needsOperator, statusShown } = temporal;
-  afterEach(() => setFaults([]));
+  after(() => setFaults([]));
 
   /** A send under way on one connection of each account; it takes `delayMs` for each of its mails but the first. */
   async function underWay(recipients: number, delayMs: number) {
     const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: 1 } });
-    await setFaults([
-      { stage: "data", match: sender.audience, times: 1 },
-      { stage: "data", match: sender.audience, delayMs: delayMs * accounts },
-    ]);
+    await fault(sender, [{ times: 1 }, { delayMs: delayMs * accounts }]);
     const { data } = await startSend(sender);
     await untilSent(sender, 0);
     return { sender, sendId: data.id as string, handle: workflowOf(data.id) };
@@ -81,9 +88,9 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
   /** A send that has ended, with recipients whose connection was cut after the final dot. */
   async function sentWithUnknown(unknown: number) {
     const sender = await makeSender({ recipients: 6, credits: 6 });
-    await setFaults([{ stage: "data", match: sender.audience, drop: true, times: unknown }]);
+    await fault(sender, [{ drop: true, times: unknown }]);
     const sendId: string = (await sendAndWait(sender)).send_id;
-    await setFaults([]);
+    await fault(sender, []);
     assert.deepEqual(await ledgerStates(sender), { SENT: 6 - unknown, UNKNOWN: unknown });
     await eventually(() => needsOperator(sendId), { what: "NeedsOperator" });
     return { sender, sendId, handle: workflowOf(sendId) };
@@ -138,7 +145,8 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
     it("unsets NeedsOperator when the account was failing", async () => {
       const sender = await makeSender({ recipients: 2, credits: 2 });
       await setLogin(sender, "not the password");
-      await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no", delayMs: 2_000 }]);
+      const match = sender.fromEmail;
+      await setFaults([{ stage: "auth", match, code: 535, message: "5.7.8 no", delayMs: 2_000 }], match);
       const { data } = await startSend(sender);
       const handle = workflowOf(data.id);
       await eventually(async () => (await ledgerStates(sender)).SENDING === 2, { what: "a slice under way" });
@@ -215,7 +223,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
   longIt("leave a paused send in a new, short run when its history got long", async () => {
     const { sender, handle } = await underWay(20, 1_500);
     await handle.executeUpdate("pause");
-    await setFaults([]);
+    await fault(sender, []);
     await untilNextRun(handle);
     await handle.executeUpdate("resume");
     await untilStatus(sender, ["SENT"]);
@@ -234,7 +242,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
     const resend = await begin(data.id, "resendUnknown");
     await temporal.untilDetails(data.id, "Waits ");
     await makeLong(handle);
-    await setFaults([]);
+    await fault(sender, []);
     await handle.executeUpdate("resume");
     assert.match(String(await resend.result()), /once more/);
     await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
@@ -257,7 +265,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
     const { events } = await handle.fetchHistory();
     assert.ok(!events?.some(({ workflowTaskFailedEventAttributes: failed }) => failed), "no workflow task failed");
     await handle.executeUpdate("resume");
-    await setFaults([]);
+    await fault(sender, []);
     await untilStatus(sender, ["SENT"]);
   });
 
@@ -381,7 +389,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
         what: "an unknown outcome",
       });
       await command(data.id, "pause");
-      await setFaults([]);
+      await fault(sender, []);
       await age(sender, data.id);
       assert.equal(await command(data.id, "resendUnknown"), "1 queued again");
       await command(data.id, "resume");
@@ -415,7 +423,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
     it("are unknown again when their resend is cancelled, and the send stays SENT", async () => {
       const { sender, sendId } = await sentWithUnknown(2);
       await age(sender, sendId);
-      await setFaults([{ stage: "data", match: sender.audience, code: 450 }]);
+      await fault(sender, [{ code: 450 }]);
       await command(sendId, "resendUnknown");
       await command(sendId, "cancel");
       assert.deepEqual(await workflowOf(sendId).result(), { outcome: "SENT", sent: 4, unknown: 2 });

@@ -455,10 +455,15 @@ export interface FaultRule {
   taken?: boolean;
 }
 
-/** Makes the mail catcher misbehave; none makes it behave again. */
-export async function setFaults(rules: FaultRule[]): Promise<void> {
+/**
+ * Makes the mail catcher misbehave; none makes it behave again.
+ * @param match of the rules that these replace; all of them unless given
+ */
+export async function setFaults(rules: FaultRule[], match?: string): Promise<void> {
   const { mail } = await stack();
-  const answer = await fetch(new URL("/api/faults", mail.api), {
+  const url = new URL("/api/faults", mail.api);
+  if (match !== undefined) url.searchParams.set("match", match);
+  const answer = await fetch(url, {
     method: "PUT",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(rules),
@@ -468,7 +473,7 @@ export async function setFaults(rules: FaultRule[]): Promise<void> {
 
 /**
  * Lets the catcher take the first mails of a sender at once and each further one after a second: a command that comes late on
- * a busy machine still finds most recipients queued. `setFaults([])` lets the rest leave quickly.
+ * a busy machine still finds most recipients queued. `setFaults([], audience)` lets the rest leave quickly.
  * @param firstRules rules that come before
  */
 export const slowAfter = (
@@ -476,11 +481,14 @@ export const slowAfter = (
   { audience }: Pick<SendingTeam, "audience">,
   firstRules: readonly FaultRule[] = [],
 ): Promise<void> =>
-  setFaults([
-    ...firstRules,
-    { stage: "data", match: audience, times: count },
-    { stage: "data", match: audience, delayMs: 1_000 },
-  ]);
+  setFaults(
+    [
+      ...firstRules,
+      { stage: "data", match: audience, times: count },
+      { stage: "data", match: audience, delayMs: 1_000 },
+    ],
+    audience,
+  );
 
 /** Waits until more than so many recipients of a send are SENT. */
 export const untilSent = (sender: AnySender, mails: number): Promise<boolean> =>

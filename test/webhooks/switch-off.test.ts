@@ -188,6 +188,7 @@ describe("The switch-off of an endpoint", () => {
       disabled_reason: null,
       enabled_at: sql`now()`,
     });
+    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     receiver.behaveAt("/owner", answerWith(204));
     const replayed = await app(...command, ...mine);
     assert.equal(replayed.code, 0, replayed.stderr);
