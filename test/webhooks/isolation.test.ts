@@ -69,28 +69,6 @@ describe("A working endpoint", () => {
     await stop(team, [hanging.id, refused.id]);
   });
 
-  it("gets all of its events while a dozen others hang, of its own team and of others", async () => {
-    for (const n of [1, 2, 3]) receiver.behaveAt(`/hang/${n}`, hang);
-    const teams = await Promise.all(Array.from({ length: 4 }, () => makeTeam()));
-    const hanging: string[] = [];
-    for (const team of teams) {
-      for (const n of [1, 2, 3]) hanging.push((await makeEndpoint(team, { url: `${receiver.origin}/hang/${n}` })).id);
-      await emitSome(team, 30);
-    }
-    const [team] = teams as [Awaited<ReturnType<typeof makeTeam>>];
-    for (const id of hanging) await untilLog(team, id, (log) => log.length >= 30);
-    const working = await makeEndpoint(team, { url: `${receiver.origin}/fine` });
-    await emitSome(team, 200);
-    await untilArrived("/fine", 200);
-    const logs = await Promise.all(hanging.map((id) => logOf({ em: team.em.fork() }, id)));
-    assert.ok(
-      logs.flat().some(({ status }) => status === "PENDING" || status === "RETRYING"),
-      "the others are still at it",
-    );
-    assertEachSucceeded(await untilOver(team, working.id, 200), 200);
-    await stop(team, hanging);
-  });
-
   it("gets new events at once while many of its older ones wait for a retry", async () => {
     receiver.behaveAt("/recovered", askToWait(600));
     const team = await makeTeam();

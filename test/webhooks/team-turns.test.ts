@@ -190,25 +190,6 @@ describe("Changes of several teams in the outbox", () => {
     });
   }
 
-  it("are taken in turns by a relay too", async () => {
-    const teams = [await makeListening(20), await makeListening(20), await makeListening(20)];
-    const [first = "", second = "", last = ""] = teams.toSorted();
-    for (const team of [first, second]) await queue(team, 3, { events: ROW_EVENTS });
-    await queue(last, 1);
-    const relay = await openOwnRelay(own, { vault, workerId: "turns", start: async () => undefined });
-    try {
-      await eventually(async () => (await counts(...teams)).every(([, left]) => left === 0), {
-        what: "an empty outbox",
-      });
-    } finally {
-      await relay.close();
-    }
-    const { rows } = await sql<{ earlier: boolean }>`
-      select (select id from webhook_events where team_id = ${last}) < (select max(id) from webhook_events where team_id = ${first})
-        as earlier`.execute(kysely(own.orm.em.fork()));
-    assert.deepEqual(rows, [{ earlier: true }]);
-  });
-
   it("are taken while the workflows of another team's endpoints are being started", async () => {
     const [starting, other] = [await makeListening(20), await makeListening()];
     const answer = Promise.withResolvers<undefined>();
