@@ -9,7 +9,7 @@ import {
   TemporalFailure,
 } from "@temporalio/workflow";
 import type { Delivered } from "../activities/webhooks/deliver-due.ts";
-import type { EndpointCommand } from "../domain/webhooks/queue.ts";
+import type { EndpointCommand } from "../domain/webhooks/commands.ts";
 import { deliveryStepsFor } from "./activities.ts";
 import { isRunLong, SHORTEST_WAIT_MS } from "./command-loop.ts";
 import { WAKE_UP } from "./ids.ts";

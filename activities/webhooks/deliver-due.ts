@@ -1,15 +1,7 @@
 import { Context } from "@temporalio/activity";
 import { type ReplayProgress, replayPage } from "../../domain/webhooks/bulk-replay.ts";
-import {
-  blockWaiting,
-  commandEndpoint,
-  type EndpointCommand,
-  endRun,
-  noteUnknown,
-  type Rest,
-  readRest,
-  takeEndpoint,
-} from "../../domain/webhooks/queue.ts";
+import { blockWaiting, commandEndpoint, type EndpointCommand } from "../../domain/webhooks/commands.ts";
+import { endRun, noteUnknown, type Rest, readRest, takeEndpoint } from "../../domain/webhooks/queue.ts";
 import type { ActivityDeps } from "../deps.ts";
 import { whileBeating } from "../heartbeat.ts";
 import { EndpointRun, type RunDeps } from "./endpoint-run.ts";

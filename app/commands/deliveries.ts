@@ -11,9 +11,9 @@ import {
   requestReplay,
 } from "../../domain/webhooks/bulk-replay.ts";
 import type { EventName } from "../../domain/webhooks/catalogue.ts";
+import { commandEndpoint, retryWaiting } from "../../domain/webhooks/commands.ts";
 import { readDeliveryFacts } from "../../domain/webhooks/log.ts";
 import { notifyDue } from "../../domain/webhooks/notify.ts";
-import { commandEndpoint, retryWaiting } from "../../domain/webhooks/queue.ts";
 import { endpointWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventNames, instant, listOf, pastInstant, wholeNumber } from "../options.ts";
 import { progressLine } from "../output.ts";

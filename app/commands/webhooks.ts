@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { ApiError, notFound } from "../../domain/errors.ts";
 import type { EventName } from "../../domain/webhooks/catalogue.ts";
+import { commandEndpoint } from "../../domain/webhooks/commands.ts";
 import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
 import {
   ENDPOINT_STATES,
@@ -11,7 +12,7 @@ import {
 } from "../../domain/webhooks/endpoint-list.ts";
 import { createEndpoint } from "../../domain/webhooks/endpoints.ts";
 import { notifyDue } from "../../domain/webhooks/notify.ts";
-import { commandEndpoint, MOST_COUNTED, type Rest, readRest } from "../../domain/webhooks/queue.ts";
+import { MOST_COUNTED, type Rest, readRest } from "../../domain/webhooks/queue.ts";
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { absoluteUrl, eventNames, listOf, recordName, wholeNumber, withListLimit, withTenant } from "../options.ts";
