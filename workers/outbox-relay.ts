@@ -3,7 +3,6 @@ import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
 import type { EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import type { Watched } from "../config/progress.ts";
-import type { EntityManager } from "../db/orm.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
 import { unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
@@ -87,7 +86,10 @@ export class OutboxRelay {
       if (after === "") this.#notified = Promise.withResolvers();
       try {
         const { taken, webhookIds, next } = await fanOut(orm.em.fork(), after);
-        if (webhookIds.size > 0) await this.#serve([...webhookIds]);
+        this.#deliveries.wake(webhookIds);
+        // It also asks for those that this process serves: see `readDue`.
+        const elsewhere = webhookIds.size > 0 ? await this.#startFree([...webhookIds]) : [];
+        if (elsewhere.length > 0) await notifyDue(orm.em.fork(), elsewhere);
         this.#movedAt = performance.now();
         watched.moved();
         after = next?.after ?? "";
@@ -105,20 +107,11 @@ export class OutboxRelay {
     }
   }
 
-  /** Has endpoints served that deliveries were committed for. It also asks for those that this process serves: see `readDue`. */
-  async #serve(webhookIds: readonly string[]): Promise<void> {
-    const em = this.#deps.orm.em.fork();
-    this.#deliveries.wake(webhookIds);
-    const served = (await this.#startFree(em, webhookIds)).filter(({ isServed }) => isServed);
-    const elsewhere = this.#deliveries.notHere(served.map(({ webhookId }) => webhookId));
-    if (elsewhere.length > 0) await notifyDue(em, elsewhere);
-  }
-
-  /** Starts those of the endpoints that no activity serves. @returns all that are due */
-  async #startFree(em: EntityManager, webhookIds: readonly string[]): Promise<DueEndpoint[]> {
-    const endpoints = await readDue(em, webhookIds);
+  /** Starts those of the endpoints that no activity serves. @returns those that an activity of another process serves */
+  async #startFree(webhookIds: readonly string[]): Promise<string[]> {
+    const endpoints = await readDue(this.#deps.orm.em.fork(), webhookIds);
     this.#start(endpoints, STARTED_FOR_MS);
-    return endpoints;
+    return this.#deliveries.notHere(endpoints.flatMap(({ webhookId, isServed }) => (isServed ? [webhookId] : [])));
   }
 
   async #sweepAll(watched: Watched): Promise<void> {
@@ -228,7 +221,7 @@ export class OutboxRelay {
     const webhookIds = [...this.#due];
     this.#due.clear();
     try {
-      await this.#startFree(this.#deps.orm.em.fork(), webhookIds);
+      await this.#startFree(webhookIds);
     } catch (error) {
       this.#noteFailure(error);
     }
