@@ -1,4 +1,3 @@
-/** The facts of an error that stand beside its message. */
 interface ErrorFacts {
   idempotencyKey?: string | undefined;
   cause?: unknown;
@@ -16,7 +15,6 @@ export class MailkeelError extends Error {
   }
 }
 
-/** The families of refusals. */
 export type ErrorType =
   | "invalid_request_error"
   | "authentication_error"
@@ -119,10 +117,7 @@ const CLASSES: Record<ErrorType, new (refusal: Refusal) => ApiError> = {
 export const apiErrorOf = (refusal: Refusal): ApiError =>
   new (Object.hasOwn(CLASSES, refusal.type) ? CLASSES[refusal.type] : ApiError)(refusal);
 
-/**
- * No answer came, or none of the service's own: `cause` says why. A write may have had its effect all the same; to
- * find out, send it again under `idempotencyKey`.
- */
+/** No answer came, or none of the service's own. A write may have had its effect: send it again under `idempotencyKey`. */
 export class ConnectionError extends MailkeelError {
   override name = "ConnectionError";
   /** Of the answer that a proxy gave in place of the service; undefined where no answer came. */

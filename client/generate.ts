@@ -1,4 +1,4 @@
-/** Writes the part of the client that follows from the OpenAPI document: its types, and a method for each operation. */
+/** Writes the client's types, and a method for each operation, from the OpenAPI document. */
 import { lastOf, type OpenApiDocument, resolve, type Schema, schemaOf } from "./generate/document.ts";
 import { classOf, readSignature, resourcesOf, type Signature } from "./generate/operations.ts";
 import { comment, declare, literal, pascal } from "./generate/schema-types.ts";
@@ -7,14 +7,12 @@ export type { OpenApiDocument } from "./generate/document.ts";
 
 const METHODS = ["get", "post", "patch", "put", "delete"];
 
-/** Every schema that a value of the document refers to, by name. */
 function refsIn(value: unknown): string[] {
   if (typeof value !== "object" || value === null) return [];
   const { $ref } = value as Schema;
   return [...($ref === undefined ? [] : [lastOf($ref)]), ...Object.values(value).flatMap(refsIn)];
 }
 
-/** The named schemas that these lead to, directly or by others, sorted by name. */
 function reachableFrom(document: OpenApiDocument, roots: readonly Schema[]): [name: string, schema: Schema][] {
   const found = new Map<string, Schema>();
   const visit = (value: unknown): void => {
@@ -29,14 +27,12 @@ function reachableFrom(document: OpenApiDocument, roots: readonly Schema[]): [na
   return [...found].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** The schema of every code that a refusal may have. */
 function readErrorCode({ components }: OpenApiDocument): Schema {
   const code = components?.schemas?.["Error"]?.properties?.["code"];
   if (!code) throw new Error("the document names no error codes");
   return { ...code, description: "The codes of refusals. Codes are added, never renamed." };
 }
 
-/** The schema of the payload of each webhook, by its type. */
 function readEvents({ webhooks = {} }: OpenApiDocument): Schema {
   const events = Object.entries(webhooks).map(([name, item]) => {
     const schema = item.post?.requestBody && schemaOf(item.post.requestBody);
@@ -51,7 +47,6 @@ function readEvents({ webhooks = {} }: OpenApiDocument): Schema {
   };
 }
 
-/** The schemas that the methods name in their types. */
 const schemasOf = ({ data, body, query }: Signature): Schema[] => [
   data,
   ...(body ? [body.schema] : []),
@@ -62,7 +57,7 @@ const IMPACT: Schema = { $ref: "#/components/schemas/Impact" };
 
 const EVENT_TYPE = `${comment("The payload of a webhook: its `type` says which. Types are added: have a branch for one that is unknown.")}export type WebhookEvent = WebhookEvents[keyof WebhookEvents];\n`;
 
-/** The source of `generated.ts`, not formatted yet. @throws {Error} for a document that no client can be made from */
+/** Not formatted yet. @throws {Error} for a document that no client can be made from */
 export function generateClient(document: OpenApiDocument): string {
   const signatures = Object.entries(document.paths).flatMap(([path, item]) =>
     METHODS.flatMap((method) => (item[method] ? [readSignature(document, method, path, item[method])] : [])),

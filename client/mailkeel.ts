@@ -15,8 +15,7 @@ export class Mailkeel extends Resources {
   }
 
   /**
-   * The event of a webhook's delivery, once its signature was checked.
-   * @throws {WebhookSignatureError} when it is not signed with the secret, or not within 300 seconds of now
+   * The event of a delivery. @throws {WebhookSignatureError} unless it is signed with the secret, within 300 seconds of now
    */
   static unwrapWebhook(delivery: Delivery): WebhookEvent {
     return unwrapWebhook<WebhookEvent>(delivery);

@@ -5,14 +5,13 @@ import { isInFlight, mayRetry, retryDelayMs } from "./retry.ts";
 
 /** Longer than the service's own deadline for an answer, 75 s for a send: it then says itself that it was too long. */
 const TIMEOUT_MS = 80_000;
-/** Enough for a request whose first try was cut off: its Idempotency-Key is free again after 90 s. */
+/** The Idempotency-Key of a try that was cut off is free again after 90 s. */
 const TOTAL_TIMEOUT_MS = 240_000;
-/** Tries that find an earlier one of the same write in flight are not among them: only the time for all tries ends them. */
+/** Without tries that find an earlier one in flight: only the time for all tries ends those. */
 const MAX_RETRIES = 4;
 /** The rate limit's window: no shorter wait would do. */
 const MAX_RETRY_AFTER_MS = 60_000;
 
-/** How the client calls the service. */
 export interface ClientOptions extends RequestOptions {
   /** `mk_live_…` or `mk_test_…`. */
   apiKey?: string | undefined;
@@ -24,7 +23,6 @@ export interface ClientOptions extends RequestOptions {
   fetch?: typeof fetch;
 }
 
-/** How one request is made. */
 export interface RequestOptions {
   /** Ends the request, its retries and the waits between them; the signal's reason is thrown. */
   signal?: AbortSignal;
@@ -52,20 +50,17 @@ export interface DryRunOption {
   dryRun?: true;
 }
 
-/** The facts of every answer besides its payload. */
 export interface Meta {
   requestId: string;
   /** The answer is that of an earlier request under the same Idempotency-Key; this one wrote nothing. */
   replayed: boolean;
 }
 
-/** The answer to a request. */
 export interface Answer<Data, More = unknown> {
   data: Data;
   meta: Meta & More;
 }
 
-/** The fields of `meta` with a page of a list. */
 export interface PageMeta {
   hasMore: boolean;
   nextCursor: string | null;
@@ -73,28 +68,22 @@ export interface PageMeta {
   syncedThrough?: string;
 }
 
-/** One page of a list. */
 export type Page<Item> = Answer<Item[], PageMeta>;
 
-/** The answer to a dry run: the effect that the write would have. */
 export type DryRun<Impact> = Answer<null, { dryRun: true; impact: Impact }>;
 
-/** The answer to a write that can be tried out. */
 export type Outcome<Data, Impact, Options> = Options extends { dryRun: true } ? DryRun<Impact> : Answer<Data>;
 
-/** The parts of a request that one operation has. */
 export interface Call {
   method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
-  /** Below the base URL, parameters in braces: `/lists/{listId}`. */
+  /** Parameters in braces: `/lists/{listId}`. */
   path: string;
   ids?: Readonly<Record<string, string>>;
   query?: object | undefined;
   body?: unknown;
-  /** An Idempotency-Key acts on it. */
   takesKey?: boolean;
 }
 
-/** The envelope of the service, as far as it is there. */
 interface Envelope {
   data?: unknown;
   meta?: Record<string, unknown>;
@@ -108,7 +97,6 @@ interface Envelope {
   };
 }
 
-/** Makes requests with the client's credential, and retries those that may be retried. */
 export class Transport {
   readonly #options: ClientOptions;
 
@@ -120,11 +108,7 @@ export class Transport {
     this.#options = { ...options, baseUrl: baseUrl.replace(/\/+$/, "") };
   }
 
-  /**
-   * Makes a request, again where it may be made again.
-   * @throws {ApiError} the service's last refusal
-   * @throws {ConnectionError} when no answer of the service came
-   */
+  /** Makes a request, again where it may be made again. @throws {ApiError ConnectionError} the last one */
   async request<Result extends Answer<unknown>>(call: Call, given: WriteOptions & DryRunOption = {}): Promise<Result> {
     const options = { ...this.#options, ...given };
     const { maxRetries = MAX_RETRIES, maxRetryAfterMs = MAX_RETRY_AFTER_MS, signal } = options;
@@ -150,7 +134,6 @@ export class Transport {
   }
 }
 
-/** A request, the same for all its tries. */
 interface PreparedRequest {
   /** For errors. It shows no id: that of a suppression is an address. */
   name: string;
@@ -181,7 +164,7 @@ function requestOf(
   return { name: `${method} ${path}`, idempotencyKey, url, init };
 }
 
-/** Makes one try of a request. @param ended cuts it off when the caller's signal or the time for all tries does */
+/** @param ended cuts it off when the caller's signal or the time for all tries does */
 async function exchange<Result extends Answer<unknown>>(
   { name, idempotencyKey, url, init }: PreparedRequest,
   { fetch: doFetch = fetch, timeoutMs = TIMEOUT_MS, signal }: ClientOptions,
@@ -213,7 +196,7 @@ async function exchange<Result extends Answer<unknown>>(
 const anyOf = (signals: readonly (AbortSignal | undefined)[]): AbortSignal =>
   AbortSignal.any(signals.filter((signal) => signal !== undefined));
 
-/** `fetch` says only that it failed, and why in its cause. */
+/** `fetch` says why only in its cause. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
@@ -230,7 +213,6 @@ function envelopeOf(text: string): Envelope | undefined {
   }
 }
 
-/** @param unexpected the error for an answer that is not in the service's envelope */
 function answerOf<Result extends Answer<unknown>>(
   { ok, status, headers }: Response,
   text: string,
@@ -249,7 +231,7 @@ function answerOf<Result extends Answer<unknown>>(
   throw readRefusal(status, headers, envelope.error, idempotencyKey);
 }
 
-/** Seconds of Retry-After, which names them or an instant. */
+/** Which names seconds or an instant. */
 function retryAfterOf(headers: Headers): number | undefined {
   const text = headers.get("retry-after") ?? "";
   if (/^\d+$/.test(text)) return Number(text);
@@ -257,7 +239,6 @@ function retryAfterOf(headers: Headers): number | undefined {
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - Date.now()) / 1_000));
 }
 
-/** The error of a refusal, in the class of its type. */
 function readRefusal(
   status: number,
   headers: Headers,
@@ -285,7 +266,7 @@ const inCamelCase = (meta: Record<string, unknown>): Record<string, unknown> =>
     ]),
   );
 
-/** Fills in a path's parameters. @throws {MailkeelError} for one that would make another path of it */
+/** @throws {MailkeelError} for an id that would make another path */
 function pathOf(template: string, ids: Readonly<Record<string, string>>): string {
   return template.replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = ids[name];

@@ -1,25 +1,21 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { MailkeelError, WebhookSignatureError } from "./errors.ts";
 
-/** How far a delivery's timestamp may be from now, in either direction. */
 const TOLERANCE_SECONDS = 300;
 
-/** A delivery as it came. */
 export interface Delivery {
-  /** The raw body: JSON that was parsed and written again has another signature. */
+  /** Raw: JSON that was parsed and written again has another signature. */
   body: string | Uint8Array;
   /** The value of X-Service-Signature. */
   signature: string | null | undefined;
-  /** The endpoint's secret, `whsec_…`; several while a receiver knows the old one and the new one. */
+  /** Several while a receiver knows the old one and the new one. */
   secret: string | readonly string[];
   /** Unix seconds; now unless given. */
   now?: number;
 }
 
 /**
- * Checks that a delivery comes from the service: one of its signatures is made with one of the secrets, over the raw body
- * and a time at most 300 seconds from now.
- * @throws {WebhookSignatureError} when it does not
+ * Checks the signature over the raw body, and that its time is at most 300 seconds from now. @throws {WebhookSignatureError}
  */
 export function verifyWebhook({ body, signature, secret, now = Date.now() / 1_000 }: Delivery): void {
   const entries = (signature ?? "").split(",").map((entry) => entry.split("="));
@@ -39,10 +35,10 @@ export function verifyWebhook({ body, signature, secret, now = Date.now() / 1_00
   if (!isSigned) throw new WebhookSignatureError("No signature of the delivery is made with this secret.");
 }
 
-/** The event of a delivery, once its signature was checked. @throws {WebhookSignatureError} */
+/** @throws {WebhookSignatureError} */
 export function unwrapWebhook<Event>(delivery: Delivery): Event {
   verifyWebhook(delivery);
   const { body } = delivery;
-  // The service signed it: its shape is the document's.
+  // Signed by the service: its shape is the document's.
   return JSON.parse(typeof body === "string" ? body : new TextDecoder().decode(body)) as Event;
 }

@@ -1,4 +1,4 @@
-/** A JSON Schema of dialect 2020-12, as far as the document uses it. */
+/** As far as the document uses JSON Schema 2020-12. */
 export interface Schema {
   $ref?: string;
   type?: string | string[];
@@ -36,7 +36,6 @@ export interface Operation {
   responses: Record<string, Content & { $ref?: string }>;
 }
 
-/** The parts of an OpenAPI 3.1 document that the client is made from. */
 export interface OpenApiDocument {
   info: { version: string };
   paths: Record<string, Record<string, Operation>>;
@@ -47,16 +46,11 @@ export interface OpenApiDocument {
   };
 }
 
-/** The name at the end of a reference. */
 export const lastOf = (ref: string): string => ref.slice(ref.lastIndexOf("/") + 1);
 
-/** The schema of a body or an answer, where it has one as JSON. */
 export const schemaOf = ({ content = {} }: Content): Schema | undefined => content["application/json"]?.schema;
 
-/**
- * The part of the document that a reference leads to; any other value as it is.
- * @throws {Error} for a reference that leads nowhere
- */
+/** @throws {Error} for a reference that leads nowhere */
 export function resolve<T extends { $ref?: string }>(
   { components }: OpenApiDocument,
   section: "schemas" | "parameters",

@@ -1,31 +1,27 @@
 import { type OpenApiDocument, type Operation, type Parameter, resolve, type Schema, schemaOf } from "./document.ts";
 import { camel, comment, indent, literal, pascal, typeOf } from "./schema-types.ts";
 
-/** The parts of an operation that a method of the client is written from. */
 export interface Signature {
-  /** `newsletters` */
+  /** Such as `newsletters`. */
   group: string;
-  /** `create` */
+  /** Such as `create`. */
   name: string;
-  /** `POST` */
+  /** Such as `POST`. */
   httpMethod: string;
   path: string;
-  /** Names of the parameters in the path. */
   ids: string[];
-  /** The query parameters as one object, and its type's name. */
+  /** As one object, and its type's name. */
   query: { type: string; schema: Schema } | undefined;
   body: { schema: Schema; isRequired: boolean } | undefined;
-  /** The payload of a success. */
   data: Schema;
   takesKey: boolean;
   takesDryRun: boolean;
-  /** The comment above it. */
   about: string;
 }
 
 /**
- * The group of an operation is the first segment of its path. Its name is its id without the group's noun: `createList` →
- * `create`; `listListSubscribers` → `listSubscribers`; `previewNewsletterSend` → `previewSend`.
+ * The first segment of the path, and the operation's id without its noun: `createList` → `create`; `listListSubscribers` →
+ * `listSubscribers`.
  */
 function nameOf(path: string, operationId: string): Pick<Signature, "group" | "name"> {
   const group = camel(path.split("/")[1] ?? "");
@@ -34,10 +30,9 @@ function nameOf(path: string, operationId: string): Pick<Signature, "group" | "n
   return { group, name: `${verb}${rest}` };
 }
 
-/** The schema of the payload of a success. */
 function readPayload(document: OpenApiDocument, { operationId, responses }: Operation): Schema {
   const successes = Object.entries(responses).flatMap(([status, answer]) => (status.startsWith("2") ? [answer] : []));
-  // A write that can be tried out answers `data: null` then, under a status of its own or the same one.
+  // A dry run answers `data: null`, under a status of its own or the same one.
   const shapes = successes.flatMap((answer) => {
     const schema = schemaOf(answer) ?? {};
     return schema.oneOf ?? schema.anyOf ?? [schema];
@@ -49,7 +44,6 @@ function readPayload(document: OpenApiDocument, { operationId, responses }: Oper
   return data;
 }
 
-/** Parameters as the properties of one object. */
 const objectOf = (parameters: readonly Parameter[]): Schema => ({
   type: "object",
   properties: Object.fromEntries(
@@ -61,11 +55,7 @@ const objectOf = (parameters: readonly Parameter[]): Schema => ({
   required: parameters.filter(({ required }) => required).map(({ name }) => name),
 });
 
-/**
- * Reads an operation of the document.
- * @param method as the document spells it, in lower case
- * @throws {Error} for one without a payload
- */
+/** @param method in lower case @throws {Error} for an operation without a payload */
 export function readSignature(
   document: OpenApiDocument,
   method: string,
@@ -93,13 +83,12 @@ export function readSignature(
 
 const takesQuery = ({ query }: Signature, name: string): boolean => query?.schema.properties?.[name] !== undefined;
 
-/** The declarations of a method's parameters before the query. */
 const idsOf = ({ ids }: Signature): string[] => ids.map((id) => `${id}: string`);
 
 const atPath = ({ path, ids }: Signature): string =>
   `path: ${literal(path)}${ids.length > 0 ? `, ids: { ${ids.join(", ")} }` : ""}`;
 
-/** The method of a list, and of its incremental run where it has one. */
+/** And of its incremental run where it has one. */
 function listMethods(signature: Signature, queryType: string): string[] {
   const { name, data, about } = signature;
   const item = typeOf(data.items ?? {});
@@ -114,7 +103,7 @@ function listMethods(signature: Signature, queryType: string): string[] {
   return takesQuery(signature, "updated_since") ? [source, changesMethod(signature, item, queryType)] : [source];
 }
 
-/** The incremental run over a list: `list` gives `changes`, `listSubscribers` gives `changesOfSubscribers`. */
+/** `list` gives `changes`, `listSubscribers` gives `changesOfSubscribers`. */
 function changesMethod(signature: Signature, item: string, queryType: string): string {
   const { name, ids } = signature;
   const rest = name.replace(/^[a-z]+/, "");
@@ -130,7 +119,6 @@ function changesMethod(signature: Signature, item: string, queryType: string): s
   ].join("\n");
 }
 
-/** The method of any other operation. */
 function callMethod(signature: Signature): string {
   const { name, httpMethod, query, body, data, takesKey, takesDryRun, about } = signature;
   const options = [takesKey ? "WriteOptions" : "RequestOptions", ...(takesDryRun ? ["DryRunOption"] : [])].join(" & ");
@@ -161,7 +149,6 @@ const methodsOf = (signature: Signature): string[] =>
     ? listMethods(signature, signature.query.type)
     : [callMethod(signature)];
 
-/** The class of a group, with a method for each operation. */
 export function classOf(group: string, methods: readonly Signature[]): string {
   const members = [
     "readonly #transport: Transport;",
@@ -171,7 +158,6 @@ export function classOf(group: string, methods: readonly Signature[]): string {
   return `export class ${pascal(group)}Resource {\n${indent(sources.join("\n\n"))}\n}\n`;
 }
 
-/** The class that holds an object of each group's class. */
 export function resourcesOf(groups: readonly string[]): string {
   const fields = groups.map((group) => `readonly ${group}: ${pascal(group)}Resource;`);
   const made = groups.map((group) => `this.${group} = new ${pascal(group)}Resource(transport);`);

@@ -9,7 +9,6 @@ export const literal = (value: unknown): string => JSON.stringify(value);
 
 export const indent = (text: string): string => text.replace(/^(?=.)/gm, "  ");
 
-/** A comment above a declaration; nothing without a text. */
 export function comment(...texts: (string | undefined)[]): string {
   const lines = texts
     .filter((text) => text !== undefined && text !== "")
@@ -21,7 +20,6 @@ export function comment(...texts: (string | undefined)[]): string {
   return `/**\n${lines.map((line) => ` * ${line}`.trimEnd()).join("\n")}\n */\n`;
 }
 
-/** A schema as a type of TypeScript. */
 export function typeOf(schema: Schema): string {
   if (schema.$ref !== undefined) return pascal(lastOf(schema.$ref));
   if (schema.const !== undefined) return literal(schema.const);
@@ -62,6 +60,5 @@ function objectType({ properties = {}, required = [], additionalProperties }: Sc
     : "Record<string, unknown>";
 }
 
-/** The declaration of a type, with its comment. */
 export const declare = (name: string, schema: Schema): string =>
   `${comment(schema.description)}export type ${name} = ${typeOf(schema)};\n`;

@@ -2,20 +2,19 @@ import { type RawBuilder, sql } from "kysely";
 import { FIGURES } from "../../db/entities/analytics.ts";
 import { ofTenant, type Tenant } from "../../db/orm.ts";
 
-/** The days and the resource that figures are read of. */
 export interface FigureScope {
-  /** A newsletter or campaign; all of the tenant unless given. */
+  /** All of the tenant unless given. */
   resourceId?: string | undefined;
-  /** First day, in UTC. */
+  /** In UTC. */
   from: RawBuilder<unknown>;
-  /** Last day, in UTC. */
+  /** In UTC. */
   to: RawBuilder<unknown>;
 }
 
-/** `resource_id` of the rows of `analytics_days` that count all of a tenant, and of changes that concern no resource. */
+/** `resource_id` of the days of all of a tenant, and of changes that concern no resource. */
 export const WHOLE_TENANT = "";
 
-/** SQL: the mails of a row of figures that were accepted and did not come back. */
+/** SQL: mails that were accepted and did not come back. */
 export const DELIVERED = sql<number>`sent - bounced_hard - bounced_soft`;
 
 const columns = sql.join(FIGURES.map((figure) => sql.id(figure)));
@@ -26,8 +25,7 @@ const changed = sql.join(
 );
 
 /**
- * A query for a `day` and its figures, a column each. A day has as many rows as there were changes, or none: the figures are their sums,
- * because a change that was just made is a row of its own.
+ * A query for a `day` and its figures: a day has several rows, which are summed, because a change that was just made is one.
  */
 export function figureRows(tenant: Tenant, { resourceId, from, to }: FigureScope): RawBuilder<unknown> {
   const ofResource = resourceId === undefined ? sql`` : sql`and resource_id = ${resourceId}`;

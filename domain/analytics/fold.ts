@@ -4,10 +4,8 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { WHOLE_TENANT } from "./figures.ts";
 
 /**
- * Adds changes to the figures of their days, of their resource and of their tenant, and deletes them, in one statement: each
- * is counted once, also when the process dies. Leaves to another call the changes that it adds at the same time.
- * @param limit changes at most
- * @returns changes that were added
+ * Adds changes to their days, of their resource and of their tenant, and deletes them, in one statement: each counts once,
+ * also when the process dies. @returns changes that were added
  */
 export async function foldChanges(em: EntityManager, limit: number): Promise<number> {
   const columns = sql.join(FIGURES.map((figure) => sql.id(figure)));

@@ -5,35 +5,31 @@ import { ApiError, notFound } from "../errors.ts";
 import { ID_PREFIX } from "../ids.ts";
 import { figureRows } from "./figures.ts";
 
-/** Days of a range at most; a leap year fits. */
+/** A leap year fits. */
 export const MAX_DAYS = 366;
-/** Days of the range when neither end is given. */
 export const DEFAULT_DAYS = 30;
 
-/** The number of mails for each figure. */
 export type Counts = Record<Figure | "delivered", number>;
 
-/** A question for figures; the dates as `2026-11-21`. */
+/** Dates as `2026-11-21`. */
 export interface OverviewQuery {
   from?: string | undefined;
   to?: string | undefined;
-  /** A newsletter or campaign; all of the tenant unless given. */
+  /** All of the tenant unless given. */
   resourceId?: string | undefined;
 }
 
 export interface Overview {
-  /** First and last day, in UTC. */
+  /** In UTC. */
   from: string;
   to: string;
-  /** Every day from the first to the last one. */
   days: { date: string; counts: Counts }[];
   totals: Counts;
 }
 
-/** The tables of the resources that are sent, by the prefix of their ids. */
 const RESOURCE_TABLES = { [ID_PREFIX.newsletter]: "newsletters", [ID_PREFIX.campaign]: "campaigns" } as const;
 
-/** @throws {ApiError} `not_found` when the tenant has no newsletter or campaign with this id */
+/** @throws {ApiError} `not_found` */
 async function refuseUnknownResource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
   const [, table] = Object.entries(RESOURCE_TABLES).find(([prefix]) => id.startsWith(`${prefix}_`)) ?? [];
   const found =
@@ -53,11 +49,7 @@ async function readToday(em: EntityManager): Promise<string> {
   return row.today;
 }
 
-/**
- * Finds the days of a query. The last day is today unless given; the first one is such that there are `DEFAULT_DAYS`
- * days, unless given.
- * @throws {ApiError} `validation_failed`
- */
+/** The last day is today unless given. @throws {ApiError} `validation_failed` */
 async function resolveRange(em: EntityManager, { from, to }: OverviewQuery): Promise<{ first: number; last: number }> {
   const end = to ?? (await readToday(em));
   const last = dayNumber(end);
@@ -76,15 +68,14 @@ async function resolveRange(em: EntityManager, { from, to }: OverviewQuery): Pro
 
 const ZEROS = Object.fromEntries([...FIGURES, "delivered"].map((figure) => [figure, 0])) as Counts;
 
-/** Adds the figure `delivered`, see `DELIVERED`. */
+/** See `DELIVERED`. */
 const withDelivered = (counts: Record<Figure, number>): Counts => ({
   ...counts,
   delivered: counts.sent - counts.bounced_hard - counts.bounced_soft,
 });
 
 /**
- * The outcomes of the mails of a tenant or a resource, per UTC day: exact at the moment of the call, from a row of sums per
- * day and the changes that were not added to it yet.
+ * The outcomes of a tenant's or a resource's mails per UTC day, exact at the moment of the call.
  * @throws {ApiError} `validation_failed` for a range; `not_found` for the resource
  */
 export async function readOverview(em: EntityManager, tenant: Tenant, query: OverviewQuery): Promise<Overview> {

@@ -7,18 +7,16 @@ import { WHOLE_TENANT } from "./figures.ts";
 
 /** A kept figure that differs from the number of facts. */
 export interface Difference {
-  /** A newsletter or campaign; empty for opt-outs of none. */
+  /** Empty for opt-outs of none. */
   resourceId: string;
   /** As `2026-11-21`. */
   day: string;
   figure: Figure;
-  /** The figure as it is kept. */
   kept: number;
-  /** The number of facts. */
   counted: number;
 }
 
-/** Query: figures of each resource and day, by all facts of the tenant, as rows (resource_id, day, figure, count). */
+/** Query: rows (resource_id, day, figure, count) by all facts of the tenant. */
 const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
   select c.resource_id, c.day, f.figure, f.count from (
     select resource_id, day, count(*) filter (where accepted) as sent,
@@ -61,10 +59,7 @@ const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
   select coalesce(campaign_id, ${WHOLE_TENANT}), (unsubscribed_at at time zone 'UTC')::date, 'unsubscribed', count(*)
   from unsubscribes where ${ofTenant(tenant)} group by 1, 2`;
 
-/**
- * Query: the same rows as they are kept. The figures of resources are subtracted from those of the whole tenant, so that
- * these hold the part that belongs to no resource.
- */
+/** Query: the same rows as they are kept. Those of resources are subtracted from the tenant's, which then hold the rest. */
 const keptFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
   select o.resource_id, d.day, f.figure, f.count * o.sign as count
   from analytics_days d
@@ -76,7 +71,7 @@ const keptFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
   union all
   select resource_id, day, figure, count from analytics_changes where ${ofTenant(tenant)}`;
 
-/** Query: the figures that differ. Figures of sends whose ledger is deleted cannot be counted, and stay as they are. */
+/** Query: the figures that differ. Those of sends whose ledger is deleted cannot be counted, and stay. */
 const differingFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
   select resource_id, day, figure, coalesce(k.count, 0) as kept, coalesce(c.count, 0) as counted
   from (select resource_id, day, figure, sum(count) as count from (${keptFigures(tenant)}) f group by 1, 2, 3) k
@@ -87,10 +82,8 @@ const differingFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
       where ${ofTenant(tenant, "s")} and s.ledger_state in ('COMPLETE', 'NAMELESS') and exists (select from send_recipients r where r.send_id = s.id)))`;
 
 /**
- * Counts the facts of a tenant anew and compares them with the figures that are kept. Mails may go out meanwhile. Reads the
- * whole ledger of the tenant.
- * @param repair add what a figure lacks
- * @returns the figures that differ, or differed
+ * Counts the tenant's facts anew, also while mails go out. @param repair add what a figure lacks @returns the figures that
+ * differ
  */
 export function recountFigures(
   em: EntityManager,
@@ -99,7 +92,7 @@ export function recountFigures(
 ): Promise<Difference[]> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    // Two repairs at once would add the same difference twice. The lock comes before the statement whose snapshot compares.
+    // Before the statement whose snapshot compares: two repairs at once would add the same difference twice.
     await sql`select pg_advisory_xact_lock(hashtextextended(${`mailkeel/recount/${tenant.teamId}`}, 0))`.execute(db);
     const repaired = repair
       ? sql`insert into analytics_changes (team_id, environment, resource_id, day, figure, count)

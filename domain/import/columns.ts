@@ -3,14 +3,14 @@ import type { SuppressionReason } from "../../db/entities/audience.ts";
 export const COLUMNS = ["email", "first_name", "last_name"] as const;
 export type Column = (typeof COLUMNS)[number];
 
-/** Lower case without accents, spaces and signs: `E-Mail`, `FIRST_NAME` and `Prénom` are `email`, `firstname` and `prenom`. */
+/** `E-Mail`, `FIRST_NAME` and `Prénom` are `email`, `firstname` and `prenom`. */
 export const columnKey = (name: string): string =>
   name
     .normalize("NFKD")
     .toLowerCase()
     .replace(/[^\p{L}\p{N}]/gu, "");
 
-/** The names that other tools and languages have for the columns. */
+/** In other tools and languages. */
 const USUAL_NAMES: Readonly<Record<Column, RegExp>> = {
   email:
     /^(?:(?:subscriber|contact|user|primary)?(?:e?mail|emailid)(?:adress|addresse?|adresse|1value)?|adresse(?:e?mail|electronique)|courriel|correo(?:electronico)?|indirizzoemail|epost(?:adresse)?)$/,
@@ -21,10 +21,10 @@ const USUAL_NAMES: Readonly<Record<Column, RegExp>> = {
 
 export const usualColumn = (key: string): Column | undefined => COLUMNS.find((column) => USUAL_NAMES[column].test(key));
 
-/** The reasons that exclude a person, the gravest first. */
+/** The gravest first. */
 export const EXCLUSIONS = ["bounce:complaint", "bounce:hard", "UNSUBSCRIBED"] as const satisfies SuppressionReason[];
 
-/** The meaning of a value in a column of consent: "agreed" to be mailed, or why not. */
+/** "agreed" to be mailed, or why not. */
 export type Consent = "agreed" | (typeof EXCLUSIONS)[number];
 
 const SUBSCRIBED = /^(?:is|has)?(?:e?mail)?(?:marketing)?(?:subscribed|opt(?:ed)?in|consent(?:given)?)(?:e?mail)?$/;
@@ -44,11 +44,11 @@ const CONSENT_NAMES: readonly (readonly [Consent, RegExp])[] = [
   ["bounce:complaint", RegExp(`^(?:is|has)?(?:complained|markedasspam)${DATE_ENDING}$`)],
 ];
 
-/** The meaning of yes in a column, where its name is usual for consent; undefined for any other. */
+/** The meaning of yes in a column with a usual name of consent. */
 export const usualConsent = (key: string): Consent | undefined =>
   CONSENT_NAMES.find(([, names]) => names.test(key))?.[0];
 
-/** Parts of other names that are about consent. No time or IP address of an opt-in says that a person refused. */
+/** No time or IP address of an opt-in says that a person refused. */
 const CONSENT_PARTS: readonly (readonly [Consent, RegExp])[] = [
   ["bounce:complaint", /spam|complain/],
   ["bounce:hard", /bounce|^clean|cleaned|invalid/],
@@ -62,11 +62,11 @@ const CONSENT_PARTS: readonly (readonly [Consent, RegExp])[] = [
   ],
 ];
 
-/** The meaning of yes in a column whose name is usual for consent, or only about it. */
+/** Also where the name is only about consent. */
 export const likelyConsent = (key: string): Consent | undefined =>
   usualConsent(key) ?? CONSENT_PARTS.find(([, parts]) => parts.test(key))?.[0];
 
-/** Whether a column with a usual name of consent may be the state of a postal address. */
+/** A column `state` may be that of a postal address. */
 export const isMaybeAddress = (key: string): boolean => /^(?:subscriber|member|contact)?state$/.test(key);
 
 const WORDS: readonly (readonly [Consent, RegExp])[] = [
@@ -85,14 +85,12 @@ const NO_DATE = /^[0 :./-]*$/;
 
 const wordOf = (key: string): Consent | undefined => WORDS.find(([, words]) => words.test(key))?.[0];
 
-/** Whether the text is a word of refusal, in whichever column. */
+/** In whichever column. */
 export const isRefusal = (text: string): boolean =>
   /^\D{4,30}$/.test(text) && !["agreed", undefined].includes(wordOf(columnKey(text)));
 
 /**
- * Reads a value of a column of consent.
- * @param column its key
- * @param yes the meaning of yes there; in a column of refusals a date is a yes, and an empty value a no
+ * @param yes the meaning of yes in the column; among refusals a date is a yes, and an empty value a no
  * @returns undefined for a value that states neither
  */
 export function readConsent(column: string, yes: Consent, text: string): Consent | undefined {

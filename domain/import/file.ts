@@ -20,24 +20,21 @@ import {
 } from "./columns.ts";
 import { readText } from "./text.ts";
 
-/** Without a limit, a quote that is never closed would read the rest of the file into memory. */
+/** A quote that is never closed would read the rest of the file into memory. */
 const MAX_RECORD_BYTES = 64 * 1024;
-/** A decoder puts this in place of bytes that are no text. */
 const NOT_DECODED = "\u{FFFD}";
 const MAX_QUOTED_LENGTH = 100;
 const MAX_QUOTED_NAMES = 20;
 
-/** The columns of a file in order. */
 interface Header {
-  /** One of `COLUMNS`, a custom field, or undefined for one that is not imported. */
+  /** One of `COLUMNS` or a custom field; undefined for one that is not imported. */
   columns: readonly (string | undefined)[];
-  /** The columns that say whether a person may be mailed. */
   consent: readonly { at: number; name: string; key: string; yes: Consent; isMaybeAddress: boolean }[];
-  /** The columns that are not imported although no caller said so. */
+  /** Not imported although no caller said so. */
   unread: readonly { at: number; name: string }[];
 }
 
-/** A caller's options for the columns of a file, by their names in the header in any spelling. */
+/** Names of columns, in any spelling. */
 export interface ColumnOptions {
   /** Columns of consent besides those with a usual name. */
   statusColumns?: readonly string[] | undefined;
@@ -45,28 +42,25 @@ export interface ColumnOptions {
 }
 
 export interface FileOptions extends ColumnOptions {
-  /** Custom fields that the file may have columns for; they come before the usual names of other columns. */
+  /** They come before the usual names of other columns. */
   fields: FieldTypes;
   /** Every row is to be suppressed: one that states consent is refused, and a value that states nothing is no problem. */
   isBlockList?: boolean;
 }
 
-/** How a file was read. */
 export interface FileNotes {
-  /** The columns that are not imported. */
   ignoredColumns: string[];
-  /** The columns that say whether a person may be mailed. */
   statusColumns: string[];
-  /** Lines that are not UTF-8 and were read as Windows-1252. */
+  /** Read so because they are not UTF-8. */
   windows1252Lines: number;
 }
 
-/** The file cannot be imported at all; the message says why. */
+/** The file cannot be imported at all. */
 export class ImportError extends Error {
   override name = "ImportError";
 }
 
-/** A text of the file for a message: of a file that is no text, it must not fill the screen. */
+/** A file that is no text must not fill the screen. */
 export function quoted(text: string): string {
   const start = text.trim().slice(0, MAX_QUOTED_LENGTH);
   return JSON.stringify(start.replace(/[\p{C}\u{FFFD}]/gu, "?"));
@@ -80,33 +74,29 @@ const unclearConsent = (what: string): ImportError =>
     `${what}. Say --ignore-column NAME for a column that is about something else, and --status-column NAME for one that says whether the person may be mailed.`,
   );
 
-/** A person, as a row of a file describes them. */
 export interface PersonRow extends StoredAddress {
   line: number;
   firstName: string | null;
   lastName: string | null;
   fields: FieldValues;
-  /** Why the person is not mailed, as the file says; null where it says nothing against it. */
+  /** Null where the file says nothing against the person. */
   exclusion: SuppressionReason | null;
 }
 
-/** A record that describes no person, with the rule that it breaks. */
 export interface RefusedRow {
   line: number;
   problem: string;
 }
 
-/** The texts of a record. */
 interface TextRow {
   line: number;
   texts: string[];
 }
 
 /**
- * Reads the people of a CSV file (RFC 4180, its columns separated by commas, semicolons or tabs) below its header row, in
- * the file's order. A line `sep=;` may come before the header.
- * @param notes is filled while the file is read
- * @throws {ImportError} when the file has no usable header, or a record does not end within the limit
+ * Reads the people of a CSV file (RFC 4180; commas, semicolons or tabs) in the file's order. A line `sep=;` may come before
+ * the header.
+ * @param notes is filled meanwhile @throws {ImportError}
  */
 export async function* readPeople(
   input: Readable,
@@ -130,14 +120,14 @@ export async function* readPeople(
   if (!header) throw new ImportError("The file is empty; its first row must name the columns, `email` among them.");
 }
 
-/** The separator that stands most often in the first line, outside of quotes. */
+/** Outside of quotes. */
 function separatorOf(line: string): string {
   const bare = line.replace(/"[^"]*"/g, "");
   const [most = ","] = [",", ";", "\t"].toSorted((a, b) => bare.split(b).length - bare.split(a).length);
   return most;
 }
 
-/** A record as RFC 4180 writes it: quotes stand around a whole field or not at all, and those inside are doubled. */
+/** Quotes stand around a whole field or not at all, and those inside are doubled. */
 function wellQuoted(separator: string): RegExp {
   const field = `(?:"(?:[^"]|"")*"|[^"${separator}]*)`;
   return new RegExp(`^${field}(?:[${separator}]${field})*\n*$`);
@@ -145,11 +135,7 @@ function wellQuoted(separator: string): RegExp {
 
 const countBreaks = (text: string): number => text.split("\n").length - 1;
 
-/**
- * Reads the records of a file in order; a record that breaks a rule of CSV is refused.
- * @param texts with `\n` between lines
- * @throws {ImportError} when a record does not end within the limit
- */
+/** A record that breaks a rule of CSV is refused. @param texts with `\n` between lines @throws {ImportError} */
 async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextRow | RefusedRow> {
   let head = "";
   while (!/[^\n]\n/.test(head) && head.length < MAX_RECORD_BYTES) {
@@ -160,7 +146,7 @@ async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextR
   const firstLine = /[^\n]+/.exec(head)?.[0] ?? "";
   const stated = /^"?sep=([,;\t])"?$/i.exec(firstLine)?.[1];
   const separator = stated ?? separatorOf(firstLine);
-  // The line of the separator stays, empty, for the numbers of those that follow.
+  // The line stays, empty, for the numbers of those that follow.
   const start = stated === undefined ? head : head.replace(firstLine, "");
 
   let unclosed: RefusedRow | undefined;
@@ -170,7 +156,7 @@ async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextR
     raw: true,
     record_delimiter: "\n",
     relax_column_count: true,
-    // A stray quote is refused below: the parser would take the lines after it for quoted text.
+    // Refused below: the parser would take the lines after a stray quote for quoted text.
     relax_quotes: true,
     skip_empty_lines: true,
     skip_records_with_error: true,
@@ -199,7 +185,7 @@ async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextR
   const rule = wellQuoted(separator);
   for await (const item of parser as AsyncIterable<{ info: Info; record: string[]; raw: string }>) {
     const { info, record, raw } = item;
-    // The parser counts the lines it has read; the record began that many breaks earlier.
+    // The record began that many breaks before the line that the parser has read.
     const line = info.lines - record.reduce((sum, field) => sum + countBreaks(field), 0);
     if (raw.includes('"') && !rule.test(raw.replace(/^\n+/, ""))) {
       yield { line, problem: "a quote stands where none may stand" };
@@ -219,11 +205,11 @@ function readHeader(names: string[], options: FileOptions): Header {
     });
   const ignored = positions(ignoreColumns);
   const status = positions(statusColumns);
-  // Of a person who is to be suppressed, only the address is read.
+  // Only the address is read of a person who is to be suppressed.
   const known = isBlockList ? ["email"] : [...COLUMNS, ...fields.keys()];
   const isFree = (i: number) => !ignored.includes(i) && !status.includes(i);
   const columns = names.map((name, i) => {
-    // A custom field with a usual name of consent is filled also when the caller says that it states none.
+    // A custom field with a usual name of consent is filled also when it is said to state none.
     if (status.includes(i) || (ignored.includes(i) && !usualConsent(keys[i] ?? ""))) return undefined;
     return known.find((column) => column === name) ?? known.find((column) => columnKey(column) === keys[i]);
   });
@@ -310,8 +296,8 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
 }
 
 /**
- * Reads the columns of consent of a row: one refusal among them is enough.
- * @throws {ImportError} for an unknown value in a column that may be part of an address, and for a refusal in an unread one
+ * One refusal among the columns is enough.
+ * @throws {ImportError} for an unknown value that may be part of an address, and for a refusal in an unread column
  */
 function readExclusion(
   { consent, unread }: Header,

@@ -22,25 +22,22 @@ import { contactRecord, subscriberRecord, subscriptionRecord } from "../webhooks
 import { EXCLUSIONS } from "./columns.ts";
 import { type ColumnOptions, type FileNotes, type FileOptions, type PersonRow, readPeople } from "./file.ts";
 
-/** Rows per statement; this many are held in memory, for a file of any size. */
+/** Per statement; this many are held in memory, for a file of any size. */
 const STAGE_ROWS = 5_000;
 const WRITE_ROWS = 10_000;
 
-/** The records that an import makes of a file's rows. */
 interface PeopleKind {
   idKind: "contact" | "subscriber";
   table: "contacts" | "subscribers";
   events: WrittenEvents;
   record: (row: string) => RawBuilder<unknown>;
-  /** Custom fields that the file may have columns for. */
   fields: FieldTypes;
-  /** The order in which rows are written. */
   order: "email" | "line";
-  /** Columns besides the address: the value of a row `p`, and the one after it where there is a row `s` already. */
+  /** Besides the address: the value of a row `p`, and the one after it where there is a row `s` already. */
   columns: Readonly<Record<string, { given: RawBuilder<unknown>; merged: RawBuilder<unknown> }>>;
 }
 
-/** The exclusion that a list keeps by itself. */
+/** A list keeps it by itself. */
 const OPTED_OUT: SuppressionReason = "UNSUBSCRIBED";
 
 /** An empty value leaves the known one. */
@@ -55,7 +52,7 @@ const SUBSCRIBERS: PeopleKind = {
   events: { created: "subscriber.created", changed: "subscriber.updated" },
   record: subscriberRecord,
   fields: new Map(),
-  // In the file's order, which is that of the ids: indexes grow at their end.
+  // As the ids: indexes grow at their end.
   order: "line",
   columns: NAMES,
 };
@@ -66,7 +63,7 @@ const contactsOf = (tenant: Tenant, fields: FieldTypes): PeopleKind => ({
   events: CONTACT_WRITTEN,
   record: contactRecord,
   fields,
-  // The order of all statements that lock several contacts.
+  // As all statements that lock several contacts.
   order: "email",
   columns: {
     ...NAMES,
@@ -76,62 +73,55 @@ const contactsOf = (tenant: Tenant, fields: FieldTypes): PeopleKind => ({
 });
 
 export interface ReadingOptions extends ColumnOptions {
-  /**
-   * Called for each line that was not imported, in the file's order; lines with erased addresses come up to 5,000 lines
-   * late. A returned promise is awaited.
-   */
+  /** In the file's order; lines with erased addresses come up to 5,000 lines late. */
   onRefused: (line: number, reason: string) => void | Promise<void>;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
 }
 
 export interface ImportOptions extends ReadingOptions {
-  /** List that gets a subscription of every person in the file. */
+  /** It gets a subscription of every person in the file. */
   listId?: string | undefined;
-  /** The people have consented already: CONFIRMED even on a list with double opt-in. */
+  /** CONFIRMED even on a list with double opt-in. */
   confirmed?: boolean | undefined;
 }
 
 export interface ImportProgress {
   phase: "reading" | "writing";
-  /** Rows so far. */
   done: number;
   /** Known once the file is read. */
   total: number | undefined;
 }
 
-/** The rows of a file. */
 interface FileReport {
-  /** Rows below the header. */
+  /** Below the header. */
   rows: number;
   refused: number;
   notes: FileNotes;
 }
 
-/** Outcome of an import of people, in rows or people. */
+/** In rows or people. */
 export interface ImportReport extends FileReport {
-  /** Rows whose address is repeated further down; the last one counts. */
+  /** Their address is repeated further down; the last one counts. */
   duplicates: number;
   created: number;
   updated: number;
   unchanged: number;
-  /** People whom the file states as opted out or bounced, and who were not suppressed before. */
+  /** Opted out or bounced, as the file states, and not suppressed before. */
   suppressed: number;
-  /** Outcome on the list; absent without one. */
   list?: ListReport;
 }
 
-/** The outcome of the subscriptions of the file's people. */
 interface ListReport {
   added: number;
   confirmed: number;
   alreadySubscribed: number;
-  /** Opted out as the file states. */
+  /** As the file states. */
   newlyOptedOut: number;
-  /** Opted out before, and left alone. */
+  /** Before, and left alone. */
   optedOut: number;
 }
 
-/** Outcome of an import of a block list, in rows. */
+/** In rows. */
 export interface SuppressionReport extends FileReport {
   suppressed: number;
   /** Suppressed before, repeated in the file, or erased. */
@@ -139,10 +129,9 @@ export interface SuppressionReport extends FileReport {
 }
 
 /**
- * Imports subscribers from a CSV file, see `readPeople`, in the caller's transaction: all of it or nothing. A subscriber with
- * the row's address is updated, except by an empty name. No opt-out is lifted: see `docs/operations/admin.md` for columns of consent.
- * @throws {ImportError} when the file has no usable header
- * @throws {ApiError} `not_found` for the list; `quota_exceeded` when the plan allows fewer new addresses
+ * Imports subscribers from a CSV file in the caller's transaction: all of it or nothing. An empty name changes none, and no
+ * opt-out is lifted; see `docs/operations/admin.md` for columns of consent.
+ * @throws {ImportError} @throws {ApiError} `not_found` for the list; `quota_exceeded`
  */
 export async function importSubscribers(
   em: EntityManager,
@@ -155,7 +144,7 @@ export async function importSubscribers(
   const list = await lockListForInserts(em, listId);
   const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
   const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
-    // Asked now: the people of the slice are written, and one of them can no longer be deleted before the commit.
+    // The people are written: none can be deleted before the commit.
     const kept = sql`select from list_opt_outs where ${ofTenant(tenant)} and list_id = ${list.id} limit 1`;
     if ((await kept.execute(kysely(em))).rows.length > 0) {
       const members = await membersOf(tenant, slice).execute(kysely(em));
@@ -182,9 +171,8 @@ export async function importSubscribers(
 }
 
 /**
- * Imports contacts in the same way. A column with the name of a custom field sets it; an empty value leaves the known one.
- * @throws {ImportError} when the file has no usable header
- * @throws {ApiError} `quota_exceeded` when the plan allows fewer new addresses
+ * In the same way. A column sets the custom field of its name; an empty value leaves the known one.
+ * @throws {ImportError} @throws {ApiError} `quota_exceeded`
  */
 export async function importContacts(
   em: EntityManager,
@@ -197,10 +185,7 @@ export async function importContacts(
   return importPeople(em, vault, tenant, input, options, contactsOf(tenant, fields));
 }
 
-/**
- * Imports people of one kind.
- * @param afterWrite gets the condition of the people `p` that were just written, and their number
- */
+/** @param afterWrite gets the condition of the people `p` that were just written, and their number */
 async function importPeople(
   em: EntityManager,
   vault: Vault,
@@ -211,7 +196,7 @@ async function importPeople(
   afterWrite?: (slice: RawBuilder<unknown>, people: number) => Promise<void>,
 ): Promise<ImportReport> {
   const db = kysely(em);
-  // One import of a tenant at a time: two with the same people in another order would deadlock.
+  // Two imports with the same people in another order would deadlock.
   const lock = `import/${tenant.teamId}/${tenant.environment}`;
   await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
   await sql`create temporary table import_rows
@@ -254,7 +239,7 @@ async function importPeople(
         and ${afterWrite ? sql`exclusion <> ${OPTED_OUT}` : sql`true`}`.execute(db);
     report.suppressed += await suppressByReason(em, tenant, rows);
   }
-  // At the end, so that the locks of the addresses and of the count are held for a moment only.
+  // Their locks are held for a moment only.
   await takeSlots(em, tenant, sql`select email from import_created`);
   await sql`drop table import_people, import_rows, import_created`.execute(db);
   return report;
@@ -272,9 +257,8 @@ async function suppressByReason(em: EntityManager, tenant: Tenant, people: Exclu
 }
 
 /**
- * Imports a block list from a CSV file: suppresses each of its addresses, for the reason that a column states, else by hand.
- * Every 5,000 rows are a transaction: after an interruption, the same file completes the import.
- * @throws {ImportError} when the file has no usable header
+ * Suppresses each address for the reason that a column states, else by hand. Every 5,000 rows are a transaction: after an
+ * interruption, the same file completes the import. @throws {ImportError}
  */
 export async function importSuppressions(
   em: EntityManager,
@@ -291,7 +275,7 @@ export async function importSuppressions(
   return { ...file, suppressed, alreadySuppressed: file.rows - file.refused - suppressed };
 }
 
-/** Reads the people of a file. @param act gets up to 5,000 of them at once; returns how many it refused */
+/** @param act gets up to 5,000 people at once; returns how many it refused */
 async function readBatches(
   input: Readable,
   options: ReadingOptions & FileOptions,
@@ -317,7 +301,6 @@ async function readBatches(
   return report;
 }
 
-/** Copies the file's people to `import_rows`. */
 const stageFile = (
   em: EntityManager,
   vault: Vault,
@@ -347,7 +330,7 @@ async function stageRows(em: EntityManager, idKind: PeopleKind["idKind"], rows: 
     ${rows.map((row) => row.exclusion)}::text[])`.execute(kysely(em));
 }
 
-/** @returns the lines of the rows whose address was erased, in order */
+/** @returns lines, in order */
 async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows: PersonRow[]): Promise<Set<number>> {
   const { rows: erased } = await sql<{ line: number }>`
     select g.line from unnest(
@@ -362,7 +345,7 @@ interface Written {
   changed: number;
 }
 
-/** Executes a statement that ends with `emitAndCount`. @returns the rows that it created and changed */
+/** Executes a statement that ends with `emitAndCount`. */
 async function write(em: EntityManager, statement: RawBuilder<Written & { emitted: boolean }>): Promise<Written> {
   const { rows } = await statement.execute(kysely(em));
   const [{ created, changed, emitted } = { created: 0, changed: 0, emitted: false }] = rows;
@@ -370,7 +353,7 @@ async function write(em: EntityManager, statement: RawBuilder<Written & { emitte
   return { created, changed };
 }
 
-/** The end of a statement whose CTE `written` has rows with `created`: emits their events and counts them. */
+/** Of a statement whose CTE `written` has rows with `created`. */
 const emitAndCount = (
   tenant: Tenant,
   events: WrittenEvents,
@@ -408,8 +391,8 @@ function writePeople(
 }
 
 /**
- * The ids and addresses of the people in a slice. A scalar subquery is an index look-up under any estimate. For a join the
- * planner chose a nested loop over all rows, because it has no statistics of rows that this transaction has just written.
+ * A scalar subquery is an index look-up under any estimate. A join became a nested loop over all rows, because there are no
+ * statistics of rows that this transaction has just written.
  */
 const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql<{ id: string; email: string }>`
   select (select s.id from subscribers s
@@ -445,7 +428,6 @@ function writeSubscriptions(
   );
 }
 
-/** Counts the people of a slice on the list. */
 async function countMembers(
   em: EntityManager,
   tenant: Tenant,

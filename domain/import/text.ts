@@ -8,8 +8,8 @@ const UTF8_MARK = Buffer.from("\u{FEFF}");
 const windows1252 = new TextDecoder("windows-1252");
 
 /**
- * Reads the text of a file, its line ends as `\n`: UTF-16 in either byte order, and UTF-8. A line that is not UTF-8 is
- * read as Windows-1252, unless the file begins with UTF-8's byte order mark.
+ * Decodes UTF-16 and UTF-8, with line ends as `\n`. A line that is not UTF-8 is Windows-1252, unless the file begins with a
+ * byte order mark.
  * @param onWindows1252 called with the number of such lines
  */
 export async function* readText(
@@ -57,14 +57,13 @@ async function* decode(
   yield text(bytes);
 }
 
-/** The decoder of a file in UTF-16, by its byte order mark or by the zero byte of a first character of ASCII. */
+/** By the byte order mark, or by the zero byte of a first character of ASCII. */
 function utf16Of([first, second]: Buffer): TextDecoder | undefined {
   if ((first === 0xff && second === 0xfe) || (first !== 0 && second === 0)) return new TextDecoder("utf-16le");
   if ((first === 0xfe && second === 0xff) || first === 0) return new TextDecoder("utf-16be");
   return undefined;
 }
 
-/** Reads each line that is not UTF-8 as Windows-1252. */
 function textOfLines(bytes: Buffer, onWindows1252: (lines: number) => void): string {
   const lines = bytes.toString("latin1").split(/(?<=[\r\n])/);
   return lines

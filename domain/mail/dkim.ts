@@ -4,7 +4,6 @@ import { promisify } from "node:util";
 export const DKIM_ALGORITHMS = ["rsa", "ed25519"] as const;
 export type DkimAlgorithm = (typeof DKIM_ALGORITHMS)[number];
 
-/** A key that signs the mails of a domain. */
 export interface DkimKey {
   /** In ASCII, as DNS has it */
   domain: string;
@@ -13,11 +12,7 @@ export interface DkimKey {
   privateKey: KeyObject;
 }
 
-/**
- * Header fields that a signature covers: those that a reader sees, and both fields of the one-click unsubscribe, which
- * is valid only with a signature over them (RFC 8058, section 4). The provider's own header is not signed, because a
- * relay may remove it.
- */
+/** RFC 8058, 4: both fields of the one-click unsubscribe must be signed. A relay may remove the provider's own header. */
 const SIGNED_FIELDS = [
   "From",
   "Reply-To",
@@ -32,31 +27,30 @@ const SIGNED_FIELDS = [
 ] as const;
 export type SignedField = (typeof SIGNED_FIELDS)[number];
 
-/** Characters of a signature's lines at most: RFC 5322 recommends 78. */
+/** RFC 5322 recommends 78. */
 const LINE_CHARS = 76;
 const END_OF_HEADER = "\r\n\r\n";
 
-/** Names of RFC 6376, section 3.3.1, and of RFC 8463, section 3. */
+/** RFC 6376, 3.3.1; RFC 8463, 3. */
 const ALGORITHM_NAMES: Record<DkimAlgorithm, string> = { rsa: "rsa-sha256", ed25519: "ed25519-sha256" };
 
-/** Signs in a thread of libuv's pool: an RSA signature would cost the event loop more than the rest of a mail. */
+/** In libuv's pool: an RSA signature would cost the event loop more than the rest of a mail. */
 const signInPool = promisify(sign);
 
 /**
- * Makes the DKIM signatures of a message (RFC 6376): the header fields to be put before it, one for each key, with their line
- * breaks. The message's own header fields are signed in the relaxed form, because relays fold them anew; the body as it is
- * (`simple`), because it is encoded in short lines without blanks at their ends, which no relay has a reason to change.
+ * Makes the header fields to be put before a message (RFC 6376), one for each key, with their line breaks. The header is
+ * signed relaxed, because relays fold it anew; the body as it is, because no relay has a reason to change its encoding.
  */
 export type DkimSigner = (message: Buffer) => Promise<Buffer>;
 
-/** @param except fields that the account's provider replaces, which are not signed */
+/** @param except fields that the account's provider replaces */
 export function dkimSigner(keys: readonly DkimKey[], except: readonly SignedField[] = []): DkimSigner {
   const fields = SIGNED_FIELDS.filter((name) => !except.includes(name));
   return async (message) => {
     const endOfHeader = message.indexOf(END_OF_HEADER);
     const present = readFields(message.toString("latin1", 0, endOfHeader));
     const bodyHash = hash("sha256", simpleBody(message.subarray(endOfHeader + END_OF_HEADER.length)), "base64");
-    // A name is listed once more than its field is in the header, so that an added field breaks the signature.
+    // Listed once more than it is in the header, so that an added field breaks the signature.
     const names = fields.flatMap((name) => (present.has(name.toLowerCase()) ? [name, name] : [name]));
     const signed = fields.flatMap((name) => present.get(name.toLowerCase()) ?? []).join("");
     const time = Math.floor(Date.now() / 1_000);
@@ -66,7 +60,7 @@ export function dkimSigner(keys: readonly DkimKey[], except: readonly SignedFiel
           `DKIM-Signature: v=1; a=${ALGORITHM_NAMES[algorithm]}; c=relaxed/simple; t=${time};\r\n` +
           ` d=${domain}; s=${selector};\r\n ${foldNames(names)};\r\n bh=${bodyHash};\r\n b=`;
         const data = Buffer.from(signed + relaxed(head), "latin1");
-        // An Ed25519 signature covers the hash (RFC 8463); RSA hashes the data itself.
+        // RFC 8463: an Ed25519 signature covers the hash. RSA hashes the data itself.
         const signature =
           algorithm === "rsa"
             ? await signInPool("sha256", data, privateKey)
@@ -78,7 +72,7 @@ export function dkimSigner(keys: readonly DkimKey[], except: readonly SignedFiel
   };
 }
 
-/** The fields of a header by their names in lower case, each relaxed and with its line break. */
+/** By their names in lower case, each relaxed and with its line break. */
 function readFields(header: string): Map<string, string> {
   const fields = new Map<string, string>();
   for (const field of header.split(/\r\n(?![ \t])/)) {
@@ -87,10 +81,10 @@ function readFields(header: string): Map<string, string> {
   return fields;
 }
 
-/** The relaxed form of a header field, without a line break at its end (RFC 6376, section 3.4.2). */
+/** RFC 6376, 3.4.2; without a line break at its end. */
 function relaxed(field: string): string {
   const colon = field.indexOf(":");
-  // Only spaces and tabs are blanks: UTF-8 is read as Latin-1 here, where one of its bytes is a no-break space.
+  // UTF-8 is read as Latin-1 here, where one of its bytes is a no-break space.
   const value = field
     .slice(colon + 1)
     .replace(/\r\n/g, "")
@@ -102,14 +96,13 @@ function relaxed(field: string): string {
 
 const CRLF = Buffer.from("\r\n");
 
-/** The body without empty lines at its end (RFC 6376, section 3.4.3). */
+/** Without empty lines at its end (RFC 6376, 3.4.3). */
 function simpleBody(body: Buffer): Buffer {
   let end = body.length;
   while (end >= 4 && body.toString("latin1", end - 4, end) === END_OF_HEADER) end -= 2;
   return end === 0 ? CRLF : body.subarray(0, end);
 }
 
-/** `h=` with the names in lines. */
 function foldNames(names: readonly string[]): string {
   let folded = "h=";
   let used = folded.length + 1;
@@ -125,7 +118,7 @@ function foldNames(names: readonly string[]): string {
   return folded;
 }
 
-/** Base64 in lines that leave room for ` b=`. */
+/** In lines that leave room for ` b=`. */
 function foldBase64(text: string): string {
   const width = LINE_CHARS - 4;
   let folded = text.slice(0, width);

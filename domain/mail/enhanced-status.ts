@@ -1,23 +1,17 @@
 /**
- * The subject of a refusal:
- * - `unknown`: the address has no mailbox. No other class suppresses an address
- * - `disabled`, `full`: the mailbox exists, and takes no mail at present
- * - `sender`: the sender, its domain, its server or its rights
- * - `policy`: a rule of the recipient's side about the sender or the message
- * - `content`: the message itself
- * - `system`: a server or the way to it
+ * The subject of a refusal. `unknown`: there is no mailbox; no other class suppresses an address. `disabled`, `full`: the
+ * mailbox exists. `sender`: its domain, its server or its rights. `policy`: a rule of the recipient's side. `system`: a
+ * server or the way.
  */
 export type StatusClass = "unknown" | "disabled" | "full" | "sender" | "policy" | "content" | "system";
 
 /**
- * Enhanced status codes without their first digit, as IANA lists them: "Simple Mail Transfer Protocol (SMTP) Enhanced
- * Status Codes Registry" (RFC 5248), https://www.iana.org/assignments/smtp-enhanced-status-codes. The source of a code is
- * RFC 3463 unless another one stands beside it. `X.Y.*` is the class of codes of a subject that are not listed.
+ * Codes without their first digit, by IANA's registry (RFC 5248). The source is RFC 3463 unless another one stands beside a
+ * code. `X.Y.*` is the class of a subject's codes that are not listed, such as a provider's own.
  */
 const CLASSES: Readonly<Record<string, StatusClass>> = {
   "0.*": "system",
 
-  // Addresses
   "1.0": "unknown", // other address status: in practice, the recipient's
   "1.1": "unknown", // bad destination mailbox address
   "1.2": "unknown", // bad destination system address
@@ -31,7 +25,6 @@ const CLASSES: Readonly<Record<string, StatusClass>> = {
   "1.10": "unknown", // recipient address has null MX (RFC 7505)
   "1.*": "system", // a vendor's own: Exchange Online gives 5.1.20 and 5.1.90 to senders, for their header and their daily limit
 
-  // Mailboxes
   "2.0": "disabled", // other or undefined mailbox status
   "2.1": "disabled", // mailbox disabled, not accepting messages: it may be enabled again
   "2.2": "full", // mailbox full
@@ -39,22 +32,17 @@ const CLASSES: Readonly<Record<string, StatusClass>> = {
   "2.4": "system", // mailing list expansion problem
   "2.*": "disabled",
 
-  // The recipient's mail system
   "3.4": "content", // message too big for system
   "3.*": "system", // 3.0, 3.1 (mail system full), 3.2, 3.3, 3.5; 3.6 (RFC 6710)
 
-  // Network and routing
   "4.*": "system", // 4.0 to 4.7
 
-  // Protocol
   "5.*": "system", // 5.0 to 5.5; 5.6 (RFC 4954)
 
-  // Content and media
   "6.7": "system", // non-ASCII addresses not permitted for that sender or recipient (RFC 6531)
   "6.8": "system", // UTF-8 string reply is required, but not permitted by the SMTP client (RFC 6531)
   "6.*": "content", // 6.0 to 6.5; 6.6 (RFC 4468), 6.9 (RFC 6531)
 
-  // Security and policy
   "7.8": "sender", // authentication credentials invalid (RFC 4954)
   "7.9": "sender", // authentication mechanism is too weak (RFC 4954)
   "7.11": "sender", // encryption required for requested authentication mechanism (RFC 4954)
@@ -62,22 +50,16 @@ const CLASSES: Readonly<Record<string, StatusClass>> = {
   "7.13": "sender", // user account disabled: the one that has just logged in (RFC 5248)
   "7.14": "sender", // trust relationship required (RFC 5248)
   "7.27": "sender", // sender address has null MX (RFC 7505)
-  // 7.0 to 7.7; 7.10 (RFC 5248); 7.15, 7.16 (RFC 6710); 7.17 to 7.19, answers to a parameter that is never sent (RFC 7293);
-  // 7.20 to 7.26 (RFC 7372); 7.28; 7.29 (RFC 8617); 7.30 (RFC 8689)
   "7.*": "policy",
 };
 
-/**
- * The class of an enhanced status code such as "5.1.1"; its first digit, which says whether the refusal is for good, is not
- * looked at. Codes beyond the registry (a provider's own, such as 5.4.310) have the class of their subject.
- * @returns undefined for a text that is no such code, or of a subject that does not exist
- */
+/** @param enhanced such as "5.1.1"; its first digit is not looked at @returns undefined for no such code or subject */
 export function classOfStatus(enhanced: string): StatusClass | undefined {
   const [, subject = "", detail = ""] = /^[245]\.(\d{1,3})\.(\d{1,3})$/.exec(enhanced) ?? [];
   return CLASSES[`${subject}.${detail}`] ?? CLASSES[`${subject}.*`];
 }
 
-/** The subject of a permanent refusal of RCPT without an enhanced code: RFC 5321, 4.2.3; RFC 7504 for 556. */
+/** RFC 5321, 4.2.3; RFC 7504 for 556. */
 const REPLY_CLASSES: ReadonlyMap<number, StatusClass> = new Map<number, StatusClass>([
   [550, "unknown"],
   [551, "unknown"],
@@ -88,10 +70,8 @@ const REPLY_CLASSES: ReadonlyMap<number, StatusClass> = new Map<number, StatusCl
 ]);
 
 /**
- * The class of a refusal of a recipient, by its enhanced code or, without one, by its reply code.
- * @param code e.g. 550; undefined where none is known
- * @param enhanced empty or undefined where the reply has none
- * @returns undefined where neither code has a class
+ * The class of a refused recipient, by the enhanced code or, without one, by the reply code. @returns undefined where none
+ * has one
  */
 export function classOfRefusal(code: number | undefined, enhanced: string | undefined): StatusClass | undefined {
   if (enhanced !== undefined && enhanced !== "") return classOfStatus(enhanced);

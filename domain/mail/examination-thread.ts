@@ -8,11 +8,8 @@ import { type ContentField, type ContentProblem, TemplateError, type TemplatePro
 
 /** Tasks and results are plain data. */
 export type ExaminationTask =
-  /** Are the templates of a draft usable? */
   | { task: "check"; content: Record<ContentField, string>; fields?: readonly string[] | undefined }
-  /** Can messages be composed from this content? */
   | { task: "compose"; content: MessageContent }
-  /** Reads the HTML, for `composeMessage`. */
   | { task: "prepare"; content: MessageContent };
 
 export interface ExaminationResults {
@@ -26,7 +23,7 @@ export type ExaminationAnswer =
   | { ok: false; problem: TemplateProblem }
   | { ok: false; unsendable: string };
 
-/** CPU time of the samples, in milliseconds: far below the limit of a send, whose machine may be busy. */
+/** Far below the limit of a send, whose machine may be busy. */
 const SAMPLES_CPU_MS = 100;
 
 /** @throws {TemplateError | UnsendableError} as `composeMessage` */
@@ -42,7 +39,7 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
   }
 }
 
-/** Composes a message for a recipient with a name and custom fields of the greatest length, and for one without. */
+/** For a recipient with fields of the greatest length, and for one without. */
 function composeSamples(content: MessageContent): void {
   const composed = composeMessage(content);
   const email = "jane.doe@example.com";

@@ -5,11 +5,10 @@ import { UnsendableError } from "./header.ts";
 import type { MessageContent, PreparedContent } from "./message.ts";
 import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
 
-/** Time that a task may take before its thread is ended, in milliseconds. A task of 1 MiB takes less than a second. */
+/** A task of 1 MiB takes less than a second. */
 const TASK_LIMIT_MS = 5_000;
-/** Memory of the thread, in MiB. */
 const MAX_MEMORY_MIB = 192;
-/** Most characters of one team's contents that may wait. Those that are slow to read take half a minute together. */
+/** Of one team. Contents that are slow to read take half a minute together. */
 const MAX_WAITING_CHARS = 32_000_000;
 
 interface Job {
@@ -23,10 +22,7 @@ const TOO_LONG: ExaminationAnswer = {
   problem: { kind: "limits", message: "it takes too long to read; make it shorter or simpler" },
 };
 
-/**
- * Reads contents that clients wrote in a thread of its own, one at a time, so that the process serves others meanwhile.
- * Teams take turns: many contents of one team do not delay those of another.
- */
+/** Reads clients' contents in a thread, one at a time, so that the process serves others meanwhile. Teams take turns. */
 export class ExaminationThread {
   readonly #limitMs: number;
   readonly #jobs = new Map<string, Job[]>();
@@ -60,7 +56,6 @@ export class ExaminationThread {
     });
   }
 
-  /** Characters of the contents of a team that wait for their turn. */
   waitingChars(teamId: string): number {
     return (this.#jobs.get(teamId) ?? []).reduce((sum, { task }) => sum + task.content.html.length, 0);
   }
@@ -102,7 +97,6 @@ export class ExaminationThread {
     }
   }
 
-  /** The next task gets a new thread. */
   #forget(worker: Worker): void {
     if (this.#worker === worker) this.#worker = undefined;
   }
@@ -120,13 +114,12 @@ async function run<Task extends ExaminationTask>(
   throw new UnsendableError(answer.unsendable);
 }
 
-/** Starts the thread of this process before there is a content to read. */
 export const startExaminations = (): void => void thread.start();
 
-/** Whether so many contents of a team wait that no other one should: its caller would give up before its turn. */
+/** One more content of the team would wait longer than its caller. */
 export const isCrowded = (teamId: string): boolean => thread.waitingChars(teamId) > MAX_WAITING_CHARS;
 
-/** Lists the problems of a draft's templates, as `checkContent` does, in a thread of its own. */
+/** As `checkContent`, in the thread. */
 export async function examineContent(
   teamId: string,
   content: Record<ContentField, string>,
@@ -140,14 +133,11 @@ export async function examineContent(
   }
 }
 
-/**
- * Composes messages from a content as a send would, in a thread of its own.
- * @throws {TemplateError | UnsendableError} when none can be composed
- */
+/** @throws {TemplateError UnsendableError} when no message can be composed */
 export async function assertComposable(teamId: string, content: MessageContent): Promise<void> {
   await run(teamId, { task: "compose", content });
 }
 
-/** As `prepareContent`, in a thread of its own. @throws {TemplateError} as `prepareContent` */
+/** As `prepareContent`, in the thread. @throws {TemplateError} */
 export const prepareInThread = (teamId: string, content: MessageContent): Promise<PreparedContent> =>
   run(teamId, { task: "prepare", content });

@@ -1,21 +1,21 @@
 import { domainToASCII } from "node:url";
 
-/** A value that a message cannot carry: an invalid address, a line break in a header, a template over its limits. */
+/** A value that a message cannot carry, or a template over its limits. */
 export class UnsendableError extends Error {
   override name = "UnsendableError";
 }
 
-/** Bytes of text in one encoded word. Encoded in base64, it fits a header line of 76 characters after "Subject: ". */
+/** In base64, they fit a header line of 76 characters after "Subject: ". */
 const ENCODED_WORD_BYTES = 39;
 const LINE_CHARS = 76;
-/** Longest word left unencoded, in characters. RFC 5322 allows lines of 998, which include the header's name. */
+/** RFC 5322 allows lines of 998, which include the header's name. */
 const MAX_WORD_CHARS = 900;
 
-/** Folds unstructured header text, and encodes it in RFC 2047 words unless it is plain ASCII. Takes a single line. */
+/** Folds the text, and encodes it in RFC 2047 words unless it is plain ASCII. */
 export function encodeHeaderText(text: string, column: number): string {
   const isAscii = /^[\x20-\x7e]*$/.test(text) && !text.includes("=?");
   if (isAscii && column + text.length <= LINE_CHARS && text === text.trim()) return text;
-  // Folding turns single spaces into line breaks. Text with other spacing is encoded, which preserves it.
+  // Folding turns single spaces into line breaks; other spacing is preserved by encoding.
   const words = text.split(" ");
   if (isAscii && words.every((word) => word.length > 0 && word.length <= MAX_WORD_CHARS)) return fold(words, column);
   return encodedWords(text);
@@ -48,10 +48,7 @@ function encodedWords(text: string): string {
   return words.join("\r\n ");
 }
 
-/**
- * Encodes display name and address for From and Reply-To.
- * @throws {UnsendableError} when the name holds a line break or another control character
- */
+/** For From and Reply-To. @throws {UnsendableError} when the name holds a control character */
 export function encodeMailbox(name: string | null | undefined, address: string, column: number): string {
   if (!name) return address;
   if (HAS_CONTROL.test(name)) throw new UnsendableError("control character in a display name");
@@ -67,16 +64,13 @@ const LOCAL_PART = /^[\w!#$%&'*+/=?^`{|}~.\u{a0}-\u{10ffff}-]{1,64}$/u;
 const ASCII_DOMAIN = /^[a-z0-9](?:[a-z0-9.-]{0,252}[a-z0-9])?$/i;
 
 export interface WireAddress {
-  /** The address with its domain in ASCII, as SMTP and headers carry it */
+  /** Its domain in ASCII. */
   address: string;
-  /** The local part is not ASCII: the server must support SMTPUTF8 (RFC 6531). */
+  /** The server must support SMTPUTF8 (RFC 6531). */
   smtpUtf8: boolean;
 }
 
-/**
- * Converts an address to the form that SMTP carries.
- * @throws {UnsendableError} for an invalid address, a quoted local part or an address literal
- */
+/** As SMTP carries an address. @throws {UnsendableError} for an invalid one, a quoted local part or an address literal */
 export function toWireAddress(address: string): WireAddress {
   const at = address.lastIndexOf("@");
   const localPart = address.slice(0, at);

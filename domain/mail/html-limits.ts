@@ -1,15 +1,12 @@
 import type { Handler } from "htmlparser2";
 import { limits } from "./template-problem.ts";
 
-/** Most elements of a body. Real newsletters have a few thousand. */
+/** Real newsletters have a few thousand. */
 const MAX_ELEMENTS = 20_000;
-/** Most elements inside each other. Newsletters of nested tables have about fifty. */
+/** Newsletters of nested tables have about fifty. */
 const MAX_DEPTH = 200;
 
-/**
- * Counts elements for a parser's handler, whose time per element grows with the depth.
- * @returns a handler that throws `TemplateError` `limits` for too many or too deeply nested elements
- */
+/** A parser's time per element grows with the depth. @returns a handler that throws `TemplateError` `limits` */
 export function withinLimits(handler: Partial<Handler>): Partial<Handler> {
   let elements = 0;
   let depth = 0;

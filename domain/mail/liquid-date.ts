@@ -1,10 +1,10 @@
 import { limits, TemplateError } from "./template-problem.ts";
 
-/** Most characters of a date's format. The longest in common use have about forty. */
+/** The longest in common use have about forty. */
 const MAX_FORMAT_CHARS = 200;
-/** Most characters that one part of a format is filled up to. */
+/** That one part of a format is filled up to. */
 const MAX_WIDTH = 100;
-/** LiquidJS's own, for `date` without a format. */
+/** LiquidJS's own. */
 const DEFAULT_FORMAT = "%A, %B %-e, %Y at %-l:%M %P %z";
 
 const DAY_MS = 86_400_000;
@@ -12,23 +12,22 @@ const MINUTE_MS = 60_000;
 const MONTHS = "January February March April May June July August September October November December".split(" ");
 const WEEKDAYS = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday".split(" ");
 
-/** An instant as a zone's clocks show it. */
 interface ZonedDate {
   ms: number;
   /** Its UTC fields are the zone's. */
   shown: Date;
-  /** Minutes that the zone is behind UTC, as `Date` counts them */
+  /** As `Date` counts them. */
   behindMinutes: number;
-  /** Empty without a zone, or with one that was written as a number */
+  /** Empty without a zone, or with one that was written as a number. */
   zone: string;
 }
 
-/** One for each zone that a template named: a new one takes memory that the garbage collector does not count. */
+/** A new format takes memory that the garbage collector does not count. */
 const zoneFormats = new Map<string, Intl.DateTimeFormat>();
 
 /** @throws {TemplateError} `limits` for an unknown zone */
 function formatOfZone(zone: string): Intl.DateTimeFormat {
-  // Names differ in case only, so there are as many formats as there are zones.
+  // Names differ in case only.
   const key = zone.toLowerCase();
   let format = zoneFormats.get(key);
   if (!format) {
@@ -59,7 +58,6 @@ function instantOf(value: unknown): number {
   return /^\d+$/.test(value) ? Number(value) * 1_000 : Date.parse(value);
 }
 
-/** @returns undefined for a value that is no date */
 function parseDate(value: unknown, zone: unknown): ZonedDate | undefined {
   const ms = instantOf(value);
   if (Number.isNaN(new Date(ms).getTime())) return undefined;
@@ -75,7 +73,7 @@ function dayOfYear(shown: Date): number {
   return Math.floor((shown.getTime() - newYear.getTime()) / DAY_MS) + 1;
 }
 
-/** Weeks of the year so far; days before the first `firstDay` are in week 0. */
+/** Days before the first `firstDay` are in week 0. */
 const weekOfYear = (shown: Date, firstDay: number): number =>
   Math.floor((dayOfYear(shown) + 6 - ((shown.getUTCDay() - firstDay + 7) % 7)) / 7);
 
@@ -140,7 +138,7 @@ const CONVERSIONS: Readonly<Record<string, Conversion>> = {
   "%": () => "%",
 };
 
-/** Widths to which numbers are filled up, with zeros or with blanks. */
+/** Numbers are filled up to them. */
 const WIDTHS: Readonly<Record<string, number>> = {
   ...Object.fromEntries([..."CdeHIklmMSUWy"].map((name) => [name, 2])),
   ...{ j: 3, L: 3, Y: 4 },
@@ -150,7 +148,7 @@ const FILLED_WITH_BLANKS = "aAbBceklpP";
 /** "JAN" for "Jan", and "am" for "AM" */
 const withOtherCase = (text: string): string => (/[a-z]/.test(text) ? text.toUpperCase() : text.toLowerCase());
 
-/** Fills in a format as Ruby's `strftime` and LiquidJS do, in English. */
+/** As Ruby's `strftime` and LiquidJS, in English. */
 function formatDate(date: ZonedDate, format: string): string {
   return format.replace(
     /%([-_0^#:]+)?(\d+)?[EO]?(.)/g,
@@ -178,7 +176,6 @@ function date(value: unknown, format?: unknown, zone?: unknown): unknown {
   return parsed ? formatDate(parsed, text) : value;
 }
 
-/** @throws {TemplateError} `limits` */
 export function assertFormat(format: string): void {
   if (format.length > MAX_FORMAT_CHARS) {
     throw limits(`the format of a date has more than ${MAX_FORMAT_CHARS} characters`);
@@ -191,8 +188,8 @@ const inWords = (month: string) => (value: unknown, type?: unknown, style?: unkn
 };
 
 /**
- * The filters of dates. LiquidJS's own make new `Intl` objects for each name of a month or weekday, which takes up to
- * 0.1 ms and memory outside the heap, and print names in the language of the machine.
+ * LiquidJS's own filters make `Intl` objects for each name of a month or weekday: 0.1 ms, and memory outside the heap that a
+ * send of 10,000 mails grows by hundreds of MB.
  */
 export const DATE_FILTERS: Readonly<Record<string, (...args: unknown[]) => unknown>> = {
   date,

@@ -15,22 +15,18 @@ import { limits, TemplateError } from "./template-problem.ts";
 export const MAX_CHARS = 2_000_000;
 /** Time that one rendering may take, in milliseconds. Real newsletters take less than 1 ms. */
 export const MAX_RENDER_MS = 1_000;
-/** Most elements and characters that filters and ranges may create in one rendering. */
+/** That filters and ranges may create in one rendering. */
 const MAX_ALLOCATIONS = 2_000_000;
-/** Most characters of a text or a list that a filter takes or returns: to search one for another takes milliseconds. */
+/** To search one text for another of this length takes milliseconds. */
 const MAX_FILTERED_CHARS = 5_000;
 
 /**
- * The first four read files. The loops are refused because no merge tag is a list, and a loop over a range, run for
- * every recipient, would delay all mail of the process. Without a loop, `break` and `continue` end the whole template,
- * and with it the footer that holds the unsubscribe link.
+ * The first four read files. No merge tag is a list, and a loop over a range would delay all mail of the process. Outside of
+ * a loop, `break` and `continue` end the template before the footer.
  */
 const FORBIDDEN_TAGS = ["include", "render", "layout", "block", "for", "tablerow", "break", "continue"];
 
-/**
- * Filters of text, numbers, dates and lists of text. Not among them: `raw`, which prints a value unescaped; filters that
- * evaluate an expression for each element; filters of lists of objects, which no merge tag is.
- */
+/** Not `raw`, which prints a value unescaped; nor filters that evaluate an expression for each element, or take objects. */
 const ALLOWED_FILTERS = `
   escape escape_once xml_escape newline_to_br strip_html append prepend lstrip rstrip strip downcase upcase capitalize
   remove remove_first remove_last replace replace_first replace_last split strip_newlines squish normalize_whitespace
@@ -43,13 +39,12 @@ const ALLOWED_FILTERS = `
   .trim()
   .split(/\s+/);
 
-/** Their output is not escaped a second time. Without the `raw` filter no value is printed unescaped. */
 const ESCAPING_FILTERS = ["escape", "escape_once", "xml_escape"];
 
 type FilterScope = { context: Context };
 type Filter = (this: FilterScope, ...args: unknown[]) => unknown;
 
-/** @throws {TemplateError} `limits` for a long text, a long list and a list of lists, which doubles when it is printed */
+/** A list of lists doubles when it is printed. @throws {TemplateError} `limits` */
 function assertShort(value: unknown): void {
   let chars = 0;
   if (typeof value === "string") chars = value.length;
@@ -82,7 +77,7 @@ function shortOnly(filter: Filter): Filter {
 const handlerOf = (filter: FilterImplOptions | undefined) =>
   (typeof filter === "function" ? filter : filter?.handler) as Filter | undefined;
 
-/** Prints a value unchanged, but counts it: otherwise a `capture` that doubles itself would escape the memory limit. */
+/** Counts the value: otherwise a `capture` that doubles itself would escape the memory limit. */
 function printText(this: FilterScope, value: unknown): string {
   if (Array.isArray(value)) assertShort(value);
   const text = value === null || value === undefined ? "" : String(value);
@@ -105,7 +100,6 @@ function contains(left: unknown, right: unknown, context: Context): boolean {
 
 const operators: Operators = { ...defaultOperators, contains };
 
-/** An engine whose templates take a bounded time and memory. */
 export function createEngine({ escaped }: { escaped: boolean }): Liquid {
   const engine = new Liquid({
     templates: {}, // no lookup of partials, in particular none in the file system

@@ -11,33 +11,28 @@ import { assertFormat } from "./liquid-date.ts";
 import { MAX_CHARS } from "./liquid-engine.ts";
 import { limits } from "./template-problem.ts";
 
-/** Most tags of a template: real newsletters have fewer than a hundred. */
+/** Real newsletters have fewer than a hundred. */
 export const MAX_TAGS = 2_000;
-/** Most characters that all tags of a template have together. */
+/** Of a template together. */
 const MAX_TAG_CHARS = 100_000;
-/** Most conditions inside conditions, and most names inside a name. */
+/** Of conditions, and of names inside a name. */
 const MAX_NESTING = 50;
-/** Most numbers of a range. No loop reads it, so it serves comparisons only. */
+/** No loop reads a range: it serves comparisons only. */
 const MAX_RANGE = 1_000;
 
-/**
- * Refuses a template by its length and its number of tags, before anything parses it.
- * @param ownTags tags that are not the author's, and are not counted
- * @throws {TemplateError} `limits`
- */
+/** Before anything parses it. @param ownTags tags that are not the author's @throws {TemplateError} `limits` */
 export function assertSize(source: string, ownTags = 0): void {
   if (source.length > MAX_CHARS) throw limits(`it is longer than ${MAX_CHARS} characters`);
   let tags = -ownTags;
   for (const _ of source.matchAll(/\{[{%]/g)) if (++tags > MAX_TAGS) throw limits(`it has more than ${MAX_TAGS} tags`);
 }
 
-/** A part of a template's source: text, or a tag with its delimiters. */
 export interface SourcePart {
   begin: number;
   end: number;
   /** `{{ … }}` prints, `{% … %}` steers. */
   kind: "text" | "output" | "tag";
-  /** A tag's first word; empty for others. */
+  /** A tag's first word; else empty. */
   name: string;
 }
 
@@ -45,7 +40,7 @@ const tokenize = (engine: Liquid, source: string) =>
   new Tokenizer(source, engine.options.operators).readTopLevelTokens(engine.options);
 type LiquidToken = ReturnType<typeof tokenize>[number];
 
-/** Splits a template as the engine does. @throws {Error} of LiquidJS */
+/** As the engine does. @throws {Error} of LiquidJS */
 export function splitSource(engine: Liquid, source: string): SourcePart[] {
   return tokenize(engine, source).map((token) => {
     const { begin, end } = token;
@@ -56,16 +51,14 @@ export function splitSource(engine: Liquid, source: string): SourcePart[] {
 
 export interface ParsedSource {
   templates: LiquidTemplate[];
-  /** Names that the template reads but does not define, with their path if there is one: "product.name". */
+  /** With their path if there is one, such as "product.name"; without `locals`. */
   variables: Set<string>;
-  /** Names that it defines. */
   locals: Set<string>;
 }
 
 /**
- * Parses a template and lists its names, in time proportional to its length. LiquidJS's own analysis searches the source
- * for the line of each name, which is quadratic.
- * @throws {Error} of LiquidJS, or `TemplateError` when a limit is exceeded
+ * Parses a template and lists its names. LiquidJS's own analysis searches the source for the line of each name, which is
+ * quadratic. @throws {Error} of LiquidJS, or `TemplateError` `limits`
  */
 export function parseSource(engine: Liquid, source: string): ParsedSource {
   const tokens = tokenize(engine, source);
@@ -105,7 +98,6 @@ function visitTemplate(template: LiquidTemplate, names: Names, depth: number): v
   for (const child of children) visitTemplate(child, names, depth + 1);
 }
 
-/** Collects the names that a value, or a token of it, reads. */
 function visitValue(value: unknown, names: Names, depth: number): void {
   if (depth > MAX_NESTING) throw limits(`its names are nested more than ${MAX_NESTING} deep`);
   const visitAll = (values: Iterable<unknown>) => {
@@ -135,7 +127,7 @@ const contentOf = (token: unknown): string | undefined =>
     ? String(token.content)
     : undefined;
 
-/** The names of a path: "product" and "name" of `product.name`. A computed one is left out. */
+/** A computed name is left out. */
 function pathOf(props: readonly unknown[]): string[] {
   const [first, ...rest] = props;
   // `[a.b].c` reads the name that `a.b` holds; LiquidJS lists it as the path a.b.c.

@@ -18,85 +18,77 @@ import { FOOTER_TAGS, withUnsubscribeLink } from "./unsubscribe-link.ts";
 
 export { UnsendableError } from "./header.ts";
 
-/** The content that all recipients of a send share. */
 export interface MessageContent {
-  /** Template of the subject */
+  /** Template. */
   subject: string;
-  /** Template of the HTML body */
+  /** Template. */
   html: string;
   fromEmail: string;
   fromName?: string | null | undefined;
   replyTo?: string | null | undefined;
-  /** Plain text above the unsubscribe link that is added to a body without one */
+  /** Plain text above the link that is added to a body without one. */
   footerText?: string | undefined;
-  /** Set where links are to be tracked: all but those to the service's own pages at `ownUrl` */
+  /** Where links are tracked: all but those below `ownUrl`. */
   tracking?: { ownUrl: string } | undefined;
 }
 
-/** One recipient of a message. */
 export interface MessageRecipient {
   email: string;
   firstName?: string | null | undefined;
   lastName?: string | null | undefined;
   listName?: string | null | undefined;
-  /** Of a contact: values of custom fields by name */
   fields?: FieldMergeValues | undefined;
-  /** Absolute http(s) URL, all ASCII */
+  /** All ASCII. */
   unsubscribeUrl: string;
-  /** `mailto:` URL of a mail that unsubscribes, all ASCII */
+  /** All ASCII. */
   unsubscribeMailto?: string | undefined;
-  /** Envelope sender, all ASCII; the sender's address unless given */
+  /** The sender's address unless given. */
   envelopeFrom?: string | undefined;
-  /** Fills the placeholder of tracked URLs: letters, digits, `.`, `-` and `_` */
+  /** Fills the placeholder of tracked URLs: letters, digits, `.`, `-` and `_`. */
   mailToken?: string | undefined;
-  /** `left@right`, without angle brackets */
+  /** Without angle brackets. */
   messageId: string;
   date: Date;
-  /** A header for the account's provider, as a whole line with its CRLF, all ASCII */
+  /** A whole line with its CRLF, all ASCII. */
   providerHeader?: string | undefined;
 }
 
 export interface MessageEnvelope {
   from: string;
   to: string;
-  /** A local part is not ASCII: the server must support SMTPUTF8. */
+  /** The server must support SMTPUTF8. */
   smtpUtf8: boolean;
 }
 
 export interface FilledMessage {
   envelope: MessageEnvelope;
-  /** A complete RFC 5322 message: lines end with CRLF, have at most 998 octets, and none starts with a dot. */
+  /** RFC 5322: lines end with CRLF, have at most 998 octets, and none starts with a dot. */
   message: Buffer;
-  /** Header fields that come before it and are being made: its DKIM signatures */
+  /** Header fields that come before it: DKIM signatures. */
   signature?: Promise<Buffer> | undefined;
 }
 
 export interface ComposedMessage {
-  /** Custom fields that subject or body read, such as `fields.city` */
+  /** Such as `fields.city`. */
   fieldTags: readonly FieldTag[];
-  /** Builds one recipient's message. @throws {UnsendableError} when this recipient cannot be mailed */
+  /** @throws {UnsendableError} when this recipient cannot be mailed */
   fill(recipient: MessageRecipient): FilledMessage;
 }
 
 const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
 
-/** Bytes of a body that Gmail shows: it cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
+/** Gmail cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
 const MAX_SHOWN_BYTES = 90_000;
 
-/** All that is derived from a content by reading its HTML, as plain data: it can be made in another thread. */
+/** Plain data: it can be made in another thread. */
 export interface PreparedContent {
-  /** The body, with a footer if it had no unsubscribe link */
+  /** With a footer if the body had no unsubscribe link. */
   html: string;
   text: TextTemplate;
-  /** The links of the body that may be tracked, where that was asked for */
   links?: readonly BodyLink[];
 }
 
-/**
- * Reads the HTML of a content: adds the unsubscribe link, and makes the text part. This takes time in proportion to the
- * body, up to some hundred milliseconds, so a process that serves many clients leaves it to `prepareInThread`.
- * @throws {TemplateError} when the body is not a usable template or is too large to be converted
- */
+/** Reads the HTML, which takes up to some hundred milliseconds: see `prepareInThread`. @throws {TemplateError} */
 export function prepareContent(content: MessageContent): PreparedContent {
   const { html: source, footerText = DEFAULT_FOOTER, tracking } = content;
   const { source: html, template } = withUnsubscribeLink(source, footerText);
@@ -105,11 +97,9 @@ export function prepareContent(content: MessageContent): PreparedContent {
 }
 
 /**
- * Builds the MIME structure and parses the templates, once per send.
- * @param prepared of the same content
- * @param tracked URLs for its links, where they are to be tracked; the text part keeps the author's
- * @throws {TemplateError} when subject or body is not a usable template
- * @throws {UnsendableError} when a header cannot carry the sender's address or name
+ * Once per send. @param prepared of the same content @param tracked URLs for its links; the text part keeps the author's
+ * @throws {TemplateError
+ * UnsendableError} for the templates, and for the sender's address or name
  */
 export function composeMessage(
   content: MessageContent,
@@ -208,13 +198,13 @@ function inAngleBrackets(value: string, pattern: RegExp): string {
   return value;
 }
 
-/** The second form of `List-Unsubscribe` (RFC 2369), on a line of its own. */
+/** RFC 2369, on a line of its own. */
 const mailtoForm = ({ unsubscribeMailto: url }: MessageRecipient): string =>
   url === undefined ? "" : `,\r\n <${inAngleBrackets(url, UNSUBSCRIBE_MAILTO)}>`;
 
 let lastDate = { second: -1, text: "" };
 
-/** Formats a date as in "Mon, 05 Jan 2026 09:30:00 +0000". Cached, because many mails share a second. */
+/** Such as "Mon, 05 Jan 2026 09:30:00 +0000". Cached, because many mails share a second. */
 function formatDate(date: Date): string {
   const second = Math.floor(date.getTime() / 1_000);
   if (second !== lastDate.second) lastDate = { second, text: date.toUTCString().replace("GMT", "+0000") };

@@ -2,13 +2,11 @@ import { classifyReply, NO_RULE } from "../reports/reply-rules.ts";
 import { classOfRefusal, classOfStatus, type StatusClass } from "./enhanced-status.ts";
 import type { AccountFailure, MailOutcome, ReplyDetails, SmtpReason } from "./outcome.ts";
 
-/** How far a connection had come when it failed. */
 type OpeningStage = "connect" | "greeting" | "helo" | "auth";
 
-/** How far a message had come when its outcome was known. `dot`: the body, and with it the final dot, may have left. */
+/** `dot`: the body, and with it the final dot, may have left. */
 export type MessageStage = "mail" | "rcpt" | "data" | "dot";
 
-/** Why there is no reply to read. */
 export type NetworkFailure =
   | "refused"
   | "name"
@@ -21,14 +19,13 @@ export type NetworkFailure =
   /** A login would go out without TLS. */
   | "clear_text";
 
-/** A server's reply as it came (`code`), or why there is none (`network`). */
+/** `network`: why there is no reply. */
 interface Answer<Stage> {
   stage: Stage;
-  /** Reply code, e.g. 250 */
   code?: number | undefined;
-  /** Enhanced status code (RFC 3463), e.g. "5.1.1" */
+  /** RFC 3463. */
   enhanced?: string | undefined;
-  /** The whole reply; may hold addresses */
+  /** May hold addresses. */
   response?: string | undefined;
   network?: NetworkFailure | undefined;
 }
@@ -68,14 +65,11 @@ const REFUSED_OPENING = {
 
 const isOpening = (answer: SmtpAnswer): answer is OpeningAnswer => Object.hasOwn(REFUSED_OPENING, answer.stage);
 
-/**
- * The outcome that an SMTP reply, or the lack of one, means for a mail.
- * @param to the recipient, whose address is removed from the reply
- */
+/** @param to the recipient, whose address is removed from the reply */
 export function classifyAnswer(answer: SmtpAnswer, to?: string): MailOutcome {
   if (isOpening(answer)) return classifyOpening(answer, to);
   const { stage, code } = answer;
-  // A reply that is not final (1xx, 3xx, not SMTP at all) counts as none.
+  // Such as 1xx, 3xx, or no SMTP at all.
   if (!isFinal(code)) return classifyNoReply(answer, detailsOf(answer, to));
   if (code < 300 && stage === "dot") {
     return { outcome: "sent", reason: "accepted", code, enhanced: answer.enhanced };
@@ -84,7 +78,7 @@ export function classifyAnswer(answer: SmtpAnswer, to?: string): MailOutcome {
   if (code < 300) return classifyNoReply(answer, details);
 
   const temporary = code < 500;
-  // 421 before the dot: the server ends the session, not the message, which was never accepted.
+  // The server ends the session, not the message.
   if (code === 421 && stage !== "dot") return deferred("server_closing", details, true);
   switch (stage) {
     case "mail":
@@ -93,44 +87,40 @@ export function classifyAnswer(answer: SmtpAnswer, to?: string): MailOutcome {
       return temporary ? classifyDeferral(details) : classifyRefusedRecipient(code, details, answer.response);
     case "data":
     case "dot":
-      // RFC 5321 4.2.5 and 6.1: a server that answers the dot with 4xx, 421 included, has not taken the message.
+      // RFC 5321, 4.2.5 and 6.1: 4xx to the dot, 421 included, did not take the message.
       return temporary ? classifyDeferral(details) : classifyRefusedMessage(details);
   }
 }
 
-/**
- * The account failure that a refused or failed connection means.
- * @param address a name that is removed from the reply, e.g. the login's
- */
+/** The failure that a refused connection means. @param address a name that is removed from the reply */
 export function classifyOpening(answer: OpeningAnswer, address?: string): AccountFailure {
   const { stage, code, network = "protocol" } = answer;
   const details = detailsOf(answer, address);
   if (!isFinal(code) || code < 300) {
     return { outcome: "account_failure", reason: NETWORK_REASONS[network], temporary: !FINAL.has(network), ...details };
   }
-  // A relay may end the session with 421 because it refuses the name in EHLO, or because it is busy: its words decide.
+  // 421 may refuse the name in EHLO, or say that the relay is busy: its words decide.
   const isClosing = code === 421 && !(stage === "helo" && /\b(?:ehlo|helo)\b/i.test(answer.response ?? ""));
   const reason = isClosing ? "server_closing" : REFUSED_OPENING[stage];
   return { outcome: "account_failure", reason, temporary: code < 500, ...details };
 }
 
-/** Failures that last until the account, or the service's settings, are changed. */
+/** Until the account, or the service's settings, are changed. */
 const FINAL: ReadonlySet<NetworkFailure> = new Set<NetworkFailure>(["tls", "forbidden", "clear_text"]);
 
 const classOf = ({ enhanced }: ReplyDetails): StatusClass | undefined =>
   enhanced === undefined ? undefined : classOfStatus(enhanced);
 
-/** Refusals for good that are the mailbox's: it may take mail again, so the address is not suppressed. */
+/** The mailbox may take mail again, so the address is not suppressed. */
 const MAILBOX_REASONS = { disabled: "mailbox_disabled", full: "mailbox_full" } as const satisfies Partial<
   Record<StatusClass, SmtpReason>
 >;
 
-/** Each class at RCPT. */
 const REFUSED_RECIPIENT: Readonly<Record<StatusClass, (details: ReplyDetails) => MailOutcome>> = {
   unknown: (details) => rejected("mailbox_unknown", details, { suppress: true }),
   disabled: (details) => rejected(MAILBOX_REASONS.disabled, details),
   full: (details) => rejected(MAILBOX_REASONS.full, details),
-  // Servers that delay their refusals of a sender give them to RCPT: they must not suppress the recipient.
+  // Given to RCPT by servers that delay their refusals of a sender.
   sender: (details) => rejected("policy_refused", details, { policy: true }),
   policy: (details) => rejected("policy_refused", details, { policy: true }),
   content: (details) => rejected("content_refused", details, { policy: true }),
@@ -138,8 +128,7 @@ const REFUSED_RECIPIENT: Readonly<Record<StatusClass, (details: ReplyDetails) =>
 };
 
 /**
- * The class of a reply whose code alone, without an enhanced one, says that the mailbox is unknown. Relays that refuse the
- * sender for every recipient, and servers whose mailbox is full, answer 550 too: where the words say so, they decide.
+ * Relays that refuse the sender for every recipient, and servers whose mailbox is full, answer 550 too: their words decide.
  */
 function classOfWords(code: number, response: string): StatusClass {
   const text = response.slice(0, MAX_READ_CHARS).toLowerCase().replace(/\s+/g, " ");
@@ -152,7 +141,7 @@ function classifyRefusedRecipient(code: number, details: ReplyDetails, response 
   const { enhanced } = details;
   const known = classOfRefusal(code, enhanced) ?? "system";
   const about = known === "unknown" && enhanced === undefined ? classOfWords(code, response) : known;
-  // A 5xx with a code of a temporary refusal contradicts itself: it suppresses no address.
+  // A 5xx with a code of a temporary refusal suppresses no address.
   const contradicts = about === "unknown" && enhanced !== undefined && !enhanced.startsWith("5.");
   return REFUSED_RECIPIENT[contradicts ? "system" : about](details);
 }
@@ -165,7 +154,6 @@ function classifyRefusedMessage(details: ReplyDetails): MailOutcome {
   return REFUSED_RECIPIENT.content(details);
 }
 
-/** A 4xx: it may pass, whether it is about the recipient, the message or the sender. */
 const classifyDeferral = (details: ReplyDetails): MailOutcome =>
   deferred(classOf(details) === "full" ? MAILBOX_REASONS.full : "temporary_refusal", details);
 
@@ -182,11 +170,11 @@ const NETWORK_REASONS = {
 
 function classifyNoReply({ stage, network = "protocol" }: MessageAnswer, details: ReplyDetails): MailOutcome {
   if (stage === "dot") return { outcome: "unknown", reason: "no_answer", ...details };
-  // A timeout has already taken its time: the message waits its turn instead of doubling it.
+  // A timeout has already taken its time: the message waits its turn.
   return deferred(NETWORK_REASONS[network], details, network === "lost");
 }
 
-/** Code and enhanced code of a reply line such as "550 5.1.1 No such user". */
+/** Of a reply line such as "550 5.1.1 No such user". */
 export function parseReply(response: string): { code?: number; enhanced?: string } {
   const match = /^(\d{3})(?:[ -]([245]\.\d{1,3}\.\d{1,3})(?![\d.]))?/.exec(response);
   if (match === null) return {};
@@ -195,13 +183,9 @@ export function parseReply(response: string): { code?: number; enhanced?: string
 }
 
 const MAX_RESPONSE_CHARS = 200;
-/** Characters of a reply that are looked at. */
 const MAX_READ_CHARS = 2_000;
 
-/**
- * A server's reply as it may be logged and shown: one line of at most 200 characters, e-mail addresses replaced, the
- * recipient's local part too where it stands alone.
- */
+/** As a reply may be logged and shown: one line, its addresses replaced, also the recipient's local part alone. */
 export function scrubResponse(response: string, to?: string): string {
   let text = response.slice(0, MAX_READ_CHARS).replace(/[\p{Cc}\s]+/gu, " ");
   if (/@|%40/.test(text)) text = text.replace(/<?[^\s<>"'()[\],;:=/?&]+(?:@|%40)[^\s<>"'()[\],;/?&]+>?/gi, "[address]");

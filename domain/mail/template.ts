@@ -8,54 +8,49 @@ export type { SourcePart } from "./liquid-source.ts";
 export type { ContentField, ContentProblem } from "./template-problem.ts";
 export { TemplateError } from "./template-problem.ts";
 
-/** The merge tags an author may use. */
 export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url"] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
-/** A custom field of contacts, such as `fields.city`. */
 export type FieldTag = `fields.${string}`;
 
-/** Values of custom fields by name. */
 export type FieldMergeValues = Readonly<Record<string, string | number | boolean>>;
 
-/** A tag that no author can write: the recipient's part of tracked URLs. */
+/** No author can write it: the recipient's part of tracked URLs. */
 type OwnTag = "mail_token";
 
-/** One recipient's values. They are data: a `{{` in a value is printed, not evaluated. A missing value prints nothing. */
+/** A `{{` in a value is printed, not evaluated. A missing value prints nothing. */
 export type MergeValues = { readonly [tag in MergeTag | OwnTag]?: string | null | undefined } & {
   readonly fields?: FieldMergeValues | undefined;
 };
 
 export interface TemplateOptions {
-  /** Values are HTML-escaped (a body) or not (a subject, plain text). */
   escape: boolean;
-  /** Line breaks and control characters in the output become spaces (a subject). */
+  /** Line breaks and control characters become spaces. */
   singleLine?: boolean;
-  /** Tags that were added to an author's template, beyond the number that an author may use. */
+  /** Beyond the number that an author may use. */
   ownTags?: number;
 }
 
-/** Literal text and merge tags in turns: literal, tag, literal, …, literal. */
+/** Literals and tags in turns; a literal is first and last. */
 export interface PlainTemplate {
   readonly literals: readonly string[];
-  /** `tags[i]` stands between `literals[i]` and `literals[i + 1]`. */
   readonly tags: readonly (MergeTag | FieldTag | OwnTag)[];
 }
 
 export interface Template {
-  /** Names that the template reads but does not define, with their path if there is one: "product.name". */
+  /** With their path if there is one, such as "product.name"; without those that it defines. */
   readonly variables: ReadonlySet<string>;
-  /** Set when the template holds only literal text and merge tags without filters. */
+  /** Set for a template of literals and merge tags without filters. */
   readonly plain: PlainTemplate | undefined;
-  /** @throws {TemplateError} `limits`, when the rendering for these values exceeds a limit */
+  /** @throws {TemplateError} `limits` */
   render(values: MergeValues): string;
-  /** As `render`, without conditions and captures, and all that stands in them. */
+  /** Without conditions and captures, and all that stands in them. */
   renderFixed(values: MergeValues): string;
 }
 
 const engines = { escaped: createEngine({ escaped: true }), verbatim: createEngine({ escaped: false }) };
 
-/** Parses a template, once per send. @throws {TemplateError} `syntax`, `forbidden_tag` or `limits` */
+/** Once per send. @throws {TemplateError} */
 export function compileTemplate(source: string, options: TemplateOptions): Template {
   assertSize(source, options.ownTags);
   const finish = options.singleLine ? toSingleLine : (text: string) => text;
@@ -66,7 +61,7 @@ export function compileTemplate(source: string, options: TemplateOptions): Templ
   }
   const engine = options.escape ? engines.escaped : engines.verbatim;
   const { templates, variables, locals } = translated("syntax", () => parseSource(engine, source));
-  // A template that redefines `unsubscribe_url` would remove the link from the footer.
+  // It would remove the link from the footer.
   const redefined = [...locals].find(isMergeTag);
   if (redefined !== undefined) throw new TemplateError({ kind: "forbidden_tag", tag: `assign ${redefined}` });
   const fixed = templates.filter(({ children }) => children === undefined);
@@ -80,11 +75,10 @@ export function compileTemplate(source: string, options: TemplateOptions): Templ
   };
 }
 
-/** Splits a template into text and tags, as the engine reads it. @throws {TemplateError} `syntax` */
+/** As the engine reads it. @throws {TemplateError} `syntax` */
 export const splitTemplate = (source: string): SourcePart[] =>
   translated("syntax", () => splitSource(engines.escaped, source));
 
-/** Runs `work`. @throws {TemplateError} for an error of LiquidJS */
 function translated<T>(kind: "syntax" | "limits", work: () => T): T {
   try {
     return work();
@@ -93,7 +87,7 @@ function translated<T>(kind: "syntax" | "limits", work: () => T): T {
   }
 }
 
-/** LiquidJS quotes the template in its messages, so authors get sentences of ours instead. */
+/** LiquidJS quotes the template in its messages. */
 const SYNTAX_ERRORS: readonly (readonly [RegExp, string])[] = [
   [/not closed/, "this tag is not closed"],
   [/^tag .* not found/, "there is no such tag, or not at this place"],
@@ -103,7 +97,7 @@ const SYNTAX_ERRORS: readonly (readonly [RegExp, string])[] = [
 function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateError {
   const cause = (LiquidError.is(error) && error.originalError) || error;
   if (cause instanceof TemplateError) return cause;
-  // A stack overflow or an overlong string is caused by the template.
+  // Caused by the template.
   if (cause instanceof RangeError) {
     return new TemplateError({ kind: "limits", message: "it is nested too deep or too long" }, { cause });
   }
@@ -123,9 +117,9 @@ const TAG_OUTPUT = new RegExp(
   `\\{\\{[ \\t\\r\\n]*(${MERGE_TAGS.join("|")}|fields\\.[a-z][a-z0-9_]*)[ \\t\\r\\n]*\\}\\}`,
 );
 
-/** Splits a source that parses into literals and tags; undefined when it holds anything else. */
+/** Undefined for a source that holds anything else. */
 function plainParts(source: string): PlainTemplate | undefined {
-  // With one capturing group, split returns text and tag names in turns.
+  // The capturing group returns text and tag names in turns.
   const pieces = source.split(TAG_OUTPUT);
   const literals = pieces.filter((_, i) => i % 2 === 0);
   const last = literals.length - 1;
@@ -136,14 +130,13 @@ function plainParts(source: string): PlainTemplate | undefined {
 
 const HTML_ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;" };
 
-/** Escapes a value for HTML exactly as liquidjs does. */
+/** Exactly as LiquidJS does. */
 export function escapeHtml(value: string): string {
   return /[&<>"']/.test(value) ? value.replace(/[&<>"']/g, (char) => HTML_ESCAPES[char] ?? char) : value;
 }
 
 const isFieldTag = (tag: string): tag is FieldTag => tag.startsWith(FIELDS);
 
-/** A value as a tag without filters prints it. */
 export function printed(values: MergeValues, tag: MergeTag | FieldTag | OwnTag): string {
   if (!isFieldTag(tag)) return values[tag] ?? "";
   const { fields = {} } = values;
@@ -151,17 +144,14 @@ export function printed(values: MergeValues, tag: MergeTag | FieldTag | OwnTag):
   return Object.hasOwn(fields, name) ? String(fields[name]) : "";
 }
 
-/** The custom fields that a template reads, of its `variables`. */
 export const fieldTagsOf = (variables: Iterable<string>): FieldTag[] => [...variables].filter(isFieldTag);
 
-/** Values of custom fields, each made by `make`. */
 export const fieldValuesOf = <T extends string>(tags: readonly FieldTag[], make: (tag: FieldTag) => T) =>
   Object.fromEntries(tags.map((tag) => [tag.slice(FIELDS.length), make(tag)]));
 
-/** A value as long as that of a custom field can be: three octets a character, as most scripts have. */
+/** Three octets a character, as most scripts have. */
 export const longestFieldValue = (): string => "\u6f22".repeat(MAX_FIELD_TEXT_LENGTH);
 
-/** Joins literals and encoded values. */
 export function renderPlain(
   { literals, tags }: PlainTemplate,
   values: MergeValues,
@@ -188,10 +178,7 @@ const SAMPLE: MergeValues = {
   unsubscribe_url: "https://example.com/unsubscribe",
 };
 
-/**
- * Lists every problem of a draft's subject and body; an empty list means that they can be sent.
- * @param fields names of the custom fields that its recipients may have
- */
+/** Lists every problem of a draft; none means that it can be sent. @param fields custom fields of its recipients */
 export function checkContent(content: Record<ContentField, string>, fields: readonly string[] = []): ContentProblem[] {
   const known = new Set<string>([...MERGE_TAGS, ...fields.map((name) => FIELDS + name)]);
   return [
@@ -208,7 +195,7 @@ function checkTemplate(
 ): ContentProblem[] {
   try {
     const template = compileTemplate(source, options);
-    // With and without values, so that both branches of an `if first_name` run.
+    // Both branches of an `if first_name` run.
     template.render({ ...SAMPLE, fields: fieldValuesOf(fieldTagsOf(template.variables), () => "Sample") });
     template.render({});
     return [...template.variables]

@@ -18,11 +18,10 @@ import {
 } from "./template.ts";
 import { limits } from "./template-problem.ts";
 
-/** Largest number of a list's items in Roman numbers, and of their start in others. The converter fails above the first. */
+/** The converter fails above the first. */
 const MAX_ROMAN = 3_999;
 const MAX_START = 1_000_000_000;
 
-/** As the converter's own format of ordered lists. */
 const orderedList: FormatCallback = (list, walk, builder, options) => {
   const first = Number(list.attribs.start ?? 1);
   if (!(Math.abs(first) <= MAX_START)) delete list.attribs.start;
@@ -30,11 +29,11 @@ const orderedList: FormatCallback = (list, walk, builder, options) => {
   formatterOf(builder, "orderedList")(list, walk, builder, options);
 };
 
-/** A format of the converter's own, by the name that it registers; its types leave `options` out. */
+/** Its types leave `options` out. */
 const formatterOf = (builder: Parameters<FormatCallback>[2], name: "orderedList" | "anchor"): FormatCallback =>
   (builder as unknown as { options: { formatters: Record<typeof name, FormatCallback> } }).options.formatters[name];
 
-/** As the converter's own format of links, which shows what a mail program would fill in too: the subject, the body. */
+/** Without the subject and the body that a mail program would fill in. */
 const link: FormatCallback = (anchor, walk, builder, options) => {
   const { href } = anchor.attribs;
   const [, address] = /^\s*mailto:([^?]*)/i.exec(href ?? "") ?? [];
@@ -42,7 +41,7 @@ const link: FormatCallback = (anchor, walk, builder, options) => {
   formatterOf(builder, "anchor")(anchor, walk, builder, options);
 };
 
-/** Elements that no reader sees, such as the preview text at the top of a mail. Editors write these declarations either way. */
+/** Such as the preview text at the top of a mail. */
 const HIDDEN = ["[hidden]", '[style*="display:none" i]', '[style*="display: none" i]'];
 
 const convert = compile({
@@ -94,13 +93,11 @@ function htmlToText(html: string): string {
   return text;
 }
 
-/** The text part of a message, made once per send: plain data, which can be passed to another thread. */
+/** Made once per send: plain data, for another thread. */
 export type TextTemplate = { plain: PlainTemplate } | { source: string };
 
-/** Tags that this module adds to an author's template. */
 const OWN_TAGS = 2;
 
-/** Compiles a text template of `deriveText`. */
 export function compileText(text: TextTemplate): Pick<Template, "plain" | "render"> {
   if ("plain" in text) return { plain: text.plain, render: (values) => renderPlain(text.plain, values) };
   const { render } = compileTemplate(text.source, { escape: false, ownTags: OWN_TAGS });
@@ -111,33 +108,26 @@ export function compileText(text: TextTemplate): Pick<Template, "plain" | "rende
   };
 }
 
-/**
- * A placeholder is a token's number between the first two. No character reference yields these characters: HTML's table of
- * numeric references replaces them, and no named one has them.
- */
+/** A placeholder is a token's number between the first two. HTML has no character reference to them. */
 const [BEGIN, END, SPLIT] = ["\u0086", "\u0087", "\u0088"];
 
-/** Replaces those that an author wrote by another control character, which is as invisible. */
 const withoutMarkers = (text: string): string => text.replace(/[\u0086-\u0088]/g, "\u0089");
 
 const PLACEHOLDER = new RegExp(`${BEGIN}(\\d+)${END}`);
 
-/** A part of a template that the conversion of its HTML must not touch. */
+/** The conversion of the HTML must not touch it. */
 interface Token {
   source: string;
-  /** It prints nothing itself: a condition, a definition. */
+  /** A condition or a definition: prints nothing itself. */
   steers: boolean;
   name: string;
 }
 
-/**
- * Converts an HTML template to a text template, once per send, and keeps its tags.
- * @throws {TemplateError} `limits` as `htmlToText`
- */
+/** Once per send. @throws {TemplateError} `limits` */
 export function deriveText(source: string, html: Template): TextTemplate {
   const { marked, tokens } = markTokens(source);
   const { literals, order } = splitText(htmlToText(marked));
-  // A plain template's tokens are its tags, in the same order.
+  // Tokens and tags are in the same order.
   const text: TextTemplate = html.plain
     ? { plain: plainText(literals, order, html.plain.tags) }
     : (steeredText(tokens, literals, order) ?? { plain: filledText(html) });
@@ -152,7 +142,7 @@ function splitText(text: string): { literals: string[]; order: number[] } {
   };
 }
 
-/** A token whose number is no tag's is left out, and the text on its two sides is joined. */
+/** A token whose number is no tag's is left out. */
 function plainText(literals: readonly string[], order: readonly number[], tagOf: PlainTemplate["tags"]): PlainTemplate {
   const joined = [literals[0] ?? ""];
   const tags: PlainTemplate["tags"][number][] = [];
@@ -168,10 +158,8 @@ function plainText(literals: readonly string[], order: readonly number[], tagOf:
   return { literals: joined, tags };
 }
 
-/** Tags with an end whose inside is no part of the document. */
 const REGIONS = new Set(["capture", "comment"]);
 
-/** Replaces each tag of a template by a placeholder, and a region with all that it holds. */
 function markTokens(source: string): { marked: string; tokens: Token[] } {
   const tokens: Token[] = [];
   let marked = "";
@@ -195,13 +183,11 @@ function markTokens(source: string): { marked: string; tokens: Token[] } {
   return { marked, tokens };
 }
 
-/** Tags that print a value. */
 const PRINTING_TAGS = new Set(["echo", "cycle", "increment", "decrement"]);
 
 /**
- * Puts the tags back into the converted text. A conversion removes the parts that no reader sees: attributes, the head of
- * a document. Their outputs are left out, and their conditions and definitions, which print nothing, are put in front of
- * the next tag.
+ * Puts the tags back. Of parts that the conversion removed, such as attributes, the outputs are left out; conditions and
+ * definitions go in front of the next tag.
  * @returns undefined when a condition begins in such a place and ends in another
  */
 function steeredText(
@@ -225,16 +211,16 @@ function steeredText(
     compileText({ source });
     return { source };
   } catch (error) {
-    // For example, a link's text and its address hold one condition each: the conversion swaps them.
+    // A link's text and its address hold one condition each, and the conversion swaps them.
     if (error instanceof TemplateError) return undefined;
     throw error;
   }
 }
 
-/** Braces in the text were entities in the HTML: they are printed, not evaluated, and begin no tag. */
+/** Braces in the text were entities in the HTML: they begin no tag. */
 const literally = (text: string): string => text.replace(/\{(?=[{%]|$)/g, `{${SPLIT}`);
 
-/** Whether the tags of each condition were either all kept or all removed. */
+/** All kept, or all removed. */
 function keepsWholeConditions(tokens: readonly Token[], kept: ReadonlySet<number>): boolean {
   const open: boolean[] = [];
   return tokens.every(({ name }, index) => {
@@ -247,11 +233,11 @@ function keepsWholeConditions(tokens: readonly Token[], kept: ReadonlySet<number
 }
 
 /**
- * The text of the body as a recipient sees it of whom every value is known, with the values as merge tags again. For a
- * body that cannot be turned into a text template: to convert it for each recipient would take too long.
+ * For a body that cannot become a text template: the text that a recipient sees whose every value is known, with the values
+ * as merge tags again.
  */
 function filledText(html: Template): PlainTemplate {
-  // Random, because filters can print any character, so a body could contain placeholders.
+  // Filters can print any character: a body could contain placeholders.
   const first = randomInt(2 ** 40);
   const fields = fieldTagsOf(html.variables);
   const known = [...MERGE_TAGS, ...fields];
@@ -267,7 +253,7 @@ function filledText(html: Template): PlainTemplate {
 
 const LINK = "https://link.invalid/";
 
-/** Adds the unsubscribe link to a text that lost it, for some recipients or for all. */
+/** For a text that lost it, for some recipients or for all. */
 function withLink(text: TextTemplate, { variables }: Template): TextTemplate {
   const { render } = compileText(text);
   const fields = fieldValuesOf(fieldTagsOf(variables), () => "D");

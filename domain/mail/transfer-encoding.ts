@@ -1,25 +1,22 @@
 import { type MergeValues, type PlainTemplate, printed, renderPlain, type Template } from "./template.ts";
 import { limits } from "./template-problem.ts";
 
-/** A body part: its transfer encoding, and each recipient's encoded content without a line break at the end. */
+/** Without a line break at the end. */
 export interface EncodedPart {
   transferEncoding: "quoted-printable" | "base64";
-  /** @throws {TemplateError} `limits`, when rendering it takes too long, or for a long part */
+  /** @throws {TemplateError} `limits` */
   encode(values: MergeValues): string;
 }
 
-/**
- * Most bytes of an encoded message. One of a body of 1 MiB has up to 3 MB, with its text part; many servers take no more
- * than 10 MB.
- */
+/** One of a body of 1 MiB has up to 3 MB. Many servers take no more than 10 MB. */
 const MAX_MESSAGE_BYTES = 4_000_000;
 
-/** @param bytes of a message, or of one of its parts @throws {TemplateError} `limits` */
+/** @throws {TemplateError} `limits` */
 export function assertMessageSize(bytes: number): void {
   if (bytes > MAX_MESSAGE_BYTES) throw limits(`one message has more than ${MAX_MESSAGE_BYTES} bytes`);
 }
 
-/** Encoded characters per line: RFC 2045 allows 76, and a soft line break takes one. */
+/** RFC 2045 allows 76, and a soft line break takes one. */
 const LINE_CHARS = 75;
 const SOFT_BREAK = "=\r\n";
 const HEX = Buffer.from("0123456789ABCDEF");
@@ -32,9 +29,9 @@ const EQUALS = 61;
 const DELETE = 127;
 
 /**
- * Encodes `text` as quoted-printable from column 0 on; CRLF stays a line break when `lineBreaks` is set. Two characters
- * are always encoded: a dot at the start of a line, so that SMTP's dot-stuffing finds none, and a blank at the end of a
- * line or of the text, because the text after it is not known here.
+ * Always encodes a dot at the start of a line, so that SMTP's dot-stuffing finds none, and a blank at the end of a line or of
+ * the text, whose continuation is not known here.
+ * @param lineBreaks CRLF stays a line break
  */
 function quotedPrintable(text: string, lineBreaks: boolean): { encoded: string; column: number } {
   const bytes = Buffer.from(text, "utf8");
@@ -72,10 +69,10 @@ function quotedPrintable(text: string, lineBreaks: boolean): { encoded: string; 
   return { encoded: out.toString("latin1", 0, length), column };
 }
 
-/** A value that quoted-printable does not change, as most are. */
+/** As most values are. */
 const PLAIN_VALUE = /^(?!\.)[\x20-\x3c\x3e-\x7e]{0,74}[\x21-\x3c\x3e-\x7e]$/;
 
-/** Encodes a merge value so that it fits anywhere in a line with enough space. */
+/** Fits anywhere in a line with enough space. */
 function encodeValue(value: string): string {
   if (value === "" || PLAIN_VALUE.test(value)) return value;
   return quotedPrintable(value, false).encoded;
@@ -84,8 +81,8 @@ function encodeValue(value: string): string {
 const toCrlf = (text: string) => text.replace(/\r\n|\r|\n/g, "\r\n");
 
 /**
- * Encodes literals once and values per recipient. A soft line break precedes a value that does not fit into the line,
- * and one always follows it: so every literal begins in column 0, after a value of any length.
+ * A soft line break precedes a value that does not fit into the line, and one always follows it: so every literal begins in
+ * column 0.
  */
 function quotedPrintableParts({ literals, tags }: PlainTemplate) {
   const chunks = literals.map((literal, i) => {
@@ -99,7 +96,7 @@ function quotedPrintableParts({ literals, tags }: PlainTemplate) {
   return { first, steps, used: [...new Set(tags)] };
 }
 
-/** Above this share of bytes outside ASCII, base64 is the shorter encoding. */
+/** Above this share, base64 is shorter. */
 const BASE64_SHARE = 1 / 6;
 
 function isMostlyAscii(text: string): boolean {
@@ -120,7 +117,7 @@ function base64Lines(text: string): string {
   return lines;
 }
 
-/** Prepares a body part. `escapeValue` must be the escaping that the template applies to its values. */
+/** @param escapeValue the escaping that the template applies to its values */
 export function encodePart(
   template: Pick<Template, "plain" | "render">,
   escapeValue: (value: string) => string = (value) => value,

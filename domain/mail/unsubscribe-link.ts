@@ -4,18 +4,16 @@ import { withinLimits } from "./html-limits.ts";
 import { compileTemplate, escapeHtml, type Template, TemplateError } from "./template.ts";
 import { BODY_END } from "./tracked-body.ts";
 
-/** Tags that a footer adds to an author's template. */
 export const FOOTER_TAGS = 1;
 
-/** No style sheet of the body overrules these declarations, such as one that colors all links. */
+/** No style sheet of the body overrules them. */
 const FOOTER_STYLE = "all:initial!important;font:12px/18px sans-serif!important;color:#595959!important;";
 const BLOCK_STYLE = `${FOOTER_STYLE}display:block!important;clear:both!important;padding:24px 16px!important;background-color:#ffffff!important`;
 const LINK_STYLE = `${FOOTER_STYLE}text-decoration:underline!important`;
 
 /**
- * Adds a footer with the unsubscribe link, at the end of the body, unless the body has such a link itself.
- * @param footerText plain text above the link
- * @throws {TemplateError} when the body is not a usable template, has too many elements, or would swallow the footer
+ * Adds a footer at the end of the body, unless it has an unsubscribe link itself. @param footerText plain text
+ * @throws {TemplateError} also when the body would swallow the footer
  */
 export function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
@@ -33,11 +31,11 @@ export function withUnsubscribeLink(source: string, footerText: string): { sourc
 }
 
 /**
- * Whether an `a` leads to the unsubscribe URL, as it is or with a query or fragment behind it: without the conditions of the
- * body, and with them for recipients with a name and without one.
+ * Whether an `a` leads to the unsubscribe URL, also with a query or fragment: without the body's conditions, and with them
+ * for recipients with a name and without one.
  */
 function hasUnsubscribeLink(template: Template): boolean {
-  // Random, so that no link of the author's is equal to it, and as long as a real one.
+  // Random, so that no link of the author's is equal, and as long as a real one.
   const word = () => randomBytes(12).toString("hex");
   const url = `https://${word()}.invalid/u/${randomBytes(60).toString("base64url")}`;
   const unnamed = { email: `${word()}@example.com`, unsubscribe_url: url };

@@ -14,15 +14,14 @@ import { classifyReply, NO_RULE } from "./reply-rules.ts";
 import { isComplaint, type ReportedRecipient, type ReportKind, reportedRecipient } from "./report.ts";
 import { readMailedNotification } from "./ses-notification.ts";
 
-/** The bounces and complaints that an incoming mail reports. */
 export interface ClassifiedMail {
-  /** The gravest kind of its recipients. A complaint is graver than hard, and hard graver than soft. */
+  /** The gravest kind of its recipients. */
   kind: ReportKind;
-  /** In the order in which the report names them; empty for a mail that is no report. */
+  /** In the report's order; empty for a mail that is no report. */
   recipients: ReportedRecipient[];
-  /** Texts that may hold the returned mail's ids: its headers and body, and the fields of a feedback report, bounded. */
+  /** May hold the returned mail's ids: its headers and body, and the fields of a feedback report, bounded. */
   returned: string;
-  /** Domain of the mail's sender; empty where it names none. */
+  /** Domain of the sender; empty where the mail names none. */
   reporter: string;
 }
 
@@ -41,10 +40,10 @@ const reportOf = ({ returned }: IncomingMail, recipients: ReportedRecipient[]): 
   returned,
 });
 
-/** Headers of a returned mail that name its recipient; those that mail servers add come first. */
+/** Those that mail servers add come first. */
 const RETURNED_RECIPIENTS = [/^x-original-to:(.*)$/im, /^delivered-to:(.*)$/im, /^to:(.*(?:\n[ \t].*)*)/im];
 
-/** Reads a report of RFC 5965. */
+/** RFC 5965. */
 function readFeedback(mail: IncomingMail, text: string): Classified {
   const fields = readFields(text);
   const type = /^[\w-]*/.exec(fields.get("feedback-type")?.toLowerCase() ?? "")?.[0] ?? "";
@@ -57,15 +56,14 @@ function readFeedback(mail: IncomingMail, text: string): Classified {
     mail,
     known.map((address) => reportedRecipient(address, "complaint", "feedback")),
   );
-  // Original-Mail-From and Original-Envelope-Id (RFC 5965, 3.2): a loop may leave out the header that has them too.
+  // RFC 5965, 3.2: a loop may leave out the header that repeats these fields.
   return { ...report, returned: `${mail.returned}\n${text}` };
 }
 
-/** Senders of the feedback loop of Outlook.com (JMRP), which returns the mail with a header and no report of RFC 5965. */
+/** The feedback loop of Outlook.com (JMRP) returns the mail with a header and no report of RFC 5965. */
 const JMRP_SENDER = /(?:^|[<\s])staff@(?:hotmail|outlook|live|msn)\.com/;
 const JMRP_RECIPIENT = /^x-hmxmroriginalrecipient:\s*(\S+@\S+)/im;
 
-/** Reads a complaint in the format of Microsoft's Junk Email Reporting Program; undefined for any other mail. */
 function readJunkReport(mail: IncomingMail): Classified | undefined {
   if (!JMRP_SENDER.test(`${mail.from} ${mail.header("return-path")}`)) return undefined;
   const own = `X-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
@@ -74,26 +72,25 @@ function readJunkReport(mail: IncomingMail): Classified | undefined {
   return reportOf(mail, [reportedRecipient(addressOf(address), "complaint", "JMRP")]);
 }
 
-/** Actions of RFC 3464, 2.3.3, that are no failure: the mail was handed on. */
+/** RFC 3464, 2.3.3: the mail was handed on. */
 const SUCCESSES = new Set(["delivered", "relayed", "expanded"]);
 
-/** Lines of a report that repeat the mail's header or a status part. */
+/** They repeat the mail's header or a status part. */
 const REPEATED_FIELD =
   /^ *(?:to|cc|from|subject|date|sent|message-id|received|x-[\w-]+|[\w-]+-(?:mta|date|recipient|id)) ?:.*$/gim;
 
-/** The words of a report about one recipient. */
 interface RecipientWords extends Omit<RecipientText, "address" | "quoted"> {
-  /** The quoted reply of a server; empty where the report quotes none */
+  /** Of a server; empty where the report quotes none. */
   reply: string;
-  /** Code that the report's status part gives; empty where it gives none */
+  /** Of the report's status part, or empty. */
   status: string;
-  /** The report names no other recipient that its text could be about. */
+  /** The text can be about no other recipient. */
   isOnly: boolean;
 }
 
 /**
- * Classifies the reply that a report quotes; where it quotes none, or no rule fits it, the lines around it: first those
- * that begin with the recipient, last those that several recipients share.
+ * Classifies the quoted reply; where no rule fits it, the lines around it: first those of the recipient, last those that
+ * several share.
  */
 function classifyWords({ reply, entry, text, shared, status, isOnly }: RecipientWords) {
   const found = classifyReply(readReply(reply, text, status));
@@ -106,11 +103,7 @@ function classifyWords({ reply, entry, text, shared, status, isOnly }: Recipient
 
 const HAS_WORDS = /\p{L}{3}/u;
 
-/**
- * Classifies one recipient of a status part (RFC 3464): by its fields, and by the text only where they give no reason.
- * @param about the report's text about this recipient
- * @param isOnly the report names no other recipient
- */
+/** By the fields of RFC 3464, and by the text only where they give no reason. */
 function classifyStatus(
   { address, action, status, diagnostic }: StatusGroup,
   about: Omit<RecipientText, "address">,
@@ -119,10 +112,10 @@ function classifyStatus(
   if (SUCCESSES.has(action)) return reportedRecipient(address, "none", `action: ${action}`);
   if (action === "" && status.startsWith("2.")) return reportedRecipient(address, "none", "status: success");
   if (action.startsWith("delay")) return reportedRecipient(address, "soft", "action: delayed");
-  // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
+  // Services that ask an unknown sender to confirm: the mail waits for the answer.
   if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
   const hasWords = HAS_WORDS.test(diagnostic);
-  // Where neither field gives a reason, the report's text may quote one.
+  // Where neither field gives a reason, the text may quote one.
   const reply = hasWords ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
   const isByCode = !hasWords && specificityOf(status) === 3;
   const found = isByCode
@@ -133,13 +126,13 @@ function classifyStatus(
 
 const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "", shared: "" };
 
-/** Reads a report of RFC 3464. */
+/** RFC 3464. */
 function readStatuses(mail: IncomingMail, text: string): Classified {
   const inText = readRecipients(mail);
   const named = new Map(inText.map((recipient) => [recipient.address, recipient]));
   const read = readDeliveryStatus(text);
   const isOnly = read.length === 1;
-  // Exim gives the file or the command of a local delivery in place of the address, which its own header names.
+  // Exim gives the file or the command of a local delivery; its own header names the address.
   const groups = read.map((group) => {
     const isAddress = group.address.includes("@") || !isOnly || inText.length !== 1;
     return isAddress ? group : { ...group, address: inText[0]?.address ?? group.address };
@@ -151,7 +144,6 @@ function readStatuses(mail: IncomingMail, text: string): Classified {
   );
 }
 
-/** Reads a bounce that consists of text for people. */
 function readPlainBounce(mail: IncomingMail): Classified {
   const named = readRecipients(mail);
   const recipients = named.length > 0 ? named : [{ ...NO_TEXT, address: "", text: mail.text }];
@@ -162,7 +154,7 @@ function readPlainBounce(mail: IncomingMail): Classified {
     );
   }
   const isOnly = recipients.length === 1;
-  // Recipients that the text does not name share the whole text, which is classified once.
+  // Recipients that the text does not name share the whole text.
   const known = new Map<string, ReturnType<typeof classifyWords>>();
   const classifyText = (about: RecipientText) => {
     const reply = about.quoted || replyIn(about.text);
@@ -180,7 +172,7 @@ function readPlainBounce(mail: IncomingMail): Classified {
 const statusesOf = (mail: IncomingMail): string | undefined =>
   mail.part("message/delivery-status") ?? mail.part("message/global-delivery-status");
 
-/** Whether a mail is a report in the form of RFC 3464 or RFC 5965. A gateway may have wrapped it into a mail of its own. */
+/** A gateway may have wrapped the report into a mail of its own. */
 const hasFields = (mail: IncomingMail): boolean =>
   (statusesOf(mail) ?? mail.part("message/feedback-report")) !== undefined;
 
@@ -192,7 +184,7 @@ function classify(mail: IncomingMail): Classified {
     const report = readStatuses(mail, statuses);
     if (report.recipients.length > 0) return report;
   }
-  // RFC 8098: a receipt reports that a mail was shown or deleted. RFC 5429, 2.2: its text may refuse the mail.
+  // RFC 8098: a receipt says that a mail was shown or deleted. RFC 5429, 2.2: its text may refuse the mail.
   if (mail.part("message/disposition-notification") !== undefined) {
     return /automatically rejected/i.test(mail.text) ? readPlainBounce(mail) : NO_REPORT;
   }
@@ -207,10 +199,8 @@ function classify(mail: IncomingMail): Classified {
 }
 
 /**
- * Reads the bounces and complaints that an incoming mail reports, with their recipients. Pure, and linear in the bytes
- * that it reads: `MAX_READ_BYTES` at most. It accepts any bytes: a mail that is no report, or exceeds the parser's
- * bounds, is "none".
- * @param raw a whole mail as it came
+ * Reads the bounces and complaints that a mail reports. Pure, and linear in the bytes that it reads, which may be any: a mail
+ * that is no report, or exceeds the parser's bounds, is "none".
  */
 export async function classifyMail(raw: Uint8Array): Promise<ClassifiedMail> {
   const [first, ...more] = await Promise.all(mailsIn(raw).map(classifyOne));
@@ -226,10 +216,10 @@ async function classifyOne(raw: Uint8Array): Promise<ClassifiedMail> {
   return { ...(await classifyWithin(mail, 0)), reporter };
 }
 
-/** Mails within mails that are looked at. */
+/** Mails within mails. */
 const MAX_DEPTH = 3;
 
-/** Classifies the report that a program has wrapped into a mail of its own; where it has wrapped none, the mail itself. */
+/** The report that a program has wrapped into a mail of its own; where there is none, the mail itself. */
 async function classifyWithin(mail: IncomingMail, depth: number): Promise<Classified> {
   const isWrapper = !hasFields(mail) && isOfProgram(mail) && depth < MAX_DEPTH;
   const inner = isWrapper ? await parseIncomingMail(mail.within) : undefined;

@@ -7,7 +7,6 @@ import { BROADCASTS, readBroadcast } from "../sends/drafts.ts";
 import type { SendResource } from "../sends/resource.ts";
 import { recordReport, type SoftBouncePolicy } from "./record.ts";
 
-/** A recipient of a newsletter or a campaign. */
 interface Mailed {
   resource: SendResource;
   /** Normalised. */
@@ -17,10 +16,7 @@ interface Mailed {
 const notMailed = () =>
   new ApiError("resource_state_invalid", "It was not sent to this address, or its recipients are kept no longer.");
 
-/**
- * The mail of a newsletter or a campaign to an address.
- * @throws {ApiError} `not_found` for the resource; `resource_state_invalid` when it never went to the address
- */
+/** @throws {ApiError} `not_found` for the resource; `resource_state_invalid` when it never went to the address */
 async function findMail(em: EntityManager, { resource, email }: Mailed): Promise<MailRef> {
   const { sendId } = await readBroadcast(em, BROADCASTS[resource.type], resource.id);
   const mail = await kysely(em)
@@ -34,10 +30,8 @@ async function findMail(em: EntityManager, { resource, email }: Mailed): Promise
 }
 
 /**
- * Records that a recipient reported a newsletter or a campaign as spam, see `recordReports`. Runs in the caller's
- * transaction.
- * @returns false when this complaint was recorded before
- * @throws {ApiError} those of `findMail`
+ * Records a complaint in the caller's transaction. @returns false when it was recorded before
+ * @throws {ApiError} as `findMail`
  */
 export async function recordComplaint(
   em: EntityManager,
@@ -52,10 +46,9 @@ export async function recordComplaint(
 }
 
 /**
- * Takes a complaint out of the complaint rate and the figures, on the days on which it counts; the same complaint does not
- * count again. The suppression of its address stays.
- * @returns its mail; undefined when the complaint was withdrawn before
- * @throws {ApiError} those of `findMail`; `resource_state_invalid` when no complaint of the address counts
+ * Takes a complaint out of the rate and the figures of its days; the same one does not count again. The suppression stays.
+ * @returns its mail; undefined when it was withdrawn before
+ * @throws {ApiError} as `findMail`; `resource_state_invalid` when none of the address counts
  */
 export async function withdrawComplaint(
   em: EntityManager,

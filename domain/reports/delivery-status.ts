@@ -1,20 +1,20 @@
-/** Recipients that are read from one report at most. */
+/** Of one report. */
 export const MAX_REPORTED = 100;
 
-/** Fields of a recipient's group in a delivery status notification (RFC 3464, 2.3). */
+/** RFC 3464, 2.3. */
 export interface StatusGroup {
-  /** Address of Final-Recipient, or of Original-Recipient where that is missing. */
+  /** Final-Recipient, or Original-Recipient where that is missing. */
   address: string;
-  /** In lower case; empty where it is missing */
+  /** In lower case, or empty. */
   action: string;
-  /** Enhanced status code, e.g. "5.1.1"; empty where it is missing */
+  /** E.g. "5.1.1", or empty. */
   status: string;
   diagnostic: string;
 }
 
 const MAX_GROUPS = 2 * MAX_REPORTED;
 
-/** The fields of one group, unfolded, by name in lower case; the first of a name counts. */
+/** Unfolded, by name in lower case; the first of a name counts. */
 export function readFields(group: string): Map<string, string> {
   const fields = new Map<string, string>();
   let name = "";
@@ -31,7 +31,7 @@ export function readFields(group: string): Map<string, string> {
   return fields;
 }
 
-/** The address of a field such as `rfc822; <user@example.com>`, `rfc822; "User" <user@example.com>` or `rfc822; user@example.com (User)`. */
+/** Of `rfc822; <user@example.com>`, `rfc822; "User" <user@example.com>` or `rfc822; user@example.com (User)`. */
 export function addressOf(field: string): string {
   const value = field
     .slice(field.indexOf(";") + 1)
@@ -40,13 +40,10 @@ export function addressOf(field: string): string {
   return (/<([^<>]*)>$/.exec(value)?.[1] ?? value).replace(/^<|>$/g, "").trim().toLowerCase();
 }
 
-/** A full address: neither a local name nor the empty path. */
+/** Neither a local name nor the empty path. */
 export const WHOLE_ADDRESS = /^\S{1,320}@[^\s@.]{1,255}\.\S/;
 
-/**
- * The recipient of a group: Final-Recipient is the address that failed, unless it is one that only the reporting host knows
- * (RFC 3464, 2.3.1 and 2.3.2).
- */
+/** Final-Recipient, unless only the reporting host knows that address (RFC 3464, 2.3.1 and 2.3.2). */
 function recipientOf(fields: Map<string, string>): string | undefined {
   const named = [fields.get("final-recipient"), fields.get("original-recipient")].filter(
     (field) => field !== undefined,
@@ -55,17 +52,16 @@ function recipientOf(fields: Map<string, string>): string | undefined {
   return addresses.find((address) => WHOLE_ADDRESS.test(address)) ?? addresses.find((address) => address !== "");
 }
 
-/** An enhanced status code (RFC 3463) at the start of a text; some MTAs put the reply code before it. */
+/** Some MTAs put the reply code before it. */
 const STATUS = /^(?:[245]\d{2}[ -])?([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
 
-/** Reads the groups of recipients of a message/delivery-status part. */
 export function readDeliveryStatus(text: string): StatusGroup[] {
   const groups = text.split(/\n[ \t]*\n/).slice(0, MAX_GROUPS);
   const recipients: StatusGroup[] = [];
   for (const fields of groups.map(readFields)) {
     const recipient = recipientOf(fields);
     const status = STATUS.exec(fields.get("status") ?? "")?.[1] ?? "";
-    // One of the three fields is enough: MTAs leave out the others.
+    // MTAs leave out the others.
     if (recipient === undefined && status === "" && !fields.has("action")) continue;
     recipients.push({
       address: recipient ?? "",

@@ -1,14 +1,13 @@
 import PostalMime, { type Email } from "postal-mime";
 
-/** Bytes of a mail that are read: a report stands before the mail that it returns, so that the rest may be cut off. */
+/** A report stands before the mail that it returns: the rest may be cut off. */
 export const MAX_READ_BYTES = 256 * 1024;
-/** Lines of a mail that are read: the parser takes a few microseconds for each, also for an empty one. */
+/** The parser takes a few microseconds for each, also for an empty one. */
 const MAX_LINES = 10_000;
-/** Most characters of a text that rules look at, and of one of its lines. */
 const MAX_TEXT_CHARS = 64 * 1024;
 const MAX_LINE_CHARS = 2_000;
 
-/** Mails of a mailbox file that are read at most. */
+/** Of a mailbox file. */
 const MAX_MAILS = 10;
 
 const LINE_FEED = 0x0a;
@@ -16,46 +15,45 @@ const LINE_FEED = 0x0a;
 const LIMITS = {
   maxNestingDepth: 16,
   maxHeadersSize: 128 * 1024,
-  // The returned mail is evidence, not content: its parts do not belong to the report.
+  // The returned mail is evidence, and no part of the report.
   forceRfc822Attachments: true,
 } as const;
 
 const RETURNED_TYPES = new Set(["message/rfc822", "message/global", "text/rfc822-headers", "message/rfc822-headers"]);
 
-/** An incoming mail, reduced to the parts that distinguish a report from other mail. Every text is bounded. */
+/** Reduced to what distinguishes a report from other mail. Every text is bounded. */
 export interface IncomingMail {
-  /** First value of a header, unfolded; empty where there is none. */
+  /** Unfolded; empty where there is none. */
   header(name: string): string;
-  /** All values of a header that a program may repeat, separated by commas. */
+  /** All values, separated by commas. */
   headerList(name: string): string;
-  /** Address and name of the sender, in lower case. */
+  /** With the name, in lower case. */
   from: string;
   subject: string;
-  /** The text that a person reads, without the returned mail. */
+  /** Without the returned mail. */
   text: string;
-  /** The same text with the returned mail and with uncut lines; at most `MAX_TEXT_CHARS`. */
+  /** With the returned mail and with uncut lines. */
   wholeText: string;
-  /** The returned mail, or its headers; empty where there is none. */
+  /** Or its headers; empty where there is none. */
   returned: string;
-  /** The mail within this one: the attached one, or the text from a line of a header on; empty where there is none. */
+  /** The attached mail, or the text from a line of a header on; empty where there is none. */
   within: Uint8Array;
-  /** Text of the parts of a MIME type, in lower case; undefined where there is none. */
+  /** In lower case; undefined where there is none. */
   part(mimeType: string): string | undefined;
 }
 
-/** Headers of programs that answer mail, from before RFC 3834. */
+/** From before RFC 3834. */
 const ANSWER_HEADERS =
   "x-autoreply x-autorespond x-autoresponder x-autorespond-for x-auto-reply-from x-mail-autoreply x-vacation".split(
     " ",
   );
 
-/** Whether a program says in its header that it answers a mail. */
 export const saysAutomatic = (mail: IncomingMail): boolean =>
   /^auto-replied/i.test(mail.header("auto-submitted")) ||
   /^auto_?reply/i.test(mail.header("precedence")) ||
   ANSWER_HEADERS.some((name) => mail.header(name) !== "");
 
-/** A text within the bounds that keep every rule linear. */
+/** The bounds keep every rule linear. */
 export function bounded(text: string): string {
   const lines = text.slice(0, MAX_TEXT_CHARS).split(/\r\n|\r|\n/);
   return lines.map((line) => line.slice(0, MAX_LINE_CHARS)).join("\n");
@@ -63,13 +61,13 @@ export function bounded(text: string): string {
 
 const SWAPPED_BYTE_ORDER_MARK = "\ufffe";
 
-/** A text of the character set "UTF-16" begins with its byte order (RFC 2781, 4.3); the parser reads all of them as little-endian. */
+/** RFC 2781, 4.3: "UTF-16" begins with its byte order; the parser reads all as little-endian. */
 const inByteOrder = (text: string): string =>
   text.startsWith(SWAPPED_BYTE_ORDER_MARK) ? Buffer.from(text.slice(1), "utf16le").swap16().toString("utf16le") : text;
 
 const ENTITIES = { nbsp: " ", quot: '"', lt: "<", gt: ">", amp: "&" } as const;
 
-/** The text of HTML, as rules need it: tags become spaces. */
+/** Tags become spaces. */
 const withoutTags = (html: string): string =>
   html
     .slice(0, MAX_TEXT_CHARS)
@@ -78,13 +76,11 @@ const withoutTags = (html: string): string =>
     .replace(/&#(\d{1,6});/g, (_, code: string) => String.fromCodePoint(Number(code)))
     .replace(/&(nbsp|quot|lt|gt|amp);/g, (_, name: keyof typeof ENTITIES) => ENTITIES[name]);
 
-/** A header that only a whole mail begins with. MTAs before MIME put the returned mail into the text of their report. */
+/** MTAs before MIME put the returned mail into the text of their report. */
 const RETURNED_HEADER = /^(?:received|return-path|dkim-signature|domainkey-signature|x-[a-z0-9-]+|mime-version):/i;
-/** Lines with which MTAs announce the returned mail. */
 const RETURNED_FOLLOWS =
   /^[-= ]*(?:below this line is a copy|(?:the )?(?:original|unsent|returned|rejected) (?:message|mail)(?: headers?)?(?: follows| attached)?:?[-= .]*$|message headers? follows?|this is a copy of|(?:included|enclosed|attachment) is a copy|the header of the original|start of returned)/i;
 
-/** Splits a text before the mail that it returns, and finds the header of that mail. */
 function splitReturned(text: string): { own: string; returned: string; mail: string } {
   const lines = text.split("\n");
   const header = lines.findIndex((line) => RETURNED_HEADER.test(line));
@@ -100,7 +96,6 @@ const bytesOf = (content: ArrayBuffer | Uint8Array | string): Buffer =>
 const contentOf = (content: ArrayBuffer | Uint8Array | string): string =>
   bounded(bytesOf(content).toString("utf8", 0, MAX_TEXT_CHARS));
 
-/** The beginning of a mail within both bounds. */
 function startOf(raw: Uint8Array): Uint8Array {
   let end = 0;
   for (let lines = 0; lines < MAX_LINES; lines++) {
@@ -110,7 +105,7 @@ function startOf(raw: Uint8Array): Uint8Array {
   return raw.subarray(0, end);
 }
 
-/** The raw body, for a multipart mail whose boundary is missing from it. */
+/** For a multipart mail whose boundary is missing. */
 function bareBody(raw: Uint8Array): string {
   const text = Buffer.from(raw.buffer, raw.byteOffset, Math.min(raw.length, MAX_READ_BYTES)).toString("utf8");
   const end = /\r?\n\r?\n/.exec(text);
@@ -147,17 +142,14 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
   };
 }
 
-/** The mail, or the first ones of a mailbox file, in which a line "From …" stands before each (RFC 4155). */
+/** RFC 4155: a line "From …" stands before each mail of a mailbox file. */
 export function mailsIn(raw: Uint8Array): Uint8Array[] {
   const text = Buffer.from(raw.subarray(0, MAX_READ_BYTES)).toString("latin1");
   if (!text.startsWith("From ")) return [raw];
   return text.split(/(?<=\n)(?=From \S+@\S+ )/, MAX_MAILS).map((mail) => Buffer.from(mail, "latin1"));
 }
 
-/**
- * Parses a mail in time and memory that grow with `MAX_READ_BYTES` and `MAX_LINES` at most.
- * @returns undefined for bytes that are beyond the bounds: nested too deep, or too many headers
- */
+/** In bounded time and memory. @returns undefined beyond the bounds: nested too deep, or too many headers */
 export async function parseIncomingMail(raw: Uint8Array): Promise<IncomingMail | undefined> {
   try {
     // Some gateways put an empty line before the header.

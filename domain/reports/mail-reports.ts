@@ -12,13 +12,12 @@ import type { ClassifiedMail } from "./classify.ts";
 import type { MailReport, ReportFinding } from "./record.ts";
 import type { ReportKind } from "./report.ts";
 
-/** Tokens of a returned mail that are verified at most, and as many addresses. A sent mail contains one or two of each. */
+/** A sent mail contains one or two of each. */
 const MAX_TOKENS = 10;
 
 /**
- * The bounce or complaint that a classified mail reports of one sent mail; undefined for other mail, and for a delay,
- * after which the sent mail may still arrive. A report that names several recipients is about the members of a list or
- * an alias that was mailed: the bounce is hard only when it is hard for every member.
+ * Undefined for other mail, and for a delay. A report with several recipients is about the members of a list or an alias that
+ * was mailed: the bounce is hard only when it is hard for every member.
  */
 function kindOf({ recipients }: ClassifiedMail): ReportFinding | undefined {
   const settled = recipients.filter(({ isDelay }) => !isDelay);
@@ -36,9 +35,8 @@ function kindOf({ recipients }: ClassifiedMail): ReportFinding | undefined {
 }
 
 /**
- * Identifies the sent mail that a report returns: by the unsubscribe link in its header or body, or by its return path or
- * unsubscribe address in its header or the report's fields. Feedback loops that redact the recipient leave these. All of them
- * are signed. The Message-ID is no proof: it contains a number, from which a recipient can derive those of other recipients.
+ * Finds the sent mail by what is signed: the unsubscribe link, return path or unsubscribe address, which feedback loops
+ * leave. A Message-ID is no proof: a recipient can derive those of others from its number.
  */
 function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | undefined {
   for (const token of unsubscribeTokensIn(returned, MAX_TOKENS)) {
@@ -53,9 +51,8 @@ function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | unde
 }
 
 /**
- * The reports that a classified mail brings.
  * @param refs mails of the return paths that it came to; without any, the returned mail decides
- * @returns undefined for a mail that reports nothing; none for a report that shows no mail of this service
+ * @returns undefined for a mail that reports nothing; none for a report about no mail of this service
  */
 export function reportsOf(vault: Vault, mail: ClassifiedMail, refs: readonly MailRef[]): MailReport[] | undefined {
   const report = kindOf(mail);

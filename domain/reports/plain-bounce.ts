@@ -2,61 +2,56 @@ import { MAX_REPORTED, WHOLE_ADDRESS } from "./delivery-status.ts";
 import { type IncomingMail, saysAutomatic } from "./incoming-mail.ts";
 import { LIST_REFUSAL } from "./reply-rules.ts";
 
-/** Senders of reports: RFC 5321 4.5.5 and RFC 2142 name the mailboxes, the rest are the names that MTAs give themselves. */
+/** RFC 5321, 4.5.5 and RFC 2142 name the mailboxes; the rest are the names of MTAs. */
 const SYSTEM_SENDER =
   /mail(?:er)?[-_ ]?daemon|post[-_]?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver|microsoftexchange[0-9a-f]{6,40}@/;
 
-/** The names that stand in the sender's address, not beside it. */
+/** In the sender's address, not beside it. */
 const SYSTEM_ADDRESS = /(?:^|[<\s])(?:mail(?:er)?[-_]?daemon|post[-_]?master)(?:@|$)|^<>$/;
 
-/** Subjects of reports, in the languages that MTAs write them in. */
+/** In the languages of MTAs. */
 const FAILURE_SUBJECT =
   /undeliver|non-?deliver|not (?:be )?deliver|(?:could|can)(?: ?not|n't) be delivered|un(?:able|successful).{0,20}deliver|deliver\w{0,20} (?:\w{1,40} )?(?:fail|error|problem|status|report|notif|has failed|delayed|incomplete)|(?:fail|error|problem)\w{0,20} (?:in |of |to |during )?(?:mail )?deliver|delayed|failure notice|returned (?:mail|to sender|e-?mail)|returning message|mail (?:system )?(?:error|failure|failed)|failed mail|message (?:you sent )?blocked|mail could not|unzustellbar|zustell|nicht zugestellt|non remis|non-?distribu|[ée]chec|no se (?:ha )?(?:puede|pudo|podido) entregar|devuel|mancat[oa] (?:consegna|recapito)|não (?:foi )?entreg|falha|onbestelbaar|не доставлен|недоставлен|невозможно доставить|退信|退回|无法(?:投递|送达|送達)|無法(?:投遞|傳送|送達)|系统退信|配信|配送|送信でき|メールエラー|エラー通知|반송|전송 실패|niedostarcz|odrzuc|misluk|leverer|olever|levereras|leveres|ei voitu toimittaa|nedoru[čc]|kézbesít|nelivrat|iletilemedi|teslim edilemedi|недоставлен|не вдалося доставити|αποτυχία|אי-?מסירה|לא נמסר|تعذر تسليم|فشل التسليم|không gửi được|ส่งไม่ได้|error sending|user unknown|unknown user|see transcript/i;
 
-/** Sentences of reports. */
 const FAILURE_SENTENCE =
   /(?:could|can|was|were|has|have|is|be)(?: ?not|n't)(?: yet)?(?: been| be)? (?:able to be |successfully )?(?:deliver|relay|sent|reach|receiv|process|post)|(?:un|not )able to (?:be )?(?:deliver|relay|send|reach)|undeliverable|(?:delivery|message|mail|following)\b.{0,60}fail|fail\w{0,20}.{0,30}deliver|did not reach|(?:delivery|fatal|permanent) (?:errors?|problems?|failure)|has been (?:delayed|rejected|returned)|unsent message|transcript of session|not listed|no such|not a valid|recipient.{0,30}(?:unknown|not)|account is disabled|was blocked by|error occurred while|we (?:were|are) (?:un|not )able|unzustellbar|nicht (?:zugestellt|ausgeliefert)|n'a pas (?:pu|été)|non remis|no (?:se )?(?:ha )?(?:pudo|podido)|impossibile|não (?:foi|pôde)|не (?:может|могло|был[ао]?) .{0,20}(?:доставлен|отправлен)|无法(?:投递|送达|发送)|無法|できません|届け|失敗|被退回|退信原因|投递失败|전송하지 못|배달되지|nie (?:mo[zż]na|uda[lł]o si[eę]) dostarczy|niet (?:worden )?(?:be|af)gelever|kunde inte levereras|kunne ikke leveres|ei voitu toimittaa|nelze doru[čc]it|nebyl[ao]? doru[čc]|nem (?:sikerült|lehetett) kézbesíteni|nu a putut fi livrat|iletilemedi|teslim edilemedi|не вдалося доставити|δεν (?:ήταν δυνατή|παραδόθηκε)|לא (?:נמסר|ניתן)|تعذر تسليم|لم يتم تسليم|không (?:thể )?gửi được|user unknown|unknown user|not (?:be )?delivered|gave up|giving up|temporary problem|rejected|requested (?:mail )?action (?:not taken|aborted)|mailbox unavailable|failed recipients/i;
 
-/** Subjects of reports that a mail was delivered or handed on (RFC 3464, 2.3.3). */
+/** RFC 3464, 2.3.3. */
 const SUCCESS_SUBJECT = /\bsuccess|\(relay\)|^(?:delivered|relayed|expanded) ?:|return receipt/i;
 
-/** An SMTP reply in the text of a report. */
 const SMTP_REPLY = /(?:^|[\s:'"<>[(])[45]\d{2}[- ](?:[45]\.\d{1,3}\.\d{1,3}|\S)|\(?#?[45]\.\d{1,3}\.\d{1,3}\)?/m;
 
-/** Automatic answers: of mail programs, list servers, challenge systems and people who are away. */
+/** Of mail programs, list servers, challenge systems and people who are away. */
 const AUTOMATIC_ANSWER =
   /out of (?:the )?office|auto(?:matic|mated|matisch\w{0,10})?[ -]?(?:reply|response|answer|antwort)|autoreply|autoresponder|vacation|on (?:annual |sick |parental )?leave|away (?:from|until)|abwesen|absence|absent du|fuera de (?:la )?oficina|ausen|fuori (?:sede|ufficio)|afwezig|отсутств|автоответ|自动回复|自動回覆|不在(?:通知|の)|confirm (?:that )?you|verify (?:that )?you|challenge|thank you for (?:your (?:e-?mail|message|mail|inquiry)|contacting)|ticket|case (?:number|id)|subscri|moderator|awaiting approval/i;
 
-/** Marks of an answer or of a forwarded mail, which programs translate: "Re:", "AW:", "TR:", "回复：". */
+/** Of an answer or a forwarded mail: "Re:", "AW:", "TR:", "回复：". */
 const ANSWER_SUBJECT = /^(?:\[[^\]]{0,60}\] ?)?(?:\p{L}{1,4}|doorst|reenv|antwort) ?(?:\[\d+\])?[:：]/iu;
-/** Words of mails about parcels that were not delivered, and about other failures than those of mails. */
 const PARCEL = /parcel|package|shipment|courier|\bpaket\b|\bcolis\b|paquete|pacco|encomenda|посылк|快递|荷物|택배/i;
 const OTHER_FAILURE_SUBJECT = /\border\b|\balert\b|\bcron\b|logwatch|backup|invoice|payment/i;
 
-/** Reports that a mail is late and still on its way (RFC 3464 "delayed", and the same in words). */
+/** RFC 3464 "delayed", and the same in words. */
 const DELAY =
   /this is a warning message only|delay|will be retried|attempts will continue|has been postponed|will (?:continue|keep) (?:trying|to try)|still (?:being )?(?:trying|retr)|temporary failure report|not yet (?:been )?(?:delivered|received)|do not need to re-?send/i;
 const FINAL =
   /(?:permanent|fatal) (?:error|failure)|given up|giving up|gave up|will not (?:be )?(?:retr|try|continue)|failed permanently/i;
 
-/** An SMTP reply with an enhanced status code, which no other text looks like. */
+/** No other text looks like it. */
 const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
 
-/** A mail declares itself a report; its subject has the words of one; its text has a sentence of one, or quotes an SMTP reply. */
+/** It declares itself a report; its subject names a failure; its text says it, or quotes an SMTP reply. */
 type Signs = Record<"isReport" | "isNamed" | "isSaid" | "quotesServer", boolean>;
 
-/** Whether a mail declares itself a delivery report by its content type. */
 const isDeclared = (mail: IncomingMail): boolean => /report-type="?delivery-status/i.test(mail.header("content-type"));
 
-/** Whether an MTA or a gateway wrote a mail, not a person. */
+/** An MTA or a gateway, not a person. */
 export const isOfProgram = (mail: IncomingMail): boolean =>
   mail.from === "" || isDeclared(mail) || SYSTEM_SENDER.test(mail.from) || mail.header("return-path").trim() === "<>";
 
 /**
- * Whether the text, without a delivery status part, is the report of an MTA that a mail was not delivered. Three signs
- * are weighed: the sender is an MTA, the words are those of a report, and there is evidence of a mail: one that is
- * returned, an SMTP reply, or a recipient. Where the sender's name is not that of an MTA, subject and text must both
- * have such words, and the evidence must be of a kind that other mail lacks.
+ * Weighs three signs: the sender is an MTA, the words are those of a report, and there is evidence: a returned mail, an SMTP
+ * reply or a recipient. Where the sender is no MTA, subject and text must both have such words, and the evidence be of a kind
+ * that other mail lacks.
  */
 export function isPlainBounce(mail: IncomingMail): boolean {
   const { from, subject, text } = mail;
@@ -73,10 +68,10 @@ export function isPlainBounce(mail: IncomingMail): boolean {
   return isSystem ? isBounceOfSystem(mail, signs) : isBounceOfOther(mail, signs);
 }
 
-/** The decision about a mail whose sender has the name of an MTA. */
+/** The sender has the name of an MTA. */
 function isBounceOfSystem(mail: IncomingMail, { isReport, isNamed, isSaid, quotesServer }: Signs): boolean {
   const { from, subject, text, returned } = mail;
-  // A report's subject may repeat the mail's, so its words alone prove no failure.
+  // A report's subject may repeat the mail's, so its words alone prove nothing.
   if (isNamed) {
     if (isReport || returned !== "" || readRecipients(mail).length > 0) return true;
     // A person may have a name such as "Mail Delivery Help".
@@ -87,10 +82,9 @@ function isBounceOfSystem(mail: IncomingMail, { isReport, isNamed, isSaid, quote
   return isSaid && !isAutomatic && (returned !== "" || quotesServer || isDaemon || listsRecipients(mail));
 }
 
-/** Headers of list servers. */
+/** Of list servers. */
 const LIST_HEADERS = ["precedence", "list-subscribe"];
 
-/** The decision about a mail of any other sender. */
 function isBounceOfOther(mail: IncomingMail, { isNamed, isSaid, quotesServer }: Signs): boolean {
   const { subject, text, returned } = mail;
   const isAnswer = mail.header("in-reply-to") !== "" || ANSWER_SUBJECT.test(subject.trim());
@@ -100,19 +94,19 @@ function isBounceOfOther(mail: IncomingMail, { isNamed, isSaid, quotesServer }: 
   const isOther = OTHER_FAILURE_SUBJECT.test(subject) || PARCEL.test(subject) || PARCEL.test(text);
   if (isAnswer || isAutomatic || isOther || !isNamed || !isSaid) return false;
   if (returned !== "") return true;
-  // RFC 5321, 4.5.5: reports have the empty return path, and so have most automatic answers.
+  // RFC 5321, 4.5.5: reports have the empty return path, and most automatic answers.
   const hasEmptyPath = mail.header("return-path").trim() === "<>";
   const quotesReply = CERTAIN_REPLY.test(text) || (hasEmptyPath && quotesServer);
   return (quotesReply && readRecipients(mail).length > 0) || (hasEmptyPath && listsRecipients(mail));
 }
 
-/** Whether a text says that delivery is still tried. */
+/** Delivery is still tried. */
 export const saysDelayed = (subject: string, text: string): boolean =>
   (DELAY.test(subject) || DELAY.test(text)) && !FINAL.test(text);
 
 /**
- * Finds addresses within a text. Chinese and Japanese texts set no space beside them: such letters, and the punctuation of full
- * width, are no part of a local name here, nor of a domain that is complete without them.
+ * Chinese and Japanese texts set no space beside an address: their letters, and punctuation of full width, are no part of a
+ * local name here, nor of a domain that is complete without them.
  */
 const NO_LOCAL =
   "\\s<>\"'()[\\],;:*|{}\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\u3000-\\u303f\\uff01-\\uff60";
@@ -120,42 +114,42 @@ const ADDRESS = new RegExp(
   `(?<![^${NO_LOCAL}])[^${NO_LOCAL}]{1,64}(?:'[^${NO_LOCAL}]{1,63})?@(?:[a-zA-Z0-9][a-zA-Z0-9.-]{0,190}\\.[a-zA-Z]{2,63}(?![\\p{Script=Latin}0-9-])|[\\p{L}\\p{N}][\\p{L}\\p{N}.-]{0,252}[\\p{L}\\p{N}])`,
   "gu",
 );
-/** Lines that name the sender, or a person to ask. */
+/** Or a person to ask. */
 const OTHER_PERSON =
   /mail from|envelope-from|\bsenders?: |^\s*(?:from|sender|reply-to|return-path|message-id|subject)\s*:|contact|assistance|help|support@|do not reply|reporting-mta/i;
-/** Words before an address that make it a recipient's, also in such a line. */
+/** Words before an address that make it a recipient's. */
 const DELIVERED_TO = /(?:deliver\w{0,8}|sent) (?:\S{1,40} ){0,4}(?:to|for):? ?[<"'(]?$/i;
-/** Lines that name a recipient of the mail other than the one that failed: the header that is repeated, an alias. */
+/** The header that is repeated, an alias. */
 const LESS_CERTAIN = /^\s*(?:to|cc)\s*:|(?:generated|expanded) from/i;
-/** Lines with recipients that are read at most: a report may name each recipient several times. */
+/** A report may name each recipient several times. */
 const MAX_MENTIONS = 4 * MAX_REPORTED;
 const ROLE = /^(?:post[-_]?master|mailer-?daemon|abuse|hostmaster|root|no-?reply)@/;
 
-/** The addresses in a text, in lower case. */
+/** In lower case. */
 export const addressesIn = (text: string): string[] =>
-  // Inside an X.400 address, an address of Exchange begins with its type.
+  // Inside an X.400 address, one of Exchange begins with its type.
   [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/^smtp=|\.+$/g, ""));
 
 const MAX_ENTRY_LINES = 20;
 
-/** Lines of a report about one recipient. */
+/** The lines about one recipient. */
 export interface RecipientText {
   address: string;
-  /** All lines from the one that names it to the next recipient's; all of the report's where it has one recipient. */
+  /** From the line that names it to the next recipient's; all where there is one recipient. */
   text: string;
-  /** Those of the text up to the first empty one; empty where no line names the recipient. */
+  /** Up to the first empty line; empty where no line names the recipient. */
   entry: string;
-  /** The first reply in the report that names the recipient. Only where the report has several recipients */
+  /** The first reply that names the recipient, of several. */
   quoted: string;
-  /** The lines before those of the first recipient. Only where the report has several */
+  /** Before those of the first recipient, of several. */
   shared: string;
 }
 
-/** Lines that continue a reply: neither another one nor about another address. */
+/** Neither another reply nor about another address. */
 const CONTINUES = /^(?!>>>|<<<|\s*(?:[45]\d{2}[ -]|host |smtp error))[^@]*\S[^@]*$/i;
 const MAX_CONTINUING_LINES = 3;
 
-/** The first reply among the lines that names an address, by that address. */
+/** The first one that names an address, by that address. */
 function repliesByAddress(lines: readonly string[], mentions: readonly Mention[]): ReadonlyMap<string, string> {
   const replies = new Map<string, string>();
   for (const { address, line } of mentions) {
@@ -167,24 +161,22 @@ function repliesByAddress(lines: readonly string[], mentions: readonly Mention[]
   return replies;
 }
 
-/** Text that may stand before the address on the line that begins a recipient's entry. */
 const BEFORE_ENTRY =
   /^\s*(?:[-*•>] ?)?(?:[\w -]{0,24}(?:recipient|address)[\w ()]{0,12}\s*: ?)?(?:rfc822; ?|smtp[:;] ?)?["'<[(]{0,2}$/i;
 
-/** A line that names a recipient. */
 interface Mention {
   address: string;
   line: number;
-  /** White space before it, where the line begins with the address; undefined where the address stands within. */
+  /** Undefined where the address stands within the line. */
   indent: number | undefined;
 }
 
-/** What may stand in a line that lists addresses and says nothing else. */
+/** In a line that only lists addresses. */
 const ONLY_SEPARATORS = /^[\s<>,;&"'()[\]*•-]*$/;
 
 /**
- * The first address of each line: further addresses are the one before forwarding, or the sender. Of a line that only
- * lists addresses, all of them.
+ * The first address of a line: further ones are the one before forwarding, or the sender. All, of a line that only lists
+ * addresses.
  */
 function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found: Mention[]; repeated: string[] } {
   const found: Mention[] = [];
@@ -195,7 +187,7 @@ function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found
     if (address === undefined) continue;
     const at = text.toLowerCase().indexOf(address);
     const begins = BEFORE_ENTRY.test(text.slice(0, at));
-    // The recipient may be a support@ or a help@.
+    // A support@ or a help@ may be the recipient.
     const words = begins ? text.slice(0, at) : text;
     const isRecipient = /rcpt/i.test(words) || DELIVERED_TO.test(text.slice(0, at));
     if (OTHER_PERSON.test(words) && !isRecipient) continue;
@@ -210,7 +202,7 @@ function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found
   return { found, repeated: [...repeated] };
 }
 
-/** Lines that begin with an address name the recipients; lines with a deeper indent continue a server's reply. */
+/** A deeper indent continues a server's reply. */
 function entriesOf(mentions: readonly Mention[]): readonly Mention[] {
   const begun = mentions.filter(({ indent }) => indent !== undefined);
   const least = Math.min(...begun.map(({ indent = 0 }) => indent));
@@ -220,17 +212,15 @@ function entriesOf(mentions: readonly Mention[]): readonly Mention[] {
 const ownAddresses = (mail: IncomingMail): ReadonlySet<string> =>
   new Set(addressesIn(`${mail.header("to")} ${mail.header("from")} ${mail.header("reply-to")}`));
 
-/** Whether a line of the text begins with the address of a recipient. */
 const listsRecipients = (mail: IncomingMail): boolean =>
   mentionsIn(mail.text.split("\n"), ownAddresses(mail)).found.some(({ indent }) => indent !== undefined);
 
-/** Addresses with a whole domain; all of them where none has one. MTAs name their store ("user@ims-daemon") beside the address. */
+/** MTAs name their store ("user@ims-daemon") beside the address. */
 function wholeAmong(addresses: readonly string[]): readonly string[] {
   const whole = addresses.filter((address) => WHOLE_ADDRESS.test(address));
   return whole.length > 0 ? whole : addresses;
 }
 
-/** The recipients that the text of a report names, each with the lines about it. */
 export function readRecipients(mail: IncomingMail): RecipientText[] {
   const given = [...new Set(addressesIn(mail.headerList("x-failed-recipients")))].slice(0, MAX_REPORTED);
   const lines = mail.text.split("\n");
@@ -268,9 +258,9 @@ export function readRecipients(mail: IncomingMail): RecipientText[] {
   });
 }
 
-/** A reply: its code, and its words to the end of the paragraph or to the next reply. */
+/** To the end of the paragraph or to the next reply. */
 const REPLY =
   /(?:^|[\s:'"<>[(])(?:[45]\d{2}-[^\n]*(?:\n[^\n]*\S[^\n]*){0,8}|[45]\d{2}(?: |: )[^\n]*(?:\n(?![45]\d{2} |>>>|<<<)[^\n]*\S[^\n]*){0,8})/;
 
-/** The part of a report's text that quotes a server; empty where it quotes none. */
+/** Empty where the text quotes no server. */
 export const replyIn = (text: string): string => REPLY.exec(text)?.[0] ?? "";

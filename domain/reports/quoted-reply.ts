@@ -1,9 +1,8 @@
 import type { QuotedReply, ReplyStage } from "./reply-rules.ts";
 
 /**
- * Phrases by which reports name the command that a reply answers: of Postfix ("in reply to"), Exim ("after"), Sendmail
- * and Courier (">>>"), DragonFly ("did not like our"), qmail, Yahoo, SendGrid, Gmail (numbered states) and others. The
- * last phrase of a text counts, because transcripts list the commands in order.
+ * The command that a reply answers, as Postfix ("in reply to"), Exim ("after"), Sendmail and Courier (">>>"), Gmail (numbered
+ * states) and others name it. The last phrase counts: transcripts list the commands in order.
  */
 const STAGES: readonly { stage: ReplyStage; says: RegExp }[] = [
   {
@@ -20,7 +19,7 @@ const STAGES: readonly { stage: ReplyStage; says: RegExp }[] = [
   },
 ];
 
-/** Answers to a DATA that was sent along with a refused RCPT (RFC 2920): the refusal before it answered RCPT. */
+/** RFC 2920: DATA was sent along, and RCPT was refused before it. */
 const NO_RECIPIENT = /no valid recipients|need rcpt/;
 
 function stageOf(text: string): ReplyStage | undefined {
@@ -33,39 +32,34 @@ function stageOf(text: string): ReplyStage | undefined {
   return last?.stage === "data" && NO_RECIPIENT.test(text) ? "rcpt" : last?.stage;
 }
 
-/** Prefix that Cisco's gateways put before the reply that they quote; it does not describe the failure. */
+/** Cisco's gateways put it before the reply that they quote. */
 const GATEWAY_PREFIX =
   /\d\.\d\.\d - (?:unknown address error|bad destination host|other network problem)(?= ?\d{3}-?')/g;
 
 const ENHANCED = /(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])/g;
 const CODE = /(?<![\d.#-])([45]\d{2})(?=[ -]|:|$)/;
-/** Codes at the beginning of a reply's second and later lines: once the lines are joined, they interrupt its sentences. */
+/** Of further lines: once joined, they interrupt the reply's sentences. */
 const FURTHER_CODES = /(?<=\S) [245]\d{2}[- ](?:[245]\.\d{1,3}\.\d{1,3} )?/g;
 
-/** Addresses have words of their own, which tell nothing about the failure: sales@sender-tools.example, spam@example.net. */
+/** Their words tell nothing about the failure: spam@example.net. */
 const ANY_ADDRESS = /[^\s<>"()[\],;:|{}]{1,64}@[\p{L}\p{N}.-]{1,253}/gu;
 const MASKED_ADDRESS = "a@b.example";
 
-/** Characters of a reply that are read: servers give the reason at its beginning. */
+/** Servers give the reason at its beginning. */
 const MAX_REPLY_CHARS = 4_000;
 
-/** How much an enhanced status code says: of X.0.0 the class alone, of X.Y.0 the subject, of any other the detail. */
+/** X.0.0 says the class alone, X.Y.0 the subject, any other the detail. */
 export const specificityOf = (status: string): number =>
   status === "" ? 0 : /\.0\.\d+$/.test(status) ? 1 : status.endsWith(".0") ? 2 : 3;
 
 const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " ").trim();
 
-/**
- * Reads a reply as a report quotes it.
- * @param text the words of the reply
- * @param around text around it, which may name the command that it answers
- * @param status code that the report gives to the recipient
- */
+/** @param around text that may name the command that the reply answers @param status code that the report gives */
 export function readReply(text: string, around = "", status = ""): QuotedReply {
   const start = text.slice(0, MAX_REPLY_CHARS).replace(ANY_ADDRESS, MASKED_ADDRESS);
   const words = squeeze(start).replace(GATEWAY_PREFIX, "");
   const codes = [...words.matchAll(ENHANCED)].map(([, found = ""]) => found);
-  // The most specific code; of several, the reply's come before the report's.
+  // Of several that are as specific, the reply's come before the report's.
   const [specific = ""] = [...codes, status].toSorted((a, b) => specificityOf(b) - specificityOf(a));
   const code = CODE.exec(words)?.[1];
   return {

@@ -17,45 +17,39 @@ import { emailRecord } from "../webhooks/records.ts";
 /** The provider took the mail and did not try to deliver it. Also the reason of the ledger's row, which becomes REJECTED. */
 const DROPPED = "dropped_by_provider";
 
-/** A bounce of one mail that its server had accepted, a complaint about it, or that its provider dropped it. */
+/** About one mail that its server had accepted. */
 export interface MailReport extends MailRef {
   kind: MailReportKind | typeof DROPPED;
-  /** The soft bounce is about the mail's content or its sender, so it does not count against the address. */
+  /** It does not count against the address. */
   isSendersFault?: boolean;
-  /** Why a dropped mail's address is suppressed; absent where the provider dropped it for the mail or its sender. */
+  /** Absent where the mail was dropped for the mail or its sender. */
   suppressAs?: SuppressionReason | undefined;
 }
 
-/** A report without its mail. */
 export type ReportFinding = Omit<MailReport, keyof MailRef>;
 
-/** Soft bounces in a number of days after which an address is suppressed. */
+/** After so many in so many days an address is suppressed. */
 export type SoftBouncePolicy = Pick<Env, "SOFT_BOUNCES_TO_SUPPRESS" | "SOFT_BOUNCE_WINDOW_DAYS">;
 
 /**
- * - `recorded`: this call recorded the report
- * - `known`: an earlier call recorded the report; this one changed nothing
- * - `unsettled`: the mail has left, and its outcome is not written yet; report it again in a moment
- * - `not_mailed`: there is no such mail, or it never left; the call changed nothing
+ * `known`: recorded by an earlier call. `unsettled`: the outcome is not written yet; report it again in a moment.
+ * `not_mailed`: there is no such mail, or it never left.
  */
 export type ReportOutcome = "recorded" | "known" | "unsettled" | "not_mailed";
 
 interface RecordOptions {
-  /** Records only reports about its mails; of any tenant unless given. */
+  /** Of any tenant unless given. */
   tenant?: Tenant;
-  /** Called with each send that the reports paused. */
   onPause?: (paused: SendMove) => void;
 }
 
-/** Reports that one transaction records at most. */
+/** In one transaction. */
 const REPORTS_AT_ONCE = 1_000;
 
 /**
- * Records reports, each once per mail and kind: the report, the suppression of the address that follows from it, and
- * the events of both. The reports about one send share a few statements, and up to 1,000 of them one transaction;
- * inside a caller's transaction they join it. A repeated report changes nothing, even if its suppression was lifted
- * since; a report about another mail suppresses the address again. Afterwards the sends under way of a team with too
- * many complaints are paused. A repeated report does that too: the process may have died before the pause.
+ * Records reports, each once per mail and kind, with the suppression that follows and the events of both: up to 1,000 in a
+ * transaction, or in the caller's. A repeated one changes nothing, even if its suppression was lifted since. Then the sends
+ * of a team with too many complaints are paused, also after a repeated report: the process may have died before.
  * @returns the outcome of each report, in their order
  */
 export async function recordReports(
@@ -76,7 +70,7 @@ export async function recordReports(
       for (const mail of mails) outcomes.set(keyOf({ ...mail, sendId: send.id }), mail.outcome);
     }
   }
-  // After the commit: of calls that run at the same time, the last one then counts all complaints.
+  // After the commit: of calls at the same time, the last one then counts all complaints.
   const tenants = Map.groupBy(sends, ({ teamId, environment }) => `${teamId} ${environment}`);
   for (const [send] of tenants.values()) {
     if (send) for (const paused of await pauseForComplaints(em, send)) onPause(paused);
@@ -84,7 +78,6 @@ export async function recordReports(
   return reports.map((report) => outcomes.get(keyOf(report)) ?? "not_mailed");
 }
 
-/** Records one report, as `recordReports` does. */
 export async function recordReport(
   em: EntityManager,
   report: MailReport,
@@ -103,7 +96,7 @@ interface ReportedSend extends Tenant {
   resourceId: string;
 }
 
-/** Reads sends in the order of their ids, so that two calls lock the rows of sends in the same order. */
+/** In one order, in which two calls lock the rows of sends. */
 async function readSends(em: EntityManager, ids: readonly string[], tenant?: Tenant): Promise<ReportedSend[]> {
   const rows = await kysely(em)
     .selectFrom("sends")
@@ -123,22 +116,19 @@ interface CountedAddress {
 interface ReportedMail extends CountedAddress {
   seq: number;
   kind: MailReport["kind"];
-  /** The report counts as a soft bounce of the address. */
+  /** As a soft bounce of the address. */
   counts: boolean;
   suppressAs: SuppressionReason | null;
   outcome: ReportOutcome;
 }
 
-/**
- * SQL: the condition of rows of a ledger. It names both columns of the key: without statistics the planner would read all
- * rows of the send for each report.
- */
+/** With both columns of the key: without statistics the planner would read all rows of the send for each report. */
 const rowsOf = (sendId: string, seqs: readonly number[]) => sql`r.send_id = ${sendId} and r.seq = any(${seqs}::int[])`;
 
-/** The states of a mail that its server has, or may have. A bounce leaves the state UNKNOWN as it is. */
+/** The server has the mail, or may have it. */
 const MAILED = sql`('SENT', 'UNKNOWN')`;
 
-/** Records reports about mails of one send. @returns the mails that the ledger has, with the outcome of each */
+/** @returns the mails that the ledger has */
 async function recordBatch(
   em: EntityManager,
   send: ReportedSend,
@@ -147,7 +137,7 @@ async function recordBatch(
 ): Promise<ReportedMail[]> {
   const counts = ({ kind, isSendersFault = false }: MailReport) => kind === "bounce:soft" && !isSendersFault;
   const seqs = reports.map(({ seq }) => seq);
-  // Only for a batch with a dropped mail: the update has its cost even when it finds no row. A mail that came back was tried.
+  // The update has its cost even when it finds no row. A mail that came back was tried.
   const dropped = reports.some(({ kind }) => kind === DROPPED)
     ? sql`, dropped as (
       update send_recipients r set state = 'REJECTED', reason = ${DROPPED}, updated_at = now() from mails m
@@ -201,7 +191,7 @@ async function emitReported(em: EntityManager, send: ReportedSend, mails: readon
     const seqs = some.map(({ seq }) => seq);
     await emit(em, send, event, {
       record: emailRecord("r", { sendId: send.id, resource }, sql`${sql.lit(status)}::text`),
-      // The record as the report leaves it: the ledger's row is still that of the acceptance.
+      // As the report leaves the record: the ledger's row is still that of the acceptance.
       from: sql`(
         select r.seq, r.member_id, r.email, r.email_spelling, r.attempts, g.kind as reason, now() as updated_at
         from unnest(${seqs}::int[], ${some.map(({ kind }) => kind)}::text[]) as g (seq, kind)
@@ -231,9 +221,8 @@ async function suppressReported(
 }
 
 /**
- * Counts mails of a send whose recipients were refused for good, each once, like soft bounces, and suppresses the addresses
- * that have reached the limit. Rows of other outcomes, or of another attempt, change nothing. Call it in the transaction
- * that writes the outcomes: a process that died in between would count one refusal less.
+ * Counts refusals for good like soft bounces, and suppresses the addresses that reach the limit. Rows of other outcomes, or
+ * of another attempt, change nothing. Call it in the transaction that writes the outcomes.
  */
 export async function recordSoftRefusals(
   em: EntityManager,
@@ -256,12 +245,12 @@ export async function recordSoftRefusals(
   await suppress(em, tenant, overLimit.map(shownAddress), "bounce:soft");
 }
 
-/** Locks that soft bounces of all addresses share: a lock per address could fill Postgres's table of locks. */
+/** A lock per address could fill Postgres's table of locks. */
 const LOCKS = 64;
 
 /**
- * Finds the mails whose addresses have reached the limit of soft bounces and refusals. Transactions that record some for the
- * same address wait here for each other, so that the last one sees all of them.
+ * The mails whose addresses have reached the limit. Transactions about the same address wait here, so that the last one sees
+ * all.
  */
 async function findOverLimit<Counted extends CountedAddress>(
   em: EntityManager,

@@ -1,43 +1,37 @@
 import { classOfRefusal, classOfStatus, type StatusClass } from "../mail/enhanced-status.ts";
 import type { ReportedRecipient } from "./report.ts";
 
-/** The command that a reply answers, where the report says so. `other`: the connection, HELO or MAIL. */
+/** Where the report says so. `other`: the connection, HELO or MAIL. */
 export type ReplyStage = "other" | "rcpt" | "data";
 
-/** A reply about a recipient, as a report quotes it. */
 export interface QuotedReply {
-  /** Enhanced status code (RFC 3463), e.g. "5.1.1"; empty where none is given */
+  /** E.g. "5.1.1", or empty. */
   status: string;
-  /** SMTP reply code, e.g. 550; undefined where none is given */
   code: number | undefined;
-  /** The reply's text in lower case, white space as single spaces, every address as `a@b.example` */
+  /** In lower case, white space as single spaces, every address as `a@b.example`. */
   text: string;
   stage: ReplyStage | undefined;
 }
 
 interface ReplyRule {
-  /** Name of the rule, as `ReportedRecipient.rule` shows it. */
   name: string;
   kind: "hard" | "soft";
-  /** The bounce is about the sender, its server or the message, not about the address. Only with kind `soft`. */
+  /** Not about the address. Only with kind `soft`. */
   isSendersFault?: true;
-  /** Must match the text, where given. */
   says?: RegExp;
-  /** Must match the enhanced status code, where given. */
   status?: RegExp;
-  /** Further condition. */
   when?: (reply: QuotedReply) => boolean;
   /** The documents that the rule follows. */
   source: string;
 }
 
 /**
- * The address in brackets before the text, as Sendmail (`<a@b>... User unknown`) and Postfix (`<a@b>: Recipient address
- * rejected`) answer RCPT: the reply is about this address, whichever command it answers.
+ * As Sendmail (`<a@b>... User unknown`) and Postfix (`<a@b>: Recipient address rejected`) answer RCPT: the reply is about
+ * this address.
  */
 const NAMES_ADDRESS = /<[^<> ]{1,320}>(?:\.\.\.|:)/;
 
-/** A reply with one of these words is about the sender or the sending server, even if it also names the recipient. */
+/** About the sender or its server, even if the reply also names the recipient. */
 const NAMES_SENDER =
   /\bsender|\bfrom:|\bcall-?(?:back|out)|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server)|\bip\b|\bclient\b|\bptr\b|\breverse\b|from (?:address|header)|password|credential/;
 
@@ -45,33 +39,31 @@ const isTemporary = ({ status, code }: QuotedReply): boolean =>
   status.startsWith("4.") || (/^(?:5\.0\.0)?$/.test(status) && code !== undefined && code < 500);
 
 /**
- * Whether a reply can be about the mailbox. A reply to DATA or the final dot is about the message: filters that accept
- * every recipient write "user unknown" there too, so it does not prove that the mailbox is missing.
+ * A reply to DATA or the final dot is about the message: filters that accept every recipient write "user unknown" there too.
  */
 const isAboutMailbox = ({ stage, status, code, text }: QuotedReply): boolean => {
   if (stage !== undefined) return stage === "rcpt";
-  // 5.2.x says that the mailbox exists.
+  // The mailbox exists.
   if (status.startsWith("5.2.")) return false;
   // An MTA that quotes no other server speaks of its own mailboxes.
   return NAMES_ADDRESS.test(text) || (code === undefined && /^(?:5\.0\.0)?$/.test(status));
 };
 
-/** Whether a reply, not to the message or the sender, is for good. */
+/** For good, and not about the message or the sender. */
 const isAboutAddress = (reply: QuotedReply): boolean =>
   reply.stage !== "data" && reply.stage !== "other" && !isTemporary(reply);
 
-/** Words for the recipient of a mail. */
 const RECIPIENT =
   "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
 const MISSING =
   "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|recogni[sz]ed))";
-/** Words that may stand between "unknown" and "user". */
+/** Between "unknown" and "user". */
 const QUALIFIERS =
   "(?:(?:or|local|virtual|final|delivery|destination|intended|valid|known|e-?mail|mail|smtp|user) ){0,3}";
 const NOT_THERE =
   "(?:exist|be (?:found|located)|found|located|listed|known|recogni[sz]ed|registered|valid\\b|available here|have an account)";
 
-/** "User unknown" in other languages: words for the recipient, and words for its absence, in either order with few words between. */
+/** Words for the recipient, and for its absence, in either order with few words between. */
 const TRANSLATIONS: readonly string[] = String.raw`
 French ¦ utilisateur|destinataire|adresse|compte|bo[iî]te ¦ inconnu|inexistant|n'existe pas|invalide|introuvable|aucun\b
 Spanish ¦ usuario|destinatario|cuenta|buz[oó]n|casilla|direcci[oó]n ¦ desconocid|inexistente|no (?:existe|es v[aá]lid|(?:fue |ha sido )?encontrad)|inv[aá]lid
@@ -103,7 +95,6 @@ Korean ¦ 사용자|수신자|계정|주소|받는 ?사람 ¦ 없|존재하지
     return `(?:${recipient}).{0,40}(?:${missing})|(?:${missing}).{0,20}(?:${recipient})`;
   });
 
-/** All wordings of "user unknown". */
 const UNKNOWN_USER = new RegExp(
   [
     `${MISSING}[ _]${QUALIFIERS}${RECIPIENT}`,
@@ -125,20 +116,15 @@ const UNKNOWN_USER = new RegExp(
   ].join("|"),
 );
 
-/** How list servers refuse the mail of a sender who may not post. */
+/** To a sender who may not post. */
 export const LIST_REFUSAL = /not (?:a member of|allowed to post to|subscribed to) this (?:mailing[- ])?list\b/i;
 
 /**
- * The rules in order: the first that fits a reply decides, and a reply that fits none is a soft bounce. Rules on words come
- * before rules on codes, because servers and gateways often give a general code to a reply with exact words. The words are
- * those that more than one server uses, or that a vendor documents.
- * A bounce is hard when no later mail can arrive: the mailbox or its domain does not exist, moved away for good, or takes no
- * mail at all. Every other bounce is soft, although servers answer much of it with a permanent code: a full, suspended,
- * disabled or inactive mailbox; a refusal of the sender, its server, its rate or its mail (policy, spam, virus, size,
- * authentication, relaying), also by the recipient's own choice; a server or a name server that does not answer, a loop, a
- * mail that expired or is delayed. "User unknown" in answer to the message, or with 5.2.x and no named command, is soft:
- * filters write it to hide themselves. No rule is about a receipt, an automatic answer, a challenge, feedback of the types
- * auth-failure and not-spam, or an aggregate report of DMARC: these are neither bounces nor complaints.
+ * The first rule that fits decides; a reply that fits none is soft. Rules on words, which several servers use or a vendor
+ * documents, come before rules on codes, because servers often give a general code to exact words.
+ * Hard means that no later mail can arrive: the mailbox or its domain does not exist, moved away for good, or takes no mail
+ * at all. All else is soft, also a full, disabled or inactive mailbox, and each refusal of the sender, its server or the
+ * mail. "User unknown" in answer to the message is soft: filters write it to hide themselves.
  */
 export const REPLY_RULES: readonly ReplyRule[] = [
   {
@@ -249,7 +235,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "no account, in reply to the message",
     kind: "hard",
     says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found|local mailbox \S{1,120} is unavailable: user not found/,
-    // Without a code, a plain report of Yahoo does not show which command the reply answers.
+    // Without a code, a report of Yahoo does not show which command the reply answers.
     when: (reply) => reply.code !== undefined && !isTemporary(reply),
     source:
       "Yahoo, SMTP error reference: 554 delivery error: dd, and Mail.ru, list of errors: answers to the message about the recipient",
@@ -296,12 +282,10 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   },
 ];
 
-/** The name of the rule where none fits. */
 export const NO_RULE = "none fits";
 
 const SENDERS_CLASSES: ReadonlySet<StatusClass | undefined> = new Set<StatusClass>(["sender", "policy", "content"]);
 
-/** The bounce that a quoted reply means, and the name of the rule that decided. */
 export function classifyReply(reply: QuotedReply): Pick<ReportedRecipient, "kind" | "isSendersFault" | "rule"> {
   const rule = REPLY_RULES.find(
     ({ says, status, when }) =>
@@ -310,7 +294,7 @@ export function classifyReply(reply: QuotedReply): Pick<ReportedRecipient, "kind
       (when === undefined || when(reply)),
   );
   if (rule === undefined) {
-    // The connection, HELO and MAIL know of no recipient.
+    // They know of no recipient.
     const isSendersFault =
       reply.stage === "other" || NAMES_SENDER.test(reply.text) || SENDERS_CLASSES.has(classOfStatus(reply.status));
     return { kind: "soft", isSendersFault, rule: NO_RULE };

@@ -10,43 +10,37 @@ import { classifyReply, NO_RULE } from "./reply-rules.ts";
 import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
 
 /**
- * SendGrid's signed event webhook: https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/event and
- * https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features. The
- * library `@sendgrid/eventwebhook` was not used: it brings elliptic curves of its own, where Node has them.
+ * https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/event. `@sendgrid/eventwebhook` brings elliptic curves
+ * of its own, where Node has them.
  */
 const SIGNATURE_HEADER = "x-twilio-email-event-webhook-signature";
 const TIMESTAMP_HEADER = "x-twilio-email-event-webhook-timestamp";
 
-/** SendGrid repeats a batch for 24 hours, and its documents do not promise a new signature; one more hour is for clocks. */
+/** SendGrid repeats a batch for 24 hours, maybe with its first signature; one more hour is for clocks. */
 const MAX_AGE_SECONDS = 25 * 3_600;
 
-/**
- * The argument that every event of a mail carries, see `sendGridHeader`: events of a recipient, complaints among them, have
- * no `smtp-id`, and those of a sender that SendGrid has not authenticated have another one.
- */
+/** Complaints have no `smtp-id`, and mails of a sender that SendGrid has not authenticated have another one. */
 const MAIL_ARGUMENT = "mailkeel_mail";
 
-/** The header by which SendGrid gives the id of a mail back in its events; it takes the header out of the mail. */
+/** SendGrid gives the id back in its events, and takes the header out of the mail. */
 export const sendGridHeader = (mail: MailRef): string =>
   `X-SMTPAPI: {"unique_args":{"${MAIL_ARGUMENT}":"${mailId(mail)}"}}\r\n`;
 
 const event = z.object({
   event: z.string(),
-  /** Of a bounce: `bounce` for good, `blocked` for now. */
+  /** `bounce` for good, `blocked` for now. */
   type: z.string().nullish(),
   bounce_classification: z.string().nullish(),
-  /** Of a mail that was dropped; of a bounce, the server's reply. */
+  /** Of a bounce, the server's reply. */
   reason: z.string().nullish(),
-  /** Enhanced status code of a bounce. */
   status: z.string().nullish().catch(null),
 });
 
 type Event = z.infer<typeof event>;
 
-/** Classes of bounces that are about the mail or its sender. */
 const ABOUT_THE_SENDER = new Set(["Content", "Reputation", "Frequency or Volume Too High"]);
 
-/** Reasons for which SendGrid drops a mail that are about the address. Any other is the sender's: content, quota, header. */
+/** About the address. Any other reason is the sender's: content, quota, header. */
 const DROPPED: ReadonlyMap<string, SuppressionReason> = new Map([
   ["Bounced Address", "bounce:hard"],
   ["Invalid", "bounce:hard"],
@@ -60,7 +54,7 @@ function bounceOf({ type, bounce_classification: classification, reason, status 
     if (isForGood && classification === "Invalid Address") return { kind: "bounce:hard" };
     return { kind: "bounce:soft", isSendersFault: ABOUT_THE_SENDER.has(classification) };
   }
-  // Without a class, the server's reply may say more than the type.
+  // The server's reply may say more than the type.
   const { kind, isSendersFault, rule } = classifyReply(readReply(reason ?? "", "", status ?? ""));
   const isHard = kind === "hard" || (rule === NO_RULE && !isSendersFault);
   return isForGood && isHard ? { kind: "bounce:hard" } : { kind: "bounce:soft", isSendersFault };
@@ -79,13 +73,12 @@ function findingOf(event: Event): ReportFinding | undefined {
   }
 }
 
-/** The mail of this service that an event is about. */
 function mailOf(given: unknown): MailRef | undefined {
   const named = isObject(given) ? (given[MAIL_ARGUMENT] ?? given["smtp-id"]) : undefined;
   return typeof named === "string" ? readMailId(named) : undefined;
 }
 
-/** Whether the owner of a public key has signed a request. @param publicKey base64 of SPKI in DER */
+/** @param publicKey base64 of SPKI in DER */
 export function isSigned(
   { body, timestamp, signature }: { body: Buffer; timestamp: string; signature: string },
   publicKey: string,
@@ -94,7 +87,6 @@ export function isSigned(
   return verify("sha256", Buffer.concat([Buffer.from(timestamp), body]), key, Buffer.from(signature, "base64"));
 }
 
-/** Bounces and complaints of SendGrid. */
 export const SENDGRID: ReportSource<unknown[]> = {
   async verify({ body, header }, { publicKey }) {
     const [signature = "", timestamp = ""] = [SIGNATURE_HEADER, TIMESTAMP_HEADER].map(header);
@@ -108,7 +100,7 @@ export const SENDGRID: ReportSource<unknown[]> = {
       const events: unknown = JSON.parse(body.toString("utf8"));
       if (Array.isArray(events)) return events;
     } catch {
-      // The refusal below.
+      // Refused below.
     }
     throw noJson();
   },

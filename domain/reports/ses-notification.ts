@@ -9,7 +9,7 @@ const listOf = (value: unknown): JsonObject[] =>
   Array.isArray(value) ? value.slice(0, MAX_REPORTED).filter(isObject) : [];
 const addressOf = (recipient: JsonObject): string => textOf(recipient["emailAddress"]).toLowerCase();
 
-/** SES calls the automatic answer of a recipient a bounce for now, in which no server says anything. */
+/** SES calls the automatic answer of a recipient a bounce for now. */
 export function isAutomaticAnswer({ bounceType, bounceSubType, bouncedRecipients }: JsonObject): boolean {
   const says = ({ action, status, diagnosticCode }: JsonObject) => action ?? status ?? diagnosticCode;
   return bounceType === "Transient" && bounceSubType === "General" && !listOf(bouncedRecipients).some(says);
@@ -37,13 +37,13 @@ function complained(complaint: JsonObject): ReportedRecipient[] {
 }
 
 /**
- * Reads a notification of Amazon SES that SNS sent as mail: JSON, alone or as the message of SNS's own JSON, and a footer.
- * @returns undefined for any other text
+ * A notification that SNS sent as mail: JSON, alone or as the message of SNS's own JSON, and a footer; undefined for other
+ * texts.
  */
 export function readMailedNotification(text: string): ReportedRecipient[] | undefined {
   const [body = ""] = text.trimStart().split("\n--\n", 1);
   if (!body.startsWith("{")) return undefined;
-  // Lines of JSON that the mail broke stay JSON without the breaks: it has none inside a text.
+  // Lines that the mail broke: JSON has no breaks inside a text.
   const outer = parseObject(body.replace(/\r?\n/g, ""));
   const notification = outer?.["Type"] === "Notification" ? parseObject(textOf(outer["Message"])) : outer;
   if (notification === undefined) return undefined;

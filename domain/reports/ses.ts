@@ -12,10 +12,8 @@ import { type SnsMessage, SnsVerifier } from "./sns.ts";
 import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
 
 /**
- * The notifications of Amazon SES, in both of its forms: of an identity (`notificationType`,
- * https://docs.aws.amazon.com/ses/latest/dg/notification-contents.html) and of a configuration set (`eventType`,
- * https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html). SES gives a mail an id of its
- * own; its Message-ID is among the original headers.
+ * Both forms: of an identity (https://docs.aws.amazon.com/ses/latest/dg/notification-contents.html) and of a configuration
+ * set (https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html).
  */
 const notification = z.object({ type: z.string() });
 const bounce = z.object({
@@ -25,13 +23,10 @@ const bounce = z.object({
 });
 const complaint = z.object({ complaintFeedbackType: z.string().nullish(), complaintSubType: z.string().nullish() });
 
-/** Subtypes of a transient bounce that are about the mail. */
+/** Of a transient bounce. */
 const ABOUT_THE_MAIL = new Set(["ContentRejected", "AttachmentRejected", "MessageTooLarge"]);
 
-/**
- * Subtypes of reports about mails that SES took and did not try to deliver: the address bounced before or complained about
- * another mail. `UnsubscribedRecipient` is one, too.
- */
+/** SES took the mails and did not try to deliver them: the address bounced or complained before. */
 const DROPPED = new Set(["Suppressed", "OnAccountSuppressionList"]);
 
 const droppedAs = (suppressAs: SuppressionReason): ReportFinding => ({ kind: "dropped_by_provider", suppressAs });
@@ -61,7 +56,7 @@ function findingOf(given: JsonObject): ReportFinding | undefined {
   }
 }
 
-/** The mail of this service that a notification is about. */
+/** By the Message-ID among the original headers: SES gives a mail an id of its own. */
 function mailOf({ mail }: JsonObject): MailRef | undefined {
   const { headers, commonHeaders } = isObject(mail) ? mail : ({} as JsonObject);
   const named = (Array.isArray(headers) ? headers : []).filter(isObject);
@@ -70,7 +65,6 @@ function mailOf({ mail }: JsonObject): MailRef | undefined {
   return typeof id === "string" ? readMailId(id) : undefined;
 }
 
-/** Bounces and complaints of Amazon SES, by Amazon SNS. */
 export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
   const sns = new SnsVerifier(fetchText);
   return {
@@ -98,7 +92,7 @@ export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
     parse({ Type, Message }) {
       const given = Type === "Notification" ? parseObject(Message) : undefined;
       if (given) return readEvent(mailOf(given), () => findingOf(given));
-      // A text is what SES sends when a topic is set up.
+      // SES sends a text when a topic is set up.
       if (Message.startsWith("{")) throw noJson();
       return [];
     },

@@ -5,9 +5,8 @@ import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../errors.ts";
 import { forged, hostOfTopic } from "./source.ts";
 
 /**
- * Messages of Amazon SNS to an HTTPS endpoint, and their signatures:
- * https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html. The library `sns-validator` was not used:
- * it loads certificates without a limit of time or size, keeps each for good, and takes any path of the host.
+ * https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html. `sns-validator` loads certificates without
+ * a limit of time or size, keeps each for good, and takes any path of the host.
  */
 
 const signed = {
@@ -29,33 +28,29 @@ const snsMessage = z.discriminatedUnion("Type", [
 
 export type SnsMessage = z.infer<typeof snsMessage>;
 
-/** Fields that are signed, in this order, where a message has them. */
+/** In this order, where a message has them. */
 const SIGNED_FIELDS = {
   Notification: ["Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"],
   SubscriptionConfirmation: ["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"],
   UnsubscribeConfirmation: ["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"],
 } as const satisfies Record<SnsMessage["Type"], readonly string[]>;
 
-/** The text that SNS signs. */
 export function signedText(message: Readonly<Record<string, unknown>> & Pick<SnsMessage, "Type">): string {
   const fields = SIGNED_FIELDS[message.Type].filter((field) => typeof message[field] === "string");
   return fields.map((field) => `${field}\n${message[field]}\n`).join("");
 }
 
-/** Version 1 uses SHA-1 and is still the default of a topic. */
+/** Version 1 is still the default of a topic. */
 const ALGORITHMS = { "1": "RSA-SHA1", "2": "RSA-SHA256" } as const;
 
-/**
- * Age of a message at most, and how far ahead its clock may be. SNS delivers for an hour at most
- * (https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html); the second hour is for clocks.
- */
+/** SNS delivers for an hour at most; the second hour is for clocks. */
 const MAX_AGE_MS = 7_200_000;
 
-/** How long a certificate is used before it is loaded again; SNS has a new one about once a year. */
+/** SNS has a new certificate about once a year. */
 const CERTIFICATE_LIFETIME_MS = 86_400_000;
-/** Certificates that are kept: one or two for each region. */
+/** One or two for each region. */
 const MAX_CERTIFICATES = 100;
-/** The only path of the host that is loaded: others may answer with a text that a client of SNS has chosen. */
+/** Other paths of the host may answer with a text that a client of SNS has chosen. */
 const CERTIFICATE_PATH = /^\/SimpleNotificationService-[0-9a-zA-Z]{16,64}\.pem$/;
 
 const unavailable = (message: string, cause?: unknown): ApiError =>
@@ -66,12 +61,9 @@ interface LoadedKey {
   until: number;
 }
 
-/**
- * 4xx statuses that may pass. This service answers 503 for them, because a provider does not repeat a request that got a 4xx.
- */
+/** Answered with 503, because a provider does not repeat a request that got a 4xx. */
 const PASSING: ReadonlySet<number> = new Set([403, 408, 429]);
 
-/** Reads messages of SNS that are signed. */
 export class SnsVerifier {
   readonly #fetchText: FetchText;
   readonly #keys = new Map<string, LoadedKey>();
@@ -80,10 +72,7 @@ export class SnsVerifier {
     this.#fetchText = fetchText;
   }
 
-  /**
-   * Reads a message, if SNS has signed it a short time ago.
-   * @throws {ApiError} 401, or 503 when the certificate cannot be loaded
-   */
+  /** @throws {ApiError} 401 unless SNS has signed it a short time ago; 503 when the certificate cannot be loaded */
   async verify(body: Buffer): Promise<SnsMessage> {
     const message = parse(body);
     const host = hostOfTopic(message.TopicArn);
@@ -102,10 +91,7 @@ export class SnsVerifier {
     return message;
   }
 
-  /**
-   * Confirms a subscription by opening its SubscribeURL.
-   * @throws {ApiError} 401 for a URL that does not confirm the message's topic; 503 when SNS does not confirm
-   */
+  /** Opens the SubscribeURL. @throws {ApiError} 401 for a URL of another topic; 503 when SNS does not confirm */
   async confirm({ SubscribeURL, TopicArn }: SnsMessage & { Type: "SubscriptionConfirmation" }): Promise<void> {
     const url = urlOf(SubscribeURL, hostOfTopic(TopicArn));
     const isConfirmation =
@@ -165,7 +151,7 @@ function certificateIn(pem: string): X509Certificate {
   }
 }
 
-/** @throws {ApiError} 401 for another URL than one of this host by https at its usual port */
+/** @throws {ApiError} 401 for another URL than one of this host by https */
 function urlOf(text: string, host: string | undefined): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isOfHost = url?.protocol === "https:" && url.host === host && url.username === "" && url.password === "";

@@ -1,31 +1,30 @@
 import { isbot } from "isbot";
 import type { AutomaticCause, EngagementKind } from "../../db/entities/engagement.ts";
 
-/** The facts that show whether a program or a person requested a pixel or a link. Header names are in lower case. */
+/** Header names are in lower case. */
 export interface HitRequest {
   method: string;
   headers: Readonly<Record<string, string | string[] | undefined>>;
 }
 
-/** A sign that a program made the request without a person's action. */
+/** A program made the request without a person's action. */
 interface Sign {
   cause: AutomaticCause;
-  /** The kind of hit that the sign holds for; both kinds unless given. */
+  /** Both kinds unless given. */
   kind?: EngagementKind;
-  /** The document that describes the sign. */
   source: string;
   isIn(request: HitRequest): boolean;
 }
 
-/** Characters of a header that the signs read: names are shorter, and a pattern is slow on a long text. */
+/** A pattern is slow on a long text. */
 const MAX_CHARS = 500;
 
 const header = (name: string, { headers }: HitRequest): string => String(headers[name] ?? "").slice(0, MAX_CHARS);
 const userAgent = (request: HitRequest): string => header("user-agent", request).trim();
 
 /**
- * The signs in order: the first that a request shows decides. A mail program or a proxy that fetches the pixel when the
- * reader opens the mail shows none: Gmail's (`GoogleImageProxy`) and Yahoo's (`YahooMailProxy`) count as opens.
+ * The first that a request shows decides. A proxy that fetches the pixel when the reader opens the mail shows none: Gmail's
+ * (`GoogleImageProxy`) and Yahoo's count as opens.
  */
 export const SIGNS: readonly Sign[] = [
   {
@@ -78,13 +77,13 @@ export const SIGNS: readonly Sign[] = [
   },
   {
     cause: "program",
-    // isbot also matches image proxies and some mail programs, so it does not decide on opens.
+    // It also matches image proxies and some mail programs.
     kind: "clicked",
     source: "The package isbot: the user agents of crawlers, monitors and tools.",
     isIn: (request) => isbot(userAgent(request)),
   },
 ];
 
-/** The cause of an automatic hit; undefined when the request shows no sign. `recordHits` adds the cause `too_soon`. */
+/** Undefined when the request shows no sign. `recordHits` adds the cause `too_soon`. */
 export const automaticCause = (kind: EngagementKind, request: HitRequest): AutomaticCause | undefined =>
   SIGNS.find((sign) => (sign.kind ?? kind) === kind && sign.isIn(request))?.cause;

@@ -4,16 +4,11 @@ import { isRedirectable, type TrackedUrls } from "../mail/tracked-body.ts";
 import type { Vault } from "../secrets/crypto.ts";
 
 /*
- * A pixel's URL is /o/{mail} and a link's is /l/{mail}/{link}. {mail} names a row of the ledger and its signature;
- * {link} holds the address itself, signed together with the send. So the service redirects a link without reading the
- * database, and a mail costs one signature, however many links it has.
+ * /o/{mail} is a pixel, /l/{mail}/{link} a link. {mail} names a row of the ledger; {link} is the address, signed with the
+ * send: it is redirected without the database, and a mail costs one signature.
  */
 
-/**
- * Makes the URLs of a send's pixel and links, once per send.
- * @param publicUrl base of the public pages
- * @param placeholder stands for the `mailToken` of each mail
- */
+/** Once per send. @param placeholder stands for the `mailToken` of each mail */
 export function trackedUrls(vault: Vault, publicUrl: string, sendId: string, placeholder: string): TrackedUrls {
   const base = trimSlash(publicUrl);
   const send = suffixOfId("send", sendId);
@@ -27,20 +22,19 @@ export function trackedUrls(vault: Vault, publicUrl: string, sendId: string, pla
   };
 }
 
-/** The part of the URLs that differs between the mails of a send. */
 export function mailToken(vault: Vault, { sendId, seq }: MailRef): string {
   const row = seq.toString(36);
   return `${row}.${vault.sign("tracking", "mail", suffixOfId("send", sendId), row)}`;
 }
 
-/** Reads the mail that a pixel's URL belongs to; undefined for a URL that this service did not sign. */
+/** Undefined for a URL that this service did not sign. */
 export function readOpen(vault: Vault, mail: string): MailRef | undefined {
   const [send = "", row = "", signature = "", ...rest] = mail.split(".");
   if (rest.length > 0 || !vault.verify(signature, "tracking", "mail", send, row)) return undefined;
   return { sendId: idOfSuffix("send", send), seq: Number.parseInt(row, 36) };
 }
 
-/** Reads the mail and the address of a link; undefined unless this service signed both, for the same send. */
+/** Undefined unless this service signed both, for the same send. */
 export function readClick(vault: Vault, mail: string, link: string): { mail: MailRef; url: string } | undefined {
   const ref = readOpen(vault, mail);
   const [signature = "", encoded = "", ...rest] = link.split(".");

@@ -9,34 +9,29 @@ import { intoOutboxOfAll } from "../webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { trackedRecord } from "../webhooks/records.ts";
 
-/** A request for the pixel of a mail, or for one of its links. */
 export interface Hit extends MailRef {
   kind: EngagementKind;
-  /** Milliseconds since 1970 */
+  /** Milliseconds since 1970. */
   at: number;
-  /** The cause of an automatic hit, as far as the request shows it; null for other hits */
+  /** As far as the request shows it; null for other hits. */
   cause: AutomaticCause | null;
-  /** The author's address of the link; null for an open */
+  /** The author's address; null for an open. */
   url: string | null;
 }
 
-/** How many hits of a batch were recorded, by kind and cause; the cause is null for hits that count. */
+/** The cause is null for hits that count. */
 export interface RecordedHits {
   kind: EngagementKind;
   cause: AutomaticCause | null;
   count: number;
 }
 
-/**
- * A click this soon after the server accepted the mail is automatic: gateways follow links when they receive a mail,
- * and a person needs longer to read it.
- */
+/** Gateways follow links when they receive a mail; a person needs longer to read it. */
 const TOO_SOON = sql.lit("1 second");
 
 /**
- * Records hits, and emits an event for each one that counts. Only hits on the same mail wait for each other. Hits on a
- * mail that the ledger does not have are left out.
- * @param batchId id of the batch: it is recorded once, also where the answer to the commit was lost
+ * Records hits of mails in the ledger, and emits an event for each that counts. @param batchId is recorded once, also where
+ * the answer to the commit was lost
  */
 export function recordHits(em: EntityManager, batchId: string, hits: readonly Hit[]): Promise<RecordedHits[]> {
   return transaction(em, async (tx) => {
@@ -45,8 +40,8 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
       sql`insert into hit_batches (id) values (${batchId}) on conflict do nothing`,
     );
     if (batch.numAffectedRows === 0n) return [];
-    // The triggers of `engagements` lock these rows of the ledger: first for changed counts, then for new ones, so two calls
-    // could deadlock. This statement locks the rows before that, in one order, and the next one reads their latest state.
+    // Triggers of `engagements` lock these rows first for changed counts, then for new ones: two calls could deadlock. Locked
+    // before that, in one order, and read by the next statement in their latest state.
     await executePrepared(
       tx,
       sql`
