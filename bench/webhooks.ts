@@ -194,7 +194,7 @@ const SCENARIOS: Record<string, Scenario> = {
   "through the API, 2 s": {
     endpoints: 1,
     latencyMs: 2_000,
-    events: ({ events }) => Math.ceil(events / 10),
+    events: ({ events }) => Math.ceil(events / 2),
     feed: throughApi,
     bars: [{ figure: "per second", least: 60 }],
   },
