@@ -17,9 +17,9 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   domain: ["db", "lib", "config (types)"],
   workflows: ["activities (types)", "domain (types)"],
   activities: ["config", "db", "domain", "lib", ...WORKFLOW_STARTS],
-  workers: ["activities", "config", "db", "domain", "lib", "stack/join.ts", "workflows (types)", ...WORKFLOW_STARTS],
+  workers: ["activities", "config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
   api: ["config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
-  stack: ["config", "db", "domain", "lib", ...WORKFLOW_STARTS],
+  stack: ["config", "db", "domain", "lib", "workers/main.ts", ...WORKFLOW_STARTS],
   app: [
     "activities/smtp/verify.ts",
     "api/temporal-gateway.ts",

@@ -12,7 +12,7 @@ COPY workflows ./workflows
 COPY workers/bundle.ts ./workers/
 RUN node workers/bundle.ts
 
-# Without the embedded Postgres, the bundler's compiler and the `node` package's binary, which are for `npm start`.
+# Without the bundler's compiler. The embedded Postgres and the package `node` are for `npm start` alone: devDependencies.
 FROM base AS dependencies
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --omit=optional --ignore-scripts

@@ -1,4 +1,6 @@
-import { Client, type Dispatcher } from "undici";
+import { once } from "node:events";
+import http, { type IncomingMessage, type RequestOptions } from "node:http";
+import https from "node:https";
 import type { AddressGuard } from "./address-guard.ts";
 import { connectOptions } from "./connect-options.ts";
 import { effectivePort } from "./url-guard.ts";
@@ -29,37 +31,44 @@ type Guard = Pick<AddressGuard, "resolve">;
 export const guardedFetch =
   (guard: Guard, options: FetchOptions = {}): FetchText =>
   (url) =>
-    exchange(guard, url, { method: "GET" }, options);
+    exchange(guard, url, { method: "GET" }, "", options);
 
 /** Posts forms under the same rules. */
 export const guardedPost =
   (guard: Guard, options: FetchOptions = {}) =>
   (url: URL, form: Record<string, string>): Promise<FetchedText> => {
     const headers = { "content-type": "application/x-www-form-urlencoded", accept: "application/json" };
-    return exchange(guard, url, { method: "POST", headers, body: new URLSearchParams(form).toString() }, options);
+    return exchange(guard, url, { method: "POST", headers }, new URLSearchParams(form).toString(), options);
   };
 
 async function exchange(
   guard: Guard,
   url: URL,
-  request: Pick<Dispatcher.RequestOptions, "method" | "headers" | "body">,
+  request: Pick<RequestOptions, "method" | "headers">,
+  body: string,
   { ca, timeoutMs = TIMEOUT_MS }: FetchOptions,
 ): Promise<FetchedText> {
-  const addresses = await guard.resolve(url.hostname, effectivePort(url));
-  const { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout } = connectOptions(
-    url.hostname,
-    effectivePort(url),
-    addresses,
-  );
-  const client = new Client(url.origin, {
-    connect: { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout, ...(ca === undefined ? {} : { ca }) },
-    maxResponseSize: MAX_BYTES,
-  });
+  const port = effectivePort(url);
+  const {
+    host: _,
+    port: __,
+    ...connection
+  } = connectOptions(url.hostname, port, await guard.resolve(url.hostname, port));
+  const signal = AbortSignal.timeout(timeoutMs);
+  const { request: open } = url.protocol === "https:" ? https : http;
+  const sent = open(url, { ...request, ...connection, ...(ca && { ca }), agent: false, signal });
   try {
-    const signal = AbortSignal.timeout(timeoutMs);
-    const { statusCode, body } = await client.request({ ...request, path: url.pathname + url.search, signal });
-    return { status: statusCode, text: await body.text() };
+    sent.end(body);
+    const [answer] = (await once(sent, "response")) as [IncomingMessage];
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of answer as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > MAX_BYTES) throw new Error(`The answer has more than ${MAX_BYTES} bytes`);
+      chunks.push(chunk);
+    }
+    return { status: answer.statusCode ?? 0, text: Buffer.concat(chunks).toString() };
   } finally {
-    await client.destroy();
+    sent.on("error", () => {}).destroy();
   }
 }

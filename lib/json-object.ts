@@ -13,3 +13,9 @@ export function parseObject(text: string): JsonObject | undefined {
     return undefined;
   }
 }
+
+/** JSON in which objects have their properties in one order: equal values give equal texts. */
+export const stableJson = (value: unknown): string =>
+  JSON.stringify(value, (_name, part) =>
+    isObject(part) ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1))) : part,
+  );

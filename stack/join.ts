@@ -8,18 +8,13 @@ const OWN = new Set([
   ...["WORKER_BUILD_ID", "WORKER_DEPLOYMENT_NAME"],
 ]);
 
-export interface JoinedStack {
-  /** The variables of a process of the stack. */
-  variables: Record<string, string>;
-  /** Aborted when the stack stops or was killed. A stack that stops waits until this process has ended. */
-  stopping: AbortSignal;
-}
-
 /**
- * Joins the stack that runs on the data folder of the variables.
+ * Takes over the settings of the stack that runs on the data folder of this process, and ends with that stack: it is asked
+ * to stop by SIGTERM when the stack stops or was killed. A stack that stops waits until this process has ended.
+ * @returns the variables of a process of the stack
  * @throws {SettingsError} when none runs there
  */
-export async function joinStack(source: NodeJS.ProcessEnv): Promise<JoinedStack> {
+export async function joinStack(source: NodeJS.ProcessEnv): Promise<Record<string, string>> {
   const { DATA_DIR: dataDir } = readStackSettings(source);
   const connection = await connectToStack(dataDir);
   if (connection === undefined) {
@@ -32,8 +27,8 @@ export async function joinStack(source: NodeJS.ProcessEnv): Promise<JoinedStack>
     connection.destroy();
     throw new SettingsError(`The stack on ${dataDir} is starting or stopping. Try again once it is ready.`);
   }
-  const stop = new AbortController();
-  connection.once("end", () => stop.abort()).once("close", () => stop.abort());
+  connection.once("close", () => process.kill(process.pid, "SIGTERM"));
+  connection.once("end", () => process.kill(process.pid, "SIGTERM"));
   const own = Object.entries(givenVariables(source)).filter(
     ([name]) => OWN.has(name) || !(isSetting(name) || name.startsWith("TEMPORAL_")),
   );
@@ -41,5 +36,5 @@ export async function joinStack(source: NodeJS.ProcessEnv): Promise<JoinedStack>
   // The shell is the one that started the stack, whose processes have that port and those that follow.
   const isTaken = Object.values(running.health).some((url) => new URL(url).port === variables["HEALTH_PORT"]);
   if (isTaken) delete variables["HEALTH_PORT"];
-  return { variables, stopping: stop.signal };
+  return variables;
 }

@@ -28,31 +28,18 @@ const HEARTBEAT_THROTTLE_MS = 200;
 /** How often a worker tries to connect to a Temporal that is not there yet: without an end, so no retry library. */
 const CONNECT_AGAIN_MS = 1_000;
 
-function readArguments(): { pool: PoolName; joins: boolean } {
-  const { pool, stack: joins = false } = (() => {
+function readPool(): PoolName {
+  const { pool } = (() => {
     try {
-      return parseArgs({ options: { pool: { type: "string" }, stack: { type: "boolean" } } }).values;
+      return parseArgs({ options: { pool: { type: "string" } } }).values;
     } catch {
       return {}; // --pool has no value, or an argument is unknown.
     }
   })();
-  if (isPoolName(pool)) return { pool, joins };
+  if (isPoolName(pool)) return pool;
   throw new SettingsError(
-    `Start it with --pool and one of ${Object.keys(POOLS).join(", ")}; with --stack beside a running \`npm start\`; with nothing else.`,
+    `Start it with --pool and one of ${Object.keys(POOLS).join(", ")}; \`npm run worker\` also with --stack, beside a running \`npm start\`.`,
   );
-}
-
-/**
- * Takes over the settings of the stack that runs on this machine.
- * @returns aborted when the stack stops
- * @throws {SettingsError} when none runs
- */
-async function join(): Promise<AbortSignal> {
-  const { joinStack } = await import("../stack/join.ts");
-  const { variables, stopping } = await joinStack(process.env);
-  for (const name of Object.keys(process.env)) if (!(name in variables)) delete process.env[name];
-  Object.assign(process.env, variables);
-  return stopping;
 }
 
 /** @throws {SettingsError} when the namespace does not exist: the SDK's own error does not name it */
@@ -104,8 +91,7 @@ function version({ WORKER_DEPLOYMENT_NAME: deploymentName, WORKER_BUILD_ID: buil
   };
 }
 
-/** @param stackStopping aborted when the stack stops that the worker joined */
-async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<void> {
+async function runPool(pool: PoolName): Promise<void> {
   const definition: PoolDefinition = POOLS[pool];
   const { heapGrowthPercent } = definition;
   if (heapGrowthPercent !== undefined) setFlagsFromString(`--heap-growing-percent=${heapGrowthPercent}`);
@@ -128,11 +114,9 @@ async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<voi
   const { orm } = database;
   const deps: ActivityDeps = { env, orm, vault, log, stopping: stop.signal, workerId, progress, ...counters };
   definition.addMetrics?.(registry, deps);
-  const running = definition.start(deps, registry);
+  const running = await definition.start(deps, registry);
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop.abort());
-  stackStopping?.addEventListener("abort", () => stop.abort(), { once: true });
-  if (stackStopping?.aborted) stop.abort();
   // Started by a supervisor: when that is gone, nothing else would stop this process.
   process.on("disconnect", () => stop.abort());
 
@@ -196,8 +180,7 @@ async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<voi
 }
 
 try {
-  const { pool, joins } = readArguments();
-  await runPool(pool, joins ? await join() : undefined);
+  await runPool(readPool());
   process.exit(0);
 } catch (error) {
   const isExpected = error instanceof SettingsError || error instanceof AdmissionError;

@@ -11,7 +11,6 @@ import type { Secret } from "../config/env.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
-import { startIntake } from "./intake.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { startWebhooks } from "./webhooks.ts";
 
@@ -32,17 +31,16 @@ export interface PoolDefinition {
   /** Metrics of this pool alone. */
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
   /** @param registry gets the metrics of the pool */
-  start(
-    deps: ActivityDeps,
-    registry: Registry,
-  ): {
-    activities?: Record<string, unknown>;
-    /** Called once Postgres is reached; the process is ready when it resolves. */
-    listen?(): Promise<void>;
-    /** Called once the cluster is reached. */
-    connected?(client: Client): void;
-    close?(): Promise<void>;
-  };
+  start(deps: ActivityDeps, registry: Registry): Running | Promise<Running>;
+}
+
+interface Running {
+  activities?: Record<string, unknown>;
+  /** Called once Postgres is reached; the process is ready when it resolves. */
+  listen?(): Promise<void>;
+  /** Called once the cluster is reached. */
+  connected?(client: Client): void;
+  close?(): Promise<void>;
 }
 
 /** Activities a worker runs at once unless its pool or a setting says otherwise. */
@@ -103,7 +101,8 @@ export const POOLS = {
   intake: {
     // Return paths and links in returned mails.
     secrets: ["SIGNING_SECRET"],
-    start: startIntake,
+    // Only the intake loads an SMTP server.
+    start: async (deps, registry) => (await import("./intake.ts")).startIntake(deps, registry),
   },
 } as const satisfies Record<PoolName, PoolDefinition>;
 

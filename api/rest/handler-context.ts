@@ -1,9 +1,9 @@
 import type { Logger } from "pino";
-import stringify from "safe-stable-stringify";
 import { type EntityManager, forTenant } from "../../db/orm.ts";
 import type { Admitted } from "../../domain/access/authenticate.ts";
 import { firstClaim, type IdempotencyHandle, type KeyedRequest } from "../../domain/access/idempotency.ts";
 import type { ApiVersion } from "../../domain/api-version.ts";
+import { stableJson } from "../../lib/json-object.ts";
 import type { Call, RequestContext } from "../context.ts";
 import type { RouteDefinition } from "./definition.ts";
 import { ownAnswer } from "./idempotency.ts";
@@ -83,7 +83,7 @@ export class HandlerContext implements RequestContext {
 
   get target() {
     const { method, path } = this.#definition;
-    return `${method} ${path} ${stringify(this.#call.params)}`;
+    return `${method} ${path} ${stableJson(this.#call.params)}`;
   }
 
   get vault() {

@@ -1,4 +1,3 @@
-import stringify from "safe-stable-stringify";
 import { jsonTextOf } from "../../db/json.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { requireScope } from "../../domain/access/access.ts";
@@ -19,6 +18,7 @@ import {
   writeAnswer,
 } from "../../domain/access/idempotency.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { stableJson } from "../../lib/json-object.ts";
 import type { RequestContext } from "../context.ts";
 import { type Success, WRITE_META } from "./answer.ts";
 import { idempotencyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";
@@ -70,8 +70,8 @@ export function keyedRequest(
   { params, query, body }: RawInput,
 ): KeyedRequest {
   const { teamId, environment } = tenant;
-  // On a route without a body, none and `{}` are one request. `?? ""`: the library's type allows for a value that is no JSON.
-  const parts = stringify({ params, query, ...(input.shape.body ? { body } : {}) }) ?? "";
+  // On a route without a body, none and `{}` are one request.
+  const parts = stableJson({ params, query, ...(input.shape.body ? { body } : {}) });
   const owner = secret ? [access.caller.lineageId] : [];
   return {
     tenant,

@@ -1,6 +1,5 @@
 import type { EntityName } from "@mikro-orm/postgresql";
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
-import stringify from "safe-stable-stringify";
 import { z } from "zod";
 import { JsonText, jsonTextOf } from "../../db/json.ts";
 import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
@@ -8,6 +7,7 @@ import { recordReader } from "../../db/records.ts";
 import { type DefinedStatement, defineStatement, type NamedValues } from "../../db/statements.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
+import { stableJson } from "../../lib/json-object.ts";
 import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
 import { declareFilters } from "./filters.ts";
@@ -376,7 +376,7 @@ export function defineList<
   async function readRequest(ctx: PageContext, input: z.output<typeof query>): Promise<PageRequest> {
     const { limit, cursor, order, sort = defaultSort, updated_since: updatedSince, ...filters } = input as Paging;
     const { teamId, environment } = ctx.tenant;
-    const binding = stringify([ctx.target, teamId, environment, sort, order, updatedSince ?? null, filters]);
+    const binding = stableJson([ctx.target, teamId, environment, sort, order, updatedSince ?? null, filters]);
     const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
     const syncedMs = !synced ? null : after ? after.syncedMs : await readSyncedMs(ctx, updatedSince);
     return { sort, order, limit, updatedSince, filters, binding, after, syncedMs };

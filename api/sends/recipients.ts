@@ -1,10 +1,10 @@
-import stringify from "safe-stable-stringify";
 import { z } from "zod";
 import { RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { JsonText } from "../../db/json.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { pageRecipients } from "../../domain/sends/recipients.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
+import { stableJson } from "../../lib/json-object.ts";
 import type { Tag } from "../openapi/tags.ts";
 import { declareFilters } from "../rest/filters.ts";
 import { decodeCursor, encodeCursor, paging } from "../rest/list.ts";
@@ -49,7 +49,7 @@ export function recipientsRoute({ type, noun, tag, personScope }: ReceivedKind) 
     .query(async ({ ctx, input }) => {
       const { limit, order, cursor, status: state } = input.query;
       const { teamId, environment } = ctx.tenant;
-      const binding = stringify([ctx.target, teamId, environment, order, state ?? null]);
+      const binding = stableJson([ctx.target, teamId, environment, order, state ?? null]);
       // A place in a ledger is its `seq` alone.
       const after = cursor === undefined ? undefined : decodeCursor(ctx.vault, binding, cursor).sortedAtMs;
       const resource = { type, id: input.params[idParam] ?? "" };

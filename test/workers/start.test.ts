@@ -78,7 +78,7 @@ describe("A worker with --stack", () => {
     const { PATH, NODE_COMPILE_CACHE } = process.env;
     const { port: HEALTH_PORT } = new URL((await stack()).health["api"] ?? "");
     const settings = { DATA_DIR: dataDir, DATABASE_URL: "postgres://nobody@127.0.0.1:1/none", HEALTH_PORT };
-    const child = fork(WORKERS_MAIN, ["--pool", "dispatch", "--stack"], {
+    const child = fork(`${import.meta.dirname}/../../stack/worker.ts`, ["--pool", "dispatch", "--stack"], {
       stdio: ["ignore", "ignore", "inherit", "ipc"],
       env: { PATH, NODE_COMPILE_CACHE, ...settings },
     });
