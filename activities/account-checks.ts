@@ -1,5 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { claimDueChecks, type DueCheck, planCheck, type Room, recordCheck } from "../domain/accounts/checks.ts";
+import {
+  claimDueChecks,
+  type DueCheck,
+  planCheck,
+  RECHECK_SECONDS,
+  type Room,
+  recordCheck,
+} from "../domain/accounts/checks.ts";
 import { openTokenPost, type PostForm } from "../domain/accounts/tokens.ts";
 import { openSmtpGuard, type SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import {
@@ -113,14 +120,14 @@ async function checkAccount(deps: CheckDeps & Network, check: DueCheck): Promise
   try {
     if (!(await leaseForCheck(orm.em.fork(), check, workerId))) {
       // Its sends use every connection, or were just refused: they record failures themselves.
-      await planCheck(orm.em.fork(), accountId, env.ACCOUNT_RECHECK_SECONDS);
+      await planCheck(orm.em.fork(), accountId, RECHECK_SECONDS);
       return "postponed";
     }
     const outcome = await whileLeased(deps, accountId, () => logIn(deps, check));
     // A check that was cut off says nothing about the account.
     if (stopping.aborted && !outcome.ok) return "postponed";
     const failure = outcome.ok ? undefined : outcome;
-    if (!(await recordCheck(orm.em.fork(), check, failure, env))) return "postponed";
+    if (!(await recordCheck(orm.em.fork(), check, failure, env.ACCOUNT_CHECK_SECONDS))) return "postponed";
     if (failure) log.info({ accountId, reason: failure.reason }, "a sending account's login failed");
     return failure ? "failing" : "working";
   } catch (error) {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { type ErrorPolicy, recordLogin, recordRefusedLogin } from "../domain/accounts/accounts.ts";
+import { recordLogin, recordRefusedLogin } from "../domain/accounts/accounts.ts";
 import { accessTokenOf, type PostForm, TokenError } from "../domain/accounts/tokens.ts";
 import type { AccountFailure } from "../domain/mail/outcome.ts";
 import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
@@ -130,7 +130,6 @@ interface Options extends LoginDeps {
   workerId: string;
   guard: SmtpGuard;
   slots: Pick<TeamSlots, "restMs" | "countFill">;
-  errorPolicy: ErrorPolicy;
   /** Name given with EHLO */
   name?: string | undefined;
   limits: SmtpLimits;
@@ -278,12 +277,12 @@ export class AccountPools {
 
   /** Records that the server refused the account, or lets it in again, for all processes. */
   #recordAccess(account: SendingAccount, failure: AccountFailure | undefined): void {
-    const { orm, log, errorPolicy } = this.#options;
+    const { orm, log } = this.#options;
     const { accountId } = account;
     if (failure) this.#refused.add(accountId);
     else if (!this.#refused.delete(accountId)) return;
     const record = async () => {
-      if (failure) await recordRefusedLogin(orm.em.fork(), account, failure, errorPolicy);
+      if (failure) await recordRefusedLogin(orm.em.fork(), account, failure);
       else await recordLogin(orm.em.fork(), account);
     };
     void this.#inTurn(accountId, record).catch((error: unknown) =>

@@ -1,12 +1,7 @@
 import { Context } from "@temporalio/activity";
 import type { Env } from "../config/env.ts";
 import type { EntityManager } from "../db/orm.ts";
-import {
-  errorPolicyOf,
-  isAccountFailure,
-  recordAccountFailure,
-  recordAccountRecovery,
-} from "../domain/accounts/accounts.ts";
+import { isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts/accounts.ts";
 import { openTokenPost } from "../domain/accounts/tokens.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
@@ -40,6 +35,8 @@ import type { DrainEnd } from "./smtp/pool.ts";
 /** Policy refusals in a row that pause a send: the server refuses its sender or its content. */
 const POLICY_REFUSALS_TO_PAUSE = 20;
 /** How soon a lane asks again for an account whose connections other workers hold. */
+/** Time after which a slice ends. */
+const SLICE_MS = 30_000;
 const CONNECTIONS_BUSY_MS = 1_000;
 
 /** How long a slice waits for Postgres in all: it is tried for two minutes, and each try may take one. */
@@ -93,7 +90,7 @@ export type SliceInput = Lane & {
 
 export interface DispatchActivities {
   /**
-   * Mails a slice of a send's lane: for DISPATCH_SLICE_MS at most, and no more than DISPATCH_SLICE_ROWS recipients at a time
+   * Mails a slice of a send's lane: for 30 s at most, and no more than DISPATCH_SLICE_ROWS recipients at a time
    * while another slice may wait for its place.
    */
   dispatchSlice(slice: SliceInput): Promise<SliceResult>;
@@ -111,7 +108,6 @@ export function createDispatchActivities(
   const pools = new AccountPools({
     ...{ orm, vault, log, workerId, guard, slots },
     postForm: openTokenPost(env),
-    errorPolicy: errorPolicyOf(env),
     name: env.SMTP_HELO_NAME,
     limits,
   });
@@ -124,7 +120,7 @@ export function createDispatchActivities(
     dispatchSlice: (slice) =>
       whileBeating((report) => {
         const watched = deps.progress.watch("slice", limitMs);
-        const deadline = AbortSignal.timeout(env.DISPATCH_SLICE_MS);
+        const deadline = AbortSignal.timeout(SLICE_MS);
         const end = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline]);
         // How far an earlier try of this activity was when its process died.
         const begun = Context.current().info.heartbeatDetails as SliceProgress | undefined;

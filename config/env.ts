@@ -237,22 +237,10 @@ const settings = z.object({
   EGRESS_DENIED_NETWORKS: list(isNetwork, "must be networks such as 203.0.113.0/24, separated by commas"),
   /** How often a sending account is checked by a login, in seconds; each time up to a fifth sooner or later. */
   ACCOUNT_CHECK_SECONDS: integer(60, 604_800).default(3_600),
-  /** How soon an account is checked again after a failure that may pass, in seconds; up to a fifth sooner or later. */
-  ACCOUNT_RECHECK_SECONDS: integer(10, 86_400).default(300),
-  /**
-   * Failures in a row that may pass after which an account is in ERROR, once ACCOUNT_FAILING_SECONDS have passed too.
-   */
-  ACCOUNT_FAILURES_TO_ERROR: integer(1, 1_000).default(3),
-  /** Seconds since the first of these failures. */
-  ACCOUNT_FAILING_SECONDS: integer(0, 604_800).default(900),
   /** Accounts that are checked at once. */
   ACCOUNT_CHECKS_AT_ONCE: integer(2, 1_000).default(20),
-  /** Most messages staged in one committed statement before they are sent. */
-  DISPATCH_BATCH_SIZE: integer(1, 1_000).default(100),
   /** Recipients after which a slice of a send ends where another send waits for its place. */
   DISPATCH_SLICE_ROWS: integer(1, 100_000).default(5_000),
-  /** Time after which a slice ends. */
-  DISPATCH_SLICE_MS: integer(100, 30_000).default(30_000),
   /** Waits before a deferred mail (SMTP 4xx) is tried again, in seconds; the last one repeats. */
   DEFERRAL_LADDER_SECONDS: z
     .string()

@@ -14,7 +14,6 @@ import { secretEntities } from "./entities/secret.ts";
 import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
-import { MIGRATION_LOCK_MS, MigrationBlockedError } from "./migration-blocked-error.ts";
 import {
   answerLimitMs,
   type Client,
@@ -131,6 +130,24 @@ export async function openDatabase(databaseUrl: string, options: DatabaseOptions
   const orm = await MikroORM.init(ormConfig(databaseUrl, options));
   await orm.em.getDriver().getConnection().connect({ skipOnConnect: true });
   return orm;
+}
+
+/**
+ * How long a migration waits for the lock of a table. Meanwhile every other statement on the table waits behind it, so it is
+ * shorter than a request's.
+ */
+const MIGRATION_LOCK_MS = 5_000;
+
+/** A migration that another transaction keeps from a table. The text is for the operator. */
+export class MigrationBlockedError extends Error {
+  constructor(cause: unknown) {
+    super(
+      `A migration waited ${MIGRATION_LOCK_MS / 1_000} s for a lock that another transaction holds, and gave up, because every ` +
+        "query on the table would have waited behind it. It changed nothing. Look for the transaction in pg_stat_activity by " +
+        "its xact_start, wait for its end or end it with pg_terminate_backend, and migrate again.",
+      { cause },
+    );
+  }
 }
 
 /** Key of the advisory lock that the migrating process holds, within the database it migrates. */

@@ -2,61 +2,22 @@ import type { LookupAddress } from "node:dns";
 import { Resolver } from "node:dns/promises";
 import ipaddr from "ipaddr.js";
 
-/**
- * Addresses that are not of the public Internet, from IANA's registries of special-purpose addresses
- * (https://www.iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry), with multicast and
- * reserved ranges. Some of these ranges are reachable from everywhere; none of them has a customer's server in it.
- */
-export const SPECIAL_IPV4 = [
-  "0.0.0.0/8", // this network
-  "10.0.0.0/8", // private
-  "100.64.0.0/10", // carrier-grade NAT
-  "127.0.0.0/8", // loopback
-  "169.254.0.0/16", // link-local, metadata of clouds
-  "168.63.129.16/32", // the platform of a cloud, as its machines reach it; in no registry
-  "172.16.0.0/12", // private
-  "192.0.0.0/24", // protocol assignments
-  "192.0.2.0/24", // documentation
-  "192.31.196.0/24", // AS112
-  "192.52.193.0/24", // AMT
-  "192.88.99.0/24", // 6to4 relays
-  "192.168.0.0/16", // private
-  "192.175.48.0/24", // AS112
-  "198.18.0.0/15", // benchmarks
-  "198.51.100.0/24", // documentation
-  "203.0.113.0/24", // documentation
-  "224.0.0.0/4", // multicast
-  "240.0.0.0/4", // reserved, broadcast
-] as const;
+/** The platform of a cloud, as its machines reach it; in no registry. */
+const CLOUD_PLATFORM = "168.63.129.16";
+/** Addresses that carry an IPv4 address, local ones and multicast lie outside. */
+const GLOBAL_IPV6 = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * Global unicast: all public addresses. Addresses that carry an IPv4 address (mapped, compatible, NAT64), unique local,
- * site-local and link-local addresses, multicast and segment routing lie outside.
+ * Whether an IP address is one of the public Internet: of none of IANA's special-purpose ranges. False for text that is not
+ * a plainly written address.
  */
-export const GLOBAL_IPV6 = "2000::/3";
-
-/** Special ranges within global unicast; same sources as SPECIAL_IPV4. */
-export const SPECIAL_IPV6 = [
-  "2001::/23", // protocol assignments: Teredo, ORCHID, benchmarks
-  "2001:db8::/32", // documentation
-  "2002::/16", // 6to4
-  "2620:4f:8000::/48", // AS112
-  "3fff::/20", // documentation
-] as const;
-
-const specialIpv4 = SPECIAL_IPV4.map((range) => ipaddr.IPv4.parseCIDR(range));
-const globalIpv6 = ipaddr.IPv6.parseCIDR(GLOBAL_IPV6);
-const specialIpv6 = SPECIAL_IPV6.map((range) => ipaddr.IPv6.parseCIDR(range));
-
-/** Whether an IP address is one of the public Internet. False for text that is not a plainly written address. */
 export function isPublic(address: string): boolean {
   if (ipaddr.IPv4.isValidFourPartDecimal(address)) {
-    const ip = ipaddr.IPv4.parse(address);
-    return !specialIpv4.some((range) => ip.match(range));
+    return ipaddr.IPv4.parse(address).range() === "unicast" && address !== CLOUD_PLATFORM;
   }
   if (!ipaddr.IPv6.isValid(address)) return false;
   const ip = ipaddr.IPv6.parse(address);
-  return !ip.zoneId && ip.match(globalIpv6) && !specialIpv6.some((range) => ip.match(range));
+  return !ip.zoneId && ip.match(GLOBAL_IPV6) && ip.range() === "unicast";
 }
 
 /** Whether an IP address is one of this machine alone. */

@@ -1,5 +1,5 @@
 import { SettingsError } from "../config/env.ts";
-import { MigrationBlockedError } from "../db/migration-blocked-error.ts";
+import { MigrationBlockedError } from "../db/orm.ts";
 import { AdmissionError } from "../domain/secrets/admission.ts";
 import type { Step } from "./infra.ts";
 import { StackError } from "./processes.ts";

@@ -33,6 +33,9 @@ interface StagerOptions {
   signal: AbortSignal;
 }
 
+/** Rows that one statement stages at most. */
+const MOST_ROWS = 100;
+
 /** First part of a slice: takes recipients from the ledger, batch by batch, within the account's limits. */
 export class Stager {
   readonly #options: StagerOptions;
@@ -134,8 +137,7 @@ export class Stager {
 
   /** Most rows of a batch at present. */
   get #batchSize(): number {
-    const { deps, batchSize } = this.#options;
-    return Math.min(deps.env.DISPATCH_BATCH_SIZE, batchSize());
+    return Math.min(MOST_ROWS, this.#options.batchSize());
   }
 
   /**

@@ -2,7 +2,7 @@ import { type Command, Option } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { DKIM_ALGORITHMS, type DkimAlgorithm } from "../../domain/mail/dkim.ts";
-import { checkKey, checkRecords, openLookup, type RecordCheck } from "../../domain/sending-domains/check.ts";
+import { checkKey, checkRecords, type RecordCheck } from "../../domain/sending-domains/check.ts";
 import {
   activateKey,
   addKey,
@@ -18,6 +18,7 @@ import {
   recordsOf,
   zoneLine,
 } from "../../domain/sending-domains/records.ts";
+import { openLookup } from "../../lib/dns.ts";
 import { asciiDomain, oneOf, withTenant } from "../options.ts";
 import { inTenant, type Outcome, ownerOf, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
 

@@ -1,6 +1,5 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
-import type { Env } from "../../config/env.ts";
 import {
   type AccountProvider,
   type AccountStatus,
@@ -280,21 +279,9 @@ export const mayMail = (accounts: string): RawBuilder<boolean> =>
 /** The failure that makes an account REVOKED: only other credentials can make it ACTIVE again. */
 const ACCESS_REVOKED = "access_revoked" satisfies SmtpReason;
 
-/**
- * Failures that may pass set an account to ERROR when this many came in a row, and the first one was this many seconds ago.
- */
-export interface ErrorPolicy {
-  failures: number;
-  seconds: number;
-}
-
-/** Reads the policy from the settings. */
-export const errorPolicyOf = (
-  env: Pick<Env, "ACCOUNT_FAILURES_TO_ERROR" | "ACCOUNT_FAILING_SECONDS">,
-): ErrorPolicy => ({
-  failures: env.ACCOUNT_FAILURES_TO_ERROR,
-  seconds: env.ACCOUNT_FAILING_SECONDS,
-});
+/** Failures that may pass set an account to ERROR when this many came in a row, the first of them this long ago. */
+const FAILURES_TO_ERROR = 3;
+const FAILING_SECONDS = 900;
 
 /**
  * Records that an account cannot mail: it becomes REVOKED when its OAuth grant was withdrawn, else ERROR. An account whose
@@ -329,14 +316,13 @@ export function recordRefusedLogin(
   em: EntityManager,
   account: SendingAccount,
   failure: Pick<AccountFailure, "reason" | "temporary">,
-  policy: ErrorPolicy,
 ): Promise<Refusals> {
   return transaction(em, async (tx) => {
     await noteFinding(tx, account.accountId);
     // In the order in which connections are leased: the account's row, then that of its refusals.
     await lockAccount(tx, account);
     const refusals = await recordRefusal(tx, account.accountId, failure);
-    const hasLasted = refusals.count >= policy.failures && refusals.lastedSeconds >= policy.seconds;
+    const hasLasted = refusals.count >= FAILURES_TO_ERROR && refusals.lastedSeconds >= FAILING_SECONDS;
     if (!failure.temporary || hasLasted) await recordAccountFailure(tx, account, failure.reason);
     return refusals;
   });

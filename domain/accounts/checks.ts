@@ -1,10 +1,9 @@
 import { sql } from "kysely";
-import type { Env } from "../../config/env.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import type { AccountFailure } from "../mail/outcome.ts";
 import type { SendingAccount } from "../sends/account-capacity.ts";
-import { errorPolicyOf, recordLogin, recordRefusedLogin } from "./accounts.ts";
+import { recordLogin, recordRefusedLogin } from "./accounts.ts";
 
 /** An account whose check a process has claimed. */
 export interface DueCheck extends SendingAccount {
@@ -17,6 +16,8 @@ export interface DueCheck extends SendingAccount {
 
 /** How long a claim lasts. After that the claiming process is presumed dead, and another one may check the account. */
 const CLAIM_SECONDS = 300;
+/** How soon an account is checked again after a failure that may pass. */
+export const RECHECK_SECONDS = 300;
 /** Longest time between two checks of an account that failed for good, where ACCOUNT_CHECK_SECONDS is less. */
 const LONGEST_SECONDS = 86_400;
 /**
@@ -68,11 +69,6 @@ export async function claimDueChecks(em: EntityManager, room: Room): Promise<Due
   return rows;
 }
 
-type CheckSettings = Pick<
-  Env,
-  "ACCOUNT_CHECK_SECONDS" | "ACCOUNT_RECHECK_SECONDS" | "ACCOUNT_FAILURES_TO_ERROR" | "ACCOUNT_FAILING_SECONDS"
->;
-
 /**
  * Records the result of a check, with the account's status and events, and plans the next check. A result is dropped
  * when a dispatching process or an operator recorded a finding about the account since the check was claimed: that
@@ -84,7 +80,7 @@ export function recordCheck(
   em: EntityManager,
   { findings, ...account }: DueCheck,
   failure: Pick<AccountFailure, "reason" | "temporary"> | undefined,
-  settings: CheckSettings,
+  checkSeconds: number,
 ): Promise<boolean> {
   const { accountId } = account;
   return transaction(em, async (tx) => {
@@ -109,11 +105,11 @@ export function recordCheck(
       .where("status", "<>", "SUSPENDED")
       .execute();
     if (failure) {
-      const { lastedSeconds } = await recordRefusedLogin(tx, account, failure, errorPolicyOf(settings));
-      await planCheck(tx, accountId, waitAfterFailure(failure, lastedSeconds, settings));
+      const { lastedSeconds } = await recordRefusedLogin(tx, account, failure);
+      await planCheck(tx, accountId, waitAfterFailure(failure, lastedSeconds, checkSeconds));
     } else {
       await recordLogin(tx, account);
-      await planCheck(tx, accountId, settings.ACCOUNT_CHECK_SECONDS);
+      await planCheck(tx, accountId, checkSeconds);
     }
     return true;
   });
@@ -126,9 +122,11 @@ export function recordCheck(
 export function waitAfterFailure(
   { temporary }: Pick<AccountFailure, "temporary">,
   lastedSeconds: number,
-  { ACCOUNT_CHECK_SECONDS: usual, ACCOUNT_RECHECK_SECONDS: soon }: CheckSettings,
+  usual: number,
 ): number {
-  const [least, most] = temporary ? [soon, Math.max(soon, usual)] : [usual, Math.max(usual, LONGEST_SECONDS)];
+  const [least, most] = temporary
+    ? [RECHECK_SECONDS, Math.max(RECHECK_SECONDS, usual)]
+    : [usual, Math.max(usual, LONGEST_SECONDS)];
   return Math.min(Math.max(lastedSeconds, least), most);
 }
 

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { domainToUnicode } from "node:url";
 import { forTenant } from "../../db/orm.ts";
-import { checkRecords, openLookup, type RecordCheck } from "../../domain/sending-domains/check.ts";
+import { checkRecords, type RecordCheck } from "../../domain/sending-domains/check.ts";
 import { listKeys } from "../../domain/sending-domains/keys.ts";
 import { type DnsRecord, recordsOf } from "../../domain/sending-domains/records.ts";
+import { openLookup } from "../../lib/dns.ts";
 import type { Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { type DnsRecords, type DnsServer, startDnsServer } from "../support/dns-server.ts";

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { MigrationBlockedError } from "../../db/migration-blocked-error.ts";
-import { migrate, openDatabase } from "../../db/orm.ts";
+import { MigrationBlockedError, migrate, openDatabase } from "../../db/orm.ts";
 import { openStackDatabase, unique } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { makeDatabase } from "../support/own-database.ts";

@@ -21,7 +21,6 @@ async function poolsOf(workerId: string): Promise<AccountPools> {
     guard: LOOPBACK_ONLY,
     slots: new TeamSlots(4, 40),
     postForm: () => assert.fail("the account has a password"),
-    errorPolicy: { failures: 3, seconds: 900 },
     name: "mail.example.com",
     limits: within(5_000),
   });
