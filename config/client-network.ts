@@ -14,7 +14,7 @@ const familyOf = (address: string) => (isIPv4(address) ? "ipv4" : "ipv6");
 
 /**
  * @param ranges addresses, or networks such as 10.0.0.0/8
- * @returns whether an address, as `plainAddress` gives it, is in one of them
+ * @returns whether an address, as `plainAddress` gives it, is in one
  */
 export function holdsAddress(ranges: readonly string[]): (address: string) => boolean {
   const list = new BlockList();

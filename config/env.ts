@@ -3,7 +3,6 @@ import { isAbsolute } from "node:path";
 import ipaddr from "ipaddr.js";
 import { z } from "zod";
 
-/** A whole number given as text, within bounds. */
 const integer = (min: number, max: number) =>
   z.string().regex(/^\d+$/, "must be a whole number").transform(Number).pipe(z.number().int().min(min).max(max));
 
@@ -12,7 +11,7 @@ const url = (...protocols: string[]) =>
     message: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}`,
   });
 
-/** URL of an SMTP server. `smtp://` alone is a URL too, and mail would then go to this machine. */
+/** `smtp://` alone is a URL too, and mail would then go to this machine. */
 const smtpUrl = url("smtp:", "smtps:").refine((value) => URL.parse(value)?.hostname !== "", {
   message: "must name a host",
 });
@@ -22,21 +21,20 @@ const baseUrl = url("http:", "https:").refine((value) => !/[?#]/.test(value), {
   message: "must have no query and no fragment: paths are added to its end",
 });
 
-/** A domain of at least two labels, as the DNS has it. */
 const DOMAIN_NAME = /^(?=.{1,253}$)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+$/;
 const domainName = z.string().regex(DOMAIN_NAME, "must be a domain name in lower case, in its ASCII form");
 
-/** Whether text is a host and a port that exists: `temporal:7233`, `[::1]:7233`. */
+/** E.g. `temporal:7233`, `[::1]:7233`. */
 function isHostNameAndPort(text: string): boolean {
   const [, host = "", port] = /^([^\s:[\]]+|\[[^\s[\]]+\]):(\d{1,5})$/.exec(text) ?? [];
   if (host.startsWith("[") && isIP(host.slice(1, -1)) !== 6) return false;
   return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
 }
 
-/** A sender as mails show it: an address alone, or a name and the address in angle brackets. */
+/** An address alone, or a name and the address in angle brackets. */
 const SENDER = /^(?:[^\s<>@]+@[^\s<>@]+|[^<>\r\n]*<[^\s<>@]+@[^\s<>@]+>)$/;
 
-/** Whether text is a host as URLs spell it and a port: `example.com:8443`, `[2001:4860::1]:443`. */
+/** A host as URLs spell it: `example.com:8443`, `[2001:4860::1]:443`. */
 function isHostAndPort(text: string): boolean {
   const [, host, port] = /^(.*[^.]):([1-9]\d{0,4})$/.exec(text) ?? [];
   if (host === undefined || Number(port) > 65_535) return false;
@@ -46,20 +44,16 @@ function isHostAndPort(text: string): boolean {
 const isAddressAndPort = (text: string): boolean =>
   isHostAndPort(text) && isIP(text.replace(/:\d+$/, "").replace(/^\[|\]$/g, "")) !== 0;
 
-/** Like a host and port, or `*` for every port of the host. */
 const isHostAndAnyPort = (text: string): boolean => isHostAndPort(text.replace(/:\*$/, ":1"));
 
-/** Whether text is a network in CIDR notation: `203.0.113.0/24`, `2001:db8::/32`. */
 const isNetwork = (text: string): boolean =>
   ipaddr.IPv4.isValidCIDRFourPartDecimal(text) || ipaddr.IPv6.isValidCIDR(text);
 
-/** On or off; off unless given. */
 const flag = z
   .enum(["true", "false"], { error: "must be true or false" })
   .default("false")
   .transform((value) => value === "true");
 
-/** Texts separated by commas; none unless given. */
 const list = (isItem: (item: string) => boolean, message: string, items = "") =>
   z
     .string()
@@ -67,40 +61,34 @@ const list = (isItem: (item: string) => boolean, message: string, items = "") =>
     .transform((value) => (value === "" ? [] : value.split(",")))
     .refine((items) => items.every(isItem), { message });
 
-/** Addresses and networks separated by commas; none unless given. */
 const networks = list(
   (text) => isIP(text) !== 0 || isNetwork(text),
   "must be addresses or networks such as 10.0.0.0/8, separated by commas",
 );
 
-/** Feedback loops of mailbox providers. Where people have addresses in the domain too, the loop is named by its own address. */
+/** Where people have addresses in the domain too, the loop is named by its own address. */
 const PUBLIC_FEEDBACK_LOOPS = [
   ...["arf.mail.yahoo.com", "staff@hotmail.com", "senderscore.net", "feedback.comcast.net", "fbl@corp.mail.ru"],
   ...["fbl.fastmail.com", "fbl.zoho.com", "fbl.synacor.com", "fbl.hostedemail.com", "fbl.apps.rackspace.com"],
 ];
 
-/**
- * Waits before each attempt of a webhook delivery unless WEBHOOK_LADDER_SECONDS says otherwise: three attempts within
- * five minutes, then ever longer waits, 27 h 35 min in all.
- */
+/** Three attempts within five minutes, then ever longer waits, 27 h 35 min in all. */
 export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
 
 /** 25 days: an event is kept for 31, and each wait may last up to a fifth longer. */
 const LONGEST_LADDER_SECONDS = 25 * 86_400;
 
-/** How long a deferred recipient is tried unless DEFERRAL_WINDOW_SECONDS says otherwise, in seconds. */
 const DEFERRAL_WINDOW_DEFAULT = 86_400;
 
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
 
-/** A secret of a setting that rotates: its id, and 32 bytes in base64. */
+/** Its id, and 32 bytes in base64. */
 export type SecretKey = [id: string, key: string];
 
-/** The id of a signing secret that is given without one. */
 const DEFAULT_SECRET_ID = "k1";
 
-/** `id:base64` pairs separated by commas: one id names one key. A lone base64 text gets the default id, if there is one. */
+/** `id:base64` pairs separated by commas; a lone base64 text gets the default id, if there is one. */
 const keyring = (message: string, defaultId?: string) =>
   z
     .string()
@@ -116,13 +104,9 @@ const keyring = (message: string, defaultId?: string) =>
       message: "gives the same id to two keys",
     });
 
-/** Keys as their setting spells them. */
 export const formatKeys = (keys: readonly SecretKey[]): string => keys.map((pair) => pair.join(":")).join(",");
 
-/**
- * Every setting of the API and of the worker pools. Each has one line that says its purpose; a setting without a
- * default is required. `npm start` fills in those of Postgres, Temporal, the mail catcher and the secrets.
- */
+/** The comment of each setting is its line in docs/operations/settings.md. */
 const settings = z.object({
   /** Postgres with the role that reads and writes rows: postgres://mailkeel_app:password@host:5432/mailkeel */
   DATABASE_URL: url("postgres:", "postgresql:"),

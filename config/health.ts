@@ -2,18 +2,14 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Env, SettingsError } from "./env.ts";
 
-/** The facts of a process that its health port reports. */
 export interface HealthSource {
   ready: () => boolean | Promise<boolean>;
-  /** Names of loops and tasks that do not move. */
   stalled?: () => string[];
-  /** In the text format of Prometheus. */
   metrics: () => Promise<string>;
 }
 
 /**
- * Answers `/healthz` while the process lives, `/readyz` by what `ready` says, with the names of what is stalled, and `/metrics`, on a port of its own: it asks
- * for no credential.
+ * On a port of its own, because it asks for no credential.
  * @throws {SettingsError} when the port cannot be had
  */
 export async function serveHealth(
@@ -33,10 +29,7 @@ export async function serveHealth(
   return { port: (server.address() as AddressInfo).port, server };
 }
 
-/**
- * The failure of a server to listen, in words for the user.
- * @param settings the names of those that give the address and the port
- */
+/** @param settings the names of those that give the address and the port */
 export function portFailure(
   settings: { host: string; port: string },
   host: string,

@@ -3,7 +3,7 @@ import type { Env } from "./env.ts";
 import { scrubError } from "./scrub.ts";
 
 /**
- * A logger whose errors are scrubbed: no address, key or token leaves the process by a log line.
+ * Scrubs errors: no address, key or token leaves the process by a log line.
  * @param to standard output unless given
  */
 export function openLog(
@@ -16,7 +16,7 @@ export function openLog(
 
 const MINUTE_MS = 60_000;
 
-/** Runs an action unless it ran for the same key less than a minute ago: for lines that each request would repeat. */
+/** For lines that each request would repeat. */
 export function atMostOnceAMinute(): (key: string, act: () => void) => void {
   const actedAt = new Map<string, number>();
   return (key, act) => {

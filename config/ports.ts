@@ -2,27 +2,20 @@ import { randomInt } from "node:crypto";
 import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
 
-/**
- * Free ports are picked below those that the system gives to outgoing connections (from 32768 on Linux, from 49152
- * elsewhere: RFC 6335, section 6). One of those could be taken between the check and the start of its listener.
- */
+/** Below those that the system gives to outgoing connections (RFC 6335, section 6), which could be taken meanwhile. */
 const PICKED_PORTS = [10_000, 32_768] as const;
 
-/**
- * Ports tried before a port in use is reported. Random ones, unlike those of get-port, which begins at the low end of a
- * range: processes that start at the same time would all try the same ports.
- */
+/** Random ones, unlike those of get-port, because processes that start at once would all try the same. */
 export const PORT_PICKS = 50;
 
 const randomPort = () => randomInt(...PICKED_PORTS);
 
-/** Referenced here, so that they stay open as long as the process lives. */
+/** They stay open as long as the process lives. */
 const claims: Socket[] = [];
 
 /**
- * Picks a TCP port that is probably free. No other caller of this function gets it until this process ends: a stack
- * chooses its ports seconds before its processes listen on them. The claim is the UDP port of the same number, which the
- * system gives back however the process ends.
+ * Picks a TCP port that is probably free, and claims the UDP port of the same number: no other caller gets it until
+ * this process ends.
  * @param pick gives a port to try; for tests
  * @throws {Error} when `PORT_PICKS` ports in a row are claimed
  */

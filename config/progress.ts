@@ -1,20 +1,14 @@
-/** Work that is watched: a loop, or a task that is under way. */
 export interface Watched {
   /** A pass of the loop, or a step of the task, has succeeded. */
   moved(): void;
-  /** It has ended, and is watched no more. */
   end(): void;
 }
 
-/**
- * Knows whether the loops and the tasks of a process move. One that waits for an answer that never comes throws nothing and
- * logs nothing: its process lives, and does nothing.
- */
+/** Knows which loops and tasks do not move: one that waits for an answer that never comes throws and logs nothing. */
 export class Progress {
   readonly #watched = new Set<{ name: string; lateAt: number }>();
 
   /**
-   * Watches a loop, or a task that is under way.
    * @param name as operators read it
    * @param limitMs it is stalled when it has not moved for this time
    */
@@ -28,7 +22,6 @@ export class Progress {
     return { moved, end: () => void this.#watched.delete(watched) };
   }
 
-  /** Watches work until it ends. */
   async during<T>(name: string, limitMs: number, work: () => Promise<T>): Promise<T> {
     const watched = this.watch(name, limitMs);
     try {
@@ -38,7 +31,6 @@ export class Progress {
     }
   }
 
-  /** The names of what has not moved in its time, each once. */
   stalled(): string[] {
     const now = performance.now();
     return [...new Set([...this.#watched].filter(({ lateAt }) => lateAt < now).map(({ name }) => name))];

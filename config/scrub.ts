@@ -12,11 +12,9 @@ const MASKS: readonly (readonly [RegExp, string])[] = [
   [/\b[\w-]{43,}\b/g, "[token]"],
 ];
 
-/** Masks text that must not reach a log: e-mail addresses, keys, tokens, values in SQL. */
 export const scrub = (text: string): string =>
   MASKS.reduce((rest, [pattern, mask]) => rest.replace(pattern, mask), text);
 
-/** An error as it may be logged: codes as they are, texts scrubbed. */
 export interface ScrubbedError {
   type: string;
   message: string;
@@ -27,7 +25,6 @@ export interface ScrubbedError {
 
 const MAX_CAUSES = 5;
 
-/** An error and its causes, fit for a log. */
 export function scrubError(error: unknown, depth = 0): ScrubbedError {
   if (!(error instanceof Error)) return { type: typeof error, message: scrub(String(error)) };
   const code = "code" in error && typeof error.code === "string" ? error.code : undefined;

@@ -1,6 +1,6 @@
 /**
- * Counts the events of many keys in windows of a fixed length. The memory is bounded: after `maxKeys` keys all counts
- * start at zero. A flood of keys can thus lift a limit for others, but cannot fill the memory.
+ * Counts the events of many keys in windows. After `maxKeys` keys all counts start at zero: a flood of keys may lift a
+ * limit for others, but cannot fill the memory.
  */
 export class WindowCounts {
   readonly #windowMs: number;
@@ -13,7 +13,7 @@ export class WindowCounts {
     this.#maxKeys = maxKeys;
   }
 
-  /** Counts an event. @returns the events of the key in this window, with this one */
+  /** @returns the events of the key in this window, with this one */
   add(key: string): number {
     const now = performance.now();
     if (now - this.#startedAt > this.#windowMs || this.#counts.size >= this.#maxKeys) {

@@ -5,9 +5,7 @@ import type { Database, EntityManager } from "./orm.ts";
 export interface Column extends ColumnFacts {
   table: keyof Database;
   column: string;
-  /** Columns of the table's primary key. */
   key: string[];
-  /** The table has both tenant columns. */
   isTenants: boolean;
 }
 

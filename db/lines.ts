@@ -2,17 +2,13 @@
 const MOST_IDLE = 256;
 
 /**
- * What is under way and what waits, by name; a name begins with a line that is idle.
- *
- * An idle line is kept until there are many. A `Map` that is emptied and filled again with each request makes a new table
- * each time, and V8's former tables point to the later ones: once one of them is in the old generation, all that came
- * after it gets there too, with the requests that it held, and makes full collections frequent.
+ * What is under way and what waits, by name. Idle lines are kept until there are many: a `Map` that each request
+ * empties and fills makes full collections frequent.
  */
 export class Lines<Line> {
   #lines = new Map<string, Line>();
   readonly #begin: () => Line;
   readonly #isIdle: (line: Line) => boolean;
-  /** Lines at which the idle ones are dropped. */
   #most = MOST_IDLE;
 
   constructor(begin: () => Line, isIdle: (line: Line) => boolean) {
@@ -33,7 +29,6 @@ export class Lines<Line> {
     return line;
   }
 
-  /** Lines that are held. */
   get size(): number {
     return this.#lines.size;
   }

@@ -33,9 +33,9 @@ export { ofTenant, type Tenant } from "./tenant.ts";
 export { EntityManager, MikroORM };
 
 /*
- * MikroORM entities serve one aggregate at a time (create it, read it, change it), and the schema and its migrations.
- * Kysely serves sets, joins, bulk work and statements with conditions. A function works with one of the two shapes of a
- * row: an entity (camelCase, instants as `Date`) or a Kysely row (snake_case, instants as text), never with both.
+ * MikroORM serves one aggregate at a time and the schema; Kysely serves sets, joins, bulk work and statements with
+ * conditions. A function works with one of the two shapes of a row: an entity (camelCase, instants as `Date`) or a
+ * Kysely row (snake_case, instants as text).
  */
 
 const entities = [
@@ -52,12 +52,8 @@ const entities = [
   ...requestEntities,
 ] as const;
 
-/**
- * A value as Kysely reads it: the driver gives Postgres's text for an instant, because MikroORM turns off its parsing of
- * dates, and for a bigint, which may be larger than a number can hold.
- */
+/** MikroORM turns off the driver's parsing of dates, and a bigint may be larger than a number can hold. */
 type Read<Value> = Value extends Date | bigint ? string : Value;
-/** A value as Kysely may write it. */
 type Written<Value> = Value extends Date ? Date | string : Value extends bigint ? bigint | number | string : Value;
 type AsRead<Column> =
   Column extends ColumnType<infer Select, infer Insert, infer Update>
@@ -65,20 +61,18 @@ type AsRead<Column> =
     : ColumnType<Read<Column>, Written<Column>, Written<Column>>;
 type Tables = InferKyselyDB<(typeof entities)[number]>;
 
-/** Every table with its columns as Kysely reads and writes them. */
 export type Database = { [Table in keyof Tables]: { [Column in keyof Tables[Table]]: AsRead<Tables[Table][Column]> } };
 
 /** Called with each new connection before its first use; a connection that it rejects is closed. */
 export type OnConnect = (client: Pick<ClientBase, "query">) => Promise<void>;
 
 export interface DatabaseOptions {
-  /** Connections at most; 10 unless given. */
+  /** 10 unless given. */
   poolMax?: number;
-  /** Decides how long a statement may take; `command` unless given. */
+  /** `command` unless given. */
   work?: WorkKind;
-  /** How long the answer to a statement is waited for, in ms; as the work allows unless given. */
+  /** In ms; as the work allows unless given. */
   answerMs?: number | undefined;
-  /** Is given the pool, to watch it. */
   onPool?: (pool: ConnectionPool) => void;
   onConnect?: OnConnect;
 }
@@ -108,7 +102,6 @@ const ormConfig = (
       },
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimLostConnections(pool);
-        // Sees the statements as they are sent.
         onPool?.(pool);
         heedStatements(pool, answerMs);
       },
@@ -125,20 +118,16 @@ const ormConfig = (
     },
   });
 
-/** Opens the pool. Connections are made when they are first needed, so Postgres may be away meanwhile. */
+/** Connections are made when they are first needed, so Postgres may be away meanwhile. */
 export async function openDatabase(databaseUrl: string, options: DatabaseOptions = {}): Promise<MikroORM> {
   const orm = await MikroORM.init(ormConfig(databaseUrl, options));
   await orm.em.getDriver().getConnection().connect({ skipOnConnect: true });
   return orm;
 }
 
-/**
- * How long a migration waits for the lock of a table. Meanwhile every other statement on the table waits behind it, so it is
- * shorter than a request's.
- */
+/** Meanwhile every other statement on the table waits behind the migration, so it is shorter than a request's time. */
 const MIGRATION_LOCK_MS = 5_000;
 
-/** A migration that another transaction keeps from a table. The text is for the operator. */
 export class MigrationBlockedError extends Error {
   constructor(cause: unknown) {
     super(
@@ -150,17 +139,15 @@ export class MigrationBlockedError extends Error {
   }
 }
 
-/** Key of the advisory lock that the migrating process holds, within the database it migrates. */
 const MIGRATION_LOCK = "mailkeel/migrations";
 
-/** SQLSTATEs for a database that another process creates at this moment: it exists, the name is taken, template in use. */
+/** SQLSTATEs for a database that another process creates at this moment. */
 const CREATED_MEANWHILE = new Set(["42P04", "23505", "55006"]);
 const CREATE_ATTEMPTS = 20;
 
 /**
- * Creates the database if there is none, brings its schema up to date, makes the application's role if there is none and
- * lets it read and write. Any number of processes may call this at once: one migrates, the others wait for it and find
- * nothing left to do.
+ * Creates the database, its schema and the application's role as far as they are missing. Any number of processes may
+ * call this at once: one migrates, the others wait for it.
  * @param ownerUrl the database, with the role that owns it
  * @param applicationUrl the same with the role of the API and the workers; only its name and password are read
  * @throws {MigrationBlockedError} when another transaction keeps it from a table for long
@@ -213,7 +200,6 @@ async function ensureDatabase(databaseUrl: string): Promise<void> {
   }
 }
 
-/** The tenant that `forTenant` gave an entity manager or one that it was forked from. */
 export function tenantOf(em: EntityManager): Tenant {
   const tenant: Partial<Tenant> | undefined = em.getFilterParams<Partial<Tenant>>("tenant");
   if (!tenant?.teamId || !tenant.environment) throw new Error("this entity manager has no tenant");
@@ -225,7 +211,7 @@ export function kysely(em: EntityManager): Kysely<Database> {
   return em.getKysely<Database>();
 }
 
-/** An entity manager of its own identity map that sees the rows of one tenant only, in the transaction of `em` if it is in one. */
+/** Sees the rows of one tenant only, in the transaction of `em` if it is in one. */
 export function forTenant(em: EntityManager, { teamId, environment }: Tenant): EntityManager {
   const fork = em.fork({ keepTransactionContext: true });
   fork.setFilterParams("tenant", { teamId, environment });

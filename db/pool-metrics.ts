@@ -1,7 +1,6 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ConnectionPool } from "./pool.ts";
 
-/** Adds the connections of a process to Postgres to its metrics. */
 export function watchConnections(registry: Registry, connections: ConnectionPool): void {
   new Gauge({
     name: "mailkeel_database_pool_connections",

@@ -1,6 +1,5 @@
 import pg from "pg";
 
-/** Asks whether Postgres answers. */
 export interface Probe {
   /** @throws {Error} when it does not answer within the time */
   check(): Promise<void>;
@@ -8,7 +7,7 @@ export interface Probe {
 }
 
 /**
- * A probe with a connection of its own, so that it neither waits for the connections that requests use nor takes one.
+ * Has a connection of its own: it neither waits for those of requests nor takes one.
  * @param timeoutMs for the connection and for the answer, each
  */
 export function openProbe(databaseUrl: string, timeoutMs: number): Probe {
@@ -19,7 +18,6 @@ export function openProbe(databaseUrl: string, timeoutMs: number): Probe {
     connectionTimeoutMillis: timeoutMs,
     query_timeout: timeoutMs,
   });
-  // A connection that ends while it is idle: the next check makes another one.
   pool.on("error", () => {});
   return {
     check: async () => {

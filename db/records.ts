@@ -2,9 +2,8 @@ import type { EntityDictionary, EntityName } from "@mikro-orm/postgresql";
 import type { EntityManager } from "./orm.ts";
 
 /**
- * Makes records from raw rows of an entity's table, to be shown. No entity manager keeps them, which is most of what
- * `em.map` costs: they cannot be changed and flushed.
- * @returns makes one record
+ * Makes records to be shown from raw rows of an entity's table. No entity manager keeps them, which is most of what
+ * `em.map` costs.
  */
 export function recordReader<Entity extends object>(
   em: EntityManager,

@@ -2,23 +2,18 @@ import { createHash, createHmac, pbkdf2Sync, randomBytes } from "node:crypto";
 import { type QueryExecutorProvider, sql } from "kysely";
 import { codeOf } from "./unreachable.ts";
 
-/** A role that logs in. */
 export interface Login {
   name: string;
   password: string;
 }
 
-/**
- * The role that a connection string names.
- * @throws {Error} when it names none
- */
+/** @throws {Error} when it names no role */
 export function loginOf(databaseUrl: string): Login {
   const { username, password } = new URL(databaseUrl);
   if (username === "") throw new Error("The database's address names no role");
   return { name: decodeURIComponent(username), password: decodeURIComponent(password) };
 }
 
-/** Iterations as Postgres itself uses them. */
 const SCRAM_ITERATIONS = 4096;
 
 /** The form in which Postgres stores a password (RFC 5803). A statement with the password itself could reach a log. */
@@ -31,10 +26,9 @@ function scramVerifier(password: string): string {
   return `SCRAM-SHA-256$${SCRAM_ITERATIONS}:${salt.toString("base64")}$${storedKey}:${serverKey}`;
 }
 
-/** SQLSTATEs for a role that another process has just made. */
 const MADE_MEANWHILE = new Set(["42710", "23505"]);
 
-/** Makes the role unless the server has it; its password is then left as it is. Not in a transaction. */
+/** A role that the server has keeps its password. Not in a transaction. */
 export async function ensureRole(db: QueryExecutorProvider, { name, password }: Login): Promise<void> {
   const { rows } = await sql`select from pg_roles where rolname = ${name}`.execute(db);
   if (rows.length > 0) return;
@@ -45,7 +39,7 @@ export async function ensureRole(db: QueryExecutorProvider, { name, password }: 
   }
 }
 
-/** Lets the role read and write every row, and nothing else: it cannot change the schema or the record of migrations. */
+/** It cannot change the schema or the record of migrations. */
 export async function grantAccess(db: QueryExecutorProvider, { name }: Pick<Login, "name">): Promise<void> {
   const role = sql.id(name);
   const { rows } = await sql<{ database: string; mayGrantStats: boolean }>`
@@ -54,7 +48,7 @@ export async function grantAccess(db: QueryExecutorProvider, { name }: Pick<Logi
         and not pg_has_role(${name}, 'pg_read_all_stats', 'MEMBER') as "mayGrantStats"`.execute(db);
   const [{ database, mayGrantStats } = { database: "", mayGrantStats: false }] = rows;
   for (const statement of [
-    // The default of servers before Postgres 15.
+    // The default before Postgres 15.
     sql`revoke create on schema public from public`,
     // Imports stage their rows in temporary tables.
     sql`grant connect, temporary on database ${sql.id(database)} to ${role}`,

@@ -3,16 +3,15 @@ import { type EntityManager, kysely } from "./orm.ts";
 import { LIMIT_STATEMENTS, prepare } from "./pool.ts";
 
 /*
- * Statements that run hundreds of times a second are prepared, so that a connection parses each once. All others are not:
- * their text differs with what is asked, or Postgres has to plan them for the values of each call.
+ * Statements that run hundreds of times a second are prepared. All others are not: their text differs with what is
+ * asked, or Postgres has to plan them for the values of each call.
  */
 
-/** A statement of Kysely's builder or of its `sql` tag. */
 interface Compilable<Row> {
   compile(db: ReturnType<typeof kysely>): CompiledQuery<Row>;
 }
 
-/** A statement with a fixed text, with `$1` for the first value: building the text at each call would cost CPU time. */
+/** `$1` stands for the first value. */
 export const textStatement = <Row>(text: string, values: readonly unknown[]): Compilable<Row> => ({
   compile: () => CompiledQuery.raw(text, [...values]) as CompiledQuery<Row>,
 });
@@ -24,7 +23,6 @@ export function executePrepared<Row>(em: EntityManager, statement: Compilable<Ro
   return kysely(em).executeQuery(compiled);
 }
 
-/** Stands in a compiled statement for a value that each run supplies. */
 class Placeholder {
   readonly name: string;
 
@@ -33,16 +31,14 @@ class Placeholder {
   }
 }
 
-/** Values of a statement by their names. */
 export type NamedValues = Readonly<Record<string, unknown>>;
 
-/** Runs a statement that `defineStatement` declared. */
 export type DefinedStatement<Values, Row> = (em: EntityManager, values: Values) => Promise<QueryResult<Row>>;
 
 /**
  * Declares a statement whose text is costly to build: it is compiled at its first run and prepared.
- * @param build is given a placeholder for each value of the first run, or undefined for one that is not given: no run may
- * differ in that
+ * @param build is given a placeholder for each value of the first run, or undefined for one that is not given: no run
+ * may differ in that
  */
 export function defineStatement<Values extends NamedValues, Row>(
   build: (em: EntityManager, values: Values) => Compilable<Row>,
@@ -64,7 +60,7 @@ export function defineStatement<Values extends NamedValues, Row>(
   };
 }
 
-/** Gives each statement of a transaction this time, instead of that of its process (`STATEMENT_SECONDS`). */
+/** Replaces the time of the process (`STATEMENT_SECONDS`) for each statement of a transaction. */
 export async function limitStatements(em: EntityManager, ms: number): Promise<void> {
   await kysely(em).executeQuery(CompiledQuery.raw(LIMIT_STATEMENTS, [`${ms}ms`]));
 }

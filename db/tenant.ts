@@ -8,9 +8,8 @@ export interface Tenant {
 }
 
 /**
- * The condition that keeps a statement to one tenant's rows: both tenant columns of `table`, in Kysely's `where` or in
- * a piece of `sql`.
- * @param table the table or its alias; needed where a statement has more than one
+ * The condition that keeps a statement to one tenant's rows.
+ * @param table or its alias; needed where a statement has more than one
  */
 export function ofTenant({ teamId, environment }: Tenant, table?: string): Expression<SqlBool> {
   const column = (name: string) => sql.ref(table === undefined ? name : `${table}.${name}`);

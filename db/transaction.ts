@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { IsolationLevel } from "@mikro-orm/postgresql";
 import type { EntityManager } from "./orm.ts";
 
-/** SQLSTATEs after which the same transaction may succeed when it is repeated: serialization failure and deadlock. */
+/** Serialization failure and deadlock. */
 const CONFLICTS = new Set(["40001", "40P01"]);
 
 export const isConflict = (error: unknown): boolean =>
@@ -10,16 +10,14 @@ export const isConflict = (error: unknown): boolean =>
 
 interface TransactionOptions {
   isolationLevel?: IsolationLevel;
-  /** Attempts in all. */
   attempts?: number;
 }
 
-/** Actions to run once a transaction has committed, by their keys; found by the transaction's context. */
+/** By the transaction's context. */
 const commits = new WeakMap<object, Map<unknown, () => void>>();
 
 /**
- * Runs `act` once the transaction that `em` is in has committed; a transaction that is rolled back or repeated drops it.
- * It runs once per key, however often this is called. Only in a transaction that `transaction` opened.
+ * Runs `act` once per key when the transaction of `em` has committed. Only in a transaction that `transaction` opened.
  */
 export function afterCommit(em: EntityManager, key: unknown, act: () => void): void {
   const context = em.getTransactionContext<object>();
@@ -28,14 +26,13 @@ export function afterCommit(em: EntityManager, key: unknown, act: () => void): v
   acts.set(key, act);
 }
 
-/** Runs `work` in a transaction of an entity manager, which is used for nothing else. */
 async function once<T>(
   em: EntityManager,
   work: (em: EntityManager) => Promise<T>,
   isolationLevel: IsolationLevel,
 ): Promise<T> {
   const acts = new Map<unknown, () => void>();
-  // `em.transactional` would make one more entity manager, and find it for code that this project does not have.
+  // `em.transactional` would make one more entity manager.
   await em.begin({ isolationLevel });
   try {
     commits.set(em.getTransactionContext<object>() ?? em, acts);
@@ -51,9 +48,8 @@ async function once<T>(
 }
 
 /**
- * Runs `work` in a transaction, and repeats it from the start when Postgres reports a conflict with another one. `work`
- * gets a fork with the tenant filter of `em`; it must have no effect outside the database. Inside a transaction it joins
- * that one, and the call that opened it does the repeating.
+ * Runs `work` in a transaction, and repeats it when Postgres reports a conflict: it must have no effect outside the
+ * database. Inside a transaction it joins that one, and the call that opened it does the repeating.
  */
 export async function transaction<T>(
   em: EntityManager,

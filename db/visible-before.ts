@@ -5,8 +5,7 @@ import { type EntityManager, kysely } from "./orm.ts";
 const SLACK_MS = 1_000;
 
 /**
- * The start of the oldest open transaction of any program, less `slackMs`: every transaction that began before has ended.
- * In milliseconds since 1970. To be asked for outside a transaction.
+ * Every transaction that began before this time, less `slackMs`, has ended. In ms since 1970; not in a transaction.
  * @returns null when the start of a transaction cannot be seen: of another role's, or of a prepared one
  */
 export async function queryVisibleBeforeMs(em: EntityManager, slackMs = SLACK_MS): Promise<number | null> {

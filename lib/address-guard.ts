@@ -2,14 +2,13 @@ import type { LookupAddress } from "node:dns";
 import { Resolver } from "node:dns/promises";
 import ipaddr from "ipaddr.js";
 
-/** The platform of a cloud, as its machines reach it; in no registry. */
+/** Reached by machines of a cloud; in no registry. */
 const CLOUD_PLATFORM = "168.63.129.16";
 /** Addresses that carry an IPv4 address, local ones and multicast lie outside. */
 const GLOBAL_IPV6 = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * Whether an IP address is one of the public Internet: of none of IANA's special-purpose ranges. False for text that is not
- * a plainly written address.
+ * Whether an address is in none of IANA's special-purpose ranges. False for text that is not a plainly written address.
  */
 export function isPublic(address: string): boolean {
   if (ipaddr.IPv4.isValidFourPartDecimal(address)) {
@@ -20,7 +19,6 @@ export function isPublic(address: string): boolean {
   return !ip.zoneId && ip.match(GLOBAL_IPV6) && ip.range() === "unicast";
 }
 
-/** Whether an IP address is one of this machine alone. */
 export function isLoopback(address: string): boolean {
   return ipaddr.isValid(address) && ipaddr.process(address).range() === "loopback";
 }
@@ -42,7 +40,7 @@ const REFUSALS = {
 
 export type RefusalReason = keyof typeof REFUSALS;
 
-/** A server that is not connected to. The message says how its owner can correct it, and names no address. */
+/** The message says how the owner of the server can correct it, and names no address. */
 export class AddressRefused extends Error {
   override name = "AddressRefused";
   readonly reason: RefusalReason;
@@ -53,7 +51,7 @@ export class AddressRefused extends Error {
   }
 }
 
-/** A host name without an address, at least for now. The message is fit for the owner of the server. */
+/** At least for now. The message is fit for the owner of the server. */
 export class NameNotResolved extends Error {
   override name = "NameNotResolved";
 }
@@ -62,34 +60,33 @@ export interface AddressGuard {
   /** Whether the operator allows this host and port with any addresses. */
   isAllowed(hostname: string, port: number): boolean;
   /**
-   * Checks a host by its text alone: IP addresses and the names of loopback.
+   * By the text alone: IP addresses and the names of loopback.
    * @throws {AddressRefused}
    */
   checkHost(hostname: string, port: number): void;
   /**
    * Looks a host up, once, and checks every address it has. Connect to these and to no others.
-   * @param hostname as `URL.hostname` gives it; an IP address is checked and returned
+   * @param hostname as `URL.hostname` gives it
    * @returns one address at least, IPv4 before IPv6
-   * @throws {AddressRefused} when an address is not public, or in a denied network
-   * @throws {NameNotResolved} when there is none, or the look-up failed
+   * @throws {AddressRefused} when one is not public, or in a denied network
+   * @throws {NameNotResolved}
    */
   resolve(hostname: string, port: number): Promise<LookupAddress[]>;
 }
 
 export interface GuardRules {
-  /** `host:port` pairs that may be reached with any addresses; `*` stands for every port. */
+  /** `*` stands for every port. */
   allowedHosts: readonly string[];
-  /** Networks in CIDR notation that are refused although they are public. */
+  /** In CIDR notation. */
   deniedNetworks: readonly string[];
-  /** `address:port` of the DNS servers to ask; the system's unless given. */
+  /** `address:port`; the system's unless given. */
   dnsServers?: readonly string[];
-  /** How long a look-up may take in all. */
   lookupTimeoutMs?: number | undefined;
 }
 
-/** A query waits this long for its answer, twice. */
+/** Twice. */
 const QUERY_TIMEOUT_MS = 1_500;
-/** A look-up never takes longer, however many DNS servers are asked. */
+/** However many DNS servers are asked. */
 const LOOKUP_TIMEOUT_MS = 5_000;
 /** A name with more addresses would make one connection try that many hosts. */
 const MAX_ADDRESSES_PER_FAMILY = 4;
@@ -145,7 +142,7 @@ export function openAddressGuard({
   };
 }
 
-/** The IP address that a URL's host is, or undefined for a name. */
+/** Undefined for a name. */
 export function literalAddress(hostname: string): LookupAddress | undefined {
   if (hostname.startsWith("[")) return { address: hostname.slice(1, -1), family: 6 };
   return ipaddr.IPv4.isValidFourPartDecimal(hostname) ? { address: hostname, family: 4 } : undefined;
@@ -154,13 +151,11 @@ export function literalAddress(hostname: string): LookupAddress | undefined {
 /** Loopback by name (RFC 6761), even when a DNS server says otherwise. */
 const isLocalName = (hostname: string): boolean => hostname === "localhost" || hostname.endsWith(".localhost");
 
-/** The addresses of a local name: it is not looked up. */
 const LOOPBACK: LookupAddress[] = [
   { address: "127.0.0.1", family: 4 },
   { address: "::1", family: 6 },
 ];
 
-/** IPv4 and IPv6 addresses of a name; one of the two may be missing. */
 async function lookUp(resolver: Resolver, hostname: string, timeoutMs: number): Promise<[string[], string[]]> {
   const { promise: deadline, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(new Error("no answer in time")), timeoutMs);
@@ -180,5 +175,4 @@ async function lookUp(resolver: Resolver, hostname: string, timeoutMs: number): 
   );
 }
 
-/** Codes of a look-up that found no address. */
 const NO_SUCH_NAME = new Set(["ENOTFOUND", "ENODATA", "EBADNAME", ""]);

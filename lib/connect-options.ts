@@ -1,13 +1,12 @@
 import type { LookupAddress } from "node:dns";
 import type { LookupFunction, TcpNetConnectOpts } from "node:net";
 
-/** An address is given this long before the next one of the same host is tried. */
+/** Before the next address of the same host is tried. */
 const NEXT_ADDRESS_AFTER_MS = 2_000;
 
 /**
- * Options of a connection that goes to one of these addresses and to no other: the host is not looked up again.
+ * Options of a connection to one of these checked addresses and to no other: the host is not looked up again.
  * @param hostname the name for TLS; an IP address with or without brackets
- * @param addresses those that an address guard has just checked
  */
 export const connectOptions = (hostname: string, port: number, addresses: LookupAddress[]): TcpNetConnectOpts => ({
   host: hostname.replace(/^\[|\]$/g, ""),

@@ -2,15 +2,13 @@ import { Resolver } from "node:dns/promises";
 
 /** Looks records up. @throws {LookupFailed} */
 export interface DnsLookup {
-  /** The texts of a name; none where it has none or does not exist. */
+  /** None where the name does not exist. */
   texts(name: string): Promise<string[]>;
-  /** Its mail servers, as `preference host`. */
+  /** As `preference host`. */
   mailServers(name: string): Promise<string[]>;
-  /** Its IPv4 and IPv6 addresses. */
   addresses(name: string): Promise<string[]>;
 }
 
-/** DNS did not answer, or answered with a failure. */
 export class LookupFailed extends Error {
   override name = "LookupFailed";
 }

@@ -5,14 +5,12 @@ import type { AddressGuard } from "./address-guard.ts";
 import { connectOptions } from "./connect-options.ts";
 import { effectivePort } from "./url-guard.ts";
 
-/** An answer to a request. */
 export interface FetchedText {
   status: number;
-  /** The body */
   text: string;
 }
 
-/** Gets a URL. @throws {Error} when no complete answer comes in time */
+/** @throws {Error} when no complete answer comes in time */
 export type FetchText = (url: URL) => Promise<FetchedText>;
 
 const TIMEOUT_MS = 5_000;
@@ -20,20 +18,19 @@ const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 65_536;
 
 interface FetchOptions {
-  /** Certificates to trust instead of the well-known ones. */
+  /** In place of the well-known certificates. */
   ca?: string;
   timeoutMs?: number;
 }
 
 type Guard = Pick<AddressGuard, "resolve">;
 
-/** Gets URLs from addresses that the guard has checked, and from no others. Redirects are not followed. */
+/** From addresses that the guard has checked, and from no others. Redirects are not followed. */
 export const guardedFetch =
   (guard: Guard, options: FetchOptions = {}): FetchText =>
   (url) =>
     exchange(guard, url, { method: "GET" }, "", options);
 
-/** Posts forms under the same rules. */
 export const guardedPost =
   (guard: Guard, options: FetchOptions = {}) =>
   (url: URL, form: Record<string, string>): Promise<FetchedText> => {

@@ -1,6 +1,5 @@
 import { createHmac } from "node:crypto";
 
-/** Signs the parts of a message, one after the other. */
 export type Hmac = (encoding: "base64url" | "hex", ...parts: readonly (string | Buffer)[]) => string;
 
 /** HMAC-SHA256 (RFC 2104) under one key. */

@@ -1,7 +1,6 @@
 import type { Env } from "../config/env.ts";
 import { type AddressGuard, AddressRefused, literalAddress, openAddressGuard } from "./address-guard.ts";
 
-/** The guard between webhooks and the networks of the operator. */
 export interface UrlGuard extends Pick<AddressGuard, "resolve"> {
   /** Checks a URL by its text alone. @returns it without the dot that may end its host name @throws {AddressRefused} */
   checkUrl(text: string): URL;

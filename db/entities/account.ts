@@ -41,7 +41,6 @@ const EmailAccountSchema = defineEntity({
     port: p.integer(),
     security: code().$type<SmtpSecurity>(),
     username: text("team").nullable(),
-    /** AES-256-GCM under a key id, see domain/secrets/crypto.ts. */
     encryptedPassword: sealed().nullable(),
     maxConnections: p.integer(),
     /** Messages per clock hour and UTC day; null is unlimited. */
@@ -88,13 +87,9 @@ const AccountRefusalSchema = defineEntity({
   tableName: "account_refusals",
   properties: {
     accountId: code().primary(),
-    /** Refusals in a row. */
     count: p.integer(),
-    /** When the first of these refusals came. */
     since: instant(),
-    /** The code of the last one. */
     reason: code(),
-    /** It may pass by itself. */
     temporary: p.boolean(),
     /** No process connects before. */
     retryAt: expiring("3 days", instant()),
@@ -116,11 +111,9 @@ const DkimKeySchema = defineEntity({
     /** The public key stands at `selector._domainkey.domain`. */
     selector: code(),
     algorithm: code().$type<"rsa" | "ed25519">(),
-    /** PKCS #8 in DER, base64, sealed. */
     encryptedPrivateKey: sealed(),
-    /** As its record in DNS has it, base64. */
     publicKey: code(),
-    /** When it was activated; null before, while its record is not known to be in DNS. */
+    /** Null while its record is not known to be in DNS. */
     activeSince: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
@@ -145,7 +138,6 @@ const AccountGrantSchema = defineEntity({
   tableName: "account_grants",
   properties: {
     accountId: code().primary(),
-    /** JSON of an `OAuthGrant`, sealed: see domain/accounts/tokens.ts. */
     encryptedGrant: sealed(),
     /** Raised when the account gets another grant, not by a new refresh token of the same grant. */
     version: p.integer().default(1),

@@ -3,10 +3,7 @@ import { code, type Environment } from "./shared.ts";
 
 const count = () => p.integer().default(0);
 
-/**
- * The figures of a UTC day, of one newsletter or campaign, or of the whole tenant. Sums of `analytics_changes`, which the
- * maintenance pool adds here; until then a figure is the sum of both tables. They outlive the facts that they count.
- */
+/** Sums of `analytics_changes`, which the maintenance pool adds here. They outlive the facts that they count. */
 const AnalyticsDaySchema = defineEntity({
   name: "AnalyticsDay",
   tableName: "analytics_days",
@@ -34,7 +31,6 @@ const AnalyticsDaySchema = defineEntity({
   },
 });
 
-/** The columns of `analytics_days` that count. */
 export const FIGURES = [
   "sent",
   "bounced_hard",
@@ -52,10 +48,7 @@ export const FIGURES = [
 ] as const;
 export type Figure = (typeof FIGURES)[number];
 
-/**
- * A change of a figure that is not in `analytics_days` yet. Triggers append them in the transaction that changes the facts,
- * so that transactions never wait for a row that counts.
- */
+/** A change that is not in `analytics_days` yet, appended by triggers: no transaction waits for a row that counts. */
 const AnalyticsChangeSchema = defineEntity({
   name: "AnalyticsChange",
   tableName: "analytics_changes",
@@ -68,7 +61,6 @@ const AnalyticsChangeSchema = defineEntity({
     /** Empty when it concerns no newsletter or campaign. */
     resourceId: code(),
     figure: code().$type<Figure>(),
-    /** Negative for mails whose figure or day is another now. */
     count: p.integer(),
   },
 });

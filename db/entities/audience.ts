@@ -18,10 +18,7 @@ export type Optin = (typeof OPTINS)[number];
 export const SUBSCRIPTION_STATUSES = ["PENDING", "CONFIRMED", "UNSUBSCRIBED"] as const;
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 
-/**
- * Why a confirmation mail is withheld until the next day: its address is suppressed, or a limit is reached: one mail per
- * list and address and day, the mails to one address, or those of the team.
- */
+/** Why a confirmation mail is withheld until the next day: suppressed, or beyond a limit. */
 export const WITHHELD_REASONS = ["suppressed", "list_limit", "address_limit", "team_limit"] as const;
 export type WithheldReason = (typeof WITHHELD_REASONS)[number];
 
@@ -64,7 +61,6 @@ const SubscriberSchema = defineEntity({
 export class Subscriber extends SubscriberSchema.class {}
 SubscriberSchema.setClass(Subscriber);
 
-/** A subscriber on one list, with the status they have there. */
 const SubscriptionSchema = defineEntity({
   name: "Subscription",
   tableName: "subscriptions",
@@ -79,23 +75,15 @@ const SubscriptionSchema = defineEntity({
     subscriberId: code().primary(),
     ...tenancy,
     status: code().$type<SubscriptionStatus>(),
-    /**
-     * Stands for the subscriber's address in the digest of a plan. From one sequence, and drawn anew by a trigger when the
-     * address changes, so that no number comes twice, not even when a subscriber leaves a list and joins it again.
-     */
+    /** Stands for the address in the digest of a plan: drawn anew when the address changes, and never comes twice. */
     addressVersion: p.bigint().autoincrement(),
     confirmedAt: instant().nullable(),
     /** A per-list opt-out; it outlives the team-wide suppression. */
     unsubscribedAt: instant().nullable(),
-    /**
-     * When the person signed up again after an opt-out, of this list or of all mail. Until the next opt-out they may be asked
-     * for their confirmation, and a link confirms this sign-up alone.
-     */
+    /** The sign-up after an opt-out: until the next opt-out, a link confirms this one alone. */
     signedUpAgainAt: instant().nullable(),
-    /** When a double opt-in's mail became due; null once it was sent. */
     confirmationDueAt: instant().nullable(),
     confirmationSentAt: instant().nullable(),
-    /** Why the mail is withheld until `confirmationDueAt`; null when it is not. */
     confirmationWithheld: code().$type<WithheldReason>().nullable(),
     ...timestamps,
   },
@@ -111,14 +99,12 @@ const AudienceAddressSchema = defineEntity({
   properties: {
     teamId: code().primary(),
     environment: code().$type<Environment>().primary(),
-    /** In the spelling that addresses are compared by. */
     email: text("person").primary(),
     /** Records with the address: a contact, a subscriber, or both. */
     holders: p.smallint(),
   },
 });
 
-/** How many slots a tenant uses: the rows of `audience_addresses`. */
 const ContactSlotCountSchema = defineEntity({
   name: "ContactSlotCount",
   tableName: "contact_slot_counts",
@@ -142,10 +128,9 @@ const ConfirmationMailSchema = defineEntity({
     /** The address without the `+tag` of its local part, which commonly leads to the same mailbox. */
     mailbox: text("person").primary(),
     listId: code().primary(),
-    /** UTC. */
     day: expiring("9 days", p.date()).primary(),
     email: text("person"),
-    /** When the server took the mail or refused it for good; null while it is tried. */
+    /** Null while the mail is tried. */
     settledAt: instant().nullable(),
   },
 });
@@ -172,9 +157,7 @@ const SuppressionSchema = defineEntity({
     id: code().primary(),
     ...tenancy,
     email: text("person"),
-    /** As a subscriber's. */
     emailSpelling: text("person").nullable(),
-    /** One of `SUPPRESSION_REASONS`. */
     reason: code(),
     ...timestamps,
   },
@@ -186,7 +169,7 @@ SuppressionSchema.setClass(Suppression);
 export const UNSUBSCRIBE_SOURCES = ["link", "one_click", "mailto"] as const;
 export type UnsubscribeSource = (typeof UNSUBSCRIBE_SOURCES)[number];
 
-/** Append-only: one row per opt-out, with its time and its mail. */
+/** Append-only: one row per opt-out. */
 const UnsubscribeSchema = defineEntity({
   name: "Unsubscribe",
   tableName: "unsubscribes",
@@ -200,24 +183,17 @@ const UnsubscribeSchema = defineEntity({
     id: code().primary(),
     ...tenancy,
     email: text("person"),
-    /** As a subscriber's. */
     emailSpelling: text("person").nullable(),
     reason: code(),
-    /** One of `UNSUBSCRIBE_SOURCES`. */
     source: code(),
-    /** The newsletter's or campaign's id. */
     campaignId: code().nullable(),
-    /** The row is made at that instant; the API shows it as `created_at` too. */
     unsubscribedAt: instant().defaultRaw("now()"),
   },
 });
 export class Unsubscribe extends UnsubscribeSchema.class {}
 UnsubscribeSchema.setClass(Unsubscribe);
 
-/**
- * An address whose person was erased: an HMAC under the database's hash key. It differs between tenants, so that no row
- * reveals one team's people to another.
- */
+/** An HMAC of the address under the database's hash key. It differs between tenants. */
 const ErasedAddressSchema = defineEntity({
   name: "ErasedAddress",
   tableName: "erased_addresses",
@@ -226,13 +202,13 @@ const ErasedAddressSchema = defineEntity({
     teamId: code().primary(),
     environment: code().$type<Environment>().primary(),
     addressHash: code().primary(),
-    /** Stands for the person in rows that stay, until the erasure is complete: then nothing connects the two any more. */
+    /** Stands for the person in rows that stay, until the erasure is complete. */
     placeholder: code().nullable(),
     erasedAt: instant().defaultRaw("now()"),
   },
 });
 
-/** An opt-out of a list by an address that no subscriber has now: an HMAC of it, like that of an erased one. */
+/** An opt-out of a list by an address that no subscriber has now. */
 const ListOptOutSchema = defineEntity({
   name: "ListOptOut",
   tableName: "list_opt_outs",

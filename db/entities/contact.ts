@@ -49,7 +49,6 @@ const ContactSchema = defineEntity({
 export class Contact extends ContactSchema.class {}
 ContactSchema.setClass(Contact);
 
-/** A custom field that the tenant's contacts may have. */
 const ContactFieldSchema = defineEntity({
   name: "ContactField",
   tableName: "contact_fields",
@@ -59,13 +58,12 @@ const ContactFieldSchema = defineEntity({
     environment: code().$type<Environment>().primary(),
     name: code().primary(),
     type: code().$type<ContactFieldType>(),
-    /** Since then its values are being removed from the contacts, and none is taken; null while it is in use. */
+    /** Since then its values are being removed from the contacts, and none is taken. */
     deletedAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
 
-/** Stored conditions that select contacts; see domain/audience/segments/. */
 const SegmentSchema = defineEntity({
   name: "Segment",
   tableName: "segments",
@@ -75,12 +73,11 @@ const SegmentSchema = defineEntity({
     id: code().primary(),
     ...tenancy,
     name: text("team"),
-    /** Of the shape of `conditions`. */
     version: p.integer(),
     conditions: holding("team", p.json<unknown>()),
-    /** Types of the custom fields that the conditions name, when they were stored. */
+    /** Those that the conditions name, when they were stored. */
     fieldTypes: holding("none", p.json<Record<string, ContactFieldType>>()),
-    /** From then on no draft may target the segment; its row stays for the campaigns that were scheduled with it. */
+    /** No draft may target it any more; campaigns that were scheduled with it may. */
     deletedAt: instant().nullable(),
     ...timestamps,
   },
@@ -88,10 +85,7 @@ const SegmentSchema = defineEntity({
 export class Segment extends SegmentSchema.class {}
 SegmentSchema.setClass(Segment);
 
-/**
- * An address whose hard bounce was just recorded or lifted, for the status of its contacts. Written by a trigger of
- * `suppressions`, so that a settlement of mails neither waits for contacts nor locks them.
- */
+/** Written by a trigger of `suppressions`, so that a settlement of mails neither waits for contacts nor locks them. */
 const ContactStatusCheckSchema = defineEntity({
   name: "ContactStatusCheck",
   tableName: "contact_status_checks",
@@ -99,7 +93,6 @@ const ContactStatusCheckSchema = defineEntity({
     seq: p.bigint().primary().autoincrement(),
     ...tenancy,
     email: text("person"),
-    /** When the status was first set; null before. */
     checkedAt: instant().nullable(),
   },
 });

@@ -1,7 +1,6 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { code, type Environment, expiring, instant, sealed, text } from "./shared.ts";
 
-/** The answer that is remembered under an Idempotency-Key. */
 const IdempotencyRecordSchema = defineEntity({
   name: "IdempotencyRecord",
   tableName: "idempotency_records",
@@ -11,14 +10,12 @@ const IdempotencyRecordSchema = defineEntity({
     environment: code().$type<Environment>().primary(),
     /** HMAC of the client's key: a key may hold anything, an address included. */
     keyHash: code().primary(),
-    /** HMAC over method, path, parameters and body. Null once the key is free for any request. */
+    /** Null once the key is free for any request. */
     fingerprint: code().nullable(),
     /** Rises when a stalled attempt is taken over; only the latest may write the answer. */
     attempt: p.integer(),
     lockedAt: instant(),
-    /** The request that holds the key, or was answered. */
     requestId: code().nullable(),
-    /** Null until there is an answer, like the two below. */
     status: p.integer().nullable(),
     /** JSON text, as `payloadKind` says; tokens are left out. */
     payload: sealed("payload_kind = 'sealed'", text("searched")).nullable(),

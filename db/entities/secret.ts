@@ -1,7 +1,6 @@
 import { defineEntity } from "@mikro-orm/postgresql";
 import { code, instant, sealed } from "./shared.ts";
 
-/** Recognises a key of SIGNING_SECRET or ENCRYPTION_KEYS without showing it. */
 const SecretFingerprintSchema = defineEntity({
   name: "SecretFingerprint",
   tableName: "secret_fingerprints",
@@ -10,7 +9,7 @@ const SecretFingerprintSchema = defineEntity({
     keyId: code().primary(),
     /** HKDF-SHA256 of the key, base64url. */
     fingerprint: code(),
-    /** When a process first started with this key in the first place: from then on it has signed or encrypted. */
+    /** From then on it has signed or encrypted. */
     usedSince: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },

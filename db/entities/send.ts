@@ -13,21 +13,18 @@ import {
   timestamps,
 } from "./shared.ts";
 
-/** The kinds of resource that a send mails. */
 export const RESOURCE_TYPES = ["newsletter", "campaign"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
 export const BROADCAST_STATUSES = ["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
 export type BroadcastStatus = (typeof BROADCAST_STATUSES)[number];
 
-/** Columns of a newsletter as of a campaign. */
 const broadcast = {
   id: code().primary(),
   ...tenancy,
   name: text("team"),
   subject: text("team").nullable(),
   fromName: text("team").nullable(),
-  /** HTML with merge tags. */
   body: text("team").nullable(),
   status: code().$type<BroadcastStatus>().default("DRAFT"),
   /** ISO weekdays (1 Monday to 7 Sunday) in the team's time zone; empty is any day. */
@@ -35,11 +32,9 @@ const broadcast = {
     .array((value) => Number(value))
     .columnType("smallint[]")
     .default([]),
-  /** Whether opens and clicks of its mails are counted; null where that is left to the team's setting. */
+  /** Null where that is left to the team's setting. */
   tracking: p.boolean().nullable(),
-  /** Why it is paused, as its send's `pauseReason`. */
   statusReason: code().nullable(),
-  /** The confirmed send, once there is one. */
   sendId: code().nullable(),
   sendAt: instant().nullable(),
   startedAt: instant().nullable(),
@@ -60,7 +55,6 @@ const NewsletterSchema = defineEntity({
 export class Newsletter extends NewsletterSchema.class {}
 NewsletterSchema.setClass(Newsletter);
 
-/** A mail to the contacts of a segment, over several sending accounts. */
 const CampaignSchema = defineEntity({
   name: "Campaign",
   tableName: "campaigns",
@@ -72,9 +66,9 @@ const CampaignSchema = defineEntity({
   properties: {
     ...broadcast,
     segmentId: code().nullable(),
-    /** In the order in which they were attached. One may be gone by now. */
+    /** One may be gone by now. */
     accountIds: codes().default([]),
-    /** A sequence of mails over time, which no send mails. Made in the app. */
+    /** A sequence of mails over time, which no send mails. */
     isDrip: p.boolean().default(false),
   },
 });
@@ -91,7 +85,6 @@ const NewsletterListSchema = defineEntity({
   },
 });
 
-/** The plan that a send-preview resolved, which a confirmation token is bound to. */
 const SendPreviewSchema = defineEntity({
   name: "SendPreview",
   tableName: "send_previews",
@@ -128,14 +121,11 @@ const SendPreviewSchema = defineEntity({
 export const SEND_STATUSES = ["SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
 export type SendStatus = (typeof SEND_STATUSES)[number];
 
-/**
- * The rest of an ended send's ledger: COMPLETE; NAMELESS, without names and custom fields; DELETING, some rows are deleted;
- * SWEEPING, all rows are deleted, and responses that came meanwhile may be left; DELETED.
- */
+/** SWEEPING: all rows are deleted, and responses that came meanwhile may be left. */
 export const LEDGER_STATES = ["COMPLETE", "NAMELESS", "DELETING", "SWEEPING", "DELETED"] as const;
 export type LedgerState = (typeof LEDGER_STATES)[number];
 
-/** A confirmed send. Its id is the preview's. */
+/** Its id is the preview's. */
 const SendSchema = defineEntity({
   name: "Send",
   tableName: "sends",
@@ -152,31 +142,26 @@ const SendSchema = defineEntity({
     creditsReserved: p.integer(),
     capLimit: p.integer(),
     capUsedToday: p.integer(),
-    /** Opens and clicks of its mails are counted: as its newsletter or its team had it when it was confirmed. */
     tracking: p.boolean().default(false),
     sendAt: instant(),
     startedAt: instant().nullable(),
     completedAt: instant().nullable(),
-    /** Credits were consumed and released; nothing is owed any more. */
     settledAt: instant().nullable(),
     /**
-     * Until when an operator may decide about unknown outcomes of a send that is SENT; null when there is nothing to
-     * decide, or it was decided. A workflow is kept for it as long.
+     * Until when an operator may decide about unknown outcomes of a send that is SENT. A workflow is kept for it as
+     * long.
      */
     reviewUntil: instant().nullable(),
-    /** Why it is paused, see `pauseSend`: e.g. login_refused; null when an operator paused it. */
+    /** See `pauseSend`; null when an operator paused it. */
     pauseReason: code().nullable(),
-    /**
-     * The team's complaint rate when it paused the send, or when an operator resumed the send after that; null while the
-     * rate has not paused it, or was below the threshold when it was resumed.
-     */
+    /** The rate that paused the send, or at which an operator resumed it after that. */
     complaintRate: p.double().nullable(),
     ledgerState: code().$type<LedgerState>().default("COMPLETE"),
-    /** Rows of the ledger up to and including this `seq` have lost their names, or are deleted while it is DELETING. */
+    /** Rows up to and including it have lost their names, or are deleted while the ledger is DELETING. */
     prunedSeq: p.integer().default(0),
-    /** The command that an operator's last resume carried out: a repetition of it resumes nothing. */
+    /** A repetition of this command resumes nothing. */
     resumeId: code().nullable(),
-    /** How often it was resumed. Never falls, unless Postgres lost commits. */
+    /** Never falls, unless Postgres lost commits. */
     resumes: p.integer().default(0),
     ...timestamps,
   },
@@ -184,7 +169,7 @@ const SendSchema = defineEntity({
 export class Send extends SendSchema.class {}
 SendSchema.setClass(Send);
 
-/** One account's part in a send: a newsletter's send has one lane, a campaign's one for each of its accounts. */
+/** One account's part in a send. */
 const SendLaneSchema = defineEntity({
   name: "SendLane",
   tableName: "send_lanes",
@@ -193,63 +178,51 @@ const SendLaneSchema = defineEntity({
     accountId: code().primary(),
     /** Raised by every dispatching attempt; a write that carries an older one changes nothing. */
     epoch: p.integer().default(0),
-    /** A dispatching attempt is under way, or died; cleared when every row it staged is settled. */
+    /** An attempt is under way, or died; cleared when every row that it staged is settled. */
     dispatching: p.boolean().default(false),
-    /** Recipients up to and including this `seq` were staged. May be older than the rows: staging takes QUEUED rows only. */
+    /** Rows up to and including it were staged. May be older than they are: staging takes QUEUED rows only. */
     afterSeq: p.integer().default(0),
-    /** Longest time after which a process may still mail a row of this lane that it staged, or learn its outcome, in ms. */
+    /** The longest for which a process may still mail a row that it staged, or learn its outcome. */
     inFlightMs: p.integer().default(0),
-    /** Policy refusals in a row when its last attempt ended; the next one counts on from them. */
     policyRefusals: p.integer().default(0),
   },
 });
 export class SendLane extends SendLaneSchema.class {}
 SendLaneSchema.setClass(SendLane);
 
-/** Outcomes of a mail; a DEFERRED one gets another outcome later. */
+/** A DEFERRED mail gets another outcome later. */
 export const OUTCOMES = ["SENT", "REJECTED", "DEFERRED", "UNKNOWN", "EXPIRED", "SUPPRESSED", "CANCELLED"] as const;
 export const RECIPIENT_STATES = ["QUEUED", "SENDING", ...OUTCOMES] as const;
 export type RecipientState = (typeof RECIPIENT_STATES)[number];
 
-/**
- * The ledger: one row per recipient of a send. `state` stands in no index, so that the two updates a mail costs stay
- * within their page (HOT); rows are walked by `seq`, and only rows that wait for a retry are indexed, by `retryAt`.
- */
+/** `state` stands in no index, so that the two updates that a mail costs stay within their page (HOT). */
 const SendRecipientSchema = defineEntity({
   name: "SendRecipient",
   tableName: "send_recipients",
   properties: {
     sendId: code().primary(),
     seq: p.integer().primary(),
-    /** A subscriber's id when the send's resource is a newsletter, a contact's when it is a campaign. */
+    /** A subscriber's or a contact's id, by the send's resource. */
     memberId: code(),
     email: text("person"),
-    /** As the subscriber's or contact's when the send was confirmed. */
     emailSpelling: text("person").nullable(),
     firstName: text("person").nullable(),
     lastName: text("person").nullable(),
-    /** The targeted list that brought this recipient in, if any; fills the merge tag. */
+    /** The targeted list that brought the recipient in; fills the merge tag. */
     listId: code().nullable(),
     state: code().$type<RecipientState>().default("QUEUED"),
     epoch: p.integer().default(0),
     attempts: p.smallint().default(0),
-    /**
-     * A bounce, a complaint, an open or a click of the mail came before the row was SENT: it was accepted, also where the
-     * row is UNKNOWN. Set by triggers of `mail_reports` and `engagements`.
-     */
+    /** A response came before the row was SENT, so the mail was accepted. Set by triggers. */
     responded: p.boolean().default(false),
-    /**
-     * The time of the first deferral, moved later by the time that the recipient was due and waited for its send or
-     * account.
-     */
+    /** Moved later by the time that the recipient was due and waited for its send or account. */
     firstDeferredAt: instant().nullable(),
     retryAt: instant().nullable(),
-    /** Why it is where it is: mailbox_unknown:550_5.1.1, suppressed, opted_out, … never the server's text. */
+    /** E.g. mailbox_unknown:550_5.1.1 or opted_out; never the server's text. */
     reason: code().nullable(),
     updatedAt: instant().defaultRaw("now()"),
-    /** The lane that took this recipient; null while any lane of the send may, and always when the send has one lane. */
+    /** The lane that took the recipient; null where the send has one lane. */
     accountId: code().nullable(),
-    /** Values of a contact's custom fields; null when it has none, and for subscribers. */
     fields: holding("person", p.json<FieldValues>()).nullable(),
   },
 });
@@ -257,8 +230,8 @@ export class SendRecipient extends SendRecipientSchema.class {}
 SendRecipientSchema.setClass(SendRecipient);
 
 /**
- * How many recipients of a send came into a state or left it, one row per statement and state: written by a trigger on
- * `send_recipients`. Added to all recipients QUEUED, the state of every new row, they are the counts of the send.
+ * Rows that came into a state or left it, by a trigger. With all recipients QUEUED at first, they are the send's
+ * counts.
  */
 const SendCountSchema = defineEntity({
   name: "SendCount",
@@ -268,27 +241,23 @@ const SendCountSchema = defineEntity({
     seq: p.bigint().primary().autoincrement(),
     sendId: code(),
     state: code().$type<RecipientState>(),
-    /** Negative for rows that left the state. */
     count: p.integer(),
   },
 });
 
-/** How far the reconciler is with each kind. */
 const ReconcilerPassSchema = defineEntity({
   name: "ReconcilerPass",
   tableName: "reconciler_passes",
   properties: {
     kind: code().primary(),
-    /** The pass under way continues behind this id; empty while none is under way. */
     afterId: code().default(""),
-    /** Items of the pass under way that could not be compared. */
     failed: p.integer().default(0),
-    /** When the last pass ended that compared every item; until then, when the first one began. */
+    /** When the last pass ended that compared every item. */
     completedAt: instant().defaultRaw("now()"),
   },
 });
 
-/** A team's email credits. Always the sum of its `credit_entries`. */
+/** Always the sum of its `credit_entries`. */
 const CreditBalanceSchema = defineEntity({
   name: "CreditBalance",
   tableName: "credit_balances",
@@ -315,13 +284,12 @@ const CreditEntrySchema = defineEntity({
     kind: code().$type<CreditKind>(),
     amount: p.bigint(),
     sendId: code().nullable(),
-    /** Tells entries of one kind and send apart; makes each of them happen once. */
+    /** Makes each entry of a kind and send happen once. */
     cause: code(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
 
-/** Mails counted against a key lineage's daily cap, per UTC day. */
 const DailySendUsageSchema = defineEntity({
   name: "DailySendUsage",
   tableName: "daily_send_usage",

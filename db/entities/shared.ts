@@ -25,7 +25,6 @@ const stating = <Builder>(builder: Builder, facts: ColumnFacts): Builder =>
 export const holding = <Builder>(personal: PersonalData, builder: Builder): Builder => stating(builder, { personal });
 export const expiring = <Builder>(retention: string, builder: Builder): Builder => stating(builder, { retention });
 
-/** A text that may hold such data. */
 export const text = (personal: PersonalData) => holding(personal, p.text());
 /** An id, a code, a name of a catalogue, a hash: no personal data. */
 export const code = () => text("none");
@@ -45,13 +44,11 @@ export const timestamps = {
   updatedAt: instant().defaultRaw("now()"),
 };
 
-/** The tenant of a row. */
 export const tenancy = {
   teamId: code(),
   environment: code().$type<Environment>(),
 };
 
-/** A person whom mail may go to. */
 export const person = {
   /** In the spelling that addresses are compared by. */
   email: text("person"),
@@ -61,10 +58,7 @@ export const person = {
   lastName: text("person").nullable(),
 };
 
-/**
- * The tenant filter of every team-owned entity. It is on by default and throws when no tenant is set, so that a query
- * without a tenant fails instead of reading another team's rows.
- */
+/** It throws when no tenant is set, so that a query without one fails instead of reading another team's rows. */
 export const tenantFilters = {
   tenant: {
     name: "tenant",

@@ -16,13 +16,10 @@ const TeamSchema = defineEntity({
     plan: code().$type<Plan>(),
     /** IANA name; send days are days in this zone. */
     timeZone: code().default("UTC"),
-    /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment's limit. */
+    /** Null where it is left to the deployment's limit. */
     requestsPerMinute: p.integer().nullable(),
-    /** Distinct addresses that the plan allows in each environment; null for no limit. */
     contactSlots: p.integer().nullable(),
-    /** Webhook endpoints that the plan allows in each environment; null for as many as any team may have. */
     webhookEndpoints: p.integer().nullable(),
-    /** Opens and clicks of its mails are counted; a newsletter may say otherwise. */
     tracking: p.boolean().default(false),
     ...timestamps,
   },
@@ -40,7 +37,6 @@ const MemberSchema = defineEntity({
     email: text("team"),
     name: text("team"),
     role: code().$type<Role>(),
-    /** Set when the member left; a member's keys stop working with it. */
     removedAt: instant().nullable(),
     ...timestamps,
   },
@@ -56,18 +52,16 @@ const ApiKeySchema = defineEntity({
     id: code().primary(),
     teamId: code(),
     environment: code().$type<Environment>(),
-    /** The look-up part of the key, between `mk_live_` and the secret. */
     publicId: code().unique(),
     name: text("team"),
-    /** HMAC-SHA256 of the secret under the server's pepper, base64url. */
     secretHash: code(),
     memberId: code(),
     roleAtIssue: code().$type<Role>(),
     grantedScopes: codes(),
-    /** Domains the key may send from; empty means it cannot send. */
+    /** Empty means that it cannot send. */
     sendDomains: codes(),
     requiresApproval: p.boolean().default(false),
-    /** Mails per UTC day, counted over the whole rotation lineage. */
+    /** Counted over all keys of the lineage. */
     dailySendCap: p.integer(),
     /** Shared by a key and everything it was rotated into. */
     lineageId: code(),
@@ -80,15 +74,13 @@ const ApiKeySchema = defineEntity({
 export class ApiKey extends ApiKeySchema.class {}
 ApiKeySchema.setClass(ApiKey);
 
-/** An OAuth token that is accepted no longer, though it has not expired. It belongs to the issuer, not to a tenant. */
+/** It belongs to the issuer, not to a tenant. */
 const RevokedTokenSchema = defineEntity({
   name: "RevokedToken",
   tableName: "revoked_tokens",
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
-    /** The token's `jti` claim. */
     jti: code().primary(),
-    /** When the token expires; null where that is not known. */
     expiresAt: expiring("1 day", instant()).nullable(),
     createdAt: instant().defaultRaw("now()"),
   },

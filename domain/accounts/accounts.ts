@@ -30,7 +30,7 @@ import {
 } from "./tokens.ts";
 
 export interface AccountFields {
-  /** Normalised address; newsletters from this very address go out here. */
+  /** Normalised; newsletters from this very address go out here. */
   email: string;
   displayName: string;
   provider: AccountProvider;
@@ -41,30 +41,28 @@ export interface AccountFields {
   security: SmtpSecurity;
   username: string | null;
   password: string | null;
-  /** The mailbox's OAuth grant, in place of a password. */
+  /** In place of a password. */
   grant?: OAuthGrant | undefined;
-  /** Connections that may be open at once, over all workers. */
+  /** Over all workers. */
   maxConnections: number;
   /** Messages per clock hour and per UTC day; null is unlimited. */
   hourlyLimit: number | null;
   dailyLimit: number | null;
 }
 
-/** Server and credentials of a login. */
 export interface SmtpLogin {
   host: string;
   port: number;
   secure: SmtpSecurity;
   user?: string | undefined;
   pass?: string | undefined;
-  /** Logs in by XOAUTH2, in place of the password. */
   accessToken?: string | undefined;
 }
 
-/** Connects and logs in; activities/smtp/pool.ts has the real one. `message` is fit to be shown. */
+/** Connects and logs in. `message` is fit to be shown. */
 export type VerifyLogin = (login: SmtpLogin) => Promise<{ ok: true } | { ok: false; reason: string; message: string }>;
 
-/** The server of an account refuses the login; the message says why. */
+/** The message says why the server refuses the login. */
 export class AccountCheckError extends Error {
   override name = "AccountCheckError";
 }
@@ -72,16 +70,15 @@ export class AccountCheckError extends Error {
 interface AccountDeps {
   vault: Vault;
   verify: VerifyLogin;
-  /** Requests access tokens from token endpoints; accounts with an OAuth grant need it. */
+  /** Accounts with an OAuth grant need it. */
   postForm?: PostForm;
 }
 
 /**
- * Connects a sending account after a real login has worked; the account is ACTIVE then. Call it outside a transaction:
- * the login may take long.
- * @param options `isPending`: makes no login; the account is PENDING until a scheduled check has logged in
- * @throws {AccountCheckError} when the server refuses the login; nothing is stored then
- * @throws {ApiError} `resource_already_exists` when the tenant has an account of this address
+ * Connects a sending account after a login has worked; outside a transaction, because the login may take long.
+ * @param options `isPending`: makes no login; the account is PENDING until a check has logged in
+ * @throws {AccountCheckError} and stores nothing when the server refuses the login
+ * @throws {ApiError} `resource_already_exists`
  */
 export async function connectAccount(
   em: EntityManager,
@@ -120,10 +117,7 @@ export async function connectAccount(
   }
 }
 
-/**
- * An account of the tenant.
- * @throws {ApiError} `not_found`
- */
+/** @throws {ApiError} `not_found` */
 export async function readAccount(em: EntityManager, accountId: string): Promise<EmailAccount> {
   const account = await em.findOne(EmailAccount, { id: accountId });
   if (!account) throw notFound();
@@ -131,7 +125,7 @@ export async function readAccount(em: EntityManager, accountId: string): Promise
 }
 
 /**
- * Takes an account out of service; sends that use it wait.
+ * Sends that use the account wait.
  * @throws {ApiError} `not_found`; `resource_state_invalid` when its access was revoked for good
  */
 export async function suspendAccount(em: EntityManager, accountId: string): Promise<EmailAccount> {
@@ -140,7 +134,7 @@ export async function suspendAccount(em: EntityManager, accountId: string): Prom
 
 /**
  * Puts an account back into service once a login works.
- * @throws {AccountCheckError} when the server refuses the login; the account stays as it is
+ * @throws {AccountCheckError} when the server refuses the login
  * @throws {ApiError} `not_found`; `resource_state_invalid` when its access was revoked for good
  */
 export async function resumeAccount(em: EntityManager, accountId: string, deps: AccountDeps): Promise<EmailAccount> {
@@ -156,13 +150,13 @@ export async function resumeAccount(em: EntityManager, accountId: string, deps: 
   return changeUnlessRevoked(em, accountId, { status: "ACTIVE", lastCheckedAt: new Date(), lastError: null });
 }
 
-/** Credentials of an account; without a user name there is no login. */
+/** Without a user name there is no login. */
 export type Credentials = Pick<AccountFields, "username" | "password" | "grant">;
 
 /**
- * Replaces the credentials of an account once a login works with the new ones. The account is then ACTIVE, even if its
- * access was revoked; an account that an operator suspended stays SUSPENDED.
- * @throws {AccountCheckError} when the server refuses the login; the account keeps its credentials
+ * Replaces the credentials once a login works with the new ones. The account is then ACTIVE, even if its access was
+ * revoked, unless an operator suspended it.
+ * @throws {AccountCheckError} when the server refuses the login
  * @throws {ApiError} `not_found`
  */
 export async function replaceCredentials(
@@ -199,7 +193,6 @@ interface StatusChange {
   encryptedPassword?: string | null;
 }
 
-/** Changes an account, unless its access was revoked. */
 function changeUnlessRevoked(em: EntityManager, accountId: string, change: StatusChange): Promise<EmailAccount> {
   return changeAccount(em, accountId, (account) => {
     refuseRevoked(account);
@@ -207,7 +200,7 @@ function changeUnlessRevoked(em: EntityManager, accountId: string, change: Statu
   });
 }
 
-/** Changes an account as an operator commands, with the event of its status. */
+/** Emits the event of the status, too. */
 function changeAccount(
   em: EntityManager,
   accountId: string,
@@ -232,7 +225,7 @@ function changeAccount(
   });
 }
 
-/** The event of a change of status; none when an account works for the first time, because it has not recovered. */
+/** An account that works for the first time has not recovered. */
 function statusEvent(from: AccountStatus, to: AccountStatus): "account.error" | "account.recovered" | undefined {
   if (to === "ACTIVE") return from === "ACTIVE" || from === "PENDING" ? undefined : "account.recovered";
   return from === "ACTIVE" ? "account.error" : undefined;
@@ -262,15 +255,13 @@ const ACCOUNT_FAILURES: ReadonlySet<string> = new Set<SmtpReason>([
   "token_refused",
 ]);
 
-/** Whether a send was paused by a failure of its account, which lasts until the account is repaired. */
 export const isAccountFailure = (reason: string): boolean => ACCOUNT_FAILURES.has(reason);
 
 /** The failure that a working login does not disprove: the server takes no mail from the account's address. */
 const SENDER_REFUSED = "sender_refused" satisfies SmtpReason;
 
 /**
- * SQL: the condition that a send under way may mail over an account. It may over one in ERROR: a login that works, or a mail
- * that the server takes, makes the account ACTIVE again. New sends are refused meanwhile.
+ * SQL: a send under way may mail over an account in ERROR, because a mail that its server takes makes it ACTIVE again.
  * @param accounts alias of `email_accounts`
  */
 export const mayMail = (accounts: string): RawBuilder<boolean> =>
@@ -283,10 +274,7 @@ const ACCESS_REVOKED = "access_revoked" satisfies SmtpReason;
 const FAILURES_TO_ERROR = 3;
 const FAILING_SECONDS = 900;
 
-/**
- * Records that an account cannot mail: it becomes REVOKED when its OAuth grant was withdrawn, else ERROR. An account whose
- * status is as bad or worse stays as it is.
- */
+/** The account becomes REVOKED when its OAuth grant was withdrawn, else ERROR, unless its status is as bad or worse. */
 export function recordAccountFailure(em: EntityManager, account: SendingAccount, reason: string): Promise<void> {
   const status: AccountStatus = reason === ACCESS_REVOKED ? "REVOKED" : "ERROR";
   const before: AccountStatus[] = status === "REVOKED" ? ["PENDING", "ACTIVE", "ERROR"] : ["PENDING", "ACTIVE"];
@@ -303,14 +291,12 @@ export function recordAccountFailure(em: EntityManager, account: SendingAccount,
   });
 }
 
-/** Records that an account's server takes mail again. */
 export const recordAccountRecovery = (em: EntityManager, account: SendingAccount): Promise<void> =>
   transaction(em, (tx) => recover(tx, account));
 
 /**
- * Records that an account's server refused a connection while none was logged in: no process tries another one for a
- * while. A refusal for good sets the account to ERROR, or REVOKED. Refusals that may pass set it to ERROR once they are
- * many and have lasted.
+ * Records that the server refused a connection while none was logged in: no process tries another one for a while. A
+ * refusal for good sets the account to ERROR, or REVOKED; others do once they are many and have lasted.
  */
 export function recordRefusedLogin(
   em: EntityManager,
@@ -328,7 +314,6 @@ export function recordRefusedLogin(
   });
 }
 
-/** Records that a login worked after a refusal. */
 export function recordLogin(em: EntityManager, account: SendingAccount): Promise<void> {
   return transaction(em, async (tx) => {
     await recover(tx, account, sql<boolean>`last_error is distinct from ${SENDER_REFUSED}`);
@@ -336,7 +321,6 @@ export function recordLogin(em: EntityManager, account: SendingAccount): Promise
   });
 }
 
-/** Makes an account in ERROR that meets the condition ACTIVE, and emits the event. */
 async function recover(em: EntityManager, account: SendingAccount, condition = sql<boolean>`true`): Promise<void> {
   await noteFinding(em, account.accountId);
   const recorded = await kysely(em)
@@ -360,13 +344,9 @@ async function lockAccount(em: EntityManager, account: SendingAccount): Promise<
     .execute();
 }
 
-/** How soon an account is checked after a finding from elsewhere than a check. */
 const CHECK_AFTER_FINDING_SECONDS = 300;
 
-/**
- * Counts a finding about an account, before it is recorded in the same transaction: the result of a check that began
- * before is dropped, and another check follows soon.
- */
+/** Counts a finding in the transaction that records it: the result of a check that began before is dropped. */
 async function noteFinding(em: EntityManager, accountId: string): Promise<void> {
   await sql`
     update account_checks set findings = findings + 1,
@@ -374,13 +354,9 @@ async function noteFinding(em: EntityManager, accountId: string): Promise<void> 
     where account_id = ${accountId}`.execute(kysely(em));
 }
 
-/** The server of an account, and the user name for a login. */
 type Server = Pick<AccountFields, "host" | "port" | "security"> & { username?: string | null | undefined };
 
-/**
- * Tries a login with credentials that are not stored yet.
- * @returns the OAuth grant to be stored, with the token that was issued for it
- */
+/** @returns the OAuth grant to be stored, with the token that was issued for it */
 async function checkLogin(
   deps: AccountDeps,
   server: Server,
@@ -410,7 +386,6 @@ function postFormOf({ postForm }: AccountDeps): PostForm {
   return postForm;
 }
 
-/** @throws {AccountCheckError} in place of a TokenError */
 const orCheckError = <T>(token: Promise<T>): Promise<T> =>
   token.catch((error: unknown) => {
     if (!(error instanceof TokenError)) throw error;

@@ -5,41 +5,32 @@ import type { AccountFailure } from "../mail/outcome.ts";
 import type { SendingAccount } from "../sends/account-capacity.ts";
 import { recordLogin, recordRefusedLogin } from "./accounts.ts";
 
-/** An account whose check a process has claimed. */
 export interface DueCheck extends SendingAccount {
   host: string;
-  /** Its last recorded login failed. */
   isFailing: boolean;
-  /** The account's count of findings when the check was claimed. */
+  /** When the check was claimed. */
   findings: number;
 }
 
-/** How long a claim lasts. After that the claiming process is presumed dead, and another one may check the account. */
+/** After that the claiming process is presumed dead. */
 const CLAIM_SECONDS = 300;
-/** How soon an account is checked again after a failure that may pass. */
+/** After a failure that may pass. */
 export const RECHECK_SECONDS = 300;
-/** Longest time between two checks of an account that failed for good, where ACCOUNT_CHECK_SECONDS is less. */
+/** After a failure for good. */
 const LONGEST_SECONDS = 86_400;
-/**
- * A wait is up to this share shorter or longer, so that accounts that were connected together are not checked together.
- */
+/** Accounts that were connected together are not checked together. */
 const JITTER = 0.2;
 
-/** Checks that may be begun now. */
 export interface Room {
   checks: number;
-  /** How many of the checks may be of failing accounts. */
   failing: number;
-  /** Hosts that must not get a login now. */
   exceptHosts: readonly string[];
-  /** Teams that have as many checks under way as they may have. */
   exceptTeams: readonly string[];
 }
 
 /**
- * Claims checks that are due, the longest waiting first, at most one for each host and one for each team. Where several
- * teams wait for a host, chance decides, so that a team with many accounts does not delay one with few. Several
- * processes may claim at once.
+ * Claims checks that are due, at most one for each host and one for each team. Where several teams wait for a host,
+ * chance decides, so that a team with many accounts does not delay one with few.
  */
 export async function claimDueChecks(em: EntityManager, room: Room): Promise<DueCheck[]> {
   const { rows } = await sql<DueCheck>`
@@ -70,9 +61,7 @@ export async function claimDueChecks(em: EntityManager, room: Room): Promise<Due
 }
 
 /**
- * Records the result of a check, with the account's status and events, and plans the next check. A result is dropped
- * when a dispatching process or an operator recorded a finding about the account since the check was claimed: that
- * finding is newer.
+ * Records a check and plans the next one, unless another finding was recorded since the check was claimed.
  * @param failure undefined when the login worked
  * @returns false when the result was dropped
  */
@@ -84,7 +73,6 @@ export function recordCheck(
 ): Promise<boolean> {
   const { accountId } = account;
   return transaction(em, async (tx) => {
-    // Locked, so that no other finding is recorded meanwhile.
     const known = await kysely(tx)
       .selectFrom("account_checks")
       .select("findings")
@@ -116,8 +104,7 @@ export function recordCheck(
 }
 
 /**
- * Seconds until the next check of a failing account: as long as it has failed already, so that a server that locks
- * accounts after failed logins gets fewer and fewer of them. A failure that may pass is checked again sooner.
+ * A failing account is checked after as long as it has failed already: some servers lock accounts after failed logins.
  */
 export function waitAfterFailure(
   { temporary }: Pick<AccountFailure, "temporary">,
@@ -130,7 +117,6 @@ export function waitAfterFailure(
   return Math.min(Math.max(lastedSeconds, least), most);
 }
 
-/** Plans the next check of an account. */
 export async function planCheck(em: EntityManager, accountId: string, waitSeconds: number): Promise<void> {
   await sql`
     update account_checks

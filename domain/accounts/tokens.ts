@@ -8,28 +8,25 @@ import { openUrlGuard } from "../../lib/url-guard.ts";
 import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
 import { sealContext, type Vault } from "../secrets/crypto.ts";
 
-/** The permission of a mailbox's owner to log in with access tokens (RFC 6749). It is sealed as one text. */
+/** The permission to log in with access tokens (RFC 6749), sealed as one text. */
 export interface OAuthGrant {
-  /** The provider's token endpoint. */
   tokenUrl: string;
   clientId: string;
-  /** A public client has none. */
   clientSecret: string | null;
   refreshToken: string;
 }
 
-/** The answer of a token endpoint to a grant. */
 interface IssuedToken {
   accessToken: string;
   expiresInSeconds: number;
-  /** The refresh token that replaces the grant's, where the provider rotates them. */
+  /** Where the provider rotates them. */
   refreshToken: string | undefined;
 }
 
-/** Posts a form to a URL. @returns the answer @throws {AddressRefused} when the URL or its host is refused */
+/** @throws {AddressRefused} when the URL or its host is refused */
 export type PostForm = (url: string, form: Record<string, string>) => Promise<FetchedText>;
 
-/** Thrown when there is no access token. The message and the failure hold no secret. */
+/** The message and the failure hold no secret. */
 export class TokenError extends Error {
   override name = "TokenError";
   readonly failure: AccountFailure;
@@ -40,26 +37,22 @@ export class TokenError extends Error {
   }
 }
 
-/** For the grant and its access token. */
 const contextOf = (accountId: string): string => sealContext("account_grants", accountId);
 
 /** A token with less time left is replaced: a login may wait in a queue, and clocks differ. */
 const RENEW_BEFORE_SECONDS = 300;
 /** A token with more time left is used while no new one can be issued. */
 const LEAST_SECONDS = 30;
-/** How long one process has the turn to request a token: longer than a request takes. */
+/** Longer than a request takes. */
 const TURN_SECONDS = 15;
-/** How long a process waits for the token that another one requests. */
+/** For the token that another process requests. */
 const WAIT_MS = 20_000;
 const POLL_MS = 200;
 /** A token endpoint need not say how long a token lives (RFC 6749, 5.1); an hour is usual. */
 const USUAL_SECONDS = 3_600;
 const LONGEST_SECONDS = 86_400;
 
-/**
- * Posts to token endpoints, which customers name: their URLs pass the guard of webhooks. They are https, except on loopback,
- * because a request carries secrets.
- */
+/** Posts to token endpoints, which customers name: https alone, except on loopback, through the guard of webhooks. */
 export function openTokenPost(settings: Parameters<typeof openUrlGuard>[0]): PostForm {
   const guard = openUrlGuard(settings);
   const post = guardedPost(guard);
@@ -73,9 +66,8 @@ export function openTokenPost(settings: Parameters<typeof openUrlGuard>[0]): Pos
 }
 
 /**
- * Requests an access token from the token endpoint.
- * @throws {TokenError} `access_revoked` for the answer `invalid_grant`, `token_refused` for another refusal or a URL
- *   that is not reached, `token_unavailable` for a failure that may pass
+ * @throws {TokenError} `access_revoked` for `invalid_grant`, `token_refused` for another refusal or a URL that is not
+ * reached, `token_unavailable` for a failure that may pass
  */
 async function requestToken(grant: OAuthGrant, postForm: PostForm): Promise<IssuedToken> {
   const form = {
@@ -119,25 +111,22 @@ interface TokenDeps {
   postForm: PostForm;
 }
 
-/** A grant, and the access token that was just issued for it. */
 export interface TriedGrant {
   grant: OAuthGrant;
   issued: IssuedToken;
 }
 
-/** Tries a grant that is not stored yet. @throws {TokenError} */
+/** @throws {TokenError} */
 export async function tryGrant(grant: OAuthGrant, postForm: PostForm): Promise<TriedGrant> {
   const issued = await requestToken(grant, postForm);
   return { grant: { ...grant, refreshToken: issued.refreshToken ?? grant.refreshToken }, issued };
 }
 
-/** A grant, and the access token that was issued for it where the grant was tried. */
 interface GivenGrant {
   grant: OAuthGrant;
   issued?: IssuedToken | undefined;
 }
 
-/** Stores the grant of an account, in place of an earlier one. */
 export async function storeGrant(
   em: EntityManager,
   accountId: string,
@@ -154,7 +143,6 @@ export async function storeGrant(
       refreshing_until = null`.execute(kysely(em));
 }
 
-/** Whether an account logs in by an OAuth grant. */
 export async function hasGrant(em: EntityManager, accountId: string): Promise<boolean> {
   const found = await kysely(em)
     .selectFrom("account_grants")
@@ -164,12 +152,10 @@ export async function hasGrant(em: EntityManager, accountId: string): Promise<bo
   return found !== undefined;
 }
 
-/** Deletes an account's grant: the account then logs in with a password, or not at all. */
 export async function deleteGrant(em: EntityManager, accountId: string): Promise<void> {
   await kysely(em).deleteFrom("account_grants").where("account_id", "=", accountId).execute();
 }
 
-/** When a token expires, by the database's clock. */
 const expiresAt = (issued: IssuedToken | undefined) =>
   issued
     ? sql<string>`clock_timestamp() + make_interval(secs => ${issued.expiresInSeconds})`
@@ -179,15 +165,12 @@ interface StoredGrant {
   encrypted_grant: string;
   version: number;
   encrypted_access_token: string | null;
-  /** Until the token expires; null without a token. */
   seconds_left: number | null;
-  /** A process is requesting a new token. */
   refreshing: boolean;
 }
 
 /**
- * An access token that an account can log in with: the stored one while it has some minutes left, else a new one. One
- * process at a time requests it; others wait for the result, or use the old token until it expires.
+ * An access token to log in with: the stored one, or a new one that one process at a time requests.
  * @param refused a token that the SMTP server has just refused: it is not returned again
  * @throws {TokenError}
  */

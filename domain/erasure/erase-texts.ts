@@ -6,10 +6,7 @@ import { replaceAnswers } from "../access/idempotency.ts";
 import { ApiError } from "../errors.ts";
 import { change, countChanged, type Erasing, type Table } from "./erasing.ts";
 
-/*
- * Texts that name a person are found by a search for the address: first the database finds rows with a part of it, then
- * `Mentions` decides.
- */
+/* The database finds texts with a part of the address, then `Mentions` decides. */
 
 /** A record in which a text of the team names the address. */
 export interface Mention {
@@ -17,23 +14,18 @@ export interface Mention {
   id: string;
 }
 
-/** Rows with texts that one statement reads. */
 const TEXT_ROWS = 2_000;
-/**
- * Longest wait for attempts that began before their events were redacted: an activity makes requests for 30 s, and
- * tries to record their outcomes for 20 s.
- */
+/** An activity makes requests for 30 s, and tries to record their outcomes for 20 s. */
 const ATTEMPT_MS = 60_000;
 const POLL_MS = 200;
 
 interface TextSource {
   table: Table;
-  /** The last column of the primary key; `within` fixes the columns before it. */
+  /** The last column of the primary key. */
   key: string;
   columns: readonly string[];
-  /** Condition on the columns before `key`; without it the whole table is read in the order of its key. */
+  /** Condition on the columns of the primary key before `key`. */
   within?: Expression<unknown>;
-  /** Condition of the tenant's rows. */
   owned: Expression<unknown>;
   /** Condition of rows that are returned even if their texts do not name the address. */
   also?: Expression<unknown>;
@@ -71,14 +63,13 @@ async function* findTexts(
   }
 }
 
-/** A table with JSON of records. */
 interface Records {
   table: "webhook_outbox" | "webhook_events";
   key: "seq" | "id";
   column: "objects" | "object";
 }
 
-/** Takes the person out of some rows. @returns the number of these rows that still existed */
+/** @returns the number of these rows that still existed */
 async function redactRows(
   { tenant, mentions, placeholder }: Erasing,
   tx: EntityManager,
@@ -100,8 +91,8 @@ async function redactRows(
 }
 
 /**
- * Takes the person out of events. The events stay, so that waiting deliveries continue as usual. The outbox comes first:
- * records that the relay takes from it meanwhile are found among the events.
+ * Takes the person out of events, so that waiting deliveries continue as usual. The outbox comes first: the relay makes
+ * events of it.
  * @returns the events whose deliveries may hold answers about the person
  */
 export async function eraseEvents(erasing: Erasing): Promise<string[]> {
@@ -109,7 +100,7 @@ export async function eraseEvents(erasing: Erasing): Promise<string[]> {
   return redactRecords(erasing, { table: "webhook_events", key: "id", column: "object" });
 }
 
-/** @returns the keys of the rows from which this run, or an earlier one that was cut off, took the person */
+/** @returns the rows from which this run, or an earlier one, took the person */
 async function redactRecords(erasing: Erasing, records: Records): Promise<string[]> {
   const { isResumed, mentions, placeholder } = erasing;
   const { table, key, column } = records;
@@ -143,7 +134,7 @@ async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[
   }
 }
 
-/** Takes the answers of endpoints to the events out of the log; each delivery stays in it. */
+/** Each delivery stays in the log. */
 export async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): Promise<void> {
   if (!erasing.dryRun) await awaitAttempts(erasing, eventIds);
   const ofEvents = sql`event_id = any(${[...eventIds]}::text[])`;
@@ -171,8 +162,7 @@ export async function eraseDeliveries(erasing: Erasing, eventIds: readonly strin
 }
 
 /**
- * Replaces remembered answers that name the address by a refusal, which a repeated request then gets. Sealed answers hold
- * secrets of endpoints and no personal data.
+ * A repeated request gets a refusal instead of an answer that names the address. Sealed answers hold no personal data.
  */
 export async function eraseAnswers(erasing: Erasing): Promise<void> {
   const { tenant, mentions } = erasing;
@@ -191,13 +181,13 @@ export async function eraseAnswers(erasing: Erasing): Promise<void> {
   }
 }
 
-/** Texts about other people in which the team may have named the person. */
+/** The team may have named the person there. */
 const TEXTS_ABOUT_OTHERS: [Table, readonly string[]][] = [
   ["contacts", ["first_name", "last_name", "fields"]],
   ["subscribers", ["first_name", "last_name"]],
 ];
 
-/** Finds the records in which a text of the team names the address. They stay as they are. */
+/** Records that stay as they are. */
 export async function findMentions({ em, tenant, mentions }: Erasing): Promise<Mention[]> {
   const ownedIn = (table: Table) => {
     if (table === "teams") return sql`b.id = ${tenant.teamId}`;

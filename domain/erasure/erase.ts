@@ -12,48 +12,38 @@ import { change, countChanged, type ErasedRows, type Erasing } from "./erasing.t
 import { mentionsOf } from "./mentions.ts";
 
 /*
- * An erasure follows the copies of the address: from contacts and subscribers to the ledgers of sends, from these to
- * bounces, opens and unsubscribes, and from all of them to events. After each stage it waits until all transactions
- * have ended that may still copy a row of that stage to the next. So only the statements that let an address enter have
- * to check for erased addresses, and none of them needs a lock.
- *
- * Each stage consists of short transactions and finds its rows by the address alone: after an interruption, the same
- * command completes it.
+ * An erasure follows the copies of the address: from contacts and subscribers to the ledgers of sends, on to bounces,
+ * opens and unsubscribes, and to events. After each stage it waits for the transactions that may still copy a row to
+ * the next, so that only statements that let an address enter check for erased ones. Run again after an interruption,
+ * it completes.
  */
 
 export interface ErasureReport {
-  /** An earlier run erased the address; this run searched again. */
+  /** This run searched again. */
   wasErased: boolean;
-  /** The tables with erased rows. */
   rows: ErasedRows[];
   /** Not changed: the team decides about its own texts. */
   mentions: Mention[];
 }
 
 interface ErasureOptions {
-  /** Count the rows, and change none. */
   dryRun: boolean;
-  /** Longest wait for open transactions after one stage; 10 minutes unless given. */
+  /** For open transactions after one stage. */
   waitMs?: number;
-  /** See `queryVisibleBeforeMs`. */
   slackMs?: number | undefined;
-  /** Called with the name of the next step. */
   onStep?: (step: string) => void;
 }
 
 const WAIT_MS = 600_000;
 const POLL_MS = 200;
-/** Rows of a ledger that one statement reads. */
 const LEDGER_ROWS = 20_000;
 
 /**
- * Erases the person with an address from all rows of a tenant. From then on the address is refused in every request,
- * until an operator readmits it. The figures of analytics and credits stay. Mails in flight still leave. No event is
- * emitted.
+ * Erases a person from all rows of a tenant; until an operator readmits it, their address is refused. Figures and
+ * credits stay, mails in flight still leave, and no event is emitted.
  * @param em in no transaction, with the tenant's filter
  * @param email in the spelling that addresses are compared by
- * @throws {ApiError} `resource_state_invalid` when transactions stay open for too long; by then the address is refused
- *   and no longer mailed; a second run continues
+ * @throws {ApiError} `resource_state_invalid` when transactions stay open for too long; a second run continues
  */
 export async function erasePerson(
   em: EntityManager,
@@ -110,7 +100,6 @@ export async function erasePerson(
   return { wasErased: !isNew, rows: [...counts.values()], mentions };
 }
 
-/** Waits until every transaction has ended that is open now. */
 async function awaitTransactions(em: EntityManager, waitMs: number, slackMs: number | undefined): Promise<void> {
   const { rows } = await sql<{ now: number }>`
     select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`.execute(kysely(em.fork()));
@@ -155,12 +144,10 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
 
 interface LedgerRange {
   sendId: string;
-  /** The range begins behind this row and ends with row `upTo`. */
   after: number;
   upTo: number;
 }
 
-/** The ledgers of the tenant's sends, in parts. */
 async function* ledgerRanges({ em, tenant }: Erasing): AsyncGenerator<LedgerRange> {
   const { rows } = await sql<{ id: string; last: number | null }>`
     select s.id, (select max(r.seq) from send_recipients r where r.send_id = s.id) as last

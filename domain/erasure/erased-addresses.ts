@@ -10,30 +10,24 @@ const ERASED_DOMAIN = "erased.invalid";
 
 const PLACEHOLDER = new RegExp(`^erased-[0-9a-f]{20}@${ERASED_DOMAIN.replace(".", "\\.")}$`);
 
-/** Makes an address that stands for an erased one in rows that stay. */
 export const makePlaceholder = (): string => `erased-${randomBytes(10).toString("hex")}@${ERASED_DOMAIN}`;
 
-/** Whether the address of a row stands for one that was erased. */
 export const isPlaceholder = (email: string): boolean => PLACEHOLDER.test(email);
 
 /**
- * The HMAC that is kept of an address that was erased, or opted out of a list, under the database's hash key, which no
- * rotation changes. It differs between tenants.
+ * The HMAC of an address that was erased, or opted out of a list. It differs between tenants.
  * @param email in the spelling that addresses are compared by
  */
 export const hashAddress = (vault: Vault, { teamId, environment }: Tenant, email: string): string =>
   vault.hash("erased-address", teamId, environment, email);
 
-/**
- * The condition that the address of a hash was erased, for the statement that writes the address. A statement that
- * began before the erasure does not see it, so the erasure waits for the end of such transactions.
- */
+/** The condition that the address of a hash was erased, for the statement that writes the address. */
 export const isErased = (tenant: Tenant, hash: RawBuilder<unknown>): RawBuilder<boolean> =>
   // Not `exists`: for that the planner may read all erased addresses of the tenant.
   sql<boolean>`coalesce((
     select true from erased_addresses erased where ${ofTenant(tenant, "erased")} and erased.address_hash = ${hash}), false)`;
 
-/** The refusal of an erased address. @param param the field with the address, unless the answer names it elsewhere */
+/** @param param the field with the address, unless the answer names it elsewhere */
 export const personErased = (param?: string): ApiError =>
   new ApiError(
     "person_erased",
@@ -51,18 +45,13 @@ export async function refuseErased(em: EntityManager, vault: Vault, tenant: Tena
 }
 
 export interface ErasedAddress {
-  /** The address was not erased before. */
   isNew: boolean;
-  /** An earlier erasure of it was cut off. */
   isResumed: boolean;
-  /** Stands for the person in rows that stay; of an erasure that is resumed, the same as before. */
+  /** Stands for the person in rows that stay; the same when an erasure is resumed. */
   placeholder: string;
 }
 
-/**
- * Keeps the hash of an address, and a placeholder until `completeErased`. The placeholder is random, so that it reveals
- * nothing about the address.
- */
+/** The placeholder is random, so that it reveals nothing about the address, and kept until `completeErased`. */
 export async function recordErased(
   em: EntityManager,
   vault: Vault,
@@ -88,7 +77,7 @@ export async function recordErased(
   return { isNew, isResumed: placeholder !== made, placeholder };
 }
 
-/** Forgets the placeholder of an address: nothing is left to erase. */
+/** Nothing is left to erase. */
 export async function completeErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<void> {
   await kysely(em)
     .updateTable("erased_addresses")
@@ -99,8 +88,7 @@ export async function completeErased(em: EntityManager, vault: Vault, tenant: Te
 }
 
 /**
- * Lets an erased address enter again, because its person came back of their own will. The erased data stays erased.
- * @param email in the spelling that addresses are compared by
+ * Lets an erased address enter again. The erased data stays erased.
  * @returns false when the address was not erased
  */
 export async function readmitAddress(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {

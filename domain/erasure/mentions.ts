@@ -1,12 +1,12 @@
 import { domainToASCII } from "node:url";
 import { addressDomain, normaliseAddress } from "../address.ts";
 
-/** Fields of a person's record that are redacted although they do not name the address, and the values they get. */
+/** Fields of a person's record that are redacted although they do not name the address. */
 const BLANK: Readonly<Record<string, unknown>> = { first_name: null, last_name: null, fields: {} };
 
 const PERCENT_ENCODED = /(?:%[0-9a-f]{2})+/gi;
 const ESCAPED_IN_JSON = /\\u([0-9a-f]{4})/gi;
-/** Characters that no accepted address contains, and characters that commonly stand around one. */
+/** Characters that no address contains, or that commonly stand around one. */
 const BETWEEN_ADDRESSES = /[\s"<>()[\]{},;:\\]+/;
 const CONTINUES_BEFORE = /[\p{L}\p{N}._+-]$/u;
 const CONTINUES_BEHIND = /^(?:[\p{L}\p{N}-]|\.[\p{L}\p{N}])/u;
@@ -23,17 +23,13 @@ function percentDecoded(text: string): string {
 
 /** Finds one address in texts: in any case, Unicode form or spelling of its domain, also where a URL or JSON escapes it. */
 export interface Mentions {
-  /** A string that every text with the address contains, in lower case ASCII; empty where there is none. */
+  /** A string in lower case ASCII that every text with the address contains; empty where there is none. */
   part: string;
   in(text: string): boolean;
-  /**
-   * JSON of records without the person: the address becomes `placeholder`, names and custom fields beside it are taken
-   * out, and other texts that name the address become null.
-   */
+  /** JSON of records without the person: the address becomes `placeholder`, names and fields beside it are blanked. */
   redact(json: string, placeholder: string): string;
 }
 
-/** @param email in the spelling that addresses are compared by */
 export function mentionsOf(email: string): Mentions {
   const local = email.slice(0, email.lastIndexOf("@"));
   const spellings = [...new Set([email, `${local}@${domainToASCII(addressDomain(email))}`])];

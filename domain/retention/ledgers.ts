@@ -4,14 +4,14 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "./pruning.ts";
 
 /*
- * The ledger of a send that has ended loses its names and custom fields first, and much later its rows, with their bounces,
- * complaints, opens and clicks. The rows are walked by their `seq`: `sends.pruned_seq` is the last row of the batch before, so
- * that no batch reads what earlier ones have left behind. The figures of analytics and the counts of the send stay.
+ * The ledger of a send that has ended loses its names and custom fields first, and much later its rows with their
+ * responses. `sends.pruned_seq` is the last row of the batch before, so that no batch reads what earlier ones left
+ * behind.
  */
 
 const daysAgo = (days: number): RawBuilder<unknown> => sql`now() - make_interval(days => ${days}::int)`;
 
-/** A range of a ledger's rows: those after `after`, up to `upTo`. */
+/** After `after`, up to `upTo`. */
 interface Range {
   sendId: string;
   after: number;
@@ -23,18 +23,14 @@ const inRange = ({ sendId, after, upTo }: Range) =>
 
 /** A way of shortening ledgers, from one state to the next. */
 interface Shortening {
-  /** The states of the ledgers that it begins with. */
   from: readonly LedgerState[];
-  /** The state while some rows are done. */
+  /** While some rows are done. */
   during: LedgerState;
-  /** The state afterwards. */
   to: LedgerState;
   /**
-   * Days after the end of the send: it takes a ledger from day `since` on, and before day `before`, from which another way
-   * takes it.
+   * After the end of the send: from day `since` on, and before day `before`, from which another way takes the ledger.
    */
   days(settings: RetentionSettings): { since: number; before?: number };
-  /** The statement that changes a range. */
   shorten(range: Range): RawBuilder<unknown>;
 }
 
@@ -44,7 +40,7 @@ interface DueSend {
   pruned_seq: number;
 }
 
-/** Locks the send that has waited longest, of those that meet a condition. Skips sends that another process shortens. */
+/** Locks the send that has waited longest. Skips sends that another process shortens. */
 async function takeFirst(
   em: EntityManager,
   { failed, taking }: SendsOfRun,
@@ -57,15 +53,14 @@ async function takeFirst(
   return rows[0];
 }
 
-/** Locks a send whose ledger is due for a way of shortening. */
 function takeDue(
   em: EntityManager,
   sends: SendsOfRun,
   states: readonly LedgerState[],
   { since, before }: ReturnType<Shortening["days"]>,
 ): Promise<DueSend | undefined> {
-  // The states are literals, so that Postgres uses the partial index of these states. A send under review stays complete,
-  // because recipients with an unknown outcome may be mailed again.
+  // Literals, so that Postgres uses the partial index of these states. A send under review stays complete, because
+  // recipients with an unknown outcome may be mailed again.
   return takeFirst(
     em,
     sends,
@@ -97,19 +92,14 @@ const shortening = (name: string, { from, during, to, days, shorten }: Shortenin
   },
 });
 
-/** The tables of a mail's responses, by the mail's row in the ledger. */
 const RESPONSES = ["mail_reports", "engagements", "automatic_hits"] as const;
 
 const deleteResponses = (condition: RawBuilder<unknown>) =>
   RESPONSES.map((table) => sql`${sql.id(`from_${table}`)} as (delete from ${sql.table(table)} where ${condition})`);
 
-/**
- * A transaction that saw a row of the ledger may record a response after the row's deletion. By then it has ended: no
- * session has a longer time for a transaction's statements, see `STATEMENT_SECONDS` of db/pool.ts.
- */
+/** By then a transaction has ended that saw a row of the ledger and may record a response to it. */
 const SWEPT_AFTER = sql`interval '1 hour'`;
 
-/** Deletes the responses that came while their ledger was deleted, and the lanes, of the send that has waited longest. */
 const sweep: Pruning = {
   name: "swept ledgers",
   async prune(em, _rows, _settings, sends) {
@@ -124,7 +114,6 @@ const sweep: Pruning = {
   },
 };
 
-/** Prunings of the ledgers of sends that have ended. */
 export const LEDGERS: readonly Pruning[] = [
   shortening("names in ledgers", {
     from: ["COMPLETE"],

@@ -4,9 +4,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { RetentionSettings } from "./pruning.ts";
 
 /**
- * Reads for how many seconds the longest overdue row should have been pruned; 0 when no row is overdue. It looks at the
- * ledgers of sends that have ended, and at remembered answers, of which some expire at any time. Each costs one entry of an
- * index.
+ * For how many seconds the longest overdue ledger or remembered answer should have been pruned; 0 when none is overdue.
  */
 export async function readOverdueSeconds(
   em: EntityManager,

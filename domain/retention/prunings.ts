@@ -6,7 +6,7 @@ import { DELIVERIES } from "../webhooks/retention.ts";
 import { LEDGERS } from "./ledgers.ts";
 import type { Pruning } from "./pruning.ts";
 
-/** Deletes the rows whose `retention` has passed; those that another transaction holds are left for the next batch. */
+/** Rows that another transaction holds are left for the next batch. */
 const expired = ({ table, column, retention }: Column): Pruning => ({
   name: table,
   async prune(em, rows) {
@@ -22,8 +22,8 @@ const expired = ({ table, column, retention }: Column): Pruning => ({
 const CREDIT_ENTRY_DAYS = 400;
 
 /**
- * Adds up the credit entries of settled sends, one entry per team, month and kind, of whole months in UTC, so that the
- * balances stay. Grants stay too: their `cause` keeps a grant from being made twice.
+ * Adds up credit entries of settled sends per team, month (UTC) and kind, so that balances stay. Grants stay: their
+ * `cause` keeps a grant from being made twice.
  */
 export const creditEntries: Pruning = {
   name: "credit entries",
@@ -51,7 +51,6 @@ export const creditEntries: Pruning = {
   },
 };
 
-/** Everything that is pruned. */
 export const pruningsOf = (em: EntityManager): Pruning[] => [
   ...columnsOf(em)
     .filter(({ retention }) => retention !== undefined)

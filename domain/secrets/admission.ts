@@ -13,7 +13,6 @@ export class AdmissionError extends Error {
   override name = "AdmissionError";
 }
 
-/** Settings whose keys have fingerprints. */
 export const KEY_SETTINGS = ["SIGNING_SECRET", "ENCRYPTION_KEYS"] as const;
 export type KeySetting = (typeof KEY_SETTINGS)[number];
 
@@ -47,12 +46,11 @@ async function readFingerprints(connection: Connection): Promise<Fingerprint[]> 
 }
 
 /**
- * Compares the keys of a setting with the fingerprints of the database, and adds those of new keys. A key rotates in two
- * steps, so that both orders are valid while it does: every process first gets the new key behind the old one, then in
- * front of it.
- * @param keys as the setting gives them; the first one signs or encrypts
- * @throws {AdmissionError} for a key that is another than the database knows under its id, for a new key in the first
- * place, and when a key is missing that has signed or encrypted and was not retired
+ * Compares the keys of a setting with the fingerprints, and adds those of new keys. A key rotates in two steps: every
+ * process first gets the new key behind the old one, then in front of it.
+ * @param keys the first one signs or encrypts
+ * @throws {AdmissionError} for another key than the known one of its id, for a new key in the first place, and for a
+ * missing key that was used
  */
 async function checkKeys(connection: Connection, setting: KeySetting, keys: readonly SecretKey[]): Promise<void> {
   const known = (await readFingerprints(connection)).filter((row) => row.setting === setting);
@@ -96,10 +94,8 @@ async function checkKeys(connection: Connection, setting: KeySetting, keys: read
   }
 }
 
-/** The row of `database_keys` with the key of stored hashes. */
 const HASH_KEY = "hash";
 
-/** Opens the database's hash key for the vault, or makes it where there is none. */
 async function loadHashKey(connection: Connection, vault: Vault): Promise<void> {
   const context = sealContext("database_keys", HASH_KEY);
   for (;;) {
@@ -117,7 +113,7 @@ async function loadHashKey(connection: Connection, vault: Vault): Promise<void> 
   }
 }
 
-/** @throws {AdmissionError} when the role of this connection is a superuser or owns a database, itself or as a member */
+/** @throws {AdmissionError} when the role is a superuser or owns a database, itself or as a member */
 async function checkRole(connection: Connection): Promise<void> {
   const { rows } = await connection.query<{ role: string; owns: boolean }>(
     `select current_user as role,
@@ -141,21 +137,17 @@ async function admit(connection: Connection, settings: Settings, vault: Vault): 
   if (settings.ENCRYPTION_KEYS.length > 0) await loadHashKey(connection, vault);
 }
 
-/** The database of a process. */
 export interface AdmittedDatabase {
   orm: MikroORM;
   /**
-   * Makes a connection, so that a process that the database refuses ends before it serves.
+   * Makes a connection.
    * @returns why Postgres cannot be used at present; undefined when it can
    * @throws {AdmissionError} when the database refuses this process
    */
   connect(): Promise<unknown>;
 }
 
-/**
- * Opens the pool of a process. Its first connection admits the process: it compares role and keys, and opens the hash key
- * for the vault. Until that has succeeded, no connection is used, so Postgres may be away when a process starts.
- */
+/** Opens the pool of a process. No connection is used before the first one has admitted the process. */
 export async function openAdmitted(
   settings: Settings,
   vault: Vault,

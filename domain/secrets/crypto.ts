@@ -3,24 +3,24 @@ import type { Env } from "../../config/env.ts";
 import type { Database } from "../../db/orm.ts";
 import { type Hmac, hmacUnder } from "../../lib/hmac.ts";
 
-/** Purposes of signatures; each has a key of its own under each signing secret. */
+/** Each has a key of its own under each signing secret. */
 export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path";
-/** Purposes of stored hashes; each has a key of its own under the database's hash key. */
+/** Each has a key of its own under the database's hash key. */
 export type HashPurpose = "api-key" | "idempotency" | "webhook-listener" | "report-source" | "erased-address";
 
 type Part = string | number;
 
-/** Holds the service's keys: signs for a purpose, hashes values that are looked up, encrypts stored secrets. */
 export interface Vault {
-  /** HMAC-SHA256 under the first signing secret, base64url; cut to 132 bits in a link; 96 bits in hex for a return path. */
+  /**
+   * HMAC-SHA256 under the first signing secret, base64url; cut to 132 bits in a link, 96 bits in hex in a return path.
+   */
   sign(purpose: SigningPurpose, ...parts: Part[]): string;
-  /** Compares in constant time with the result of `sign` under each signing secret. */
+  /** Under each signing secret, in constant time. */
   verify(signature: string, purpose: SigningPurpose, ...parts: Part[]): boolean;
-  /** Whether it has the database's hash key. */
   canHash(): boolean;
   /** HMAC-SHA256 under the database's hash key, which no rotation changes, base64url. */
   hash(purpose: HashPurpose, ...parts: Part[]): string;
-  /** Gives the vault the database's hash key, base64; `admit` does so at a process's first connection. */
+  /** Base64. */
   setHashKey(key: string): void;
   /** AES-256-GCM: `keyId.iv.tag.ciphertext`, base64url. `context` binds the text to its row. */
   encrypt(plain: string, context: string): string;
@@ -38,17 +38,14 @@ const SIGNATURE_LENGTH: Partial<Record<SigningPurpose, number>> = { link: 22, tr
 /** The same of a return path: servers change the case of addresses, and a local part has at most 64 characters. */
 const HEX_LENGTH: Partial<Record<SigningPurpose, number>> = { "return-path": 24 };
 
-/** Compares two strings in a time that depends on their lengths only. */
 export function equalConstantTime(a: string, b: string): boolean {
   const left = Buffer.from(a);
   const right = Buffer.from(b);
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** Bytes of the key of a purpose. */
 const KEY_BYTES = 32;
 
-/** HMACs under one root key, by purpose. */
 function macs<Purpose extends string>(root: Buffer): (purpose: Purpose, parts: Part[]) => string {
   const derived = new Map<Purpose, Hmac>();
   const hmacFor = (purpose: Purpose): Hmac => {
@@ -71,13 +68,12 @@ function firstOf<Key>([first]: Key[], setting: "SIGNING_SECRET" | "ENCRYPTION_KE
   return first;
 }
 
-/** Id of the key that a sealed text names. */
 export const keyIdOf = (sealed: string): string => sealed.split(".", 1)[0] ?? "";
 
-/** Binds a sealed text to its row, by the row's primary key: moved to another row, it does not decrypt. */
+/** Binds a sealed text to its row: moved to another one, it does not decrypt. */
 export const sealContext = (table: keyof Database, ...key: string[]): string => [table, ...key].join("/");
 
-/** Opens the vault with the settings SIGNING_SECRET and ENCRYPTION_KEYS; to use one that is empty is an error. */
+/** To use a setting that is empty is an error. */
 export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNING_SECRET" | "ENCRYPTION_KEYS">): Vault {
   const signers = SIGNING_SECRET.map(([, secret]) => macs<SigningPurpose>(Buffer.from(secret, "base64")));
   const encryptionKeys = new Map(ENCRYPTION_KEYS.map(([id, key]) => [id, Buffer.from(key, "base64")]));

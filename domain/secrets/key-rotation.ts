@@ -6,15 +6,14 @@ import { countSealed, forgetDatabaseKeys } from "./sealed.ts";
 
 const DAY_MS = 86_400_000;
 
-/** A key that the database knows, and whether it is still needed. */
 export interface KeyState {
   setting: KeySetting;
   id: string;
-  /** It stands first in the settings of this process: it signs or encrypts. */
+  /** It signs or encrypts in this process. */
   isFirst: boolean;
-  /** When it first signed or encrypted; null for one that is only accepted so far. */
+  /** Null for one that is only accepted so far. */
   usedSince: Date | null;
-  /** Stored texts that are sealed under it; null for a signing secret. */
+  /** Null for a signing secret. */
   sealedTexts: number | null;
   /** Why it must not be retired yet; null when it may be. */
   neededFor: string | null;
@@ -23,7 +22,7 @@ export interface KeyState {
 /** A signing secret is kept for as long as the links in mails work: `LEDGER_DAYS`. */
 type Keys = Pick<Env, KeySetting | "LEDGER_DAYS">;
 
-/** Every key that the database knows, in the order of the settings. */
+/** In the order of the settings. */
 export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeyState[]> {
   const rows = await kysely(em)
     .selectFrom("secret_fingerprints")
@@ -52,7 +51,6 @@ export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeySt
 }
 
 /**
- * Why a key must not be retired yet; null when it may be.
  * @param replacedAt when the next key was first used, in ms since 1970
  * @param linkDays days for which links in mails work
  */
@@ -69,17 +67,16 @@ function neededFor(
   return until > Date.now() ? `links in mails, until ${new Date(until).toISOString()}` : null;
 }
 
-/** The result of retiring a key. */
 export interface Retired {
-  /** Stored hashes, those of API keys among them, can no longer be compared: the key that they need was sealed under it. */
+  /** Hashes of API keys among others: the key that they need was sealed under the retired one. */
   hashesLost: boolean;
 }
 
 /**
  * Lets processes start without a key from now on.
  * @param force also while it is needed: for a key that has leaked or is lost
- * @throws {ApiError} `not_found`; `resource_state_invalid` for the first key of the settings, for one that is needed, and,
- *   forced or not, for an encryption key of the settings that still opens stored texts: they would be lost
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for the first key of the settings, for one that is needed,
+ * and, forced or not, for an encryption key of the settings that still opens texts
  */
 export async function retireKey(
   em: EntityManager,

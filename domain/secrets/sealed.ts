@@ -14,7 +14,7 @@ const isSealed = ({ column, sealed }: SealedColumn): RawBuilder<boolean> =>
 /** The key's id is the part before the first dot. */
 const keyId = (column: string): RawBuilder<string> => sql`split_part(${sql.ref(column)}, '.', 1)`;
 
-/** How many stored texts are sealed under each key of ENCRYPTION_KEYS, by the key's id. */
+/** By the key's id. */
 export async function countSealed(em: EntityManager): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
   for (const sealed of sealedColumns(em)) {
@@ -26,11 +26,9 @@ export async function countSealed(em: EntityManager): Promise<Map<string, number
   return counts;
 }
 
-/** The result of a pass over everything that is sealed. */
 export interface ReencryptReport {
-  /** Texts that are now sealed under the first key. */
   reencrypted: number;
-  /** Rows whose text no key opens, as `table column id`. */
+  /** Rows as `table column id`. */
   unreadable: string[];
 }
 
@@ -39,8 +37,7 @@ const BATCH_ROWS = 500;
 const columns = (names: readonly string[]): RawBuilder<unknown> => sql.join(names.map((name) => sql.ref(name)));
 
 /**
- * Seals everything under the first key that is sealed under another one. It may run beside the service, be stopped and be
- * run again: a text that changes meanwhile is left as it is, for its writer has sealed it anew.
+ * Seals everything under the first key. It may run beside the service: a text that changes meanwhile was sealed anew.
  * @param currentId id of the first key of ENCRYPTION_KEYS
  */
 export async function reencrypt(em: EntityManager, vault: Vault, currentId: string): Promise<ReencryptReport> {
@@ -85,7 +82,6 @@ async function reencryptColumn(
   }
 }
 
-/** The text under the first key; undefined when no key opens it. */
 function tryReseal(vault: Vault, sealed: string, context: string): string | undefined {
   try {
     return vault.encrypt(vault.decrypt(sealed, context), context);
@@ -94,7 +90,7 @@ function tryReseal(vault: Vault, sealed: string, context: string): string | unde
   }
 }
 
-/** Deletes the keys that the service made for this database, where they are sealed under a key that is lost. */
+/** Keys that the service made for this database are lost with the key that they are sealed under. */
 export async function forgetDatabaseKeys(em: EntityManager, lostId: string): Promise<number> {
   const rows = await kysely(em).selectFrom("database_keys").select(["name", "encrypted_key"]).execute();
   const lost = rows.filter(({ encrypted_key }) => keyIdOf(encrypted_key) === lostId).map(({ name }) => name);

@@ -3,20 +3,14 @@ import { type DnsLookup, LookupFailed } from "../../lib/dns.ts";
 import type { SendingKey } from "./keys.ts";
 import { type DnsRecord, type DomainRecords, dkimRecord } from "./records.ts";
 
-/**
- * The state of a record in DNS. `missing`: there is none. `wrong`: there is one, with another content than needed.
- * `unknown`: DNS did not answer.
- */
+/** `wrong`: there is a record, with another content than needed. `unknown`: DNS did not answer. */
 export type RecordState = "ok" | "missing" | "wrong" | "unknown";
 
-/** The result of looking a record up. */
 export interface RecordCheck {
-  /** The record that is expected. */
   record: DnsRecord;
   state: RecordState;
-  /** The records with its name and of its kind. */
   found: string[];
-  /** The next step of the domain's owner or the operator; absent where there is none. */
+  /** The next step of the domain's owner or the operator. */
   todo?: string;
 }
 
@@ -24,7 +18,6 @@ type Finding = Omit<RecordCheck, "record">;
 
 const todoOf = ({ name, type }: DnsRecord, verb = "publish"): string => `${verb} the ${type} record of ${name}`;
 
-/** Looks up every record of a domain. */
 export async function checkRecords(dns: DnsLookup, { records, keys, spfTerms }: DomainRecords): Promise<RecordCheck[]> {
   const keyOf = (record: DnsRecord) => keys.find((key) => dkimRecord(key).name === record.name);
   const check = (record: DnsRecord): Promise<Finding> => {
@@ -51,14 +44,13 @@ export async function checkRecords(dns: DnsLookup, { records, keys, spfTerms }: 
   );
 }
 
-/** Looks up the record of a key. */
 export async function checkKey(dns: DnsLookup, key: SendingKey): Promise<RecordCheck> {
   const [check] = await checkRecords(dns, { records: [dkimRecord(key)], keys: [key], spfTerms: [] });
   if (!check) throw new Error("one record has one check");
   return check;
 }
 
-/** The tags of a `name=value; …` record, without blanks. */
+/** Of a `name=value; …` record, without blanks. */
 const tagsOf = (text: string): Map<string, string> =>
   new Map(
     text.split(";").map((tag) => {
@@ -109,7 +101,6 @@ async function checkMailServer(dns: DnsLookup, record: DnsRecord): Promise<Findi
 /** Look-ups that a server makes for an SPF record at most (RFC 7208, section 4.6.4). */
 const MAX_SPF_LOOKUPS = 10;
 const SPF = /^v=spf1(?: |$)/i;
-/** Mechanisms that cost a look-up. */
 const ASKING = /^(?:include:|redirect=|a(?:[:/]|$)|mx(?:[:/]|$)|ptr(?::|$)|exists:)/;
 
 /** The mechanisms by which an SPF record passes mail, with those of the records that it includes. */
@@ -147,9 +138,7 @@ class SpfTerms {
     else await this.add(record);
   }
 
-  /**
-   * Whether the record passes the mail of a server: by its mechanism, or by networks that hold all of its addresses.
-   */
+  /** By the mechanism of the server, or by networks that hold all of its addresses. */
   async covers(term: string): Promise<boolean> {
     if (this.terms.has(term)) return true;
     const [, kind, host = ""] = /^(a|ip4|ip6):(.+)$/.exec(term) ?? [];

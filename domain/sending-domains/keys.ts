@@ -9,30 +9,24 @@ import { newId } from "../ids.ts";
 import type { DkimAlgorithm, DkimKey } from "../mail/dkim.ts";
 import { sealContext, type Vault } from "../secrets/crypto.ts";
 
-/** A key that signs, or is to sign, the mails of a tenant's domain. */
 export interface SendingKey {
   id: string;
-  /** In ASCII, as DNS has it */
+  /** In ASCII. */
   domain: string;
   selector: string;
   algorithm: DkimAlgorithm;
-  /** As its record in DNS has it, base64 */
+  /** As its record in DNS has it, base64. */
   publicKey: string;
-  /** When it was activated; null before, while its record is not known to be in DNS */
+  /** Null while its record is not known to be in DNS. */
   activeSince: Date | null;
-  /**
-   * `waiting` for its record; `signing`; or `replaced` by a newer key of its algorithm, while mails that it signed may
-   * still be under way.
-   */
+  /** `replaced` by a newer key of its algorithm, while mails that it signed may still be under way. */
   use: "waiting" | "signing" | "replaced";
-  /** When another key replaced it; null for other keys */
   replacedAt: Date | null;
 }
 
-/** The parts of a key that signing needs; its private part is sealed. */
 export type SealedKey = Pick<SendingKey, "id" | "domain" | "selector" | "algorithm"> & { encryptedPrivateKey: string };
 
-/** The domain of an address in ASCII, as DNS has it. */
+/** In ASCII. */
 export const domainOf = (address: string): string => domainToASCII(addressDomain(address));
 
 /** RFC 8301 requires 1,024 bits and recommends 2,048; some servers do not verify longer keys. */
@@ -43,7 +37,7 @@ const SELECTOR_LETTERS = 6;
 
 const makeKeyPair = promisify(generateKeyPair);
 
-/** A selector with today's date. It has random letters too, because teams may share a domain and its DNS. */
+/** Has random letters, because teams may share a domain and its DNS. */
 function newSelector(): string {
   const day = new Date().toISOString().slice(0, 10).replaceAll("-", "");
   const letters = Array.from({ length: SELECTOR_LETTERS }, () => randomInt(36).toString(36)).join("");
@@ -51,11 +45,10 @@ function newSelector(): string {
 }
 
 /**
- * Makes the first or the next key of an algorithm for a tenant's domain. It does not sign until it is activated. Call
- * it outside a transaction: an RSA key takes a while to make.
- * @param domain in ASCII
+ * Makes a key of a domain, which does not sign until it is activated. Outside a transaction: an RSA key takes a while
+ * to make.
  * @throws {ApiError} `resource_already_exists` when `isFirst` and there is a key, `not_found` when not `isFirst` and
- *   there is none
+ * there is none
  */
 export async function addKey(
   em: EntityManager,
@@ -99,7 +92,7 @@ export async function addKey(
   return { ...key, activeSince: null, use: "waiting", replacedAt: null };
 }
 
-/** The keys of a tenant, of one domain or all, the newest of each domain first. */
+/** The newest of each domain first. */
 export async function listKeys(em: EntityManager, tenant: Tenant, domain?: string): Promise<SendingKey[]> {
   const rows = await kysely(em)
     .selectFrom("dkim_keys")
@@ -129,8 +122,8 @@ export async function readKey(em: EntityManager, tenant: Tenant, id: string): Pr
 }
 
 /**
- * Lets a key sign in place of the present one of its domain and algorithm, from the next slice of a send on. A key that
- * signs already is not changed; a replaced key may be activated again.
+ * Lets a key sign in place of the present one of its domain and algorithm, from the next slice of a send on. A replaced
+ * key may be activated again.
  * @throws {ApiError} `not_found`
  */
 export async function activateKey(em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> {
@@ -146,8 +139,7 @@ export async function activateKey(em: EntityManager, tenant: Tenant, id: string)
 }
 
 /**
- * Deletes a key.
- * @param force deletes a key that signs, too: the key before it signs again, or none does
+ * @param force also a key that signs: the key before it signs again, or none does
  * @throws {ApiError} `not_found`; `resource_state_invalid` for a key that signs
  */
 export async function removeKey(
@@ -165,10 +157,7 @@ export async function removeKey(
   return key;
 }
 
-/**
- * The keys that sign a tenant's mails from a domain: the one of each algorithm that was activated last. The keys of another
- * team that sends from the same domain are not among them.
- */
+/** The key of each algorithm that was activated last. Keys of another team with the same domain are not among them. */
 export const signingKeys = (em: EntityManager, tenant: Tenant, domain: string): Promise<SealedKey[]> =>
   kysely(em)
     .selectFrom("dkim_keys")
@@ -182,7 +171,7 @@ export const signingKeys = (em: EntityManager, tenant: Tenant, domain: string): 
     .orderBy("id", "desc")
     .execute();
 
-/** @throws {Error} when no key of ENCRYPTION_KEYS opens it, so that no mail leaves without its signature */
+/** @throws {Error} when no key opens it, so that no mail leaves without its signature */
 export function openKey(vault: Vault, { id, encryptedPrivateKey, ...key }: SealedKey): DkimKey {
   const der = Buffer.from(vault.decrypt(encryptedPrivateKey, sealContext("dkim_keys", id)), "base64");
   return { ...key, privateKey: createPrivateKey({ key: der, format: "der", type: "pkcs8" }) };

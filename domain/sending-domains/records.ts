@@ -4,28 +4,22 @@ import type { AccountProvider } from "../../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { domainOf, type SendingKey } from "./keys.ts";
 
-/** A record that a domain's owner publishes. */
 export interface DnsRecord {
   purpose: "DKIM" | "SPF" | "DMARC" | "return path" | "return path SPF";
-  /** Without the dot at its end */
+  /** Without the dot at its end. */
   name: string;
   type: "TXT" | "MX";
   value: string;
 }
 
-/** The records of a sending domain, with the keys and SPF mechanisms behind them. */
 export interface DomainRecords {
   records: DnsRecord[];
-  /** Keys whose records are among them. */
   keys: SendingKey[];
-  /**
-   * Mechanisms that an SPF record needs, one for each server of the accounts that send from the domain. Without any, there
-   * is no SPF record to publish yet.
-   */
+  /** Mechanisms that an SPF record needs. Without any, there is no SPF record to publish yet. */
   spfTerms: string[];
 }
 
-/** The mechanisms that providers ask their customers to publish. Other relays are named by their host. */
+/** Other relays are named by their host. */
 const PROVIDER_TERMS: Partial<Record<AccountProvider, string>> = {
   GOOGLE: "include:_spf.google.com",
   MICROSOFT: "include:spf.protection.outlook.com",
@@ -40,7 +34,6 @@ function hostTerm(host: string): string {
   return isIPv6(host) ? `ip6:${host}` : `a:${domainToASCII(host)}`;
 }
 
-/** The SPF mechanisms of the accounts with which a tenant sends from a domain. */
 async function spfTermsOf(em: EntityManager, tenant: Tenant, domain: string): Promise<string[]> {
   const accounts = await kysely(em)
     .selectFrom("email_accounts")
@@ -58,7 +51,7 @@ async function spfTermsOf(em: EntityManager, tenant: Tenant, domain: string): Pr
   return [...new Set(terms)];
 }
 
-/** The record that holds a key's public part (RFC 6376, section 3.6.1). */
+/** RFC 6376, section 3.6.1. */
 export const dkimRecord = ({ selector, domain, algorithm, publicKey }: SendingKey): DnsRecord => ({
   purpose: "DKIM",
   name: `${selector}._domainkey.${domain}`,
@@ -74,8 +67,6 @@ const INTAKE_SERVER = "<the mail server in front of the intake>";
 
 /**
  * The records to publish for a domain.
- * @param domain in ASCII
- * @param keys of the domain
  * @param returnPathDomain RETURN_PATH_DOMAIN, where it is set
  */
 export async function recordsOf(
@@ -92,7 +83,7 @@ export async function recordsOf(
   const records: DnsRecord[] = [
     ...keys.map(dkimRecord),
     ...spf("SPF", domain),
-    // The least that large providers ask of a sender of many mails; a stricter policy is as good.
+    // The least that large providers ask for.
     { purpose: "DMARC", name: `_dmarc.${domain}`, type: "TXT", value: "v=DMARC1; p=none" },
   ];
   if (returnPathDomain !== undefined) {
@@ -106,7 +97,6 @@ export async function recordsOf(
 /** Longest string of a TXT record (RFC 1035, section 3.3). */
 const TXT_STRING_BYTES = 255;
 
-/** A record as a line of a zone file. */
 export function zoneLine({ name, type, value }: DnsRecord): string {
   if (type === "MX") return `${name}. MX ${value}`;
   const strings = value.match(new RegExp(`.{1,${TXT_STRING_BYTES}}`, "g")) ?? [];

@@ -5,13 +5,13 @@ import { isoInstant } from "../../db/sql.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 
-/** A team's credits: `available` can be reserved, `reserved` is set aside for confirmed sends. Whole email credits. */
+/** Whole credits: `available` can be reserved, `reserved` is set aside for confirmed sends. */
 export interface CreditBalance {
   available: number;
   reserved: number;
 }
 
-/** How one credit of each kind moves the balance. A balance is always the sum of these effects over the ledger's entries. */
+/** A balance is always the sum of these effects over the ledger's entries. */
 export const CREDIT_EFFECT = {
   GRANT: { available: 1, reserved: 0 },
   RESERVE: { available: -1, reserved: 1 },
@@ -19,13 +19,12 @@ export const CREDIT_EFFECT = {
   RELEASE: { available: 1, reserved: -1 },
 } as const satisfies Record<CreditKind, CreditBalance>;
 
-/** The most credits that a team may hold, so that every sum of them is an exact number in JSON. */
+/** Every sum of credits is an exact number in JSON. */
 const MAX_CREDITS = 1_000_000_000_000_000;
 
-/** The cause of every reservation: a send reserves once. */
 const RESERVE_CAUSE = "confirm";
 
-/** Reads the team's balance now; zeros when it was never granted credits. */
+/** Zeros when the team was never granted credits. */
 export async function readCreditBalance(em: EntityManager, tenant: Tenant): Promise<CreditBalance> {
   const row = await kysely(em)
     .selectFrom("credit_balances")
@@ -35,26 +34,19 @@ export async function readCreditBalance(em: EntityManager, tenant: Tenant): Prom
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
 }
 
-/** A movement of a team's credits. */
 interface Movement {
   kind: CreditKind;
-  /** Whole email credits. */
   amount: number;
   sendId: string | null;
-  /** The purpose; of a grant, the name that the operator gave it. One movement of a kind and send has it. */
+  /** One movement of a kind and send has it. */
   cause: string;
 }
 
-/** A movement as the ledger holds it. */
 export interface CreditEntry extends Movement {
-  /** ISO 8601. */
   at: string;
 }
 
-/**
- * Reads the movements of a team's credits, or those of one send, the newest first.
- * @param limit entries at most
- */
+/** The newest first. */
 export async function listCreditEntries(
   em: EntityManager,
   tenant: Tenant,
@@ -67,22 +59,20 @@ export async function listCreditEntries(
   return rows.map(({ amount, ...entry }) => ({ ...entry, amount: Number(amount) }));
 }
 
-/** SQL: the start of the period whose use is reported, a calendar month in UTC. */
+/** SQL: the calendar month in UTC whose use is reported. */
 export const PERIOD_START = sql<string>`date_trunc('month', statement_timestamp(), 'UTC')`;
 
-/** SQL: the start of the next period. */
 export const PERIOD_END = sql<string>`((${PERIOD_START} at time zone 'UTC' + interval '1 month') at time zone 'UTC')`;
 
-/** A team's credits in the current period. Whole email credits. */
+/** In the current period. */
 export interface CreditUsage {
-  /** Those that were left when the period began, and those granted since: the sum of the three below. */
+  /** The sum of the three below. */
   granted: number;
   reserved: number;
   consumed: number;
   available: number;
 }
 
-/** Reads the team's credits in the current period; zeros when it was never granted any. */
 export async function readCreditUsage(em: EntityManager, tenant: Tenant): Promise<CreditUsage> {
   const { rows } = await sql<{ available: string; reserved: string; consumed: string }>`
     select available, reserved, coalesce((select sum(amount) from credit_entries
@@ -96,8 +86,8 @@ export async function readCreditUsage(em: EntityManager, tenant: Tenant): Promis
 }
 
 /**
- * Counts the balances that differ from the sum of their ledger; any number but 0 is a defect. Reads the whole ledger, in
- * one statement, which sees a movement on both sides or on neither.
+ * Any number but 0 is a defect. One statement reads the whole ledger, which sees a movement on both sides or on
+ * neither.
  */
 export async function countCreditMismatches(em: EntityManager): Promise<number> {
   const ledgerSum = (side: keyof CreditBalance) => {
@@ -117,9 +107,8 @@ export async function countCreditMismatches(em: EntityManager): Promise<number> 
 }
 
 /**
- * Gives a team `amount` credits. A second grant of the same `cause` to the same team changes nothing.
- * Runs in the caller's transaction.
- * @throws {ApiError} `validation_failed` when the team would hold more than `MAX_CREDITS`
+ * Once per team and `cause`, in the caller's transaction.
+ * @throws {ApiError} `validation_failed` beyond `MAX_CREDITS`
  */
 export async function grantCredits(em: EntityManager, tenant: Tenant, amount: number, cause: string): Promise<void> {
   await kysely(em)
@@ -131,16 +120,15 @@ export async function grantCredits(em: EntityManager, tenant: Tenant, amount: nu
 }
 
 /**
- * Sets `amount` credits aside for a send, once: a second call with the same `sendId` changes nothing.
- * Runs in the caller's transaction.
- * @throws {ApiError} `quota_exceeded` when fewer than `amount` are available
+ * Once per send, in the caller's transaction.
+ * @throws {ApiError} `quota_exceeded` when fewer are available
  */
 export async function reserveCredits(em: EntityManager, tenant: Tenant, sendId: string, amount: number): Promise<void> {
   await moveCredits(em, tenant, { kind: "RESERVE", amount, sendId, cause: RESERVE_CAUSE });
 }
 
 /**
- * Uses up `amount` of a send's reserved credits, once per `cause`. Runs in the caller's transaction.
+ * Once per `cause`, in the caller's transaction.
  * @throws {Error} when the team has fewer reserved
  */
 export async function consumeCredits(
@@ -154,7 +142,7 @@ export async function consumeCredits(
 }
 
 /**
- * Gives `amount` of a send's reserved credits back, once per `cause`. Runs in the caller's transaction.
+ * Once per `cause`, in the caller's transaction.
  * @throws {Error} when the team has fewer reserved
  */
 export async function releaseCredits(
@@ -167,7 +155,7 @@ export async function releaseCredits(
   await moveCredits(em, tenant, { kind: "RELEASE", amount, sendId, cause });
 }
 
-/** Locks the team's balance until the transaction ends. @returns the balance; undefined when it was never granted credits */
+/** @returns undefined when the team was never granted credits */
 export function lockBalance(em: EntityManager, tenant: Tenant) {
   return kysely(em)
     .selectFrom("credit_balances")
@@ -177,7 +165,6 @@ export function lockBalance(em: EntityManager, tenant: Tenant) {
     .executeTakeFirst();
 }
 
-/** Changes the balance and adds the entry, once per kind, send and cause. */
 async function moveCredits(
   em: EntityManager,
   tenant: Tenant,

@@ -3,22 +3,21 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { changesOf, type Patch } from "../patch.ts";
 import { lockTeam } from "./teams.ts";
 
-/** Webhook endpoints that a team may register in each environment, on any plan. Those the app makes are not counted. */
+/** On any plan. Endpoints that the app makes are not counted. */
 export const MAX_ENDPOINTS = 20;
 
 const MAX_INTEGER = 2 ** 31 - 1;
 
-/** A limit that a plan may set. */
 interface PlanLimit {
   /** As `GET /usage` names it. */
   name: string;
-  /** The things that the limit counts, in the words of the command line. */
+  /** In the words of the command line. */
   counts: string;
   min: number;
   max: number;
 }
 
-/** Every limit that a plan may set, by the column of `teams` that holds its value; null there sets none. */
+/** By the column of `teams` that holds the value; null there sets no limit. */
 export const PLAN_LIMITS = {
   requestsPerMinute: {
     name: "api.requests_per_minute",
@@ -42,11 +41,10 @@ export const PLAN_LIMITS = {
 
 export type PlanLimitKey = keyof typeof PLAN_LIMITS;
 export const PLAN_LIMIT_KEYS = Object.keys(PLAN_LIMITS) as PlanLimitKey[];
-/** The values of a team's limits; null for one that its plan does not set. */
 export type PlanLimits = Record<PlanLimitKey, number | null>;
 
 /**
- * Changes a team's plan or limits of it; they act from the next request on. A limit below what is in use deletes nothing.
+ * A limit below what is in use deletes nothing.
  * @throws {ApiError} `not_found`
  */
 export async function setPlan(
@@ -60,7 +58,6 @@ export async function setPlan(
   return team;
 }
 
-/** The limits that the team's plan sets. */
 export async function readPlanLimits(em: EntityManager, teamId: string): Promise<PlanLimits> {
   const row = await kysely(em)
     .selectFrom("teams")
@@ -74,6 +71,5 @@ export async function readPlanLimits(em: EntityManager, teamId: string): Promise
   };
 }
 
-/** Webhook endpoints that the team may register in each environment: the smaller of its plan's limit and that of any team. */
 export const endpointLimit = ({ webhookEndpoints }: PlanLimits): number =>
   Math.min(MAX_ENDPOINTS, webhookEndpoints ?? MAX_ENDPOINTS);

@@ -2,21 +2,16 @@ import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError } from "../errors.ts";
 
-/** A kind of record whose number per tenant is limited. */
 export interface LimitedRecords {
   table: "api_keys" | "campaigns" | "contact_fields" | "lists" | "newsletters" | "segments" | "webhook_endpoints";
-  /** As the refusal names them. */
   name: string;
-  /** The rows of the table that count; all unless given. */
+  /** The rows that count. */
   condition?: RawBuilder<boolean>;
-  /** The action that makes room, as the refusal says it. */
   remedy?: string;
 }
 
 /**
- * Keeps room for one more record of the tenant until the caller's transaction ends: of several that race for the last
- * place one wins.
- * @param limit records that the tenant may have
+ * Holds a place for one more record until the caller's transaction ends: of several that race for the last one wins.
  * @throws {ApiError} `resource_limit_reached`
  */
 export async function holdPlace(

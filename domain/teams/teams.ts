@@ -6,15 +6,13 @@ import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 
 interface Person {
-  /** Normalised address. */
   email: string;
   name: string;
 }
 
 /**
- * Checks a time zone's name. Names without a slash are old abbreviations, such as CET and IST: Postgres and ICU
- * read some of them differently.
- * @throws {ApiError} `validation_failed` when it is not an IANA time zone
+ * Postgres and ICU read some names without a slash, old abbreviations such as IST, differently.
+ * @throws {ApiError} `validation_failed`
  */
 export function requireTimeZone(name: string): string {
   if (!IANAZone.isValidZone(name) || !(name.includes("/") || name.toUpperCase() === "UTC")) {
@@ -25,7 +23,7 @@ export function requireTimeZone(name: string): string {
   return name;
 }
 
-/** Creates a team and its owner, in the caller's transaction. */
+/** In the caller's transaction. */
 export async function createTeam(
   em: EntityManager,
   { name, plan, timeZone, owner }: { name: string; plan: Plan; timeZone: string; owner: Person },
@@ -38,10 +36,7 @@ export async function createTeam(
   return { team, owner: member };
 }
 
-/**
- * Sets the time zone of the team's send days.
- * @throws {ApiError} `not_found`; `validation_failed` when it is not an IANA time zone
- */
+/** @throws {ApiError} `not_found`; `validation_failed` when it is no IANA time zone */
 export async function setTimeZone(em: EntityManager, teamId: string, timeZone: string): Promise<Team> {
   const team = await lockTeam(em, teamId);
   em.assign(team, { timeZone: requireTimeZone(timeZone) });
@@ -50,8 +45,7 @@ export async function setTimeZone(em: EntityManager, teamId: string, timeZone: s
 }
 
 /**
- * Says whether opens and clicks of the team's mails are counted; a newsletter or a campaign may say otherwise. Holds for
- * sends that are confirmed from now on.
+ * Holds for sends that are confirmed from now on.
  * @throws {ApiError} `not_found`
  */
 export async function setTeamTracking(em: EntityManager, teamId: string, tracking: boolean): Promise<void> {
@@ -59,10 +53,7 @@ export async function setTeamTracking(em: EntityManager, teamId: string, trackin
   await em.flush();
 }
 
-/**
- * Adds a person to a team.
- * @throws {ApiError} `not_found` for the team; `resource_already_exists` when they are a member
- */
+/** @throws {ApiError} `not_found` for the team; `resource_already_exists` when they are a member */
 export async function addMember(
   em: EntityManager,
   teamId: string,
@@ -78,7 +69,7 @@ export async function addMember(
 }
 
 /**
- * Changes a member's role; the scopes of their keys change at once.
+ * Also changes the scopes of their keys.
  * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
  */
 export async function changeRole(em: EntityManager, memberId: string, role: Role): Promise<Member> {
@@ -90,7 +81,7 @@ export async function changeRole(em: EntityManager, memberId: string, role: Role
 }
 
 /**
- * Removes a member from their team; their keys stop working at once.
+ * Their keys stop working at once.
  * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
  */
 export async function removeMember(em: EntityManager, memberId: string): Promise<Member> {
@@ -102,7 +93,7 @@ export async function removeMember(em: EntityManager, memberId: string): Promise
 }
 
 /**
- * Reads a team under its lock. Changes of members wait for it, so that two owners cannot remove each other.
+ * Changes of members wait for this lock, so that two owners cannot remove each other.
  * @throws {ApiError} `not_found`
  */
 export async function lockTeam(em: EntityManager, teamId: string): Promise<Team> {

@@ -8,29 +8,26 @@ import { countEndpoints } from "../webhooks/endpoints.ts";
 import { type CreditUsage, PERIOD_END, PERIOD_START, readCreditUsage } from "./credits.ts";
 import { endpointLimit, readPlanLimits } from "./plans.ts";
 
-/** How much of a limit is used. */
 export interface LimitUse {
   limit: number;
   used: number;
   remaining: number;
 }
 
-/** A team's use of its limits in one environment, and the caller's of its own. */
 export interface Usage {
-  /** The calendar month in UTC: its first instant and that of the next one, in ISO 8601. */
+  /** The calendar month in UTC, in ISO 8601. */
   period: { start: string; end: string };
-  /** Of the caller in the open minute. */
   requests: LimitUse;
   credits: CreditUsage;
   slots: SlotUse;
   endpoints: LimitUse;
-  /** Mails of the key and its rotations on this UTC day; an OAuth client sends none. */
+  /** Of the key and its rotations; an OAuth client sends none. */
   sendsToday: LimitUse;
 }
 
 const useOf = (limit: number, used: number): LimitUse => ({ limit, used, remaining: Math.max(0, limit - used) });
 
-/** Reads the use of the team and of the caller. The cost does not depend on how much they have used. */
+/** The cost does not depend on how much they have used. */
 export async function readUsage(em: EntityManager, tenant: Tenant, access: Admitted): Promise<Usage> {
   const { caller, allowance } = access;
   const limits = await readPlanLimits(em, tenant.teamId);
