@@ -9,8 +9,10 @@ import { app } from "../support/command.ts";
 import { testsOf } from "../support/long.ts";
 import { kill } from "../support/processes.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
+import { together } from "../support/together.ts";
 import { emitSome, insertDelivery, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
+  answerWith,
   askToWait,
   assertAllHeaders,
   eventIdOf,
@@ -26,13 +28,14 @@ import {
   workflowOf,
 } from "./observing.ts";
 
-const { it, longIt } = testsOf();
+const { longIt } = testsOf();
 
 const STOPPED = { active: false, disabled_reason: "manual" };
 const SWITCHED_OFF = { active: false, disabled_reason: "delivery_failures" };
 const ON = { active: true, disabled_at: null, disabled_reason: null };
 
 describe("An endpoint that changes while deliveries are retried", () => {
+  const { it } = testsOf(together());
   let receiver: Receiver;
   let temporal: Client;
   receivingBesideTemporal((...opened) => {
@@ -53,12 +56,12 @@ describe("An endpoint that changes while deliveries are retried", () => {
     const team = await makeTeam();
     const path = `/${name}`;
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
-    receiver.behave = askToWait(600);
+    receiver.behaveAt(path, askToWait(600));
     await emitSome(team, 1);
     const [row] = await untilWaiting(team, endpoint.id);
     assert.ok(row);
     await untilAtRest(temporal, endpoint.id);
-    receiver.behave = (_, response) => void response.writeHead(204).end();
+    receiver.behaveAt(path, answerWith(204));
     return { team, endpoint, path, row, retryNow: () => workflowOf(temporal, endpoint.id).executeUpdate("retryNow") };
   }
   const countAt = (path: string) => receiver.received.filter((one) => one.path === path).length;
@@ -124,10 +127,10 @@ describe("An endpoint that changes while deliveries are retried", () => {
     const first = Promise.withResolvers<void>();
     const deleted = Promise.withResolvers<void>();
     // All that is in flight is answered together, once the endpoint is gone.
-    receiver.behave = (_, response) => {
+    receiver.behaveAt(path, (_, response) => {
       first.resolve();
       void deleted.promise.then(() => response.writeHead(204).end());
-    };
+    });
     await emitSome(team, 100);
     await first.promise;
     assert.equal((await api(team.keys.live).delete(`/webhooks/${endpoint.id}`)).status, 200);
