@@ -62,10 +62,11 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
  * memberships are combined by XOR, which needs no order. Their lists differ, so that none cancels another.
  *
  * The left join with the subscribers adds and loses no row: each subscription has its subscriber, by a foreign key. Postgres
- * leaves it out where no column of it is asked for. It does not compare the tenant: right after an import Postgres would use the
- * tenant's index, and read all subscribers of the team for each member. The full join reads the suppressed subscribers, and leaves out
- * those of other lists. Postgres never makes it a nested loop: right after an import it takes a team for one row, and would read
- * all suppressed subscribers for each member. The condition is written so that Postgres does not make it a left join.
+ * leaves it out where no column of it is asked for.
+ *
+ * Right after an import Postgres takes a team for one row, and would read all of it again for each row of a join. So the left join
+ * does not compare the tenant, the lookup of a suppressed subscriber has a limit, and the full join, which leaves out those of other
+ * lists, is never a nested loop; its condition is written so that Postgres does not make it a left join.
  */
 const selectMembers: Sendable["selectMembers"] = async (_em, { targetIds: listIds, ...tenant }) => {
   const [only, ...others] = listIds;
@@ -85,7 +86,8 @@ const selectMembers: Sendable["selectMembers"] = async (_em, { targetIds: listId
     from (${memberships}) m
     full join (
       select holder.id from suppressions suppression
-      join subscribers holder on ${ofTenant(tenant, "holder")} and holder.email = suppression.email
+      cross join lateral (
+        select h.id from subscribers h where ${ofTenant(tenant, "h")} and h.email = suppression.email limit 1) holder
       where ${ofTenant(tenant, "suppression")}
     ) suppressed on suppressed.id = m.subscriber_id
     left join subscribers s on s.id = m.subscriber_id
