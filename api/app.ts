@@ -11,11 +11,10 @@ import { docsRouter } from "./docs/router.ts";
 import { hookRouter } from "./hooks/router.ts";
 import { documentRouter } from "./openapi/router.ts";
 import { restHandler } from "./rest/adapter.ts";
-import { endpointsOf } from "./rest/endpoints.ts";
 import { linksOf, renderError, renderSuccess } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
 import { localsOf, refuseLargeBodies, respond, type UploadLimits } from "./rest/http.ts";
-import { nearPathsAmong } from "./rest/near-paths.ts";
+import { ReplayedRefusal } from "./rest/idempotency.ts";
 import { matchPlainCharacters } from "./rest/request-path.ts";
 import { AnswerClosed } from "./rest/turns.ts";
 import { appRouter } from "./router.ts";
@@ -92,14 +91,9 @@ const readOnly: RequestHandler = ({ method }, res, next) => {
 };
 
 /** Refuses a path that no endpoint has. The message holds nothing of the path itself, which may hold an address. */
-function refusePath(routes: AnyTRPCRouter): RequestHandler {
-  const nearPaths = nearPathsAmong(endpointsOf(routes).map(({ meta }) => meta.path));
-  return ({ path }) => {
-    const near = nearPaths(path).map((known) => `${BASE_PATH}${known}`);
-    const hint = near.length === 0 ? "" : ` Near this path: ${near.join(", ")}.`;
-    throw new ApiError("not_found", `There is no such endpoint.${hint} GET / names the reference.`);
-  };
-}
+const refusePath: RequestHandler = () => {
+  throw new ApiError("not_found", "There is no such endpoint. GET / names the reference.");
+};
 
 /** The whole HTTP application over its dependencies. */
 export function createApp(
@@ -119,7 +113,7 @@ export function createApp(
   app.use(hookRouter(deps));
   if (publicPages) app.use(publicPages);
   app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));
-  app.use(refusePath(routes));
+  app.use(refusePath);
 
   const links = linksOf(deps.env.PUBLIC_URL);
   const answerRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
@@ -128,7 +122,7 @@ export function createApp(
     // The client has gone and the request has had no effect yet: clients that leave must not fill the log.
     const isAwaited = !(error.cause instanceof AnswerClosed);
     if (error.status >= 500 && isAwaited) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);
-    respond(res, renderError(requestId, error, links));
+    respond(res, renderError(error instanceof ReplayedRefusal ? error.requestId : requestId, error, links));
   };
   app.use(answerRefusal);
   return app;

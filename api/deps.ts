@@ -16,7 +16,6 @@ import { allowedHostsWarning, openUrlGuard } from "../lib/url-guard.ts";
 import { resourceUrl } from "./base-path.ts";
 import { type ApiMetrics, openMetrics } from "./metrics.ts";
 import { HitBuffer } from "./public/hit-buffer.ts";
-import { LateReleases } from "./rest/late-releases.ts";
 import { Turns } from "./rest/turns.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
@@ -44,8 +43,6 @@ export interface Deps {
   teamReads: Turns;
   /** Of public pages and providers' webhooks at Postgres, all in one line: they leave connections to the API. */
   publicTurns: Turns;
-  /** Keys of requests that failed while Postgres was away. */
-  lateReleases: LateReleases;
   /** Opens and clicks on their way to Postgres. */
   hits: HitBuffer;
   /** The metrics of this process. */
@@ -92,7 +89,6 @@ export async function openDeps(env: Env): Promise<Deps> {
     // Half of the connections, and one at least.
     teamReads: new Turns(Math.max(1, Math.floor(env.DATABASE_POOL_MAX / 2))),
     publicTurns: new Turns(Math.max(1, Math.min(PUBLIC_CONNECTIONS, Math.floor(env.DATABASE_POOL_MAX / 2)))),
-    lateReleases: new LateReleases(orm.em, log),
     hits: new HitBuffer({
       record: (batchId, hits) => recordHits(orm.em.fork(), batchId, hits),
       metrics: hitMetrics,
@@ -106,8 +102,7 @@ export async function openDeps(env: Env): Promise<Deps> {
 }
 
 /** Closes the dependencies that `openDeps` opened. */
-export async function closeDeps({ orm, temporal, readiness, hits, lateReleases }: Deps): Promise<void> {
+export async function closeDeps({ orm, temporal, readiness, hits }: Deps): Promise<void> {
   await hits.close();
-  await lateReleases.close();
   await Promise.allSettled([orm.close(true), readiness.close(), temporal.close()]);
 }

@@ -8,7 +8,6 @@ import type { QuotaImpact } from "./rest/definition.ts";
  * @param amount slots that the transaction has taken
  */
 export async function slotQuota(ctx: RequestContext, amount: number): Promise<QuotaImpact | null> {
-  // Not taken apart above: `ctx` makes its `em` when that is read, which a create without a dry run does without.
   if (!ctx.dryRun) return null;
   const { limit, used: usedWith } = await readSlotUse(ctx.em, ctx.tenant);
   if (limit === null) return null;

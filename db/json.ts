@@ -9,6 +9,11 @@ export class JsonText<T> {
   constructor(text: string) {
     this.text = text;
   }
+
+  /** For an answer that is made of it in another way, such as tRPC's. */
+  toJSON(): T {
+    return JSON.parse(this.text);
+  }
 }
 
 export const jsonTextOf = (value: unknown): string => (value instanceof JsonText ? value.text : JSON.stringify(value));

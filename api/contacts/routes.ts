@@ -33,20 +33,11 @@ const contacts = defineList({
   largeColumn: "fields",
 });
 
-/**
- * A contact with custom fields needs a transaction: their declarations are locked until the contact is made.
- */
-const hasNoFields = ({ body: { fields = {} } }: { body: { fields?: object } }): boolean =>
-  Object.keys(fields).length === 0;
-
 const create = route({
   method: "POST",
   path: "/contacts",
   status: 201,
   scope: "contacts:write",
-  dryRunScope: "contacts:read",
-  idempotency: "optional",
-  dryRun: true,
   operationId: "createContact",
   tag: "Contacts",
   summary: "Create a contact",
@@ -61,24 +52,17 @@ const create = route({
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     await checkContactFields(ctx, fields);
-    const { id, record, slots } = await createContact(
-      ctx.statements,
-      ctx.vault,
-      ctx.tenant,
-      { email, firstName, lastName, fields },
-      ctx.ownAnswer,
-    );
+    const person = { email, firstName, lastName, fields };
+    const { id, record, slots } = await createContact(ctx.em, ctx.vault, ctx.tenant, person);
     const quota = await slotQuota(ctx, slots);
     return ok(record, { id, impact: impact({ would_create: 1, quota }) });
-  }, hasNoFields);
+  });
 
 const upsert = route({
   method: "POST",
   path: "/contacts/bulk",
   scope: "contacts:write",
-  dryRunScope: "contacts:read",
   idempotency: "required",
-  dryRun: true,
   itemsIn: "contacts",
   operationId: "upsertContacts",
   tag: "Contacts",
@@ -169,9 +153,6 @@ const update = route({
   method: "PATCH",
   path: "/contacts/{contactId}",
   scope: "contacts:write",
-  dryRunScope: "contacts:read",
-  idempotency: "optional",
-  dryRun: true,
   operationId: "updateContact",
   tag: "Contacts",
   summary: "Change a contact",
@@ -202,8 +183,6 @@ const remove = route({
   method: "DELETE",
   path: "/contacts/{contactId}",
   scope: "contacts:write",
-  dryRunScope: "contacts:read",
-  dryRun: true,
   operationId: "deleteContact",
   tag: "Contacts",
   summary: "Delete a contact",

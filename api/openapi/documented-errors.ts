@@ -1,5 +1,5 @@
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
-import { answersList, idempotencyPolicy, isPaged, queryNames, type RouteDefinition } from "../rest/definition.ts";
+import { answersList, isPaged, queryNames, type RouteDefinition } from "../rest/definition.ts";
 
 /** Refusals of the caller, of the message and of the service, which every operation may answer. */
 const OF_EVERY_OPERATION: readonly ErrorCode[] = [
@@ -31,7 +31,7 @@ const OF_LISTS: readonly ErrorCode[] = ["filter_unsupported", "expand_unsupporte
 /** Every code that an operation may answer, by status, both in the order of the registry. */
 export function errorsOf(definition: RouteDefinition): Map<number, ErrorCode[]> {
   const { scope, errors = [], input } = definition;
-  const policy = idempotencyPolicy(definition);
+  const policy = definition.idempotency;
   const codes = new Set<ErrorCode>([...OF_EVERY_OPERATION, ...errors]);
   if (scope !== null) codes.add("insufficient_scope");
   if (input.shape.params) codes.add("not_found");

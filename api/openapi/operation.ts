@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { z } from "zod";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
-import { answersList, idempotencyPolicy, impact, isPaged, type RouteDefinition } from "../rest/definition.ts";
+import { answersList, impact, isPaged, type RouteDefinition } from "../rest/definition.ts";
 import { isRememberedCode } from "../rest/idempotency.ts";
 import { dryRunResponse, errorResponseOf, METAS, securityOf } from "./components.ts";
 import { errorsOf } from "./documented-errors.ts";
@@ -48,7 +48,7 @@ function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode
  * @throws {Error} where such an answer differs from that of another operation
  */
 function errorAnswers(schemas: Schemas, shared: Map<string, JsonSchema>, definition: RouteDefinition): JsonSchema {
-  const replayed = idempotencyPolicy(definition) !== "none";
+  const replayed = definition.idempotency !== "none";
   return Object.fromEntries(
     [...errorsOf(definition)].map(([status, codes]) => {
       if (!SHARED_STATUSES.has(status)) return [status, errorAnswer(schemas, status, codes, replayed)];
@@ -87,7 +87,7 @@ function dryRunExample(schemas: Schemas, answer: JsonSchema, { method, path, inp
 
 /** The successes of an operation: the real one, and that of a dry run, which may share its status. */
 function successes(schemas: Schemas, definition: RouteDefinition, links: JsonSchema): JsonSchema {
-  const { status = 200, dryRun = false, output, operationId, summary } = definition;
+  const { status = 200, dryRun, output, operationId, summary } = definition;
   const data = schemas.convert(output, "output");
   const meta = schemas.convert(metaOf(definition), "output");
   const done = schemas.add(`${capitalised(operationId)}Response`, {
@@ -98,7 +98,7 @@ function successes(schemas: Schemas, definition: RouteDefinition, links: JsonSch
     additionalProperties: false,
   });
   const headers: HeaderName[] = [...COMMON_HEADERS];
-  if (idempotencyPolicy(definition) !== "none") headers.push("Idempotent-Replayed");
+  if (definition.idempotency !== "none") headers.push("Idempotent-Replayed");
 
   const real = { done: { summary, value: schemas.exampleOf(done) } };
   const rehearsed = schemas.convert(dryRunResponse, "output");
@@ -143,8 +143,8 @@ function parametersIn(
 }
 
 function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (param: string) => string): JsonSchema[] {
-  const { input, dryRun = false } = definition;
-  const policy = idempotencyPolicy(definition);
+  const { input, dryRun } = definition;
+  const policy = definition.idempotency;
   return [
     ...parametersIn(schemas, "path", input.shape.params, nameOf),
     ...parametersIn(schemas, "query", input.shape.query),
@@ -174,10 +174,10 @@ const scopesOf = ({ scope, alsoScope }: RouteDefinition): Scope[] =>
 
 /** What the operation's own description leaves to the document: scopes, the Idempotency-Key and the dry run. */
 function commonRules(definition: RouteDefinition): string[] {
-  const { dryRunScope, dryRun = false } = definition;
+  const { dryRunScope, dryRun } = definition;
   const scopes = scopesOf(definition).map(code);
   const lines = [scopes.length === 0 ? "**Scope:** none." : `**Scope:** ${scopes.join(" and ")}.`];
-  const policy = idempotencyPolicy(definition);
+  const policy = definition.idempotency;
   if (definition.method === "DELETE") {
     lines.push("**Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.");
   } else if (policy === "optional") {

@@ -5,10 +5,10 @@ import { type ClientAddresses, clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
-import type { Success } from "./answer.ts";
+import type { Answer } from "./answer.ts";
 import type { RouteKind } from "./definition.ts";
 import { type Endpoint, endpointsOf, shapeOf } from "./endpoints.ts";
-import { type HttpAnswer, type Links, linksOf, renderError, renderSuccess } from "./envelope.ts";
+import { type HttpAnswer, renderSuccess } from "./envelope.ts";
 import { thrownBy, unavailable } from "./failures.ts";
 import {
   hasNoBody,
@@ -21,7 +21,7 @@ import {
   UPLOAD_LIMITS,
   type UploadLimits,
 } from "./http.ts";
-import { Replayed } from "./idempotency.ts";
+import type { RawInput } from "./input.ts";
 import { endpointFinder } from "./paths.ts";
 import { Turns } from "./turns.ts";
 
@@ -74,28 +74,33 @@ async function call(
   { req, res, pauseDeadline }: { req: Request; res: Response; pauseDeadline: PauseDeadline },
 ) {
   const locals = localsOf(res);
+  const query = () => readQuery(req.originalUrl, meta.dryRun);
   const ctx: Call = {
     deps,
     locals,
     headers: req.headersDistinct,
     clientAddress: clientAddresses.ofRequest(req),
     answering: res,
-    params,
-    readQuery: () => readQuery(req.originalUrl, meta.dryRun === true),
-    readBody: async () => {
-      if (hasNoBody(req)) return undefined;
-      return pauseDeadline(async () => {
-        if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", res);
-        return readBody(req, uploads);
-      });
-    },
+    readDryRun: () => query().dryRun,
   };
-  const getRawInput = async () => undefined;
+  const readOwnBody = async () => {
+    if (hasNoBody(req)) return undefined;
+    return pauseDeadline(async () => {
+      if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", res);
+      return readBody(req, uploads);
+    });
+  };
+  let raw: Promise<RawInput> | undefined;
+  const read = async (): Promise<RawInput> => ({ params, query: query().parameters, body: await readOwnBody() });
+  const getRawInput = () => {
+    raw ??= read();
+    return raw;
+  };
   const procedure = { router: routes, path: name, type, getRawInput, ctx, signal: undefined, batchIndex: 0 };
-  return (await callTRPCProcedure(procedure)) as Success;
+  return (await callTRPCProcedure(procedure)) as Answer;
 }
 
-type Render = (success: Success) => HttpAnswer;
+type Render = (answer: Answer) => HttpAnswer;
 
 const render: Render = ({ status, requestId, data, meta }) => ({
   status,
@@ -104,19 +109,11 @@ const render: Render = ({ status, requestId, data, meta }) => ({
 });
 
 /** As `render`; the answer to a create names the path of the new record, which is below the path it was posted to. */
-function renderCreated({ baseUrl, path }: Request, success: Success): HttpAnswer {
+function renderCreated({ baseUrl, path }: Request, success: Answer): HttpAnswer {
   const answer = render(success);
   const { id = success.id } = Object(success.data) as { id?: unknown };
   if (success.status !== 201 || typeof id !== "string") return answer;
   return { ...answer, headers: { Location: `${baseUrl}${path}/${encodeURIComponent(id)}` } };
-}
-
-/** Renders a replayed answer. Any other error is thrown again, for the error handler of the app. */
-function replay(thrown: unknown, renderAnswer: Render, links: Links): HttpAnswer {
-  if (!(thrown instanceof Replayed)) throw thrown;
-  const { requestId, answer } = thrown;
-  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : renderAnswer(answer);
-  return { ...rendered, headers: { ...rendered.headers, "Idempotent-Replayed": "true" } };
 }
 
 /** Answers a request for a method that no endpoint of a path takes, and OPTIONS. */
@@ -136,7 +133,6 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLi
   const endpoints = endpointsOf(routes);
   const find = endpointFinder(endpoints);
   const backend = { routes, deps, uploads, clientAddresses: clientAddressesOf(deps.env) };
-  const links = linksOf(deps.env.PUBLIC_URL);
   const retrieved = new Set(endpoints.filter(({ type }) => type === "query").map(({ meta }) => shapeOf(meta.path)));
   const creating = new Set(
     endpoints.filter(({ meta: { status, path } }) => status === 201 && retrieved.has(`${shapeOf(path)}/{}`)),
@@ -150,9 +146,9 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLi
     if (!endpoint) return answerOtherMethod(req, res, methods);
     const success: Render = creating.has(endpoint) ? (created) => renderCreated(req, created) : render;
     const answer = (pauseDeadline: PauseDeadline) =>
-      call(backend, endpoint, params, { req, res, pauseDeadline }).then(success, (error) =>
-        replay(thrownBy(error), success, links),
-      );
+      call(backend, endpoint, params, { req, res, pauseDeadline }).then(success, (error) => {
+        throw thrownBy(error);
+      });
     const { kind, secret = false } = endpoint.meta;
     // A preview's answer holds its confirmation token.
     const holdsSecret = secret || kind === "workflow";

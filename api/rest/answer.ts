@@ -1,16 +1,21 @@
 import type { RequestContext } from "../context.ts";
 import type { AnyScope, HandlerResult, RouteDefinition } from "./definition.ts";
 
-/** The result of a procedure; the adapter puts the envelope around it. */
-export interface Success {
+/** The result of a procedure; over REST the adapter puts the envelope around it. */
+export interface Answer<Data = unknown> {
   status: number;
   /** The request that had the effect: on a replay the first one. */
   requestId: string;
-  data: unknown;
+  /** Null on a dry run. */
+  data: Data;
   /** The id of the record that was made. */
   id?: string | undefined;
   meta: Record<string, unknown>;
-  /** Remembered under the Idempotency-Key instead of `data`. */
+}
+
+/** An answer, and how it is remembered under an Idempotency-Key. */
+export interface Success extends Answer {
+  /** Remembered instead of `data`. */
   facts?: unknown;
   /** The transaction of its effect has remembered it. */
   isRemembered?: true;

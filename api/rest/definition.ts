@@ -84,7 +84,7 @@ export interface RouteLink {
   requestBody?: Readonly<Record<string, string>>;
 }
 
-/** The declaration of a route; the middlewares, the adapter and the OpenAPI document read it. */
+/** The declaration of a route, as it is written. */
 export interface RouteMeta {
   method: Method;
   /** Below the base path, parameters in braces: `/lists/{listId}`. */
@@ -97,10 +97,8 @@ export interface RouteMeta {
   alsoScope?: Scope;
   /** Whether an Idempotency-Key acts here: `optional` on writes, `none` on GET and DELETE unless given. */
   idempotency?: "none" | "optional" | "required";
-  /** Takes `?dry_run=true`; the handler must then give an impact. */
+  /** Takes `?dry_run=true`, as every write with a scope unless given; the handler must then give an impact. */
   dryRun?: boolean;
-  /** The scope that only a dry run needs, besides `scope`. */
-  dryRunScope?: Scope;
   /**
    * An array of the body whose items the handler parses one by one, by `parseItem`: a bad one does not refuse the others.
    */
@@ -127,13 +125,6 @@ export interface RouteMeta {
   errors?: readonly ErrorCode[];
 }
 
-/** Whether an Idempotency-Key acts on a route. */
-export const idempotencyPolicy = ({
-  method,
-  idempotency,
-}: Pick<RouteMeta, "method" | "idempotency">): "none" | "optional" | "required" =>
-  idempotency ?? (method === "GET" || method === "DELETE" ? "none" : "optional");
-
 /** The paragraphs of a description. */
 export const paragraphs = (...texts: readonly string[]): string => texts.join("\n\n");
 
@@ -146,21 +137,34 @@ export type InputSchema = z.ZodObject<{ params?: z.ZodType; query?: z.ZodType; b
  */
 export type RouteKind = "read" | "write" | "workflow";
 
-/** The meta of a built procedure: the declaration and its schemas. */
+/** The meta of a built procedure: the declaration with its defaults, and its schemas. */
 export interface RouteDefinition extends RouteMeta {
   kind: RouteKind;
   input: InputSchema;
   /** The schema of `data`. */
   output: z.ZodType;
   /** Runs before the handler's transaction is opened; `input` is parsed. */
-  before?: (ctx: RequestContext, input: unknown) => Promise<void>;
-  /**
-   * Of a write: whether the handler's effect on this input is one statement, or a transaction that the handler opens.
-   * Such a handler gets no transaction, unless a dry run rolls the effect back. It writes the answer that is remembered
-   * (`RequestContext.ownAnswer`), which is the JSON of a record and holds no secret. Under an Idempotency-Key that is not free,
-   * and after a refusal, it is called once more, with a claim: it may have no other effect.
-   */
-  isAtomic?: (input: unknown) => boolean;
+  before: ((ctx: RequestContext, input: unknown) => Promise<void>) | undefined;
+  idempotency: "none" | "optional" | "required";
+  dryRun: boolean;
+  /** The scope that only a dry run needs, besides `scope`: the resource's `:read`. */
+  dryRunScope: Scope | null;
+}
+
+/** Completes a declaration. */
+export function defineRoute(
+  meta: RouteMeta,
+  built: Pick<RouteDefinition, "kind" | "input" | "output" | "before">,
+): RouteDefinition {
+  const { method, scope } = meta;
+  const dryRun = meta.dryRun ?? (method !== "GET" && scope !== null);
+  return {
+    idempotency: method === "GET" || method === "DELETE" ? "none" : "optional",
+    ...meta,
+    ...built,
+    dryRun,
+    dryRunScope: dryRun && scope !== null ? (scope.replace(/:\w+$/, ":read") as Scope) : null,
+  };
 }
 
 /** Whether the payload of a route is an array. */

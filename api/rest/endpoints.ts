@@ -26,12 +26,10 @@ export function endpointsOf(routes: AnyTRPCRouter): Endpoint[] {
   return procedures
     .map(([name, { _def }]) => {
       const meta = _def.meta as RouteDefinition;
-      const { method, path, dryRun = false, dryRunScope, scope } = meta;
+      const { method, path } = meta;
       const type = _def.type === "query" ? ("query" as const) : ("mutation" as const);
       const wrong = (why: string) => new Error(`${method} ${path}: ${why}`);
       if ((type === "query") !== (method === "GET")) throw wrong("a GET is a query, everything else a mutation");
-      if (dryRun && scope !== null && !dryRunScope) throw wrong("a dry run needs a dryRunScope");
-      if (meta.isAtomic && meta.secret) throw wrong("an atomic write cannot encrypt its answer");
       if (paramCount(path) > 0 && !meta.input.shape.params) throw wrong("its path has parameters, its input none");
       return { name, type, meta };
     })

@@ -4,16 +4,13 @@ import { gunzip, gzip, inflate } from "node:zlib";
 import type { Request, RequestHandler, Response } from "express";
 import getRawBody from "raw-body";
 import { ApiError } from "../../domain/errors.ts";
-import type { Locals, Query } from "../context.ts";
+import type { Locals } from "../context.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
-import { hasMoreValues } from "./count-values.ts";
 import { ANSWER_HEADERS, type HttpAnswer } from "./envelope.ts";
 import { shortened } from "./messages.ts";
 
 /** The largest body, as it is sent and after it is inflated, in bytes. */
 export const MAX_BODY_BYTES = 2 * 1024 * 1024;
-/** JSON values in a body: ten fields for each of the 1,000 records of a bulk call take a fifth of it. */
-export const MAX_BODY_VALUES = 50_000;
 /** How long the rest of a request is discarded after an answer that did not wait for it. */
 const LINGER_MS = 2_000;
 const MEDIA_TYPE = /^application\/(json|merge-patch\+json)\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
@@ -96,6 +93,14 @@ function decodeQueryPart(text: string, name: string): string {
   } catch {
     throw parameterRefusal(name, "is not correctly percent-encoded.");
   }
+}
+
+/** A query string, decoded. */
+export interface Query {
+  /** The value of `dry_run`; undefined without one, and on a route that does not take it. */
+  dryRun: string | undefined;
+  /** Everything else. */
+  parameters: Record<string, string>;
 }
 
 /**
@@ -204,7 +209,7 @@ async function inflated(bytes: Buffer, headers: IncomingHttpHeaders): Promise<Bu
   }
 }
 
-/** @throws {ApiError} `payload_too_large` for too many values, counted before they are made; `invalid_json` */
+/** @throws {ApiError} `invalid_json` */
 function parseJson(bytes: Buffer): unknown {
   let text: string;
   try {
@@ -212,9 +217,6 @@ function parseJson(bytes: Buffer): unknown {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw new ApiError("invalid_json", "The body is not valid UTF-8.");
-  }
-  if (hasMoreValues(text, MAX_BODY_VALUES)) {
-    throw new ApiError("payload_too_large", `The body may hold ${MAX_BODY_VALUES} values at most.`);
   }
   try {
     return JSON.parse(text);

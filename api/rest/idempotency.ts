@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { jsonTextOf } from "../../db/json.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { requireScope } from "../../domain/access/access.ts";
@@ -8,20 +9,22 @@ import {
   inFlight,
   type KeyedRequest,
   openPayload,
-  type RecordAnswer,
   type RefusalFacts,
+  type Release,
   type RememberedAnswer,
+  type RequestClaim,
   refusalAnswer,
   releaseKey,
+  STALLED_SECONDS,
   sealPayload,
   type WrittenAnswer,
   writeAnswer,
 } from "../../domain/access/idempotency.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { stableJson } from "../../lib/json-object.ts";
-import type { RequestContext } from "../context.ts";
-import { type Success, WRITE_META } from "./answer.ts";
-import { idempotencyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";
+import type { Call, RequestContext } from "../context.ts";
+import { type Answer, type Success, WRITE_META } from "./answer.ts";
+import type { RouteDefinition } from "./definition.ts";
 import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
 
@@ -34,8 +37,10 @@ const PRINTABLE = /^[\x20-\x7e]+$/;
  * The Idempotency-Key that acts on a request; null when there is none or the route takes none.
  * @throws {ApiError} `idempotency_key_required`, or `validation_failed` for one that is not 1 to 255 printable characters
  */
-export function readIdempotencyKey(headers: HeaderValues, route: RouteMeta): string | null {
-  const policy = idempotencyPolicy(route);
+export function readIdempotencyKey(
+  headers: HeaderValues,
+  { idempotency: policy }: Pick<RouteDefinition, "idempotency">,
+): string | null {
   if (policy === "none") return null;
   const [key, ...others] = headers["idempotency-key"] ?? [];
   if (key === undefined) {
@@ -100,71 +105,80 @@ const hasBegun = (code: ErrorCode): boolean =>
 export const isRememberedCode = (code: ErrorCode): boolean =>
   hasBegun(code) && ERRORS[code].status < 500 && !NOT_REMEMBERED_CODES.has(code);
 
-/** The remembered answer of an earlier request, thrown because tRPC ends a call early by an error alone. */
-export class Replayed extends Error {
+/** The remembered refusal of an earlier request, whose id its body shows. */
+export class ReplayedRefusal extends ApiError {
   readonly requestId: string;
-  readonly answer: Success | ApiError;
 
-  constructor({ requestId, answer }: { requestId: string; answer: Success | ApiError }) {
-    super("the answer is remembered");
+  constructor({ code, message, param }: RefusalFacts, requestId: string) {
+    super(code, message, { param });
     this.requestId = requestId;
-    this.answer = answer;
   }
 }
 
 /** A remembered success that is not made from facts. */
 type RememberedPayload = Pick<Success, "data" | "meta" | "neededScopes">;
 
-/** The text of a remembered payload around the JSON of its data. */
-const aroundData = (rest: Omit<RememberedPayload, "data">): [before: string, after: string] => [
-  `{"data":`,
-  `,${JSON.stringify(rest).slice(1)}`,
-];
-
-/** The answer of an atomic handler: a record. */
-export function ownAnswer({ status = 200 }: Pick<RouteDefinition, "status">, handle: IdempotencyHandle): RecordAnswer {
-  const [before, after] = aroundData({ meta: WRITE_META });
-  return { ...handle, status, before, after };
-}
-
 /** Packs a success to be remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
-export function packAnswer(
+function packAnswer(
   { vault }: Pick<RequestContext, "vault">,
   { secret = false }: RouteDefinition,
   handle: IdempotencyHandle,
   { status, data, meta, facts, neededScopes }: Success,
 ): WrittenAnswer {
   if (facts !== undefined) return { status, kind: "facts", payload: JSON.stringify(facts) };
-  const [before, after] = aroundData({ meta, neededScopes });
-  const payload = `${before}${jsonTextOf(data)}${after}`;
+  const payload = `{"data":${jsonTextOf(data)},${JSON.stringify({ meta, neededScopes }).slice(1)}`;
   return secret
     ? { status, kind: "sealed", payload: sealPayload(vault, handle, payload) }
     : { status, kind: "payload", payload };
 }
 
 /**
+ * Remembers a success under the claimed key of its request, if it has one; in the transaction of `em`.
+ * @returns the success without what is remembered
+ * @throws {ApiError} `request_in_flight` when another attempt has taken the key over: this one must leave no trace
+ */
+export async function remember(
+  ctx: Pick<RequestContext, "em" | "vault" | "idempotency">,
+  definition: RouteDefinition,
+  success: Success,
+): Promise<Answer> {
+  const { facts, neededScopes, isRemembered = false, ...answer } = success;
+  const { em, idempotency } = ctx;
+  if (idempotency && !isRemembered) {
+    if (!(await writeAnswer(em, idempotency, packAnswer(ctx, definition, idempotency, success)))) throw inFlight();
+  }
+  return answer;
+}
+
+/**
  * A remembered answer as the first request got it. Nothing but the caller's rights is checked again.
+ * @throws {ReplayedRefusal} a remembered refusal
  * @throws {ApiError} `insufficient_scope`, `role_insufficient` when the caller lacks a scope that the first request needed
  */
 export async function recallAnswer(
-  ctx: RequestContext,
+  ctx: RequestContext & Pick<Call, "locals">,
   { method, path, recall, output }: RouteDefinition,
   { tenant, keyHash }: KeyedRequest,
   { requestId, status, kind, payload }: RememberedAnswer,
-): Promise<ConstructorParameters<typeof Replayed>[0]> {
+): Promise<Answer> {
   const text = kind === "sealed" ? openPayload(ctx.vault, { ...tenant, keyHash }, payload) : payload;
+  const replayed = () => {
+    ctx.locals.headers["Idempotent-Replayed"] = "true";
+  };
   if (kind === "refusal") {
-    const { code, message, param }: RefusalFacts = JSON.parse(text);
-    return { requestId, answer: new ApiError(code, message, { param }) };
+    replayed();
+    throw new ReplayedRefusal(JSON.parse(text), requestId);
   }
   if (kind !== "facts") {
     const { data, meta, neededScopes }: RememberedPayload = JSON.parse(text);
     if (neededScopes) requireScope(ctx.access, ...neededScopes);
-    return { requestId, answer: { status, requestId, data, meta } };
+    replayed();
+    return { status, requestId, data, meta };
   }
   if (!recall) throw new Error(`${method} ${path} cannot make a payload from remembered facts`);
   const data = output.parse(await recall(ctx, JSON.parse(text)));
-  return { requestId, answer: { status, requestId, data, meta: WRITE_META } };
+  replayed();
+  return { status, requestId, data, meta: WRITE_META };
 }
 
 /** A refusal as its caller gets it under a key that is to repeat it: what mends it is not enough for another try. */
@@ -178,58 +192,77 @@ const withNewKey = (refusal: ApiError): ApiError =>
     : refusal;
 
 /**
+ * Gives a key back once Postgres answers again; else a retry would be refused until its request is presumed dead. The request
+ * has ended: it neither works nor renews its claim any more.
+ */
+async function releaseLater(
+  { em, log }: Pick<RequestContext, "em" | "log">,
+  claim: RequestClaim,
+  release: Release,
+): Promise<void> {
+  for (let seconds = 0; seconds < STALLED_SECONDS; seconds++) {
+    await delay(1_000, undefined, { ref: false });
+    try {
+      return void (await releaseKey(em, claim, release));
+    } catch (err) {
+      log.warn({ err }, "key not released yet");
+    }
+  }
+}
+
+/**
  * Remembers a refusal under the key, or gives the key back after a failure. The handler's transaction is rolled back by
  * now.
  * @returns false when the attempt does not hold the key: another one has taken it over, or the work is under way still, or
  * has written its answer
  */
-async function settleFailure(
-  { em, log, lateReleases }: Pick<RequestContext, "em" | "log" | "lateReleases">,
+async function refuseUnder(
+  ctx: RequestContext,
   { kind }: RouteDefinition,
   handle: IdempotencyHandle,
   refusal: ApiError,
 ): Promise<boolean> {
   const isRemembered = isRememberedCode(refusal.code);
-  const to = hasBegun(refusal.code) ? "same" : "any";
-  // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
-  const attempt = kind === "workflow" && refusal.status >= 500 ? "same" : "new";
+  const release: Release = {
+    to: hasBegun(refusal.code) ? "same" : "any",
+    // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
+    attempt: kind === "workflow" && refusal.status >= 500 ? "same" : "new",
+  };
   try {
-    if (isRemembered) return await writeAnswer(em, handle, refusalAnswer(refusal));
-    return await releaseKey(em, handle, { to, attempt });
+    if (isRemembered) return await writeAnswer(ctx.em, handle, refusalAnswer(refusal));
+    return await releaseKey(ctx.em, handle, release);
   } catch (cause) {
-    lateReleases.add(handle, { to, attempt });
+    void releaseLater(ctx, handle, release);
     if (isRemembered) throw cause;
-    log.warn({ err: cause }, "key not released yet");
+    ctx.log.warn({ err: cause }, "key not released yet");
     return true;
   }
 }
 
 /** Gives a key back that could not be claimed because Postgres was away: the claim may have been committed all the same. */
 export function releaseLostClaim(
-  { lateReleases }: Pick<RequestContext, "lateReleases">,
+  ctx: Pick<RequestContext, "em" | "log">,
   { tenant, keyHash, requestId }: KeyedRequest,
   thrown: unknown,
 ): void {
-  if (!isUnreachable(thrown)) return;
-  lateReleases.add({ ...tenant, keyHash, requestId }, { to: "same", attempt: "same" });
+  if (isUnreachable(thrown)) {
+    void releaseLater(ctx, { ...tenant, keyHash, requestId }, { to: "same", attempt: "same" });
+  }
 }
 
 /**
- * Ends a request that failed. The answer that another attempt of it has written meanwhile goes before its own failure:
- * a client that asks again would get that one too.
- * @throws {Replayed} the answer of another attempt
+ * Ends a request that failed under a claimed key.
+ * @returns the answer that another attempt of it has written meanwhile: a client that asks again would get that one too
  * @throws {ApiError} `request_in_flight` instead of a refusal that could not be remembered; else what was thrown
  */
-export async function failUnder(
-  ctx: RequestContext,
+export async function settleFailure(
+  ctx: RequestContext & Pick<Call, "locals">,
   definition: RouteDefinition,
-  request: KeyedRequest,
-  handle: IdempotencyHandle,
-  thrown: unknown,
-): Promise<never> {
+  { request, handle, thrown }: { request: KeyedRequest; handle: IdempotencyHandle; thrown: unknown },
+): Promise<Answer> {
   const refusal = withNewKey(toApiError(thrown));
-  if (await settleFailure(ctx, definition, handle, refusal)) throw refusal;
+  if (await refuseUnder(ctx, definition, handle, refusal)) throw refusal;
   const answer = await findAnswer(ctx.em, request);
-  if (answer) throw new Replayed(await recallAnswer(ctx, definition, request, answer));
+  if (answer) return recallAnswer(ctx, definition, request, answer);
   throw isRememberedCode(refusal.code) ? inFlight() : refusal;
 }

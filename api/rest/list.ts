@@ -140,7 +140,7 @@ export function decodeCursor(vault: Vault, binding: string, cursor: string): Pos
   return { sortedAtMs: Number(sortedAt), id, syncedMs: synced === "" ? null : Number(synced) };
 }
 
-type PageContext = Pick<RequestContext, "em" | "database" | "vault" | "tenant" | "target">;
+type PageContext = Pick<RequestContext, "em" | "vault" | "tenant" | "target">;
 
 /** The records whose JSON fits into so many bytes, and one at least. */
 function takeFitting<Row, T>(rows: readonly Row[], present: (row: Row) => T, maxBytes: number): T[] {
@@ -343,8 +343,8 @@ function cutPage<Row extends object, T>(
  * `synced_through` of a page one. A client that asks for changes since an instant has those before it, or does not want
  * them, so it is never sent back behind that instant.
  */
-async function readSyncedMs({ database }: PageContext, updatedSinceMs = 0): Promise<number> {
-  return Math.max((await readVisibleBeforeMs(database)) ?? 0, updatedSinceMs);
+async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<number> {
+  return Math.max((await readVisibleBeforeMs(em)) ?? 0, updatedSinceMs);
 }
 
 /**
@@ -424,7 +424,7 @@ export function defineList<
       });
       statements.set(key, statement);
     }
-    const { rows: found } = await statement(ctx.database, values);
+    const { rows: found } = await statement(ctx.em, values);
     const records = found.flatMap((row) => recordsOf<T>(row, extra));
     const { shown, next } = cutPage(records, ({ record }) => record, request.limit, maxBytes);
     return ok(new JsonText<T[]>(`[${shown.map(({ text }) => text).join()}]`), { meta: metaOf(ctx, request, next) });

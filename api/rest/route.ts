@@ -1,7 +1,15 @@
+import type { TRPCMutationProcedure, TRPCQueryProcedure } from "@trpc/server";
 import { z } from "zod";
 import { exampleId, type IdKind, MAX_ID_LENGTH } from "../../domain/ids.ts";
 import type { RequestContext } from "../context.ts";
-import type { HandlerResult, InputSchema, RouteDefinition, RouteKind, RouteMeta } from "./definition.ts";
+import type { Answer } from "./answer.ts";
+import {
+  defineRoute,
+  type HandlerResult,
+  type InputSchema,
+  type RouteDefinition,
+  type RouteMeta,
+} from "./definition.ts";
 import { procedureFor, type RouteHandler } from "./procedures.ts";
 
 export { deleteImpact, impact, ok, paragraphs, updateImpact } from "./definition.ts";
@@ -9,6 +17,13 @@ export { router } from "./procedures.ts";
 
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;
 type Check<Input> = (call: { ctx: RequestContext; input: Input }) => Promise<void>;
+
+/** The types of a procedure, as a tRPC client sees them. */
+interface ProcedureTypes<I extends InputSchema, O extends z.ZodType> {
+  meta: RouteDefinition;
+  input: z.input<I>;
+  output: Answer<z.output<O>>;
+}
 
 /**
  * Declares a route: its meta, then its schemas, then its handler.
@@ -19,33 +34,25 @@ export function route(meta: RouteMeta) {
     input: <I extends InputSchema>(input: I) => ({
       output: <O extends z.ZodType>(output: O) => {
         type OwnHandler = Handler<z.output<I>, z.input<O>>;
+        type Types = ProcedureTypes<I, O>;
         const handledBy = (before?: RouteDefinition["before"]) => {
-          // The input's type is lost between the two generics; the procedure has parsed it with this very schema.
-          const procedure = (kind: RouteKind, handler: OwnHandler, own: Pick<RouteDefinition, "isAtomic"> = {}) =>
-            procedureFor({ ...meta, kind, input, output, ...(before && { before }), ...own }, handler as RouteHandler);
+          // The types are lost between the generics; the procedure parses its input with this very schema.
+          const procedure = (kind: RouteDefinition["kind"], handler: OwnHandler): unknown =>
+            procedureFor(defineRoute(meta, { kind, input, output, before }), handler as RouteHandler);
           return {
             /** A read: no transaction, nothing is remembered. */
-            query: (handler: OwnHandler) => procedure("read", handler).query(),
-            /**
-             * A write: one transaction holds the effect and the remembered answer.
-             * @param isAtomic see `RouteDefinition`
-             */
-            mutation: (handler: OwnHandler, isAtomic?: (parsed: z.output<I>) => boolean) =>
-              procedure(
-                "write",
-                handler,
-                isAtomic && { isAtomic: (parsed) => isAtomic(parsed as z.output<I>) },
-              ).mutation(),
+            query: (handler: OwnHandler) => procedure("read", handler) as TRPCQueryProcedure<Types>,
+            /** A write: one transaction holds the effect and the remembered answer. */
+            mutation: (handler: OwnHandler) => procedure("write", handler) as TRPCMutationProcedure<Types>,
             /** A write whose effect a workflow commits; the activity that does so may write the answer. */
-            workflow: (handler: OwnHandler) => procedure("workflow", handler).mutation(),
+            workflow: (handler: OwnHandler) => procedure("workflow", handler) as TRPCMutationProcedure<Types>,
           };
         };
         return {
           ...handledBy(),
           /**
            * Checks that must not run in a transaction, such as a DNS look-up. They run on a dry run too, never when an
-           * answer is replayed. What they throw is answered like a refusal of the handler. The handler may have to
-           * check again inside the transaction.
+           * answer is replayed. What they throw is answered like a refusal of the handler.
            */
           before: (check: Check<z.output<I>>) =>
             handledBy((ctx, parsed) => check({ ctx, input: parsed as z.output<I> })),

@@ -33,9 +33,6 @@ const create = route({
   path: "/subscribers",
   status: 201,
   scope: "subscribers:write",
-  dryRunScope: "subscribers:read",
-  idempotency: "optional",
-  dryRun: true,
   operationId: "createSubscriber",
   tag: "Subscribers",
   summary: "Create a subscriber, on no list yet",
@@ -45,21 +42,12 @@ const create = route({
 })
   .input(z.strictObject({ body: subscriberBody }))
   .output(subscriber)
-  .mutation(
-    async ({ ctx, input }) => {
-      const { email, first_name: firstName, last_name: lastName } = input.body;
-      const { id, record, slots } = await createSubscriber(
-        ctx.statements,
-        ctx.vault,
-        ctx.tenant,
-        { email, firstName, lastName },
-        ctx.ownAnswer,
-      );
-      const quota = await slotQuota(ctx, slots);
-      return ok(record, { id, impact: impact({ would_create: 1, quota }) });
-    },
-    () => true,
-  );
+  .mutation(async ({ ctx, input }) => {
+    const { email, first_name: firstName, last_name: lastName } = input.body;
+    const { id, record, slots } = await createSubscriber(ctx.em, ctx.vault, ctx.tenant, { email, firstName, lastName });
+    const quota = await slotQuota(ctx, slots);
+    return ok(record, { id, impact: impact({ would_create: 1, quota }) });
+  });
 
 const page = route({
   method: "GET",
@@ -103,9 +91,6 @@ const update = route({
   method: "PATCH",
   path: "/subscribers/{subscriberId}",
   scope: "subscribers:write",
-  dryRunScope: "subscribers:read",
-  idempotency: "optional",
-  dryRun: true,
   operationId: "updateSubscriber",
   tag: "Subscribers",
   summary: "Change a subscriber",
@@ -128,8 +113,6 @@ const remove = route({
   method: "DELETE",
   path: "/subscribers/{subscriberId}",
   scope: "subscribers:write",
-  dryRunScope: "subscribers:read",
-  dryRun: true,
   operationId: "deleteSubscriber",
   tag: "Subscribers",
   summary: "Delete a subscriber with their subscriptions",

@@ -64,60 +64,45 @@ export interface KeyedRequest {
 /** The time of a claim that was released: it counts as stalled at once. */
 const RELEASED = sql<string>`to_timestamp(0)`;
 
-type ClaimedKey = Pick<Tenant, keyof Tenant> &
-  Pick<KeyedRequest, "keyHash" | "fingerprint" | "requestId"> & { durable: boolean };
+type ClaimedKey = Pick<Tenant, keyof Tenant> & Pick<KeyedRequest, "keyHash" | "fingerprint" | "requestId">;
 
-/**
- * SQL, true: unless it is to be durable, the transaction commits without waiting for the disk. Its changes are seen at once; they
- * are on the disk before any commit that follows and waits.
- */
-const committing = (durable: boolean) =>
-  sql<boolean>`case when ${durable}::boolean then true else set_config('synchronous_commit', 'off', true) = 'off' end`;
-
-/** SQL: locks a key until the transaction ends; false, at once, while another transaction claims it. */
-const lockingKey = (keyHash: RawBuilder<unknown>) =>
-  sql<boolean>`pg_try_advisory_xact_lock(hashtextextended(${keyHash}::text, 0))`;
-
-/**
- * The insert is tried only where no record is visible and no other transaction is writing one, because it would wait for
- * that.
- */
-const insertClaim = defineStatement(
-  (em, { keyHash, fingerprint, requestId, durable, ...tenant }: ClaimedKey) => sql<{ attempt: number }>`
-    insert into idempotency_records
-      (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at, request_id)
-    select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}, ${requestId}
-    where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")}) and ${lockingKey(sql`${keyHash}`)} and ${committing(durable)}
-    on conflict do nothing
-    returning attempt`,
+const insertClaim = defineStatement((em, { keyHash, fingerprint, requestId, teamId, environment }: ClaimedKey) =>
+  kysely(em)
+    .insertInto("idempotency_records")
+    .values({
+      team_id: teamId,
+      environment,
+      key_hash: keyHash,
+      fingerprint,
+      attempt: 1,
+      locked_at: sql`now()`,
+      expires_at: IN_A_DAY,
+      request_id: requestId,
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .returning("attempt"),
 );
 
 /**
  * Claims an Idempotency-Key for a request, or finds the answer it already has. Call it outside of a transaction: the claim is
  * committed before the work begins, so that two requests at once see each other. It never waits for a request that holds the key.
- * @param options `durable`: a new claim survives a crash of Postgres. Where the effect is a transaction of this database, that
- *   is no matter: with the claim the crash takes the effect.
  * @throws {ApiError} `idempotency_key_reused` for another request under the key, `request_in_flight` while the first
  * attempt is under way
  */
-export async function claimKey(
-  em: EntityManager,
-  request: KeyedRequest,
-  { durable = true }: { durable?: boolean } = {},
-): Promise<Claim> {
+export async function claimKey(em: EntityManager, request: KeyedRequest): Promise<Claim> {
   const { tenant, keyHash, fingerprint, requestId } = request;
   const claimed = (attempt: number): Claim => ({
     outcome: "claimed",
     handle: { ...tenant, keyHash, attempt, requestId },
   });
-  const inserted = await insertClaim(em, { ...tenant, keyHash, fingerprint, requestId, durable });
+  const inserted = await insertClaim(em, { ...tenant, keyHash, fingerprint, requestId });
   if (inserted.rows.length > 0) return claimed(1);
 
   const free = isFreeFor(fingerprint);
   const record = await recordOf(em, request)
     .select(["fingerprint", "request_id", "status", "payload", "payload_kind", free.as("free")])
     .executeTakeFirst();
-  // Another request claims it now, or it expired and was deleted since the statement above.
+  // It expired and was deleted since the statement above.
   if (!record) throw inFlight();
   if (!record.free) {
     if (record.fingerprint !== fingerprint) throw new ApiError("idempotency_key_reused");
@@ -222,90 +207,6 @@ export async function writeAnswer(
   const { numAffectedRows } = await updateAnswer(em, { ...handle, status, kind, payload });
   return numAffectedRows === 1n;
 }
-
-/**
- * The answer of an attempt that is the JSON of one record. The statement that makes the record writes it, so that effect and
- * answer take one round trip.
- */
-export type RecordAnswer = Pick<IdempotencyHandle, keyof IdempotencyHandle> & {
-  /** HTTP status. */
-  status: number;
-  /** The payload up to the record. */
-  before: string;
-  /** The payload behind the record. */
-  after: string;
-};
-
-/** The same of a request whose key is not claimed yet: the statement that makes the record claims it too. */
-export type ClaimingAnswer = RecordAnswer & Pick<KeyedRequest, "fingerprint">;
-
-/**
- * How a statement that makes records writes their answers. Its CTE `given` has a row for each record, with its `id` and these
- * columns, all texts.
- */
-export interface AnswerWriting {
-  columns: readonly string[];
-  /** The CTE `claimed`: the `key_hash` of each record that may be made. Its key stays locked. */
-  claimed: (tenant: Tenant) => RawBuilder<unknown>;
-  /** The last CTE. The CTE `made` before it has the `id` of each record that was made, and its JSON as `object`. */
-  answered: (tenant: Tenant) => RawBuilder<unknown>;
-}
-
-const ANSWER_COLUMNS = ["keyHash", "attempt", "requestId", "status", "before", "after"];
-const wholePayload = sql`g.before || made.object || g.after`;
-/** The records of the given keys: by a join alone the planner may read all of the tenant. */
-const ofGivenKeys = (tenant: Tenant) =>
-  sql`${ofTenant(tenant, "i")} and i.key_hash = any(array(select "keyHash" from given))`;
-
-/** Writes the answers of attempts that hold their keys. */
-export const writingHeld: AnswerWriting = {
-  columns: ANSWER_COLUMNS,
-  claimed: (tenant) => sql`
-    claimed as materialized (select i.key_hash from given g join idempotency_records i on i.key_hash = g."keyHash"
-      where ${ofGivenKeys(tenant)} and i.attempt = g.attempt::int and i.status is null for update of i)`,
-  answered: (tenant) => sql`
-    answered as (update idempotency_records i set status = g.status::int, payload = ${wholePayload}, payload_kind = 'payload',
-        request_id = g."requestId"
-      from made join given g on g.id = made.id where ${ofGivenKeys(tenant)} and i.key_hash = g."keyHash")`,
-};
-
-/**
- * Claims keys that no request had when the statement began, and that none is claiming, and writes their answers. The
- * statement fails where a request has taken one of the keys since it began: see `isNotClaimed`.
- */
-export const writingClaimed: AnswerWriting = {
-  columns: [...ANSWER_COLUMNS, "fingerprint"],
-  claimed: (tenant) => sql`
-    -- Not by "not exists": for that the planner may read all records of the tenant.
-    claimed as materialized (select g."keyHash" as key_hash from given g where (
-      select true from idempotency_records i where ${ofTenant(tenant, "i")} and i.key_hash = g."keyHash"
-    ) is null and ${lockingKey(sql`g."keyHash"`)})`,
-  answered: (tenant) => sql`
-    answered as (insert into idempotency_records (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at,
-        status, payload, payload_kind, request_id)
-      select ${tenant.teamId}, ${tenant.environment}, g."keyHash", g.fingerprint, g.attempt::int, now(), ${IN_A_DAY},
-        g.status::int, ${wholePayload}, 'payload', g."requestId" from made join given g on g.id = made.id)`,
-};
-
-/** A statement that claims a key with its effect had none: the key is not free, or the effect is refused. */
-export class NotClaimedError extends Error {
-  constructor() {
-    super("the Idempotency-Key is not free, or the effect is refused");
-  }
-}
-
-/** Whether a statement that claims a key with its effect had none because the key was not free, or the effect is refused. */
-export const isNotClaimed = (error: unknown): boolean =>
-  error instanceof NotClaimedError ||
-  (error instanceof Error && "constraint" in error && error.constraint === "idempotency_records_pkey");
-
-/** The claim that such a statement makes. */
-export const firstClaim = ({ tenant, keyHash, requestId }: KeyedRequest): IdempotencyHandle => ({
-  ...tenant,
-  keyHash,
-  attempt: 1,
-  requestId,
-});
 
 /** The stored form of a refusal. */
 export interface RefusalFacts {

@@ -50,11 +50,6 @@ export const takingSlots = (tenant: Tenant, emails: RawBuilder<unknown>): RawBui
   taken as materialized (
     select slots, ${taking(tenant, sql`slots`)} from (select count(*)::int as slots from held where is_new) n)`;
 
-/** The slots that a record takes. @param row its name, which has an `email` */
-export const slotOf = (row: string) => sql`
-  case when (select slots from taken) > 0
-    then coalesce((select is_new::int from held where held.email = ${sql.ref(`${row}.email`)}), 0) else 0 end as slots`;
-
 /** SQLSTATE of `take_contact_slots`. */
 const NO_ROOM = "MK001";
 

@@ -2,7 +2,6 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { Contact } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import type { ClaimingAnswer, RecordAnswer } from "../access/idempotency.ts";
 import { storedAddress } from "../address.ts";
 import { hashAddress, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
@@ -13,7 +12,7 @@ import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { contactRecord } from "../webhooks/records.ts";
 import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
-import { type Created, defineCreation, PERSON_COLUMNS } from "./creation.ts";
+import { type Created, defineCreation, type PersonColumns } from "./creation.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { changedFields, type FieldChanges } from "./field-values.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
@@ -30,36 +29,32 @@ const contactRow = (id: string) => ({
   name: "contact",
 });
 
-const insertContact = defineCreation({
+const insertContact = defineCreation<"contact.created", PersonColumns & { fields: string }>({
   event: "contact.created",
-  columns: [...PERSON_COLUMNS, "fields"],
   record: contactRecord,
-  insert: (tenant, mayInsert) => sql`
+  insert: (tenant) => sql`
     insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
     select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g."emailSpelling", g."firstName", g."lastName",
       g.fields::jsonb, ${emailStatusOf(tenant, sql`g.email`)}
-    from given g where ${mayInsert} and not ${isErased(tenant, sql`g."addressHash"`)}
-    order by g.email collate "C"
+    from given g where not ${isErased(tenant, sql`g."addressHash"`)}
     on conflict do nothing`,
 });
 
 /**
- * Makes a contact. Outside of a transaction it is committed then. @param answer is remembered with it
+ * Makes a contact.
  * @throws {ApiError} `resource_already_exists`, `person_erased`, `quota_exceeded`
- * @throws {Error} see `isNotClaimed` in domain/access/idempotency.ts
  */
 export async function createContact(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName, fields }: ContactFields,
-  answer: RecordAnswer | ClaimingAnswer | null = null,
 ): Promise<Created<EventObject<"contact">>> {
   const stored = JSON.stringify(changedFields({}, fields));
   const address = storedAddress(email);
   const addressHash = hashAddress(vault, tenant, address.email);
   const values = { id: newId("contact"), ...address, addressHash, firstName, lastName, fields: stored };
-  const made = await insertContact(em, tenant, values, answer);
+  const made = await insertContact(em, tenant, values);
   if (!made) {
     await refuseErased(em, vault, tenant, email);
     throw alreadyExists("contact", ", or use the bulk upsert");

@@ -2,7 +2,6 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import type { ClaimingAnswer, RecordAnswer } from "../access/idempotency.ts";
 import { storedAddress } from "../address.ts";
 import { hashAddress, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
@@ -13,39 +12,35 @@ import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
 import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
-import { type Created, defineCreation, PERSON_COLUMNS, type PersonColumns } from "./creation.ts";
+import { type Created, defineCreation } from "./creation.ts";
 import { pending } from "./initial-status.ts";
 import { endSignUps, keepOptOutsOf, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
 const insertSubscriber = defineCreation({
   event: "subscriber.created",
-  columns: PERSON_COLUMNS,
   record: subscriberRecord,
-  insert: (tenant, mayInsert) => sql`
+  insert: (tenant) => sql`
     insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
     select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g."emailSpelling", g."firstName", g."lastName"
-    from given g where ${mayInsert} and not ${isErased(tenant, sql`g."addressHash"`)}
-    order by g.email collate "C"
+    from given g where not ${isErased(tenant, sql`g."addressHash"`)}
     on conflict do nothing`,
 });
 
 /**
- * Makes a subscriber without a list. Outside of a transaction it is committed then. @param answer is remembered with it
+ * Makes a subscriber without a list.
  * @throws {ApiError} `resource_already_exists`, `person_erased`, `quota_exceeded`
- * @throws {Error} see `isNotClaimed` in domain/access/idempotency.ts
  */
 export async function createSubscriber(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName }: PersonFields,
-  answer: RecordAnswer | ClaimingAnswer | null = null,
 ): Promise<Created<EventObject<"subscriber">>> {
   const address = storedAddress(email);
   const addressHash = hashAddress(vault, tenant, address.email);
-  const values: PersonColumns = { id: newId("subscriber"), ...address, addressHash, firstName, lastName };
-  const made = await insertSubscriber(em, tenant, values, answer);
+  const values = { id: newId("subscriber"), ...address, addressHash, firstName, lastName };
+  const made = await insertSubscriber(em, tenant, values);
   if (!made) {
     await refuseErased(em, vault, tenant, email);
     throw alreadyExists("subscriber");

@@ -1,15 +1,11 @@
 import assert from "node:assert/strict";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
-import { nearPathsAmong } from "../../api/rest/near-paths.ts";
 import { appRouter } from "../../api/router.ts";
 import { type ApiAnswer, type ApiClient, api, documentedFetch } from "../support/api.ts";
-import { cpuMs } from "../support/cpu.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
-
-const PATHS = endpointsOf(appRouter).map(({ meta }) => meta.path);
 
 /** Headers that count the requests of a key. */
 const ALLOWANCE = ["", "x-"].flatMap((prefix) => [`${prefix}ratelimit-remaining`, `${prefix}ratelimit-reset`]);
@@ -207,37 +203,20 @@ describe("HTTP", () => {
       assert.deepEqual([answer.status, answer.body.error.message], [404, "No record has this id."]);
     });
 
-    it("with an empty id is none of the list's, and names the endpoint that was meant", async () => {
-      for (const [path, meant] of [
-        ["/lists/", "/lists/{listId}"],
-        ["/lists//subscribers", "/lists/{listId}/subscribers"],
-        ["/suppressions/", "/suppressions/{email}"],
-        ["//lists", "/lists"],
-      ] as const) {
+    it("with an empty id is none of the list's", async () => {
+      for (const path of ["/lists/", "/lists//subscribers", "/suppressions/", "//lists"]) {
         const { status, body } = await client.get(path);
         assert.deepEqual([status, body.error.code], [404, "not_found"], path);
-        assert.ok(body.error.message.includes(`${BASE_PATH}${meant}`), body.error.message);
       }
     });
 
-    it("that no endpoint has is 404; the message names near endpoints, never the path itself", async () => {
+    it("that no endpoint has is 404; the message holds nothing of the path", async () => {
       const { origin } = await stack();
-      for (const [url, meant] of [
-        ["/api/v2/list", "/lists"],
-        ["/api/v2/newsletters/nl_1/preview", "/newsletters/{newsletterId}/send-preview"],
-        ["/api/v2/subscribers/someone%40example.com/lists", "/subscribers/{subscriberId}"],
-        ["/api/v2/webhook/events", "/webhooks/events"],
-        ["/v1/lists", "/lists"],
-        ["/lists/someone", "/lists/{listId}"],
-      ] as const) {
-        const answer = await api(undefined, origin).get(url);
-        assert.deepEqual([answer.status, answer.body.error.code], [404, "not_found"]);
-        assert.match(answer.body.error.message, /^There is no such endpoint\. Near this path: /);
-        assert.ok(answer.body.error.message.includes(`${BASE_PATH}${meant}`), answer.body.error.message);
-        assert.ok(!answer.text.includes("someone"), answer.text);
+      for (const url of ["/api/v2/list", "/api/v2/subscribers/someone%40example.com/lists", "/lists/someone"]) {
+        const { status, body } = await api(undefined, origin).get(url);
+        const message = "There is no such endpoint. GET / names the reference.";
+        assert.deepEqual([status, body.error.code, body.error.message], [404, "not_found", message]);
       }
-      const far = await client.get("/quite-another-thing");
-      assert.equal(far.body.error.message, "There is no such endpoint. GET / names the reference.");
     });
 
     it("that is only read names its methods to every other one", async () => {
@@ -252,16 +231,6 @@ describe("HTTP", () => {
           assert.deepEqual([answer.status, answer.headers.get("allow")], [status, "GET, HEAD, OPTIONS"], path);
         }
       }
-    });
-
-    it("that is long is compared with others in bounded time", () => {
-      const nearPaths = nearPathsAmong(PATHS);
-      assert.deepEqual(nearPaths(`/lists/${"x".repeat(10_000)}`), []);
-      assert.deepEqual(nearPaths("/".repeat(60_000)), []);
-      const ms = cpuMs(() => {
-        for (let i = 0; i < 100; i++) nearPaths(`/${"newsletters/".repeat(8)}`);
-      });
-      assert.ok(ms < 2_000, `took ${ms} ms`);
     });
   });
 

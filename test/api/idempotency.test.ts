@@ -5,7 +5,6 @@ import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
-import type { EntityManager } from "../../db/orm.ts";
 import { claimKey, type IdempotencyHandle, releaseKey, writeAnswer } from "../../domain/access/idempotency.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
@@ -419,22 +418,6 @@ describe("Idempotency-Key", () => {
       const claimed = await claimKey(app.deps.orm.em.fork(), request(changes));
       return claimed.outcome === "claimed" ? claimed.handle : assert.fail(claimed.outcome);
     };
-
-    it("waits for the disk with the effect, not with the claim before it, unless the effect is outside of Postgres", async () => {
-      const waits = async (on: EntityManager) => {
-        const [row] = await on.execute<{ waits: string }[]>("select current_setting('synchronous_commit') as waits");
-        return row?.waits;
-      };
-      const afterClaim = (durable: boolean) =>
-        app.deps.orm.em.fork().transactional(async (inside) => {
-          assert.equal(await waits(inside), "on");
-          const claimed = await claimKey(inside, request({ keyHash: `durable ${durable}` }), { durable });
-          assert.equal(claimed.outcome, "claimed");
-          return waits(inside);
-        });
-      assert.equal(await afterClaim(false), "off");
-      assert.equal(await afterClaim(true), "on", "an effect outside of Postgres may outlive a claim");
-    });
 
     it("lets only the attempt that holds the key write its answer", async () => {
       const em = app.deps.orm.em.fork();

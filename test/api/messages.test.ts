@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
+import type { RouteDefinition } from "../../api/rest/definition.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { completeInput, parserOf, type RawInput } from "../../api/rest/input.ts";
 import { appRouter } from "../../api/router.ts";
@@ -36,9 +37,9 @@ function defaultMessages(schema: z.ZodType, raw: RawInput): string[] {
   return issues.flatMap(({ message }, i) => (marked[i]?.message === "default" ? [message] : []));
 }
 
-function messageOf(schema: z.ZodType, output: z.ZodType, raw: RawInput): string | undefined {
+function messageOf(meta: RouteDefinition, raw: RawInput): string | undefined {
   try {
-    parserOf(schema, output)(raw);
+    parserOf(meta)(raw);
     return undefined;
   } catch (error) {
     assert.ok(error instanceof ApiError, String(error));
@@ -52,7 +53,7 @@ describe("Messages about a request that is not valid", () => {
       const schema = completeInput(meta.input);
       let refused = 0;
       for (const raw of badRequests(meta.input)) {
-        const message = messageOf(schema, meta.output, raw);
+        const message = messageOf(meta, raw);
         if (message === undefined) continue;
         refused++;
         for (const words of defaultMessages(schema, raw)) assert.ok(!message.includes(words), message);

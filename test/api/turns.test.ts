@@ -38,7 +38,7 @@ const routes = router({
     .input(z.strictObject({}))
     .output(z.object({ object: z.literal("locked") }))
     .query(async ({ ctx }) => {
-      await sql`select pg_advisory_xact_lock_shared(${sql.lit(LOCK)})`.execute(kysely(ctx.database));
+      await sql`select pg_advisory_xact_lock_shared(${sql.lit(LOCK)})`.execute(kysely(ctx.em));
       return ok({ object: "locked" as const });
     }),
   slow: slowRoute("/slow"),

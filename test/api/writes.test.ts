@@ -17,8 +17,6 @@ const routes = router({
     path: "/write",
     status: 201,
     scope: "lists:write",
-    dryRunScope: "lists:read",
-    dryRun: true,
     summary: "Makes a list",
   })
     .input(input)
@@ -63,8 +61,6 @@ const checkedRoutes = router({
     method: "POST",
     path: "/make",
     scope: "lists:write",
-    dryRunScope: "lists:read",
-    dryRun: true,
     summary: "Checks something, then makes a row",
   })
     .input(z.strictObject({ body: z.strictObject({ name: z.string().min(3) }) }))

@@ -1,9 +1,5 @@
 import assert from "node:assert/strict";
-import { IsolationLevel } from "@mikro-orm/postgresql";
 import { appRouter } from "../../api/router.ts";
-import { Subscriber } from "../../db/entities/audience.ts";
-import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
-import { claimKey, firstClaim, isNotClaimed, type KeyedRequest, readAnswer } from "../../domain/access/idempotency.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { type ApiAnswer, api, codeOf } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
@@ -92,54 +88,5 @@ describe("A create under an Idempotency-Key", () => {
     const again = await post("/subscribers", email, idempotencyKey);
     assert.equal(again.status, 201, again.text);
     assertReplay(again, await post("/subscribers", email, idempotencyKey));
-  });
-
-  it("makes no record when another request has claimed the key since the statement began", async () => {
-    const tenant = tenantOf(team);
-    const request: KeyedRequest = { tenant, keyHash: unique("hash"), fingerprint: "print", requestId: "req" };
-    const email = uniqueEmail();
-    const begun = team.em.fork();
-    await begun.begin({ isolationLevel: IsolationLevel.REPEATABLE_READ });
-    await begun.execute("select 1 from teams limit 1");
-    // The transaction does not see the record of this claim, and the claim no longer locks the key.
-    assert.equal((await claimKey(team.em, request)).outcome, "claimed");
-    const answer = { ...firstClaim(request), fingerprint: "print", status: 201, before: '{"data":', after: "}" };
-    const fields = { email, firstName: null, lastName: null };
-    await assert.rejects(createSubscriber(begun, app.deps.vault, tenant, fields, answer), isNotClaimed);
-    await begun.rollback();
-    assert.equal(await team.em.fork().count(Subscriber, { email }), 0);
-  });
-
-  it("leaves no trace of an attempt that no longer holds the key", async () => {
-    const tenant = tenantOf(team);
-    const request: KeyedRequest = { tenant, keyHash: unique("hash"), fingerprint: "print", requestId: "req" };
-    const claim = async () => {
-      const claimed = await claimKey(team.em, request);
-      return claimed.outcome === "claimed" ? claimed.handle : assert.fail();
-    };
-    const first = await claim();
-    const longAgo = new Date(Date.now() - 3_600_000);
-    await team.em.nativeUpdate(IdempotencyRecord, { teamId: tenant.teamId }, { lockedAt: longAgo });
-    const second = await claim();
-    const email = uniqueEmail();
-    const attempt = (handle: typeof first) =>
-      createSubscriber(
-        team.em,
-        app.deps.vault,
-        tenant,
-        { email, firstName: null, lastName: null },
-        { ...handle, status: 201, before: '{"data":', after: "}" },
-      );
-    await assert.rejects(attempt(first));
-    assert.equal(await team.em.fork().count(Subscriber, { email }), 0);
-    const { id, record } = await attempt(second);
-    assert.equal(await team.em.fork().count(Subscriber, { id }), 1);
-    assert.deepEqual(await readAnswer(team.em, second), {
-      status: 201,
-      kind: "payload",
-      payload: `{"data":${record.text}}`,
-      requestId: "req",
-    });
-    await assert.rejects(attempt(second), "an attempt has one effect");
   });
 });

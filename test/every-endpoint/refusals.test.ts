@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { idempotencyPolicy } from "../../api/rest/definition.ts";
 import type { Endpoint } from "../../api/rest/endpoints.ts";
 import { MAX_BODY_BYTES } from "../../api/rest/http.ts";
 import { appRouter } from "../../api/router.ts";
@@ -31,7 +30,7 @@ interface Refusal {
 }
 
 const isWrite = ({ meta }: Endpoint) => meta.method !== "GET";
-const needsKey = ({ meta }: Endpoint) => idempotencyPolicy(meta) === "required";
+const needsKey = ({ meta }: Endpoint) => meta.idempotency === "required";
 
 /** A key with every scope but one. */
 async function keyWithout({ mint }: Estate, scope: Scope | null | undefined): Promise<Change> {
