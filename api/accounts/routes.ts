@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
-import { readAccount } from "../../domain/accounts/accounts.ts";
 import { defineList } from "../rest/list.ts";
+import { readRecord } from "../rest/record.ts";
 import { ok, route, router } from "../rest/route.ts";
-import { accountRecord, presentAccount } from "./present.ts";
+import { accountRecord } from "./present.ts";
 import { accountParams, emailAccount } from "./schema.ts";
 
 const accounts = defineList({
@@ -52,6 +52,8 @@ const retrieve = route({
 })
   .input(z.strictObject({ params: accountParams }))
   .output(emailAccount)
-  .query(async ({ ctx, input }) => ok(presentAccount(await readAccount(ctx.em, input.params.accountId))));
+  .query(async ({ ctx, input }) =>
+    ok(await readRecord(ctx.em, "email_accounts", accountRecord, input.params.accountId)),
+  );
 
 export const accountsRouter = router({ page, retrieve });

@@ -1,30 +1,28 @@
+import { sql } from "kysely";
 import type { z } from "zod";
-import type { Campaign } from "../../db/entities/send.ts";
+import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
+import { countsRecord } from "../../domain/sends/counts.ts";
 import type { PreviewRow } from "../../domain/sends/preview.ts";
-import { instant, instantOrNull } from "../rest/instant.ts";
 import { presentArmed, presentConfirmation, presentCost } from "../sends/present.ts";
-import type { campaign, campaignSend, campaignSendPreview } from "./schema.ts";
+import type { campaign, campaignSend, campaignSendPreview, campaignWithRecipients } from "./schema.ts";
 
-export const presentCampaign = (record: Campaign): z.input<typeof campaign> => ({
-  object: "campaign",
-  id: record.id,
-  name: record.name,
-  subject: record.subject ?? null,
-  from_name: record.fromName ?? null,
-  body: record.body ?? null,
-  status: record.status,
-  status_reason: record.statusReason ?? null,
-  segment_id: record.segmentId ?? null,
-  account_ids: record.accountIds,
-  send_id: record.sendId ?? null,
-  send_days: record.sendDays,
-  send_at: instantOrNull(record.sendAt),
-  started_at: instantOrNull(record.startedAt),
-  completed_at: instantOrNull(record.completedAt),
-  created_at: instant(record.createdAt),
-  updated_at: instant(record.updatedAt),
+const fieldsOf = (row: string): JsonColumns<Exclude<keyof z.input<typeof campaign>, "object">> => ({
+  ...plain(row, "id", "name", "subject", "from_name", "body", "status", "status_reason", "segment_id", "account_ids"),
+  ...plain(row, "send_id"),
+  send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
+  ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
 });
+
+/** SQL: a campaign, of a row of `campaigns`. */
+export const campaignRecord = (row: string) => jsonRecord<z.input<typeof campaign>>("campaign", fieldsOf(row));
+
+/** SQL: the same with its recipients by state. */
+export const wholeCampaignRecord = (row: string) =>
+  jsonRecord<z.input<typeof campaignWithRecipients>>("campaign", {
+    ...fieldsOf(row),
+    recipients: countsRecord(sql.ref(`${row}.send_id`)),
+  });
 
 export const presentPreview = (row: PreviewRow, token: string): z.input<typeof campaignSendPreview> => ({
   object: "campaign_send_preview",

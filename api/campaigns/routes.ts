@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, Campaign } from "../../db/entities/send.ts";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import { kysely } from "../../db/orm.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
@@ -8,7 +8,7 @@ import { draftRouter } from "../sends/drafts.ts";
 import { recipientsRoute } from "../sends/recipients.ts";
 import { sendRouter } from "../sends/routes.ts";
 import { sizeText } from "../units.ts";
-import { presentCampaign, presentPreview, presentSend } from "./present.ts";
+import { campaignRecord, presentPreview, presentSend, wholeCampaignRecord } from "./present.ts";
 import {
   campaign,
   campaignBody,
@@ -38,18 +38,21 @@ const page = route({
 })
   .input(z.strictObject({ query: campaigns.query }))
   .output(z.array(campaign))
-  .query(({ ctx, input }) => {
-    let rows = kysely(ctx.em).selectFrom("campaigns").selectAll("campaigns");
-    const { status } = input.query;
-    if (status) rows = rows.where("status", "=", status);
-    return campaigns.pageEntities(ctx, input.query, rows, Campaign, presentCampaign);
-  });
+  .query(({ ctx, input }) =>
+    campaigns.pageRecords(ctx, input.query, {
+      values: { status: input.query.status },
+      rows: (em, { status }) => {
+        const rows = kysely(em).selectFrom("campaigns").selectAll("campaigns");
+        return status === undefined ? rows : rows.where("status", "=", status);
+      },
+      record: campaignRecord,
+    }),
+  );
 
 const kind = {
   ...({ type: "campaign", noun: "Campaign", tag: "Campaigns" } as const),
   entity: Campaign,
-  shown: campaign,
-  show: async (_em: EntityManager, record: Campaign) => presentCampaign(record),
+  shown: { schema: campaign, record: campaignRecord },
 };
 
 export const campaignsRouter = router({
@@ -60,7 +63,7 @@ export const campaignsRouter = router({
     setInApp: "Its segment, its sending accounts and its send days",
     body: campaignBody,
     patch: campaignPatch,
-    whole: { schema: campaignWithRecipients, present: (shown, recipients) => ({ ...shown, recipients }) },
+    whole: { schema: campaignWithRecipients, record: wholeCampaignRecord },
   }),
   commands: commandRouter(kind),
   recipients: recipientsRoute({ ...kind, personScope: "contacts:read" }),

@@ -1,17 +1,8 @@
 import type { z } from "zod";
-import type { Contact } from "../../db/entities/contact.ts";
 import type { UpsertOutcome } from "../../domain/audience/contact-bulk.ts";
 import type { ApiError } from "../../domain/errors.ts";
-import { presentPerson } from "../people.ts";
 import type { CheckedItem } from "./bulk.ts";
-import type { contact, contactBatch } from "./schema.ts";
-
-export const presentContact = (person: Contact): z.input<typeof contact> => ({
-  object: "contact",
-  ...presentPerson(person),
-  fields: person.fields,
-  email_status: person.emailStatus,
-});
+import type { contactBatch } from "./schema.ts";
 
 const failed = ({ code, message, param }: ApiError) => ({
   status: "failed" as const,

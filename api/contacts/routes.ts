@@ -3,15 +3,16 @@ import { EMAIL_STATUSES } from "../../db/entities/contact.ts";
 import { kysely } from "../../db/orm.ts";
 import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
 import { readFields } from "../../domain/audience/contact-fields.ts";
-import { createContact, deleteContact, readContact, updateContact } from "../../domain/audience/contacts.ts";
+import { createContact, deleteContact, updateContact } from "../../domain/audience/contacts.ts";
 import { contactRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter, lookupFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
+import { readRecord } from "../rest/record.ts";
 import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { checkItems } from "./bulk.ts";
 import { checkContactFields } from "./fields.ts";
-import { presentBatch, presentContact } from "./present.ts";
+import { presentBatch } from "./present.ts";
 import {
   bulkBody,
   contact,
@@ -147,7 +148,7 @@ const retrieve = route({
 })
   .input(z.strictObject({ params: contactParams }))
   .output(contact)
-  .query(async ({ ctx, input }) => ok(presentContact(await readContact(ctx.em, input.params.contactId))));
+  .query(async ({ ctx, input }) => ok(await readRecord(ctx.em, "contacts", contactRecord, input.params.contactId)));
 
 const update = route({
   method: "PATCH",
@@ -176,7 +177,8 @@ const update = route({
       patch,
     );
     const quota = slots === 0 ? null : await slotQuota(ctx, slots);
-    return ok(presentContact(record), { impact: { ...updateImpact(record.id, isChanged), quota } });
+    const shown = await readRecord(ctx.em, "contacts", contactRecord, record.id);
+    return ok(shown, { impact: { ...updateImpact(record.id, isChanged), quota } });
   });
 
 const remove = route({

@@ -1,23 +1,11 @@
 import { sql } from "kysely";
 import type { z } from "zod";
-import type { List } from "../../db/entities/audience.ts";
 import { instants, jsonRecord, plain } from "../../db/json.ts";
 import type { MembershipOutcome } from "../../domain/audience/lists.ts";
 import { shownEmail } from "../../domain/webhooks/records.ts";
-import { instant } from "../rest/instant.ts";
 import type { list, listSubscriber, listSubscriberBatch } from "./schema.ts";
 
-export const presentList = ({ id, name, description, optin, createdAt, updatedAt }: List): z.input<typeof list> => ({
-  object: "list",
-  id,
-  name,
-  description: description ?? null,
-  optin,
-  created_at: instant(createdAt),
-  updated_at: instant(updatedAt),
-});
-
-/** SQL: the same of a row of `lists`. */
+/** SQL: a list, of a row of `lists`. */
 export const listRecord = (row: string) =>
   jsonRecord<z.input<typeof list>>("list", {
     ...plain(row, "id", "name", "description", "optin"),

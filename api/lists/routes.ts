@@ -14,9 +14,10 @@ import {
 import { optOut } from "../../domain/audience/opt-outs.ts";
 import { notFound } from "../../domain/errors.ts";
 import { defineList } from "../rest/list.ts";
+import { readRecord } from "../rest/record.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { numberText } from "../units.ts";
-import { listRecord, listSubscriberRecord, presentBatch, presentList } from "./present.ts";
+import { listRecord, listSubscriberRecord, presentBatch } from "./present.ts";
 import {
   deletedList,
   deletedListSubscriber,
@@ -67,11 +68,10 @@ const create = route({
 })
   .input(z.strictObject({ body: listBody }))
   .output(list)
-  .mutation(async ({ ctx, input }) =>
-    ok(presentList(await createList(ctx.em, ctx.tenant, input.body, ctx.env.MAX_LISTS)), {
-      impact: impact({ would_create: 1 }),
-    }),
-  );
+  .mutation(async ({ ctx, input }) => {
+    const { id } = await createList(ctx.em, ctx.tenant, input.body, ctx.env.MAX_LISTS);
+    return ok(await readRecord(ctx.em, "lists", listRecord, id), { impact: impact({ would_create: 1 }) });
+  });
 
 const page = route({
   method: "GET",
@@ -103,7 +103,7 @@ const retrieve = route({
 })
   .input(z.strictObject({ params: listParams }))
   .output(list)
-  .query(async ({ ctx, input }) => ok(presentList(await readList(ctx.em, input.params.listId))));
+  .query(async ({ ctx, input }) => ok(await readRecord(ctx.em, "lists", listRecord, input.params.listId)));
 
 const update = route({
   method: "PATCH",
@@ -119,7 +119,8 @@ const update = route({
   .output(list)
   .mutation(async ({ ctx, input }) => {
     const { record, isChanged } = await updateList(ctx.em, input.params.listId, input.body);
-    return ok(presentList(record), { impact: updateImpact(record.id, isChanged) });
+    const { id } = record;
+    return ok(await readRecord(ctx.em, "lists", listRecord, id), { impact: updateImpact(id, isChanged) });
   });
 
 const remove = route({

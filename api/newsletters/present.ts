@@ -1,30 +1,30 @@
+import { sql } from "kysely";
 import type { z } from "zod";
-import type { Newsletter } from "../../db/entities/send.ts";
+import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
+import { countsRecord } from "../../domain/sends/counts.ts";
+import { listIdsOf } from "../../domain/sends/newsletters.ts";
 import type { PreviewRow } from "../../domain/sends/preview.ts";
-import { instant, instantOrNull } from "../rest/instant.ts";
 import { presentArmed, presentConfirmation, presentCost } from "../sends/present.ts";
-import type { newsletter, newsletterSend, newsletterSendPreview } from "./schema.ts";
+import type { newsletter, newsletterSend, newsletterSendPreview, newsletterWithRecipients } from "./schema.ts";
 
-export const presentNewsletter = (letter: Newsletter, lists: string[]): z.input<typeof newsletter> => ({
-  object: "newsletter",
-  id: letter.id,
-  name: letter.name,
-  subject: letter.subject ?? null,
-  from_email: letter.fromEmail ?? null,
-  from_name: letter.fromName ?? null,
-  body: letter.body ?? null,
-  status: letter.status,
-  status_reason: letter.statusReason ?? null,
-  lists,
-  send_id: letter.sendId ?? null,
-  send_days: letter.sendDays,
-  send_at: instantOrNull(letter.sendAt),
-  started_at: instantOrNull(letter.startedAt),
-  completed_at: instantOrNull(letter.completedAt),
-  created_at: instant(letter.createdAt),
-  updated_at: instant(letter.updatedAt),
+const fieldsOf = (row: string): JsonColumns<Exclude<keyof z.input<typeof newsletter>, "object">> => ({
+  ...plain(row, "id", "name", "subject", "from_email", "from_name", "body", "status", "status_reason"),
+  lists: listIdsOf(row),
+  ...plain(row, "send_id"),
+  send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
+  ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
 });
+
+/** SQL: a newsletter, of a row of `newsletters`. */
+export const newsletterRecord = (row: string) => jsonRecord<z.input<typeof newsletter>>("newsletter", fieldsOf(row));
+
+/** SQL: the same with its recipients by state. */
+export const wholeNewsletterRecord = (row: string) =>
+  jsonRecord<z.input<typeof newsletterWithRecipients>>("newsletter", {
+    ...fieldsOf(row),
+    recipients: countsRecord(sql.ref(`${row}.send_id`)),
+  });
 
 export const presentPreview = (row: PreviewRow, token: string): z.input<typeof newsletterSendPreview> => ({
   object: "newsletter_send_preview",

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
-import { type EntityManager, kysely } from "../../db/orm.ts";
-import { listIdsOf, readListIds } from "../../domain/sends/newsletters.ts";
+import { kysely } from "../../db/orm.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
@@ -9,7 +8,7 @@ import { draftRouter } from "../sends/drafts.ts";
 import { recipientsRoute } from "../sends/recipients.ts";
 import { sendRouter } from "../sends/routes.ts";
 import { sizeText } from "../units.ts";
-import { presentNewsletter, presentPreview, presentSend } from "./present.ts";
+import { newsletterRecord, presentPreview, presentSend, wholeNewsletterRecord } from "./present.ts";
 import {
   newsletter,
   newsletterBody,
@@ -39,23 +38,21 @@ const page = route({
 })
   .input(z.strictObject({ query: newsletters.query }))
   .output(z.array(newsletter))
-  .query(({ ctx, input }) => {
-    let rows = kysely(ctx.em)
-      .selectFrom("newsletters")
-      .selectAll("newsletters")
-      .select(listIdsOf("newsletters").as("list_ids"));
-    const { status } = input.query;
-    if (status) rows = rows.where("status", "=", status);
-    return newsletters.pageEntities(ctx, input.query, rows, Newsletter, (letter, row) =>
-      presentNewsletter(letter, row.list_ids),
-    );
-  });
+  .query(({ ctx, input }) =>
+    newsletters.pageRecords(ctx, input.query, {
+      values: { status: input.query.status },
+      rows: (em, { status }) => {
+        const rows = kysely(em).selectFrom("newsletters").selectAll("newsletters");
+        return status === undefined ? rows : rows.where("status", "=", status);
+      },
+      record: newsletterRecord,
+    }),
+  );
 
 const kind = {
   ...({ type: "newsletter", noun: "Newsletter", tag: "Newsletters" } as const),
   entity: Newsletter,
-  shown: newsletter,
-  show: async (em: EntityManager, letter: Newsletter) => presentNewsletter(letter, await readListIds(em, letter.id)),
+  shown: { schema: newsletter, record: newsletterRecord },
 };
 
 export const newslettersRouter = router({
@@ -66,7 +63,7 @@ export const newslettersRouter = router({
     setInApp: "Its lists and its send days",
     body: newsletterBody,
     patch: newsletterPatch,
-    whole: { schema: newsletterWithRecipients, present: (shown, recipients) => ({ ...shown, recipients }) },
+    whole: { schema: newsletterWithRecipients, record: wholeNewsletterRecord },
   }),
   commands: commandRouter(kind),
   recipients: recipientsRoute({ ...kind, personScope: "subscribers:read" }),

@@ -1,9 +1,7 @@
-import type { EntityName } from "@mikro-orm/postgresql";
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import { z } from "zod";
-import { JsonText, jsonTextOf } from "../../db/json.ts";
-import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { recordReader } from "../../db/records.ts";
+import { JsonText } from "../../db/json.ts";
+import { type Database, type EntityManager, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type DefinedStatement, defineStatement, type NamedValues } from "../../db/statements.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
@@ -12,21 +10,6 @@ import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
 import { declareFilters } from "./filters.ts";
 import { itIs } from "./messages.ts";
-import {
-  beginWithin,
-  type Found,
-  joinRecords,
-  MAX_WALKED,
-  mergeRanges,
-  type PageRow,
-  type Place,
-  type Placed,
-  recordColumn,
-  recordsOf,
-  rowsToRead,
-  type Walked,
-  walkMatching,
-} from "./page-statement.ts";
 import { readVisibleBeforeMs } from "./visible-before.ts";
 
 export const DEFAULT_LIMIT = 25;
@@ -98,11 +81,6 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
    * filter reads one range for each value and merges them, so no second index for each sort is needed.
    */
   ranges?: { filter: keyof Filters & keyof Database[Table] & string; values: readonly string[] };
-  /**
-   * The columns and values of filters that no index serves. By these `page` itself filters, in at most 10,000 rows (`MAX_WALKED`),
-   * and may end with few records; the endpoint's `rows` selects the columns and must not filter by them.
-   */
-  walked?: (filters: z.output<z.ZodObject<Filters>>) => Walked;
   /** The column that may hold long texts: the page ends before its records exceed `MAX_PAGE_BYTES`. */
   largeColumn?: keyof Database[Table] & string;
 }
@@ -142,17 +120,25 @@ export function decodeCursor(vault: Vault, binding: string, cursor: string): Pos
 
 type PageContext = Pick<RequestContext, "em" | "vault" | "tenant" | "target">;
 
-/** The records whose JSON fits into so many bytes, and one at least. */
-function takeFitting<Row, T>(rows: readonly Row[], present: (row: Row) => T, maxBytes: number): T[] {
-  const taken: T[] = [];
+/** A row of a page. */
+interface PageRow {
+  /** Its place in the list: milliseconds since 1970 and its id. */
+  sorted_at_ms: string;
+  id: string;
+  /** JSON. */
+  record: string;
+  /** Rows up to the limit and one more, on a list with long texts: Postgres does not send all of them. */
+  found?: string;
+}
+
+/** The rows whose JSON fits into so many bytes, and one at least. */
+function takeFitting(rows: readonly PageRow[], maxBytes: number): PageRow[] {
   let bytes = 0;
-  for (const row of rows) {
-    const record = present(row);
-    if (maxBytes !== Infinity) bytes += Buffer.byteLength(jsonTextOf(record)) + 1;
-    if (taken.length > 0 && bytes > maxBytes) break;
-    taken.push(record);
-  }
-  return taken;
+  const end = rows.findIndex(({ record }, i) => {
+    bytes += Buffer.byteLength(record) + 1;
+    return bytes > maxBytes && i > 0;
+  });
+  return end < 0 ? [...rows] : rows.slice(0, end);
 }
 
 /** A page as a request asks for it. */
@@ -193,18 +179,6 @@ const valuesOf = ({ teamId, environment }: Tenant, { limit, updatedSince, after 
   afterId: after?.id,
 });
 
-/** The parts of a request that the text of its page's statement depends on. */
-interface PageShape {
-  sort: SortColumn;
-  order: Order;
-  /** Rows that are read at most. */
-  atMost: number;
-  /** Reads one range for each value of the column. */
-  inRanges: boolean;
-  /** The values that are walked for; undefined without any. */
-  walkedFor: Walked | undefined;
-}
-
 /** The records of a list. */
 interface RecordsSpec<Values, From extends keyof Database, Row extends object, T> {
   /** The values that the rows are chosen by; those that are undefined do not choose. */
@@ -227,116 +201,55 @@ interface StatementSpec {
   largeColumn?: string;
 }
 
-/** References to the column that a list is sorted by, and to the id that breaks ties. */
-const sortRefs = ({ table, idColumn = "id", sortColumns }: StatementSpec, sort: SortColumn) => ({
-  sortedBy: sql.ref<string>(`${table}.${sortColumns?.[sort] ?? sort}`),
-  id: sql.ref<string>(`${table}.${idColumn}`),
-});
+/**
+ * Rows that are read at most before the limit cuts them: the limit and one more, rounded up. Postgres plans a short walk
+ * through an index for a number that stands in the statement; the statements of all limits are few.
+ */
+const rowsToRead = (limit: number): number => (limit <= 25 ? 26 : 101);
 
-const shapeOf = (
-  { ranges }: StatementSpec,
-  { sort, order, limit, filters }: PageRequest,
-  walked: Walked = {},
-): PageShape => ({
-  sort,
-  order,
-  atMost: rowsToRead(limit),
-  inRanges: ranges !== undefined && Object.values(filters).every((value) => value === undefined),
-  walkedFor: Object.keys(walked).length > 0 ? walked : undefined,
-});
+/** The part of a request that the text of its page's statement depends on. */
+type PageShape = Pick<PageRequest, "sort" | "order"> & { atMost: number; inRanges: boolean };
 
-/** The tenant's rows in the order of the page, from behind a position on. */
-function sortedRows<From extends keyof Database, Row extends object>(
+/** The statement of a page: the records of its rows, up to its limit and one more. */
+function pageStatement<From extends keyof Database, Row extends object>(
   spec: StatementSpec,
   rows: SelectQueryBuilder<Database, From, Row>,
-  { sort, order, atMost }: PageShape,
-  { updatedSince, afterAt, afterId, ...tenant }: PageValues,
-) {
-  const { table } = spec;
-  const { sortedBy, id } = sortRefs(spec, sort);
-  let selected = rows
-    .select([
-      // Whole milliseconds, exact as a float; `extract` would calculate in numeric, which takes longer.
-      sql<string>`(date_part('epoch', ${sortedBy}) * 1000)::bigint`.as("page_sorted_at_ms"),
-      sql<string>`${id}`.as("page_id"),
-    ])
-    .where(ofTenant(tenant, table))
-    .orderBy(sortedBy, order)
-    .orderBy(id, order)
-    .limit(sql.lit(atMost));
+  record: (row: string) => RawBuilder<unknown>,
+  { sort, order, atMost, inRanges }: PageShape,
+  { rows: limit, updatedSince, afterAt, afterId, ...tenant }: PageValues,
+): RawBuilder<PageRow> {
+  const { table, idColumn = "id", sortColumns, ranges, largeColumn } = spec;
+  const direction = sql.raw(order);
+  const sortColumn = String(sortColumns?.[sort] ?? sort);
+  const placeIn = (alias: string) => [sql.ref(`${alias}.${sortColumn}`), sql.ref(`${alias}.${idColumn}`)] as const;
+  const [sortedBy, id] = placeIn(table);
+  let selected = rows.where(ofTenant(tenant, table)).orderBy(sortedBy, order).orderBy(id, order).limit(sql.lit(atMost));
   if (updatedSince !== undefined)
     selected = selected.where(sql<boolean>`${sql.ref(`${table}.updated_at`)} >= ${updatedSince}::timestamptz`);
   if (afterAt !== undefined) {
     const beyond = sql.raw(order === "asc" ? ">" : "<");
     selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${afterAt}::timestamptz, ${afterId})`);
   }
-  return selected;
-}
-
-/** The rows of a page: as selected, merged from one range per value, or walked. */
-function foundRows<From extends keyof Database, Row extends object>(
-  spec: StatementSpec,
-  selected: SelectQueryBuilder<Database, From, Row>,
-  { sort, order, atMost, inRanges, walkedFor }: PageShape,
-): RawBuilder<Row & Placed> {
-  const { table, ranges } = spec;
-  if (ranges && inRanges) {
-    const column = sql.ref(`${table}.${ranges.filter}`);
-    const parts = ranges.values.map(
-      (value) => sql<Row & Placed>`${selected.where(sql<boolean>`${column} = ${value}`)}`,
-    );
-    return mergeRanges(parts, order, atMost);
-  }
-  if (walkedFor) {
-    const { sortedBy, id } = sortRefs(spec, sort);
-    const place = sql<string>`row_number() over (order by ${sortedBy} ${sql.raw(order)}, ${id} ${sql.raw(order)})`;
-    const walk = selected.clearLimit().select(place.as("page_place")).limit(sql.lit(MAX_WALKED));
-    return walkMatching(sql<Row & Placed>`${walk}`, walkedFor, order, atMost);
-  }
-  return sql<Row & Placed>`${selected}`;
-}
-
-/** The columns that the rows of a page have beside their places and records. */
-const extraColumns = ({ largeColumn }: StatementSpec, { walkedFor }: PageShape): (keyof Found)[] => [
-  ...(largeColumn ? (["page_found"] as const) : []),
-  ...(walkedFor === undefined ? [] : (["page_matches", "page_place"] as const)),
-];
-
-/** The statement of a page: columns of its rows `found`, up to its limit and one more. */
-function pageStatement<From extends keyof Database, Row extends object, Columns>(
-  spec: StatementSpec,
-  columns: RawBuilder<Columns>,
-  rows: SelectQueryBuilder<Database, From, Row>,
-  shape: PageShape,
-  values: PageValues,
-): RawBuilder<Columns> {
-  const { idColumn = "id", sortColumns, largeColumn } = spec;
-  const { sort, order } = shape;
-  const found = foundRows(spec, sortedRows(spec, rows, shape, values), shape);
-  const within = largeColumn ? beginWithin(found, largeColumn, MAX_PAGE_BYTES, order) : found;
-  const direction = sql.raw(order);
-  return sql`select ${columns} from (${within}) found
-    order by ${sql.ref(`found.${sortColumns?.[sort] ?? sort}`)} ${direction}, ${sql.ref(`found.${idColumn}`)} ${direction}
-    limit ${values.rows}`;
-}
-
-/**
- * The records of a page, out of the rows that its statement found.
- * @returns also the row behind which the next page begins; undefined on the last page
- */
-function cutPage<Row extends object, T>(
-  found: readonly (Row & Place & Found)[],
-  present: (row: Row) => T,
-  limit: number,
-  maxBytes: number,
-): { shown: T[]; next: Place | undefined } {
-  const matching = found.filter(({ page_matches }) => page_matches !== false);
-  const shown = takeFitting(matching.slice(0, limit), present, maxBytes);
-  // Behind the records shown there are others that were found, or the walk for others ended early.
-  const hasMore =
-    Number(found[0]?.page_found ?? found.length) > shown.length || Number(found.at(-1)?.page_place) === MAX_WALKED;
-  const last = shown.length < matching.length ? matching[shown.length - 1] : found.at(-1);
-  return { shown, next: hasMore ? last : undefined };
+  const parts =
+    ranges && inRanges
+      ? ranges.values.map(
+          (value) => sql`(${selected.where(sql<boolean>`${sql.ref(`${table}.${ranges.filter}`)} = ${value}`)})`,
+        )
+      : [sql`(${selected})`];
+  const [at, foundId] = placeIn("found");
+  const ordered = sql`order by ${at} ${direction}, ${foundId} ${direction}`;
+  const found = sql`(${sql.join(parts, sql` union all `)}) found`;
+  // Lengths are known without reading the texts.
+  const within = sql`(
+    select found.* from (
+      select *, count(*) over () as page_found, coalesce(sum(octet_length(${sql.ref(`found.${largeColumn}`)}::text)) over (
+        ${ordered} rows between unbounded preceding and 1 preceding), 0) as page_begins_at
+      from ${found}) found
+    where page_begins_at < ${sql.lit(MAX_PAGE_BYTES)}) found`;
+  // Whole milliseconds, exact as a float; `extract` would calculate in numeric, which takes longer.
+  return sql`select (date_part('epoch', ${at}) * 1000)::bigint as sorted_at_ms, ${foundId} as id,
+      ${record("found")} as record ${largeColumn ? sql`, page_found as found` : sql``}
+    from ${largeColumn ? within : found} ${ordered} limit ${limit}`;
 }
 
 /**
@@ -383,16 +296,14 @@ export function defineList<
   }
 
   /** The `meta` of a page. @param next the row behind which the next page begins; undefined for the last page */
-  const metaOf = ({ vault }: PageContext, { binding, syncedMs }: PageRequest, next: Place | undefined) => ({
+  const metaOf = ({ vault }: PageContext, { binding, syncedMs }: PageRequest, next: PageRow | undefined) => ({
     has_more: next !== undefined,
     next_cursor: next
-      ? encodeCursor(vault, binding, { sortedAtMs: Number(next.page_sorted_at_ms), id: next.page_id, syncedMs })
+      ? encodeCursor(vault, binding, { sortedAtMs: Number(next.sorted_at_ms), id: next.id, syncedMs })
       : null,
     ...(syncedMs === null ? {} : { synced_through: new Date(syncedMs).toISOString() }),
   });
 
-  const shapeFor = (request: PageRequest) =>
-    shapeOf(spec, request, spec.walked?.(request.filters as z.output<z.ZodObject<Filters>>));
   const maxBytes = spec.largeColumn ? MAX_PAGE_BYTES : Infinity;
 
   /** The statements of pages of records, by the shape of the page and the names of the values that it filters by. */
@@ -409,57 +320,27 @@ export function defineList<
     { values: own, rows, record }: RecordsSpec<Values, From, Row, T>,
   ): Promise<Ok<T[]>> {
     const request = await readRequest(ctx, input);
-    const shape = shapeFor(request);
+    const { sort, order, limit, filters } = request;
+    const inRanges = spec.ranges !== undefined && Object.values(filters).every((value) => value === undefined);
+    const shape: PageShape = { sort, order, atMost: rowsToRead(limit), inRanges };
     const values = { ...own, ...valuesOf(ctx.tenant, request) };
-    const { sort, order, atMost, inRanges, walkedFor } = shape;
-    let key = `${sort} ${order} ${atMost} ${inRanges} ${JSON.stringify(walkedFor)}`;
+    let key = `${sort} ${order} ${shape.atMost} ${inRanges}`;
     for (const name in values) if (values[name] !== undefined) key += ` ${name}`;
     let statement = statements.get(key);
-    const extra = extraColumns(spec, shape);
     if (!statement) {
-      const column = recordColumn(record("found"), extra);
       statement = defineStatement((em, given) => {
         const named = given as typeof values;
-        return joinRecords(pageStatement(spec, column, rows(em, named), shape, named));
+        return pageStatement(spec, rows(em, named), record, shape, named);
       });
       statements.set(key, statement);
     }
     const { rows: found } = await statement(ctx.em, values);
-    const records = found.flatMap((row) => recordsOf<T>(row, extra));
-    const { shown, next } = cutPage(records, ({ record }) => record, request.limit, maxBytes);
-    return ok(new JsonText<T[]>(`[${shown.map(({ text }) => text).join()}]`), { meta: metaOf(ctx, request, next) });
+    const shown = takeFitting(found.slice(0, limit), maxBytes);
+    const hasMore = Number(found[0]?.found ?? found.length) > shown.length;
+    return ok(new JsonText<T[]>(`[${shown.map(({ record }) => record).join()}]`), {
+      meta: metaOf(ctx, request, hasMore ? shown.at(-1) : undefined),
+    });
   }
 
-  /**
-   * The same with records that this process makes from the rows, which costs several times as much: for records that
-   * SQL cannot make.
-   * @param rows selects from the list's table, joined and filtered as the endpoint needs
-   */
-  async function page<From extends keyof Database, Row extends object, T>(
-    ctx: PageContext,
-    input: z.output<typeof query>,
-    rows: SelectQueryBuilder<Database, From, Row>,
-    present: (row: Row) => T,
-  ): Promise<Ok<T[]>> {
-    const request = await readRequest(ctx, input);
-    const values = valuesOf(ctx.tenant, request);
-    const statement = pageStatement(spec, sql<Row & Placed>`*`, rows, shapeFor(request), values);
-    const { rows: found } = await statement.execute(kysely(ctx.em));
-    const { shown, next } = cutPage(found, present, request.limit, maxBytes);
-    return ok(shown, { meta: metaOf(ctx, request, next) });
-  }
-
-  /** As `page`, for rows of the list's own table, shown by the presenter of its entity. */
-  function pageEntities<From extends keyof Database, Row extends object, Entity extends object, T>(
-    ctx: PageContext,
-    input: z.output<typeof query>,
-    rows: SelectQueryBuilder<Database, From, Row>,
-    entity: EntityName<Entity>,
-    present: (entity: Readonly<Entity>, row: Row) => T,
-  ): Promise<Ok<T[]>> {
-    const read = recordReader(ctx.em, entity);
-    return page(ctx, input, rows, (row) => present(read(row), row));
-  }
-
-  return { query, pageRecords, page, pageEntities };
+  return { query, pageRecords };
 }

@@ -2,8 +2,9 @@ import { z } from "zod";
 import { afterCommit } from "../../db/transaction.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import { type ClientCommand, commandSend } from "../../domain/sends/client-commands.ts";
-import { type Broadcast, readBroadcast } from "../../domain/sends/drafts.ts";
+import type { Broadcast } from "../../domain/sends/drafts.ts";
 import { logMove } from "../../domain/sends/send-log.ts";
+import { readRecord } from "../rest/record.ts";
 import { idParamOf, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import type { ShownKind } from "./drafts.ts";
 import { wakeUpSend } from "./send-updates.ts";
@@ -35,7 +36,7 @@ const COMMANDS: Readonly<Record<ClientCommand, CommandText>> = {
 
 /** The routes by which a client stops what it started. */
 export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind: ShownKind<T, Shown>) {
-  const { type, noun, tag, entity, shown } = kind;
+  const { type, noun, tag, shown } = kind;
   const idParam = `${type}Id`;
   const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
 
@@ -55,7 +56,7 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
       errors: [...errors, "resource_state_invalid"],
     })
       .input(z.strictObject({ params }))
-      .output(shown)
+      .output(shown.schema)
       .mutation(async ({ ctx, input }) => {
         const id = input.params[idParam] ?? "";
         const move = await commandSend(ctx.em, ctx.tenant, { type, id }, name, ctx.dryRun);
@@ -65,8 +66,8 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
             wakeUpSend(ctx, move.sendId);
           });
         }
-        const record = await readBroadcast(ctx.em, entity, id);
-        return ok(await kind.show(ctx.em, record), { impact: updateImpact(id, true) });
+        const record = await readRecord(ctx.em, `${type}s`, shown.record, id);
+        return ok(record, { impact: updateImpact(id, true) });
       });
   };
 

@@ -1,23 +1,14 @@
 import type { EntityClass } from "@mikro-orm/postgresql";
+import type { RawBuilder } from "kysely";
 import { z } from "zod";
 import type { Env } from "../../config/env.ts";
-import type { EntityManager } from "../../db/orm.ts";
 import type { Patch } from "../../domain/patch.ts";
-import { readCounts } from "../../domain/sends/counts.ts";
-import {
-  type Broadcast,
-  checkTemplates,
-  createDraft,
-  deleteDraft,
-  readBroadcast,
-  updateDraft,
-} from "../../domain/sends/drafts.ts";
+import { type Broadcast, checkTemplates, createDraft, deleteDraft, updateDraft } from "../../domain/sends/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { deleted } from "../fields.ts";
 import type { Tag } from "../openapi/tags.ts";
+import { readRecord } from "../rest/record.ts";
 import { deleteImpact, idParamOf, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
-import { presentStates } from "./present.ts";
-import type { recipientStates } from "./schema.ts";
 
 /** The content of a draft as a request holds it. */
 interface WrittenContent {
@@ -29,6 +20,12 @@ interface WrittenContent {
   from_email?: string | null;
 }
 
+/** A schema, and SQL of a record that fits it; see `readRecord`. */
+interface ShownRecord<Schema extends z.ZodType> {
+  schema: Schema;
+  record: (row: string) => RawBuilder<z.input<Schema>>;
+}
+
 /** A kind of resource that is sent, and how it is shown. */
 export interface ShownKind<T extends Broadcast, Shown extends z.ZodType> {
   /** Its paths, its scopes and the ids in its paths are named after it. */
@@ -37,8 +34,7 @@ export interface ShownKind<T extends Broadcast, Shown extends z.ZodType> {
   noun: Capitalize<ResourceType>;
   tag: Tag;
   entity: EntityClass<T>;
-  shown: Shown;
-  show(em: EntityManager, record: T): Promise<z.input<Shown>>;
+  shown: ShownRecord<Shown>;
 }
 
 /** A kind of resource that is drafted, and sent later. */
@@ -51,7 +47,7 @@ interface DraftedKind<T extends Broadcast, Shown extends z.ZodType, Whole extend
   body: z.ZodType<WrittenContent>;
   patch: z.ZodType<Patch<WrittenContent>>;
   /** With its recipients by state. */
-  whole: { schema: Whole; present(shown: z.input<Shown>, recipients: z.input<typeof recipientStates>): z.input<Whole> };
+  whole: ShownRecord<Whole>;
 }
 
 const fieldsOf = <Content extends Patch<WrittenContent>>({ from_name, from_email, ...rest }: Content) => ({
@@ -66,7 +62,8 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
 ) {
   const { type, noun, tag, entity, shown } = kind;
   const idParam = `${type}Id`;
-  const path = `/${type}s` as const;
+  const table = `${type}s` as const;
+  const path = `/${table}` as const;
   const onePath = `${path}/{${idParam}}` as const;
   const scopes = { read: `${type}s:read`, write: `${type}s:write` } as const;
   const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
@@ -87,12 +84,12 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     errors: ["rate_limit_exceeded", "resource_limit_reached"],
   })
     .input(z.strictObject({ body: kind.body }))
-    .output(shown)
+    .output(shown.schema)
     .before(({ ctx, input }) => checkTemplates(ctx.tenant, input.body))
     .mutation(async ({ ctx, input }) => {
       const fields = { ...fieldsOf(input.body), fromName: input.body.from_name };
       const draft = await createDraft(ctx.em, ctx.tenant, type, fields, kind.limit(ctx.env));
-      return ok(await kind.show(ctx.em, draft as T), { impact: impact({ would_create: 1 }) });
+      return ok(await readRecord(ctx.em, table, shown.record, draft.id), { impact: impact({ would_create: 1 }) });
     });
 
   const retrieve = route({
@@ -107,11 +104,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
   })
     .input(z.strictObject({ params }))
     .output(kind.whole.schema)
-    .query(async ({ ctx, input }) => {
-      const record = await readBroadcast(ctx.em, entity, idOf(input));
-      const counts = record.sendId ? await readCounts(ctx.em, ctx.tenant, record.sendId) : null;
-      return ok(kind.whole.present(await kind.show(ctx.em, record), presentStates(counts)));
-    });
+    .query(async ({ ctx, input }) => ok(await readRecord(ctx.em, table, kind.whole.record, idOf(input))));
 
   const update = route({
     method: "PATCH",
@@ -125,12 +118,13 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     errors: ["rate_limit_exceeded", "resource_state_invalid"],
   })
     .input(z.strictObject({ params, body: kind.patch }))
-    .output(shown)
+    .output(shown.schema)
     .before(({ ctx, input }) => checkTemplates(ctx.tenant, input.body))
     .mutation(async ({ ctx, input }) => {
       const patch = fieldsOf(input.body);
-      const { record, isChanged } = await updateDraft(ctx.em, entity, idOf(input), patch as Patch<T>);
-      return ok(await kind.show(ctx.em, record), { impact: updateImpact(record.id, isChanged) });
+      const id = idOf(input);
+      const { isChanged } = await updateDraft(ctx.em, entity, id, patch as Patch<T>);
+      return ok(await readRecord(ctx.em, table, shown.record, id), { impact: updateImpact(id, isChanged) });
     });
 
   const remove = route({

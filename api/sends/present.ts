@@ -1,24 +1,7 @@
-import type { z } from "zod";
-import type { RecipientState } from "../../db/entities/send.ts";
 import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/complaint-rate.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import type { PreviewRow } from "../../domain/sends/preview.ts";
 import { instantOfText } from "../rest/instant.ts";
-import type { recipientStates } from "./schema.ts";
-
-export const presentStates = (counts: Record<RecipientState, number> | null): z.input<typeof recipientStates> =>
-  counts && {
-    total: Object.values(counts).reduce((sum, count) => sum + count, 0),
-    queued: counts.QUEUED,
-    sending: counts.SENDING,
-    sent: counts.SENT,
-    rejected: counts.REJECTED,
-    deferred: counts.DEFERRED,
-    unknown: counts.UNKNOWN,
-    expired: counts.EXPIRED,
-    suppressed: counts.SUPPRESSED,
-    cancelled: counts.CANCELLED,
-  };
 
 /** The fields of a preview that follow its recipients. */
 export const presentCost = (row: PreviewRow) => ({

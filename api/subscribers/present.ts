@@ -1,27 +1,26 @@
+import { sql } from "kysely";
 import type { z } from "zod";
-import type { Subscriber, Subscription } from "../../db/entities/audience.ts";
-import { presentPerson } from "../people.ts";
-import { instant, instantOrNull } from "../rest/instant.ts";
-import type { subscriber, subscriberWithSubscriptions } from "./schema.ts";
+import { instants, jsonRecord, plain } from "../../db/json.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { shownEmail } from "../../domain/webhooks/records.ts";
+import type { subscriberWithSubscriptions } from "./schema.ts";
 
-export const presentSubscriber = (person: Subscriber): z.input<typeof subscriber> => ({
-  object: "subscriber",
-  ...presentPerson(person),
-});
+/** The subscriptions of a row of `subscribers`, oldest first. */
+const subscriptionsOf = (row: string) => sql`coalesce((
+  select json_agg(json_build_object(
+    'list_id', s.list_id, 'status', s.status, 'confirmed_at', ${isoInstant(sql.ref("s.confirmed_at"))},
+    'confirmation_sent_at', ${isoInstant(sql.ref("s.confirmation_sent_at"))},
+    'confirmation_withheld', s.confirmation_withheld, 'unsubscribed_at', ${isoInstant(sql.ref("s.unsubscribed_at"))},
+    'created_at', ${isoInstant(sql.ref("s.created_at"))}, 'updated_at', ${isoInstant(sql.ref("s.updated_at"))}
+  ) order by s.created_at, s.list_id)
+  from subscriptions s where s.subscriber_id = ${sql.ref(`${row}.id`)}), '[]')`;
 
-export const presentWithSubscriptions = (
-  person: Subscriber,
-  subscriptions: Subscription[],
-): z.input<typeof subscriberWithSubscriptions> => ({
-  ...presentSubscriber(person),
-  subscriptions: subscriptions.map((subscription) => ({
-    list_id: subscription.listId,
-    status: subscription.status,
-    confirmed_at: instantOrNull(subscription.confirmedAt),
-    confirmation_sent_at: instantOrNull(subscription.confirmationSentAt),
-    confirmation_withheld: subscription.confirmationWithheld ?? null,
-    unsubscribed_at: instantOrNull(subscription.unsubscribedAt),
-    created_at: instant(subscription.createdAt),
-    updated_at: instant(subscription.updatedAt),
-  })),
-});
+/** SQL: a subscriber with the subscriptions, of a row of `subscribers`. */
+export const wholeSubscriberRecord = (row: string) =>
+  jsonRecord<z.input<typeof subscriberWithSubscriptions>>("subscriber", {
+    ...plain(row, "id"),
+    email: shownEmail(row),
+    ...plain(row, "first_name", "last_name"),
+    ...instants(row, "created_at", "updated_at"),
+    subscriptions: subscriptionsOf(row),
+  });

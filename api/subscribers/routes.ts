@@ -1,17 +1,13 @@
 import { z } from "zod";
 import { kysely } from "../../db/orm.ts";
-import {
-  createSubscriber,
-  deleteSubscriber,
-  readSubscriber,
-  updateSubscriber,
-} from "../../domain/audience/subscribers.ts";
+import { createSubscriber, deleteSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
 import { subscriberRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter, lookupFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
+import { readRecord } from "../rest/record.ts";
 import { impact, ok, route, router, updateImpact } from "../rest/route.ts";
-import { presentSubscriber, presentWithSubscriptions } from "./present.ts";
+import { wholeSubscriberRecord } from "./present.ts";
 import {
   deletedSubscriber,
   subscriber,
@@ -82,10 +78,9 @@ const retrieve = route({
 })
   .input(z.strictObject({ params: subscriberParams }))
   .output(subscriberWithSubscriptions)
-  .query(async ({ ctx, input }) => {
-    const { subscriber, subscriptions } = await readSubscriber(ctx.em, input.params.subscriberId);
-    return ok(presentWithSubscriptions(subscriber, subscriptions));
-  });
+  .query(async ({ ctx, input }) =>
+    ok(await readRecord(ctx.em, "subscribers", wholeSubscriberRecord, input.params.subscriberId)),
+  );
 
 const update = route({
   method: "PATCH",
@@ -106,7 +101,8 @@ const update = route({
     const patch = { email, firstName, lastName };
     const { record, isChanged, slots } = await updateSubscriber(ctx.em, ctx.vault, ctx.tenant, subscriberId, patch);
     const quota = slots === 0 ? null : await slotQuota(ctx, slots);
-    return ok(presentSubscriber(record), { impact: { ...updateImpact(record.id, isChanged), quota } });
+    const shown = await readRecord(ctx.em, "subscribers", subscriberRecord, record.id);
+    return ok(shown, { impact: { ...updateImpact(record.id, isChanged), quota } });
   });
 
 const remove = route({

@@ -1,18 +1,15 @@
 import { z } from "zod";
 import { SUPPRESSION_REASONS } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import {
-  liftSuppression,
-  readSuppression,
-  type SuppressionOutcome,
-  suppress,
-} from "../../domain/audience/suppressions.ts";
+import { lookupAddress } from "../../domain/address.ts";
+import { liftSuppression, type SuppressionOutcome, suppress } from "../../domain/audience/suppressions.ts";
 import { suppressionRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter, lookupFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
+import { readRecord } from "../rest/record.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { numberText } from "../units.ts";
-import { presentBatch, presentSuppression, type RememberedOutcome } from "./present.ts";
+import { presentBatch, type RememberedOutcome } from "./present.ts";
 import {
   addressParams,
   deletedSuppression,
@@ -111,7 +108,9 @@ const retrieve = route({
 })
   .input(z.strictObject({ params: addressParams }))
   .output(suppression)
-  .query(async ({ ctx, input }) => ok(presentSuppression(await readSuppression(ctx.em, input.params.email))));
+  .query(async ({ ctx, input }) =>
+    ok(await readRecord(ctx.em, "suppressions", suppressionRecord, lookupAddress(input.params.email), "email")),
+  );
 
 const remove = route({
   method: "DELETE",

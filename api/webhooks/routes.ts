@@ -13,7 +13,7 @@ import {
   readEndpoint,
   updateEndpoint,
 } from "../../domain/webhooks/endpoints.ts";
-import { deliveryRows, readDelivery } from "../../domain/webhooks/log.ts";
+import { deliveryRows, isFinal, readDelivery } from "../../domain/webhooks/log.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { DELIVERY_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
 import { rotateSecret } from "../../domain/webhooks/rotate.ts";
@@ -74,14 +74,6 @@ const deliveries = defineList({
   filters: {
     status: z.enum(DELIVERY_STATUSES).optional().describe("Only deliveries with this status."),
     final: isOrNot("Only attempts with which their delivery has ended, or only the others."),
-  },
-  // An index with other statuses would have to be written at each success. Of these the generated columns tell.
-  walked: ({ status, final }) => {
-    const isIndexed = status !== undefined && isFailure(status);
-    return {
-      ...(status !== undefined && !isIndexed && { status }),
-      ...(final !== undefined && !(isIndexed && final) && { is_final: final }),
-    };
   },
   largeColumn: "response_body",
 });
@@ -250,14 +242,25 @@ const pageDeliveries = route({
   .query(async ({ ctx, input }) => {
     const { id } = await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId);
     const { status, final } = input.query;
-    const failed = status !== undefined && isFailure(status) ? status : undefined;
-    const values = final ? { finalFailure: failed } : { failure: failed };
+    const failure = status !== undefined && isFailure(status) ? status : undefined;
+    const values = {
+      webhookId: id,
+      ...(final ? { finalFailure: failure, failure: undefined } : { finalFailure: undefined, failure }),
+      pending: status === "PENDING" || undefined,
+      succeeded: status === "SUCCEEDED" || undefined,
+      final: final === true && failure ? undefined : final,
+    };
     return deliveries.pageRecords(ctx, input.query, {
-      values: { webhookId: id, failure: undefined, finalFailure: undefined, ...values },
-      rows: (em, { webhookId, failure, finalFailure }) => {
-        let rows = deliveryRows(em).where("webhook_deliveries.webhook_id", "=", webhookId);
-        if (failure !== undefined) rows = rows.where("webhook_deliveries.failure", "=", failure);
-        if (finalFailure !== undefined) rows = rows.where("webhook_deliveries.final_failure", "=", finalFailure);
+      values,
+      // Statuses that have an index of their own stand in the statement.
+      rows: (em, given) => {
+        let rows = deliveryRows(em).where("webhook_deliveries.webhook_id", "=", given.webhookId);
+        if (given.failure) rows = rows.where("webhook_deliveries.failure", "=", given.failure);
+        if (given.finalFailure) rows = rows.where("webhook_deliveries.final_failure", "=", given.finalFailure);
+        if (given.pending) rows = rows.where(sql<boolean>`webhook_deliveries.status = 'PENDING'`);
+        if (given.succeeded) rows = rows.where(sql<boolean>`webhook_deliveries.status = 'SUCCEEDED'`);
+        if (given.final !== undefined)
+          rows = rows.where(sql<boolean>`${isFinal("webhook_deliveries")} = ${given.final}`);
         return rows;
       },
       record: deliveryRecord,

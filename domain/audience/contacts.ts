@@ -62,13 +62,6 @@ export async function createContact(
   return made;
 }
 
-/** A contact of the tenant. @throws {ApiError} `not_found` */
-export async function readContact(em: EntityManager, contactId: string): Promise<Contact> {
-  const contact = await em.findOne(Contact, { id: contactId });
-  if (!contact) throw notFound();
-  return contact;
-}
-
 async function lockContact(em: EntityManager, contactId: string): Promise<Contact> {
   const contact = await em.findOne(Contact, { id: contactId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!contact) throw notFound();

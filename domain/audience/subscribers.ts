@@ -1,6 +1,6 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
-import { Subscriber, Subscription } from "../../db/entities/audience.ts";
+import { Subscriber } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
 import { hashAddress, isErased, refuseErased } from "../erasure/erased-addresses.ts";
@@ -126,15 +126,4 @@ export async function deleteSubscriber(
   await em.remove(subscriber).flush();
   await freeSlot(em, tenant, subscriber.email);
   return subscriptions;
-}
-
-/** @throws {ApiError} `not_found` */
-export async function readSubscriber(
-  em: EntityManager,
-  subscriberId: string,
-): Promise<{ subscriber: Subscriber; subscriptions: Subscription[] }> {
-  const subscriber = await em.findOne(Subscriber, { id: subscriberId });
-  if (!subscriber) throw notFound();
-  const subscriptions = await em.find(Subscription, { subscriberId }, { orderBy: { createdAt: "asc", listId: "asc" } });
-  return { subscriber, subscriptions };
 }

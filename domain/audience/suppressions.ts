@@ -2,7 +2,7 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { Suppression, type SuppressionReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { lookupAddress, storedAddress } from "../address.ts";
+import { storedAddress } from "../address.ts";
 import { hashAddress, isErased, isPlaceholder } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -92,13 +92,6 @@ const suppressionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
   record: suppressionRecord("s"),
   from: sql`suppressions s where ${ofTenant(tenant, "s")} and ${condition}`,
 });
-
-/** In any spelling of the address. @throws {ApiError} `not_found` */
-export async function readSuppression(em: EntityManager, email: string): Promise<Suppression> {
-  const suppression = await em.findOne(Suppression, { email: lookupAddress(email) });
-  if (!suppression) throw notFound();
-  return suppression;
-}
 
 /** Lifts a suppression of any reason. Opt-outs per list and the unsubscribes stay. @throws {ApiError} `not_found` */
 export async function liftSuppression(em: EntityManager, tenant: Tenant, suppressionId: string): Promise<void> {

@@ -38,21 +38,10 @@ export async function detachList(em: EntityManager, newsletterId: string, listId
 }
 
 /**
- * SQL: the same as `readListIds`, as a column of a query.
+ * SQL: the ids of the lists that a newsletter targets, oldest list first.
  * @param newsletters alias of `newsletters` in the query
  */
 export const listIdsOf = (newsletters: string): RawBuilder<string[]> =>
   sql<
     string[]
   >`array(select list_id from newsletter_lists where newsletter_id = ${sql.ref(`${newsletters}.id`)} order by list_id)`;
-
-/** Reads the ids of the lists that a newsletter targets, oldest list first. */
-export async function readListIds(em: EntityManager, newsletterId: string): Promise<string[]> {
-  const rows = await kysely(em)
-    .selectFrom("newsletter_lists")
-    .select("list_id")
-    .where("newsletter_id", "=", newsletterId)
-    .orderBy("list_id")
-    .execute();
-  return rows.map((row) => row.list_id);
-}

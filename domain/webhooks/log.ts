@@ -14,7 +14,7 @@ const shownNextAttempt = (delivery: string): RawBuilder<string | null> => {
 };
 
 /** Whether a delivery has ended with this attempt: neither another attempt nor a replay followed. */
-const isFinal = (delivery: string): RawBuilder<boolean> => {
+export const isFinal = (delivery: string): RawBuilder<boolean> => {
   const column = (name: string) => sql.ref(`${delivery}.${name}`);
   return sql<boolean>`(${column("superseded_by_id")} is null and ${column("status")} not in ('PENDING', 'RETRYING'))`;
 };

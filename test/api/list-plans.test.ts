@@ -122,7 +122,7 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
     [
       deliveries,
       [],
-      ...["status=FAILED", "status=RETRYING", "status=BLOCKED"],
+      ...["status=FAILED", "status=RETRYING", "status=BLOCKED", "status=PENDING"],
       ...["status=FAILED&final=true", "status=RETRYING&final=true", "status=BLOCKED&final=true"],
     ],
   ];
@@ -142,41 +142,23 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
     }
   });
 
-  it("let a filter of the delivery log by PENDING walk 10,000 rows a page, and lead on to what is behind them", async () => {
-    for (const order of ["desc", "asc"]) {
-      const seen: string[] = [];
-      let pages = 0;
-      for (let cursor: string | null = ""; cursor !== null; pages++) {
-        const query = { status: "PENDING", order, limit: "30", ...(cursor === "" ? {} : { cursor }) };
-        const { body } = await look(deliveries, query, 10_000);
-        seen.push(...body.data.map(({ id }: Json) => id));
-        cursor = body.meta.next_cursor;
-      }
-      assert.deepEqual(
-        seen,
-        Array.from({ length: 100 }, (_, i) => `whd_${200 + (order === "asc" ? i + 1 : 100 - i)}`),
-      );
-      assert.ok(pages <= MANY / 10_000 + 5, `${pages} pages`);
-    }
-  });
-
   async function explain({ text, values }: Statement): Promise<PlanNode[]> {
     const { rows } = await explaining.query(`explain (analyze, format json) ${text}`, values);
     return withParts(rows[0]["QUERY PLAN"][0].Plan);
   }
 
   /** Asks for a page, and looks at how its statement was planned. */
-  async function look(path: string, query: Record<string, string>, maxRows = MAX_ROWS): Promise<ApiAnswer> {
+  async function look(path: string, query: Record<string, string>): Promise<ApiAnswer> {
     recording.statements.length = 0;
     const answer = await api(key, app.base).get(path, { query });
     assert.equal(answer.status, 200, answer.text);
-    const [statement, ...others] = recording.statements.filter(({ text }) => text.includes("page_id"));
+    const [statement, ...others] = recording.statements.filter(({ text }) => text.includes("sorted_at_ms"));
     assert.ok(statement && others.length === 0, "a page is one statement");
     for (const node of await explain(statement)) {
       const { "Node Type": type, "Relation Name": table, "Index Name": index } = node;
       if (table === undefined && index === undefined) continue;
       const read = `${JSON.stringify(query)} read ${rowsOf(node)} rows by ${type} of ${table} with ${index}`;
-      assert.ok(rowsOf(node) <= maxRows, read);
+      assert.ok(rowsOf(node) <= MAX_ROWS, read);
     }
     return answer;
   }
