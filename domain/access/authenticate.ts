@@ -96,9 +96,6 @@ export function authenticate(
   );
 }
 
-/** The access that was found last: requests that share a look-up, and with it the row of their holder, have the same. */
-let latest: { holder: MemberFacts; access: Access } | undefined;
-
 /**
  * Reports the caller's allowance, refuses a caller that has none left, and gives its access. The look-up has counted the
  * request.
@@ -113,8 +110,7 @@ function admit<C extends Caller>(
   const { allowance, refused } = limits.allowanceOf(window, limit);
   onCallerKnown({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
-  if (latest?.holder !== holder) latest = { holder, access: accessFor(caller, holder, granted) };
-  return { ...latest.access, caller, allowance };
+  return { ...accessFor(caller, holder, granted), allowance };
 }
 
 async function identify(
@@ -148,11 +144,10 @@ async function identifyByKey(
 ): Promise<Admitted> {
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
-  const found = await origin.limits.findAndCount(em, origin.clientAddress, token, () =>
-    keyLookup(em, key.publicId, hashSecret(vault, key.secret)),
-  );
-  // The second value of a key's look-up is the hash of the secret.
-  if (!found || !equalConstantTime(found.row.secret_hash, String(found.values[1])))
+  const { limits, clientAddress } = origin;
+  const values = { publicId: key.publicId, secretHash: hashSecret(vault, key.secret) };
+  const found = await limits.findAndCount(em, { clientAddress, credential: token }, keyLookup, values);
+  if (!found || !equalConstantTime(found.row.secret_hash, values.secretHash))
     throw new ApiError("api_key_invalid", "No API key matches.");
   const { row, window } = found;
   if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");

@@ -3,7 +3,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { ApiError } from "../errors.ts";
 import { type Access, type AccessKey, accessFor, MEMBER_FACTS, requireScope } from "./access.ts";
 import { presentKeyId } from "./keys.ts";
-import type { Lookup } from "./request-limit.ts";
+import { defineLookup } from "./request-limit.ts";
 import type { Scope } from "./scopes.ts";
 
 /** Keys with the team and the member that decide on their rights. */
@@ -34,12 +34,11 @@ const keyRecords = (em: EntityManager) =>
 type KeyRecord = Awaited<ReturnType<ReturnType<typeof keyRecords>["executeTakeFirstOrThrow"]>>;
 
 /** The look-up of every request; it counts the request of a caller that knows the secret, not the public id alone. */
-export const keyLookup = (em: EntityManager, publicId: string, secretHash: string): Lookup<KeyRecord> => ({
-  name: "find_key",
-  query: () => keyRecords(em).where("key.public_id", "=", publicId),
-  callerId: "id",
-  isGood: "secret_hash = $2",
-  values: [publicId, secretHash],
+export const keyLookup = defineLookup({
+  query: (em, { publicId }: { publicId: string; secretHash: string }) =>
+    keyRecords(em).where("key.public_id", "=", publicId),
+  callerId: () => sql`id`,
+  isGood: ({ secretHash }) => sql`secret_hash = ${secretHash}`,
 });
 
 /** @throws {ApiError} `api_key_revoked`, `api_key_expired` */

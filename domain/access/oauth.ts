@@ -8,7 +8,7 @@ import { MAX_ID_LENGTH } from "../ids.ts";
 import { type AccessToken, MEMBER_FACTS } from "./access.ts";
 import { noTokens, type TokenVerifier } from "./authenticate.ts";
 import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
-import type { Lookup } from "./request-limit.ts";
+import { defineLookup } from "./request-limit.ts";
 
 /** The tokens that the service takes. */
 export interface TokenRules {
@@ -54,6 +54,7 @@ const claimsOf = z.object({
   jti: printable(MAX_TOKEN_ID_LENGTH),
 });
 type Claims = z.infer<typeof claimsOf>;
+type HolderValues = Pick<Claims, "sub" | "jti" | "team"> & { callerId: string };
 
 /** @param message is sent in `WWW-Authenticate` too: it may name a claim and must quote nothing of the token */
 const tokenRefusal = (message: string): ApiError => new ApiError("invalid_token", message);
@@ -79,7 +80,7 @@ function readClaims({ protectedHeader: { typ }, payload }: JWTVerifyResult): Cla
 }
 
 /** The member whom a token acts for and its team, and whether the token is revoked. */
-const holderOf = (em: EntityManager, { sub, jti }: Claims) =>
+const holderOf = (em: EntityManager, { sub, jti }: Pick<Claims, "sub" | "jti">) =>
   kysely(em)
     .selectFrom("members as member")
     .innerJoin("teams as team", "team.id", "member.team_id")
@@ -89,16 +90,11 @@ const holderOf = (em: EntityManager, { sub, jti }: Claims) =>
     ])
     .where("member.id", "=", sub);
 
-type TokenHolder = Awaited<ReturnType<ReturnType<typeof holderOf>["executeTakeFirstOrThrow"]>>;
-
 /** The look-up of each request with a token; it counts the request of a client whose token is good. */
-const holderLookup = (em: EntityManager, claims: Claims, callerId: string): Lookup<TokenHolder> => ({
-  name: "find_token_holder",
-  query: () => holderOf(em, claims),
-  // $1 and $2 in the order in which holderOf binds them: its select (jti) comes before its where (sub).
-  callerId: "$3::text",
-  isGood: "team_id = $4 and not revoked",
-  values: [claims.jti, claims.sub, callerId, claims.team],
+const holderLookup = defineLookup({
+  query: (em, { jti, sub }: HolderValues) => holderOf(em, { jti, sub }),
+  callerId: ({ callerId }) => sql`${callerId}::text`,
+  isGood: ({ team }) => sql`team_id = ${team} and not revoked`,
 });
 
 function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
@@ -140,8 +136,10 @@ export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTi
       throw tokenRefusal(`An OAuth token has at most ${MAX_TOKEN_LENGTH} characters.`);
     const claims = readClaims(await verify(token));
     const caller = callerOf(claims);
-    const found = await limits.findAndCount(em, clientAddress, token, () => holderLookup(em, claims, caller.id));
-    if (found?.row.team_id !== claims.team) throw tokenRefusal("The OAuth token names no member of its team.");
+    const { sub, jti, team } = claims;
+    const values = { sub, jti, team, callerId: caller.id };
+    const found = await limits.findAndCount(em, { clientAddress, credential: token }, holderLookup, values);
+    if (found?.row.team_id !== team) throw tokenRefusal("The OAuth token names no member of its team.");
     if (found.row.revoked) throw tokenRefusal("The OAuth token is revoked.");
     return { caller, holder: found.row, granted: claims.scope, window: found.window(caller.id) };
   };

@@ -1,10 +1,11 @@
 import { hash } from "node:crypto";
+import { setTimeout as delay, setImmediate as received } from "node:timers/promises";
+import { type RawBuilder, sql } from "kysely";
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
-import { executePrepared, textStatement } from "../../db/statements.ts";
+import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { ApiError } from "../errors.ts";
-import { Batches } from "./batches.ts";
 
 /*
  * Requests are counted in windows of a minute, which begin at whole minutes of the database's clock: all processes of the
@@ -19,34 +20,22 @@ const WINDOW_MS = WINDOW_SECONDS * 1_000;
 const MAX_REMEMBERED = 10_000;
 /** How long a credential that worked passes an address that is blocked for the failures of its neighbours. */
 const WORKED_MS = 5 * 60_000;
+/** A look-up waits no longer for the one before it, whose connection may be dead without a sign. */
+const MAX_WAIT_MS = 1_000;
 
-/** SQL: the start of the window that is open. */
-const WINDOW_START = `date_bin('${WINDOW_SECONDS} seconds', statement_timestamp(), 'epoch')`;
-/** SQL: milliseconds until it ends, 1 at least. */
-const RESET_MS = `ceil(extract(epoch from
-  ${WINDOW_START} + interval '${WINDOW_SECONDS} seconds' - statement_timestamp()) * 1000)::int`;
+/** SQL: the length of a window, the start of the one that is open, and the milliseconds until it ends, 1 at least. */
+const WINDOW = sql`interval ${sql.lit(`${WINDOW_SECONDS} seconds`)}`;
+const WINDOW_START = sql`date_bin(${WINDOW}, statement_timestamp(), 'epoch')`;
+const RESET_MS = sql`ceil(extract(epoch from ${WINDOW_START} + ${WINDOW} - statement_timestamp()) * 1000)::int`;
 
-/** A statement that counts requests; each value is SQL. */
-interface Counting {
-  caller: string;
-  limit: string;
-  /** How many to add: one unless given. */
-  requests?: string;
-  /** Whose rows are callers; without it `caller` is a value. */
-  from?: string;
-}
-
-/**
- * SQL that adds to a caller's count in the window that is open, and returns it; it returns no row when the count has
- * reached the limit.
- */
-const countingSql = ({ caller, limit, requests = "1", from = "" }: Counting): string => `
+/** SQL that adds to a caller's count in the window that is open, and returns it; no row when it has reached the limit. */
+const counting = (
+  caller: RawBuilder<unknown>,
+  { requests, limit, from = sql`` }: Record<"requests" | "limit", RawBuilder<unknown>> & { from?: RawBuilder<unknown> },
+) => sql`
   insert into request_counts as counts (starts_at, caller_id, count) select ${WINDOW_START}, ${caller}, ${requests} ${from}
   on conflict (starts_at, caller_id) do update set count = counts.count + ${requests} where counts.count < ${limit}
   returning count`;
-
-const COUNT_REQUEST = `with counted as (${countingSql({ caller: "$1::text", limit: "$2::int" })})
-  select (select count from counted) as count, ${RESET_MS} as reset_ms`;
 
 /** A caller's requests in the window that is open. */
 export interface WindowCount {
@@ -56,13 +45,10 @@ export interface WindowCount {
   resetMs: number;
 }
 
-/** The same as a statement gives it. */
-interface CountRow {
-  count: number | null;
-  reset_ms: number;
-}
-
-const windowOf = ({ count, reset_ms: resetMs }: CountRow): WindowCount => ({ count, resetMs });
+const countRequest = defineStatement((_em, { callerId, limit }: { callerId: string; limit: number }) => {
+  const counted = counting(sql`${callerId}::text`, { requests: sql`1`, limit: sql`${limit}::int` });
+  return sql<WindowCount>`with counted as (${counted}) select (select count from counted) as count, ${RESET_MS} as "resetMs"`;
+});
 
 /** The rest of a limit in the window that is open. */
 export interface Allowance {
@@ -73,89 +59,83 @@ export interface Allowance {
   resetMs: number;
 }
 
-/**
- * Counts one request of a caller, in a statement of its own.
- * @param limit of requests in a window
- */
-export async function countRequest(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
-  const statement = textStatement<CountRow>(COUNT_REQUEST, [callerId, limit]);
-  const { rows } = await executePrepared(em, statement);
-  const [row] = rows;
-  if (!row) throw new Error("a request was not counted");
-  return windowOf(row);
-}
-
-/** A look-up of the caller of a request by its credential. */
-export interface Lookup<Row> {
-  /** The name of the prepared statement; one name, one text. */
-  name: string;
-  /** Gives one row at most. It is built at the first look-up, and where the statement that counts fails. */
-  query: () => { compile(): { sql: string }; executeTakeFirst(): Promise<Row | undefined> };
-  /** SQL on the row: the id that the caller's requests are counted by. */
-  callerId: string;
-  /** SQL on the row: whether the credential is good. Any other request is not counted. */
-  isGood: string;
-  /**
-   * First the values of `query`, in the order in which its SQL numbers them; then those of `callerId` and `isGood`, which
-   * continue the numbers.
-   */
-  values: readonly unknown[];
-}
-
 /** A look-up must select this column: the team's own limit. */
 interface LimitedRow {
   /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment. */
   requests_per_minute: number | null;
 }
 
-/** The row of a caller as the statement that counts gives it. */
-type LookupRow = LimitedRow & CountRow & { failures: number };
+/** A look-up of callers by a kind of credential. */
+interface LookupSpec<Values, Row> {
+  /** A query of Kysely for one row at most. */
+  query: (em: EntityManager, values: Values) => { executeTakeFirst(): Promise<Row | undefined> };
+  /** SQL on the row: the id that the caller's requests are counted by. */
+  callerId: (values: Values) => RawBuilder<unknown>;
+  /** SQL on the row: whether the credential is good. Any other request is not counted. */
+  isGood: (values: Values) => RawBuilder<unknown>;
+}
 
-/** The result of a look-up: the caller's row, and why its requests were not counted, where they were not. */
-type LookedUp = { values: readonly unknown[] } & (
-  | { row: LookupRow; error?: undefined }
-  | { row: LimitedRow; error: unknown }
-);
+/** Values of the statement that looks up and counts, besides those of the look-up. */
+interface CountValues {
+  /** The client's address as a caller. */
+  address: string;
+  maxFailures: number;
+  maxRequests: number;
+  requests: number;
+}
+
+/** The row of a caller as the statement that counts gives it. */
+type CountedRow<Row> = Row & WindowCount & { failures: number };
+
+/** A look-up that was declared: with the count of requests, or where Postgres does not count, without. */
+export interface Lookup<Values, Row> {
+  counted(em: EntityManager, values: Values & CountValues): Promise<CountedRow<Row> | undefined>;
+  alone(em: EntityManager, values: Values): Promise<Row | undefined>;
+}
+
+/** Declares a look-up of callers, which counts their requests in the same statement. */
+export function defineLookup<Values extends NamedValues, Row extends LimitedRow>({
+  query,
+  callerId,
+  isGood,
+}: LookupSpec<Values, Row>): Lookup<Values, Row> {
+  const counted = defineStatement((em, values: Values & CountValues) => {
+    const { address, maxFailures, maxRequests, requests } = values;
+    const adding = counting(callerId(values), {
+      requests: sql`${requests}::int`,
+      limit: sql`(select least(${maxRequests}::int, requests_per_minute) from found)`,
+      from: sql`from found where ${isGood(values)} and failures < ${maxFailures}::int`,
+    });
+    // As one value: to decode its many columns would take the process longer.
+    return sql<{ found: CountedRow<Row> }>`
+      with found as materialized (
+        select record.*, coalesce(
+          (select count from request_counts where starts_at = ${WINDOW_START} and caller_id = ${address}), 0) as failures
+        from (${query(em, values)}) as record
+      ), counted as (${adding})
+      select row_to_json(looked_up) as found from (
+        select found.*, (select count from counted) as count, ${RESET_MS} as "resetMs" from found) as looked_up`;
+  });
+  return {
+    counted: async (em, values) => (await counted(em, values)).rows[0]?.found,
+    alone: (em, values) => query(em, values).executeTakeFirst(),
+  };
+}
+
+/** The result of a look-up, and why its requests were not counted, where they were not. */
+type LookedUp<Row> = { row: Row; counted: CountedRow<Row> | undefined; error?: unknown };
+
+/** A look-up that requests share. */
+interface Batch {
+  size: number;
+  looked: Promise<unknown>;
+}
 
 /** A caller that was looked up. */
 export interface FoundCaller<Row> {
-  /** One object for all requests that share the look-up. */
   row: Row;
-  /** Those of the look-up. */
-  values: readonly unknown[];
   /** The count after this request, of a credential that is good. Call it once. */
   window: (callerId: string) => WindowCount;
-}
-
-/** Texts of the statements that look up and count, by name: to build one takes longer than to count. */
-const lookupTexts = new Map<string, string>();
-
-function textOf(lookup: Lookup<unknown>): string {
-  const text = lookupTexts.get(lookup.name) ?? lookupSql(lookup);
-  lookupTexts.set(lookup.name, text);
-  return text;
-}
-
-/**
- * After the look-up's own values come the address as a caller, its failures at most, the caller's requests at most, and
- * the requests that are counted.
- */
-function lookupSql({ query, callerId, isGood, values }: Lookup<unknown>): string {
-  const [address, failures, limit, requests] = [1, 2, 3, 4].map((place) => `$${values.length + place}`);
-  return `
-  with found as materialized (
-    select record.*, coalesce(
-      (select count from request_counts where starts_at = ${WINDOW_START} and caller_id = ${address}), 0) as failures
-    from (${query().compile().sql}) as record
-  ), counted as (${countingSql({
-    caller: callerId,
-    from: `from found where ${isGood} and failures < ${failures}`,
-    limit: `(select least(${limit}::int, requests_per_minute) from found)`,
-    requests: `${requests}::int`,
-  })})
-  -- As one value: to decode its many columns would take the process longer.
-  select row_to_json(looked_up) as found from (
-    select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found) as looked_up`;
 }
 
 /** The name under which the failures of an address or a network are counted; empty, which counts none, for null. */
@@ -190,7 +170,9 @@ export class RequestLimits {
   /** Counts of this process alone, in windows of its own clock. */
   readonly #counts = new Remembered<number>();
   #countsFrom = 0;
-  readonly #lookups = new Batches<LookedUp | undefined>();
+  /** By address and credential: the look-up that gathers requests, and the latest that has begun. */
+  readonly #gathering = new Map<string, Batch>();
+  readonly #running = new Map<string, Promise<unknown>>();
 
   /** @param onCountedAlone is given the error for which Postgres did not count */
   constructor(settings: Settings, onCountedAlone: (error: unknown) => void) {
@@ -215,54 +197,70 @@ export class RequestLimits {
   }
 
   /**
-   * Looks a caller up and counts its request. Requests with one credential from one client that come while such a
-   * statement runs share the next one: its row of counts admits one statement at a time anyway. While Postgres finds the
-   * caller and does not count, this process counts alone.
-   * @param credential what the requests of one caller have in common
-   * @param lookup is asked for once for all requests that share it
+   * Looks a caller up and counts its request. Requests with one credential from one client share the next statement while
+   * one runs: its row of counts admits one statement at a time anyway. While Postgres finds the caller and does not count,
+   * this process counts alone.
    * @returns undefined where there is no such caller
    * @throws {ApiError} `rate_limit_exceeded` when another process has counted the last failures of the address
    */
-  async findAndCount<Row extends LimitedRow>(
+  async findAndCount<Values extends NamedValues, Row extends LimitedRow>(
     em: EntityManager,
-    clientAddress: string | null,
-    credential: string,
-    lookup: () => Lookup<Row>,
+    { clientAddress, credential }: { clientAddress: string | null; credential: string },
+    lookup: Lookup<Values, Row>,
+    values: Values,
   ): Promise<FoundCaller<Row> | undefined> {
     const name = `${clientAddress} ${credential}`;
-    const { result, size, place } = await this.#lookups.join(name, (size) =>
-      this.#look(em, clientAddress, lookup(), size),
-    );
-    if (result === undefined) return undefined;
-    // Calls of one name have one look-up.
-    const row = result.row as Row & LookupRow;
+    const look = (requests: number) => this.#look(em, clientAddress, lookup, { values, requests });
+    const batch = this.#gathering.get(name) ?? this.#gather(name, look);
+    const place = batch.size++;
+    // Requests of one name have one look-up.
+    const looked = (await batch.looked) as LookedUp<Row> | undefined;
+    if (looked === undefined) return undefined;
+    const { row, counted, error } = looked;
     const limit = this.limitFor(row.requests_per_minute);
-    const { error, values } = result;
-    if (error !== undefined) return { row, values, window: (callerId) => this.#countAlone(callerId, limit, error) };
-    if (clientAddress !== null && row.failures >= this.#maxFailures)
-      throw this.blockAddress(clientAddress, row.reset_ms);
-    const count = row.count === null ? null : row.count - size + place + 1;
-    const window = { count: count !== null && count > limit ? null : count, resetMs: row.reset_ms };
-    return { row, values, window: () => window };
+    if (!counted) return { row, window: (callerId) => this.#countAlone(callerId, limit, error) };
+    const { failures, resetMs } = counted;
+    if (clientAddress !== null && failures >= this.#maxFailures) throw this.blockAddress(clientAddress, resetMs);
+    const count = counted.count === null ? null : counted.count - batch.size + place + 1;
+    return { row, window: () => ({ count: count !== null && count > limit ? null : count, resetMs }) };
   }
 
-  /** @param size requests that are counted */
-  async #look(
+  /** Gathers requests for a look-up, which begins when the one before has ended and all that was received is read. */
+  #gather(name: string, look: (requests: number) => Promise<unknown>): Batch {
+    const run = async () => {
+      const before = this.#running.get(name);
+      if (before) await Promise.race([before.catch(() => undefined), delay(MAX_WAIT_MS, undefined, { ref: false })]);
+      await received();
+      this.#gathering.delete(name);
+      const looked = look(batch.size);
+      this.#running.set(name, looked);
+      const end = () => {
+        if (this.#running.get(name) === looked) this.#running.delete(name);
+      };
+      looked.then(end, end);
+      return looked;
+    };
+    const batch: Batch = { size: 0, looked: run() };
+    this.#gathering.set(name, batch);
+    return batch;
+  }
+
+  async #look<Values extends NamedValues, Row extends LimitedRow>(
     em: EntityManager,
     clientAddress: string | null,
-    lookup: Lookup<LimitedRow>,
-    size: number,
-  ): Promise<LookedUp | undefined> {
-    const values = [...lookup.values, callerIdOfAddress(clientAddress), this.#maxFailures, this.#maxRequests, size];
+    lookup: Lookup<Values, Row>,
+    { values, requests }: { values: Values; requests: number },
+  ): Promise<LookedUp<Row> | undefined> {
+    const [maxFailures, maxRequests] = [this.#maxFailures, this.#maxRequests];
     try {
-      const statement = textStatement<{ found: LookupRow }>(textOf(lookup), values);
-      const [looked] = (await executePrepared(em, statement)).rows;
-      return looked && { row: looked.found, values: lookup.values };
+      const address = callerIdOfAddress(clientAddress);
+      const counted = await lookup.counted(em, { ...values, address, maxFailures, maxRequests, requests });
+      return counted && { row: counted, counted };
     } catch (error) {
       if (isUnreachable(error) || isCancelled(error)) throw error;
       // The disk may be full, or the server takes no writes.
-      const row = await lookup.query().executeTakeFirst();
-      return row && { row, error, values: lookup.values };
+      const row = await lookup.alone(em, values);
+      return row && { row, counted: undefined, error };
     }
   }
 
@@ -271,14 +269,15 @@ export class RequestLimits {
    * @throws {ApiError} `rate_limit_exceeded` beyond the limit of a window
    */
   async limitRequests(em: EntityManager, callerId: string, limit: number): Promise<void> {
-    const { refused } = this.allowanceOf(await this.countFailure(em, callerId, limit), limit);
+    const { refused } = this.allowanceOf(await this.#count(em, callerId, limit), limit);
     if (refused) throw refused;
   }
 
-  /** Counts one failure of an address; while Postgres does not, in this process alone. */
-  async countFailure(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
+  /** Counts one request or failure; while Postgres does not, in this process alone. */
+  async #count(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
     try {
-      return await countRequest(em, callerId, limit);
+      const { rows } = await countRequest(em, { callerId, limit });
+      return rows[0] ?? { count: null, resetMs: WINDOW_MS };
     } catch (error) {
       return this.#countAlone(callerId, limit, error);
     }
@@ -329,7 +328,7 @@ export class RequestLimits {
       this.#worked.delete(digest);
       const name = isUnverified ? `${clientAddress}/unverified` : clientAddress;
       if (restMs(name) > 0) throw this.#refusal(restMs(name));
-      const { count, resetMs } = await this.countFailure(em, callerIdOfAddress(name), this.#maxFailures);
+      const { count, resetMs } = await this.#count(em, callerIdOfAddress(name), this.#maxFailures);
       if (count === null) throw this.blockAddress(name, resetMs);
       if (count >= this.#maxFailures) this.blockAddress(name, resetMs);
       throw error;
