@@ -81,16 +81,13 @@ export const address = z
   .transform(spellingOf)
   .meta({ description: "An email address; it is trimmed and lower-cased.", examples: ["ada@example.com"] });
 
-/** A filter by address, in any spelling. */
+/** A filter by address, in any spelling; parsed to the one that is looked for. */
 export const addressFilter = z
   .string()
   .max(MAX_ADDRESS_LENGTH)
+  .transform(lookupAddress)
   .optional()
   .meta({ description: "Only records of this address.", examples: ["ada@example.com"] });
-
-/** The spelling that an `addressFilter` looks for. */
-export const lookupFilter = (given: string | undefined): string | undefined =>
-  given === undefined ? undefined : lookupAddress(given);
 
 /** The mail that asks for the confirmation of a double opt-in: when it was sent, and why it is withheld at present. */
 export const confirmationFields = {

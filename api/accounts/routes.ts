@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
-import { kysely } from "../../db/orm.ts";
 import { defineList } from "../rest/list.ts";
 import { readRecord } from "../rest/record.ts";
 import { ok, route, router } from "../rest/route.ts";
@@ -28,18 +27,7 @@ const page = route({
 })
   .input(z.strictObject({ query: accounts.query }))
   .output(z.array(emailAccount))
-  .query(({ ctx, input }) =>
-    accounts.pageRecords(ctx, input.query, {
-      values: { status: input.query.status, provider: input.query.provider },
-      rows: (em, { status, provider }) => {
-        let rows = kysely(em).selectFrom("email_accounts").selectAll("email_accounts");
-        if (status !== undefined) rows = rows.where("status", "=", status);
-        if (provider !== undefined) rows = rows.where("provider", "=", provider);
-        return rows;
-      },
-      record: accountRecord,
-    }),
-  );
+  .query(({ ctx, input }) => accounts.pageRecords(ctx, input.query, { record: accountRecord }));
 
 const retrieve = route({
   method: "GET",

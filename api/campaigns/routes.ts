@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, Campaign } from "../../db/entities/send.ts";
-import { kysely } from "../../db/orm.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
@@ -38,16 +37,7 @@ const page = route({
 })
   .input(z.strictObject({ query: campaigns.query }))
   .output(z.array(campaign))
-  .query(({ ctx, input }) =>
-    campaigns.pageRecords(ctx, input.query, {
-      values: { status: input.query.status },
-      rows: (em, { status }) => {
-        const rows = kysely(em).selectFrom("campaigns").selectAll("campaigns");
-        return status === undefined ? rows : rows.where("status", "=", status);
-      },
-      record: campaignRecord,
-    }),
-  );
+  .query(({ ctx, input }) => campaigns.pageRecords(ctx, input.query, { record: campaignRecord }));
 
 const kind = {
   ...({ type: "campaign", noun: "Campaign", tag: "Campaigns" } as const),

@@ -1,11 +1,10 @@
 import { z } from "zod";
 import { EMAIL_STATUSES } from "../../db/entities/contact.ts";
-import { kysely } from "../../db/orm.ts";
 import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
 import { readFields } from "../../domain/audience/contact-fields.ts";
 import { createContact, deleteContact, updateContact } from "../../domain/audience/contacts.ts";
 import { contactRecord } from "../../domain/webhooks/records.ts";
-import { addressFilter, lookupFilter } from "../fields.ts";
+import { addressFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
 import { readRecord } from "../rest/record.ts";
@@ -54,9 +53,9 @@ const create = route({
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     await checkContactFields(ctx, fields);
     const person = { email, firstName, lastName, fields };
-    const { id, record, slots } = await createContact(ctx.em, ctx.vault, ctx.tenant, person);
+    const { record, slots } = await createContact(ctx.em, ctx.vault, ctx.tenant, person);
     const quota = await slotQuota(ctx, slots);
-    return ok(record, { id, impact: impact({ would_create: 1, quota }) });
+    return ok(record, { impact: impact({ would_create: 1, quota }) });
   });
 
 const upsert = route({
@@ -106,18 +105,7 @@ const page = route({
 })
   .input(z.strictObject({ query: contacts.query }))
   .output(z.array(contact))
-  .query(({ ctx, input }) =>
-    contacts.pageRecords(ctx, input.query, {
-      values: { email: lookupFilter(input.query.email), emailStatus: input.query.email_status },
-      rows: (em, { email, emailStatus }) => {
-        let rows = kysely(em).selectFrom("contacts").selectAll("contacts");
-        if (email !== undefined) rows = rows.where("email", "=", email);
-        if (emailStatus !== undefined) rows = rows.where("email_status", "=", emailStatus);
-        return rows;
-      },
-      record: contactRecord,
-    }),
-  );
+  .query(({ ctx, input }) => contacts.pageRecords(ctx, input.query, { record: contactRecord }));
 
 const listFields = route({
   method: "GET",

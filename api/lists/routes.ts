@@ -84,13 +84,7 @@ const page = route({
 })
   .input(z.strictObject({ query: lists.query }))
   .output(z.array(list))
-  .query(({ ctx, input }) =>
-    lists.pageRecords(ctx, input.query, {
-      values: {},
-      rows: (em) => kysely(em).selectFrom("lists").selectAll("lists"),
-      record: listRecord,
-    }),
-  );
+  .query(({ ctx, input }) => lists.pageRecords(ctx, input.query, { record: listRecord }));
 
 const retrieve = route({
   method: "GET",
@@ -162,11 +156,8 @@ const pageSubscribers = route({
   .query(async ({ ctx, input }) => {
     const { id } = await readList(ctx.em, input.params.listId);
     return subscribers.pageRecords(ctx, input.query, {
-      values: { listId: id, status: input.query.status },
-      rows: (em, { listId, status }) => {
-        const rows = subscriptionsOf(em, listId);
-        return status === undefined ? rows : rows.where("subscriptions.status", "=", status);
-      },
+      values: { listId: id },
+      rows: (em, { listId }) => subscriptionsOf(em, listId),
       record: listSubscriberRecord,
     });
   });

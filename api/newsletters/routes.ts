@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
-import { kysely } from "../../db/orm.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
@@ -38,16 +37,7 @@ const page = route({
 })
   .input(z.strictObject({ query: newsletters.query }))
   .output(z.array(newsletter))
-  .query(({ ctx, input }) =>
-    newsletters.pageRecords(ctx, input.query, {
-      values: { status: input.query.status },
-      rows: (em, { status }) => {
-        const rows = kysely(em).selectFrom("newsletters").selectAll("newsletters");
-        return status === undefined ? rows : rows.where("status", "=", status);
-      },
-      record: newsletterRecord,
-    }),
-  );
+  .query(({ ctx, input }) => newsletters.pageRecords(ctx, input.query, { record: newsletterRecord }));
 
 const kind = {
   ...({ type: "newsletter", noun: "Newsletter", tag: "Newsletters" } as const),

@@ -1,5 +1,6 @@
 import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
 import type { Request, RequestHandler, Response } from "express";
+import { JsonText } from "../../db/json.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type ClientAddresses, clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
@@ -111,7 +112,8 @@ const render: Render = ({ status, requestId, data, meta }) => ({
 /** As `render`; the answer to a create names the path of the new record, which is below the path it was posted to. */
 function renderCreated({ baseUrl, path }: Request, success: Answer): HttpAnswer {
   const answer = render(success);
-  const { id = success.id } = Object(success.data) as { id?: unknown };
+  const { data } = success;
+  const { id } = Object(data instanceof JsonText ? data.toJSON() : data) as { id?: unknown };
   if (success.status !== 201 || typeof id !== "string") return answer;
   return { ...answer, headers: { Location: `${baseUrl}${path}/${encodeURIComponent(id)}` } };
 }

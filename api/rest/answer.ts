@@ -8,8 +8,6 @@ export interface Answer<Data = unknown> {
   requestId: string;
   /** Null on a dry run. */
   data: Data;
-  /** The id of the record that was made. */
-  id?: string | undefined;
   meta: Record<string, unknown>;
 }
 
@@ -40,13 +38,12 @@ export function successOf(
     return { status: 200, requestId, data: null, meta: { dry_run: true, impact: result.impact } };
   }
   if (!("data" in result)) throw new Error(`${method} ${path} gave no payload`);
-  const { data, id, meta, facts, neededScopes, requestId: ofEffect } = result;
+  const { data, meta, facts, neededScopes, requestId: ofEffect } = result;
   return {
     status,
     requestId: ofEffect ?? requestId,
     ...(ofEffect !== undefined && { isRemembered: true }),
     data,
-    id,
     meta: kind === "read" ? { ...meta } : { ...WRITE_META, ...meta },
     facts,
     neededScopes,

@@ -52,8 +52,6 @@ export type AnyScope = readonly [Scope, ...Scope[]];
 /** The success of a handler: the payload, and fields for the envelope around it. */
 export interface Ok<T> {
   data: T | JsonText<T>;
-  /** The id of the record that was made, where `data` is its JSON. */
-  id?: string;
   impact?: Impact;
   /** Joins `meta`. */
   meta?: Record<string, unknown>;

@@ -1,7 +1,7 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import { z } from "zod";
 import { JsonText } from "../../db/json.ts";
-import { type Database, type EntityManager, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type DefinedStatement, defineStatement, type NamedValues } from "../../db/statements.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
@@ -73,7 +73,9 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
   sortable?: boolean;
   /** Takes `updated_since`. */
   updatedSince?: boolean;
+  /** Each but an `ownFilters` asks for a value of the table's column of its name. */
   filters?: Filters;
+  ownFilters?: readonly (keyof Filters & string)[];
   /** Where a sort's column has another name. */
   sortColumns?: Partial<Record<Sort, keyof Database[Table] & string>>;
   /**
@@ -168,6 +170,17 @@ interface PageValues {
   afterId: string | undefined;
 }
 
+/** Rows of any table: of Kysely's types a page needs those that are the same for all, and they ask for one. */
+type AnyRows = SelectQueryBuilder<Database, "lists", object>;
+
+const wholeTable = (em: EntityManager, table: keyof Database): AnyRows =>
+  kysely(em)
+    .selectFrom(table as "lists")
+    .selectAll();
+
+const pick = (values: NamedValues, names: readonly string[]): NamedValues =>
+  Object.fromEntries(names.map((name) => [name, values[name]]));
+
 const isoOf = (ms: number): string => new Date(ms).toISOString();
 
 const valuesOf = ({ teamId, environment }: Tenant, { limit, updatedSince, after }: PageRequest): PageValues => ({
@@ -181,13 +194,13 @@ const valuesOf = ({ teamId, environment }: Tenant, { limit, updatedSince, after 
 
 /** The records of a list. */
 interface RecordsSpec<Values, From extends keyof Database, Row extends object, T> {
-  /** The values that the rows are chosen by; those that are undefined do not choose. */
-  values: Values;
+  /** The values that `rows` chooses by; those that are undefined do not choose. */
+  values?: Values;
   /**
-   * Selects from the list's table, joined and filtered as the endpoint needs, all columns of the records. It is called once
-   * for each set of values that are given, with placeholders for them: their contents are not known here.
+   * Selects all columns of the records from the list's table, joined and chosen as the endpoint needs; the whole table unless
+   * given. It is called once for each set of values that are given, with placeholders: their contents are not known here.
    */
-  rows: (em: EntityManager, values: Values) => SelectQueryBuilder<Database, From, Row>;
+  rows?: (em: EntityManager, values: Values) => SelectQueryBuilder<Database, From, Row>;
   /** SQL: the JSON of a record, from the alias of its row; see domain/webhooks/records.ts. */
   record: (row: string) => RawBuilder<T>;
 }
@@ -199,6 +212,8 @@ interface StatementSpec {
   sortColumns?: Readonly<Record<string, unknown>>;
   ranges?: { filter: string; values: readonly string[] };
   largeColumn?: string;
+  /** The filters that ask for a value of a column. */
+  equal: readonly string[];
 }
 
 /**
@@ -211,19 +226,27 @@ const rowsToRead = (limit: number): number => (limit <= 25 ? 26 : 101);
 type PageShape = Pick<PageRequest, "sort" | "order"> & { atMost: number; inRanges: boolean };
 
 /** The statement of a page: the records of its rows, up to its limit and one more. */
-function pageStatement<From extends keyof Database, Row extends object>(
+function pageStatement(
   spec: StatementSpec,
-  rows: SelectQueryBuilder<Database, From, Row>,
+  rows: AnyRows,
   record: (row: string) => RawBuilder<unknown>,
   { sort, order, atMost, inRanges }: PageShape,
-  { rows: limit, updatedSince, afterAt, afterId, ...tenant }: PageValues,
+  { rows: limit, updatedSince, afterAt, afterId, teamId, environment, ...given }: PageValues & NamedValues,
 ): RawBuilder<PageRow> {
-  const { table, idColumn = "id", sortColumns, ranges, largeColumn } = spec;
+  const { table, idColumn = "id", sortColumns, ranges, largeColumn, equal } = spec;
   const direction = sql.raw(order);
   const sortColumn = String(sortColumns?.[sort] ?? sort);
   const placeIn = (alias: string) => [sql.ref(`${alias}.${sortColumn}`), sql.ref(`${alias}.${idColumn}`)] as const;
   const [sortedBy, id] = placeIn(table);
-  let selected = rows.where(ofTenant(tenant, table)).orderBy(sortedBy, order).orderBy(id, order).limit(sql.lit(atMost));
+  let selected = rows
+    .where(ofTenant({ teamId, environment }, table))
+    .orderBy(sortedBy, order)
+    .orderBy(id, order)
+    .limit(sql.lit(atMost));
+  for (const column of equal) {
+    if (given[column] !== undefined)
+      selected = selected.where(sql<boolean>`${sql.ref(`${table}.${column}`)} = ${given[column]}`);
+  }
   if (updatedSince !== undefined)
     selected = selected.where(sql<boolean>`${sql.ref(`${table}.updated_at`)} >= ${updatedSince}::timestamptz`);
   if (afterAt !== undefined) {
@@ -274,7 +297,9 @@ export function defineList<
 >(spec: ListSpec<Table, Sort, Filters>) {
   const { sorts, sortable = true, updatedSince = false } = spec;
   const [defaultSort] = sorts;
-  declareFilters(Object.keys(spec.filters ?? {}));
+  const filterNames = Object.keys(spec.filters ?? {});
+  declareFilters(filterNames);
+  const equal = filterNames.filter((name) => !spec.ownFilters?.includes(name));
   const query = z.strictObject({
     ...paging,
     ...(sortable
@@ -323,14 +348,15 @@ export function defineList<
     const { sort, order, limit, filters } = request;
     const inRanges = spec.ranges !== undefined && Object.values(filters).every((value) => value === undefined);
     const shape: PageShape = { sort, order, atMost: rowsToRead(limit), inRanges };
-    const values = { ...own, ...valuesOf(ctx.tenant, request) };
+    const values: PageValues & NamedValues = { ...own, ...pick(filters, equal), ...valuesOf(ctx.tenant, request) };
     let key = `${sort} ${order} ${shape.atMost} ${inRanges}`;
     for (const name in values) if (values[name] !== undefined) key += ` ${name}`;
     let statement = statements.get(key);
     if (!statement) {
       statement = defineStatement((em, given) => {
-        const named = given as typeof values;
-        return pageStatement(spec, rows(em, named), record, shape, named);
+        const named = given as unknown as Values & PageValues;
+        const from = rows ? (rows(em, named) as unknown as AnyRows) : wholeTable(em, spec.table);
+        return pageStatement({ ...spec, equal }, from, record, shape, named);
       });
       statements.set(key, statement);
     }

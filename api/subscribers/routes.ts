@@ -1,8 +1,7 @@
 import { z } from "zod";
-import { kysely } from "../../db/orm.ts";
 import { createSubscriber, deleteSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
 import { subscriberRecord } from "../../domain/webhooks/records.ts";
-import { addressFilter, lookupFilter } from "../fields.ts";
+import { addressFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
 import { readRecord } from "../rest/record.ts";
@@ -40,9 +39,9 @@ const create = route({
   .output(subscriber)
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName } = input.body;
-    const { id, record, slots } = await createSubscriber(ctx.em, ctx.vault, ctx.tenant, { email, firstName, lastName });
+    const { record, slots } = await createSubscriber(ctx.em, ctx.vault, ctx.tenant, { email, firstName, lastName });
     const quota = await slotQuota(ctx, slots);
-    return ok(record, { id, impact: impact({ would_create: 1, quota }) });
+    return ok(record, { impact: impact({ would_create: 1, quota }) });
   });
 
 const page = route({
@@ -56,16 +55,7 @@ const page = route({
 })
   .input(z.strictObject({ query: subscribers.query }))
   .output(z.array(subscriber))
-  .query(({ ctx, input }) =>
-    subscribers.pageRecords(ctx, input.query, {
-      values: { email: lookupFilter(input.query.email) },
-      rows: (em, { email }) => {
-        const rows = kysely(em).selectFrom("subscribers").selectAll("subscribers");
-        return email === undefined ? rows : rows.where("email", "=", email);
-      },
-      record: subscriberRecord,
-    }),
-  );
+  .query(({ ctx, input }) => subscribers.pageRecords(ctx, input.query, { record: subscriberRecord }));
 
 const retrieve = route({
   method: "GET",

@@ -1,10 +1,9 @@
 import { z } from "zod";
 import { SUPPRESSION_REASONS } from "../../db/entities/audience.ts";
-import { kysely } from "../../db/orm.ts";
 import { lookupAddress } from "../../domain/address.ts";
 import { liftSuppression, type SuppressionOutcome, suppress } from "../../domain/audience/suppressions.ts";
 import { suppressionRecord } from "../../domain/webhooks/records.ts";
-import { addressFilter, lookupFilter } from "../fields.ts";
+import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { readRecord } from "../rest/record.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router } from "../rest/route.ts";
@@ -53,18 +52,7 @@ const page = route({
 })
   .input(z.strictObject({ query: suppressions.query }))
   .output(z.array(suppression))
-  .query(({ ctx, input }) =>
-    suppressions.pageRecords(ctx, input.query, {
-      values: { email: lookupFilter(input.query.email), reason: input.query.reason },
-      rows: (em, { email, reason }) => {
-        let rows = kysely(em).selectFrom("suppressions").selectAll("suppressions");
-        if (email !== undefined) rows = rows.where("email", "=", email);
-        if (reason !== undefined) rows = rows.where("reason", "=", reason);
-        return rows;
-      },
-      record: suppressionRecord,
-    }),
-  );
+  .query(({ ctx, input }) => suppressions.pageRecords(ctx, input.query, { record: suppressionRecord }));
 
 /** The outcome as it may be remembered. */
 const withoutErased = ({ added, alreadySuppressed, erased }: SuppressionOutcome): RememberedOutcome => ({

@@ -1,9 +1,8 @@
 import { z } from "zod";
 import { UNSUBSCRIBE_SOURCES } from "../../db/entities/audience.ts";
-import { kysely } from "../../db/orm.ts";
 import { exampleId, MAX_ID_LENGTH } from "../../domain/ids.ts";
 import { unsubscribeRecord } from "../../domain/webhooks/records.ts";
-import { addressFilter, lookupFilter } from "../fields.ts";
+import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { unsubscribe } from "./schema.ts";
@@ -45,19 +44,6 @@ const page = route({
 })
   .input(z.strictObject({ query: unsubscribes.query }))
   .output(z.array(unsubscribe))
-  .query(({ ctx, input }) => {
-    const { email, source, campaign_id: campaignId } = input.query;
-    return unsubscribes.pageRecords(ctx, input.query, {
-      values: { email: lookupFilter(email), source, campaignId },
-      rows: (em, given) => {
-        let rows = kysely(em).selectFrom("unsubscribes").selectAll("unsubscribes");
-        if (given.email !== undefined) rows = rows.where("email", "=", given.email);
-        if (given.source !== undefined) rows = rows.where("source", "=", given.source);
-        if (given.campaignId !== undefined) rows = rows.where("campaign_id", "=", given.campaignId);
-        return rows;
-      },
-      record: unsubscribeRecord,
-    });
-  });
+  .query(({ ctx, input }) => unsubscribes.pageRecords(ctx, input.query, { record: unsubscribeRecord }));
 
 export const unsubscribesRouter = router({ page });

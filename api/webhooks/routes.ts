@@ -66,6 +66,7 @@ const webhooks = defineList({
       .optional()
       .meta({ description: "Only endpoints that subscribe to this event.", examples: ["unsubscribe.created"] }),
   },
+  ownFilters: ["event"],
 });
 const deliveries = defineList({
   table: "webhook_deliveries",
@@ -75,6 +76,7 @@ const deliveries = defineList({
     status: z.enum(DELIVERY_STATUSES).optional().describe("Only deliveries with this status."),
     final: isOrNot("Only attempts with which their delivery has ended, or only the others."),
   },
+  ownFilters: ["status", "final"],
   largeColumn: "response_body",
 });
 
@@ -91,12 +93,10 @@ const page = route({
   .output(z.array(webhook))
   .query(({ ctx, input }) =>
     webhooks.pageRecords(ctx, input.query, {
-      values: { active: input.query.active, event: input.query.event },
-      rows: (em, { active, event }) => {
-        let rows = endpointRows(em).where("webhook_endpoints.origin", "=", "API");
-        if (active !== undefined) rows = rows.where("webhook_endpoints.active", "=", active);
-        if (event !== undefined) rows = rows.where(sql<boolean>`${event} = any(webhook_endpoints.events)`);
-        return rows;
+      values: { event: input.query.event },
+      rows: (em, { event }) => {
+        const rows = endpointRows(em).where("webhook_endpoints.origin", "=", "API");
+        return event === undefined ? rows : rows.where(sql<boolean>`${event} = any(webhook_endpoints.events)`);
       },
       record: webhookRecord,
     }),
