@@ -24,13 +24,6 @@ const baseUrl = url("http:", "https:").refine((value) => !/[?#]/.test(value), {
 const DOMAIN_NAME = /^(?=.{1,253}$)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+$/;
 const domainName = z.string().regex(DOMAIN_NAME, "must be a domain name in lower case, in its ASCII form");
 
-/** E.g. `temporal:7233`, `[::1]:7233`. */
-function isHostNameAndPort(text: string): boolean {
-  const [, host = "", port] = /^([^\s:[\]]+|\[[^\s[\]]+\]):(\d{1,5})$/.exec(text) ?? [];
-  if (host.startsWith("[") && isIP(host.slice(1, -1)) !== 6) return false;
-  return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
-}
-
 /** An address alone, or a name and the address in angle brackets. */
 const SENDER = /^(?:[^\s<>@]+@[^\s<>@]+|[^<>\r\n]*<[^\s<>@]+@[^\s<>@]+>)$/;
 
@@ -77,8 +70,6 @@ export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000,
 
 /** 25 days: an event is kept for 31, and each wait may last up to a fifth longer. */
 const LONGEST_LADDER_SECONDS = 25 * 86_400;
-
-const DEFERRAL_WINDOW_DEFAULT = 86_400;
 
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
@@ -150,7 +141,7 @@ const settings = z.object({
     .regex(/^[\x21-\x7e]{1,255}$/, "must be printable ASCII characters without spaces")
     .optional(),
   /** Temporal's frontend, host:port; TLS and API keys by Temporal's own `TEMPORAL_*` variables. */
-  TEMPORAL_ADDRESS: z.string().refine(isHostNameAndPort, "must be host:port, with a port from 1 to 65535"),
+  TEMPORAL_ADDRESS: z.string().refine(isHostAndPort, "must be host:port, with a port from 1 to 65535"),
   /** Temporal namespace. */
   TEMPORAL_NAMESPACE: z.string().min(1).default("default"),
   /**
@@ -241,7 +232,7 @@ const settings = z.object({
     })
     .default([...LADDER_SECONDS]),
   /** How long a deferred mail is tried before it expires; time in which its send could not mail does not count. */
-  DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(DEFERRAL_WINDOW_DEFAULT),
+  DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
   /** Domain to which bounces, complaints and opt-outs come by mail; unless set, the intake does nothing. */
   RETURN_PATH_DOMAIN: domainName.optional(),
   /** Address that the intake of reports listens on. */
@@ -321,15 +312,6 @@ const consistent = settings.superRefine((given, context) => {
   // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
   if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {
     context.addIssue({ code: "custom", path: ["PROXY_ADDRESSES"], message: "is missing" });
-  }
-  const [firstWait = 0] = given.DEFERRAL_LADDER_SECONDS;
-  if (given.DEFERRAL_WINDOW_SECONDS < firstWait) {
-    const message =
-      "would let deferred recipients expire without a second try: DEFERRAL_WINDOW_SECONDS is less than the first wait of DEFERRAL_LADDER_SECONDS";
-    // The one of the two that has its default was not given, and is not the one to name.
-    const name =
-      given.DEFERRAL_WINDOW_SECONDS === DEFERRAL_WINDOW_DEFAULT ? "DEFERRAL_LADDER_SECONDS" : "DEFERRAL_WINDOW_SECONDS";
-    context.addIssue({ code: "custom", path: [name], message });
   }
 });
 

@@ -1,5 +1,16 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, codes, expiring, instant, sealed, tenancy, tenantFilters, text, timestamps } from "./shared.ts";
+import {
+  code,
+  codes,
+  expiring,
+  instant,
+  listIndexes,
+  sealed,
+  tenancy,
+  tenantFilters,
+  text,
+  timestamps,
+} from "./shared.ts";
 
 export const ACCOUNT_STATUSES = ["PENDING", "ACTIVE", "ERROR", "SUSPENDED", "REVOKED"] as const;
 export type AccountStatus = (typeof ACCOUNT_STATUSES)[number];
@@ -24,10 +35,7 @@ const EmailAccountSchema = defineEntity({
   tableName: "email_accounts",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
-  indexes: [
-    { properties: ["teamId", "environment", "updatedAt", "id"] },
-    { properties: ["teamId", "environment", "createdAt", "id"] },
-  ],
+  indexes: listIndexes,
   properties: {
     id: code().primary(),
     ...tenancy,

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, type Environment } from "./shared.ts";
+import { code, tenantKey } from "./shared.ts";
 
 const count = () => p.integer().default(0);
 
@@ -8,8 +8,7 @@ const AnalyticsDaySchema = defineEntity({
   name: "AnalyticsDay",
   tableName: "analytics_days",
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     /** The id of a newsletter or campaign; empty for all of the tenant. */
     resourceId: code().primary(),
     day: p.date().primary(),
@@ -53,8 +52,7 @@ const AnalyticsChangeSchema = defineEntity({
   name: "AnalyticsChange",
   tableName: "analytics_changes",
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     day: p.date().primary(),
     /** Makes the key unique, within the index that readers need. */
     seq: p.bigint().primary().autoincrement(),

@@ -1,12 +1,13 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import {
   code,
-  type Environment,
   expiring,
   instant,
+  listIndexes,
   person,
   tenancy,
   tenantFilters,
+  tenantKey,
   text,
   timestamps,
 } from "./shared.ts";
@@ -26,10 +27,7 @@ const ListSchema = defineEntity({
   name: "List",
   tableName: "lists",
   filters: tenantFilters,
-  indexes: [
-    { properties: ["teamId", "environment", "updatedAt", "id"] },
-    { properties: ["teamId", "environment", "createdAt", "id"] },
-  ],
+  indexes: listIndexes,
   properties: {
     id: code().primary(),
     ...tenancy,
@@ -47,10 +45,7 @@ const SubscriberSchema = defineEntity({
   tableName: "subscribers",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
-  indexes: [
-    { properties: ["teamId", "environment", "updatedAt", "id"] },
-    { properties: ["teamId", "environment", "createdAt", "id"] },
-  ],
+  indexes: listIndexes,
   properties: {
     id: code().primary(),
     ...tenancy,
@@ -97,8 +92,7 @@ const AudienceAddressSchema = defineEntity({
   tableName: "audience_addresses",
   filters: tenantFilters,
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     email: text("person").primary(),
     /** Records with the address: a contact, a subscriber, or both. */
     holders: p.smallint(),
@@ -110,8 +104,7 @@ const ContactSlotCountSchema = defineEntity({
   tableName: "contact_slot_counts",
   filters: tenantFilters,
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     used: p.integer(),
   },
 });
@@ -123,8 +116,7 @@ const ConfirmationMailSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["day", "teamId", "environment"] }],
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     /** The address without the `+tag` of its local part, which commonly leads to the same mailbox. */
     mailbox: text("person").primary(),
     listId: code().primary(),
@@ -199,8 +191,7 @@ const ErasedAddressSchema = defineEntity({
   tableName: "erased_addresses",
   filters: tenantFilters,
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     addressHash: code().primary(),
     /** Stands for the person in rows that stay, until the erasure is complete. */
     placeholder: code().nullable(),
@@ -215,8 +206,7 @@ const ListOptOutSchema = defineEntity({
   filters: tenantFilters,
   indexes: [{ properties: ["listId"] }],
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     addressHash: code().primary(),
     listId: code().primary(),
     unsubscribedAt: instant(),

@@ -1,15 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import {
-  code,
-  type Environment,
-  holding,
-  instant,
-  person,
-  tenancy,
-  tenantFilters,
-  text,
-  timestamps,
-} from "./shared.ts";
+import { code, holding, instant, person, tenancy, tenantFilters, tenantKey, text, timestamps } from "./shared.ts";
 
 /** INVALID while the address is suppressed by a hard bounce. */
 export const EMAIL_STATUSES = ["ACTIVE", "INVALID"] as const;
@@ -54,8 +44,7 @@ const ContactFieldSchema = defineEntity({
   tableName: "contact_fields",
   filters: tenantFilters,
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     name: code().primary(),
     type: code().$type<ContactFieldType>(),
     /** Since then its values are being removed from the contacts, and none is taken. */

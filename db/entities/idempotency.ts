@@ -1,13 +1,12 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, type Environment, expiring, instant, sealed, text } from "./shared.ts";
+import { code, expiring, instant, sealed, tenantKey, text } from "./shared.ts";
 
 const IdempotencyRecordSchema = defineEntity({
   name: "IdempotencyRecord",
   tableName: "idempotency_records",
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     /** HMAC of the client's key: a key may hold anything, an address included. */
     keyHash: code().primary(),
     /** Null once the key is free for any request. */

@@ -14,8 +14,6 @@ const SecretFingerprintSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class SecretFingerprint extends SecretFingerprintSchema.class {}
-SecretFingerprintSchema.setClass(SecretFingerprint);
 
 /** A key that the service made for this database, sealed under ENCRYPTION_KEYS. */
 const DatabaseKeySchema = defineEntity({
@@ -27,7 +25,5 @@ const DatabaseKeySchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class DatabaseKey extends DatabaseKeySchema.class {}
-DatabaseKeySchema.setClass(DatabaseKey);
 
 export const secretEntities = [SecretFingerprintSchema, DatabaseKeySchema] as const;

@@ -7,8 +7,10 @@ import {
   expiring,
   holding,
   instant,
+  listIndexes,
   tenancy,
   tenantFilters,
+  tenantKey,
   text,
   timestamps,
 } from "./shared.ts";
@@ -46,10 +48,7 @@ const NewsletterSchema = defineEntity({
   name: "Newsletter",
   tableName: "newsletters",
   filters: tenantFilters,
-  indexes: [
-    { properties: ["teamId", "environment", "updatedAt", "id"] },
-    { properties: ["teamId", "environment", "createdAt", "id"] },
-  ],
+  indexes: listIndexes,
   properties: { ...broadcast, fromEmail: text("team").nullable() },
 });
 export class Newsletter extends NewsletterSchema.class {}
@@ -59,10 +58,7 @@ const CampaignSchema = defineEntity({
   name: "Campaign",
   tableName: "campaigns",
   filters: tenantFilters,
-  indexes: [
-    { properties: ["teamId", "environment", "updatedAt", "id"] },
-    { properties: ["teamId", "environment", "createdAt", "id"] },
-  ],
+  indexes: listIndexes,
   properties: {
     ...broadcast,
     segmentId: code().nullable(),
@@ -187,8 +183,6 @@ const SendLaneSchema = defineEntity({
     policyRefusals: p.integer().default(0),
   },
 });
-export class SendLane extends SendLaneSchema.class {}
-SendLaneSchema.setClass(SendLane);
 
 /** A DEFERRED mail gets another outcome later. */
 export const OUTCOMES = ["SENT", "REJECTED", "DEFERRED", "UNKNOWN", "EXPIRED", "SUPPRESSED", "CANCELLED"] as const;
@@ -226,8 +220,6 @@ const SendRecipientSchema = defineEntity({
     fields: holding("person", p.json<FieldValues>()).nullable(),
   },
 });
-export class SendRecipient extends SendRecipientSchema.class {}
-SendRecipientSchema.setClass(SendRecipient);
 
 /**
  * Rows that came into a state or left it, by a trigger. With all recipients QUEUED at first, they are the send's
@@ -262,8 +254,7 @@ const CreditBalanceSchema = defineEntity({
   name: "CreditBalance",
   tableName: "credit_balances",
   properties: {
-    teamId: code().primary(),
-    environment: code().$type<Environment>().primary(),
+    ...tenantKey,
     available: p.bigint(),
     reserved: p.bigint(),
     ...timestamps,

@@ -49,6 +49,18 @@ export const tenancy = {
   environment: code().$type<Environment>(),
 };
 
+/** The same where the tenant begins the primary key. */
+export const tenantKey = {
+  teamId: code().primary(),
+  environment: code().$type<Environment>().primary(),
+};
+
+/** Lists are read in the order of these. */
+export const listIndexes = [
+  { properties: ["teamId" as const, "environment" as const, "updatedAt" as const, "id" as const] },
+  { properties: ["teamId" as const, "environment" as const, "createdAt" as const, "id" as const] },
+];
+
 export const person = {
   /** In the spelling that addresses are compared by. */
   email: text("person"),

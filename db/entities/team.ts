@@ -85,7 +85,5 @@ const RevokedTokenSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class RevokedToken extends RevokedTokenSchema.class {}
-RevokedTokenSchema.setClass(RevokedToken);
 
 export const teamEntities = [TeamSchema, MemberSchema, ApiKeySchema, RevokedTokenSchema] as const;

@@ -1,5 +1,16 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, codes, expiring, instant, sealed, tenancy, tenantFilters, text, timestamps } from "./shared.ts";
+import {
+  code,
+  codes,
+  expiring,
+  instant,
+  listIndexes,
+  sealed,
+  tenancy,
+  tenantFilters,
+  text,
+  timestamps,
+} from "./shared.ts";
 
 export const DISABLED_REASONS = ["delivery_failures", "manual"] as const;
 export type DisabledReason = (typeof DISABLED_REASONS)[number];
@@ -11,10 +22,7 @@ const WebhookEndpointSchema = defineEntity({
   name: "WebhookEndpoint",
   tableName: "webhook_endpoints",
   filters: tenantFilters,
-  indexes: [
-    { properties: ["teamId", "environment", "updatedAt", "id"] },
-    { properties: ["teamId", "environment", "createdAt", "id"] },
-  ],
+  indexes: listIndexes,
   properties: {
     id: code().primary(),
     ...tenancy,

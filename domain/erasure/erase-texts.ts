@@ -4,7 +4,7 @@ import { columnsOf } from "../../db/columns.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { replaceAnswers } from "../access/idempotency.ts";
 import { ApiError } from "../errors.ts";
-import { change, countChanged, type Erasing, type Table } from "./erasing.ts";
+import { change, type Erasing, type Table } from "./erasing.ts";
 
 /* The database finds texts with a part of the address, then `Mentions` decides. */
 
@@ -115,7 +115,9 @@ async function redactRecords(erasing: Erasing, records: Records): Promise<string
     const named = found.filter(({ text }) => mentions.in(text)).map((row) => row.key);
     redacted.push(...named, ...found.filter(({ text }) => text.includes(placeholder)).map((row) => row.key));
     if (named.length === 0) continue;
-    erasing.count(table, "blanked", await change(erasing, (tx) => redactRows(erasing, tx, records, named)));
+    await change(erasing, async ({ tx, count }) =>
+      count(table, "blanked", await redactRows(erasing, tx, records, named)),
+    );
   }
   return redacted;
 }
@@ -148,16 +150,16 @@ export async function eraseDeliveries(erasing: Erasing, eventIds: readonly strin
     const ids = found.map(({ key }) => key);
     const named = found.filter(({ text }) => erasing.mentions.in(text)).map(({ key }) => key);
     const isNamed = sql`id = any(${named}::text[])`;
-    const rows = await change(erasing, (tx) =>
-      countChanged(
-        tx,
+    await change(erasing, ({ run }) =>
+      run(
+        "webhook_deliveries",
+        "blanked",
         sql`
         update webhook_deliveries
         set response_body = null, error_message = case when ${isNamed} then null else error_message end
         where ${ofTenant(erasing.tenant)} and id = any(${ids}::text[]) and (${isNamed} or ${ofEvents})`,
       ),
     );
-    erasing.count("webhook_deliveries", "blanked", rows);
   }
 }
 
@@ -176,8 +178,9 @@ export async function eraseAnswers(erasing: Erasing): Promise<void> {
   })) {
     const keyHashes = found.filter(({ text }) => mentions.in(text)).map(({ key }) => key);
     if (keyHashes.length === 0) continue;
-    const rows = await change(erasing, (tx) => replaceAnswers(tx, tenant, keyHashes, refusal));
-    erasing.count("idempotency_records", "blanked", rows);
+    await change(erasing, async ({ tx, count }) =>
+      count("idempotency_records", "blanked", await replaceAnswers(tx, tenant, keyHashes, refusal)),
+    );
   }
 }
 

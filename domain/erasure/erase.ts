@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
 import { freeSlot } from "../audience/contact-slots.ts";
@@ -8,7 +8,7 @@ import { ApiError } from "../errors.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { eraseAnswers, eraseDeliveries, eraseEvents, findMentions, type Mention } from "./erase-texts.ts";
 import { completeErased, recordErased } from "./erased-addresses.ts";
-import { change, countChanged, type ErasedRows, type Erasing } from "./erasing.ts";
+import { change, type ErasedRows, type Erasing, inTransaction } from "./erasing.ts";
 import { mentionsOf } from "./mentions.ts";
 
 /*
@@ -53,25 +53,15 @@ export async function erasePerson(
   { dryRun, waitMs = WAIT_MS, slackMs, onStep = () => {} }: ErasureOptions,
 ): Promise<ErasureReport> {
   onStep("refusing the address");
-  const { isNew, isSuppressed, ...erased } = await change({ em, dryRun }, async (tx) => ({
+  const { isNew, isSuppressed, ...erased } = await inTransaction({ em, dryRun }, async (tx) => ({
     ...(await recordErased(tx, vault, tenant, email)),
     // Sends under way no longer stage the person, although their rows still hold the address.
     isSuppressed: (await suppress(tx, tenant, [email], "MANUAL")).added.length === 0,
   }));
-  const counts = new Map<string, ErasedRows>();
   const erasing: Erasing = {
-    em,
-    tenant,
-    email,
-    ...erased,
+    ...{ em, tenant, email, dryRun, ...erased },
     mentions: mentionsOf(email),
-    dryRun,
-    count(table, action, rows) {
-      if (rows === 0) return;
-      const known = counts.get(table);
-      if (known) known.rows += rows;
-      else counts.set(table, { table, action, rows });
-    },
+    report: new Map(),
   };
   const awaitOpen = async () => {
     if (dryRun) return;
@@ -96,8 +86,8 @@ export async function erasePerson(
   await eraseAnswers(erasing);
   onStep("texts of the team");
   const mentions = await findMentions(erasing);
-  await change(erasing, (tx) => completeErased(tx, vault, tenant, email));
-  return { wasErased: !isNew, rows: [...counts.values()], mentions };
+  await inTransaction(erasing, (tx) => completeErased(tx, vault, tenant, email));
+  return { wasErased: !isNew, rows: [...erasing.report.values()], mentions };
 }
 
 async function awaitTransactions(em: EntityManager, waitMs: number, slackMs: number | undefined): Promise<void> {
@@ -120,26 +110,24 @@ async function awaitTransactions(em: EntityManager, waitMs: number, slackMs: num
 
 async function eraseAudience(erasing: Erasing): Promise<void> {
   const { tenant, email } = erasing;
-  const deleted = await change(erasing, async (tx) => {
-    const remove = (table: "contacts" | "subscribers" | "confirmation_mails", condition: RawBuilder<unknown>) =>
-      countChanged(tx, sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition}`);
-    const isOfPerson = sql`email = ${email}`;
-    const contacts = await remove("contacts", isOfPerson);
-    const subscriptions = await countChanged(
-      tx,
+  const isOfPerson = sql`${ofTenant(tenant)} and email = ${email}`;
+  await change(erasing, async ({ tx, run }) => {
+    const contacts = await run("contacts", "deleted", sql`delete from contacts where ${isOfPerson}`);
+    await run(
+      "subscriptions",
+      "deleted",
       sql`delete from subscriptions where ${ofTenant(tenant)} and subscriber_id in (
-        select id from subscribers where ${ofTenant(tenant)} and ${isOfPerson} for update)`,
+        select id from subscribers where ${isOfPerson} for update)`,
     );
-    const subscribers = await remove("subscribers", isOfPerson);
-    const confirmations = await remove("confirmation_mails", sql`(mailbox = ${email} or ${isOfPerson})`);
+    const subscribers = await run("subscribers", "deleted", sql`delete from subscribers where ${isOfPerson}`);
+    await run(
+      "confirmation_mails",
+      "deleted",
+      sql`delete from confirmation_mails where ${ofTenant(tenant)} and (mailbox = ${email} or email = ${email})`,
+    );
     // The locks of the slots come last.
     for (let records = contacts + subscribers; records > 0; records--) await freeSlot(tx, tenant, email);
-    return { contacts, subscriptions, subscribers, confirmations };
   });
-  erasing.count("contacts", "deleted", deleted.contacts);
-  erasing.count("subscribers", "deleted", deleted.subscribers);
-  erasing.count("subscriptions", "deleted", deleted.subscriptions);
-  erasing.count("confirmation_mails", "deleted", deleted.confirmations);
 }
 
 interface LedgerRange {
@@ -164,9 +152,10 @@ const inRange = ({ sendId, after, upTo }: LedgerRange) =>
 async function eraseLedgers(erasing: Erasing): Promise<void> {
   const waits = sql`state in ('QUEUED', 'DEFERRED')`;
   for await (const range of ledgerRanges(erasing)) {
-    const rows = await change(erasing, (tx) =>
-      countChanged(
-        tx,
+    await change(erasing, ({ run }) =>
+      run(
+        "send_recipients",
+        "blanked",
         sql`
         update send_recipients set email = ${erasing.placeholder}, email_spelling = null, first_name = null,
           last_name = null, fields = null,
@@ -177,7 +166,6 @@ async function eraseLedgers(erasing: Erasing): Promise<void> {
         where ${inRange(range)} and email = ${erasing.email}`,
       ),
     );
-    erasing.count("send_recipients", "blanked", rows);
   }
 }
 
@@ -186,30 +174,23 @@ async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<
   const { tenant, email, placeholder } = erasing;
   for await (const range of ledgerRanges(erasing)) {
     const where = sql`${inRange(range)} and ${ofTenant(tenant)} and email = ${email}`;
-    const { engagements, reports } = await change(erasing, async (tx) => ({
-      engagements: await countChanged(tx, sql`update engagements set email = ${placeholder} where ${where}`),
-      reports: await countChanged(tx, sql`update mail_reports set email = null where ${where}`),
-    }));
-    erasing.count("engagements", "blanked", engagements);
-    erasing.count("mail_reports", "blanked", reports);
+    await change(erasing, async ({ run }) => {
+      await run("engagements", "blanked", sql`update engagements set email = ${placeholder} where ${where}`);
+      await run("mail_reports", "blanked", sql`update mail_reports set email = null where ${where}`);
+    });
   }
   const isOfPerson = sql`${ofTenant(tenant)} and email = ${email}`;
-  const { unsubscribes, checks, suppressions } = await change(erasing, async (tx) => {
+  await change(erasing, async ({ tx, count, run }) => {
     const removeChecks = sql`delete from contact_status_checks where ${isOfPerson}`;
-    const result = {
-      unsubscribes: await countChanged(
-        tx,
-        sql`
-        update unsubscribes set email = ${placeholder}, email_spelling = null where ${isOfPerson}`,
-      ),
-      checks: await countChanged(tx, removeChecks),
-      suppressions: await countChanged(tx, sql`delete from suppressions where ${isOfPerson}`),
-    };
+    await run(
+      "unsubscribes",
+      "blanked",
+      sql`update unsubscribes set email = ${placeholder}, email_spelling = null where ${isOfPerson}`,
+    );
+    await run("contact_status_checks", "deleted", removeChecks);
+    const { numAffectedRows = 0n } = await sql`delete from suppressions where ${isOfPerson}`.execute(kysely(tx));
+    count("suppressions", "deleted", isSuppressed ? Number(numAffectedRows) : 0);
     // A trigger of `suppressions` adds a check when a hard bounce is deleted.
-    await countChanged(tx, removeChecks);
-    return result;
+    await removeChecks.execute(kysely(tx));
   });
-  erasing.count("unsubscribes", "blanked", unsubscribes);
-  erasing.count("contact_status_checks", "deleted", checks);
-  erasing.count("suppressions", "deleted", isSuppressed ? suppressions : 0);
 }

@@ -19,7 +19,16 @@ export interface Erasing {
   isResumed: boolean;
   mentions: Mentions;
   dryRun: boolean;
+  /** By table. */
+  report: Map<Table, ErasedRows>;
+}
+
+/** One transaction of an erasure. */
+interface Step {
+  tx: EntityManager;
   count(table: Table, action: ErasedRows["action"], rows: number): void;
+  /** Runs a statement and counts its rows. */
+  run(table: Table, action: ErasedRows["action"], statement: RawBuilder<unknown>): Promise<number>;
 }
 
 class DryRunDone<T> {
@@ -30,8 +39,8 @@ class DryRunDone<T> {
   }
 }
 
-/** In a short transaction, which a dry run rolls back. */
-export async function change<T>(
+/** Works in a transaction, which a dry run rolls back. */
+export async function inTransaction<T>(
   { em, dryRun }: Pick<Erasing, "em" | "dryRun">,
   work: (tx: EntityManager) => Promise<T>,
 ): Promise<T> {
@@ -47,8 +56,20 @@ export async function change<T>(
   }
 }
 
-/** @returns the number of rows that the statement changed */
-export async function countChanged(tx: EntityManager, statement: RawBuilder<unknown>): Promise<number> {
-  const { numAffectedRows = 0n } = await statement.execute(kysely(tx));
-  return Number(numAffectedRows);
+/** Changes rows in a short transaction, and reports them. */
+export async function change(erasing: Erasing, work: (step: Step) => Promise<unknown>): Promise<void> {
+  const changed = await inTransaction(erasing, async (tx) => {
+    const done: ErasedRows[] = [];
+    const count: Step["count"] = (table, action, rows) => void done.push({ table, action, rows });
+    const run: Step["run"] = async (table, action, statement) => {
+      const { numAffectedRows = 0n } = await statement.execute(kysely(tx));
+      count(table, action, Number(numAffectedRows));
+      return Number(numAffectedRows);
+    };
+    await work({ tx, count, run });
+    return done;
+  });
+  for (const { table, action, rows } of changed.filter((each) => each.rows > 0)) {
+    erasing.report.set(table, { table, action, rows: (erasing.report.get(table)?.rows ?? 0) + rows });
+  }
 }

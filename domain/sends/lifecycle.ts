@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { isoInstant } from "../../db/sql.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
-import { consumeCredits, releaseCredits } from "../teams/credits.ts";
+import { settleCredits } from "../teams/credits.ts";
 import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
 import type { SendStep } from "./draft.ts";
 import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";
@@ -359,8 +359,8 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     const status = TERMINAL.has(send.status) ? send.status : settled || sent + unknown > 0 ? "SENT" : "FAILED";
     if (!settled) {
       const used = sent + unknown;
-      await consumeCredits(tx, send, sendId, used, "settle");
-      await releaseCredits(tx, send, sendId, send.credits_reserved - used, "settle");
+      await settleCredits(tx, send, "CONSUME", sendId, used, "settle");
+      await settleCredits(tx, send, "RELEASE", sendId, send.credits_reserved - used, "settle");
       await db.updateTable("sends").set({ settled_at: sql<string>`now()` }).where("id", "=", sendId).execute();
     }
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });

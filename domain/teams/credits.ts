@@ -127,33 +127,15 @@ export async function reserveCredits(em: EntityManager, tenant: Tenant, sendId: 
   await moveCredits(em, tenant, { kind: "RESERVE", amount, sendId, cause: RESERVE_CAUSE });
 }
 
-/**
- * Once per `cause`, in the caller's transaction.
- * @throws {Error} when the team has fewer reserved
- */
-export async function consumeCredits(
+/** Uses up or gives back reserved credits, once per `cause`, in the caller's transaction. @throws {Error} beyond those of the team */
+export const settleCredits = (
   em: EntityManager,
   tenant: Tenant,
+  kind: "CONSUME" | "RELEASE",
   sendId: string,
   amount: number,
   cause: string,
-): Promise<void> {
-  await moveCredits(em, tenant, { kind: "CONSUME", amount, sendId, cause });
-}
-
-/**
- * Once per `cause`, in the caller's transaction.
- * @throws {Error} when the team has fewer reserved
- */
-export async function releaseCredits(
-  em: EntityManager,
-  tenant: Tenant,
-  sendId: string,
-  amount: number,
-  cause: string,
-): Promise<void> {
-  await moveCredits(em, tenant, { kind: "RELEASE", amount, sendId, cause });
-}
+): Promise<void> => moveCredits(em, tenant, { kind, amount, sendId, cause });
 
 /** @returns undefined when the team was never granted credits */
 export function lockBalance(em: EntityManager, tenant: Tenant) {

@@ -6,11 +6,10 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import {
   CREDIT_EFFECT,
-  consumeCredits,
   grantCredits,
   readCreditBalance,
-  releaseCredits,
   reserveCredits,
+  settleCredits,
 } from "../../domain/teams/credits.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 
@@ -87,8 +86,7 @@ describe("Credits", () => {
             transaction(team.em, (em) => {
               if (kind === "GRANT") return grantCredits(em, tenant, amount, `${cause}`);
               if (kind === "RESERVE") return reserveCredits(em, tenant, sendId, amount);
-              const settle = kind === "CONSUME" ? consumeCredits : releaseCredits;
-              return settle(em, tenant, sendId, amount, `${cause}`);
+              return settleCredits(em, tenant, kind, sendId, amount, `${cause}`);
             });
           const once = {
             GRANT: `${cause}`,

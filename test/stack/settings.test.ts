@@ -104,13 +104,6 @@ describe("Settings that are wrong", () => {
     }
   });
 
-  it("are those under which a deferred recipient would expire before its second try", () => {
-    const wrong = (name: string) => new RegExp(`^ +${name} would let`, "m");
-    assert.match(refusal(readEnv, { DEFERRAL_WINDOW_SECONDS: "299" }), wrong("DEFERRAL_WINDOW_SECONDS"));
-    assert.match(refusal(readEnv, { DEFERRAL_LADDER_SECONDS: "86401" }), wrong("DEFERRAL_LADDER_SECONDS"));
-    assert.equal(refusal(readEnv, { DEFERRAL_WINDOW_SECONDS: "300" }), "");
-  });
-
   it("are those that lack one without a default", () => {
     assert.equal(readEnv(GIVEN).PORT, 3000);
     for (const name of Object.keys(GIVEN)) {
