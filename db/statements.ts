@@ -11,11 +11,6 @@ interface Compilable<Row> {
   compile(db: ReturnType<typeof kysely>): CompiledQuery<Row>;
 }
 
-/** `$1` stands for the first value. */
-export const textStatement = <Row>(text: string, values: readonly unknown[]): Compilable<Row> => ({
-  compile: () => CompiledQuery.raw(text, [...values]) as CompiledQuery<Row>,
-});
-
 /** Runs a statement that is prepared, in the transaction of `em` if it is in one. Its text has few forms. */
 export function executePrepared<Row>(em: EntityManager, statement: Compilable<Row>): Promise<QueryResult<Row>> {
   const compiled = statement.compile(kysely(em));

@@ -1,4 +1,3 @@
-import { Lines } from "../../db/lines.ts";
 import { unavailable } from "./failures.ts";
 
 /** An answer, as far as is asked here: whether it has left the process, or its client has gone. */
@@ -26,10 +25,7 @@ class Line {
  */
 export class Turns {
   readonly #atOnce: number;
-  readonly #lines = new Lines(
-    () => new Line(),
-    (line) => line.running === 0,
-  );
+  readonly #lines = new Map<string, Line>();
 
   constructor(atOnce: number) {
     this.#atOnce = atOnce;
@@ -58,14 +54,16 @@ export class Turns {
 
   /** @returns ends the turn */
   async #begin(lineId: string, answering: Answering): Promise<() => void> {
-    const line = this.#lines.of(lineId);
+    const line = this.#lines.get(lineId) ?? new Line();
+    this.#lines.set(lineId, line);
     if (line.running < this.#atOnce) line.running++;
     // A request that ends hands its turn on.
     else await new Promise<void>((resolve) => line.waiting.push(resolve));
     const leave = () => {
       const next = line.waiting.shift();
-      if (next) next();
-      else line.running--;
+      if (next) return next();
+      line.running--;
+      if (line.running === 0) this.#lines.delete(lineId);
     };
     if (answering.closed) {
       leave();

@@ -276,23 +276,13 @@ const FAILING_SECONDS = 900;
 
 /** The account becomes REVOKED when its OAuth grant was withdrawn, else ERROR, unless its status is as bad or worse. */
 export function recordAccountFailure(em: EntityManager, account: SendingAccount, reason: string): Promise<void> {
-  const status: AccountStatus = reason === ACCESS_REVOKED ? "REVOKED" : "ERROR";
-  const before: AccountStatus[] = status === "REVOKED" ? ["PENDING", "ACTIVE", "ERROR"] : ["PENDING", "ACTIVE"];
-  return transaction(em, async (tx) => {
-    await noteFinding(tx, account.accountId);
-    const recorded = await kysely(tx)
-      .updateTable("email_accounts")
-      .set({ status, last_error: reason, last_checked_at: sql<string>`now()` })
-      .where(ofTenant(account))
-      .where("id", "=", account.accountId)
-      .where("status", "in", before)
-      .executeTakeFirst();
-    if (recorded.numUpdatedRows > 0n) await emitStatus(tx, account, "account.error", account.accountId);
-  });
+  const status = reason === ACCESS_REVOKED ? "REVOKED" : "ERROR";
+  const isBetter = sql<boolean>`(status in ('PENDING', 'ACTIVE') or status = 'ERROR' and ${status} = 'REVOKED')`;
+  return transaction(em, (tx) => setStatus(tx, account, status, reason, isBetter));
 }
 
 export const recordAccountRecovery = (em: EntityManager, account: SendingAccount): Promise<void> =>
-  transaction(em, (tx) => recover(tx, account));
+  transaction(em, (tx) => setStatus(tx, account, "ACTIVE", null, sql<boolean>`status = 'ERROR'`));
 
 /**
  * Records that the server refused a connection while none was logged in: no process tries another one for a while. A
@@ -315,23 +305,31 @@ export function recordRefusedLogin(
 }
 
 export function recordLogin(em: EntityManager, account: SendingAccount): Promise<void> {
+  const isRepaired = sql<boolean>`(status = 'ERROR' and last_error is distinct from ${SENDER_REFUSED})`;
   return transaction(em, async (tx) => {
-    await recover(tx, account, sql<boolean>`last_error is distinct from ${SENDER_REFUSED}`);
+    await setStatus(tx, account, "ACTIVE", null, isRepaired);
     await forgetRefusals(tx, account.accountId);
   });
 }
 
-async function recover(em: EntityManager, account: SendingAccount, condition = sql<boolean>`true`): Promise<void> {
+/** Sets the status of an account that meets the condition, and emits the event. */
+async function setStatus(
+  em: EntityManager,
+  account: SendingAccount,
+  status: "ACTIVE" | "ERROR" | "REVOKED",
+  reason: string | null,
+  condition: RawBuilder<boolean>,
+): Promise<void> {
   await noteFinding(em, account.accountId);
-  const recorded = await kysely(em)
+  const { numUpdatedRows } = await kysely(em)
     .updateTable("email_accounts")
-    .set({ status: "ACTIVE", last_error: null, last_checked_at: sql<string>`now()` })
+    .set({ status, last_error: reason, last_checked_at: sql<string>`now()` })
     .where(ofTenant(account))
     .where("id", "=", account.accountId)
-    .where("status", "=", "ERROR")
     .where(condition)
-    .executeTakeFirst();
-  if (recorded.numUpdatedRows > 0n) await emitStatus(em, account, "account.recovered", account.accountId);
+    .executeTakeFirstOrThrow();
+  const event = status === "ACTIVE" ? "account.recovered" : "account.error";
+  if (numUpdatedRows > 0n) await emitStatus(em, account, event, account.accountId);
 }
 
 async function lockAccount(em: EntityManager, account: SendingAccount): Promise<void> {
