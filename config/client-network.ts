@@ -12,10 +12,7 @@ export function networkOf(address: string): string {
 
 const familyOf = (address: string) => (isIPv4(address) ? "ipv4" : "ipv6");
 
-/**
- * @param ranges addresses, or networks such as 10.0.0.0/8
- * @returns whether an address, as `plainAddress` gives it, is in one
- */
+/** @returns whether an address, as `plainAddress` gives it, is in one of the networks */
 export function holdsAddress(ranges: readonly string[]): (address: string) => boolean {
   const list = new BlockList();
   for (const range of ranges) {

@@ -8,10 +8,7 @@ export interface HealthSource {
   metrics: () => Promise<string>;
 }
 
-/**
- * On a port of its own, because it asks for no credential.
- * @throws {SettingsError} when the port cannot be had
- */
+/** On a port of its own, because it asks for no credential. @throws {SettingsError} when the port cannot be had */
 export async function serveHealth(
   { HEALTH_HOST: host, HEALTH_PORT: port }: Pick<Env, "HEALTH_HOST" | "HEALTH_PORT">,
   source: HealthSource,

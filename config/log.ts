@@ -2,10 +2,7 @@ import { type DestinationStream, type Logger, pino } from "pino";
 import type { Env } from "./env.ts";
 import { scrubError } from "./scrub.ts";
 
-/**
- * Scrubs errors: no address, key or token leaves the process by a log line.
- * @param to standard output unless given
- */
+/** No address, key or token leaves the process by a log line. */
 export function openLog(
   env: Pick<Env, "LOG_LEVEL">,
   service: string,

@@ -10,7 +10,6 @@ export const PORT_PICKS = 50;
 
 const randomPort = () => randomInt(...PICKED_PORTS);
 
-/** They stay open as long as the process lives. */
 const claims: Socket[] = [];
 
 /**

@@ -8,10 +8,7 @@ export interface Watched {
 export class Progress {
   readonly #watched = new Set<{ name: string; lateAt: number }>();
 
-  /**
-   * @param name as operators read it
-   * @param limitMs it is stalled when it has not moved for this time
-   */
+  /** It is stalled when it has not moved for `limitMs`. */
   watch(name: string, limitMs: number): Watched {
     const watched = { name, lateAt: 0 };
     const moved = () => {

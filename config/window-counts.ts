@@ -1,7 +1,4 @@
-/**
- * Counts the events of many keys in windows. After `maxKeys` keys all counts start at zero: a flood of keys may lift a
- * limit for others, but cannot fill the memory.
- */
+/** After `maxKeys` keys all counts start at zero: a flood of keys may lift a limit, but cannot fill the memory. */
 export class WindowCounts {
   readonly #windowMs: number;
   readonly #maxKeys: number;
@@ -13,7 +10,7 @@ export class WindowCounts {
     this.#maxKeys = maxKeys;
   }
 
-  /** @returns the events of the key in this window, with this one */
+  /** @returns the events of the key in this window */
   add(key: string): number {
     const now = performance.now();
     if (now - this.#startedAt > this.#windowMs || this.#counts.size >= this.#maxKeys) {

@@ -1,7 +1,7 @@
 import type { ColumnFacts } from "./entities/shared.ts";
 import type { Database, EntityManager } from "./orm.ts";
 
-/** A column of a table, by their names in the database. */
+/** By their names in the database. */
 export interface Column extends ColumnFacts {
   table: keyof Database;
   column: string;
@@ -9,7 +9,6 @@ export interface Column extends ColumnFacts {
   isTenants: boolean;
 }
 
-/** Every column that the entities declare, by table. */
 export const columnsOf = (em: EntityManager): Column[] =>
   [...em.getMetadata().getAll().values()]
     .flatMap(({ tableName, props }) => {

@@ -32,11 +32,7 @@ export type JsonColumns<Name extends PropertyKey> = { [Column in Name]: RawBuild
 const jsonSql = (value: RawBuilder<unknown> | JsonSql): RawBuilder<string> =>
   value instanceof JsonSql ? value.text : sql<string>`coalesce(to_json(coalesce(${value}))::text, 'null')`;
 
-/**
- * SQL: the JSON of a record, its fields in the order given. `row_to_json` would look up each column's type for each
- * row.
- * @param object its kind, the first field
- */
+/** Fields come in the order given. `row_to_json` would look up each column's type for each row. */
 export function jsonRecord<T, Name extends PropertyKey = Exclude<keyof T, "object">>(
   object: string,
   fields: JsonColumns<Name>,
@@ -57,7 +53,6 @@ const columnsOf = <Name extends string, Value>(
 export const plain = <Name extends string>(row: string, ...names: Name[]): JsonColumns<Name> =>
   columnsOf(names, (name) => new JsonSql(sql<string>`coalesce(to_json(${sql.ref(`${row}.${name}`)})::text, 'null')`));
 
-/** ISO 8601, UTC, milliseconds. */
 export const instants = <Name extends string>(row: string, ...names: Name[]): JsonColumns<Name> =>
   columnsOf(
     names,

@@ -67,9 +67,7 @@ export type Database = { [Table in keyof Tables]: { [Column in keyof Tables[Tabl
 export type OnConnect = (client: Pick<ClientBase, "query">) => Promise<void>;
 
 export interface DatabaseOptions {
-  /** 10 unless given. */
   poolMax?: number;
-  /** `command` unless given. */
   work?: WorkKind;
   /** In ms; as the work allows unless given. */
   answerMs?: number | undefined;
@@ -206,7 +204,6 @@ export function tenantOf(em: EntityManager): Tenant {
   return { teamId: tenant.teamId, environment: tenant.environment };
 }
 
-/** Kysely inside the transaction of `em`, if it is in one. */
 export function kysely(em: EntityManager): Kysely<Database> {
   return em.getKysely<Database>();
 }

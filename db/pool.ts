@@ -36,16 +36,10 @@ export function reclaimLostConnections(pool: ConnectionPool): void {
   });
 }
 
-/**
- * While a connection is idle, the kernel asks after 10 s whether the server is still there, and closes it after another
- * 10 s.
- */
+/** The kernel asks after 10 s of silence whether the server is still there, and gives up after another 10 s. */
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 } as const;
 
-/**
- * The same on the server's side: a process that the network has cut off holds no lock for more than about half a
- * minute.
- */
+/** The same for the server: a process that the network has cut off holds no lock for more than half a minute. */
 const SERVER_KEEP_ALIVE = {
   tcp_keepalives_idle: "10s",
   tcp_keepalives_interval: "5s",
@@ -59,10 +53,7 @@ const IDLE_SECONDS = 30;
 /** Its relay locks endpoints of many teams, whose events wait when it freezes. */
 const WEBHOOKS_IDLE_SECONDS = 5;
 
-/**
- * How long a statement may take; 0 is no limit. Postgres ends a longer one, also where the process that asked has
- * frozen.
- */
+/** 0 is no limit. Postgres ends a longer statement, also where the process that asked has frozen. */
 export const STATEMENT_SECONDS = {
   request: 30,
   /** A confirm copies a plan of millions of recipients. */
@@ -83,8 +74,7 @@ export const answerLimitMs = (work: WorkKind): number | undefined =>
   STATEMENT_SECONDS[work] === 0 ? undefined : STATEMENT_SECONDS[work] * 1_000 + ANSWER_MARGIN_MS;
 
 /**
- * Closes a connection when no byte has passed for this long while a statement waits. `query_timeout` of `pg` would
- * leave it open, and costs a timer for each statement.
+ * Closes a connection without a byte for this long while a statement waits: `pg`'s `query_timeout` would leave it open.
  */
 export function limitSilence(client: Client, ms: number | undefined): void {
   const { stream } = client.connection;
@@ -98,7 +88,6 @@ export function limitSilence(client: Client, ms: number | undefined): void {
   setSilenceLimit(client, ms);
 }
 
-/** Undefined is for ever. */
 const setSilenceLimit = ({ connection }: Client, ms: number | undefined): void =>
   void connection.stream.setTimeout(ms ?? 0);
 
@@ -114,7 +103,6 @@ const prepared = new Map<string, string>();
 /** The pages of lists differ by their filters, and each statement takes memory of Postgres. */
 const MAX_PREPARED = 1_000;
 
-/** Each connection prepares the statement with this text when it first runs it. */
 export function prepare(text: string): void {
   if (!prepared.has(text) && prepared.size < MAX_PREPARED) prepared.set(text, `prepared_${prepared.size}`);
 }
@@ -140,13 +128,9 @@ export function heedStatements(pool: EventEmitter, answerMs: number | undefined)
   });
 }
 
-/** The kinds of workers have the names of their pools. */
 export type WorkKind = keyof typeof STATEMENT_SECONDS;
 
-/**
- * A process that froze, or that the network cut off, would hold its locks for hours. Without JIT: compiling takes
- * longer than it saves.
- */
+/** A frozen process would hold its locks for hours. Without JIT: compiling takes longer than it saves. */
 export const limitSession =
   (work: WorkKind) =>
   async (client: Pick<Client, "query">): Promise<void> => {

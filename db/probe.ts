@@ -6,10 +6,7 @@ export interface Probe {
   close(): Promise<void>;
 }
 
-/**
- * Has a connection of its own: it neither waits for those of requests nor takes one.
- * @param timeoutMs for the connection and for the answer, each
- */
+/** On a connection of its own, apart from those of requests. */
 export function openProbe(databaseUrl: string, timeoutMs: number): Probe {
   const pool = new pg.Pool({
     connectionString: databaseUrl,

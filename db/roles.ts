@@ -7,7 +7,6 @@ export interface Login {
   password: string;
 }
 
-/** @throws {Error} when it names no role */
 export function loginOf(databaseUrl: string): Login {
   const { username, password } = new URL(databaseUrl);
   if (username === "") throw new Error("The database's address names no role");
@@ -48,7 +47,6 @@ export async function grantAccess(db: QueryExecutorProvider, { name }: Pick<Logi
         and not pg_has_role(${name}, 'pg_read_all_stats', 'MEMBER') as "mayGrantStats"`.execute(db);
   const [{ database, mayGrantStats } = { database: "", mayGrantStats: false }] = rows;
   for (const statement of [
-    // The default before Postgres 15.
     sql`revoke create on schema public from public`,
     // Imports stage their rows in temporary tables.
     sql`grant connect, temporary on database ${sql.id(database)} to ${role}`,

@@ -11,7 +11,7 @@ interface Compilable<Row> {
   compile(db: ReturnType<typeof kysely>): CompiledQuery<Row>;
 }
 
-/** Runs a statement that is prepared, in the transaction of `em` if it is in one. Its text has few forms. */
+/** Its text has few forms. */
 export function executePrepared<Row>(em: EntityManager, statement: Compilable<Row>): Promise<QueryResult<Row>> {
   const compiled = statement.compile(kysely(em));
   prepare(compiled.sql);
@@ -55,7 +55,7 @@ export function defineStatement<Values extends NamedValues, Row>(
   };
 }
 
-/** Replaces the time of the process (`STATEMENT_SECONDS`) for each statement of a transaction. */
+/** Instead of `STATEMENT_SECONDS`, for the rest of a transaction. */
 export async function limitStatements(em: EntityManager, ms: number): Promise<void> {
   await kysely(em).executeQuery(CompiledQuery.raw(LIMIT_STATEMENTS, [`${ms}ms`]));
 }

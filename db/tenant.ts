@@ -7,10 +7,7 @@ export interface Tenant {
   environment: Environment;
 }
 
-/**
- * The condition that keeps a statement to one tenant's rows.
- * @param table or its alias; needed where a statement has more than one
- */
+/** Keeps a statement to one tenant's rows. `table` or its alias is needed where it has more than one. */
 export function ofTenant({ teamId, environment }: Tenant, table?: string): Expression<SqlBool> {
   const column = (name: string) => sql.ref(table === undefined ? name : `${table}.${name}`);
   return sql<SqlBool>`(${column("team_id")} = ${teamId} and ${column("environment")} = ${environment})`;

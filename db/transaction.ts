@@ -13,12 +13,9 @@ interface TransactionOptions {
   attempts?: number;
 }
 
-/** By the transaction's context. */
 const commits = new WeakMap<object, Map<unknown, () => void>>();
 
-/**
- * Runs `act` once per key when the transaction of `em` has committed. Only in a transaction that `transaction` opened.
- */
+/** Once per key, when the transaction of `em` has committed; it must be one that `transaction` opened. */
 export function afterCommit(em: EntityManager, key: unknown, act: () => void): void {
   const context = em.getTransactionContext<object>();
   const acts = context && commits.get(context);
@@ -32,7 +29,6 @@ async function once<T>(
   isolationLevel: IsolationLevel,
 ): Promise<T> {
   const acts = new Map<unknown, () => void>();
-  // `em.transactional` would make one more entity manager.
   await em.begin({ isolationLevel });
   try {
     commits.set(em.getTransactionContext<object>() ?? em, acts);

@@ -25,7 +25,6 @@ function causes(error: unknown, depth = 0): Error[] {
 
 export const codeOf = (error: Error): string => ("code" in error && typeof error.code === "string" ? error.code : "");
 
-/** Whether Postgres could not be reached, or the connection ended during a statement. */
 export function isUnreachable(error: unknown): boolean {
   return causes(error).some(
     (at) => UNREACHABLE.has(codeOf(at)) || DOWN.test(codeOf(at)) || DRIVER_SAYS.test(at.message),
@@ -44,5 +43,4 @@ const LOCK_NOT_AVAILABLE = "55P03";
 
 export const isLockTimeout = (error: unknown): boolean => causes(error).some((at) => codeOf(at) === LOCK_NOT_AVAILABLE);
 
-/** It took longer than it may, or an administrator cancelled it. */
 export const isCancelled = (error: unknown): boolean => causes(error).some((at) => codeOf(at) === QUERY_CANCELED);

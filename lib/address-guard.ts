@@ -2,14 +2,12 @@ import type { LookupAddress } from "node:dns";
 import { Resolver } from "node:dns/promises";
 import ipaddr from "ipaddr.js";
 
-/** Reached by machines of a cloud; in no registry. */
+/** Of a cloud's platform; in no registry. */
 const CLOUD_PLATFORM = "168.63.129.16";
 /** Addresses that carry an IPv4 address, local ones and multicast lie outside. */
 const GLOBAL_IPV6 = ipaddr.IPv6.parseCIDR("2000::/3");
 
-/**
- * Whether an address is in none of IANA's special-purpose ranges. False for text that is not a plainly written address.
- */
+/** Of none of IANA's special-purpose ranges. False for text that is not a plainly written address. */
 export function isPublic(address: string): boolean {
   if (ipaddr.IPv4.isValidFourPartDecimal(address)) {
     return ipaddr.IPv4.parse(address).range() === "unicast" && address !== CLOUD_PLATFORM;
@@ -51,18 +49,13 @@ export class AddressRefused extends Error {
   }
 }
 
-/** At least for now. The message is fit for the owner of the server. */
 export class NameNotResolved extends Error {
   override name = "NameNotResolved";
 }
 
 export interface AddressGuard {
-  /** Whether the operator allows this host and port with any addresses. */
   isAllowed(hostname: string, port: number): boolean;
-  /**
-   * By the text alone: IP addresses and the names of loopback.
-   * @throws {AddressRefused}
-   */
+  /** By the text alone. @throws {AddressRefused} */
   checkHost(hostname: string, port: number): void;
   /**
    * Looks a host up, once, and checks every address it has. Connect to these and to no others.
@@ -77,16 +70,13 @@ export interface AddressGuard {
 export interface GuardRules {
   /** `*` stands for every port. */
   allowedHosts: readonly string[];
-  /** In CIDR notation. */
   deniedNetworks: readonly string[];
-  /** `address:port`; the system's unless given. */
   dnsServers?: readonly string[];
   lookupTimeoutMs?: number | undefined;
 }
 
 /** Twice. */
 const QUERY_TIMEOUT_MS = 1_500;
-/** However many DNS servers are asked. */
 const LOOKUP_TIMEOUT_MS = 5_000;
 /** A name with more addresses would make one connection try that many hosts. */
 const MAX_ADDRESSES_PER_FAMILY = 4;
@@ -142,7 +132,6 @@ export function openAddressGuard({
   };
 }
 
-/** Undefined for a name. */
 export function literalAddress(hostname: string): LookupAddress | undefined {
   if (hostname.startsWith("[")) return { address: hostname.slice(1, -1), family: 6 };
   return ipaddr.IPv4.isValidFourPartDecimal(hostname) ? { address: hostname, family: 4 } : undefined;

@@ -1,13 +1,9 @@
 import type { LookupAddress } from "node:dns";
 import type { LookupFunction, TcpNetConnectOpts } from "node:net";
 
-/** Before the next address of the same host is tried. */
 const NEXT_ADDRESS_AFTER_MS = 2_000;
 
-/**
- * Options of a connection to one of these checked addresses and to no other: the host is not looked up again.
- * @param hostname the name for TLS; an IP address with or without brackets
- */
+/** To one of these checked addresses and to no other: the host is not looked up again. */
 export const connectOptions = (hostname: string, port: number, addresses: LookupAddress[]): TcpNetConnectOpts => ({
   host: hostname.replace(/^\[|\]$/g, ""),
   port,

@@ -2,9 +2,7 @@ import { Resolver } from "node:dns/promises";
 
 /** Looks records up. @throws {LookupFailed} */
 export interface DnsLookup {
-  /** None where the name does not exist. */
   texts(name: string): Promise<string[]>;
-  /** As `preference host`. */
   mailServers(name: string): Promise<string[]>;
   addresses(name: string): Promise<string[]>;
 }

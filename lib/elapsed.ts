@@ -4,9 +4,7 @@ const SUSPENDED_FROM_MS = 100;
 let offsetMs = Date.now() - performance.now();
 let suspendedMs = 0;
 
-/**
- * Ms since the process began, with the time for which its machine was suspended: `performance.now()` stands still then.
- */
+/** `performance.now()` stands still while the machine is suspended; this counts that time, too. */
 export function elapsedMs(): number {
   const monotonicMs = performance.now();
   const nowOffsetMs = Date.now() - monotonicMs;

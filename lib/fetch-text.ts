@@ -18,7 +18,6 @@ const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 65_536;
 
 interface FetchOptions {
-  /** In place of the well-known certificates. */
   ca?: string;
   timeoutMs?: number;
 }

@@ -29,7 +29,6 @@ export function effectivePort({ port, protocol }: URL): number {
   return protocol === "https:" ? 443 : 80;
 }
 
-/** The warning to log when receivers that are not public are allowed. */
 export const allowedHostsWarning = ({
   WEBHOOK_ALLOWED_HOSTS: hosts,
 }: Pick<GuardSettings, "WEBHOOK_ALLOWED_HOSTS">): string | undefined =>

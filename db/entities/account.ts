@@ -15,7 +15,7 @@ import {
 export const ACCOUNT_STATUSES = ["PENDING", "ACTIVE", "ERROR", "SUSPENDED", "REVOKED"] as const;
 export type AccountStatus = (typeof ACCOUNT_STATUSES)[number];
 
-/** Hosted mailboxes by name; relays carry the prefix `SMTP_`. */
+/** Relays carry the prefix `SMTP_`. */
 export const ACCOUNT_PROVIDERS = [
   "GOOGLE",
   "MICROSOFT",
@@ -29,7 +29,6 @@ export type AccountProvider = (typeof ACCOUNT_PROVIDERS)[number];
 
 export type SmtpSecurity = "none" | "starttls" | "tls";
 
-/** A connected mailbox or SMTP relay. */
 const EmailAccountSchema = defineEntity({
   name: "EmailAccount",
   tableName: "email_accounts",
@@ -43,7 +42,6 @@ const EmailAccountSchema = defineEntity({
     displayName: text("team"),
     provider: code().$type<AccountProvider>(),
     status: code().$type<AccountStatus>(),
-    /** Domains it may send for besides its own address. */
     allowedDomains: codes(),
     host: code(),
     port: p.integer(),
@@ -55,7 +53,7 @@ const EmailAccountSchema = defineEntity({
     hourlyLimit: p.integer().nullable(),
     dailyLimit: p.integer().nullable(),
     lastCheckedAt: instant().nullable(),
-    /** A code for the last failure; never the server's text. */
+    /** Never the server's text. */
     lastError: code().nullable(),
     ...timestamps,
   },
@@ -63,7 +61,7 @@ const EmailAccountSchema = defineEntity({
 export class EmailAccount extends EmailAccountSchema.class {}
 EmailAccountSchema.setClass(EmailAccount);
 
-/** Mails counted against an hourly or daily limit. Reserved when rows are staged, returned when they were not sent. */
+/** Reserved when rows are staged, returned when they were not sent. */
 const AccountUsageSchema = defineEntity({
   name: "AccountUsage",
   tableName: "account_usage",
@@ -104,7 +102,6 @@ const AccountRefusalSchema = defineEntity({
   },
 });
 
-/** A key that signs the mails of a tenant's sending domain. */
 const DkimKeySchema = defineEntity({
   name: "DkimKey",
   tableName: "dkim_keys",
@@ -114,7 +111,7 @@ const DkimKeySchema = defineEntity({
   properties: {
     id: code().primary(),
     ...tenancy,
-    /** In lower case and ASCII, as DNS has it. */
+    /** In lower case and ASCII. */
     domain: code(),
     /** The public key stands at `selector._domainkey.domain`. */
     selector: code(),
@@ -140,7 +137,6 @@ const AccountCheckSchema = defineEntity({
   },
 });
 
-/** The OAuth grant that an account logs in with, and its present access token. */
 const AccountGrantSchema = defineEntity({
   name: "AccountGrant",
   tableName: "account_grants",

@@ -56,7 +56,6 @@ const AnalyticsChangeSchema = defineEntity({
     day: p.date().primary(),
     /** Makes the key unique, within the index that readers need. */
     seq: p.bigint().primary().autoincrement(),
-    /** Empty when it concerns no newsletter or campaign. */
     resourceId: code(),
     figure: code().$type<Figure>(),
     count: p.integer(),

@@ -19,7 +19,6 @@ export type Optin = (typeof OPTINS)[number];
 export const SUBSCRIPTION_STATUSES = ["PENDING", "CONFIRMED", "UNSUBSCRIBED"] as const;
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 
-/** Why a confirmation mail is withheld until the next day: suppressed, or beyond a limit. */
 export const WITHHELD_REASONS = ["suppressed", "list_limit", "address_limit", "team_limit"] as const;
 export type WithheldReason = (typeof WITHHELD_REASONS)[number];
 
@@ -94,7 +93,6 @@ const AudienceAddressSchema = defineEntity({
   properties: {
     ...tenantKey,
     email: text("person").primary(),
-    /** Records with the address: a contact, a subscriber, or both. */
     holders: p.smallint(),
   },
 });
@@ -126,7 +124,7 @@ const ConfirmationMailSchema = defineEntity({
     settledAt: instant().nullable(),
   },
 });
-/** Why an address is not mailed. Through the API only MANUAL can be added. */
+/** Through the API only MANUAL can be added. */
 export const SUPPRESSION_REASONS = [
   "MANUAL",
   "bounce:hard",
@@ -157,11 +155,10 @@ const SuppressionSchema = defineEntity({
 export class Suppression extends SuppressionSchema.class {}
 SuppressionSchema.setClass(Suppression);
 
-/** How a recipient unsubscribed: by the page behind the link, by their mail program (RFC 8058), or by a mail (RFC 2369). */
+/** By the page behind the link, by the mail program (RFC 8058), or by a mail (RFC 2369). */
 export const UNSUBSCRIBE_SOURCES = ["link", "one_click", "mailto"] as const;
 export type UnsubscribeSource = (typeof UNSUBSCRIBE_SOURCES)[number];
 
-/** Append-only: one row per opt-out. */
 const UnsubscribeSchema = defineEntity({
   name: "Unsubscribe",
   tableName: "unsubscribes",

@@ -11,7 +11,7 @@ export type ContactFieldType = (typeof CONTACT_FIELD_TYPES)[number];
 /** Values of custom fields by name; a date is `YYYY-MM-DD`. A field without a value is left out. */
 export type FieldValues = Record<string, string | number | boolean>;
 
-/** A person whom campaigns mail. Apart from subscribers: one address may be both. */
+/** One address may be a subscriber, too. */
 const ContactSchema = defineEntity({
   name: "Contact",
   tableName: "contacts",
@@ -64,7 +64,6 @@ const SegmentSchema = defineEntity({
     name: text("team"),
     version: p.integer(),
     conditions: holding("team", p.json<unknown>()),
-    /** Those that the conditions name, when they were stored. */
     fieldTypes: holding("none", p.json<Record<string, ContactFieldType>>()),
     /** No draft may target it any more; campaigns that were scheduled with it may. */
     deletedAt: instant().nullable(),

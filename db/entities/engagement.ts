@@ -22,9 +22,7 @@ const MailReportSchema = defineEntity({
     seq: p.integer().primary(),
     kind: code().$type<MailReportKind | typeof SOFT_REFUSAL | typeof WITHDRAWN>().primary(),
     ...tenancy,
-    /** Set where a soft bounce or a refusal counts against the address. */
     email: text("person").nullable(),
-    /** Why an operator withdrew a complaint. */
     reason: code().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
@@ -74,7 +72,6 @@ const EngagementSchema = defineEntity({
 export const AUTOMATIC_CAUSES = ["head", "prefetch", "privacy_proxy", "program", "too_soon"] as const;
 export type AutomaticCause = (typeof AUTOMATIC_CAUSES)[number];
 
-/** Hits of programs on the pixel and the links of a mail. They count in no figure. */
 const AutomaticHitSchema = defineEntity({
   name: "AutomaticHit",
   tableName: "automatic_hits",
@@ -96,7 +93,7 @@ const HitBatchSchema = defineEntity({
   indexes: [{ properties: ["updatedAt"] }],
   properties: {
     id: code().primary(),
-    /** A process repeats a batch for as long as Postgres is away, which should end sooner. */
+    /** A process repeats a batch while Postgres is away, which should end sooner. */
     updatedAt: expiring("1 day", instant()).defaultRaw("now()"),
   },
 });

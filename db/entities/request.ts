@@ -7,7 +7,6 @@ const RequestCountSchema = defineEntity({
   tableName: "request_counts",
   properties: {
     startsAt: expiring("2 minutes", instant()).primary(),
-    /** An API key's id, or a name that `domain/access/request-limit.ts` makes. */
     callerId: code().primary(),
     count: p.integer(),
   },

@@ -15,7 +15,7 @@ const SecretFingerprintSchema = defineEntity({
   },
 });
 
-/** A key that the service made for this database, sealed under ENCRYPTION_KEYS. */
+/** Sealed under ENCRYPTION_KEYS. */
 const DatabaseKeySchema = defineEntity({
   name: "DatabaseKey",
   tableName: "database_keys",

@@ -62,7 +62,6 @@ const CampaignSchema = defineEntity({
   properties: {
     ...broadcast,
     segmentId: code().nullable(),
-    /** One may be gone by now. */
     accountIds: codes().default([]),
     /** A sequence of mails over time, which no send mails. */
     isDrip: p.boolean().default(false),
@@ -106,9 +105,9 @@ const SendPreviewSchema = defineEntity({
     complaintRate: p.double(),
     expiresAt: expiring("30 days", instant()),
     usedAt: instant().nullable(),
-    /** When an operator cancelled it before its confirm; `usedAt` is set too. */
+    /** Before its confirm; `usedAt` is set too. */
     voidedAt: instant().nullable(),
-    /** When another key tried to confirm it, which made its token void. */
+    /** Makes the token void. */
     otherKeyAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
@@ -121,7 +120,6 @@ export type SendStatus = (typeof SEND_STATUSES)[number];
 export const LEDGER_STATES = ["COMPLETE", "NAMELESS", "DELETING", "SWEEPING", "DELETED"] as const;
 export type LedgerState = (typeof LEDGER_STATES)[number];
 
-/** Its id is the preview's. */
 const SendSchema = defineEntity({
   name: "Send",
   tableName: "sends",
@@ -143,10 +141,7 @@ const SendSchema = defineEntity({
     startedAt: instant().nullable(),
     completedAt: instant().nullable(),
     settledAt: instant().nullable(),
-    /**
-     * Until when an operator may decide about unknown outcomes of a send that is SENT. A workflow is kept for it as
-     * long.
-     */
+    /** Until when an operator may decide about unknown outcomes. A workflow is kept for it as long. */
     reviewUntil: instant().nullable(),
     /** See `pauseSend`; null when an operator paused it. */
     pauseReason: code().nullable(),
@@ -165,7 +160,6 @@ const SendSchema = defineEntity({
 export class Send extends SendSchema.class {}
 SendSchema.setClass(Send);
 
-/** One account's part in a send. */
 const SendLaneSchema = defineEntity({
   name: "SendLane",
   tableName: "send_lanes",
@@ -196,7 +190,6 @@ const SendRecipientSchema = defineEntity({
   properties: {
     sendId: code().primary(),
     seq: p.integer().primary(),
-    /** A subscriber's or a contact's id, by the send's resource. */
     memberId: code(),
     email: text("person"),
     emailSpelling: text("person").nullable(),
@@ -221,10 +214,7 @@ const SendRecipientSchema = defineEntity({
   },
 });
 
-/**
- * Rows that came into a state or left it, by a trigger. With all recipients QUEUED at first, they are the send's
- * counts.
- */
+/** By a trigger. With all recipients QUEUED at first, they are the send's counts. */
 const SendCountSchema = defineEntity({
   name: "SendCount",
   tableName: "send_counts",
@@ -244,7 +234,6 @@ const ReconcilerPassSchema = defineEntity({
     kind: code().primary(),
     afterId: code().default(""),
     failed: p.integer().default(0),
-    /** When the last pass ended that compared every item. */
     completedAt: instant().defaultRaw("now()"),
   },
 });
@@ -275,7 +264,6 @@ const CreditEntrySchema = defineEntity({
     kind: code().$type<CreditKind>(),
     amount: p.bigint(),
     sendId: code().nullable(),
-    /** Makes each entry of a kind and send happen once. */
     cause: code(),
     createdAt: instant().defaultRaw("now()"),
   },

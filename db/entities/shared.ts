@@ -9,12 +9,12 @@ import { p } from "@mikro-orm/postgresql";
  */
 export type PersonalData = "person" | "searched" | "team" | "none";
 
-/** Facts of a column from which erasures, retention and rotations of keys derive their work. */
+/** From these, erasures, retention and rotations of keys derive their work. */
 export interface ColumnFacts {
   personal?: PersonalData | undefined;
   /** An interval: rows are deleted this long after the instant or day in this column. */
   retention?: string | undefined;
-  /** Texts of this column are sealed by the vault in rows that meet this condition. */
+  /** In rows that meet this condition. */
   sealed?: string | undefined;
 }
 
@@ -26,12 +26,11 @@ export const holding = <Builder>(personal: PersonalData, builder: Builder): Buil
 export const expiring = <Builder>(retention: string, builder: Builder): Builder => stating(builder, { retention });
 
 export const text = (personal: PersonalData) => holding(personal, p.text());
-/** An id, a code, a name of a catalogue, a hash: no personal data. */
+/** No personal data. */
 export const code = () => text("none");
 export const codes = () => holding("none", p.array());
 export const sealed = (where = "true", builder = code()) => stating(builder, { sealed: where });
 
-/** The two strictly separate environments of a team; every row belongs to one. */
 export const ENVIRONMENTS = ["LIVE", "TEST"] as const;
 export type Environment = (typeof ENVIRONMENTS)[number];
 
@@ -49,22 +48,20 @@ export const tenancy = {
   environment: code().$type<Environment>(),
 };
 
-/** The same where the tenant begins the primary key. */
 export const tenantKey = {
   teamId: code().primary(),
   environment: code().$type<Environment>().primary(),
 };
 
-/** Lists are read in the order of these. */
 export const listIndexes = [
   { properties: ["teamId" as const, "environment" as const, "updatedAt" as const, "id" as const] },
   { properties: ["teamId" as const, "environment" as const, "createdAt" as const, "id" as const] },
 ];
 
 export const person = {
-  /** In the spelling that addresses are compared by. */
+  /** As addresses are compared. */
   email: text("person"),
-  /** The client's own spelling, where it differs. */
+  /** Where the client's own spelling differs. */
   emailSpelling: text("person").nullable(),
   firstName: text("person").nullable(),
   lastName: text("person").nullable(),

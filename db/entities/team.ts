@@ -61,9 +61,7 @@ const ApiKeySchema = defineEntity({
     /** Empty means that it cannot send. */
     sendDomains: codes(),
     requiresApproval: p.boolean().default(false),
-    /** Counted over all keys of the lineage. */
     dailySendCap: p.integer(),
-    /** Shared by a key and everything it was rotated into. */
     lineageId: code(),
     apiVersion: code(),
     expiresAt: instant().nullable(),
@@ -74,7 +72,6 @@ const ApiKeySchema = defineEntity({
 export class ApiKey extends ApiKeySchema.class {}
 ApiKeySchema.setClass(ApiKey);
 
-/** It belongs to the issuer, not to a tenant. */
 const RevokedTokenSchema = defineEntity({
   name: "RevokedToken",
   tableName: "revoked_tokens",

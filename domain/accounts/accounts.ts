@@ -200,7 +200,6 @@ function changeUnlessRevoked(em: EntityManager, accountId: string, change: Statu
   });
 }
 
-/** Emits the event of the status, too. */
 function changeAccount(
   em: EntityManager,
   accountId: string,
@@ -267,7 +266,7 @@ const SENDER_REFUSED = "sender_refused" satisfies SmtpReason;
 export const mayMail = (accounts: string): RawBuilder<boolean> =>
   sql<boolean>`(${sql.ref(`${accounts}.status`)} in ('ACTIVE', 'ERROR'))`;
 
-/** The failure that makes an account REVOKED: only other credentials can make it ACTIVE again. */
+/** Only other credentials can make it ACTIVE again. */
 const ACCESS_REVOKED = "access_revoked" satisfies SmtpReason;
 
 /** Failures that may pass set an account to ERROR when this many came in a row, the first of them this long ago. */
@@ -312,7 +311,6 @@ export function recordLogin(em: EntityManager, account: SendingAccount): Promise
   });
 }
 
-/** Sets the status of an account that meets the condition, and emits the event. */
 async function setStatus(
   em: EntityManager,
   account: SendingAccount,
@@ -354,7 +352,6 @@ async function noteFinding(em: EntityManager, accountId: string): Promise<void> 
 
 type Server = Pick<AccountFields, "host" | "port" | "security"> & { username?: string | null | undefined };
 
-/** @returns the OAuth grant to be stored, with the token that was issued for it */
 async function checkLogin(
   deps: AccountDeps,
   server: Server,

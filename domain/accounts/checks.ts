@@ -8,11 +8,9 @@ import { recordLogin, recordRefusedLogin } from "./accounts.ts";
 export interface DueCheck extends SendingAccount {
   host: string;
   isFailing: boolean;
-  /** When the check was claimed. */
   findings: number;
 }
 
-/** After that the claiming process is presumed dead. */
 const CLAIM_SECONDS = 300;
 /** After a failure that may pass. */
 export const RECHECK_SECONDS = 300;
@@ -103,9 +101,7 @@ export function recordCheck(
   });
 }
 
-/**
- * A failing account is checked after as long as it has failed already: some servers lock accounts after failed logins.
- */
+/** As long as it has failed already: some servers lock accounts after failed logins. */
 export function waitAfterFailure(
   { temporary }: Pick<AccountFailure, "temporary">,
   lastedSeconds: number,

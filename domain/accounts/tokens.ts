@@ -19,7 +19,6 @@ export interface OAuthGrant {
 interface IssuedToken {
   accessToken: string;
   expiresInSeconds: number;
-  /** Where the provider rotates them. */
   refreshToken: string | undefined;
 }
 
@@ -45,7 +44,6 @@ const RENEW_BEFORE_SECONDS = 300;
 const LEAST_SECONDS = 30;
 /** Longer than a request takes. */
 const TURN_SECONDS = 15;
-/** For the token that another process requests. */
 const WAIT_MS = 20_000;
 const POLL_MS = 200;
 /** A token endpoint need not say how long a token lives (RFC 6749, 5.1); an hour is usual. */
@@ -66,8 +64,8 @@ export function openTokenPost(settings: Parameters<typeof openUrlGuard>[0]): Pos
 }
 
 /**
- * @throws {TokenError} `access_revoked` for `invalid_grant`, `token_refused` for another refusal or a URL that is not
- * reached, `token_unavailable` for a failure that may pass
+ * @throws {TokenError} `access_revoked` for `invalid_grant`, `token_unavailable` for a failure that may pass, else
+ * `token_refused`
  */
 async function requestToken(grant: OAuthGrant, postForm: PostForm): Promise<IssuedToken> {
   const form = {
@@ -116,7 +114,6 @@ export interface TriedGrant {
   issued: IssuedToken;
 }
 
-/** @throws {TokenError} */
 export async function tryGrant(grant: OAuthGrant, postForm: PostForm): Promise<TriedGrant> {
   const issued = await requestToken(grant, postForm);
   return { grant: { ...grant, refreshToken: issued.refreshToken ?? grant.refreshToken }, issued };

@@ -8,7 +8,6 @@ import { change, type Erasing, type Table } from "./erasing.ts";
 
 /* The database finds texts with a part of the address, then `Mentions` decides. */
 
-/** A record in which a text of the team names the address. */
 export interface Mention {
   table: Table;
   id: string;
@@ -36,7 +35,6 @@ interface FoundText {
   text: string;
 }
 
-/** Finds rows whose texts may name the address, in batches. */
 async function* findTexts(
   { em, mentions }: Pick<Erasing, "em" | "mentions">,
   { table, key, columns, within = sql`true`, owned, also = sql`false` }: TextSource,
@@ -100,7 +98,6 @@ export async function eraseEvents(erasing: Erasing): Promise<string[]> {
   return redactRecords(erasing, { table: "webhook_events", key: "id", column: "object" });
 }
 
-/** @returns the rows from which this run, or an earlier one, took the person */
 async function redactRecords(erasing: Erasing, records: Records): Promise<string[]> {
   const { isResumed, mentions, placeholder } = erasing;
   const { table, key, column } = records;
@@ -122,9 +119,7 @@ async function redactRecords(erasing: Erasing, records: Records): Promise<string
   return redacted;
 }
 
-/**
- * Waits for attempts in flight that read these events before they were redacted: their answers may repeat the person.
- */
+/** Of events that were read before they were redacted: the answers of endpoints may repeat the person. */
 async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[]): Promise<void> {
   const inFlight = sql`webhook_deliveries d join webhook_health h on h.webhook_id = d.webhook_id
     where ${ofTenant(tenant, "d")} and d.event_id = any(${[...eventIds]}::text[]) and d.status = 'PENDING' and d.id = any(h.claimed)`;
@@ -136,7 +131,6 @@ async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[
   }
 }
 
-/** Each delivery stays in the log. */
 export async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): Promise<void> {
   if (!erasing.dryRun) await awaitAttempts(erasing, eventIds);
   const ofEvents = sql`event_id = any(${[...eventIds]}::text[])`;
@@ -163,9 +157,7 @@ export async function eraseDeliveries(erasing: Erasing, eventIds: readonly strin
   }
 }
 
-/**
- * A repeated request gets a refusal instead of an answer that names the address. Sealed answers hold no personal data.
- */
+/** Repeated requests get a refusal instead of an answer that names the address. */
 export async function eraseAnswers(erasing: Erasing): Promise<void> {
   const { tenant, mentions } = erasing;
   const refusal = new ApiError("person_erased", "The answer showed a person who asked for their data to be erased.");
@@ -184,7 +176,6 @@ export async function eraseAnswers(erasing: Erasing): Promise<void> {
   }
 }
 
-/** The team may have named the person there. */
 const TEXTS_ABOUT_OTHERS: [Table, readonly string[]][] = [
   ["contacts", ["first_name", "last_name", "fields"]],
   ["subscribers", ["first_name", "last_name"]],

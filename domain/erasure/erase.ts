@@ -19,7 +19,6 @@ import { mentionsOf } from "./mentions.ts";
  */
 
 export interface ErasureReport {
-  /** This run searched again. */
   wasErased: boolean;
   rows: ErasedRows[];
   /** Not changed: the team decides about its own texts. */
@@ -28,7 +27,6 @@ export interface ErasureReport {
 
 interface ErasureOptions {
   dryRun: boolean;
-  /** For open transactions after one stage. */
   waitMs?: number;
   slackMs?: number | undefined;
   onStep?: (step: string) => void;
@@ -125,7 +123,6 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
       "deleted",
       sql`delete from confirmation_mails where ${ofTenant(tenant)} and (mailbox = ${email} or email = ${email})`,
     );
-    // The locks of the slots come last.
     for (let records = contacts + subscribers; records > 0; records--) await freeSlot(tx, tenant, email);
   });
 }
@@ -169,7 +166,6 @@ async function eraseLedgers(erasing: Erasing): Promise<void> {
   }
 }
 
-/** @param isSuppressed the address was suppressed before the erasure */
 async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<void> {
   const { tenant, email, placeholder } = erasing;
   for await (const range of ledgerRanges(erasing)) {

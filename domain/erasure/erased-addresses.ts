@@ -14,20 +14,16 @@ export const makePlaceholder = (): string => `erased-${randomBytes(10).toString(
 
 export const isPlaceholder = (email: string): boolean => PLACEHOLDER.test(email);
 
-/**
- * The HMAC of an address that was erased, or opted out of a list. It differs between tenants.
- * @param email in the spelling that addresses are compared by
- */
+/** The HMAC of an address, in the spelling that addresses are compared by. It differs between tenants. */
 export const hashAddress = (vault: Vault, { teamId, environment }: Tenant, email: string): string =>
   vault.hash("erased-address", teamId, environment, email);
 
-/** The condition that the address of a hash was erased, for the statement that writes the address. */
+/** For the statement that writes the address. */
 export const isErased = (tenant: Tenant, hash: RawBuilder<unknown>): RawBuilder<boolean> =>
   // Not `exists`: for that the planner may read all erased addresses of the tenant.
   sql<boolean>`coalesce((
     select true from erased_addresses erased where ${ofTenant(tenant, "erased")} and erased.address_hash = ${hash}), false)`;
 
-/** @param param the field with the address, unless the answer names it elsewhere */
 export const personErased = (param?: string): ApiError =>
   new ApiError(
     "person_erased",
@@ -77,7 +73,6 @@ export async function recordErased(
   return { isNew, isResumed: placeholder !== made, placeholder };
 }
 
-/** Nothing is left to erase. */
 export async function completeErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<void> {
   await kysely(em)
     .updateTable("erased_addresses")
@@ -87,10 +82,7 @@ export async function completeErased(em: EntityManager, vault: Vault, tenant: Te
     .execute();
 }
 
-/**
- * Lets an erased address enter again. The erased data stays erased.
- * @returns false when the address was not erased
- */
+/** The erased data stays erased. @returns false when the address was not erased */
 export async function readmitAddress(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {
   const { numDeletedRows } = await kysely(em)
     .deleteFrom("erased_addresses")

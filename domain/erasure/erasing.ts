@@ -19,15 +19,12 @@ export interface Erasing {
   isResumed: boolean;
   mentions: Mentions;
   dryRun: boolean;
-  /** By table. */
   report: Map<Table, ErasedRows>;
 }
 
-/** One transaction of an erasure. */
 interface Step {
   tx: EntityManager;
   count(table: Table, action: ErasedRows["action"], rows: number): void;
-  /** Runs a statement and counts its rows. */
   run(table: Table, action: ErasedRows["action"], statement: RawBuilder<unknown>): Promise<number>;
 }
 
@@ -56,7 +53,6 @@ export async function inTransaction<T>(
   }
 }
 
-/** Changes rows in a short transaction, and reports them. */
 export async function change(erasing: Erasing, work: (step: Step) => Promise<unknown>): Promise<void> {
   const changed = await inTransaction(erasing, async (tx) => {
     const done: ErasedRows[] = [];

@@ -23,7 +23,7 @@ function percentDecoded(text: string): string {
 
 /** Finds one address in texts: in any case, Unicode form or spelling of its domain, also where a URL or JSON escapes it. */
 export interface Mentions {
-  /** A string in lower case ASCII that every text with the address contains; empty where there is none. */
+  /** Lower case ASCII that every text with the address contains; empty where there is none. */
   part: string;
   in(text: string): boolean;
   /** JSON of records without the person: the address becomes `placeholder`, names and fields beside it are blanked. */

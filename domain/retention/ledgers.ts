@@ -21,15 +21,11 @@ interface Range {
 const inRange = ({ sendId, after, upTo }: Range) =>
   sql`send_id = ${sendId} and seq > ${after}::int and seq <= ${upTo}::int`;
 
-/** A way of shortening ledgers, from one state to the next. */
 interface Shortening {
   from: readonly LedgerState[];
-  /** While some rows are done. */
   during: LedgerState;
   to: LedgerState;
-  /**
-   * After the end of the send: from day `since` on, and before day `before`, from which another way takes the ledger.
-   */
+  /** From day `since` after the end of the send on, and before day `before`. */
   days(settings: RetentionSettings): { since: number; before?: number };
   shorten(range: Range): RawBuilder<unknown>;
 }
@@ -59,8 +55,7 @@ function takeDue(
   states: readonly LedgerState[],
   { since, before }: ReturnType<Shortening["days"]>,
 ): Promise<DueSend | undefined> {
-  // Literals, so that Postgres uses the partial index of these states. A send under review stays complete, because
-  // recipients with an unknown outcome may be mailed again.
+  // Literals, so that Postgres uses the partial index of these states. A send under review stays complete.
   return takeFirst(
     em,
     sends,

@@ -3,9 +3,7 @@ import type { LedgerState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { RetentionSettings } from "./pruning.ts";
 
-/**
- * For how many seconds the longest overdue ledger or remembered answer should have been pruned; 0 when none is overdue.
- */
+/** Of the ledgers and the remembered answers; 0 when none is overdue. */
 export async function readOverdueSeconds(
   em: EntityManager,
   { LEDGER_DAYS, LEDGER_NAMES_DAYS }: RetentionSettings,

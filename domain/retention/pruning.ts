@@ -1,7 +1,6 @@
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
 
-/** In days. */
 export type RetentionSettings = Pick<Env, "LEDGER_DAYS" | "LEDGER_NAMES_DAYS">;
 
 export interface PrunedBatch {
@@ -12,15 +11,11 @@ export interface PrunedBatch {
 export interface SendsOfRun {
   /** The run passes them by, so that they do not keep it from the sends behind them. */
   readonly failed: readonly string[];
-  /** To be called with a send before its batch. */
   taking(sendId: string): void;
 }
 
 export interface Pruning {
   name: string;
-  /**
-   * Prunes one batch of at most so many rows, in the caller's transaction; whichever process comes next continues from
-   * there.
-   */
+  /** At most so many rows, in the caller's transaction; whichever process comes next continues from there. */
   prune(em: EntityManager, rows: number, settings: RetentionSettings, sends: SendsOfRun): Promise<PrunedBatch>;
 }

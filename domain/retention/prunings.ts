@@ -18,7 +18,6 @@ const expired = ({ table, column, retention }: Column): Pruning => ({
   },
 });
 
-/** Credit entries of sends are added up after so many days. */
 const CREDIT_ENTRY_DAYS = 400;
 
 /**

@@ -140,9 +140,8 @@ async function admit(connection: Connection, settings: Settings, vault: Vault): 
 export interface AdmittedDatabase {
   orm: MikroORM;
   /**
-   * Makes a connection.
    * @returns why Postgres cannot be used at present; undefined when it can
-   * @throws {AdmissionError} when the database refuses this process
+   * @throws {AdmissionError} when it refuses this process
    */
   connect(): Promise<unknown>;
 }

@@ -11,16 +11,13 @@ export type HashPurpose = "api-key" | "idempotency" | "webhook-listener" | "repo
 type Part = string | number;
 
 export interface Vault {
-  /**
-   * HMAC-SHA256 under the first signing secret, base64url; cut to 132 bits in a link, 96 bits in hex in a return path.
-   */
+  /** HMAC-SHA256 under the first signing secret, base64url; cut in a link, in hex in a return path. */
   sign(purpose: SigningPurpose, ...parts: Part[]): string;
   /** Under each signing secret, in constant time. */
   verify(signature: string, purpose: SigningPurpose, ...parts: Part[]): boolean;
   canHash(): boolean;
   /** HMAC-SHA256 under the database's hash key, which no rotation changes, base64url. */
   hash(purpose: HashPurpose, ...parts: Part[]): string;
-  /** Base64. */
   setHashKey(key: string): void;
   /** AES-256-GCM: `keyId.iv.tag.ciphertext`, base64url. `context` binds the text to its row. */
   encrypt(plain: string, context: string): string;

@@ -15,14 +15,12 @@ export interface KeyState {
   usedSince: Date | null;
   /** Null for a signing secret. */
   sealedTexts: number | null;
-  /** Why it must not be retired yet; null when it may be. */
   neededFor: string | null;
 }
 
 /** A signing secret is kept for as long as the links in mails work: `LEDGER_DAYS`. */
 type Keys = Pick<Env, KeySetting | "LEDGER_DAYS">;
 
-/** In the order of the settings. */
 export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeyState[]> {
   const rows = await kysely(em)
     .selectFrom("secret_fingerprints")
@@ -50,10 +48,7 @@ export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeySt
   });
 }
 
-/**
- * @param replacedAt when the next key was first used, in ms since 1970
- * @param linkDays days for which links in mails work
- */
+/** @param replacedAt when the next key was first used, in ms since 1970 */
 function neededFor(
   { isFirst, usedSince, sealedTexts }: Omit<KeyState, "neededFor">,
   replacedAt: number | undefined,

@@ -5,7 +5,6 @@ import { keyIdOf, sealContext, type Vault } from "./crypto.ts";
 
 type SealedColumn = Column & { sealed: string };
 
-/** Every column whose texts are sealed under a key of ENCRYPTION_KEYS. */
 export const sealedColumns = (em: EntityManager): SealedColumn[] =>
   columnsOf(em).filter((column): column is SealedColumn => column.sealed !== undefined);
 
@@ -14,7 +13,6 @@ const isSealed = ({ column, sealed }: SealedColumn): RawBuilder<boolean> =>
 /** The key's id is the part before the first dot. */
 const keyId = (column: string): RawBuilder<string> => sql`split_part(${sql.ref(column)}, '.', 1)`;
 
-/** By the key's id. */
 export async function countSealed(em: EntityManager): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
   for (const sealed of sealedColumns(em)) {
@@ -28,7 +26,6 @@ export async function countSealed(em: EntityManager): Promise<Map<string, number
 
 export interface ReencryptReport {
   reencrypted: number;
-  /** Rows as `table column id`. */
   unreadable: string[];
 }
 
@@ -90,7 +87,6 @@ function tryReseal(vault: Vault, sealed: string, context: string): string | unde
   }
 }
 
-/** Keys that the service made for this database are lost with the key that they are sealed under. */
 export async function forgetDatabaseKeys(em: EntityManager, lostId: string): Promise<number> {
   const rows = await kysely(em).selectFrom("database_keys").select(["name", "encrypted_key"]).execute();
   const lost = rows.filter(({ encrypted_key }) => keyIdOf(encrypted_key) === lostId).map(({ name }) => name);

@@ -10,7 +10,6 @@ export interface RecordCheck {
   record: DnsRecord;
   state: RecordState;
   found: string[];
-  /** The next step of the domain's owner or the operator. */
   todo?: string;
 }
 
@@ -50,7 +49,6 @@ export async function checkKey(dns: DnsLookup, key: SendingKey): Promise<RecordC
   return check;
 }
 
-/** Of a `name=value; …` record, without blanks. */
 const tagsOf = (text: string): Map<string, string> =>
   new Map(
     text.split(";").map((tag) => {
@@ -67,7 +65,6 @@ async function checkDkim(dns: DnsLookup, record: DnsRecord, key: SendingKey | un
   if (found.length > 1) return { state: "wrong", found, todo: `remove all TXT records of ${record.name} but this one` };
   const [expected, tags] = [tagsOf(record.value), tagsOf(only)];
   const version = tags.get("v") ?? "DKIM1";
-  // Without `k`, the key is an RSA key.
   const isSame =
     tags.get("p") === expected.get("p") && (tags.get("k") ?? "rsa") === expected.get("k") && version === "DKIM1";
   if (!isSame) return { state: "wrong", found, todo: todoOf(record, "replace") };
@@ -107,7 +104,6 @@ const ASKING = /^(?:include:|redirect=|a(?:[:/]|$)|mx(?:[:/]|$)|ptr(?::|$)|exist
 class SpfTerms {
   readonly terms = new Set<string>();
   #lookups = 0;
-  /** Why the record cannot be used. */
   problem: string | undefined;
   readonly #dns: DnsLookup;
 

@@ -11,7 +11,6 @@ import { sealContext, type Vault } from "../secrets/crypto.ts";
 
 export interface SendingKey {
   id: string;
-  /** In ASCII. */
   domain: string;
   selector: string;
   algorithm: DkimAlgorithm;
@@ -26,7 +25,6 @@ export interface SendingKey {
 
 export type SealedKey = Pick<SendingKey, "id" | "domain" | "selector" | "algorithm"> & { encryptedPrivateKey: string };
 
-/** In ASCII. */
 export const domainOf = (address: string): string => domainToASCII(addressDomain(address));
 
 /** RFC 8301 requires 1,024 bits and recommends 2,048; some servers do not verify longer keys. */
@@ -92,7 +90,6 @@ export async function addKey(
   return { ...key, activeSince: null, use: "waiting", replacedAt: null };
 }
 
-/** The newest of each domain first. */
 export async function listKeys(em: EntityManager, tenant: Tenant, domain?: string): Promise<SendingKey[]> {
   const rows = await kysely(em)
     .selectFrom("dkim_keys")
@@ -114,18 +111,13 @@ export async function listKeys(em: EntityManager, tenant: Tenant, domain?: strin
   });
 }
 
-/** @throws {ApiError} `not_found` */
 export async function readKey(em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> {
   const key = (await listKeys(em, tenant)).find((each) => each.id === id);
   if (!key) throw notFound();
   return key;
 }
 
-/**
- * Lets a key sign in place of the present one of its domain and algorithm, from the next slice of a send on. A replaced
- * key may be activated again.
- * @throws {ApiError} `not_found`
- */
+/** Signs in place of the present key of its algorithm, from a send's next slice on. @throws {ApiError} `not_found` */
 export async function activateKey(em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> {
   const key = await readKey(em, tenant, id);
   if (key.use === "signing") return key;
@@ -138,10 +130,7 @@ export async function activateKey(em: EntityManager, tenant: Tenant, id: string)
   return readKey(em, tenant, id);
 }
 
-/**
- * @param force also a key that signs: the key before it signs again, or none does
- * @throws {ApiError} `not_found`; `resource_state_invalid` for a key that signs
- */
+/** @throws {ApiError} `not_found`; `resource_state_invalid` for a key that signs, unless it is forced */
 export async function removeKey(
   em: EntityManager,
   tenant: Tenant,

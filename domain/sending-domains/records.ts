@@ -62,13 +62,9 @@ export const dkimRecord = ({ selector, domain, algorithm, publicKey }: SendingKe
 /** `~all`: mail from other servers fails softly, so that forwarded mail may still pass DMARC by its signature. */
 const spfValue = (terms: readonly string[]): string => ["v=spf1", ...terms, "~all"].join(" ");
 
-/** Stands in for a host that only the operator knows. */
 const INTAKE_SERVER = "<the mail server in front of the intake>";
 
-/**
- * The records to publish for a domain.
- * @param returnPathDomain RETURN_PATH_DOMAIN, where it is set
- */
+/** @param returnPathDomain RETURN_PATH_DOMAIN, where it is set */
 export async function recordsOf(
   em: EntityManager,
   tenant: Tenant,
@@ -83,7 +79,6 @@ export async function recordsOf(
   const records: DnsRecord[] = [
     ...keys.map(dkimRecord),
     ...spf("SPF", domain),
-    // The least that large providers ask for.
     { purpose: "DMARC", name: `_dmarc.${domain}`, type: "TXT", value: "v=DMARC1; p=none" },
   ];
   if (returnPathDomain !== undefined) {

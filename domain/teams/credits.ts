@@ -24,7 +24,6 @@ const MAX_CREDITS = 1_000_000_000_000_000;
 
 const RESERVE_CAUSE = "confirm";
 
-/** Zeros when the team was never granted credits. */
 export async function readCreditBalance(em: EntityManager, tenant: Tenant): Promise<CreditBalance> {
   const row = await kysely(em)
     .selectFrom("credit_balances")
@@ -46,7 +45,6 @@ export interface CreditEntry extends Movement {
   at: string;
 }
 
-/** The newest first. */
 export async function listCreditEntries(
   em: EntityManager,
   tenant: Tenant,
@@ -64,9 +62,7 @@ export const PERIOD_START = sql<string>`date_trunc('month', statement_timestamp(
 
 export const PERIOD_END = sql<string>`((${PERIOD_START} at time zone 'UTC' + interval '1 month') at time zone 'UTC')`;
 
-/** In the current period. */
 export interface CreditUsage {
-  /** The sum of the three below. */
   granted: number;
   reserved: number;
   consumed: number;
@@ -107,8 +103,7 @@ export async function countCreditMismatches(em: EntityManager): Promise<number> 
 }
 
 /**
- * Once per team and `cause`, in the caller's transaction.
- * @throws {ApiError} `validation_failed` beyond `MAX_CREDITS`
+ * Once per team and `cause`, in the caller's transaction. @throws {ApiError} `validation_failed` beyond `MAX_CREDITS`
  */
 export async function grantCredits(em: EntityManager, tenant: Tenant, amount: number, cause: string): Promise<void> {
   await kysely(em)
@@ -119,15 +114,12 @@ export async function grantCredits(em: EntityManager, tenant: Tenant, amount: nu
   await moveCredits(em, tenant, { kind: "GRANT", amount, sendId: null, cause });
 }
 
-/**
- * Once per send, in the caller's transaction.
- * @throws {ApiError} `quota_exceeded` when fewer are available
- */
+/** Once per send, in the caller's transaction. @throws {ApiError} `quota_exceeded` */
 export async function reserveCredits(em: EntityManager, tenant: Tenant, sendId: string, amount: number): Promise<void> {
   await moveCredits(em, tenant, { kind: "RESERVE", amount, sendId, cause: RESERVE_CAUSE });
 }
 
-/** Uses up or gives back reserved credits, once per `cause`, in the caller's transaction. @throws {Error} beyond those of the team */
+/** Once per `cause`, in the caller's transaction. @throws {Error} beyond what is reserved */
 export const settleCredits = (
   em: EntityManager,
   tenant: Tenant,
@@ -137,7 +129,6 @@ export const settleCredits = (
   cause: string,
 ): Promise<void> => moveCredits(em, tenant, { kind, amount, sendId, cause });
 
-/** @returns undefined when the team was never granted credits */
 export function lockBalance(em: EntityManager, tenant: Tenant) {
   return kysely(em)
     .selectFrom("credit_balances")

@@ -11,7 +11,6 @@ const MAX_INTEGER = 2 ** 31 - 1;
 interface PlanLimit {
   /** As `GET /usage` names it. */
   name: string;
-  /** In the words of the command line. */
   counts: string;
   min: number;
   max: number;
@@ -43,10 +42,7 @@ export type PlanLimitKey = keyof typeof PLAN_LIMITS;
 export const PLAN_LIMIT_KEYS = Object.keys(PLAN_LIMITS) as PlanLimitKey[];
 export type PlanLimits = Record<PlanLimitKey, number | null>;
 
-/**
- * A limit below what is in use deletes nothing.
- * @throws {ApiError} `not_found`
- */
+/** A limit below what is in use deletes nothing. @throws {ApiError} `not_found` */
 export async function setPlan(
   em: EntityManager,
   teamId: string,

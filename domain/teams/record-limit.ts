@@ -5,14 +5,13 @@ import { ApiError } from "../errors.ts";
 export interface LimitedRecords {
   table: "api_keys" | "campaigns" | "contact_fields" | "lists" | "newsletters" | "segments" | "webhook_endpoints";
   name: string;
-  /** The rows that count. */
   condition?: RawBuilder<boolean>;
   remedy?: string;
 }
 
 /**
- * Holds a place for one more record until the caller's transaction ends: of several that race for the last one wins.
- * @throws {ApiError} `resource_limit_reached`
+ * Until the caller's transaction ends: of several that race for the last place one wins. @throws {ApiError}
+ * `resource_limit_reached`
  */
 export async function holdPlace(
   em: EntityManager,

@@ -10,10 +10,7 @@ interface Person {
   name: string;
 }
 
-/**
- * Postgres and ICU read some names without a slash, old abbreviations such as IST, differently.
- * @throws {ApiError} `validation_failed`
- */
+/** Postgres and ICU read old abbreviations such as IST differently. @throws {ApiError} `validation_failed` */
 export function requireTimeZone(name: string): string {
   if (!IANAZone.isValidZone(name) || !(name.includes("/") || name.toUpperCase() === "UTC")) {
     throw new ApiError("validation_failed", `"${name}" is no IANA time zone; Europe/Berlin is one.`, {
@@ -44,10 +41,7 @@ export async function setTimeZone(em: EntityManager, teamId: string, timeZone: s
   return team;
 }
 
-/**
- * Holds for sends that are confirmed from now on.
- * @throws {ApiError} `not_found`
- */
+/** Holds for sends that are confirmed from now on. @throws {ApiError} `not_found` */
 export async function setTeamTracking(em: EntityManager, teamId: string, tracking: boolean): Promise<void> {
   em.assign(await lockTeam(em, teamId), { tracking });
   await em.flush();
@@ -69,8 +63,7 @@ export async function addMember(
 }
 
 /**
- * Also changes the scopes of their keys.
- * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
+ * Also changes the scopes of their keys. @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
  */
 export async function changeRole(em: EntityManager, memberId: string, role: Role): Promise<Member> {
   const member = await lockMember(em, memberId);
@@ -80,10 +73,7 @@ export async function changeRole(em: EntityManager, memberId: string, role: Role
   return member;
 }
 
-/**
- * Their keys stop working at once.
- * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
- */
+/** Their keys stop working at once. @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner */
 export async function removeMember(em: EntityManager, memberId: string): Promise<Member> {
   const member = await lockMember(em, memberId);
   await assertNotLastOwner(em, member);
@@ -92,10 +82,7 @@ export async function removeMember(em: EntityManager, memberId: string): Promise
   return member;
 }
 
-/**
- * Changes of members wait for this lock, so that two owners cannot remove each other.
- * @throws {ApiError} `not_found`
- */
+/** Changes of members wait for it, so that two owners cannot remove each other. @throws {ApiError} `not_found` */
 export async function lockTeam(em: EntityManager, teamId: string): Promise<Team> {
   const team = await em.findOne(Team, { id: teamId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!team) throw new ApiError("not_found", `There is no team ${teamId}.`);
