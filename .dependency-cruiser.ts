@@ -21,6 +21,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   api: ["config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
   stack: ["config", "db", "domain", "lib", "workers/main.ts", ...WORKFLOW_STARTS],
   app: [
+    "activities/smtp/limits.ts",
     "activities/smtp/verify.ts",
     "api/temporal-gateway.ts",
     "client",

@@ -3,7 +3,7 @@ import type { CampaignWithRecipients, NewsletterWithRecipients } from "../client
 import type { StackFile } from "../stack/state.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { progressLine } from "./output.ts";
-import { uiOf } from "./workflows.ts";
+import { uiOf } from "./session.ts";
 
 export const POLL_MS = 250;
 const DONE = ["SENT", "CANCELLED", "FAILED"];

@@ -201,11 +201,7 @@ const program = new Command("demo")
   .option("--events <names>", "comma-separated events to receive as webhooks, * for all", eventNames)
   .action(async (options: DemoOptions) => {
     try {
-      await withSession(
-        process,
-        () => async () => ({ ok: true }),
-        (session) => demo(session, options),
-      );
+      await withSession(process, (session) => demo(session, options));
     } catch (error) {
       console.error(`error: ${lineOf(error)}`);
       process.exitCode = 1;

@@ -1,25 +1,10 @@
 import { domainToASCII } from "node:url";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { InvalidArgumentError } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
 import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../domain/audience/rules.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { eventProblems, resolveEvents } from "../domain/webhooks/subscription.ts";
 import { isLoopback } from "../lib/address-guard.ts";
-import { readEnvironment } from "./session.ts";
-
-/** Adds `--team`, which defaults to the demo team of a running stack. */
-export const withTeam = (command: Command): Command =>
-  command.option("--team <id>", "the team; the demo team of a running stack unless given");
-
-/** Adds `--team` and `--environment`. */
-export const withTenant = (command: Command): Command =>
-  withTeam(command).addOption(
-    new Option("--environment <name>", "live or test").default("LIVE", "live").argParser(readEnvironment),
-  );
-
-/** Adds `--limit` to a command that lists records. */
-export const withListLimit = (command: Command): Command =>
-  command.option("--limit <number>", "so many at most", wholeNumber(1, 10_000), 50);
 
 /** One of a fixed set of words, in any case. */
 export const oneOf =
@@ -95,6 +80,9 @@ export function recordName(text: string): string {
   return name;
 }
 
+/** A text that may be given several times. */
+export const collect = (text: string, others: string[] = []): string[] => [...others, text];
+
 /** Words, comma-separated. */
 export const words = (text: string): string[] =>
   text
@@ -102,28 +90,20 @@ export const words = (text: string): string[] =>
     .map((word) => word.trim())
     .filter((word) => word !== "");
 
-/** A point in time, ISO 8601. */
-export const instant = (text: string): Date => instantWhere(text, "", () => true);
+const instantWhere =
+  (which: string, isAllowed: (at: Date) => boolean, example = "2026-01-31T12:00:00Z") =>
+  (text: string): Date => {
+    const at = new Date(text);
+    if (Number.isNaN(at.getTime()) || !isAllowed(at)) {
+      throw new InvalidArgumentError(`It is a point in time${which}, such as ${example}.`);
+    }
+    return at;
+  };
 
-/** A point in time that has passed, ISO 8601. */
-export const pastInstant = (text: string): Date => instantWhere(text, " that has passed", (at) => at <= new Date());
-
-/** A point in time in the future, ISO 8601. */
-export const futureInstant = (text: string): Date =>
-  instantWhere(text, " to come", (at) => at > new Date(), "2030-01-31T12:00:00Z");
-
-function instantWhere(
-  text: string,
-  which: string,
-  isAllowed: (at: Date) => boolean,
-  example = "2026-01-31T12:00:00Z",
-): Date {
-  const at = new Date(text);
-  if (Number.isNaN(at.getTime()) || !isAllowed(at)) {
-    throw new InvalidArgumentError(`It is a point in time${which}, such as ${example}.`);
-  }
-  return at;
-}
+/** Points in time, ISO 8601. */
+export const instant = instantWhere("", () => true);
+export const pastInstant = instantWhere(" that has passed", (at) => at <= new Date());
+export const futureInstant = instantWhere(" to come", (at) => at > new Date(), "2030-01-31T12:00:00Z");
 
 /** An absolute URL. */
 export function absoluteUrl(text: string): string {

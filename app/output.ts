@@ -55,3 +55,6 @@ export const counted = (count: number, thing: string): string => `${count} ${thi
 /** That a server refuses an account, since when, and when it is tried again. */
 export const refusedText = ({ count, since, reason, retryAt }: AccountRefusal): string =>
   `refused ${counted(count, "time")} since ${since} (${reason}), tried again at ${retryAt}`;
+
+/** What becomes of a workflow that is missing or was cut off, while its send has not ended. */
+export const RESTORED = "The reconciler starts it again within a minute.";

@@ -1,76 +1,95 @@
-import { Command, CommanderError, Help } from "commander";
-import { smtpLimits } from "../activities/smtp/limits.ts";
-import { verifyAccount } from "../activities/smtp/verify.ts";
-import type { VerifyLogin } from "../domain/accounts/accounts.ts";
-import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
-import { accountCommands } from "./commands/accounts.ts";
-import { analyticsCommands } from "./commands/analytics.ts";
-import { campaignCommands } from "./commands/campaigns.ts";
-import { confirmationCommands } from "./commands/confirmations.ts";
-import { deliveryCommands } from "./commands/deliveries.ts";
-import { domainCommands } from "./commands/domains.ts";
-import { fieldCommands } from "./commands/fields.ts";
-import { importCommand } from "./commands/import.ts";
-import { keyCommands } from "./commands/keys.ts";
-import { listenCommand } from "./commands/listen.ts";
-import { newsletterCommands } from "./commands/newsletters.ts";
-import { personCommands } from "./commands/people.ts";
-import { planCommands } from "./commands/plans.ts";
-import { providerCommands } from "./commands/providers.ts";
-import { secretCommands } from "./commands/secrets.ts";
-import { segmentCommands } from "./commands/segments.ts";
-import { sendCommands } from "./commands/sends.ts";
-import { teamCommands } from "./commands/teams.ts";
-import { tokenCommands } from "./commands/tokens.ts";
-import { webhookCommands } from "./commands/webhooks.ts";
+import { Command, CommanderError, Help, Option } from "commander";
+import type { AppCommand, Commands, Parameter } from "./command.ts";
 import { errorJson, lineOf } from "./output.ts";
-import { type Run, type Terminal, withSession } from "./session.ts";
-import type { AppSettings } from "./settings.ts";
+import { type Terminal, withSession } from "./session.ts";
 
-const realLogin =
-  ({ env }: AppSettings): VerifyLogin =>
-  ({ accessToken, ...login }) =>
-    verifyAccount({
-      ...login,
-      accessToken: accessToken === undefined ? undefined : async () => accessToken,
-      guard: openSmtpGuard(env),
-      name: env.SMTP_HELO_NAME,
-      limits: smtpLimits(env),
+const read = async (file: Promise<{ commands: Commands }>): Promise<Commands> => (await file).commands;
+
+const campaigns = () => read(import("./commands/campaigns.ts"));
+const credits = () => read(import("./commands/credits.ts"));
+const deliveries = () => read(import("./commands/deliveries.ts"));
+const drafts = () => read(import("./commands/drafts.ts"));
+const teams = () => read(import("./commands/teams.ts"));
+const webhooks = () => read(import("./commands/webhooks.ts"));
+const listen = () => read(import("./commands/listen.ts"));
+
+/** The commands by the first word of their names: a command loads no others, so that it starts soon. */
+const GROUPS: Readonly<Record<string, readonly (() => Promise<Commands>)[]>> = {
+  team: [teams],
+  member: [teams],
+  plan: [() => read(import("./commands/plans.ts"))],
+  key: [() => read(import("./commands/keys.ts"))],
+  token: [() => read(import("./commands/tokens.ts"))],
+  account: [() => read(import("./commands/accounts.ts"))],
+  domain: [() => read(import("./commands/domains.ts"))],
+  list: [drafts],
+  newsletter: [drafts],
+  campaign: [drafts, campaigns],
+  credits: [credits],
+  complaint: [() => read(import("./commands/complaints.ts"))],
+  analytics: [() => read(import("./commands/analytics.ts"))],
+  provider: [() => read(import("./commands/providers.ts"))],
+  send: [() => read(import("./commands/sends.ts"))],
+  confirmation: [() => read(import("./commands/confirmations.ts"))],
+  webhook: [webhooks, deliveries, listen],
+  delivery: [deliveries],
+  field: [() => read(import("./commands/fields.ts"))],
+  segment: [() => read(import("./commands/segments.ts"))],
+  import: [() => read(import("./commands/import.ts"))],
+  person: [() => read(import("./commands/people.ts"))],
+  secrets: [() => read(import("./commands/secrets.ts"))],
+};
+
+/** The commands among which the arguments name one: all of them for help. */
+async function commandsFor(args: readonly string[]): Promise<[string, AppCommand][]> {
+  const [group = ""] = args.find((arg) => !arg.startsWith("-"))?.split(":") ?? [];
+  const load = GROUPS[group] ?? [...new Set(Object.values(GROUPS).flat())];
+  const wanted = new Set(Object.keys(GROUPS).filter((name) => GROUPS[group] === undefined || name === group));
+  const loaded = (await Promise.all(load.map((commands) => commands()))).flatMap(Object.entries<AppCommand>);
+  return loaded.filter(([name]) => wanted.has(name.split(":")[0] ?? ""));
+}
+
+const kebab = (key: string): string => key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+
+function optionOf(key: string, { name = key, value, description, parse, ...rest }: Parameter<unknown>): Option {
+  const built = new Option(`--${kebab(name)}${value === undefined ? "" : ` ${value}`}`, description);
+  if (parse) built.argParser(parse);
+  if (rest.fallback !== undefined) built.default(rest.fallback);
+  if (rest.conflicts) built.conflicts(rest.conflicts);
+  return built.makeOptionMandatory(rest.isRequired ?? false);
+}
+
+/** @param run is called with the values of the parameters */
+function declare(program: Command, name: string, declared: AppCommand, run: Run): void {
+  const built = program.command(name).description(declared.description);
+  const parameters = Object.entries(declared.parameters);
+  const names = parameters.flatMap(([key, { kind }]) => (kind === "argument" ? [key] : []));
+  for (const [key, parameter] of parameters) {
+    const { kind, value = `<${kebab(key)}>`, description, parse } = parameter;
+    if (kind === "option") built.addOption(optionOf(key, parameter));
+    else if (parse) built.argument(value, description, parse);
+    else built.argument(value, description);
+  }
+  built.action(() => {
+    const given = built.opts();
+    const values = parameters.map(([key, { kind, name: own = key, value }]) => {
+      if (kind === "argument") return [key, built.processedArgs[names.indexOf(key)]];
+      return [key, given[own] ?? (value === undefined ? false : undefined)];
     });
+    return run(declared, Object.fromEntries(values));
+  });
+}
 
-/** Each adds the commands of one matter. */
-const GROUPS = [
-  teamCommands,
-  planCommands,
-  keyCommands,
-  tokenCommands,
-  accountCommands,
-  domainCommands,
-  newsletterCommands,
-  analyticsCommands,
-  providerCommands,
-  campaignCommands,
-  sendCommands,
-  confirmationCommands,
-  webhookCommands,
-  deliveryCommands,
-  listenCommand,
-  fieldCommands,
-  segmentCommands,
-  importCommand,
-  personCommands,
-  secretCommands,
-];
-
-const plainHelp = new Help();
+/** Carries a command out. */
+export type Run = (command: AppCommand, values: object) => Promise<void>;
 
 /**
- * Runs a command of the app.
- * @param args those after the name of the program
- * @returns the exit code: 1 after an error, which is written in one line
+ * Parses arguments and runs the command that they name.
+ * @throws {CommanderError} after help, and when the arguments are wrong, which has been written; what the command throws
  */
-export async function runCommand(args: readonly string[], terminal: Terminal): Promise<number> {
+export async function parseCommand(args: readonly string[], terminal: Terminal, run: Run): Promise<void> {
   const { stdout, stderr } = terminal;
+  const plainHelp = new Help();
   const program = new Command("app")
     .description(
       "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, their sends, webhooks, imports",
@@ -82,27 +101,37 @@ export async function runCommand(args: readonly string[], terminal: Terminal): P
     })
     .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
     .exitOverride();
-  // Known before the options are read, because these may be wrong.
-  const isJson = args.includes("--json");
-  if (isJson) {
+  if (isJson(args)) {
     const outputError = (text: string, write: (text: string) => void) => {
       const message = text.trim().replace(/^error: /, "");
       write(`${JSON.stringify({ error: { code: "validation_failed", message } })}\n`);
     };
     program.configureOutput({ outputError });
   } else program.showHelpAfterError("(add --help for the options)");
-  const run: Run = async (work, options) => {
-    const outcome = await withSession(terminal, realLogin, work, options);
-    if (outcome) stdout.write(`${isJson ? JSON.stringify(outcome.data) : outcome.text}\n`);
-  };
-  for (const add of GROUPS) add(program, run);
+  for (const [name, declared] of await commandsFor(args)) declare(program, name, declared, run);
+  await program.parseAsync(args, { from: "user" });
+}
+
+/** Known before the options are read, because these may be wrong. */
+const isJson = (args: readonly string[]): boolean => args.includes("--json");
+
+/**
+ * Runs a command of the app.
+ * @param args those after the name of the program
+ * @returns the exit code: 1 after an error, which is written in one line
+ */
+export async function runCommand(args: readonly string[], terminal: Terminal): Promise<number> {
+  const { stdout, stderr } = terminal;
   try {
-    await program.parseAsync(args, { from: "user" });
+    await parseCommand(args, terminal, async ({ isAdmitted, ...command }, values) => {
+      const options = { isJson: isJson(args), isAdmitted };
+      const outcome = await withSession(terminal, (session) => command.run(session, values), options);
+      if (outcome) stdout.write(`${isJson(args) ? JSON.stringify(outcome.data) : outcome.text}\n`);
+    });
     return 0;
   } catch (error) {
-    // It has been written: help, or why the arguments are wrong.
     if (error instanceof CommanderError) return error.exitCode;
-    stderr.write(`${isJson ? JSON.stringify(errorJson(error)) : `error: ${lineOf(error)}`}\n`);
+    stderr.write(`${isJson(args) ? JSON.stringify(errorJson(error)) : `error: ${lineOf(error)}`}\n`);
     return 1;
   }
 }

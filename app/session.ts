@@ -1,14 +1,10 @@
 import type { Readable, Writable } from "node:stream";
-import { ENVIRONMENTS, type Environment } from "../db/entities/shared.ts";
+import type { Environment } from "../db/entities/shared.ts";
 import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
-import type { VerifyLogin } from "../domain/accounts/accounts.ts";
-import { openTokenPost, type PostForm } from "../domain/accounts/tokens.ts";
 import { ApiError } from "../domain/errors.ts";
 import { openAdmitted } from "../domain/secrets/admission.ts";
 import { openVault, type Vault } from "../domain/secrets/crypto.ts";
-import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
-import { openUrlGuard } from "../lib/url-guard.ts";
 import { type AppSettings, readAppSettings } from "./settings.ts";
 
 /** Where a command has its settings and its input from, and what it writes to: the process, unless another program runs it. */
@@ -28,28 +24,23 @@ export interface Outcome {
 /** Settings and connections of a command. */
 export interface Session extends AppSettings {
   terminal: Terminal;
+  /** Prints JSON. */
+  isJson: boolean;
   orm: MikroORM;
   vault: Vault;
-  verify: VerifyLogin;
-  postForm: PostForm;
-  /** Waits for the DNS: not to be called in a transaction. */
-  checkWebhookUrl: CheckUrl;
 }
 
 interface SessionOptions {
-  /** Whether the database must admit the command with its keys, as it does every process; yes unless given. */
-  isAdmitted?: boolean;
+  isJson?: boolean | undefined;
+  /** Whether the database must admit the command with its keys; yes unless given. */
+  isAdmitted?: boolean | undefined;
 }
-
-/** Opens a session for a command, prints its result, unless the command did, and closes the session. */
-export type Run = (work: (session: Session) => Promise<Outcome | undefined>, options?: SessionOptions) => Promise<void>;
 
 /** Runs `work` with a session over the settings that apply. */
 export async function withSession<T>(
   terminal: Terminal,
-  verify: (settings: AppSettings) => VerifyLogin,
   work: (session: Session) => Promise<T>,
-  { isAdmitted = true }: SessionOptions = {},
+  { isJson = false, isAdmitted = true }: SessionOptions = {},
 ): Promise<T> {
   const settings = readAppSettings(terminal.env);
   const vault = openVault(settings.env);
@@ -60,29 +51,23 @@ export async function withSession<T>(
   const { orm } = database;
   try {
     if ("connect" in database) await database.connect();
-    return await work({
-      ...settings,
-      terminal,
-      orm,
-      vault,
-      verify: verify(settings),
-      postForm: openTokenPost(settings.env),
-      checkWebhookUrl: guardedUrl(openUrlGuard(settings.env)),
-    });
+    return await work({ ...settings, terminal, isJson, orm, vault });
   } finally {
     await orm.close(true);
   }
 }
 
-/** Runs `work` in a transaction that sees one tenant's rows. */
-export const inTenant = <T>({ orm }: Session, tenant: Tenant, work: (em: EntityManager) => Promise<T>): Promise<T> =>
-  transaction(forTenant(orm.em, tenant), work);
+type TenantWork<T> = (em: EntityManager, tenant: Tenant) => Promise<T>;
 
-export interface TeamOption {
-  team?: string;
+/** Runs `work` in a transaction that sees one tenant's rows. */
+export const inTenant = <T>({ orm }: Session, tenant: Tenant, work: TenantWork<T>): Promise<T> =>
+  transaction(forTenant(orm.em, tenant), (em) => work(em, tenant));
+
+interface TeamOption {
+  team?: string | undefined;
 }
 
-export interface TenantOptions extends TeamOption {
+interface TenantOptions extends TeamOption {
   environment: Environment;
 }
 
@@ -102,10 +87,18 @@ export async function teamOf({ orm, stack }: Session, { team }: TeamOption): Pro
   return teamId;
 }
 
+/** The team of `--team`; undefined for all. @throws {ApiError} `not_found` */
+export const anyTeamOf = async (session: Session, options: TeamOption): Promise<string | undefined> =>
+  options.team === undefined ? undefined : teamOf(session, options);
+
 /** The tenant of `--team` and `--environment`. */
 export async function tenantOf(session: Session, options: TenantOptions): Promise<Tenant> {
   return { teamId: await teamOf(session, options), environment: options.environment };
 }
+
+/** Runs `work` in a transaction of the tenant that the options name. */
+export const inTenantOf = async <T>(session: Session, options: TenantOptions, work: TenantWork<T>): Promise<T> =>
+  inTenant(session, await tenantOf(session, options), work);
 
 /** What operators call a record of a table, and the command that lists such records where there is one. */
 const OWNED = {
@@ -135,9 +128,16 @@ export async function ownerOf({ orm }: Session, table: keyof typeof OWNED, id: s
   return { teamId: row.team_id, environment: row.environment };
 }
 
-/** `live` or `LIVE`. */
-export function readEnvironment(text: string): Environment {
-  const environment = ENVIRONMENTS.find((known) => known === text.toUpperCase());
-  if (!environment) throw new ApiError("validation_failed", "The environment is live or test.");
-  return environment;
-}
+/** Runs `work` in a transaction of the tenant that owns a record. */
+export const inOwnersTenant = async <T>(
+  session: Session,
+  table: keyof typeof OWNED,
+  id: string,
+  work: TenantWork<T>,
+): Promise<T> => inTenant(session, await ownerOf(session, table, id), work);
+
+/** The address of a workflow in the Temporal UI; null when the command does not know the UI's own. */
+export const uiOf = ({ stack }: Pick<Session, "stack">, workflowId: string): string | null =>
+  stack?.temporal.ui
+    ? `${stack.temporal.ui}/namespaces/${stack.temporal.namespace}/workflows/${encodeURIComponent(workflowId)}`
+    : null;

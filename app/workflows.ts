@@ -12,6 +12,7 @@ import { openTemporal, type TemporalGateway } from "../api/temporal-gateway.ts";
 import { SettingsError } from "../config/env.ts";
 import { ApiError } from "../domain/errors.ts";
 import { sendStart } from "../workflows/start.ts";
+import { RESTORED } from "./output.ts";
 import type { Session } from "./session.ts";
 
 /** A worker takes an update within a moment; one that is busy within seconds. */
@@ -19,12 +20,6 @@ const TAKEN_WITHIN_MS = 20_000;
 /** A pause waits for the mails in flight, a resend for minutes. */
 const ANSWERED_WITHIN_MS = 3_600_000;
 const READ_WITHIN_MS = 3_000;
-
-/** The address of a workflow in the Temporal UI; null when the command does not know the UI's own. */
-export const uiOf = ({ stack }: Pick<Session, "stack">, workflowId: string): string | null =>
-  stack?.temporal.ui
-    ? `${stack.temporal.ui}/namespaces/${stack.temporal.namespace}/workflows/${encodeURIComponent(workflowId)}`
-    : null;
 
 /**
  * Runs `work` with a connection to the Temporal cluster.
@@ -112,15 +107,11 @@ export function updateEndedSend(
   );
 }
 
-/** What becomes of a workflow that is missing or was cut off, while its send has not ended. */
-export const RESTORED = "The reconciler starts it again within a minute.";
-
 /** How a run ends that an operator cut off in the UI, or that failed. */
 const CUT_OFF: ReadonlySet<string> = new Set(["TERMINATED", "FAILED", "TIMED_OUT"]);
 
 /** The sentence that a workflow shows operators; null when no worker or no cluster answers. */
 export async function readDetails(session: Session, workflowId: string): Promise<string | null> {
-  if (!session.hasTemporal) return null;
   try {
     return await withTemporal(session, (temporal) =>
       temporal.call(READ_WITHIN_MS, async (client) => {

@@ -1,7 +1,6 @@
-import { type Command, Option } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { DKIM_ALGORITHMS, type DkimAlgorithm } from "../../domain/mail/dkim.ts";
+import { DKIM_ALGORITHMS } from "../../domain/mail/dkim.ts";
 import { checkKey, checkRecords, type RecordCheck } from "../../domain/sending-domains/check.ts";
 import {
   activateKey,
@@ -11,156 +10,120 @@ import {
   removeKey,
   type SendingKey,
 } from "../../domain/sending-domains/keys.ts";
-import {
-  type DnsRecord,
-  type DomainRecords,
-  dkimRecord,
-  recordsOf,
-  zoneLine,
-} from "../../domain/sending-domains/records.ts";
+import { type DomainRecords, dkimRecord, recordsOf, zoneLine } from "../../domain/sending-domains/records.ts";
 import { openLookup } from "../../lib/dns.ts";
-import { asciiDomain, oneOf, withTenant } from "../options.ts";
-import { inTenant, type Outcome, ownerOf, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
-
-interface DomainOptions extends TenantOptions {
-  domain: string;
-}
-interface KeyOptions {
-  key: string;
-}
-interface DnsOptions {
-  dnsServer?: string;
-}
+import { type AppCommand, type Commands, command, flag, OF_TENANT, option, required } from "../command.ts";
+import { asciiDomain, oneOf } from "../options.ts";
+import { inTenant, inTenantOf, type Outcome, ownerOf, type Session, tenantOf } from "../session.ts";
 
 /** How long a signed mail may be under way: servers try for four to five days (RFC 5321, section 4.5.4.1). */
 const UNDER_WAY_DAYS = 7;
 const DAY_MS = 86_400_000;
 
-const withDomain = (command: Command): Command =>
-  withTenant(command).requiredOption("--domain <name>", "the domain that mails are sent from", asciiDomain);
-const withAlgorithm = (command: Command): Command =>
-  command.addOption(
-    new Option("--algorithm <name>", `${DKIM_ALGORITHMS.join(" or ")}; not every mailbox provider verifies ed25519`)
-      .default("rsa")
-      .argParser(oneOf(DKIM_ALGORITHMS)),
+const DOMAIN = { ...OF_TENANT, domain: required("<name>", "the domain that mails are sent from", asciiDomain) };
+const KEY = { key: required("<id>", "the key") };
+const DNS = {
+  dnsServer: option("<address>", "DNS server to ask, with or without a port; the machine's own unless given"),
+};
+const lookupOf = (dnsServer: string | undefined) => openLookup(dnsServer === undefined ? [] : [dnsServer]);
+
+/** Makes a key and shows the records to publish. */
+const making = (description: string, isFirst: boolean): AppCommand =>
+  command(
+    description,
+    {
+      ...DOMAIN,
+      algorithm: option(
+        "<name>",
+        `${DKIM_ALGORITHMS.join(" or ")}; not every mailbox provider verifies ed25519`,
+        oneOf(DKIM_ALGORITHMS),
+        "rsa",
+      ),
+    },
+    async (session, { domain, algorithm, ...options }) => {
+      const tenant = await tenantOf(session, options);
+      const em = forTenant(session.orm.em, tenant);
+      const key = await addKey(em, tenant, session.vault, { domain, algorithm, isFirst });
+      const toPublish = await recordsFor(session, tenant, domain, [key]);
+      const lines = toPublish.records.map((record) => `  ${record.purpose}: ${zoneLine(record)}`);
+      const next = `Then: domain:activate --key ${key.id}; until then it signs nothing`;
+      return {
+        text: [`${key.id} of ${domain} waits. Publish:`, ...lines, ...spfNotes(toPublish), next].join("\n"),
+        data: { key: dataOf(key), records: toPublish.records },
+      };
+    },
   );
-const withKey = (command: Command): Command => command.requiredOption("--key <id>", "the key");
-const withDns = (command: Command): Command =>
-  command.option("--dns-server <address>", "DNS server to ask, with or without a port; the machine's own unless given");
-const lookupOf = ({ dnsServer }: DnsOptions) => openLookup(dnsServer === undefined ? [] : [dnsServer]);
 
 /** Sending domains: the keys that sign their mails, and their records in DNS. */
-export function domainCommands(program: Command, run: Run): void {
-  const making = [
-    ["domain:add", "make the first key that signs a domain's mails, and show the DNS records to publish", true],
-    ["domain:rotate", "make the next key of a domain; the one before it signs until this one is activated", false],
-  ] as const;
-  for (const [name, description, isFirst] of making) {
-    withAlgorithm(withDomain(program.command(name)).description(description)).action(
-      (options: DomainOptions & { algorithm: DkimAlgorithm }) => run((session) => make(session, options, isFirst)),
-    );
-  }
+export const commands: Commands = {
+  "domain:add": making("make the first key that signs a domain's mails, and show the DNS records to publish", true),
+  "domain:rotate": making("make the next key of a domain; the one before it signs until this one is activated", false),
 
-  withDns(withKey(program.command("domain:activate")).description("let a key sign, once its record is found in DNS"))
-    .option("--unchecked", "do not look its record up")
-    .action((options: KeyOptions & DnsOptions & { unchecked?: boolean }) =>
-      run(async (session) => {
-        const tenant = await ownerOf(session, "dkim_keys", options.key);
-        if (!options.unchecked) {
-          const key = await inTenant(session, tenant, (em) => readKey(em, tenant, options.key));
-          const check = await checkKey(lookupOf(options), key);
-          if (check.state !== "ok") throw new ApiError("resource_state_invalid", `Its record is ${stateOf(check)}.`);
-        }
-        return shown([await inTenant(session, tenant, (em) => activateKey(em, tenant, options.key))]);
-      }),
-    );
+  "domain:activate": command(
+    "let a key sign, once its record is found in DNS",
+    { ...KEY, ...DNS, unchecked: flag("do not look its record up") },
+    async (session, { key: id, dnsServer, unchecked }) => {
+      const tenant = await ownerOf(session, "dkim_keys", id);
+      if (!unchecked) {
+        const key = await inTenant(session, tenant, (em) => readKey(em, tenant, id));
+        const { state, todo } = await checkKey(lookupOf(dnsServer), key);
+        const why = todo === undefined ? state : `${state}: ${todo}`;
+        if (state !== "ok") throw new ApiError("resource_state_invalid", `Its record is ${why}.`);
+      }
+      return shown([await inTenant(session, tenant, (em) => activateKey(em, tenant, id))]);
+    },
+  ),
 
-  withTenant(program.command("domain:list"))
-    .description("list the keys of a team's domains")
-    .action((options: TenantOptions) =>
-      run(async (session) => {
-        const tenant = await tenantOf(session, options);
-        return shown(await inTenant(session, tenant, (em) => listKeys(em, tenant)));
-      }),
-    );
+  "domain:list": command("list the keys of a team's domains", OF_TENANT, async (session, options) =>
+    shown(await inTenantOf(session, options, (em, tenant) => listKeys(em, tenant))),
+  ),
 
-  withDns(
-    withDomain(program.command("domain:check")).description(
-      "look up the DNS records of a domain: DKIM, SPF, DMARC and the return path",
-    ),
-  ).action((options: DomainOptions & DnsOptions) =>
-    run(async (session) => {
+  "domain:check": command(
+    "look up the DNS records of a domain: DKIM, SPF, DMARC and the return path",
+    { ...DOMAIN, ...DNS },
+    async (session, { domain, dnsServer, ...options }) => {
       const tenant = await tenantOf(session, options);
-      const records = await recordsFor(session, tenant, options.domain, await keysOf(session, tenant, options));
-      const checks = await checkRecords(lookupOf(options), records);
+      const keys = await inTenant(session, tenant, (em) => listKeys(em, tenant, domain));
+      const records = await recordsFor(session, tenant, domain, keys);
+      const checks = await checkRecords(lookupOf(dnsServer), records);
       const isSigned = records.keys.some(({ use }) => use === "signing");
-      const notes = isSigned ? [] : [`No key signs the mails of ${options.domain}`];
-      notes.push(...spfNotes(records));
+      const notes = isSigned ? [] : [`No key signs the mails of ${domain}`];
       return {
-        text: [...checks.map(reportOf), ...notes].join("\n"),
+        text: [...checks.map(reportOf), ...notes, ...spfNotes(records)].join("\n"),
         data: {
-          domain: options.domain,
+          domain,
           signed: isSigned,
           ok: isSigned && records.spfTerms.length > 0 && checks.every(({ state }) => state === "ok"),
           records: checks.map(({ record, ...check }) => ({ ...record, ...check })),
         },
       };
-    }),
-  );
+    },
+  ),
 
-  withKey(program.command("domain:remove"))
-    .description("delete a key; its record may go once the mails that it signed have arrived")
-    .option("--force", "also the key that signs")
-    .action((options: KeyOptions & { force?: boolean }) =>
-      run(async (session) => {
-        const tenant = await ownerOf(session, "dkim_keys", options.key);
-        const force = options.force === true;
-        const key = await inTenant(session, tenant, (em) => removeKey(em, tenant, options.key, { force }));
-        const keepUntil = keptUntil(key);
-        const { name } = dkimRecord(key);
-        const advice = keepUntil ? `Keep its record until ${keepUntil}` : "Delete its record";
-        return {
-          text: `${key.id} is removed. ${advice}: ${name}`,
-          data: { key: { id: key.id, removed: true, record: name, keep_record_until: keepUntil } },
-        };
-      }),
-    );
-}
-
-const keysOf = (session: Session, tenant: Tenant, { domain }: DomainOptions): Promise<SendingKey[]> =>
-  inTenant(session, tenant, (em) => listKeys(em, tenant, domain));
+  "domain:remove": command(
+    "delete a key; its record may go once the mails that it signed have arrived",
+    { ...KEY, force: flag("also the key that signs") },
+    async (session, { key: id, force }) => {
+      const tenant = await ownerOf(session, "dkim_keys", id);
+      const key = await inTenant(session, tenant, (em) => removeKey(em, tenant, id, { force }));
+      const keepUntil = keptUntil(key);
+      const { name } = dkimRecord(key);
+      const advice = keepUntil ? `Keep its record until ${keepUntil}` : "Delete its record";
+      return {
+        text: `${id} is removed. ${advice}: ${name}`,
+        data: { key: { id, removed: true, record: name, keep_record_until: keepUntil } },
+      };
+    },
+  ),
+};
 
 const recordsFor = (session: Session, tenant: Tenant, domain: string, keys: SendingKey[]) =>
   inTenant(session, tenant, (em) => recordsOf(em, tenant, domain, keys, session.env.RETURN_PATH_DOMAIN));
-
-/** Makes a key and shows the records to publish. */
-async function make(
-  session: Session,
-  options: DomainOptions & { algorithm: DkimAlgorithm },
-  isFirst: boolean,
-): Promise<Outcome> {
-  const { domain, algorithm } = options;
-  const tenant = await tenantOf(session, options);
-  const em = forTenant(session.orm.em, tenant);
-  const key = await addKey(em, tenant, session.vault, { domain, algorithm, isFirst });
-  const toPublish = await recordsFor(session, tenant, domain, [key]);
-  const { records } = toPublish;
-  const next = `Then: domain:activate --key ${key.id}; until then it signs nothing`;
-  return {
-    text: [`${key.id} of ${domain} waits. Publish:`, ...records.map(lineOf), ...spfNotes(toPublish), next].join("\n"),
-    data: { key: dataOf(key), records },
-  };
-}
 
 const spfNotes = ({ spfTerms }: DomainRecords): string[] =>
   spfTerms.length > 0
     ? []
     : ["No account sends from this domain yet: account:connect one, and domain:check shows its SPF record"];
-
-const lineOf = (record: DnsRecord): string => `  ${record.purpose}: ${zoneLine(record)}`;
-
-/** The state of a record, and the next step. */
-const stateOf = ({ state, todo }: RecordCheck): string => (todo === undefined ? state : `${state}: ${todo}`);
 
 function reportOf(check: RecordCheck): string {
   const { record, state, found, todo } = check;

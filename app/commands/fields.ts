@@ -1,46 +1,41 @@
-import type { Command } from "commander";
-import { CONTACT_FIELD_TYPES, type ContactFieldType } from "../../db/entities/contact.ts";
+import { CONTACT_FIELD_TYPES } from "../../db/entities/contact.ts";
 import { forTenant } from "../../db/orm.ts";
 import { createField, deleteField, readFields } from "../../domain/audience/contact-fields.ts";
-import { oneOf, withTenant } from "../options.ts";
-import { inTenant, type Run, type TenantOptions, tenantOf } from "../session.ts";
+import { argument, type Commands, command, OF_TENANT, required } from "../command.ts";
+import { oneOf } from "../options.ts";
+import { inTenantOf, tenantOf } from "../session.ts";
 
 /** Custom fields of contacts. */
-export function fieldCommands(program: Command, run: Run): void {
-  withTenant(program.command("field:create"))
-    .description("declare a custom field that contacts may have")
-    .argument("<name>", "lower-case letters, digits and underscores, such as favourite_colour")
-    .requiredOption("--type <type>", CONTACT_FIELD_TYPES.join(", "), oneOf(CONTACT_FIELD_TYPES))
-    .action((name: string, { type, ...options }: TenantOptions & { type: ContactFieldType }) =>
-      run(async (session) => {
-        const tenant = await tenantOf(session, options);
-        await inTenant(session, tenant, (em) => createField(em, tenant, name, type));
-        return { text: `Contacts may have the ${type} field ${name}`, data: { field: { name, type } } };
-      }),
-    );
+export const commands: Commands = {
+  "field:create": command(
+    "declare a custom field that contacts may have",
+    {
+      name: argument("lower-case letters, digits and underscores, such as favourite_colour"),
+      ...OF_TENANT,
+      type: required("<type>", CONTACT_FIELD_TYPES.join(", "), oneOf(CONTACT_FIELD_TYPES)),
+    },
+    async (session, { name, type, ...options }) => {
+      await inTenantOf(session, options, (em, tenant) => createField(em, tenant, name, type));
+      return { text: `Contacts may have the ${type} field ${name}`, data: { field: { name, type } } };
+    },
+  ),
 
-  withTenant(program.command("field:list"))
-    .description("list the custom fields that are declared")
-    .action((options: TenantOptions) =>
-      run(async (session) => {
-        const tenant = await tenantOf(session, options);
-        const fields = await readFields(session.orm.em.fork(), tenant);
-        const lines = fields.map(({ name, type }) => `${name}: ${type}`);
-        return { text: lines.join("\n") || "No custom field is declared", data: { fields } };
-      }),
-    );
+  "field:list": command("list the custom fields that are declared", OF_TENANT, async (session, options) => {
+    const fields = await readFields(session.orm.em.fork(), await tenantOf(session, options));
+    const lines = fields.map(({ name, type }) => `${name}: ${type}`);
+    return { text: lines.join("\n") || "No custom field is declared", data: { fields } };
+  }),
 
-  withTenant(program.command("field:delete"))
-    .description("delete a custom field, and its values from all contacts")
-    .argument("<name>", "the field")
-    .action((name: string, options: TenantOptions) =>
-      run(async (session) => {
-        const tenant = await tenantOf(session, options);
-        const contacts = await deleteField(forTenant(session.orm.em, tenant), tenant, name);
-        return {
-          text: `The field ${name} is deleted; ${contacts} contacts had a value`,
-          data: { field: { name, deleted: true }, contacts },
-        };
-      }),
-    );
-}
+  "field:delete": command(
+    "delete a custom field, and its values from all contacts",
+    { name: argument("the field"), ...OF_TENANT },
+    async (session, { name, ...options }) => {
+      const tenant = await tenantOf(session, options);
+      const contacts = await deleteField(forTenant(session.orm.em, tenant), tenant, name);
+      return {
+        text: `The field ${name} is deleted; ${contacts} contacts had a value`,
+        data: { field: { name, deleted: true }, contacts },
+      };
+    },
+  ),
+};

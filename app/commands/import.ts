@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import { createReadStream, createWriteStream } from "node:fs";
 import type { Readable, Writable } from "node:stream";
-import { type Command, Option } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type FileNotes, quoted } from "../../domain/import/file.ts";
@@ -13,69 +12,64 @@ import {
   type ReadingOptions,
   type SuppressionReport,
 } from "../../domain/import/import.ts";
-import { withTenant } from "../options.ts";
+import { argument, type Commands, command, flag, OF_TENANT, option } from "../command.ts";
+import { collect } from "../options.ts";
 import { counted, csvLine, progressLine } from "../output.ts";
-import type { Session } from "../session.ts";
-import { type Run, type TenantOptions, tenantOf } from "../session.ts";
+import { type Session, tenantOf } from "../session.ts";
 
 const STDIN = "-";
 
-interface ImportCommandOptions extends TenantOptions {
-  contacts?: boolean;
-  suppressions?: boolean;
-  list?: string;
-  confirmed?: boolean;
-  statusColumn?: string[];
-  ignoreColumn?: string[];
-  report?: string;
-}
+const SUBSCRIBING = ["list", "confirmed"];
 
-const collect = (name: string, others: string[] = []) => [...others, name];
+const IMPORT = command(
+  "import people from a CSV file with a header row: email, first_name, last_name, and a column such as status that says whether they may be mailed",
+  {
+    file: argument("CSV with commas, semicolons or tabs, in UTF-8, UTF-16 or Windows-1252; - reads standard input"),
+    ...OF_TENANT,
+    contacts: {
+      ...flag("make contacts instead of subscribers, with a column for each custom field"),
+      conflicts: SUBSCRIBING,
+    },
+    suppressions: {
+      ...flag("put every address of the file on the do-not-mail list"),
+      conflicts: ["contacts", ...SUBSCRIBING],
+    },
+    list: option("<id>", "subscribe every address of the file to this list"),
+    confirmed: flag("the people have consented: confirm them even where the list asks for double opt-in"),
+    statusColumn: option("<name>", "a column that says whether the person may be mailed; repeatable", collect),
+    ignoreColumn: option("<name>", "a column that says nothing about that; repeatable", collect),
+    report: option("<file>", "write the refused lines to this CSV file; standard error unless given"),
+  },
+  async (session, { file, ...options }) => {
+    const tenant = await tenantOf(session, options);
+    const startedAt = performance.now();
+    const { report, lines } = await importFile(session, tenant, file, options);
+    const seconds = Math.round(performance.now() - startedAt) / 1_000;
+    const [first = "", ...others] = lines;
+    const { notes, ...counts } = report;
+    const text = [...describeNotes(notes), `${counts.rows} rows in ${seconds.toFixed(1)} s: ${first}`, ...others];
+    return { text: text.join("\n"), data: toJson({ ...counts, ...notes, seconds }) };
+  },
+);
 
 /** Subscribers, contacts or a block list from CSV. */
-export function importCommand(program: Command, run: Run): void {
-  withTenant(program.command("import"))
-    .description(
-      "import people from a CSV file with a header row: email, first_name, last_name, and a column such as status that says whether they may be mailed",
-    )
-    .argument("<file>", "CSV with commas, semicolons or tabs, in UTF-8, UTF-16 or Windows-1252; - reads standard input")
-    .addOption(
-      new Option("--contacts", "make contacts instead of subscribers, with a column for each custom field").conflicts([
-        "list",
-        "confirmed",
-      ]),
-    )
-    .addOption(
-      new Option("--suppressions", "put every address of the file on the do-not-mail list").conflicts([
-        "contacts",
-        "list",
-        "confirmed",
-      ]),
-    )
-    .option("--list <id>", "subscribe every address of the file to this list")
-    .option("--confirmed", "the people have consented: confirm them even where the list asks for double opt-in")
-    .option("--status-column <name>", "a column that says whether the person may be mailed; repeatable", collect)
-    .option("--ignore-column <name>", "a column that says nothing about that; repeatable", collect)
-    .option("--report <file>", "write the refused lines to this CSV file; standard error unless given")
-    .action((file: string, options: ImportCommandOptions) =>
-      run(async (session) => {
-        const tenant = await tenantOf(session, options);
-        const startedAt = performance.now();
-        const { report, lines } = await importFile(session, tenant, file, options);
-        const seconds = Math.round(performance.now() - startedAt) / 1_000;
-        const [first = "", ...others] = lines;
-        const { notes, ...counts } = report;
-        const text = [...describeNotes(notes), `${counts.rows} rows in ${seconds.toFixed(1)} s: ${first}`, ...others];
-        return { text: text.join("\n"), data: toJson({ ...counts, ...notes, seconds }) };
-      }),
-    );
+export const commands: Commands = { import: IMPORT };
+
+interface ImportOptions {
+  contacts: boolean;
+  suppressions: boolean;
+  list: string | undefined;
+  confirmed: boolean;
+  statusColumn: string[] | undefined;
+  ignoreColumn: string[] | undefined;
+  report: string | undefined;
 }
 
 async function importFile(
   { orm, vault, terminal }: Session,
   tenant: Tenant,
   file: string,
-  options: ImportCommandOptions,
+  options: ImportOptions,
 ): Promise<{ report: ImportReport | SuppressionReport; lines: string[] }> {
   const { contacts, suppressions, list, confirmed, report: reportFile } = options;
   const input: Readable = file === STDIN ? terminal.stdin : createReadStream(file);

@@ -1,5 +1,4 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { Command } from "commander";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { EVENT_NAMES, type EventName } from "../../domain/webhooks/catalogue.ts";
@@ -17,32 +16,37 @@ import {
   renewListener,
 } from "../../domain/webhooks/listener.ts";
 import { onSignals } from "../../stack/terminal.ts";
-import { eventNames, localUrl, withTenant } from "../options.ts";
+import { type Commands, command, OF_TENANT, option, required } from "../command.ts";
+import { eventNames, localUrl } from "../options.ts";
 import { lineOf } from "../output.ts";
-import { inTenant, type Outcome, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
+import { inTenant, type Outcome, type Session, tenantOf } from "../session.ts";
 
 /** How often the listener looks for deliveries, and for a receiver that is down. */
 const POLL_MS = 250;
 const AGAIN_MS = 1_000;
 
-interface ListenOptions extends TenantOptions {
-  url: string;
-  events: EventName[];
-  example?: EventName[];
-}
-
 /** Forwards a team's events to a developer's own machine. */
-export function listenCommand(program: Command, run: Run): void {
-  withTenant(program.command("webhook:listen"))
-    .description("forward a team's events to a URL of this machine, for development, until Ctrl-C")
-    .requiredOption("--url <url>", "where this command posts the events", localUrl)
-    .option("--events <names>", "comma-separated events, or * for all", eventNames, [...EVENT_NAMES])
-    .option("--example <names>", "send the examples of these events, or of all with *, and end", eventNames)
-    .action((options: ListenOptions) => run((session) => forward(session, options)));
-}
+export const commands: Commands = {
+  "webhook:listen": command(
+    "forward a team's events to a URL of this machine, for development, until Ctrl-C",
+    {
+      ...OF_TENANT,
+      url: required("<url>", "where this command posts the events", localUrl),
+      events: option("<names>", "comma-separated events, or * for all", eventNames, [...EVENT_NAMES]),
+      example: option("<names>", "send the examples of these events, or of all with *, and end", eventNames),
+    },
+    async (session, { url, events, example, ...options }) =>
+      forward(session, await tenantOf(session, options), url, events, example),
+  ),
+};
 
-async function forward(session: Session, { url, events, example, ...options }: ListenOptions): Promise<Outcome> {
-  const tenant = await tenantOf(session, options);
+async function forward(
+  session: Session,
+  tenant: Tenant,
+  url: string,
+  events: EventName[],
+  example: readonly EventName[] | undefined,
+): Promise<Outcome> {
   const ended = new AbortController();
   const forwarder = new Forwarder(session, listenerSecret(session.vault, tenant), url, ended.signal);
   forwarder.say(`${forwarder.secret} signs the deliveries: the secret for the receiver, the same each time.`);

@@ -1,82 +1,61 @@
-import { type Command, Option } from "commander";
-import { REPORT_PROVIDERS, type ReportProvider } from "../../db/entities/engagement.ts";
+import { REPORT_PROVIDERS } from "../../db/entities/engagement.ts";
 import {
   addSource,
   changeSource,
   listSources,
   pathOfSource,
   removeSource,
-  type SourceFields,
   type SourceRow,
 } from "../../domain/reports/source.ts";
-import { oneOf, withTenant } from "../options.ts";
-import { inTenant, type Outcome, ownerOf, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
+import { type Commands, command, OF_TENANT, option, required } from "../command.ts";
+import { oneOf } from "../options.ts";
+import { inOwnersTenant, inTenantOf, type Outcome, type Session } from "../session.ts";
 
-interface FieldOptions {
-  topic?: string;
-  publicKey?: string;
-}
-
-const withFields = (command: Command): Command =>
-  command
-    .option("--topic <arn>", "SES: the SNS topic; unless given, the first one that asks to be confirmed")
-    .option("--public-key <key>", "SendGrid: the verification key of its event webhook");
-
-const fieldsOf = ({ topic, publicKey }: FieldOptions): SourceFields => ({ topicArn: topic, publicKey });
+const SOURCE = { source: required("<id>", "the webhook") };
+const FIELDS = {
+  topic: option("<arn>", "SES: the SNS topic; unless given, the first one that asks to be confirmed"),
+  publicKey: option("<key>", "SendGrid: the verification key of its event webhook"),
+};
 
 /** Webhooks by which providers report bounces and complaints. */
-export function providerCommands(program: Command, run: Run): void {
-  withFields(
-    withTenant(program.command("provider:add"))
-      .description("add a webhook by which a provider reports bounces and complaints, and show its path")
-      .addOption(
-        new Option("--provider <name>", REPORT_PROVIDERS.join(", ").toLowerCase())
-          .makeOptionMandatory()
-          .argParser(oneOf(REPORT_PROVIDERS)),
-      ),
-  ).action((options: TenantOptions & FieldOptions & { provider: ReportProvider }) =>
-    run(async (session) => {
-      const tenant = await tenantOf(session, options);
-      const source = await inTenant(session, tenant, (em) =>
-        addSource(em, tenant, options.provider, fieldsOf(options)),
-      );
-      return shown(session, [source]);
-    }),
-  );
+export const commands: Commands = {
+  "provider:add": command(
+    "add a webhook by which a provider reports bounces and complaints, and show its path",
+    {
+      ...OF_TENANT,
+      provider: required("<name>", REPORT_PROVIDERS.join(", ").toLowerCase(), oneOf(REPORT_PROVIDERS)),
+      ...FIELDS,
+    },
+    async (session, { provider, topic: topicArn, publicKey, ...options }) =>
+      shown(session, [
+        await inTenantOf(session, options, (em, tenant) => addSource(em, tenant, provider, { topicArn, publicKey })),
+      ]),
+  ),
 
-  withFields(
-    program
-      .command("provider:set")
-      .description("set the topic or the public key of a provider's webhook anew")
-      .requiredOption("--source <id>", "the webhook"),
-  ).action(({ source: id, ...fields }: FieldOptions & { source: string }) =>
-    run(async (session) => {
-      const tenant = await ownerOf(session, "report_sources", id);
-      return shown(session, [await inTenant(session, tenant, (em) => changeSource(em, tenant, id, fieldsOf(fields)))]);
-    }),
-  );
+  "provider:set": command(
+    "set the topic or the public key of a provider's webhook anew",
+    { ...SOURCE, ...FIELDS },
+    async (session, { source: id, topic: topicArn, publicKey }) =>
+      shown(session, [
+        await inOwnersTenant(session, "report_sources", id, (em, tenant) =>
+          changeSource(em, tenant, id, { topicArn, publicKey }),
+        ),
+      ]),
+  ),
 
-  withTenant(program.command("provider:list"))
-    .description("list the webhooks of providers")
-    .action((options: TenantOptions) =>
-      run(async (session) => {
-        const tenant = await tenantOf(session, options);
-        return shown(session, await inTenant(session, tenant, (em) => listSources(em, tenant)));
-      }),
-    );
+  "provider:list": command("list the webhooks of providers", OF_TENANT, async (session, options) =>
+    shown(session, await inTenantOf(session, options, listSources)),
+  ),
 
-  program
-    .command("provider:remove")
-    .description("remove a provider's webhook: its URL is refused from now on")
-    .requiredOption("--source <id>", "the webhook")
-    .action(({ source: id }: { source: string }) =>
-      run(async (session) => {
-        const tenant = await ownerOf(session, "report_sources", id);
-        await inTenant(session, tenant, (em) => removeSource(em, tenant, id));
-        return { text: `${id} is removed`, data: { source: { id, removed: true } } };
-      }),
-    );
-}
+  "provider:remove": command(
+    "remove a provider's webhook: its URL is refused from now on",
+    SOURCE,
+    async (session, { source: id }) => {
+      await inOwnersTenant(session, "report_sources", id, (em, tenant) => removeSource(em, tenant, id));
+      return { text: `${id} is removed`, data: { source: { id, removed: true } } };
+    },
+  ),
+};
 
 /** The path below PUBLIC_URL, which the command line need not know. */
 function shown({ vault }: Session, sources: readonly SourceRow[]): Outcome {

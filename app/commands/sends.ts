@@ -1,7 +1,6 @@
 import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type { Command } from "commander";
-import { RECIPIENT_STATES, type RecipientState, SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
+import { RECIPIENT_STATES, type RecipientState, SEND_STATUSES } from "../../db/entities/send.ts";
 import { ApiError } from "../../domain/errors.ts";
 import {
   type FoundSend,
@@ -17,93 +16,109 @@ import {
 import { holdOpenSends } from "../../domain/sends/restored.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
-import { listOf, withListLimit } from "../options.ts";
-import { counted, csvLine, refusalToJson, refusedText } from "../output.ts";
-import { type Outcome, type Run, type Session, teamOf } from "../session.ts";
+import { type AppCommand, argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
+import { listOf } from "../options.ts";
+import { counted, csvLine, RESTORED, refusalToJson, refusedText } from "../output.ts";
+import { anyTeamOf, type Outcome, type Session, uiOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
-import { RESTORED, readDetails, uiOf, updateEndedSend, updateWorkflow, withTemporal } from "../workflows.ts";
 
-const ID = "a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)";
+const SEND = { id: argument("a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)") };
 
-/** The updates of a send's workflow, by the command that gives them. */
-const UPDATES = {
-  "send:pause": ["pause", "hold a send; answers when no mail is in flight any more"],
-  "send:resume": ["resume", "continue a paused send"],
-  "send:cancel": ["cancel", "end a send for good, and release the credits of mails that were not sent"],
-  "send:retry": [
-    "retry",
-    "try again now instead of waiting; of a send that has ended, count the unknown outcomes again",
-  ],
-  "send:resend-unknown": [
-    "resendUnknown",
-    "mail the recipients whose outcome is unknown once more: some of them may get the mail twice",
-  ],
-} as const;
+/** A command that gives the send's workflow an update. */
+const updating = (update: string, description: string): AppCommand =>
+  command(`${description}; the update ${update} of its workflow`, SEND, (session, { id }) =>
+    giveUpdate(session, id, update),
+  );
 
 /** Sends of newsletters and campaigns: their state, their recipients, and the operators' commands. */
-export function sendCommands(program: Command, run: Run): void {
-  program
-    .command("send:show")
-    .description("print a send: status and reason, times, recipients by state and account, its workflow")
-    .argument("<id>", ID)
-    .action((id: string) => run((session) => show(session, id)));
+export const commands: Commands = {
+  "send:show": command(
+    "print a send: status and reason, times, recipients by state and account, its workflow",
+    SEND,
+    async (session, { id }) => {
+      const em = session.orm.em.fork();
+      const facts = await readSendFacts(em, await findSend(em, id));
+      const workflow = sendWorkflowId(facts.sendId);
+      const ui = uiOf(session, workflow);
+      const details = session.hasTemporal
+        ? await (await import("../workflows.ts")).readDetails(session, workflow)
+        : null;
+      return {
+        text: describe(facts, { workflow, ui, details }),
+        data: { send: { ...toJson(facts), workflow, ui, details } },
+      };
+    },
+  ),
 
-  withListLimit(program.command("send:list"))
-    .description("list sends: those that need an operator first, then those that have not ended; each the newest first")
-    .option("--status <statuses>", `comma-separated, of ${SEND_STATUSES.join(", ")}`, listOf(SEND_STATUSES))
-    .option("--team <id>", "of one team; all unless given")
-    .action((options: { status?: SendStatus[]; team?: string; limit: number }) =>
-      run((session) => list(session, options)),
-    );
+  "send:list": command(
+    "list sends: those that need an operator first, then those that have not ended; each the newest first",
+    {
+      ...LIMIT,
+      status: option("<statuses>", `comma-separated, of ${SEND_STATUSES.join(", ")}`, listOf(SEND_STATUSES)),
+      ...OF_ANY_TEAM,
+    },
+    async (session, { status: statuses, limit, ...options }) => {
+      const teamId = await anyTeamOf(session, options);
+      const sends = await listSends(session.orm.em.fork(), { statuses, teamId, limit });
+      return {
+        text: sends.map(listedText).join("\n") || "No send",
+        data: {
+          sends: sends.map((send) => ({
+            id: send.sendId,
+            resource: send.resourceId,
+            team: send.teamId,
+            environment: send.environment,
+            status: send.status,
+            needs_operator: send.needs,
+            sent: send.sent,
+            recipients: send.total,
+            send_at: send.sendAt,
+            accounts: send.accountIds,
+          })),
+        },
+      };
+    },
+  ),
 
-  program
-    .command("send:recipients")
-    .description("print the recipients of a send with their Message-IDs; with --json one object per line")
-    .argument("<id>", ID)
-    .option("--state <states>", `comma-separated, of ${RECIPIENT_STATES.join(", ")}`, listOf(RECIPIENT_STATES))
-    .option("--csv", "print CSV (RFC 4180) with a header row")
-    .action((id: string, { state, csv }: { state?: RecipientState[]; csv?: boolean }, command: Command) =>
-      run(async ({ orm, terminal }) => {
-        const em = orm.em.fork();
-        const format = csv ? CSV : command.optsWithGlobals()["json"] ? JSON_LINES : TEXT;
-        await print(terminal.stdout, format, readRecipients(em, await findSend(em, id), state));
-        return undefined;
-      }),
-    );
+  "send:recipients": command(
+    "print the recipients of a send with their Message-IDs; with --json one object per line",
+    {
+      ...SEND,
+      state: option("<states>", `comma-separated, of ${RECIPIENT_STATES.join(", ")}`, listOf(RECIPIENT_STATES)),
+      csv: flag("print CSV (RFC 4180) with a header row"),
+    },
+    async ({ orm, terminal, isJson }, { id, state, csv }) => {
+      const em = orm.em.fork();
+      const format = csv ? CSV : isJson ? JSON_LINES : TEXT;
+      await print(terminal.stdout, format, readRecipients(em, await findSend(em, id), state));
+      return undefined;
+    },
+  ),
 
-  program
-    .command("send:hold-all")
-    .description("after a restore of the database, before dispatch starts: pause every send that has not ended")
-    .action(() => run(holdAll));
+  "send:hold-all": command(
+    "after a restore of the database, before dispatch starts: pause every send that has not ended",
+    {},
+    async ({ orm }) => {
+      const held = await holdOpenSends(orm.em.fork());
+      return {
+        text: `PAUSED with database_restored: ${counted(held, "send")}. Each continues by send:resume, or ends by send:cancel.`,
+        data: { held },
+      };
+    },
+  ),
 
-  for (const [name, [update, description]] of Object.entries(UPDATES)) {
-    program
-      .command(name)
-      .description(`${description}; the update ${update} of its workflow`)
-      .argument("<id>", ID)
-      .action((id: string) => run((session) => command(session, id, update)));
-  }
-}
-
-async function holdAll({ orm }: Session): Promise<Outcome> {
-  const held = await holdOpenSends(orm.em.fork());
-  return {
-    text: `PAUSED with database_restored: ${counted(held, "send")}. Each continues by send:resume, or ends by send:cancel.`,
-    data: { held },
-  };
-}
-
-async function show(session: Session, id: string): Promise<Outcome> {
-  const em = session.orm.em.fork();
-  const facts = await readSendFacts(em, await findSend(em, id));
-  const workflow = sendWorkflowId(facts.sendId);
-  const ui = uiOf(session, workflow);
-  const details = await readDetails(session, workflow);
-  return {
-    text: describe(facts, { workflow, ui, details }),
-    data: { send: { ...toJson(facts), workflow, ui, details } },
-  };
-}
+  "send:pause": updating("pause", "hold a send; answers when no mail is in flight any more"),
+  "send:resume": updating("resume", "continue a paused send"),
+  "send:cancel": updating("cancel", "end a send for good, and release the credits of mails that were not sent"),
+  "send:retry": updating(
+    "retry",
+    "try again now instead of waiting; of a send that has ended, count the unknown outcomes again",
+  ),
+  "send:resend-unknown": updating(
+    "resendUnknown",
+    "mail the recipients whose outcome is unknown once more: some of them may get the mail twice",
+  ),
+};
 
 /** A line for each fact; facts that there are not are left out. */
 function describe(facts: SendFacts, { workflow, ui, details }: Record<"workflow" | "ui" | "details", string | null>) {
@@ -163,31 +178,6 @@ const toJson = (facts: SendFacts) => ({
     recipients: lowerCase(recipients),
   })),
 });
-
-async function list(
-  session: Session,
-  { status, team, limit }: { status?: SendStatus[]; team?: string; limit: number },
-): Promise<Outcome> {
-  const teamId = team === undefined ? undefined : await teamOf(session, { team });
-  const sends = await listSends(session.orm.em.fork(), { statuses: status, teamId, limit });
-  return {
-    text: sends.map(listedText).join("\n") || "No send",
-    data: {
-      sends: sends.map((send) => ({
-        id: send.sendId,
-        resource: send.resourceId,
-        team: send.teamId,
-        environment: send.environment,
-        status: send.status,
-        needs_operator: send.needs,
-        sent: send.sent,
-        recipients: send.total,
-        send_at: send.sendAt,
-        accounts: send.accountIds,
-      })),
-    },
-  };
-}
 
 const listedText = ({ sendId, resourceId, teamId, status, needs, sent, total, sendAt }: ListedSend): string =>
   `${sendId}  ${resourceId}  ${teamId}  ${status}  ${sent} of ${total} sent  ${sendAt}${needs === null ? "" : `  needs you: ${needs}`}`;
@@ -256,7 +246,8 @@ function remedyWithoutWorkflow(facts: SendFacts): string {
     : " No outcome is unknown.";
 }
 
-async function command(session: Session, id: string, update: string): Promise<Outcome> {
+async function giveUpdate(session: Session, id: string, update: string): Promise<Outcome> {
+  const { updateEndedSend, updateWorkflow, withTemporal } = await import("../workflows.ts");
   const em = session.orm.em.fork();
   const found = await findSend(em, id);
   const workflow = sendWorkflowId(found.sendId);

@@ -1,5 +1,4 @@
-import { type Command, Option } from "commander";
-import { PLANS, type Plan, ROLES, type Role } from "../../db/entities/team.ts";
+import { PLANS, ROLES } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
 import {
   addMember,
@@ -9,106 +8,91 @@ import {
   setTeamTracking,
   setTimeZone,
 } from "../../domain/teams/teams.ts";
-import { address, oneOf, recordName, withTeam } from "../options.ts";
-import { type Run, type TeamOption, teamOf } from "../session.ts";
+import { argument, type Commands, command, OF_TEAM, option, required } from "../command.ts";
+import { address, oneOf, recordName } from "../options.ts";
+import { teamOf } from "../session.ts";
 
-const SWITCHES = ["on", "off"] as const;
-type Switch = (typeof SWITCHES)[number];
-
-interface CreateOptions {
-  name: string;
-  ownerEmail: string;
-  ownerName: string;
-  plan: Plan;
-  timeZone: string;
-}
+const MEMBER = { member: required("<id>", "the member") };
+const ROLE = { role: required("<role>", ROLES.join(", "), oneOf(ROLES)) };
 
 /** Teams and their members. */
-export function teamCommands(program: Command, run: Run): void {
-  program
-    .command("team:create")
-    .description("create a team and its owner")
-    .requiredOption("--name <name>", "name of the team", recordName)
-    .requiredOption("--owner-email <address>", "address of its owner", address)
-    .requiredOption("--owner-name <name>", "name of its owner", recordName)
-    .addOption(new Option("--plan <plan>", PLANS.join(" or ")).default("BUSINESS").argParser(oneOf(PLANS)))
-    .option("--time-zone <zone>", "IANA zone in which send days are days", "UTC")
-    .action(({ name, ownerEmail, ownerName, plan, timeZone }: CreateOptions) =>
-      run(async ({ orm }) => {
-        const { team, owner } = await transaction(orm.em, (em) =>
-          createTeam(em, { name, plan, timeZone, owner: { email: ownerEmail, name: ownerName } }),
-        );
-        return {
-          text: `Team ${team.id} with its owner ${owner.id}`,
-          data: {
-            team: { id: team.id, name: team.name, plan: team.plan, time_zone: team.timeZone },
-            owner: { id: owner.id, role: owner.role },
-          },
-        };
-      }),
-    );
+export const commands: Commands = {
+  "team:create": command(
+    "create a team and its owner",
+    {
+      name: required("<name>", "name of the team", recordName),
+      ownerEmail: required("<address>", "address of its owner", address),
+      ownerName: required("<name>", "name of its owner", recordName),
+      plan: option("<plan>", PLANS.join(" or "), oneOf(PLANS), "BUSINESS"),
+      timeZone: option("<zone>", "IANA zone in which send days are days", String, "UTC"),
+    },
+    async ({ orm }, { ownerEmail: email, ownerName, ...fields }) => {
+      const { team, owner } = await transaction(orm.em, (em) =>
+        createTeam(em, { ...fields, owner: { email, name: ownerName } }),
+      );
+      return {
+        text: `Team ${team.id} with its owner ${owner.id}`,
+        data: {
+          team: { id: team.id, name: team.name, plan: team.plan, time_zone: team.timeZone },
+          owner: { id: owner.id, role: owner.role },
+        },
+      };
+    },
+  ),
 
-  withTeam(program.command("team:time-zone"))
-    .description("set the zone in which the team's send days are days")
-    .argument("<zone>", "IANA time zone, such as Europe/Berlin")
-    .action((zone: string, options: TeamOption) =>
-      run(async (session) => {
-        const teamId = await teamOf(session, options);
-        const team = await transaction(session.orm.em, (em) => setTimeZone(em, teamId, zone));
-        return {
-          text: `Team ${team.id} now has the time zone ${team.timeZone}`,
-          data: { team: { id: team.id, time_zone: team.timeZone } },
-        };
-      }),
-    );
+  "team:time-zone": command(
+    "set the zone in which the team's send days are days",
+    { zone: argument("IANA time zone, such as Europe/Berlin"), ...OF_TEAM },
+    async (session, { zone, ...options }) => {
+      const id = await teamOf(session, options);
+      const { timeZone } = await transaction(session.orm.em, (em) => setTimeZone(em, id, zone));
+      return { text: `Team ${id} now has the time zone ${timeZone}`, data: { team: { id, time_zone: timeZone } } };
+    },
+  ),
 
-  withTeam(program.command("team:tracking"))
-    .description("count opens and clicks of the team's mails, or not; a newsletter or a campaign may say otherwise")
-    .argument("<switch>", SWITCHES.join(" or "), oneOf(SWITCHES))
-    .action((state: Switch, options: TeamOption) =>
-      run(async (session) => {
-        const teamId = await teamOf(session, options);
-        await transaction(session.orm.em, (em) => setTeamTracking(em, teamId, state === "on"));
-        return {
-          text: `Tracking is ${state} for team ${teamId}, from the next confirm on`,
-          data: { team: { id: teamId, tracking: state === "on" } },
-        };
-      }),
-    );
+  "team:tracking": command(
+    "count opens and clicks of the team's mails, or not; a newsletter or a campaign may say otherwise",
+    { switch: argument("on or off", oneOf(["on", "off"])), ...OF_TEAM },
+    async (session, { switch: state, ...options }) => {
+      const id = await teamOf(session, options);
+      await transaction(session.orm.em, (em) => setTeamTracking(em, id, state === "on"));
+      return {
+        text: `Tracking is ${state} for team ${id}, from the next confirm on`,
+        data: { team: { id, tracking: state === "on" } },
+      };
+    },
+  ),
 
-  withTeam(program.command("member:add"))
-    .description("add a person to a team")
-    .requiredOption("--email <address>", "their address", address)
-    .requiredOption("--name <name>", "their name", recordName)
-    .requiredOption("--role <role>", ROLES.join(", "), oneOf(ROLES))
-    .action(({ email, name, role, ...options }: TeamOption & { email: string; name: string; role: Role }) =>
-      run(async (session) => {
-        const teamId = await teamOf(session, options);
-        const member = await transaction(session.orm.em, (em) => addMember(em, teamId, { email, name, role }));
-        return { text: `Member ${member.id} is ${role}`, data: { member: { id: member.id, role } } };
-      }),
-    );
+  "member:add": command(
+    "add a person to a team",
+    {
+      ...OF_TEAM,
+      email: required("<address>", "their address", address),
+      name: required("<name>", "their name", recordName),
+      ...ROLE,
+    },
+    async (session, { email, name, role, ...options }) => {
+      const teamId = await teamOf(session, options);
+      const { id } = await transaction(session.orm.em, (em) => addMember(em, teamId, { email, name, role }));
+      return { text: `Member ${id} is ${role}`, data: { member: { id, role } } };
+    },
+  ),
 
-  program
-    .command("member:role")
-    .description("give a member another role; their keys follow at once")
-    .requiredOption("--member <id>", "the member")
-    .requiredOption("--role <role>", ROLES.join(", "), oneOf(ROLES))
-    .action(({ member: id, role }: { member: string; role: Role }) =>
-      run(async ({ orm }) => {
-        await transaction(orm.em, (em) => changeRole(em, id, role));
-        return { text: `Member ${id} is ${role}`, data: { member: { id, role } } };
-      }),
-    );
+  "member:role": command(
+    "give a member another role; their keys follow at once",
+    { ...MEMBER, ...ROLE },
+    async ({ orm }, { member: id, role }) => {
+      await transaction(orm.em, (em) => changeRole(em, id, role));
+      return { text: `Member ${id} is ${role}`, data: { member: { id, role } } };
+    },
+  ),
 
-  program
-    .command("member:remove")
-    .description("take a member out of their team; their keys stop working")
-    .requiredOption("--member <id>", "the member")
-    .action(({ member: id }: { member: string }) =>
-      run(async ({ orm }) => {
-        await transaction(orm.em, (em) => removeMember(em, id));
-        return { text: `Member ${id} left`, data: { member: { id, removed: true } } };
-      }),
-    );
-}
+  "member:remove": command(
+    "take a member out of their team; their keys stop working",
+    MEMBER,
+    async ({ orm }, { member: id }) => {
+      await transaction(orm.em, (em) => removeMember(em, id));
+      return { text: `Member ${id} left`, data: { member: { id, removed: true } } };
+    },
+  ),
+};

@@ -1,7 +1,7 @@
-import { type Command, InvalidArgumentError } from "commander";
+import { InvalidArgumentError } from "commander";
 import { MAX_TOKEN_ID_LENGTH, revokeToken } from "../../domain/access/oauth.ts";
+import { argument, type Commands, command, option } from "../command.ts";
 import { futureInstant } from "../options.ts";
-import type { Run } from "../session.ts";
 
 /** The id of a token. A whole token would stay in the shell's history. */
 function tokenId(text: string): string {
@@ -15,21 +15,21 @@ function tokenId(text: string): string {
 }
 
 /** OAuth tokens. The issuer knows them; their revocations are known here. */
-export function tokenCommands(program: Command, run: Run): void {
-  program
-    .command("token:revoke")
-    .description("refuse an OAuth token from now on")
-    .argument("<jti>", "the token's jti claim; GET /me shows it as id", tokenId)
-    .option(
-      "--expires <instant>",
-      "when the token expires, ISO 8601; unless given, it is refused for good",
-      futureInstant,
-    )
-    .action((jti: string, { expires = null }: { expires?: Date | null }) =>
-      run(async ({ orm }) => {
-        await revokeToken(orm.em.fork(), { tokenId: jti, expiresAt: expires });
-        const expires_at = expires?.toISOString() ?? null;
-        return { text: `OAuth token ${jti} is revoked`, data: { token: { id: jti, revoked: true, expires_at } } };
-      }),
-    );
-}
+export const commands: Commands = {
+  "token:revoke": command(
+    "refuse an OAuth token from now on",
+    {
+      jti: argument("the token's jti claim; GET /me shows it as id", tokenId),
+      expires: option(
+        "<instant>",
+        "when the token expires, ISO 8601; unless given, it is refused for good",
+        futureInstant,
+      ),
+    },
+    async ({ orm }, { jti, expires = null }) => {
+      await revokeToken(orm.em.fork(), { tokenId: jti, expiresAt: expires });
+      const expires_at = expires?.toISOString() ?? null;
+      return { text: `OAuth token ${jti} is revoked`, data: { token: { id: jti, revoked: true, expires_at } } };
+    },
+  ),
+};

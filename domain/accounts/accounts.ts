@@ -67,7 +67,7 @@ export class AccountCheckError extends Error {
   override name = "AccountCheckError";
 }
 
-interface AccountDeps {
+export interface AccountDeps {
   vault: Vault;
   verify: VerifyLogin;
   /** Accounts with an OAuth grant need it. */

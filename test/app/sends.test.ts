@@ -1,10 +1,5 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { accountCommands } from "../../app/commands/accounts.ts";
-import { deliveryCommands } from "../../app/commands/deliveries.ts";
-import { newsletterCommands } from "../../app/commands/newsletters.ts";
-import { sendCommands } from "../../app/commands/sends.ts";
-import { webhookCommands } from "../../app/commands/webhooks.ts";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { app, inProcess } from "../support/command.ts";
@@ -19,9 +14,6 @@ import {
 } from "../support/sending.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { makeEndpoint } from "../support/webhooks.ts";
-
-const sends = (...args: string[]) => inProcess(sendCommands, ...args);
-const credits = (...args: string[]) => inProcess(newsletterCommands, ...args);
 
 describe("The commands for sends", () => {
   /** Its send has ended with an unknown outcome, past the service. */
@@ -53,7 +45,7 @@ describe("The commands for sends", () => {
   });
 
   it("show a send by its newsletter's id, with its reason, counts, account and workflow", async () => {
-    const { text, data } = await sends("send:show", ended.newsletterId);
+    const { text, data } = await inProcess("send:show", ended.newsletterId);
     const send = data["send"] as Record<string, unknown>;
     assert.deepEqual(
       [send["id"], send["newsletter"], send["status"], send["needs_operator"], send["send_days"], send["workflow"]],
@@ -73,7 +65,7 @@ describe("The commands for sends", () => {
     const [first = "", second = ""] = scheduled.accountIds.toSorted();
     await sql`insert into account_refusals (account_id, count, since, reason, temporary, retry_at)
       values (${second}, 3, now(), 'login_refused', false, now() + interval '1 minute')`.execute(kysely(scheduled.em));
-    const { text, data } = await sends("send:show", scheduledId);
+    const { text, data } = await inProcess("send:show", scheduledId);
     const send = data["send"] as { accounts: { id: string; refusal: { reason: string } | null }[]; details: string };
     assert.deepEqual(Object.fromEntries(send.accounts.map(({ id, refusal }) => [id, refusal?.reason])), {
       [first]: undefined,
@@ -82,7 +74,7 @@ describe("The commands for sends", () => {
     assert.match(text, new RegExp(`${second} ACTIVE: none; refused 3 times since 20.*login_refused`));
     assert.match(send.details, /0 of 2 sent; SCHEDULED since 20.*Z\.\n\nIts send_at is 20.*Z \(\w{3} in UTC\)\./);
     assert.match(send.details, new RegExp(`Accounts: ${first}, ${second}\\.`));
-    assert.deepEqual((await sends("send:show", scheduled.campaignId)).data, data);
+    assert.deepEqual((await inProcess("send:show", scheduled.campaignId)).data, data);
   });
 
   it("say that the workflow of a send was terminated, and how it comes back", async () => {
@@ -95,19 +87,19 @@ describe("The commands for sends", () => {
       await close();
     }
     // The reconciler may have come first.
-    const { text } = await sends("send:show", data.id);
+    const { text } = await inProcess("send:show", data.id);
     assert.match(text, /details +Its workflow (is TERMINATED\. The reconciler starts it again|was terminated)/);
   });
 
   it("list those that need an operator first, of a team and of some statuses", async () => {
-    const all = (await sends("send:list", "--limit", "10000")).data["sends"] as {
+    const all = (await inProcess("send:list", "--limit", "10000")).data["sends"] as {
       id: string;
       needs_operator: string | null;
     }[];
     const firstWithout = all.findIndex(({ needs_operator }) => needs_operator === null);
     assert.ok(all.slice(firstWithout).every(({ needs_operator }) => needs_operator === null));
     assert.ok(all.some(({ id }) => id === endedId) && all.some(({ id }) => id === scheduledId));
-    const { data, text } = await sends("send:list", "--team", ended.team.id, "--status", "sent,failed");
+    const { data, text } = await inProcess("send:list", "--team", ended.team.id, "--status", "sent,failed");
     assert.deepEqual(data["sends"], [
       {
         ...{ id: endedId, resource: ended.newsletterId, team: ended.team.id, environment: "LIVE", status: "SENT" },
@@ -116,7 +108,7 @@ describe("The commands for sends", () => {
       },
     ]);
     assert.match(text, /2 of 3 sent .* needs you: unknown_outcomes/);
-    assert.equal((await sends("send:list", "--team", ended.team.id, "--status", "PAUSED")).text, "No send");
+    assert.equal((await inProcess("send:list", "--team", ended.team.id, "--status", "PAUSED")).text, "No send");
   });
 
   it("list sends of the same kind with the newest first, and not by their ids", async () => {
@@ -128,7 +120,9 @@ describe("The commands for sends", () => {
     await sql`update sends s set created_at = now() + o.days * interval '1 day'
       from unnest(${oldestFirst}::text[]) with ordinality o (id, days) where s.id = o.id`.execute(kysely(em));
     const listed = async (...args: string[]) =>
-      ((await sends("send:list", "--team", team.id, ...args)).data["sends"] as { id: string }[]).map(({ id }) => id);
+      ((await inProcess("send:list", "--team", team.id, ...args)).data["sends"] as { id: string }[]).map(
+        ({ id }) => id,
+      );
     assert.deepEqual(await listed(), oldestFirst.toReversed());
     assert.deepEqual(await listed("--limit", "1"), oldestFirst.slice(-1));
   });
@@ -144,7 +138,7 @@ describe("The commands for sends", () => {
     await sql`update webhook_health set consecutive_failures = 7, failing_since = now() where webhook_id = ${ids[2]}`.execute(
       kysely(team.em),
     );
-    const listed = (...args: string[]) => inProcess(webhookCommands, "webhook:list", "--team", team.team.id, ...args);
+    const listed = (...args: string[]) => inProcess("webhook:list", "--team", team.team.id, ...args);
     const { data, text } = await listed();
     const webhooks = data["webhooks"] as Record<string, unknown>[];
     const told = webhooks.map(({ id, state, disabled_reason: why, consecutive_failures: failures }) =>
@@ -173,7 +167,7 @@ describe("The commands for sends", () => {
   it("give the workflow the updates of the Temporal UI, and account for the credits of a cancelled send", async () => {
     const { campaignId } = scheduled;
     const given = async (name: string) => {
-      const { data } = await sends(name, campaignId);
+      const { data } = await inProcess(name, campaignId);
       return [data["update"], data["answer"], data["status"]];
     };
     assert.deepEqual(await given("send:pause"), ["pause", "PAUSED", "PAUSED"]);
@@ -181,10 +175,10 @@ describe("The commands for sends", () => {
     assert.deepEqual((await given("send:retry"))[1], "looks at the clock again: it starts at its send_at");
     assert.deepEqual((await given("send:resend-unknown"))[1], "nothing to resend: no outcome is unknown");
     assert.deepEqual(await given("send:cancel"), ["cancel", "CANCELLED", "CANCELLED"]);
-    const { data } = await credits("credits:show", "--send", campaignId);
+    const { data } = await inProcess("credits:show", "--send", campaignId);
     assert.deepEqual(data["credits"], { available: 10, reserved: 0, consumed: 0 });
     const ofSend = ["credits:show", "--send", campaignId, "--team", scheduled.team.id, "--environment", "live"];
-    assert.deepEqual((await credits(...ofSend)).data, data);
+    assert.deepEqual((await inProcess(...ofSend)).data, data);
     const movements = data["movements"] as { kind: string; amount: number; send: string }[];
     const told = movements.map(({ kind, amount, send }) => `${kind} ${amount} ${send}`);
     assert.deepEqual(told, [`RELEASE 2 ${scheduledId}`, `RESERVE 2 ${scheduledId}`]);
@@ -194,39 +188,42 @@ describe("The commands for sends", () => {
     const failing = await addAccount(ended, {
       ...{ email: uniqueEmail(), status: "ERROR", lastError: "login_refused", hourlyLimit: 100 },
     });
-    const { data, text } = await inProcess(accountCommands, "account:list", "--team", ended.team.id);
+    const { data, text } = await inProcess("account:list", "--team", ended.team.id);
     const listed = data["accounts"] as { id: string; last_error: string | null }[];
     const errors = listed.map(({ id, last_error }) => `${id} ${last_error}`);
     assert.deepEqual(errors, [`${failing} login_refused`, `${ended.accountId} null`]);
     assert.match(text, /ERROR \(login_refused\)/);
-    const shown = await inProcess(accountCommands, "account:show", failing);
+    const shown = await inProcess("account:show", failing);
     assert.match(shown.text, /mails +0 of 100 this hour, no limit this UTC day\nopen sends +none/);
-    const { accounts } = (await inProcess(accountCommands, "account:list", "--status", "error")).data;
+    const { accounts } = (await inProcess("account:list", "--status", "error")).data;
     assert.ok((accounts as { id: string }[]).some(({ id }) => id === failing));
   });
 
   it("refuse wrong ids, drafts and times with a sentence", async () => {
     const draft = await makeSender({ recipients: 0 });
     const refusals: [() => Promise<unknown>, RegExp][] = [
-      [() => sends("send:show", "acct_x"), /acct_x is no id of a newsletter \(nl_…\), a campaign \(cmp_…\) or a send/],
-      [() => sends("send:show", "nl_none"), /There is no newsletter nl_none\./],
-      [() => sends("send:show", draft.newsletterId), /is DRAFT and has no send: none was confirmed/],
-      [() => sends("send:pause", scheduledId), /No workflow of send_\w+ runs: the send is CANCELLED\.$/],
-      [() => sends("send:list", "--status", "LOST"), /It is one of: SCHEDULED/],
-      [() => sends("send:list", "--status", ","), /Name one at least, of: SCHEDULED/],
-      [() => sends("send:recipients", ended.newsletterId, "--state", ""), /Name one at least, of: QUEUED/],
       [
-        () => credits("credits:show", "--send", endedId, "--team", draft.team.id),
+        () => inProcess("send:show", "acct_x"),
+        /acct_x is no id of a newsletter \(nl_…\), a campaign \(cmp_…\) or a send/,
+      ],
+      [() => inProcess("send:show", "nl_none"), /There is no newsletter nl_none\./],
+      [() => inProcess("send:show", draft.newsletterId), /is DRAFT and has no send: none was confirmed/],
+      [() => inProcess("send:pause", scheduledId), /No workflow of send_\w+ runs: the send is CANCELLED\.$/],
+      [() => inProcess("send:list", "--status", "LOST"), /It is one of: SCHEDULED/],
+      [() => inProcess("send:list", "--status", ","), /Name one at least, of: SCHEDULED/],
+      [() => inProcess("send:recipients", ended.newsletterId, "--state", ""), /Name one at least, of: QUEUED/],
+      [
+        () => inProcess("credits:show", "--send", endedId, "--team", draft.team.id),
         new RegExp(`${endedId} is a send of team ${ended.team.id}, live: leave out --team`),
       ],
-      [() => credits("credits:show", "--send", endedId, "--environment", "test"), /live: leave out --team/],
-      [() => credits("credits:grant", "--team", draft.team.id, "--amount", "1", "--cause", " "), /It is empty/],
+      [() => inProcess("credits:show", "--send", endedId, "--environment", "test"), /live: leave out --team/],
+      [() => inProcess("credits:grant", "--team", draft.team.id, "--amount", "1", "--cause", " "), /It is empty/],
       [
-        () => credits("credits:grant", "--team", draft.team.id, "--amount", "1000000000000001"),
+        () => inProcess("credits:grant", "--team", draft.team.id, "--amount", "1000000000000001"),
         /A team may hold 1000000000000000 email credits: grant fewer\./,
       ],
       [
-        () => inProcess(deliveryCommands, "delivery:retry", "dlv_none", "--webhook", "whk_none"),
+        () => inProcess("delivery:retry", "dlv_none", "--webhook", "whk_none"),
         /Name either deliveries or, with --webhook, their endpoint\. Both are named\./,
       ],
     ];
@@ -253,7 +250,10 @@ describe("The commands for sends", () => {
           message: "option '--limit <number>' argument '0' is invalid. It is a whole number from 1 to 10000.",
         },
         { code: "failed", message: "There is no file none.csv." },
-        { code: "validation_failed", message: "The environment is live or test." },
+        {
+          code: "validation_failed",
+          message: "option '--environment <name>' argument 'none' is invalid. It is one of: LIVE, TEST.",
+        },
       ],
     );
   });

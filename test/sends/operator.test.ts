@@ -5,7 +5,6 @@ import { ApplicationFailure } from "@temporalio/common";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
 import type { SliceInput } from "../../activities/dispatch.ts";
-import { sendCommands } from "../../app/commands/sends.ts";
 import { kysely } from "../../db/orm.ts";
 import { readSend } from "../../domain/sends/lifecycle.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
@@ -368,7 +367,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
       assert.deepEqual(await workflowOf(sendId).result(), { outcome: "SENT", sent: 5, unknown: 1 });
       assert.deepEqual(await ledgerStates(sender), { SENT: 5, UNKNOWN: 1 });
       assert.equal((await untilStatus(sender, ["SENT", "CANCELLED"])).status, "SENT");
-      const run = (name: string) => inProcess(sendCommands, name, sender.newsletterId);
+      const run = (name: string) => inProcess(name, sender.newsletterId);
       await assert.rejects(run("send:retry"), /the send is SENT\. Its review has ended.* send:resend-unknown/);
       await age(sender, sendId);
       const { data } = await run("send:resend-unknown");

@@ -1,8 +1,7 @@
 import { dirname } from "node:path";
 import { Readable, Writable } from "node:stream";
-import { Command } from "commander";
-import { runCommand } from "../../app/program.ts";
-import { type Outcome, type Run, withSession } from "../../app/session.ts";
+import { parseCommand, runCommand } from "../../app/program.ts";
+import { type Outcome, withSession } from "../../app/session.ts";
 import type { Json } from "./api.ts";
 
 /** The settings of a command over the tests' stack, or over the one that a measurement has brought up. */
@@ -61,19 +60,15 @@ export async function app(...args: string[]): Promise<CommandResult & { json: Js
 
 /**
  * Runs a command in the test's process, over the stack of the tests: a process of its own takes a second.
- * @param add the group of commands that it belongs to
  * @throws its error
  */
-export async function inProcess(add: (program: Command, run: Run) => void, ...args: string[]): Promise<Outcome> {
+export async function inProcess(...args: string[]): Promise<Outcome> {
   const terminal = { env: ofStack(), stdin: Readable.from([]), stdout: new Kept(), stderr: new Kept() };
-  const program = new Command().exitOverride().configureOutput({ writeErr: () => {} });
   let outcome: Outcome | undefined;
-  const noLogin = () => () => Promise.reject(new Error("no command here logs in"));
-  // The database has admitted the stack's keys.
-  add(program, async (work) => {
-    outcome = await withSession(terminal, noLogin, work, { isAdmitted: false });
+  await parseCommand(args, terminal, async (command, values) => {
+    // The database has admitted the stack's keys.
+    outcome = await withSession(terminal, (session) => command.run(session, values), { isAdmitted: false });
   });
-  await program.parseAsync(args, { from: "user" });
   if (!outcome) throw new Error(`${args[0]} printed its result itself`);
   return outcome;
 }

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
-import { deliveryCommands } from "../../app/commands/deliveries.ts";
-import { webhookCommands } from "../../app/commands/webhooks.ts";
 import { kysely } from "../../db/orm.ts";
 import { OPERATOR_UPDATES } from "../../workflows/webhook-endpoint.ts";
 import { app, inProcess } from "../support/command.ts";
@@ -39,8 +37,6 @@ describe("An operator of deliveries", () => {
 
   const arrivals = (name: string): number => receiver.received.filter(({ path }) => path === `/${name}`).length;
   const needsOperator = async (handle: Handle) => (await handle.describe()).searchAttributes["NeedsOperator"]?.[0];
-  const operate = (command: string, ...args: string[]) =>
-    inProcess(command.startsWith("webhook:") ? webhookCommands : deliveryCommands, command, ...args);
 
   /** Deliveries that failed once and wait for ten minutes. From then on their endpoint answers as it should. */
   async function waiting(name: string, count = 1) {
@@ -101,7 +97,7 @@ describe("An operator of deliveries", () => {
   for (const [how, name, cancel] of [
     ["the update", "cancel", (handle: Handle) => handle.executeUpdate("cancelWaiting")],
     ["a cancel in the UI", "ui-cancel", (handle: Handle) => handle.cancel()],
-    ["webhook:give-up", "give-up", (_: Handle, id: string) => operate("webhook:give-up", id)],
+    ["webhook:give-up", "give-up", (_: Handle, id: string) => inProcess("webhook:give-up", id)],
   ] as const) {
     it(`gives up what waits by ${how}: FAILED, with the reason`, async () => {
       const { team, endpoint, rows, handle } = await waiting(name, 2);
@@ -125,7 +121,7 @@ describe("An operator of deliveries", () => {
       cancelled ??= await handle.executeUpdate("cancelWaiting");
       response.writeHead(204).end();
     });
-    const retried = await operate("delivery:retry", row.id);
+    const retried = await inProcess("delivery:retry", row.id);
     assert.deepEqual(retried.data, { webhook: null, deliveries: 1 });
     const log = await untilOver(team, endpoint.id, 2);
     await handle.result();
@@ -147,19 +143,19 @@ describe("An operator of deliveries", () => {
     );
     await emitSome(team, 1);
     await untilLog(team, id, (log) => log.length === 2);
-    const shown = await operate("webhook:show", id);
+    const shown = await inProcess("webhook:show", id);
     assert.deepEqual(shown.data, {
       ...{ webhook: id, active: true, health: "unproven", paused: true, consecutive_failures: 1, failing_since: null },
       ...{ next_attempt_at: null, waiting: 2, workflow: `webhook-endpoint/${id}` },
     });
     assert.equal(await handle.executeUpdate("resume"), "delivers again");
     await receiver.until("/paused", 2);
-    assert.equal((await operate("webhook:pause", id)).data["paused"], true);
+    assert.equal((await inProcess("webhook:pause", id)).data["paused"], true);
     await emitSome(team, 1);
     await untilLog(team, id, (log) => log.length === 3);
     await handle.executeUpdate("retryNow");
     assert.equal(arrivals("paused"), 2, "nothing is sent");
-    await operate("webhook:resume", id);
+    await inProcess("webhook:resume", id);
     assert.equal((await untilOver(team, id, 3)).filter(({ status }) => status === "SUCCEEDED").length, 3);
   });
 
@@ -170,14 +166,14 @@ describe("An operator of deliveries", () => {
     const unknown = await app("delivery:where", "del_00000000000000000000000000");
     assert.notEqual(unknown.code, 0);
     assert.match(unknown.stderr + unknown.stdout, /There is no delivery/);
-    const found = await operate("delivery:where", row.id);
+    const found = await inProcess("delivery:where", row.id);
     assert.ok(found.text.startsWith(`${workflow}\nRETRYING, attempt 1, next at ${next}`), found.text);
     const { ui: _, ...facts } = found.data;
     assert.deepEqual(facts, {
       ...{ delivery: row.id, workflow, webhook: endpoint.id, event: row.event_id, status: "RETRYING", attempt: 1 },
       next_attempt_at: next,
     });
-    const shown = await operate("delivery:show", row.id);
+    const shown = await inProcess("delivery:show", row.id);
     assert.match(shown.text, /newsletter\.started evt_\w+ to whk_\w+/);
     assert.match(shown.text, new RegExp(`attempt 1  ${row.id}  RETRYING  HTTP 429`));
     assert.deepEqual(shown.data["attempts"], [
@@ -186,7 +182,7 @@ describe("An operator of deliveries", () => {
         ...{ error: row.error_message, at: new Date(row.updated_at).toISOString() },
       },
     ]);
-    const retried = await operate("delivery:retry", "--webhook", endpoint.id);
+    const retried = await inProcess("delivery:retry", "--webhook", endpoint.id);
     assert.deepEqual(retried.data, { webhook: endpoint.id, deliveries: 2 });
     await handle.result();
     for (const [args, refusal] of [
@@ -194,10 +190,10 @@ describe("An operator of deliveries", () => {
       [[], /Name either deliveries or, with --webhook, their endpoint\.$/],
       [["--webhook", "whk_none"], /There is no webhook endpoint whk_none: see webhook:list\./],
     ] as const) {
-      await assert.rejects(operate("delivery:retry", ...args), refusal);
+      await assert.rejects(inProcess("delivery:retry", ...args), refusal);
     }
     const [done] = (await logOf(team, endpoint.id)).filter(({ status }) => status === "SUCCEEDED");
-    const over = await operate("delivery:where", String(done?.id));
+    const over = await inProcess("delivery:where", String(done?.id));
     assert.deepEqual([over.data["status"], over.data["workflow"]], ["SUCCEEDED", null]);
     assert.match(over.text, /^no workflow: it has ended\nSUCCEEDED, attempt 2/);
   });

@@ -1,0 +1,80 @@
+import { InvalidArgumentError } from "commander";
+import { RESOURCE_TYPES, type ResourceType } from "../../db/entities/send.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import { BROADCASTS, setDraftTracking, setSendDays } from "../../domain/sends/drafts.ts";
+import { attachList, detachList } from "../../domain/sends/newsletters.ts";
+import { type AppCommand, argument, type Commands, command, required } from "../command.ts";
+import { oneOf, words } from "../options.ts";
+import { inOwnersTenant } from "../session.ts";
+import { WEEKDAYS } from "../weekdays.ts";
+
+const ANY_DAY = "any";
+const TRACKING = ["on", "off", "team"] as const;
+
+function weekdays(text: string): number[] {
+  if (text === ANY_DAY) return [];
+  return words(text).map((word) => {
+    const day = /^[1-7]$/.test(word) ? Number(word) : WEEKDAYS.indexOf(word.slice(0, 3).toLowerCase()) + 1;
+    if (day === 0) throw new InvalidArgumentError(`"${word}" is no weekday.`);
+    return day;
+  });
+}
+
+const targeting = (
+  description: string,
+  verb: string,
+  attached: boolean,
+  change: (em: EntityManager, newsletterId: string, listId: string) => Promise<unknown>,
+): AppCommand =>
+  command(
+    description,
+    { newsletter: required("<id>", "the draft"), list: required("<id>", "the list") },
+    async (session, { newsletter, list }) => {
+      await inOwnersTenant(session, "newsletters", newsletter, (em) => change(em, newsletter, list));
+      return { text: `${newsletter} ${verb} ${list}`, data: { newsletter, list, attached } };
+    },
+  );
+
+/** A draft of a type is named by `--newsletter` or `--campaign`. */
+const draftOf = (type: ResourceType) => ({ id: { ...required("<id>", "the draft"), name: type } });
+
+const sendDays = (type: ResourceType): AppCommand =>
+  command(
+    "restrict the days on which a draft may start to go out, in the team's time zone",
+    {
+      ...draftOf(type),
+      days: required("<days>", `comma-separated, of ${WEEKDAYS.join(", ")} or 1 to 7; ${ANY_DAY} lifts it`, weekdays),
+    },
+    async (session, { id, days }) => {
+      const { sendDays: set } = await inOwnersTenant(session, `${type}s`, id, (em) =>
+        setSendDays(em, BROADCASTS[type], id, days),
+      );
+      const named = set.map((day) => WEEKDAYS[day - 1]).join(", ");
+      return { text: `${id} goes out on ${named || "any day"}`, data: { [type]: id, send_days: set } };
+    },
+  );
+
+const tracking = (type: ResourceType): AppCommand =>
+  command(
+    "count opens and clicks of a draft's mails, or not, whatever the team's setting is",
+    {
+      switch: argument(`${TRACKING.join(", ")}: as the team's setting is at the confirm`, oneOf(TRACKING)),
+      ...draftOf(type),
+    },
+    async (session, { id, switch: state }) => {
+      const isTracked = state === "team" ? null : state === "on";
+      await inOwnersTenant(session, `${type}s`, id, (em) => setDraftTracking(em, BROADCASTS[type], id, isTracked));
+      return {
+        text: `Tracking of ${id} is ${state === "team" ? "left to the team's setting" : state}`,
+        data: { [type]: id, tracking: isTracked },
+      };
+    },
+  );
+
+/** Facts of drafts that the API cannot set: a newsletter's lists, send days, tracking. */
+export const commands: Commands = {
+  "list:attach": targeting("let a draft target a list", "targets", true, attachList),
+  "list:detach": targeting("let a draft target a list no more", "no longer targets", false, detachList),
+  ...Object.fromEntries(RESOURCE_TYPES.map((type) => [`${type}:send-days`, sendDays(type)])),
+  ...Object.fromEntries(RESOURCE_TYPES.map((type) => [`${type}:tracking`, tracking(type)])),
+};
