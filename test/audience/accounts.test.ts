@@ -9,6 +9,7 @@ import {
   suspendAccount,
 } from "../../domain/accounts/accounts.ts";
 import { ApiError } from "../../domain/errors.ts";
+import { sealContext } from "../../domain/secrets/crypto.ts";
 import { api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 
@@ -73,7 +74,7 @@ describe("Sending accounts", () => {
     const account = await connect();
     const { encryptedPassword } = account;
     assert.ok(encryptedPassword && !encryptedPassword.includes(SECRET));
-    assert.equal(team.vault.decrypt(encryptedPassword, `email_accounts/${account.id}/password`), SECRET);
+    assert.equal(team.vault.decrypt(encryptedPassword, sealContext("email_accounts", account.id)), SECRET);
     assert.throws(() => team.vault.decrypt(encryptedPassword, "email_accounts/acct_other/password"));
   });
 

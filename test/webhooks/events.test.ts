@@ -8,6 +8,7 @@ import { transaction } from "../../db/transaction.ts";
 import { resumeAccount, suspendAccount } from "../../domain/accounts/accounts.ts";
 import { importSubscribers } from "../../domain/import/import.ts";
 import { confirmUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
+import { sealContext } from "../../domain/secrets/crypto.ts";
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
@@ -719,7 +720,7 @@ describe("Events of a send", () => {
     const sender = await makeSender({ recipients: 2 });
     await listen(sender, { events: ["account.error", "account.recovered"] });
     const since = emitted(sender);
-    const password = sender.vault.encrypt("a password", `email_accounts/${sender.accountId}/password`);
+    const password = sender.vault.encrypt("a password", sealContext("email_accounts", sender.accountId));
     await sql`update email_accounts set username = 'news', encrypted_password = ${password}
       where id = ${sender.accountId}`.execute(kysely(sender.em));
     await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
