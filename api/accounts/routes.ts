@@ -21,7 +21,6 @@ const page = route({
   path: "/accounts",
   scope: "accounts:read",
   operationId: "listAccounts",
-  tag: "Sending accounts",
   summary: "List the connected sending accounts",
   description: "Pages through the sending accounts of the team. No credential is shown.",
 })
@@ -34,7 +33,6 @@ const retrieve = route({
   path: "/accounts/{accountId}",
   scope: "accounts:read",
   operationId: "retrieveAccount",
-  tag: "Sending accounts",
   summary: "Retrieve a sending account",
   description: "Answers one sending account. Only an `ACTIVE` one can send.",
 })

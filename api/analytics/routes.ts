@@ -9,7 +9,6 @@ const overview = route({
   path: "/analytics/overview",
   scope: "analytics:read",
   operationId: "retrieveAnalyticsOverview",
-  tag: "Analytics",
   summary: "Retrieve the outcomes of the mails of a range of days",
   description: paragraphs(
     `Answers counts and rates of the days from \`from\` to \`to\`, and the counts of each day, in UTC: of the environment of the key, or with \`resource_id\` of one newsletter or campaign. A range holds at most ${MAX_DAYS} days; without \`from\` it is ${DEFAULT_DAYS} days long, without \`to\` it ends today. A day that has not come has zeros.`,

@@ -31,7 +31,6 @@ const page = route({
   scope: "campaigns:read",
   largeAnswer: true,
   operationId: "listCampaigns",
-  tag: "Campaigns",
   summary: "List the campaigns",
   description: `Pages through the campaigns of the team, each with its body. A page ends before its records exceed ${sizeText(MAX_PAGE_BYTES)}, so it may hold fewer campaigns than \`limit\` and have more after it.`,
 })
@@ -40,7 +39,7 @@ const page = route({
   .query(({ ctx, input }) => campaigns.pageRecords(ctx, input.query, { record: campaignRecord }));
 
 const kind = {
-  ...({ type: "campaign", noun: "Campaign", tag: "Campaigns" } as const),
+  ...({ type: "campaign", noun: "Campaign" } as const),
   entity: Campaign,
   shown: { schema: campaign, record: campaignRecord },
 };

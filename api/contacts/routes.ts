@@ -39,7 +39,6 @@ const create = route({
   status: 201,
   scope: "contacts:write",
   operationId: "createContact",
-  tag: "Contacts",
   summary: "Create a contact",
   description: paragraphs(
     "Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address; a new one takes a contact slot of the plan, and without one left it is 402 `quota_exceeded`.",
@@ -65,7 +64,6 @@ const upsert = route({
   idempotency: "required",
   itemsIn: "contacts",
   operationId: "upsertContacts",
-  tag: "Contacts",
   summary: "Create or change up to 1,000 contacts by their addresses",
   description: paragraphs(
     "Creates a contact for each address that is new, and changes those that exist. A field that an item leaves out stays as it is, custom fields too. The answer has a result per item, in their order: `created`, `updated`, `unchanged` or `failed`.",
@@ -98,7 +96,6 @@ const page = route({
   scope: "contacts:read",
   largeAnswer: true,
   operationId: "listContacts",
-  tag: "Contacts",
   summary: "List the contacts",
   description:
     "Pages through the contacts of the team. With `email` it finds the one with that address, with `email_status` those that campaigns can mail or cannot.",
@@ -112,7 +109,6 @@ const listFields = route({
   path: "/contacts/fields",
   scope: "contacts:read",
   operationId: "listContactFields",
-  tag: "Contacts",
   summary: "List the custom fields of contacts",
   description:
     "Answers every custom field that the team declared in the app, in the order of their names, in one page.",
@@ -130,7 +126,6 @@ const retrieve = route({
   path: "/contacts/{contactId}",
   scope: "contacts:read",
   operationId: "retrieveContact",
-  tag: "Contacts",
   summary: "Retrieve a contact",
   description: "Answers one contact.",
 })
@@ -143,7 +138,6 @@ const update = route({
   path: "/contacts/{contactId}",
   scope: "contacts:write",
   operationId: "updateContact",
-  tag: "Contacts",
   summary: "Change a contact",
   description: paragraphs(
     "Changes the fields that the body holds and leaves the others as they are, custom fields too. An address that another contact has is 409 `resource_already_exists`.",
@@ -174,7 +168,6 @@ const remove = route({
   path: "/contacts/{contactId}",
   scope: "contacts:write",
   operationId: "deleteContact",
-  tag: "Contacts",
   summary: "Delete a contact",
   description:
     "Deletes a contact with its custom fields. A subscriber with the same address stays, and so do suppressions and opt-outs.",

@@ -58,7 +58,6 @@ const create = route({
   status: 201,
   scope: "lists:write",
   operationId: "createList",
-  tag: "Lists",
   summary: "Create a list",
   description: paragraphs(
     "Creates an empty list. With the opt-in `SINGLE` a subscription starts `CONFIRMED`; with `DOUBLE` it starts `PENDING`, and the subscriber gets a mail that asks for a confirmation.",
@@ -78,7 +77,6 @@ const page = route({
   path: "/lists",
   scope: "lists:read",
   operationId: "listLists",
-  tag: "Lists",
   summary: "List the lists",
   description: "Pages through the lists of the team.",
 })
@@ -91,7 +89,6 @@ const retrieve = route({
   path: "/lists/{listId}",
   scope: "lists:read",
   operationId: "retrieveList",
-  tag: "Lists",
   summary: "Retrieve a list",
   description: "Answers one list, without its subscribers.",
 })
@@ -104,7 +101,6 @@ const update = route({
   path: "/lists/{listId}",
   scope: "lists:write",
   operationId: "updateList",
-  tag: "Lists",
   summary: "Change a list",
   description:
     "Changes the fields that the body holds and leaves the others as they are. A change of `optin` applies to subscriptions that start later.",
@@ -122,7 +118,6 @@ const remove = route({
   path: "/lists/{listId}",
   scope: "lists:write",
   operationId: "deleteList",
-  tag: "Lists",
   summary: "Delete a list with its subscriptions; the subscribers stay",
   description: paragraphs(
     "Deletes a list and its subscriptions for good. The subscribers stay, and so do suppressions and the record of opt-outs.",
@@ -146,7 +141,6 @@ const pageSubscribers = route({
   scope: "lists:read",
   alsoScope: "subscribers:read",
   operationId: "listListSubscribers",
-  tag: "Lists",
   summary: "List the subscribers of a list with the status of their subscriptions",
   description:
     "Pages through the subscribers of a list. The `id` of an item is the subscriber's; its status and timestamps are those of the subscription.",
@@ -167,7 +161,6 @@ const addMembers = route({
   path: "/lists/{listId}/subscribers",
   scope: "lists:write",
   operationId: "addListSubscribers",
-  tag: "Lists",
   summary: "Add subscribers to a list; an opt-out stays",
   description: paragraphs(
     `Puts up to ${numberText(MAX_BATCH)} subscribers on a list. Each id is in one of the three arrays of the answer: \`added\`, \`already_subscribed\` or, for someone who opted out of the list, \`opted_out\`. Only the person undoes an opt-out, by a confirmation.`,
@@ -190,7 +183,6 @@ const updateMember = route({
   scope: "lists:write",
   alsoScope: "subscribers:read",
   operationId: "updateListSubscriber",
-  tag: "Lists",
   summary: "Opt a subscriber out of a list",
   description:
     "Records that a subscriber opted out of the list, for example on your own preference page. The only status that can be set is `UNSUBSCRIBED`: the person undoes an opt-out by a confirmation. Other lists and suppressions stay as they are.",
@@ -216,7 +208,6 @@ const removeMember = route({
   path: "/lists/{listId}/subscribers/{subscriberId}",
   scope: "lists:write",
   operationId: "removeListSubscriber",
-  tag: "Lists",
   summary: "Remove a subscriber from a list",
   description: paragraphs(
     "Takes a subscriber off a list. The subscriber stays, with all other subscriptions.",

@@ -8,7 +8,6 @@ const retrieve = route({
   path: "/me",
   scope: null,
   operationId: "retrieveMe",
-  tag: "Identity",
   summary: "Retrieve the API key or OAuth token of the request: its team, its scopes and its API version",
   description: paragraphs(
     "Answers which key or token the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can learn its own scopes.",

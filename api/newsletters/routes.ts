@@ -31,7 +31,6 @@ const page = route({
   scope: "newsletters:read",
   largeAnswer: true,
   operationId: "listNewsletters",
-  tag: "Newsletters",
   summary: "List the newsletters",
   description: `Pages through the newsletters of the team, each with its body. A page ends before its records exceed ${sizeText(MAX_PAGE_BYTES)}, so it may hold fewer newsletters than \`limit\` and have more after it.`,
 })
@@ -40,7 +39,7 @@ const page = route({
   .query(({ ctx, input }) => newsletters.pageRecords(ctx, input.query, { record: newsletterRecord }));
 
 const kind = {
-  ...({ type: "newsletter", noun: "Newsletter", tag: "Newsletters" } as const),
+  ...({ type: "newsletter", noun: "Newsletter" } as const),
   entity: Newsletter,
   shown: { schema: newsletter, record: newsletterRecord },
 };

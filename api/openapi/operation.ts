@@ -9,6 +9,7 @@ import { dryRunResponse, errorResponseOf, METAS, securityOf } from "./components
 import { errorsOf } from "./documented-errors.ts";
 import { COMMON_HEADERS, type HeaderName } from "./headers.ts";
 import { isObject, type JsonSchema, refTo, type Schemas } from "./schemas.ts";
+import { tagOf } from "./tags.ts";
 
 const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 const code = (text: string): string => `\`${text}\``;
@@ -207,11 +208,11 @@ export function operationOf(
   definition: RouteDefinition,
   { nameOf, links, issuer }: OperationContext,
 ): JsonSchema {
-  const { operationId, tag, summary, description } = definition;
+  const { operationId, path, summary, description } = definition;
   const scopes = scopesOf(definition);
   return {
     operationId,
-    tags: [tag],
+    tags: [tagOf(path)],
     summary,
     description: [description, ...commonRules(definition)].join("\n\n"),
     security: securityOf(scopes, issuer),

@@ -18,4 +18,20 @@ export const TAGS = {
   Usage: "How much the team and the key have used of their limits.",
 } as const satisfies Record<string, string>;
 
-export type Tag = keyof typeof TAGS;
+const TAG_OF: Readonly<Record<string, keyof typeof TAGS>> = {
+  ...{ me: "Identity", lists: "Lists", subscribers: "Subscribers", contacts: "Contacts", newsletters: "Newsletters" },
+  ...{
+    campaigns: "Campaigns",
+    suppressions: "Suppressions",
+    unsubscribes: "Suppressions",
+    accounts: "Sending accounts",
+  },
+  ...{ webhooks: "Webhooks", analytics: "Analytics", usage: "Usage" },
+};
+
+/** The group of an operation, by the first segment of its path. @throws {Error} for a segment that has none */
+export function tagOf(path: string): keyof typeof TAGS {
+  const tag = TAG_OF[path.split("/")[1] ?? ""];
+  if (!tag) throw new Error(`${path} belongs to no tag`);
+  return tag;
+}

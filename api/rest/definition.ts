@@ -3,7 +3,6 @@ import type { JsonText } from "../../db/json.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
-import type { Tag } from "../openapi/tags.ts";
 
 /** The effect of a write, as `meta.impact` shows it on a dry run. */
 export interface Impact {
@@ -109,8 +108,6 @@ export interface RouteMeta {
   recall?: (ctx: RequestContext, facts: unknown) => unknown;
   /** The name of the operation in the OpenAPI document and in clients: a verb and its object. It is never changed. */
   operationId: string;
-  /** The group of the operation in the document. */
-  tag: Tag;
   /** A few words, without a full stop. */
   summary: string;
   /** The operation and its rules, in Markdown. What every operation does alike is added by the document. */

@@ -13,19 +13,14 @@ export class AnswerClosed extends Error {
   }
 }
 
-/** Requests of one line that are under way, and those that wait for one of them to end. */
-class Line {
-  running = 0;
-  readonly waiting: (() => void)[] = [];
-}
-
 /**
  * Lets a few requests of each line (a caller, or a team) be in flight at once; more of the same line wait in order of
  * arrival. A request in flight may hold a connection to Postgres, a body or an answer of 2 MiB.
  */
 export class Turns {
   readonly #atOnce: number;
-  readonly #lines = new Map<string, Line>();
+  /** By line, while it has requests. */
+  readonly #lines = new Map<string, { running: number; waiting: (() => void)[] }>();
 
   constructor(atOnce: number) {
     this.#atOnce = atOnce;
@@ -54,16 +49,15 @@ export class Turns {
 
   /** @returns ends the turn */
   async #begin(lineId: string, answering: Answering): Promise<() => void> {
-    const line = this.#lines.get(lineId) ?? new Line();
+    const line = this.#lines.get(lineId) ?? { running: 0, waiting: [] };
     this.#lines.set(lineId, line);
     if (line.running < this.#atOnce) line.running++;
     // A request that ends hands its turn on.
     else await new Promise<void>((resolve) => line.waiting.push(resolve));
     const leave = () => {
       const next = line.waiting.shift();
-      if (next) return next();
-      line.running--;
-      if (line.running === 0) this.#lines.delete(lineId);
+      if (next) next();
+      else if (--line.running === 0) this.#lines.delete(lineId);
     };
     if (answering.closed) {
       leave();

@@ -36,7 +36,7 @@ const COMMANDS: Readonly<Record<ClientCommand, CommandText>> = {
 
 /** The routes by which a client stops what it started. */
 export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind: ShownKind<T, Shown>) {
-  const { type, noun, tag, shown } = kind;
+  const { type, noun, shown } = kind;
   const idParam = `${type}Id`;
   const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
 
@@ -47,7 +47,6 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
       path: `/${type}s/{${idParam}}/${name}`,
       scope: `${type}s:send`,
       operationId: `${name}${noun}`,
-      tag,
       summary: summary.join(` ${type} `).trim(),
       description: paragraphs(
         description,

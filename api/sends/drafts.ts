@@ -6,7 +6,6 @@ import type { Patch } from "../../domain/patch.ts";
 import { type Broadcast, checkTemplates, createDraft, deleteDraft, updateDraft } from "../../domain/sends/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { deleted } from "../fields.ts";
-import type { Tag } from "../openapi/tags.ts";
 import { readRecord } from "../rest/record.ts";
 import { deleteImpact, idParamOf, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 
@@ -32,7 +31,6 @@ export interface ShownKind<T extends Broadcast, Shown extends z.ZodType> {
   type: ResourceType;
   /** Its operations are named after it: `Newsletter`. */
   noun: Capitalize<ResourceType>;
-  tag: Tag;
   entity: EntityClass<T>;
   shown: ShownRecord<Shown>;
 }
@@ -60,7 +58,7 @@ const fieldsOf = <Content extends Patch<WrittenContent>>({ from_name, from_email
 export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole extends z.ZodType>(
   kind: DraftedKind<T, Shown, Whole>,
 ) {
-  const { type, noun, tag, entity, shown } = kind;
+  const { type, noun, entity, shown } = kind;
   const idParam = `${type}Id`;
   const table = `${type}s` as const;
   const path = `/${table}` as const;
@@ -75,7 +73,6 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     status: 201,
     scope: scopes.write,
     operationId: `create${noun}`,
-    tag,
     summary: `Draft a ${type}`,
     description: paragraphs(
       `Creates a ${type}, always as a \`DRAFT\`. A draft may be incomplete: its send-preview is refused until it is complete. ${kind.setInApp} are set in the app.`,
@@ -98,7 +95,6 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     scope: scopes.read,
     largeAnswer: true,
     operationId: `retrieve${noun}`,
-    tag,
     summary: `Retrieve a ${type} with the states of its recipients`,
     description: `Answers one ${type}. From its confirmation on, \`recipients\` counts its recipients in each state; the counts add up to \`total\`.`,
   })
@@ -111,7 +107,6 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     path: onePath,
     scope: scopes.write,
     operationId: `update${noun}`,
-    tag,
     summary: "Change a draft",
     description:
       "Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` changes: any other is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.",
@@ -132,7 +127,6 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     path: onePath,
     scope: scopes.write,
     operationId: `delete${noun}`,
-    tag,
     summary: "Delete a draft",
     description: `Deletes a draft for good. A ${type} that is no \`DRAFT\` any more stays: 409 \`resource_state_invalid\`.`,
     errors: ["resource_state_invalid"],

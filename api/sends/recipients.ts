@@ -5,7 +5,6 @@ import type { Scope } from "../../domain/access/scopes.ts";
 import { pageRecipients } from "../../domain/sends/recipients.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { stableJson } from "../../lib/json-object.ts";
-import type { Tag } from "../openapi/tags.ts";
 import { declareFilters } from "../rest/filters.ts";
 import { decodeCursor, encodeCursor, paging } from "../rest/list.ts";
 import { idParamOf, ok, paragraphs, route } from "../rest/route.ts";
@@ -22,12 +21,11 @@ declareFilters(["status"]);
 interface ReceivedKind {
   type: ResourceType;
   noun: Capitalize<ResourceType>;
-  tag: Tag;
   personScope: Scope;
 }
 
 /** The route that lists the recipients of a send. */
-export function recipientsRoute({ type, noun, tag, personScope }: ReceivedKind) {
+export function recipientsRoute({ type, noun, personScope }: ReceivedKind) {
   const idParam = `${type}Id`;
   const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
   return route({
@@ -36,7 +34,6 @@ export function recipientsRoute({ type, noun, tag, personScope }: ReceivedKind) 
     scope: `${type}s:read`,
     alsoScope: personScope,
     operationId: `list${noun}Recipients`,
-    tag,
     summary: `List the recipients of a ${type} with the outcome of each mail`,
     description: paragraphs(
       `Pages through the recipients of a ${type}, which are fixed at its confirmation: before it there are none. Each is a record as the events \`email.*\` have it. A bounce or a complaint that comes later changes no status here.`,

@@ -10,7 +10,6 @@ import { sendable } from "../../domain/sends/sendable.ts";
 import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { readCreditUsage } from "../../domain/teams/credits.ts";
 import type { RequestContext } from "../context.ts";
-import type { Tag } from "../openapi/tags.ts";
 import { idParamOf, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { durationText } from "../units.ts";
 import { previewIdFor, runSendUpdate } from "./send-updates.ts";
@@ -21,7 +20,6 @@ interface SentKind<Preview extends z.ZodType, Send extends z.ZodType> {
   type: ResourceType;
   /** Its operations are named after it: `Newsletter`. */
   noun: Capitalize<ResourceType>;
-  tag: Tag;
   /** The changes of recipients and senders that make a token void, as a part of a sentence. */
   changes: string;
   /** Codes that its preview can answer besides those of every kind. */
@@ -76,7 +74,7 @@ const documentedConfirmation = z.strictObject({
 
 /** The two routes by which a kind of resource is sent. */
 export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(kind: SentKind<Preview, Send>) {
-  const { type, noun, tag } = kind;
+  const { type, noun } = kind;
   const idParam = `${type}Id`;
   const path = `/${type}s/{${idParam}}` as const;
   const scope = `${type}s:send` as const;
@@ -100,7 +98,6 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     idempotency: "required",
     recall: (ctx, facts) => showPreview(ctx, facts as PreviewFacts),
     operationId: `preview${noun}Send`,
-    tag,
     summary: `Resolve the recipients of a ${type}, and get the token that confirms its send`,
     description: paragraphs(
       `The first of the two calls that send a ${type}. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.`,
@@ -149,7 +146,6 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     recall: (_ctx, facts) => kind.send.present(facts as ArmedSend),
     documentedBody: documentedConfirmation,
     operationId: `send${noun}`,
-    tag,
     summary: "Confirm a preview with its token: reserve credits and schedule the send",
     description: paragraphs(
       `The second of the two calls that send a ${type}. It verifies the token of the preview, runs every check again, resolves the recipients again and refuses if anything changed. Then it reserves the credits and schedules the ${type}: it starts within about a minute, or on the next allowed day where the ${type} restricts them.`,

@@ -29,7 +29,6 @@ const create = route({
   status: 201,
   scope: "subscribers:write",
   operationId: "createSubscriber",
-  tag: "Subscribers",
   summary: "Create a subscriber, on no list yet",
   description:
     "Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`. An address that neither a contact nor a subscriber has yet takes one of the plan's contact slots; without one left it is 402 `quota_exceeded`.",
@@ -49,7 +48,6 @@ const page = route({
   path: "/subscribers",
   scope: "subscribers:read",
   operationId: "listSubscribers",
-  tag: "Subscribers",
   summary: "List the subscribers",
   description: "Pages through the subscribers of the team. With `email` it finds the one with that address.",
 })
@@ -62,7 +60,6 @@ const retrieve = route({
   path: "/subscribers/{subscriberId}",
   scope: "subscribers:read",
   operationId: "retrieveSubscriber",
-  tag: "Subscribers",
   summary: "Retrieve a subscriber with their subscriptions",
   description: "Answers one subscriber with the subscriptions to all lists.",
 })
@@ -77,7 +74,6 @@ const update = route({
   path: "/subscribers/{subscriberId}",
   scope: "subscribers:write",
   operationId: "updateSubscriber",
-  tag: "Subscribers",
   summary: "Change a subscriber",
   description:
     "Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`. A new address takes the contact slot of the one before it, unless a contact has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.",
@@ -100,7 +96,6 @@ const remove = route({
   path: "/subscribers/{subscriberId}",
   scope: "subscribers:write",
   operationId: "deleteSubscriber",
-  tag: "Subscribers",
   summary: "Delete a subscriber with their subscriptions",
   description:
     "Deletes a subscriber with all subscriptions for good; the impact counts them too. A contact with the same address stays, and so do suppressions and the record of opt-outs. An opt-out of a list stays as a hash of the address: another subscriber with that address gets it back.",

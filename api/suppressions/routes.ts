@@ -45,7 +45,6 @@ const page = route({
   path: "/suppressions",
   scope: "suppressions:read",
   operationId: "listSuppressions",
-  tag: "Suppressions",
   summary: "List the suppressed addresses of the team",
   description:
     "Pages through the do-not-mail list of the team: addresses that were put there by hand, and those of bounces, complaints and opt-outs.",
@@ -66,7 +65,6 @@ const create = route({
   scope: "suppressions:write",
   recall: (_ctx, facts) => presentBatch(facts as RememberedOutcome),
   operationId: "createSuppressions",
-  tag: "Suppressions",
   summary: "Add addresses to the team's do-not-mail list",
   description: paragraphs(
     `Puts up to ${numberText(MAX_BATCH)} addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in \`added\`; those that are on the list already are in \`already_suppressed\` and keep their reason and their \`updated_at\`, so that the same batch can be sent again. An address whose person asked for their data to be erased is in \`already_suppressed\` too, and a repetition under the Idempotency-Key leaves it out.`,
@@ -89,7 +87,6 @@ const retrieve = route({
   path: "/suppressions/{email}",
   scope: "suppressions:read",
   operationId: "retrieveSuppression",
-  tag: "Suppressions",
   summary: "Look up whether an address is suppressed",
   description:
     "Looks up an address on the do-not-mail list. An address that is not on it is 404 `not_found`. The address is percent-encoded in the path.",
@@ -105,7 +102,6 @@ const remove = route({
   path: "/suppressions/{suppressionId}",
   scope: "suppressions:delete",
   operationId: "deleteSuppression",
-  tag: "Suppressions",
   summary: "Delete a suppression; opt-outs per list stay",
   description: paragraphs(
     "Takes an address off the do-not-mail list, also after a bounce, a complaint or an opt-out. The record of opt-outs stays, and an opt-out from a list still holds. A bounce or a complaint that happens again puts the address back.",

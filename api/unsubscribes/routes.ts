@@ -37,7 +37,6 @@ const page = route({
   path: "/unsubscribes",
   scope: "suppressions:read",
   operationId: "listUnsubscribes",
-  tag: "Suppressions",
   summary: "List the opt-outs, each with its time and its mail",
   description:
     "Pages through the opt-outs, which are never changed or deleted. There is no `updated_since`: page by `unsubscribed_at` and keep the newest value.",

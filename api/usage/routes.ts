@@ -9,7 +9,6 @@ const retrieve = route({
   path: "/usage",
   scope: "usage:read",
   operationId: "retrieveUsage",
-  tag: "Usage",
   summary: "Retrieve the use of each limit",
   description: paragraphs(
     "Answers each limit of the team's plan and of the calling key, how much of it is used, and how much is left. Figures are those of the key's environment.",

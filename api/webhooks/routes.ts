@@ -85,7 +85,6 @@ const page = route({
   path: "/webhooks",
   scope: "webhooks:read",
   operationId: "listWebhooks",
-  tag: "Webhooks",
   summary: "List the webhook endpoints that were registered through the API",
   description: "Pages through the webhook endpoints that were registered through the API, without their secrets.",
 })
@@ -109,7 +108,6 @@ const create = route({
   scope: "webhooks:write",
   secret: true,
   operationId: "createWebhook",
-  tag: "Webhooks",
   summary: "Register a webhook endpoint; its secret is shown this once",
   description: paragraphs(
     "Registers a URL that gets the events it subscribes to. The answer holds the `secret` that verifies their signature; it is shown this once.",
@@ -133,7 +131,6 @@ const listEventTypes = route({
   path: "/webhooks/events",
   scope: "webhooks:read",
   operationId: "listWebhookEventTypes",
-  tag: "Webhooks",
   summary: "List the events that an endpoint can subscribe to",
   description:
     "Answers every event that an endpoint can subscribe to, in one page. The catalogue grows; a name is never changed or reused.",
@@ -147,7 +144,6 @@ const retrieve = route({
   path: "/webhooks/{webhookId}",
   scope: "webhooks:read",
   operationId: "retrieveWebhook",
-  tag: "Webhooks",
   summary: "Retrieve a webhook endpoint",
   description: "Answers one webhook endpoint, without its secret. Of its own headers the names are shown alone.",
 })
@@ -160,7 +156,6 @@ const update = route({
   path: "/webhooks/{webhookId}",
   scope: "webhooks:write",
   operationId: "updateWebhook",
-  tag: "Webhooks",
   summary: "Change, stop or re-activate a webhook endpoint",
   description: paragraphs(
     "Changes the fields that the body holds and leaves the others as they are. `events` and `headers` replace the stored ones as a whole: an empty object as `headers` removes every header. A changed `url` is checked as at the registration.",
@@ -192,7 +187,6 @@ const rotate = route({
   scope: "webhooks:write",
   secret: true,
   operationId: "rotateWebhookSecret",
-  tag: "Webhooks",
   summary: "Give a webhook endpoint a new secret, which is shown this once",
   description:
     "Gives a webhook endpoint a new `secret`, which the answer shows this once. The old one signs beside it for `overlap_hours`: deliveries then carry two `v1`. One that is older still stops at once.",
@@ -214,7 +208,6 @@ const remove = route({
   path: "/webhooks/{webhookId}",
   scope: "webhooks:write",
   operationId: "deleteWebhook",
-  tag: "Webhooks",
   summary: "Delete a webhook endpoint with its delivery log",
   description:
     "Deletes a webhook endpoint with its delivery log, for good. Deliveries stop within two seconds. Registering the URL again gives another secret.",
@@ -233,7 +226,6 @@ const pageDeliveries = route({
   scope: "webhooks:read",
   largeAnswer: true,
   operationId: "listWebhookDeliveries",
-  tag: "Webhooks",
   summary: "List the attempts to deliver to a webhook endpoint",
   description: `Pages through the attempts of the last ${DELIVERY_KEPT_DAYS} days to deliver events to an endpoint, newest first. Each attempt is a record of its own. The payloads are not shown.`,
 })
@@ -272,7 +264,6 @@ const retrieveDelivery = route({
   path: "/webhooks/{webhookId}/deliveries/{deliveryId}",
   scope: "webhooks:read",
   operationId: "retrieveWebhookDelivery",
-  tag: "Webhooks",
   summary: "Retrieve an attempt to deliver to a webhook endpoint",
   description: "Answers one attempt of the delivery log, without the payload of its event.",
 })
@@ -290,7 +281,6 @@ const replay = route({
   scope: "webhooks:write",
   idempotency: "required",
   operationId: "replayWebhookDelivery",
-  tag: "Webhooks",
   summary: "Deliver an event to a webhook endpoint once more",
   description:
     "Queues the event of a delivery once more, as a new delivery with `is_replay`. The id of the event stays the same; the timestamp and the signature are made anew. An endpoint that is switched off is 409 `resource_state_invalid`.",
@@ -310,7 +300,6 @@ const replayMany = route({
   status: 202,
   scope: "webhooks:write",
   operationId: "replayWebhookDeliveries",
-  tag: "Webhooks",
   summary: "Deliver many events to a webhook endpoint once more",
   description: paragraphs(
     `Queues the deliveries of a time that have ended without success once more, up to ${DEFAULT_PER_SECOND} a second: those with \`is_final\` and one of the \`statuses\`. Attempts that a later one or a replay followed are left alone, so a repetition queues nothing twice.`,
@@ -333,7 +322,6 @@ const retrieveReplay = route({
   path: "/webhooks/{webhookId}/replays/{replayId}",
   scope: "webhooks:read",
   operationId: "retrieveWebhookReplay",
-  tag: "Webhooks",
   summary: "Retrieve a replay of many deliveries",
   description: "Answers a replay of many deliveries to a webhook endpoint, with its progress.",
 })
@@ -350,7 +338,6 @@ const test = route({
   status: 202,
   scope: "webhooks:write",
   operationId: "testWebhook",
-  tag: "Webhooks",
   summary: "Deliver the example of an event to a webhook endpoint",
   description: paragraphs(
     "Queues a delivery of the example of an event, signed like any other and with the header `X-Service-Test: true`. It stands in the delivery log; it is attempted once, and its outcome does not count towards a switch-off.",

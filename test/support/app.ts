@@ -69,5 +69,5 @@ export async function serveRoutes(
 type Meta = Parameters<typeof declare>[0];
 
 /** Declares a route of a test's own, which no document shows. */
-export const route = (meta: Omit<Meta, "operationId" | "tag" | "description">) =>
-  declare({ operationId: "test", tag: "Identity", description: meta.summary, ...meta });
+export const route = (meta: Omit<Meta, "operationId" | "description">) =>
+  declare({ operationId: "test", description: meta.summary, ...meta });
