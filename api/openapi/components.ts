@@ -169,10 +169,7 @@ export const securitySchemes = (issuer: string | undefined) => ({
   }),
 });
 
-/**
- * The ways to authenticate for an operation with these scopes.
- * @param issuer as of `securitySchemes`
- */
+/** The ways to authenticate for an operation with these scopes. @param issuer as of `securitySchemes` */
 export const securityOf = (scopes: readonly Scope[], issuer: string | undefined): JsonSchema[] => [
   { ApiKey: scopes },
   { Bearer: scopes },

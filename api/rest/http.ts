@@ -68,9 +68,8 @@ export const hasNoBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] === undefined && (headers["content-length"] ?? "0") === "0";
 
 /**
- * Answers before the request's body has arrived, and closes the connection. The client gets the whole answer at once;
- * what it still sends is discarded for a moment, because closing a connection with unread bytes resets it, and the reset
- * may overtake the answer.
+ * Answers before the request's body has arrived, and closes the connection. What the client still sends is discarded for a
+ * moment: closing a connection with unread bytes resets it, and the reset may overtake the answer.
  */
 function respondBeforeBody(res: Response, answer: HttpAnswer): void {
   if (isAnswered(res)) return;

@@ -58,9 +58,8 @@ export function readIdempotencyKey(
 }
 
 /**
- * The request as its Idempotency-Key knows it. The answer to a route with a secret belongs to the lineage of the key, or
- * to the OAuth client, that asked first: for any other one it is another request. So is a request in another version: its
- * body may mean something else, and the remembered answer has the shape of the first one's version.
+ * The request as its Idempotency-Key knows it. In another version it is another request, and, on a route with a secret, from
+ * a key of another lineage or another OAuth client.
  */
 export function keyedRequest(
   {
@@ -191,10 +190,7 @@ const withNewKey = (refusal: ApiError): ApiError =>
       )
     : refusal;
 
-/**
- * Gives a key back once Postgres answers again; else a retry would be refused until its request is presumed dead. The request
- * has ended: it neither works nor renews its claim any more.
- */
+/** Gives a key back once Postgres answers again; else a retry would be refused until its request is presumed dead. */
 async function releaseLater(
   { em, log }: Pick<RequestContext, "em" | "log">,
   claim: RequestClaim,
@@ -211,10 +207,8 @@ async function releaseLater(
 }
 
 /**
- * Remembers a refusal under the key, or gives the key back after a failure. The handler's transaction is rolled back by
- * now.
- * @returns false when the attempt does not hold the key: another one has taken it over, or the work is under way still, or
- * has written its answer
+ * Remembers a refusal under the key, or gives the key back after a failure.
+ * @returns false when another attempt has taken it over, or the work is under way still, or has written its answer
  */
 async function refuseUnder(
   ctx: RequestContext,

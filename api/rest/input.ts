@@ -37,9 +37,8 @@ const valueRefusal = (path: readonly PropertyKey[], problem: (subject: string) =
 };
 
 /**
- * Refuses values that no field may hold: text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting
- * beyond `MAX_DEPTH`.
- * @param path of the value, from the request's part on; the same list serves all values inside, which are up to 50,000
+ * Refuses text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting beyond `MAX_DEPTH`.
+ * @param path of the value, from the request's part on; the same list serves all values inside
  */
 function refuseUnstorable(value: unknown, path: PropertyKey[]): void {
   if (path.length > MAX_DEPTH + 1) throw valueRefusal([], (body) => `${body} is nested over ${MAX_DEPTH} levels deep.`);
@@ -79,10 +78,7 @@ interface Problem {
 /** How many problems an issue is. */
 const countOf = (issue: z.core.$ZodIssue): number => (issue.code === "unrecognized_keys" ? issue.keys.length : 1);
 
-/**
- * The refusal of a query parameter that an endpoint does not have. A list has codes of its own for `expand` and for a filter
- * of another list.
- */
+/** Of a query parameter that an endpoint does not have; a list has codes of its own. */
 function unknownParameter(key: string, isList: boolean): [code: ErrorCode, problem: string] {
   if (isList && key === "expand") return ["expand_unsupported", "is not supported by this list"];
   if (isList && isFilter(key)) return ["filter_unsupported", "is a filter of other lists and not of this one"];
@@ -135,10 +131,7 @@ function issuesRefusal(issues: readonly z.core.$ZodIssue[], isList: boolean): Ap
 
 const NOTHING = z.strictObject({});
 
-/**
- * The schema of all parts of a request: a part that the route's own schema leaves out must be empty, and a body that it
- * leaves out may be missing or `{}`.
- */
+/** The schema of all parts of a request: one that the route leaves out must be empty; a body may be missing then. */
 export function completeInput(input: InputSchema): z.ZodType {
   const { params = NOTHING, query = NOTHING, body = NOTHING.optional() } = input.shape;
   for (const given of [params, query, body]) {

@@ -275,20 +275,14 @@ function pageStatement(
     from ${largeColumn ? within : found} ${ordered} limit ${limit}`;
 }
 
-/**
- * `synced_through` of a page one. A client that asks for changes since an instant has those before it, or does not want
- * them, so it is never sent back behind that instant.
- */
+/** `synced_through` of a page one: never before the instant since which the client asks for changes. */
 async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<number> {
   return Math.max((await readVisibleBeforeMs(em)) ?? 0, updatedSinceMs);
 }
 
 /**
- * Declares how a list endpoint pages. `query` is the schema of its query parameters; `pageRecords` answers it.
- * Example: `lists` and `page` in api/lists/routes.ts.
- *
- * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others. A
- * page may hold fewer records than its limit and have more after it.
+ * Declares how a list endpoint pages, by (sort column, id). `query` is the schema of its query parameters; `pageRecords`
+ * answers it. Example: `lists` and `page` in api/lists/routes.ts.
  */
 export function defineList<
   Table extends keyof Database & string,
@@ -334,11 +328,7 @@ export function defineList<
   /** The statements of pages of records, by the shape of the page and the names of the values that it filters by. */
   const statements = new Map<string, DefinedStatement<NamedValues, PageRow>>();
 
-  /**
-   * Reads one page, of records that Postgres makes: they go into the answer as they are. To be called in one place for each
-   * list, because statements are compiled once.
-   * @throws {ApiError} `cursor_invalid`
-   */
+  /** Reads one page. To be called in one place for each list: its statements are kept. @throws {ApiError} `cursor_invalid` */
   async function pageRecords<Values extends NamedValues, From extends keyof Database, Row extends object, T>(
     ctx: PageContext,
     input: z.output<typeof query>,

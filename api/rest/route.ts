@@ -25,10 +25,7 @@ interface ProcedureTypes<I extends InputSchema, O extends z.ZodType> {
   output: Answer<z.output<O>>;
 }
 
-/**
- * Declares a route: its meta, then its schemas, then its handler.
- * Example: `retrieve` in api/lists/routes.ts.
- */
+/** Declares a route: its meta, then its schemas, then its handler. Example: `retrieve` in api/lists/routes.ts. */
 export function route(meta: RouteMeta) {
   return {
     input: <I extends InputSchema>(input: I) => ({

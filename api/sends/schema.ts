@@ -162,10 +162,7 @@ export const previewCost = {
   send_cap: sendCap,
 };
 
-/**
- * The rest of every preview.
- * @param sendOperation the operation that confirms it
- */
+/** The rest of every preview. @param sendOperation the operation that confirms it */
 export const previewConfirmation = (sendOperation: string) => ({
   complaint_rate: z
     .object({

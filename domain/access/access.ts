@@ -84,10 +84,9 @@ const MEMBER: Record<Caller["kind"], string> = {
 };
 
 /**
- * The access of a caller whose credential is good. Refusals come in this order: the plan, a member who left, a forbidden
- * pair of scopes.
+ * The access of a caller whose credential is good.
  * @param granted scopes as minted, or as the token claims them
- * @throws {ApiError} with the code of the first of these that applies
+ * @throws {ApiError} in this order: for the plan, a member who left, a forbidden pair of scopes
  */
 export function accessFor<C extends Caller>(caller: C, holder: MemberFacts, granted: readonly string[]): Access<C> {
   if (holder.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
@@ -109,9 +108,8 @@ export function accessFor<C extends Caller>(caller: C, holder: MemberFacts, gran
 }
 
 /**
- * Lets a request pass that needs the scope, or any one of several.
- * @throws {ApiError} `insufficient_scope` when the caller was granted none of them, `role_insufficient` when it was, but
- * the role of its member no longer holds it
+ * Lets a request pass that needs any one of some scopes.
+ * @throws {ApiError} `insufficient_scope`; `role_insufficient` for a granted one that the member's role no longer holds
  */
 export function requireScope({ caller, scopes, grantedScopes, role }: Access, ...anyOf: [Scope, ...Scope[]]): void {
   if (anyOf.some((scope) => scopes.includes(scope))) return;
@@ -128,11 +126,7 @@ function insufficientScope({ kind }: Caller, anyOf: readonly [Scope, ...Scope[]]
     : new ApiError("insufficient_scope", `${named}, which the token does not hold.`);
 }
 
-/**
- * The API key of a request that none but a key can make: each send tells apart the keys that preview and confirm it.
- * @param scope the scope that the request needs
- * @throws {ApiError} `insufficient_scope` for an OAuth client
- */
+/** The API key of a request that only a key can make. @throws {ApiError} `insufficient_scope` for an OAuth client */
 export function requireApiKey({ caller }: Access, scope: Scope): AccessKey {
   if (caller.kind === "api_key") return caller;
   throw insufficientScope(caller, [scope]);

@@ -75,10 +75,9 @@ export interface RequestOrigin {
 }
 
 /**
- * Identifies the caller of a request, with one query. Refusals come in this order: an address with too many failures, no
- * credential, two that differ, a bad OAuth token, a malformed key, an unknown id or wrong secret, the other environment's
- * prefix, a key that was revoked or has expired, too many requests, then those of `accessFor`.
- * @throws {ApiError} with the code of the first of these that applies
+ * Identifies the caller of a request, with one query.
+ * @throws {ApiError} in this order: for too many failures of the address, no credential, two that differ, a bad OAuth token or
+ *   a malformed key, an unknown one, the other environment's prefix, one that has ended, too many requests; as `accessFor`
  */
 export function authenticate(
   em: EntityManager,
@@ -96,11 +95,7 @@ export function authenticate(
   );
 }
 
-/**
- * Reports the caller's allowance, refuses a caller that has none left, and gives its access. The look-up has counted the
- * request.
- * @throws {ApiError} `rate_limit_exceeded`, then those of `accessFor`
- */
+/** Reports the caller's allowance, and gives its access. @throws {ApiError} `rate_limit_exceeded`; as `accessFor` */
 function admit<C extends Caller>(
   { limits, onCallerKnown }: RequestOrigin,
   caller: C,

@@ -17,10 +17,7 @@ const RENEW_EVERY_MS = 30_000;
 /** Most attempts take a moment: a client that comes back then finds the answer. */
 const IN_FLIGHT_RETRY_SECONDS = 2;
 
-/**
- * The content of a remembered payload: the payload itself (`sealed`: encrypted, because it holds a secret), the facts
- * that it is made from, or a refusal.
- */
+/** The payload itself, encrypted where it holds a secret (`sealed`), the facts that it is made from, or a refusal. */
 export type AnswerKind = "payload" | "sealed" | "facts" | "refusal";
 
 /** One attempt's claim on an Idempotency-Key. Plain data: it travels to the activity that writes the answer. */
@@ -84,10 +81,9 @@ const insertClaim = defineStatement((em, { keyHash, fingerprint, requestId, team
 );
 
 /**
- * Claims an Idempotency-Key for a request, or finds the answer it already has. Call it outside of a transaction: the claim is
- * committed before the work begins, so that two requests at once see each other. It never waits for a request that holds the key.
- * @throws {ApiError} `idempotency_key_reused` for another request under the key, `request_in_flight` while the first
- * attempt is under way
+ * Claims an Idempotency-Key for a request, or finds the answer it already has. Call it outside of a transaction, so that two
+ * requests at once see each other.
+ * @throws {ApiError} `idempotency_key_reused` for another request, `request_in_flight` while the first attempt is under way
  */
 export async function claimKey(em: EntityManager, request: KeyedRequest): Promise<Claim> {
   const { tenant, keyHash, fingerprint, requestId } = request;
@@ -174,9 +170,8 @@ const heldUnlocked = (em: EntityManager, claim: RequestClaim) =>
 const recordOfHandle = (em: EntityManager, { keyHash, ...tenant }: RequestClaim) => recordOf(em, { tenant, keyHash });
 
 /**
- * Locks the claim of an attempt until the transaction ends. Meanwhile no other request takes the key over, however long
- * that takes: `claimKey` refuses each at once. A release or a renewal leaves a locked claim as it is, so that no change of
- * the record conflicts with the answer that a REPEATABLE READ transaction writes at its end. Call it first there.
+ * Locks the claim of an attempt until the transaction ends: no other request takes the key over, and no renewal conflicts with
+ * the answer that a REPEATABLE READ transaction writes at its end. Call it first there.
  * @returns the answer that the attempt has already
  * @throws {ApiError} `request_in_flight` when another attempt has taken the key over
  */
@@ -267,9 +262,8 @@ export interface Release {
 }
 
 /**
- * Gives the key back after an answer that is not remembered, unless the work of the attempt is under way in a transaction
- * that has locked the claim. It may be repeated: once another request holds the key, it does nothing.
- * @returns false when the request does not hold the key, or its claim is locked
+ * Gives the key back after an answer that is not remembered. It may be repeated.
+ * @returns false when the request does not hold the key, or its work is under way in a transaction that has locked the claim
  */
 export async function releaseKey(em: EntityManager, claim: RequestClaim, { to, attempt }: Release): Promise<boolean> {
   const { numUpdatedRows } = await heldUnlocked(em, claim)

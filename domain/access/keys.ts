@@ -14,11 +14,9 @@ import type { Vault } from "../secrets/crypto.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
 
-/**
- * A key is `mk_live_<id>_<secret><checksum>`, or `mk_test_…`, all in base62.
- * The id (71 bits) finds the record and may be shown; the secret (256 bits) is kept only as a hash; the checksum is the
- * CRC-32 of `<id>_<secret>`, so that a mistyped key is recognised without a look-up. The checksum leaves the environment
- * out: a key with the prefix of the other environment is well-formed, and gets an error of its own.
+/*
+ * A key is `mk_live_<id>_<secret><checksum>`, or `mk_test_…`, all in base62. The checksum, a CRC-32 of `<id>_<secret>`, tells
+ * a mistyped key without a look-up; a key with the prefix of the other environment gets an error of its own.
  */
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const ID_LENGTH = 12;
@@ -180,11 +178,9 @@ async function mint(
 }
 
 /**
- * Mints a key for a member. The key in the answer cannot be shown again.
+ * Mints a key for a member; it cannot be shown again.
  * @param limit keys that the team may have in the environment
- * @throws {ApiError} `validation_failed` for an unknown scope or a wrong domain or cap, `forbidden_scope_pair`,
- * `role_insufficient` for scopes beyond the member's role, `not_found` for a member of another team,
- * `resource_limit_reached`
+ * @throws {ApiError} `validation_failed`, `forbidden_scope_pair`, `role_insufficient`, `not_found`, `resource_limit_reached`
  */
 export function mintKey(em: EntityManager, vault: Vault, grant: KeyGrant, limit: number): Promise<MintedKey> {
   return transaction(em, (tx) => mint(tx, vault, grant, limit));
@@ -208,9 +204,7 @@ async function lockKey(em: EntityManager, { teamId, key }: KeyName): Promise<Api
 
 /**
  * Replaces a key by a new one of the same lineage with the same grant; the daily cap counts over both.
- * @param limit keys that the team may have in the environment. A key that is revoked at once leaves its place to the
- *   new one; one with hours of grace keeps it.
- * @param graceHours hours for which the old key still works; 0 revokes it at once
+ * @param graceHours hours for which the old key still works, and keeps its place within `limit`; 0 revokes it at once
  * @throws {ApiError} `not_found`, `resource_state_invalid` for a revoked key, and the errors of `mintKey`
  */
 export function rotateKey(
@@ -241,10 +235,7 @@ export function rotateKey(
   });
 }
 
-/**
- * Revokes a key for good; revoking it again changes nothing.
- * @throws {ApiError} `not_found`
- */
+/** Revokes a key for good; revoking it again changes nothing. @throws {ApiError} `not_found` */
 export function revokeKey(em: EntityManager, name: KeyName): Promise<void> {
   return em.transactional(async (em) => {
     const { id } = await lockKey(em, name);

@@ -48,11 +48,8 @@ const isTokensFault = (error: unknown): boolean =>
   error instanceof errors.JOSENotSupported;
 
 /**
- * Finds the public key of a token in the key set behind a URL. The set is loaded when it is first needed, when it is too
- * old, and for a key that it does not hold; requests that need it at once share one load. A flood of tokens with unknown
- * keys causes no more loads than `times` allow.
- *
- * The finder throws `service_unavailable` when the set cannot be loaded, and an error of jose for a key that is not in it.
+ * Finds the public key of a token in the key set behind a URL, which is loaded when it is needed, too old, or lacks the key,
+ * as often as `times` allow. The finder throws `service_unavailable`, or an error of jose for a key that is not there.
  */
 export function openIssuerKeys(url: URL, times: KeySetTimes): JWTVerifyGetKey {
   let retryAt = 0;

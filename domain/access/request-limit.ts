@@ -8,9 +8,8 @@ import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { ApiError } from "../errors.ts";
 
 /*
- * Requests are counted in windows of a minute, which begin at whole minutes of the database's clock: all processes of the
- * API count in the same row, so that a limit is exact over all of them. A request beyond the limit is not counted, and
- * leaves no version of the row behind.
+ * Requests are counted in windows of a minute of the database's clock: all processes of the API count in the same row, so
+ * that a limit is exact over all of them. A request beyond the limit leaves no version of the row behind.
  */
 
 /** Length of a window. */
