@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
+import { isObject } from "../../lib/json-object.ts";
 import { answersList, type InputSchema, type RouteDefinition } from "./definition.ts";
 import { isFilter } from "./filters.ts";
 import { describeIssue, paramName } from "./messages.ts";
@@ -16,6 +17,12 @@ export interface RawInput {
   params: Record<string, unknown>;
   query: Record<string, unknown>;
   body: unknown;
+}
+
+/** The parts of an input that was not looked at yet. */
+export function partsOf(raw: unknown): RawInput {
+  const { params = {}, query = {}, body } = (isObject(raw) ? raw : {}) as Partial<RawInput>;
+  return { params, query, body };
 }
 
 type Part = keyof RawInput;
@@ -185,7 +192,7 @@ export function parserOf(definition: Pick<RouteDefinition, "input" | "output" | 
   // Unknown parameters of a list have codes of their own.
   const isList = answersList(definition);
   return (raw) => {
-    const parts = raw as RawInput;
+    const parts = partsOf(raw);
     if (countValues(parts.body, MAX_BODY_VALUES) > MAX_BODY_VALUES) {
       throw new ApiError("payload_too_large", `The body may hold ${MAX_BODY_VALUES} values at most.`);
     }

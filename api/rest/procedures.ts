@@ -19,7 +19,7 @@ import {
   remember,
   settleFailure,
 } from "./idempotency.ts";
-import { parserOf, type RawInput } from "./input.ts";
+import { parserOf, partsOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
 import { readVersion, VERSION_HEADER } from "./versions.ts";
 
@@ -152,7 +152,7 @@ const once = (definition: RouteDefinition) =>
       const { idempotencyKey } = ctx;
       // A dry run has no effect that a second request could repeat.
       if (idempotencyKey === null || ctx.dryRun) return next();
-      const request = keyedRequest(ctx, idempotencyKey, definition, (await getRawInput()) as RawInput);
+      const request = keyedRequest(ctx, idempotencyKey, definition, partsOf(await getRawInput()));
       const claim = await claimKey(ctx.em, request).catch((thrown) => {
         releaseLostClaim(ctx, request, thrown);
         throw thrown;
