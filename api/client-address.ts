@@ -35,23 +35,13 @@ export function clientAddressesOf({
     const address = plainAddress(remoteAddress);
     return isProxy(address) ? null : networkOf(address);
   };
-  // A connection brings many requests.
-  const known = new WeakMap<object, string | null>();
-  const ofSocket = (socket: IncomingMessage["socket"], remoteAddress: string): string | null => {
-    let client = known.get(socket);
-    if (client === undefined) {
-      client = ofConnection(remoteAddress);
-      known.set(socket, client);
-    }
-    return client;
-  };
   return {
     ofConnection,
     ofRequest: ({ socket, headersDistinct }) => {
       const { remoteAddress } = socket;
       // The connection has gone: the answer will reach no one.
       if (remoteAddress === undefined) return null;
-      const clientAddress = ofSocket(socket, remoteAddress);
+      const clientAddress = ofConnection(remoteAddress);
       if (clientAddress !== null || PROXY_HOPS === 0) return clientAddress;
       const forwarded = (headersDistinct["x-forwarded-for"] ?? []).join(",").split(",");
       // With fewer entries than balancers, or an unreadable one, a request still counts for an address.

@@ -1,12 +1,9 @@
-import { z } from "zod";
-import { BROADCAST_STATUSES, Campaign } from "../../db/entities/send.ts";
-import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
-import { route, router } from "../rest/route.ts";
+import { Campaign } from "../../db/entities/send.ts";
+import { router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
 import { recipientsRoute } from "../sends/recipients.ts";
 import { sendRouter } from "../sends/routes.ts";
-import { sizeText } from "../units.ts";
 import { campaignRecord, presentPreview, presentSend, wholeCampaignRecord } from "./present.ts";
 import {
   campaign,
@@ -17,27 +14,6 @@ import {
   campaignWithRecipients,
 } from "./schema.ts";
 
-const campaigns = defineList({
-  table: "campaigns",
-  sorts: ["updated_at", "created_at"],
-  updatedSince: true,
-  filters: { status: z.enum(BROADCAST_STATUSES).optional().describe("Only campaigns with this status.") },
-  largeColumn: "body",
-});
-
-const page = route({
-  method: "GET",
-  path: "/campaigns",
-  scope: "campaigns:read",
-  largeAnswer: true,
-  operationId: "listCampaigns",
-  summary: "List the campaigns",
-  description: `Pages through the campaigns of the team, each with its body. A page ends before its records exceed ${sizeText(MAX_PAGE_BYTES)}, so it may hold fewer campaigns than \`limit\` and have more after it.`,
-})
-  .input(z.strictObject({ query: campaigns.query }))
-  .output(z.array(campaign))
-  .query(({ ctx, input }) => campaigns.pageRecords(ctx, input.query, { record: campaignRecord }));
-
 const kind = {
   ...({ type: "campaign", noun: "Campaign" } as const),
   entity: Campaign,
@@ -45,7 +21,6 @@ const kind = {
 };
 
 export const campaignsRouter = router({
-  page,
   drafts: draftRouter({
     ...kind,
     limit: (env) => env.MAX_CAMPAIGNS,

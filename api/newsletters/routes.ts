@@ -1,12 +1,9 @@
-import { z } from "zod";
-import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
-import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
-import { route, router } from "../rest/route.ts";
+import { Newsletter } from "../../db/entities/send.ts";
+import { router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
 import { recipientsRoute } from "../sends/recipients.ts";
 import { sendRouter } from "../sends/routes.ts";
-import { sizeText } from "../units.ts";
 import { newsletterRecord, presentPreview, presentSend, wholeNewsletterRecord } from "./present.ts";
 import {
   newsletter,
@@ -17,27 +14,6 @@ import {
   newsletterWithRecipients,
 } from "./schema.ts";
 
-const newsletters = defineList({
-  table: "newsletters",
-  sorts: ["updated_at", "created_at"],
-  updatedSince: true,
-  filters: { status: z.enum(BROADCAST_STATUSES).optional().describe("Only newsletters with this status.") },
-  largeColumn: "body",
-});
-
-const page = route({
-  method: "GET",
-  path: "/newsletters",
-  scope: "newsletters:read",
-  largeAnswer: true,
-  operationId: "listNewsletters",
-  summary: "List the newsletters",
-  description: `Pages through the newsletters of the team, each with its body. A page ends before its records exceed ${sizeText(MAX_PAGE_BYTES)}, so it may hold fewer newsletters than \`limit\` and have more after it.`,
-})
-  .input(z.strictObject({ query: newsletters.query }))
-  .output(z.array(newsletter))
-  .query(({ ctx, input }) => newsletters.pageRecords(ctx, input.query, { record: newsletterRecord }));
-
 const kind = {
   ...({ type: "newsletter", noun: "Newsletter" } as const),
   entity: Newsletter,
@@ -45,7 +21,6 @@ const kind = {
 };
 
 export const newslettersRouter = router({
-  page,
   drafts: draftRouter({
     ...kind,
     limit: (env) => env.MAX_NEWSLETTERS,

@@ -2,12 +2,15 @@ import type { EntityClass } from "@mikro-orm/postgresql";
 import type { RawBuilder } from "kysely";
 import { z } from "zod";
 import type { Env } from "../../config/env.ts";
+import { BROADCAST_STATUSES } from "../../db/entities/send.ts";
 import type { Patch } from "../../domain/patch.ts";
 import { type Broadcast, checkTemplates, createDraft, deleteDraft, updateDraft } from "../../domain/sends/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { deleted } from "../fields.ts";
+import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { readRecord } from "../rest/record.ts";
 import { deleteImpact, idParamOf, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { sizeText } from "../units.ts";
 
 /** The content of a draft as a request holds it. */
 interface WrittenContent {
@@ -66,6 +69,27 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
   const scopes = { read: `${type}s:read`, write: `${type}s:write` } as const;
   const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
   const idOf = (input: { params: Record<string, string> }) => input.params[idParam] ?? "";
+
+  const list = defineList({
+    table,
+    sorts: ["updated_at", "created_at"],
+    updatedSince: true,
+    filters: { status: z.enum(BROADCAST_STATUSES).optional().describe(`Only ${table} with this status.`) },
+    largeColumn: "body",
+  });
+
+  const page = route({
+    method: "GET",
+    path,
+    scope: scopes.read,
+    largeAnswer: true,
+    operationId: `list${noun}s`,
+    summary: `List the ${table}`,
+    description: `Pages through the ${table} of the team, each with its body. A page ends before its records exceed ${sizeText(MAX_PAGE_BYTES)}, so it may hold fewer ${table} than \`limit\` and have more after it.`,
+  })
+    .input(z.strictObject({ query: list.query }))
+    .output(z.array(shown.schema))
+    .query(({ ctx, input }) => list.pageRecords(ctx, input.query, { record: shown.record }));
 
   const create = route({
     method: "POST",
@@ -139,5 +163,5 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
       return ok({ object: type, id, deleted: true }, { impact: deleteImpact(id) });
     });
 
-  return router({ create, retrieve, update, remove });
+  return router({ page, create, retrieve, update, remove });
 }
