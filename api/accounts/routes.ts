@@ -16,9 +16,7 @@ const accounts = defineList({
   },
 });
 
-const page = route({
-  method: "GET",
-  path: "/accounts",
+const page = route("GET /accounts", {
   scope: "accounts:read",
   operationId: "listAccounts",
   summary: "List the connected sending accounts",
@@ -28,9 +26,7 @@ const page = route({
   .output(z.array(emailAccount))
   .query(({ ctx, input }) => accounts.pageRecords(ctx, input.query, { record: accountRecord }));
 
-const retrieve = route({
-  method: "GET",
-  path: "/accounts/{accountId}",
+const retrieve = route("GET /accounts/{accountId}", {
   scope: "accounts:read",
   operationId: "retrieveAccount",
   summary: "Retrieve a sending account",

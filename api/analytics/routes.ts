@@ -4,9 +4,7 @@ import { ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentOverview } from "./present.ts";
 import { analyticsOverview, overviewQuery } from "./schema.ts";
 
-const overview = route({
-  method: "GET",
-  path: "/analytics/overview",
+const overview = route("GET /analytics/overview", {
   scope: "analytics:read",
   operationId: "retrieveAnalyticsOverview",
   summary: "Retrieve the outcomes of the mails of a range of days",

@@ -33,9 +33,7 @@ const contacts = defineList({
   largeColumn: "fields",
 });
 
-const create = route({
-  method: "POST",
-  path: "/contacts",
+const create = route("POST /contacts", {
   status: 201,
   scope: "contacts:write",
   operationId: "createContact",
@@ -57,9 +55,7 @@ const create = route({
     return ok(record, { impact: impact({ would_create: 1, quota }) });
   });
 
-const upsert = route({
-  method: "POST",
-  path: "/contacts/bulk",
+const upsert = route("POST /contacts/bulk", {
   scope: "contacts:write",
   idempotency: "required",
   itemsIn: "contacts",
@@ -90,9 +86,7 @@ const upsert = route({
     return ok(presentBatch(items, outcomes), { impact: impact(effect) });
   });
 
-const page = route({
-  method: "GET",
-  path: "/contacts",
+const page = route("GET /contacts", {
   scope: "contacts:read",
   largeAnswer: true,
   operationId: "listContacts",
@@ -104,9 +98,7 @@ const page = route({
   .output(z.array(contact))
   .query(({ ctx, input }) => contacts.pageRecords(ctx, input.query, { record: contactRecord }));
 
-const listFields = route({
-  method: "GET",
-  path: "/contacts/fields",
+const listFields = route("GET /contacts/fields", {
   scope: "contacts:read",
   operationId: "listContactFields",
   summary: "List the custom fields of contacts",
@@ -121,9 +113,7 @@ const listFields = route({
     return ok(data, { meta: { has_more: false, next_cursor: null } });
   });
 
-const retrieve = route({
-  method: "GET",
-  path: "/contacts/{contactId}",
+const retrieve = route("GET /contacts/{contactId}", {
   scope: "contacts:read",
   operationId: "retrieveContact",
   summary: "Retrieve a contact",
@@ -133,9 +123,7 @@ const retrieve = route({
   .output(contact)
   .query(async ({ ctx, input }) => ok(await readRecord(ctx.em, "contacts", contactRecord, input.params.contactId)));
 
-const update = route({
-  method: "PATCH",
-  path: "/contacts/{contactId}",
+const update = route("PATCH /contacts/{contactId}", {
   scope: "contacts:write",
   operationId: "updateContact",
   summary: "Change a contact",
@@ -163,9 +151,7 @@ const update = route({
     return ok(shown, { impact: { ...updateImpact(record.id, isChanged), quota } });
   });
 
-const remove = route({
-  method: "DELETE",
-  path: "/contacts/{contactId}",
+const remove = route("DELETE /contacts/{contactId}", {
   scope: "contacts:write",
   operationId: "deleteContact",
   summary: "Delete a contact",

@@ -52,9 +52,7 @@ const subscriptionsOf = (em: EntityManager, listId: string) =>
     .select(["subscribers.email", "subscribers.email_spelling", "subscribers.first_name", "subscribers.last_name"])
     .where("subscriptions.list_id", "=", listId);
 
-const create = route({
-  method: "POST",
-  path: "/lists",
+const create = route("POST /lists", {
   status: 201,
   scope: "lists:write",
   operationId: "createList",
@@ -72,9 +70,7 @@ const create = route({
     return ok(await readRecord(ctx.em, "lists", listRecord, id), { impact: impact({ would_create: 1 }) });
   });
 
-const page = route({
-  method: "GET",
-  path: "/lists",
+const page = route("GET /lists", {
   scope: "lists:read",
   operationId: "listLists",
   summary: "List the lists",
@@ -84,9 +80,7 @@ const page = route({
   .output(z.array(list))
   .query(({ ctx, input }) => lists.pageRecords(ctx, input.query, { record: listRecord }));
 
-const retrieve = route({
-  method: "GET",
-  path: "/lists/{listId}",
+const retrieve = route("GET /lists/{listId}", {
   scope: "lists:read",
   operationId: "retrieveList",
   summary: "Retrieve a list",
@@ -96,9 +90,7 @@ const retrieve = route({
   .output(list)
   .query(async ({ ctx, input }) => ok(await readRecord(ctx.em, "lists", listRecord, input.params.listId)));
 
-const update = route({
-  method: "PATCH",
-  path: "/lists/{listId}",
+const update = route("PATCH /lists/{listId}", {
   scope: "lists:write",
   operationId: "updateList",
   summary: "Change a list",
@@ -113,9 +105,7 @@ const update = route({
     return ok(await readRecord(ctx.em, "lists", listRecord, id), { impact: updateImpact(id, isChanged) });
   });
 
-const remove = route({
-  method: "DELETE",
-  path: "/lists/{listId}",
+const remove = route("DELETE /lists/{listId}", {
   scope: "lists:write",
   operationId: "deleteList",
   summary: "Delete a list with its subscriptions; the subscribers stay",
@@ -135,9 +125,7 @@ const remove = route({
     return ok({ object: "list", id, deleted: true }, { impact: impact(effect) });
   });
 
-const pageSubscribers = route({
-  method: "GET",
-  path: "/lists/{listId}/subscribers",
+const pageSubscribers = route("GET /lists/{listId}/subscribers", {
   scope: "lists:read",
   alsoScope: "subscribers:read",
   operationId: "listListSubscribers",
@@ -156,9 +144,7 @@ const pageSubscribers = route({
     });
   });
 
-const addMembers = route({
-  method: "POST",
-  path: "/lists/{listId}/subscribers",
+const addMembers = route("POST /lists/{listId}/subscribers", {
   scope: "lists:write",
   operationId: "addListSubscribers",
   summary: "Add subscribers to a list; an opt-out stays",
@@ -177,9 +163,7 @@ const addMembers = route({
     return ok(presentBatch(listId, outcome), { impact: impact(effect) });
   });
 
-const updateMember = route({
-  method: "PATCH",
-  path: "/lists/{listId}/subscribers/{subscriberId}",
+const updateMember = route("PATCH /lists/{listId}/subscribers/{subscriberId}", {
   scope: "lists:write",
   alsoScope: "subscribers:read",
   operationId: "updateListSubscriber",
@@ -203,9 +187,7 @@ const updateMember = route({
     return ok(new JsonText(record), { impact: updateImpact(subscriberId, isChanged) });
   });
 
-const removeMember = route({
-  method: "DELETE",
-  path: "/lists/{listId}/subscribers/{subscriberId}",
+const removeMember = route("DELETE /lists/{listId}/subscribers/{subscriberId}", {
   scope: "lists:write",
   operationId: "removeListSubscriber",
   summary: "Remove a subscriber from a list",

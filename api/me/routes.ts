@@ -3,9 +3,7 @@ import { ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentIdentity } from "./present.ts";
 import { identity } from "./schema.ts";
 
-const retrieve = route({
-  method: "GET",
-  path: "/me",
+const retrieve = route("GET /me", {
   scope: null,
   operationId: "retrieveMe",
   summary: "Retrieve the API key or OAuth token of the request: its team, its scopes and its API version",

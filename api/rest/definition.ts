@@ -81,11 +81,11 @@ export interface RouteLink {
   requestBody?: Readonly<Record<string, string>>;
 }
 
+/** The method and the path of a route: `GET /lists/{listId}`. */
+export type RouteTarget = `${Method} /${string}`;
+
 /** The declaration of a route, as it is written. */
 export interface RouteMeta {
-  method: Method;
-  /** Below the base path, parameters in braces: `/lists/{listId}`. */
-  path: `/${string}`;
   /** The status of a success; 200 unless given. */
   status?: number;
   /** The scope that the API key must hold; null for none. */
@@ -134,6 +134,9 @@ export type RouteKind = "read" | "write" | "workflow";
 
 /** The meta of a built procedure: the declaration with its defaults, and its schemas. */
 export interface RouteDefinition extends RouteMeta {
+  method: Method;
+  /** Below the base path, parameters in braces: `/lists/{listId}`. */
+  path: `/${string}`;
   kind: RouteKind;
   input: InputSchema;
   /** The schema of `data`. */
@@ -148,15 +151,19 @@ export interface RouteDefinition extends RouteMeta {
 
 /** Completes a declaration. */
 export function defineRoute(
+  target: RouteTarget,
   meta: RouteMeta,
   built: Pick<RouteDefinition, "kind" | "input" | "output" | "before">,
 ): RouteDefinition {
-  const { method, scope } = meta;
+  const [method, path] = target.split(" ") as [Method, RouteDefinition["path"]];
+  const { scope } = meta;
   const dryRun = meta.dryRun ?? (method !== "GET" && scope !== null);
   return {
     idempotency: method === "GET" || method === "DELETE" ? "none" : "optional",
     ...meta,
     ...built,
+    method,
+    path,
     dryRun,
     dryRunScope: dryRun && scope !== null ? (scope.replace(/:\w+$/, ":read") as Scope) : null,
   };

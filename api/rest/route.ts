@@ -9,6 +9,7 @@ import {
   type InputSchema,
   type RouteDefinition,
   type RouteMeta,
+  type RouteTarget,
 } from "./definition.ts";
 import { procedureFor, type RouteHandler } from "./procedures.ts";
 
@@ -25,8 +26,8 @@ interface ProcedureTypes<I extends InputSchema, O extends z.ZodType> {
   output: Answer<z.output<O>>;
 }
 
-/** Declares a route: its meta, then its schemas, then its handler. Example: `retrieve` in api/lists/routes.ts. */
-export function route(meta: RouteMeta) {
+/** Declares a route: its method and path, its meta, then its schemas, then its handler. Example: `retrieve` in api/lists/routes.ts. */
+export function route(target: RouteTarget, meta: RouteMeta) {
   return {
     input: <I extends InputSchema>(input: I) => ({
       output: <O extends z.ZodType>(output: O) => {
@@ -35,7 +36,7 @@ export function route(meta: RouteMeta) {
         const handledBy = (before?: RouteDefinition["before"]) => {
           // The types are lost between the generics; the procedure parses its input with this very schema.
           const procedure = (kind: RouteDefinition["kind"], handler: OwnHandler): unknown =>
-            procedureFor(defineRoute(meta, { kind, input, output, before }), handler as RouteHandler);
+            procedureFor(defineRoute(target, meta, { kind, input, output, before }), handler as RouteHandler);
           return {
             /** A read: no transaction, nothing is remembered. */
             query: (handler: OwnHandler) => procedure("read", handler) as TRPCQueryProcedure<Types>,

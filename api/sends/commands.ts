@@ -42,9 +42,7 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
 
   const command = (name: ClientCommand) => {
     const { summary, description, errors = [] } = COMMANDS[name];
-    return route({
-      method: "POST",
-      path: `/${type}s/{${idParam}}/${name}`,
+    return route(`POST /${type}s/{${idParam}}/${name}`, {
       scope: `${type}s:send`,
       operationId: `${name}${noun}`,
       summary: summary.join(` ${type} `).trim(),

@@ -78,9 +78,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     largeColumn: "body",
   });
 
-  const page = route({
-    method: "GET",
-    path,
+  const page = route(`GET ${path}`, {
     scope: scopes.read,
     largeAnswer: true,
     operationId: `list${noun}s`,
@@ -91,9 +89,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     .output(z.array(shown.schema))
     .query(({ ctx, input }) => list.pageRecords(ctx, input.query, { record: shown.record }));
 
-  const create = route({
-    method: "POST",
-    path,
+  const create = route(`POST ${path}`, {
     status: 201,
     scope: scopes.write,
     operationId: `create${noun}`,
@@ -113,9 +109,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
       return ok(await readRecord(ctx.em, table, shown.record, draft.id), { impact: impact({ would_create: 1 }) });
     });
 
-  const retrieve = route({
-    method: "GET",
-    path: onePath,
+  const retrieve = route(`GET ${onePath}`, {
     scope: scopes.read,
     largeAnswer: true,
     operationId: `retrieve${noun}`,
@@ -126,9 +120,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     .output(kind.whole.schema)
     .query(async ({ ctx, input }) => ok(await readRecord(ctx.em, table, kind.whole.record, idOf(input))));
 
-  const update = route({
-    method: "PATCH",
-    path: onePath,
+  const update = route(`PATCH ${onePath}`, {
     scope: scopes.write,
     operationId: `update${noun}`,
     summary: "Change a draft",
@@ -146,9 +138,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
       return ok(await readRecord(ctx.em, table, shown.record, id), { impact: updateImpact(id, isChanged) });
     });
 
-  const remove = route({
-    method: "DELETE",
-    path: onePath,
+  const remove = route(`DELETE ${onePath}`, {
     scope: scopes.write,
     operationId: `delete${noun}`,
     summary: "Delete a draft",

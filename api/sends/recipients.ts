@@ -28,9 +28,7 @@ interface ReceivedKind {
 export function recipientsRoute({ type, noun, personScope }: ReceivedKind) {
   const idParam = `${type}Id`;
   const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
-  return route({
-    method: "GET",
-    path: `/${type}s/{${idParam}}/recipients`,
+  return route(`GET /${type}s/{${idParam}}/recipients`, {
     scope: `${type}s:read`,
     alsoScope: personScope,
     operationId: `list${noun}Recipients`,

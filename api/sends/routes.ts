@@ -91,9 +91,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     return kind.preview.present(row, confirmationToken(vault, tokenFacts(row)));
   }
 
-  const sendPreview = route({
-    method: "POST",
-    path: `${path}/send-preview`,
+  const sendPreview = route(`POST ${path}/send-preview`, {
     scope,
     idempotency: "required",
     recall: (ctx, facts) => showPreview(ctx, facts as PreviewFacts),
@@ -136,9 +134,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
       return ok(await showPreview(ctx, facts), { facts });
     });
 
-  const send = route({
-    method: "POST",
-    path: `${path}/send`,
+  const send = route(`POST ${path}/send`, {
     status: 202,
     scope,
     idempotency: "required",

@@ -23,9 +23,7 @@ const subscribers = defineList({
   filters: { email: addressFilter },
 });
 
-const create = route({
-  method: "POST",
-  path: "/subscribers",
+const create = route("POST /subscribers", {
   status: 201,
   scope: "subscribers:write",
   operationId: "createSubscriber",
@@ -43,9 +41,7 @@ const create = route({
     return ok(record, { impact: impact({ would_create: 1, quota }) });
   });
 
-const page = route({
-  method: "GET",
-  path: "/subscribers",
+const page = route("GET /subscribers", {
   scope: "subscribers:read",
   operationId: "listSubscribers",
   summary: "List the subscribers",
@@ -55,9 +51,7 @@ const page = route({
   .output(z.array(subscriber))
   .query(({ ctx, input }) => subscribers.pageRecords(ctx, input.query, { record: subscriberRecord }));
 
-const retrieve = route({
-  method: "GET",
-  path: "/subscribers/{subscriberId}",
+const retrieve = route("GET /subscribers/{subscriberId}", {
   scope: "subscribers:read",
   operationId: "retrieveSubscriber",
   summary: "Retrieve a subscriber with their subscriptions",
@@ -69,9 +63,7 @@ const retrieve = route({
     ok(await readRecord(ctx.em, "subscribers", wholeSubscriberRecord, input.params.subscriberId)),
   );
 
-const update = route({
-  method: "PATCH",
-  path: "/subscribers/{subscriberId}",
+const update = route("PATCH /subscribers/{subscriberId}", {
   scope: "subscribers:write",
   operationId: "updateSubscriber",
   summary: "Change a subscriber",
@@ -91,9 +83,7 @@ const update = route({
     return ok(shown, { impact: { ...updateImpact(record.id, isChanged), quota } });
   });
 
-const remove = route({
-  method: "DELETE",
-  path: "/subscribers/{subscriberId}",
+const remove = route("DELETE /subscribers/{subscriberId}", {
   scope: "subscribers:write",
   operationId: "deleteSubscriber",
   summary: "Delete a subscriber with their subscriptions",

@@ -40,9 +40,7 @@ const suppressions = defineList({
   ranges: { filter: "reason", values: SUPPRESSION_REASONS },
 });
 
-const page = route({
-  method: "GET",
-  path: "/suppressions",
+const page = route("GET /suppressions", {
   scope: "suppressions:read",
   operationId: "listSuppressions",
   summary: "List the suppressed addresses of the team",
@@ -59,9 +57,7 @@ const withoutErased = ({ added, alreadySuppressed, erased }: SuppressionOutcome)
   alreadySuppressed: alreadySuppressed.filter((email) => !erased.includes(email)),
 });
 
-const create = route({
-  method: "POST",
-  path: "/suppressions",
+const create = route("POST /suppressions", {
   scope: "suppressions:write",
   recall: (_ctx, facts) => presentBatch(facts as RememberedOutcome),
   operationId: "createSuppressions",
@@ -82,9 +78,7 @@ const create = route({
     });
   });
 
-const retrieve = route({
-  method: "GET",
-  path: "/suppressions/{email}",
+const retrieve = route("GET /suppressions/{email}", {
   scope: "suppressions:read",
   operationId: "retrieveSuppression",
   summary: "Look up whether an address is suppressed",
@@ -97,9 +91,7 @@ const retrieve = route({
     ok(await readRecord(ctx.em, "suppressions", suppressionRecord, lookupAddress(input.params.email), "email")),
   );
 
-const remove = route({
-  method: "DELETE",
-  path: "/suppressions/{suppressionId}",
+const remove = route("DELETE /suppressions/{suppressionId}", {
   scope: "suppressions:delete",
   operationId: "deleteSuppression",
   summary: "Delete a suppression; opt-outs per list stay",

@@ -32,9 +32,7 @@ const unsubscribes = defineList({
   ranges: { filter: "source", values: UNSUBSCRIBE_SOURCES },
 });
 
-const page = route({
-  method: "GET",
-  path: "/unsubscribes",
+const page = route("GET /unsubscribes", {
   scope: "suppressions:read",
   operationId: "listUnsubscribes",
   summary: "List the opt-outs, each with its time and its mail",

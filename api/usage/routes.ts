@@ -4,9 +4,7 @@ import { ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentUsage } from "./present.ts";
 import { usage } from "./schema.ts";
 
-const retrieve = route({
-  method: "GET",
-  path: "/usage",
+const retrieve = route("GET /usage", {
   scope: "usage:read",
   operationId: "retrieveUsage",
   summary: "Retrieve the use of each limit",

@@ -80,9 +80,7 @@ const deliveries = defineList({
   largeColumn: "response_body",
 });
 
-const page = route({
-  method: "GET",
-  path: "/webhooks",
+const page = route("GET /webhooks", {
   scope: "webhooks:read",
   operationId: "listWebhooks",
   summary: "List the webhook endpoints that were registered through the API",
@@ -101,9 +99,7 @@ const page = route({
     }),
   );
 
-const create = route({
-  method: "POST",
-  path: "/webhooks",
+const create = route("POST /webhooks", {
   status: 201,
   scope: "webhooks:write",
   secret: true,
@@ -126,9 +122,7 @@ const create = route({
     return ok({ ...presentWebhook(endpoint), secret }, { impact: impact({ would_create: 1 }), neededScopes });
   });
 
-const listEventTypes = route({
-  method: "GET",
-  path: "/webhooks/events",
+const listEventTypes = route("GET /webhooks/events", {
   scope: "webhooks:read",
   operationId: "listWebhookEventTypes",
   summary: "List the events that an endpoint can subscribe to",
@@ -139,9 +133,7 @@ const listEventTypes = route({
   .output(z.array(eventType))
   .query(async () => ok(EVENT_NAMES.map(presentEventType), { meta: { has_more: false, next_cursor: null } }));
 
-const retrieve = route({
-  method: "GET",
-  path: "/webhooks/{webhookId}",
+const retrieve = route("GET /webhooks/{webhookId}", {
   scope: "webhooks:read",
   operationId: "retrieveWebhook",
   summary: "Retrieve a webhook endpoint",
@@ -151,9 +143,7 @@ const retrieve = route({
   .output(webhook)
   .query(async ({ ctx, input }) => ok(presentWebhook(await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId))));
 
-const update = route({
-  method: "PATCH",
-  path: "/webhooks/{webhookId}",
+const update = route("PATCH /webhooks/{webhookId}", {
   scope: "webhooks:write",
   operationId: "updateWebhook",
   summary: "Change, stop or re-activate a webhook endpoint",
@@ -181,9 +171,7 @@ const update = route({
     });
   });
 
-const rotate = route({
-  method: "POST",
-  path: "/webhooks/{webhookId}/rotate-secret",
+const rotate = route("POST /webhooks/{webhookId}/rotate-secret", {
   scope: "webhooks:write",
   secret: true,
   operationId: "rotateWebhookSecret",
@@ -203,9 +191,7 @@ const rotate = route({
     );
   });
 
-const remove = route({
-  method: "DELETE",
-  path: "/webhooks/{webhookId}",
+const remove = route("DELETE /webhooks/{webhookId}", {
   scope: "webhooks:write",
   operationId: "deleteWebhook",
   summary: "Delete a webhook endpoint with its delivery log",
@@ -220,9 +206,7 @@ const remove = route({
     return ok({ object: "webhook_endpoint", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
-const pageDeliveries = route({
-  method: "GET",
-  path: "/webhooks/{webhookId}/deliveries",
+const pageDeliveries = route("GET /webhooks/{webhookId}/deliveries", {
   scope: "webhooks:read",
   largeAnswer: true,
   operationId: "listWebhookDeliveries",
@@ -259,9 +243,7 @@ const pageDeliveries = route({
     });
   });
 
-const retrieveDelivery = route({
-  method: "GET",
-  path: "/webhooks/{webhookId}/deliveries/{deliveryId}",
+const retrieveDelivery = route("GET /webhooks/{webhookId}/deliveries/{deliveryId}", {
   scope: "webhooks:read",
   operationId: "retrieveWebhookDelivery",
   summary: "Retrieve an attempt to deliver to a webhook endpoint",
@@ -274,9 +256,7 @@ const retrieveDelivery = route({
     return ok(presentDelivery(await readDelivery(ctx.em, ctx.tenant, webhookId, deliveryId)));
   });
 
-const replay = route({
-  method: "POST",
-  path: "/webhooks/{webhookId}/deliveries/{deliveryId}/replay",
+const replay = route("POST /webhooks/{webhookId}/deliveries/{deliveryId}/replay", {
   status: 202,
   scope: "webhooks:write",
   idempotency: "required",
@@ -294,9 +274,7 @@ const replay = route({
     return ok(presentDelivery(queued), { impact: impact({ would_create: 1 }) });
   });
 
-const replayMany = route({
-  method: "POST",
-  path: "/webhooks/{webhookId}/replays",
+const replayMany = route("POST /webhooks/{webhookId}/replays", {
   status: 202,
   scope: "webhooks:write",
   operationId: "replayWebhookDeliveries",
@@ -317,9 +295,7 @@ const replayMany = route({
     return ok(presentReplay(webhookId, requested), { impact: impact({ would_create: requested.total }) });
   });
 
-const retrieveReplay = route({
-  method: "GET",
-  path: "/webhooks/{webhookId}/replays/{replayId}",
+const retrieveReplay = route("GET /webhooks/{webhookId}/replays/{replayId}", {
   scope: "webhooks:read",
   operationId: "retrieveWebhookReplay",
   summary: "Retrieve a replay of many deliveries",
@@ -332,9 +308,7 @@ const retrieveReplay = route({
     return ok(presentReplay(id, await readEndpointReplay(ctx.em, id, input.params.replayId)));
   });
 
-const test = route({
-  method: "POST",
-  path: "/webhooks/{webhookId}/test",
+const test = route("POST /webhooks/{webhookId}/test", {
   status: 202,
   scope: "webhooks:write",
   operationId: "testWebhook",

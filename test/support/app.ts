@@ -4,6 +4,7 @@ import type { AnyTRPCRouter } from "@trpc/server";
 import { type AppOptions, createApp } from "../../api/app.ts";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { closeDeps, type Deps, openDeps } from "../../api/deps.ts";
+import type { Method } from "../../api/rest/definition.ts";
 import { route as declare } from "../../api/rest/route.ts";
 import { appRouter } from "../../api/router.ts";
 import { openServer, SERVER_TIMES, type ServerTimes } from "../../api/server.ts";
@@ -66,8 +67,8 @@ export async function serveRoutes(
   };
 }
 
-type Meta = Parameters<typeof declare>[0];
+type Meta = Parameters<typeof declare>[1] & { method: Method; path: `/${string}` };
 
 /** Declares a route of a test's own, which no document shows. */
-export const route = (meta: Omit<Meta, "operationId" | "description">) =>
-  declare({ operationId: "test", description: meta.summary, ...meta });
+export const route = ({ method, path, ...meta }: Omit<Meta, "operationId" | "description">) =>
+  declare(`${method} ${path}`, { operationId: "test", description: meta.summary, ...meta });
