@@ -15,7 +15,6 @@ import {
   openDispatch,
   readDue,
   readRemaining,
-  saveCursor,
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
 import { logMove } from "../domain/sends/send-log.ts";
@@ -24,7 +23,7 @@ import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
 import { passCheckpoint } from "./dispatch/checkpoint.ts";
-import { ComposedMessages, composeMails } from "./dispatch/content.ts";
+import { composeMails } from "./dispatch/content.ts";
 import { Settler, settleLate } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
@@ -111,7 +110,6 @@ export function createDispatchActivities(
     name: env.SMTP_HELO_NAME,
     limits,
   });
-  const messages = new ComposedMessages();
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
   // The longest that a slice waits for one mail, or for Postgres while that is away.
   const mailMs = beginDeadlineMs(limits) + bodyDeadlineMs(limits) + limits.block + limits.connect;
@@ -133,7 +131,7 @@ export function createDispatchActivities(
             report(progress);
           },
         };
-        const work = () => dispatchSlice(deps, pools, messages, { ...slice, ...(begun && { begun }) }, run);
+        const work = () => dispatchSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
         return slots.run(slice.teamId, work, noSlot).finally(watched.end);
       }),
     close: () => pools.close(),
@@ -156,7 +154,6 @@ type SliceProgress = AttemptProgress & { mailed: number };
 async function dispatchSlice(
   deps: ActivityDeps,
   pools: AccountPools,
-  messages: ComposedMessages,
   slice: SliceInput & { begun?: AttemptProgress },
   run: SliceRun,
 ): Promise<SliceResult> {
@@ -181,9 +178,10 @@ async function dispatchSlice(
     return { mailed: 0, epoch, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    const mailing = await mailSlice(deps, pools, em, messages, dispatch, account, run);
+    const mailing = await mailSlice(deps, pools, em, dispatch, account, run);
     // An attempt that Postgres does not call ended shows the workflow that Postgres is behind.
-    if (mailing.isSetBack) return { mailed: mailing.mailed, epoch, unknown, next: "stopped" };
+    const { mailed, hasReturned, isSetBack } = mailing.settler;
+    if (isSetBack) return { mailed, epoch, unknown, next: "stopped" };
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
     if (mailing.end.ended === "account_failure") {
@@ -191,28 +189,11 @@ async function dispatchSlice(
       const { reason, temporary, response } = mailing.end.failure;
       deps.log.warn({ sendId, accountId, teamId, reason, temporary, reply: response }, "a send's account failed");
     }
-    const sent = mailing.mailed > 0 ? { sent: (await readCounts(em, dispatch, dispatch.sendId)).SENT } : {};
-    return { mailed: mailing.mailed, ...sent, epoch, unknown, ...(mailing.returned && { returned: true }), ...next };
+    const sent = mailed > 0 ? { sent: (await readCounts(em, dispatch, dispatch.sendId)).SENT } : {};
+    return { mailed, ...sent, epoch, unknown, ...(hasReturned && { returned: true }), ...next };
   } finally {
     await pools.release(dispatch.accountId, account);
   }
-}
-
-interface Mailing {
-  end: DrainEnd;
-  /** See `Settler`. */
-  isSetBack: boolean;
-  mailed: number;
-  /** Rows up to and including this one were staged, and none of them went back in the queue. */
-  afterSeq: number;
-  /** Rows went back in the queue. */
-  returned: boolean;
-  /** No slice of the lane may follow before its workflow has looked at the send. */
-  stopped: boolean;
-  exhausted: boolean;
-  limitWaitMs: number | undefined;
-  /** Those in a row that the lane's next slice counts on from. */
-  policyRefusals: number;
 }
 
 /** Recipients flow from the stager through the pool's connections to the settler. */
@@ -220,36 +201,27 @@ async function mailSlice(
   deps: ActivityDeps,
   pools: AccountPools,
   em: EntityManager,
-  messages: ComposedMessages,
   dispatch: OpenedDispatch,
   { pool, inFlight }: AccountPool,
   run: SliceRun,
 ): Promise<Mailing> {
   const content = await readContent(em, dispatch);
-  const fill = await composeMails(deps, messages, dispatch, content);
+  const fill = await composeMails(deps, dispatch, content);
   const due = await readDue(em, dispatch, deps.env.DISPATCH_SLICE_ROWS);
 
   const ended = new AbortController();
   const signal = AbortSignal.any([run.end, ended.signal]);
   const allowance = new Allowance(em, dispatch.accountId, content.limits, inFlight);
-  const { afterSeq } = dispatch;
+  const settler = new Settler({ deps, em, dispatch, allowance });
   const stager = new Stager({
-    deps,
-    em,
-    dispatch,
-    allowance,
-    afterSeq,
-    due,
-    saveCursor: (seq) => saveCursor(em, dispatch, seq),
+    ...{ deps, em, dispatch, allowance, due, signal },
     checkpoint: async () => {
       // The slice that follows begins at the first row that went back.
-      if (settler.hasReturned || !run.mayContinue()) return { continues: false };
+      if (settler.hasReturned || !run.mayContinue()) return undefined;
       return passCheckpoint(deps, pools, { em, dispatch, content, pool });
     },
     batchSize: () => pool.batch,
-    signal,
   });
-  const settler = new Settler({ deps, em, dispatch, allowance });
   // A process that was suspended and resumes long after must not begin staged rows: another may have them by now.
   const staleAfterMs = beginDeadlineMs(smtpLimits(deps.env));
   const mails = pool.drain(stager.batches(), {
@@ -264,7 +236,7 @@ async function mailSlice(
     for await (const mailed of mails) {
       await settler.settle(mailed);
       run.onMailed({ mailed: settler.mailed, epoch: dispatch.epoch, afterSeq: dispatch.afterSeq });
-      if (mails.stopped || settler.failed || settler.isSetBack) ended.abort();
+      if (mails.stopped || settler.failure || settler.isSetBack) ended.abort();
     }
   } finally {
     // However the mailing ended: rows that were staged ahead go back, and the limits are free for others.
@@ -276,21 +248,19 @@ async function mailSlice(
       allowance.returnAllRows();
     }
   }
-  settler.assertSettled();
-  if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch);
-  const { firstReturnedSeq, hasReturned, isSetBack } = settler;
-  return {
-    end: mails.end,
-    isSetBack,
-    mailed: settler.mailed,
-    afterSeq: Math.min(stager.afterSeq, (firstReturnedSeq ?? Number.POSITIVE_INFINITY) - 1),
-    returned: hasReturned,
-    stopped: stager.stopped,
-    exhausted: stager.exhausted,
-    limitWaitMs: stager.limitWaitMs,
-    // Once they have ended a slice, an operator decides; then they are counted anew.
-    policyRefusals: mails.end.ended === "policy_refusals" ? 0 : mails.policyRefusals,
-  };
+  if (settler.failure) throw settler.failure.error;
+  if (content.accountFailed && settler.hasAccepted) await recordAccountRecovery(em, dispatch);
+  // Once they have ended a slice, an operator decides; then they are counted anew.
+  const policyRefusals = mails.end.ended === "policy_refusals" ? 0 : mails.policyRefusals;
+  return { end: mails.end, stager, settler, policyRefusals };
+}
+
+/** A slice that has mailed. `policyRefusals`: those in a row that the lane's next slice counts on from. */
+interface Mailing {
+  end: DrainEnd;
+  stager: Stager;
+  settler: Settler;
+  policyRefusals: number;
 }
 
 /** Longest time for which a deferred recipient that is due waits for others, so that a slice mails many of them. */
@@ -304,9 +274,11 @@ const gatherMs = ({ DEFERRAL_LADDER_SECONDS: waits }: Env): number =>
 async function nextStep(
   em: EntityManager,
   dispatch: OpenedDispatch,
-  { end, afterSeq, stopped, exhausted, limitWaitMs }: Mailing,
+  { end, stager, settler }: Mailing,
   gatherMs: number,
 ): Promise<Next & { afterSeq: number }> {
+  const afterSeq = Math.min(stager.afterSeq, settler.firstReturnedSeq - 1);
+  const { limitWaitMs } = stager;
   if (end.ended === "account_failure") {
     const { reason, temporary, response } = end.failure;
     if (!temporary && isAccountFailure(reason)) await recordAccountFailure(em, dispatch, reason);
@@ -315,9 +287,9 @@ async function nextStep(
   if (end.ended === "policy_refusals") {
     return { next: "failure", reason: "policy_refusals", temporary: false, afterSeq };
   }
-  if (stopped) return { next: "stopped", afterSeq };
+  if (stager.isStopped) return { next: "stopped", afterSeq };
   if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
-  if (!exhausted) return { next: "continue", afterSeq };
+  if (!stager.isExhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.
   const remaining = await readRemaining(em, dispatch, gatherMs);
   switch (remaining.left) {

@@ -7,46 +7,27 @@ import { pauseForComplaints } from "../../domain/sends/lifecycle.ts";
 import { logMove } from "../../domain/sends/send-log.ts";
 import type { AccountPool, AccountPools } from "../account-pools.ts";
 import type { ActivityDeps } from "../deps.ts";
-import type { CheckpointResult } from "./stager.ts";
-
-/** A slice under way. */
-interface SliceUnderWay {
-  em: EntityManager;
-  dispatch: OpenedDispatch;
-  /** The content as it was when the slice began. */
-  content: LaneContent;
-  pool: AccountPool["pool"];
-}
 
 /**
- * Decides whether a slice mails on after DISPATCH_SLICE_ROWS recipients, while its connections stay busy. It looks at all
- * that a slice looks at when it begins, so that a slice that continues knows no less than one that follows it.
+ * Looks at all that a slice looks at when it begins, so that a slice that continues knows no less than one that follows it.
+ * @param slice `content` as it was when the slice began
+ * @returns deferred rows that are due; undefined when the next slice has to take over what has changed
  */
 export async function passCheckpoint(
   { env, log }: Pick<ActivityDeps, "env" | "log">,
   pools: AccountPools,
-  { em, dispatch, content, pool }: SliceUnderWay,
-): Promise<CheckpointResult> {
-  const looks = [
-    pauseForComplaints(em.fork(), dispatch),
-    readContent(em.fork(), dispatch),
-    keepsPool(pools, dispatch, pool),
-    readDue(em.fork(), dispatch, env.DISPATCH_SLICE_ROWS),
-    foldCounts(em.fork(), dispatch.sendId),
-  ] as const;
-  // Where one fails, the others are waited for: none may lease connections after its slice has ended.
-  await Promise.allSettled(looks);
-  const [paused, contentNow, hasPool, due] = await Promise.all(looks);
+  slice: { em: EntityManager; dispatch: OpenedDispatch; content: LaneContent; pool: AccountPool["pool"] },
+): Promise<readonly number[] | undefined> {
+  const { dispatch, content, pool } = slice;
+  const em = slice.em.fork();
+  const paused = await pauseForComplaints(em, dispatch);
   for (const move of paused) logMove(log, move);
-  // The next slice takes over what has changed.
-  if (paused.length > 0 || !hasPool || !isDeepStrictEqual(contentNow, content)) return { continues: false };
-  return { continues: true, due };
-}
-
-/** Leases the account's connections anew, in equal shares with other processes. @returns whether they are this pool's still */
-async function keepsPool(pools: AccountPools, dispatch: OpenedDispatch, pool: AccountPool["pool"]): Promise<boolean> {
+  if (paused.length > 0 || !isDeepStrictEqual(await readContent(em, dispatch), content)) return undefined;
+  // Its connections, in equal shares with other processes by now.
   const acquired = await pools.acquire(dispatch, {});
-  if (!("pool" in acquired)) return false;
+  if (!("pool" in acquired)) return undefined;
   await pools.release(dispatch.accountId, acquired);
-  return acquired.pool === pool;
+  if (acquired.pool !== pool) return undefined;
+  await foldCounts(em, dispatch.sendId);
+  return readDue(em, dispatch, env.DISPATCH_SLICE_ROWS);
 }

@@ -37,49 +37,24 @@ export async function settleLate(
 export class Settler {
   readonly #options: SettlerOptions;
   readonly #policy: SettlementPolicy;
-  #mailed = 0;
-  #accepted = false;
-  #hasReturned = false;
-  #firstReturnedSeq: number | undefined;
-  #failure: { error: unknown } | undefined;
-  #isSetBack = false;
+  /** Mails that were begun and whose failure, if any, was not the account's. */
+  mailed = 0;
+  hasAccepted = false;
+  /** Rows went back unbegun. */
+  hasReturned = false;
+  /** The first row that went back in the queue: one that was deferred before is found by its due time. */
+  firstReturnedSeq = Number.POSITIVE_INFINITY;
+  /** Outcomes could not be written: the rows stay SENDING, and the next attempt turns them into UNKNOWN. */
+  failure: { error: unknown } | undefined;
+  /** Postgres has lost the commit that staged one of the recipients: the ledger may offer those before it once more. */
+  isSetBack = false;
 
   constructor(options: SettlerOptions) {
     this.#options = options;
     this.#policy = policyOf(options.deps.env);
   }
 
-  /** Mails that were begun and whose failure, if any, was not the account's. */
-  get mailed(): number {
-    return this.#mailed;
-  }
-
-  /** A server accepted a mail. */
-  get accepted(): boolean {
-    return this.#accepted;
-  }
-
-  /** Rows went back unbegun. */
-  get hasReturned(): boolean {
-    return this.#hasReturned;
-  }
-
-  /** The first row that went back in the queue: one that was deferred before is found by its due time. */
-  get firstReturnedSeq(): number | undefined {
-    return this.#firstReturnedSeq;
-  }
-
-  /** Outcomes could not be written: the rows stay SENDING, and the next attempt turns them into UNKNOWN. */
-  get failed(): boolean {
-    return this.#failure !== undefined;
-  }
-
-  /** Postgres has lost the commit that staged one of the recipients: the ledger may offer those before it once more. */
-  get isSetBack(): boolean {
-    return this.#isSetBack;
-  }
-
-  /** Writes outcomes down, through an outage of the database that passes. Never rejects, see `failed`. */
+  /** Writes outcomes down, through an outage of the database that passes. Never rejects, see `failure`. */
   async settle(mails: readonly Mailed<AllowedRecipient>[]): Promise<void> {
     if (mails.length === 0) return;
     const { deps, em, dispatch, allowance } = this.#options;
@@ -87,17 +62,17 @@ export class Settler {
     try {
       // Only this process knows these outcomes.
       const write = () => settleOutcomes(em, dispatch, mails, this.#policy);
-      const counts = await throughOutage(deps, write, { patient: !this.failed });
+      const counts = await throughOutage(deps, write, { patient: !this.failure });
       deps.countMails(counts);
       const settled = Object.values(counts).reduce((sum, count) => sum + count, 0);
       if (settled < mails.length) {
         const seqs = mails.map(({ item }) => item.seq);
-        this.#isSetBack ||= await isStagingLost(em, dispatch, seqs);
+        this.isSetBack ||= await isStagingLost(em, dispatch, seqs);
       }
       allowance.returnRows(mails.length);
       for (const [share, unused] of returned) await this.#giveBack(share, unused);
     } catch (error) {
-      this.#failure ??= { error };
+      this.failure ??= { error };
     }
   }
 
@@ -109,22 +84,17 @@ export class Settler {
     });
   }
 
-  /** @throws the first failure of `settle` */
-  assertSettled(): void {
-    if (this.#failure) throw this.#failure.error;
-  }
-
   /** @returns the number of rows that go back in the queue, by share */
   #count(mails: readonly Mailed<AllowedRecipient>[]): Map<MailShare, number> {
     const returned = new Map<MailShare, number>();
     for (const { item, outcome } of mails) {
       if (outcome.outcome === "account_failure" || outcome.outcome === "not_attempted") {
         returned.set(item.share, (returned.get(item.share) ?? 0) + 1);
-        this.#hasReturned = true;
-        if (!item.wasDeferred) this.#firstReturnedSeq = Math.min(this.#firstReturnedSeq ?? item.seq, item.seq);
+        this.hasReturned = true;
+        if (!item.wasDeferred) this.firstReturnedSeq = Math.min(this.firstReturnedSeq, item.seq);
       } else {
-        this.#mailed++;
-        if (outcome.outcome === "sent") this.#accepted = true;
+        this.mailed++;
+        if (outcome.outcome === "sent") this.hasAccepted = true;
       }
     }
     return returned;

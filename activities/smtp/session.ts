@@ -4,20 +4,14 @@ import SMTPConnection, { type SMTPConnectionOptions, type SMTPError } from "node
 import XOAuth2 from "nodemailer/lib/xoauth2";
 import { TokenError } from "../../domain/accounts/tokens.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
-import type { AccountFailure, MailOutcome } from "../../domain/mail/outcome.ts";
-import {
-  classifyAnswer,
-  classifyOpening,
-  type NetworkFailure,
-  type OpeningAnswer,
-  parseReply,
-} from "../../domain/mail/smtp-answer.ts";
+import type { AccountFailure } from "../../domain/mail/outcome.ts";
+import { classifyOpening, type NetworkFailure, type OpeningAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
 import type { SmtpGuard } from "../../domain/mail/smtp-guard.ts";
 import { AddressRefused, isLoopback, NameNotResolved } from "../../lib/address-guard.ts";
 import { connectOptions } from "../../lib/connect-options.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { loginDeadlineMs, type SmtpLimits } from "./limits.ts";
-import { CLOSE_TIMEOUT_MS, MAX_REPLY_BYTES, Transactions } from "./transactions.ts";
+import { CLOSE_TIMEOUT_MS, MAX_REPLY_BYTES, type MessageSender, Transactions } from "./transactions.ts";
 
 /** How to reach a sending account's SMTP server. */
 export interface SmtpAccount {
@@ -41,22 +35,11 @@ export interface SmtpAccount {
   allowUnverifiedTls?: boolean | undefined;
 }
 
-/** The sender of a message, who hears `done` or `takenBack`, once. */
-export interface MessageSender {
-  /** Asked when the body could leave: if false, the message is taken back. */
-  mayProceed(): boolean;
-  done(outcome: MailOutcome): void;
-  /** The reply to its dot is late: `done` may come minutes later, and then the session ends. */
-  late(): void;
-  /** Nothing of it was mailed, and nothing that was said to it is about this message. */
-  takenBack(): void;
-}
-
 /**
  * One SMTP session: nodemailer connects, upgrades to TLS and logs in; then `Transactions` has the socket.
  */
 export class SmtpSession {
-  #idleSince = elapsedMs();
+  readonly #madeAt = elapsedMs();
   /** Messages handed to it so far. */
   messages = 0;
   /** The body of a message is being written, and the envelope of a message that is begun now joins that write. */
@@ -95,7 +78,7 @@ export class SmtpSession {
 
   /** When the session was made, or became idle, as `elapsedMs()`. */
   get idleSince(): number {
-    return this.#idleSince;
+    return this.#transactions?.idleSince ?? this.#madeAt;
   }
 
   get isLate(): boolean {
@@ -105,7 +88,7 @@ export class SmtpSession {
   /** To be called now and then: cuts the session off when a reply is overdue. */
   checkTime(): void {
     if (this.#transactions) this.#transactions.checkTime();
-    else if (elapsedMs() - this.#idleSince > loginDeadlineMs(this.#account.limits)) this.destroy("timeout");
+    else if (elapsedMs() - this.#madeAt > loginDeadlineMs(this.#account.limits)) this.destroy("timeout");
   }
 
   /** Whether the server takes addresses whose local part is not ASCII. */
@@ -204,16 +187,7 @@ export class SmtpSession {
    */
   send(message: FilledMessage, sender: MessageSender): void {
     if (!this.#transactions) throw new Error("The session is not logged in");
-    const { to } = message.envelope;
-    this.#transactions.send(message, {
-      mayProceed: () => sender.mayProceed(),
-      answered: (answer) => {
-        this.#idleSince = elapsedMs();
-        sender.done(classifyAnswer(answer, to));
-      },
-      late: () => sender.late(),
-      takenBack: () => sender.takenBack(),
-    });
+    this.#transactions.send(message, sender);
     this.messages++;
   }
 
@@ -246,7 +220,6 @@ export class SmtpSession {
   /** Takes the socket from nodemailer. */
   #begin(): void {
     const socket = socketOf(this.#connection);
-    this.#idleSince = elapsedMs();
     this.#transactions = new Transactions(socket, {
       pipelining: this.#offers("PIPELINING"),
       smtpUtf8: this.knowsSmtpUtf8,

@@ -1,6 +1,8 @@
 import type { Socket } from "node:net";
 import type { FilledMessage } from "../../domain/mail/message.ts";
+import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import {
+  classifyAnswer,
   type MessageAnswer,
   type MessageStage,
   type NetworkFailure,
@@ -20,12 +22,12 @@ const MAX_JOINED_BYTES = 16_384;
 /** How long a server may take to close its side after ours is closed. */
 export const CLOSE_TIMEOUT_MS = 1_000;
 
-/** The sender of a message. It hears `answered` or `takenBack`, once. */
-export interface Sender {
+/** The sender of a message, who hears `done` or `takenBack`, once. */
+export interface MessageSender {
   /** Asked when the body could leave: if false, the message is taken back. */
   mayProceed(): boolean;
-  answered(answer: MessageAnswer): void;
-  /** The dot has been unanswered for long: `answered` may come minutes later. */
+  done(outcome: MailOutcome): void;
+  /** The dot has been unanswered for long: `done` may come minutes later, and then the connection ends. */
   late(): void;
   /** Nothing of it was mailed, and nothing that was said to it is about this message. */
   takenBack(): void;
@@ -48,7 +50,7 @@ type Verb = "MAIL" | "RCPT" | "DATA" | "DOT" | "EMPTY_DOT" | "RSET";
 /** A message in flight. */
 interface Transaction {
   readonly message: FilledMessage;
-  readonly sender: Sender;
+  readonly sender: MessageSender;
   readonly beganAt: number;
   /** Its envelope left behind the body of another message. */
   readonly isFollower: boolean;
@@ -86,7 +88,7 @@ export class Transactions {
   #lines = "";
   #ended = false;
   /** Since when the next reply is awaited, as `elapsedMs()`. */
-  #waitsSince = 0;
+  #waitsSince = elapsedMs();
   #isLate = false;
 
   constructor(socket: Socket, options: TransactionOptions) {
@@ -105,6 +107,11 @@ export class Transactions {
   /** Messages in flight. */
   get inFlight(): number {
     return this.#open.length;
+  }
+
+  /** When the last reply came, as `elapsedMs()`. */
+  get idleSince(): number {
+    return this.#waitsSince;
   }
 
   /** It waits for the reply to a late dot, and ends with it. */
@@ -137,7 +144,7 @@ export class Transactions {
    * Begins a message. While another one is in flight, only with PIPELINING and in that one's `onBody`.
    * @throws {Error} when an address would not stay one argument of its command
    */
-  send(message: FilledMessage, sender: Sender): void {
+  send(message: FilledMessage, sender: MessageSender): void {
     const commands = commandsOf(message, this.#options);
     const transaction: Transaction = {
       message,
@@ -180,9 +187,10 @@ export class Transactions {
     this.#ended = true;
     this.#socket.destroy();
     setImmediate(() => {
-      for (const { isFollower, isHeard, dotMayHaveLeft, refusal, sender } of this.#open.splice(0)) {
-        if (isFollower && !isHeard) sender.takenBack();
-        else sender.answered(refusal ?? { stage: dotMayHaveLeft ? "dot" : "mail", network });
+      for (const transaction of this.#open.splice(0)) {
+        const { isFollower, isHeard, dotMayHaveLeft, refusal } = transaction;
+        if (isFollower && !isHeard) transaction.sender.takenBack();
+        else finish(transaction, refusal ?? { stage: dotMayHaveLeft ? "dot" : "mail", network });
       }
       this.#options.onEnd();
     });
@@ -330,7 +338,7 @@ export class Transactions {
     this.#forget(transaction);
     // With 421 the server closes the session. After a reply that SMTP does not know nothing is certain.
     if (isLast || answer.code === 421 || !(isSuccess || isRefusal(answer))) this.destroy("lost");
-    transaction.sender.answered(answer);
+    finish(transaction, answer);
   }
 
   #forget(transaction: Transaction): void {
@@ -368,6 +376,10 @@ function answerOf(stage: MessageStage, reply: string): MessageAnswer {
   // Read as bytes, so that no character is cut in two.
   const response = Buffer.from(reply, "latin1").toString();
   return { stage, ...parseReply(response), response };
+}
+
+function finish({ message, sender }: Transaction, answer: MessageAnswer): void {
+  sender.done(classifyAnswer(answer, message.envelope.to));
 }
 
 function refuse(transaction: Transaction, stage: MessageStage, reply: string): void {
