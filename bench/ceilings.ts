@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { kysely } from "../db/orm.ts";
+import { readDraft } from "../domain/sends/draft.ts";
 import { resolvePlan } from "../domain/sends/plan.ts";
-import { sendable } from "../domain/sends/sendable.ts";
 import type { ApiAnswer } from "../test/support/api.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import {
@@ -128,7 +128,7 @@ async function measureNewsletter(sender: Sender, recipients: number): Promise<Ce
   await setTomorrow(sender);
   const tenant = { teamId: sender.team.id, environment: "LIVE" } as const;
   const resource = resourceOf(sender);
-  const draft = await sendable(resource).readDraft(sender.em, tenant, resource.id, { lock: false });
+  const draft = await readDraft(sender.em, tenant, resource, { lock: false });
   note("count them, in Postgres", (await timed(() => resolvePlan(sender.em.fork(), draft))).ms / 1_000);
 
   const repeated = ({ seconds, unavailable, inFlight, longestInFlightMs }: Repeated, step: string) => {

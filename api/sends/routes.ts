@@ -5,8 +5,7 @@ import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import { checkConfirm } from "../../domain/sends/confirm-refusals.ts";
 import { checkDraft, type PreviewRow, readPreview, resolvePreview, tokenFacts } from "../../domain/sends/preview.ts";
-import type { ResourceType, SendResource } from "../../domain/sends/resource.ts";
-import { sendable } from "../../domain/sends/sendable.ts";
+import { type ResourceType, type SendResource, sendScope } from "../../domain/sends/resource.ts";
 import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { readCreditUsage } from "../../domain/teams/credits.ts";
 import type { RequestContext } from "../context.ts";
@@ -51,7 +50,7 @@ interface PreviewFacts {
 
 /** The same plan and the same gates, with no row and no token. */
 async function dryRunPreview({ em, tenant, access, env }: RequestContext, resource: SendResource) {
-  const key = requireApiKey(access, sendable(resource).scope);
+  const key = requireApiKey(access, sendScope(resource));
   const { plan } = await resolvePreview(em, tenant, resource, key, env.PREVIEW_WAIT_MS);
   const { eligible } = plan.counts;
   const { granted, reserved, consumed, available } = await readCreditUsage(em, tenant);

@@ -1,13 +1,12 @@
 import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import type { Vault } from "../secrets/crypto.ts";
-import type { Draft } from "./draft.ts";
+import { type Draft, readDraft } from "./draft.ts";
 import { assertDraft, assertKeyMaySend, checkGates, type PassedGates, type SendingKey } from "./gates.ts";
 import { type PlanCounts, resolvePlan } from "./plan.ts";
 import { type PreviewRow, readPreview, tokenFacts, voidForOtherKey } from "./preview.ts";
 import { Refusal } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
-import { sendable } from "./sendable.ts";
 import { isGenuine, previewIdOf } from "./token.ts";
 
 interface Check {
@@ -46,7 +45,7 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
   const underLock = "previewId" in check;
 
   assertKeyMaySend(key); // send_not_permitted
-  const draft = await sendable(resource).readDraft(em, tenant, resource.id, { lock: underLock }); // not_found
+  const draft = await readDraft(em, tenant, resource, { lock: underLock }); // not_found
   const preview = underLock ? await findPreview(em, check) : await previewOfToken(em, check); // confirmation_required, confirmation_invalid
   if (preview.voided_at !== null) throw new Refusal("confirmation_stale", "voided");
   if (preview.used_at !== null) throw new Refusal("confirmation_stale", "used");

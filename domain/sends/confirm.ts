@@ -9,10 +9,10 @@ import { checkConfirm } from "./confirm-refusals.ts";
 import type { Draft } from "./draft.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
 import { copyRecipients } from "./ledger.ts";
-import { planMembers } from "./plan.ts";
-import type { SendResource } from "./resource.ts";
+import { markScheduled } from "./marks.ts";
+import { planMembers } from "./members.ts";
+import { type SendResource, sendScope } from "./resource.ts";
 import { nextSendAt } from "./send-days.ts";
-import { sendable } from "./sendable.ts";
 
 export interface ConfirmRequest extends Tenant {
   previewId: string;
@@ -61,7 +61,7 @@ export function confirmSend(em: EntityManager, request: ConfirmRequest, planMs: 
 async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const { teamId, environment, resource, previewId } = request;
   const tenant: Tenant = { teamId, environment };
-  const { scope } = sendable(resource);
+  const scope = sendScope(resource);
   // The API authenticated the key before this confirm waited for its turn.
   const { caller: key } = await readAccess(em, tenant, request.apiKeyId, scope);
   const plan = await checkConfirm(em, { tenant, resource, key, previewId });
@@ -122,7 +122,7 @@ async function writeSend(
       send_at: sendAt,
     })
     .execute();
-  await sendable(draft.resource).markScheduled(em, request, draft.resource.id, { id: request.previewId, sendAt });
+  await markScheduled(em, request, draft.resource, { id: request.previewId, sendAt });
   await db
     .updateTable("send_previews")
     .set({ used_at: sql<string>`clock_timestamp()` })

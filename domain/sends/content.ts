@@ -1,9 +1,10 @@
+import { sql } from "kysely";
 import type { AccountProvider } from "../../db/entities/account.ts";
-import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { domainOf, type SealedKey, signingKeys } from "../sending-domains/keys.ts";
 import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
-import { sendable } from "./sendable.ts";
+import type { SendResource } from "./resource.ts";
 
 /** The content that all mails of a lane have in common, and its account's limits. */
 export interface LaneContent {
@@ -23,10 +24,29 @@ export interface LaneContent {
   accountFailed: boolean;
 }
 
+/** Reads the content of a resource's mails. It does not change once the resource is scheduled. `fromEmail`: of a newsletter. */
+export async function readResourceContent(em: EntityManager, tenant: Tenant, { type, id }: SendResource) {
+  const { rows } = await sql<Record<"subject" | "body" | "from_email" | "from_name", string | null>>`
+    select subject, body, from_name, ${type === "newsletter" ? sql`from_email` : sql`null as from_email`}
+    from ${sql.table(`${type}s`)} where id = ${id} and ${ofTenant(tenant)}`.execute(kysely(em));
+  const [row] = rows;
+  if (!row) throw new Error(`the ${type} of a send is gone`);
+  const { rows: lists } = await sql<{ id: string; name: string }>`
+    select l.id, l.name from lists l join newsletter_lists n on n.list_id = l.id
+    where n.newsletter_id = ${id} and ${ofTenant(tenant, "l")}`.execute(kysely(em));
+  return {
+    subject: row.subject ?? "",
+    body: row.body ?? "",
+    fromEmail: row.from_email,
+    fromName: row.from_name,
+    listNames: new Map(lists.map((list) => [list.id, list.name])),
+  };
+}
+
 /** Reads the content of a lane's mails. */
 export async function readContent(em: EntityManager, dispatch: OpenedDispatch): Promise<LaneContent> {
   const { resource, accountId } = dispatch;
-  const { fromEmail, fromName, ...content } = await sendable(resource).readContent(em, dispatch, resource.id);
+  const { fromEmail, fromName, ...content } = await readResourceContent(em, dispatch, resource);
   const account = await kysely(em)
     .selectFrom("email_accounts")
     .select(["email", "hourly_limit", "daily_limit", "display_name", "status", "provider"])

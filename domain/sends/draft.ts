@@ -1,9 +1,11 @@
 import { type RawBuilder, sql } from "kysely";
 import type { AccountStatus } from "../../db/entities/account.ts";
-import type { BroadcastStatus, SendStatus } from "../../db/entities/send.ts";
+import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import type { Scope } from "../access/scopes.ts";
 import { addressDomain, lookupAddress } from "../address.ts";
+import { readFields } from "../audience/contact-fields.ts";
+import { notFound } from "../errors.ts";
+import { listIdsOf } from "./newsletters.ts";
 import type { RefusalReason } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 
@@ -47,74 +49,86 @@ export interface DraftAccount {
   status: AccountStatus;
 }
 
-/** The last part of an event's name, for a change of a send's status. */
-export type SendStep = "started" | "paused" | "completed" | "cancelled";
-
-/** A send after a change of its status. */
-export interface MovedSend {
-  sendId: string;
-  to: SendStatus;
-  startedAt: string | null;
-  completedAt: string | null;
-  /** Why it is paused, see `pauseSend`; null in every other status. */
-  reason: string | null;
-  /** Undefined when no event is due. */
-  step: SendStep | undefined;
+interface DraftRow {
+  status: BroadcastStatus;
+  subject: string | null;
+  body: string | null;
+  from_name: string | null;
+  send_days: string[];
+  time_zone: string;
+  tracking: boolean;
+  target_ids: string[];
+  /** Of a newsletter. */
+  from_email: string | null;
+  is_drip: boolean;
+  /** Of a campaign: one per attached account, in their order; nulls for one that is gone. */
+  attached: { id: string | null; address: string | null; status: AccountStatus | null }[];
 }
 
-/** The content of a resource's mails. It does not change once the resource is scheduled. */
-export interface ResourceContent {
-  subject: string;
-  /** HTML with merge tags. */
-  body: string;
-  /** Null for the account's own address. */
-  fromEmail: string | null;
-  /** Null for the account's own name. */
-  fromName: string | null;
-  /** Names of the targeted lists by id; none of a campaign. */
-  listNames: ReadonlyMap<string, string>;
-}
+const OF_NEWSLETTER = sql`d.from_email, false as is_drip, '[]'::json as attached, ${listIdsOf("d")} as target_ids`;
 
-/** The functions that a kind of resource offers to sends. */
-export interface Sendable {
-  /** The scope of a key that may send the resource. */
-  readonly scope: Scope;
-  /**
-   * Reads the resource for a send.
-   * @param lock takes the row's lock, so that no edit is committed between the check and the arming
-   * @throws {ApiError} `not_found` when the tenant has no such resource
-   */
-  readDraft(em: EntityManager, tenant: Tenant, id: string, options: { lock: boolean }): Promise<Draft>;
-  /** Its recipients have custom fields, which are staged with them. */
-  readonly hasFields: boolean;
-  /**
-   * Makes the query for one row per address that the resource targets: `id`, `email`, `email_spelling`, `first_name`,
-   * `last_name`, `list_id`, `fields` (null for none), `permitted` (opted in, or with a valid address), `suppressed` (the
-   * team's do-not-mail list holds the address) and `fingerprint`: a bigint that changes when the address, why it is
-   * targeted or its permission changes.
-   * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
-   */
-  selectMembers(em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>>;
-  /**
-   * Selects `row` and `ineligible` of each recipient in `picked` (`row`, `email`, `member_id`, `team_id`, `environment`,
-   * `resource_id`): why it may not be mailed any more, or null. Part of the statement that stages recipients.
-   */
-  readonly selectIneligible: RawBuilder<unknown>;
-  readContent(em: EntityManager, tenant: Tenant, id: string): Promise<ResourceContent>;
-  /** Sets the resource SCHEDULED and emits its event. */
-  markScheduled(em: EntityManager, tenant: Tenant, id: string, send: { id: string; sendAt: Date }): Promise<void>;
-  /**
-   * Takes the resource where its send is, and emits its event. A resource that was SENT stays SENT: later outcomes of
-   * its unknown recipients concern the send alone.
-   */
-  markMoved(em: EntityManager, tenant: Tenant, id: string, send: MovedSend): Promise<void>;
+const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as from_email, d.is_drip,
+  (select coalesce(json_agg(json_build_object('id', a.id, 'address', a.email, 'status', a.status) order by n), '[]')
+    from unnest(d.account_ids) with ordinality as attached (id, n)
+    left join email_accounts a on a.id = attached.id and ${ofTenant(tenant, "a")}) as attached,
+  array_remove(array[d.segment_id], null) as target_ids`;
+
+/**
+ * Reads a resource for a send.
+ * @param options `lock` takes the row's lock, so that no edit is committed between the check and the arming
+ * @throws {ApiError} `not_found` when the tenant has no such resource
+ */
+export async function readDraft(
+  em: EntityManager,
+  { teamId, environment }: Tenant,
+  { type, id }: SendResource,
+  { lock }: { lock: boolean },
+): Promise<Draft> {
+  const tenant = { teamId, environment };
+  const isNewsletter = type === "newsletter";
+  const { rows } = await sql<DraftRow>`
+    select d.status, d.subject, d.body, d.from_name, d.send_days, t.time_zone,
+      coalesce(d.tracking, t.tracking) as tracking, ${isNewsletter ? OF_NEWSLETTER : ofCampaign(tenant)}
+    from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id
+    where d.id = ${id} and ${ofTenant(tenant, "d")}
+    ${lock ? sql`for update of d` : sql``}`.execute(kysely(em));
+  const [row] = rows;
+  if (!row) throw notFound();
+  const picked = row.from_email === null ? null : await pickAccount(em, tenant, row.from_email);
+  const attached = row.attached.filter((account): account is DraftAccount => account.id !== null);
+  const accounts = isNewsletter ? (picked ? [picked] : []) : attached;
+  const accountAddresses = accounts.map(({ address }) => address);
+  const newsletterFrom = row.from_email === null ? [] : [row.from_email];
+  const hasSender = isNewsletter ? row.from_email : row.attached.length > 0;
+  return {
+    ...tenant,
+    resource: { type, id },
+    status: row.status,
+    subject: row.subject,
+    body: row.body,
+    fromAddresses: isNewsletter ? newsletterFrom : accountAddresses,
+    fromName: row.from_name,
+    sendDays: row.send_days.map(Number),
+    timeZone: row.time_zone,
+    tracking: row.tracking,
+    targetIds: row.target_ids,
+    accountAddresses,
+    accounts,
+    isAccountGone: attached.length < row.attached.length,
+    isDrip: row.is_drip,
+    fieldNames: isNewsletter ? [] : (await readFields(em, tenant)).map(({ name }) => name),
+    missing: {
+      sender: hasSender ? null : isNewsletter ? "no_from_email" : "no_attached_account",
+      targets: row.target_ids.length > 0 ? null : isNewsletter ? "no_list" : "no_segment",
+    },
+  };
 }
 
 /**
  * Finds the account that mails for a from-address, in any spelling of it: the account with that very address, else an
  * account that is allowed for its domain, an ACTIVE one before others, the oldest among equals.
  */
-export async function pickAccount(em: EntityManager, tenant: Tenant, fromEmail: string): Promise<DraftAccount | null> {
+async function pickAccount(em: EntityManager, tenant: Tenant, fromEmail: string): Promise<DraftAccount | null> {
   const email = lookupAddress(fromEmail);
   const domain = addressDomain(email);
   const account = await kysely(em)

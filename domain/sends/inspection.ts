@@ -8,11 +8,11 @@ import { ID_PREFIX } from "../ids.ts";
 import { mailId, messageIdOf } from "../mail/message-id.ts";
 import { domainOf } from "../sending-domains/keys.ts";
 import { shownEmail } from "../webhooks/records.ts";
+import { readResourceContent } from "./content.ts";
 import { readCounts } from "./counts.ts";
 import { laneAccounts } from "./lanes.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
-import { sendable } from "./sendable.ts";
 
 /*
  * Sends as operators read them, at a command line. Instants are ISO 8601, UTC.
@@ -271,7 +271,7 @@ export async function* readRecipients(
 ): AsyncGenerator<RecipientFacts> {
   const { sendId, resource } = found;
   await refuseWithoutLedger(em, found);
-  const { fromEmail } = await sendable(resource).readContent(em, found, resource.id);
+  const { fromEmail } = await readResourceContent(em, found, resource);
   for (let after = 0; ; ) {
     const { rows } = await sql<Omit<RecipientFacts, "messageId"> & { seq: number; from: string | null }>`
       with page as (

@@ -29,7 +29,7 @@ export async function copyRecipients(
   em: EntityManager,
   { sendId, accountIds, members, recipients }: Copy,
 ): Promise<void> {
-  // `permitted` alone would make a full join of the members a nested loop, see `selectMembers` of newsletters.
+  // `permitted` alone would make a full join of the members a nested loop, see `selectSubscribers`.
   const order = sql.raw(recipients <= MOST_SORTED ? "order by id" : "");
   const { numAffectedRows: copied } = await sql`
     insert into send_recipients (send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields)

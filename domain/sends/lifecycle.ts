@@ -6,13 +6,12 @@ import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { settleCredits } from "../teams/credits.ts";
 import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
-import type { SendStep } from "./draft.ts";
 import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
+import { markMoved, type SendStep } from "./marks.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 import { openReview } from "./review.ts";
 import type { SendMove } from "./send-log.ts";
-import { sendable } from "./sendable.ts";
 import { markUnknown, readInFlightMs } from "./unknown.ts";
 
 /** Statuses a send never leaves. */
@@ -126,14 +125,19 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
       .returning(["team_id", "environment", "resource_type", "resource_id", "started_at", "completed_at"])
       .executeTakeFirstOrThrow();
     const tenant = { teamId: moved.team_id, environment: moved.environment };
-    await sendable({ type: moved.resource_type, id: moved.resource_id }).markMoved(tx, tenant, moved.resource_id, {
-      sendId,
-      to,
-      startedAt: moved.started_at,
-      completedAt: moved.completed_at,
-      reason: pauseReason,
-      step: before.status === to ? undefined : stepTo(to, before.started_at === null),
-    });
+    await markMoved(
+      tx,
+      tenant,
+      { type: moved.resource_type, id: moved.resource_id },
+      {
+        sendId,
+        to,
+        startedAt: moved.started_at,
+        completedAt: moved.completed_at,
+        reason: pauseReason,
+        step: before.status === to ? undefined : stepTo(to, before.started_at === null),
+      },
+    );
     return true;
   });
 }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { PlanSubject } from "./draft.ts";
-import { sendable } from "./sendable.ts";
+import { planMembers } from "./members.ts";
 
 /** How many addresses a plan targets, in disjoint classes. */
 export interface PlanCounts {
@@ -13,7 +13,7 @@ export interface PlanCounts {
   eligible: number;
 }
 
-/** Order-independent fingerprint of every member as (id, fingerprint, suppressed); see `Sendable`. */
+/** Order-independent fingerprint of every member as (id, fingerprint, suppressed); see `planMembers`. */
 export interface MemberDigest {
   xor: string;
   sum: string;
@@ -23,10 +23,6 @@ export interface ResolvedPlan {
   counts: PlanCounts;
   digest: string;
 }
-
-/** Makes the query for one row per address that the subject targets; see `Sendable`. */
-export const planMembers = (em: EntityManager, subject: PlanSubject) =>
-  sendable(subject.resource).selectMembers(em, subject);
 
 /**
  * Counts a plan's members and digests them, in one aggregate query: no row comes to Node, however large the audience is.

@@ -5,7 +5,7 @@ import { transaction } from "../../db/transaction.ts";
 import { isCancelled } from "../../db/unreachable.ts";
 import { readAccess } from "../access/key-lookup.ts";
 import { ApiError } from "../errors.ts";
-import type { Draft } from "./draft.ts";
+import { type Draft, readDraft } from "./draft.ts";
 import {
   assertContent,
   assertDraft,
@@ -14,10 +14,10 @@ import {
   type PassedGates,
   type SendingKey,
 } from "./gates.ts";
-import { planMembers, type ResolvedPlan, resolvePlan } from "./plan.ts";
+import { planMembers } from "./members.ts";
+import { type ResolvedPlan, resolvePlan } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
-import type { SendResource } from "./resource.ts";
-import { sendable } from "./sendable.ts";
+import { type SendResource, sendScope } from "./resource.ts";
 import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
 
 /**
@@ -32,7 +32,7 @@ export async function checkDraft(
   key: SendingKey,
 ): Promise<Draft> {
   assertKeyMaySend(key);
-  const draft = await sendable(resource).readDraft(em, tenant, resource.id, { lock: false });
+  const draft = await readDraft(em, tenant, resource, { lock: false });
   assertDraft(draft);
   await assertContent(draft);
   if (draft.accounts.length === 0 && !draft.isAccountGone) throw new Refusal("campaign_not_ready", "no_account");
@@ -99,7 +99,7 @@ export interface PreviewRequest extends Tenant {
  */
 export async function writePreview(em: EntityManager, request: PreviewRequest, planLimitMs: number): Promise<number> {
   const { resource, apiKeyId, teamId, environment } = request;
-  const { caller: key } = await readAccess(em, request, apiKeyId, sendable(resource).scope);
+  const { caller: key } = await readAccess(em, request, apiKeyId, sendScope(resource));
   const keep = (tx: EntityManager, preview: ResolvedPreview) => insertPreview(tx, request, preview);
   const { plan } = await resolvePreview(em, { teamId, environment }, resource, key, planLimitMs, keep);
   return plan.counts.total;

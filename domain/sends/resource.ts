@@ -1,4 +1,5 @@
 import type { ResourceType } from "../../db/entities/send.ts";
+import type { Scope } from "../access/scopes.ts";
 
 export type { ResourceType } from "../../db/entities/send.ts";
 
@@ -7,3 +8,6 @@ export interface SendResource {
   type: ResourceType;
   id: string;
 }
+
+/** The scope of a key that may send the resource. */
+export const sendScope = ({ type }: SendResource): Scope => `${type}s:send`;

@@ -6,7 +6,7 @@ import { executePrepared } from "../../db/statements.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { mayMail } from "../accounts/accounts.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
-import { sendable } from "./sendable.ts";
+import { SELECT_INELIGIBLE } from "./members.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
 export interface StagedRecipient {
@@ -65,7 +65,6 @@ export async function stageBatch(
   request: StageRequest,
 ): Promise<StagedBatch> {
   const { sendId, accountId, epoch, resource, shared } = dispatch;
-  const { selectIneligible, hasFields } = sendable(resource);
   const stagedAt = elapsedMs();
   const wasDeferred = "due" in request;
   const isWanted = wasDeferred
@@ -94,7 +93,7 @@ export async function stageBatch(
       where r.send_id = ${sendId} and ${isWanted} and ${isFreeFor(dispatch, "r")}
       order by r.seq ${wasDeferred ? sql`` : sql`limit ${sql.lit(request.limit)}`}
       ${shared ? sql`for update of r skip locked` : sql``}
-    ), checked as materialized (${selectIneligible}
+    ), checked as materialized (${SELECT_INELIGIBLE[resource.type]}
     )
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,
@@ -102,7 +101,7 @@ export async function stageBatch(
       ${wasDeferred ? sql`first_deferred_at = r.first_deferred_at + (now() - r.retry_at), retry_at = null,` : sql``}
       attempts = r.attempts + case when c.ineligible is null then 1 else 0 end
     from checked c where r.ctid = c.row
-    returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id${hasFields ? sql`, r.fields` : sql``}`,
+    returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id${resource.type === "campaign" ? sql`, r.fields` : sql``}`,
   );
   const recipients: StagedRecipient[] = [];
   let lastSeq: number | undefined;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import type { PlanSubject } from "../../domain/sends/draft.ts";
-import { newsletter } from "../../domain/sends/newsletter.ts";
+import { planMembers } from "../../domain/sends/members.ts";
 import { countingQuery } from "../../domain/sends/plan.ts";
 import type { ApiAnswer } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
@@ -77,8 +77,9 @@ const mostRows = ({ Plans = [], ...node }: PlanNode): number =>
 
 /** Counts a sender's recipients right after their import. @returns the most rows that a node of the plan reads or compares */
 async function rowsRead({ em, team, listId }: Sender): Promise<number> {
-  const subject = { teamId: team.id, environment: "LIVE", targetIds: [listId] } as unknown as PlanSubject;
-  const members = await newsletter.selectMembers(em, subject);
+  const resource = { type: "newsletter" };
+  const subject = { teamId: team.id, environment: "LIVE", resource, targetIds: [listId] } as unknown as PlanSubject;
+  const members = await planMembers(em, subject);
   const { rows } = await sql<{ "QUERY PLAN": [{ Plan: PlanNode }] }>`
     explain (analyze, timing off, format json) ${countingQuery(members)}`.execute(kysely(em));
   return mostRows(rows[0]?.["QUERY PLAN"][0].Plan ?? assert.fail("no plan"));

@@ -1,0 +1,99 @@
+import { type RawBuilder, sql } from "kysely";
+import { type EntityManager, forTenant, ofTenant } from "../../db/orm.ts";
+import { segmentContacts } from "../audience/segments/segments.ts";
+import type { PlanSubject } from "./draft.ts";
+import type { ResourceType } from "./resource.ts";
+
+/**
+ * Makes the query for one row per address that a subject targets: `id`, `email`, `email_spelling`, `first_name`,
+ * `last_name`, `list_id`, `fields` (null for none), `permitted` (opted in, or with a valid address), `suppressed` (the team's
+ * do-not-mail list holds it) and `fingerprint`: a bigint that changes with the address, why it is targeted, or its permission.
+ * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
+ */
+export const planMembers = async (em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>> =>
+  subject.resource.type === "newsletter" ? selectSubscribers(subject) : await selectContacts(em, subject);
+
+/**
+ * Subscribers of the targeted lists, each address once: permitted when confirmed on at least one of them, `list_id` the
+ * first such list. On one list no grouping is needed, which halves the cost of a large plan. The hashes of several
+ * memberships are combined by XOR, which needs no order. Their lists differ, so that none cancels another.
+ *
+ * The left join with the subscribers adds and loses no row: each subscription has its subscriber, by a foreign key. Postgres
+ * leaves it out where no column of it is asked for. It does not compare the tenant: right after an import Postgres would use the
+ * tenant's index, and read all subscribers of the team for each member. The full join reads the suppressed subscribers, and leaves out
+ * those of other lists. Postgres never makes it a nested loop: right after an import it takes a team for one row, and would read
+ * all suppressed subscribers for each member. The condition is written so that Postgres does not make it a left join.
+ */
+function selectSubscribers({ targetIds: listIds, ...tenant }: PlanSubject): RawBuilder<unknown> {
+  const [only, ...others] = listIds;
+  const memberships =
+    only !== undefined && others.length === 0
+      ? sql`select subscriber_id, status = 'CONFIRMED' as permitted, list_id,
+              hashtextextended(status, address_version) as fingerprint
+            from subscriptions where list_id = ${only} and ${ofTenant(tenant)}`
+      : sql`select subscriber_id, bool_or(status = 'CONFIRMED') as permitted,
+              coalesce(min(list_id) filter (where status = 'CONFIRMED'), min(list_id)) as list_id,
+              bit_xor(hashtextextended(list_id || '|' || status, address_version)) as fingerprint
+            from subscriptions where list_id = any(${[...listIds]}) and ${ofTenant(tenant)}
+            group by subscriber_id`;
+  return sql`
+    select m.subscriber_id as id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, null::jsonb as fields,
+      m.permitted, suppressed.id is not null as suppressed, m.fingerprint
+    from (${memberships}) m
+    full join (
+      select holder.id from suppressions suppression
+      cross join lateral (
+        select h.id from subscribers h where ${ofTenant(tenant, "h")} and h.email = suppression.email limit 1) holder
+      where ${ofTenant(tenant, "suppression")}
+    ) suppressed on suppressed.id = m.subscriber_id
+    left join subscribers s on s.id = m.subscriber_id
+    where coalesce(m.subscriber_id, '') <> ''`;
+}
+
+/** Contacts of the targeted segment: permitted when their address is valid. */
+async function selectContacts(
+  em: EntityManager,
+  { targetIds: [segmentId], ...tenant }: PlanSubject,
+): Promise<RawBuilder<unknown>> {
+  const contacts =
+    segmentId === undefined
+      ? sql`select c.* from contacts c where ${ofTenant(tenant, "c")} and false`
+      : await segmentContacts(forTenant(em, tenant), tenant, segmentId);
+  return sql`
+    select c.id, c.email, c.email_spelling, c.first_name, c.last_name, null::text as list_id,
+      nullif(c.fields, '{}') as fields, c.email_status = 'ACTIVE' as permitted, x.id is not null as suppressed,
+      hashtextextended(c.email || '|' || c.email_status, 0) as fingerprint
+    from (${contacts}) c left join suppressions x on ${ofTenant(tenant, "x")} and x.email = c.email`;
+}
+
+/**
+ * Select `row` and `ineligible` of each recipient in `picked` (`row`, `email`, `member_id`, `team_id`, `environment`,
+ * `resource_id`): why it may not be mailed any more, or null. Part of the statement that stages recipients.
+ */
+export const SELECT_INELIGIBLE: Readonly<Record<ResourceType, RawBuilder<unknown>>> = {
+  newsletter: sql`
+      select p.row, case
+          when u.id is null then 'subscriber_deleted'
+          when u.email <> p.email then 'address_changed'
+          when x.id is not null then 'suppressed'
+          when not exists (
+            select 1 from newsletter_lists l
+            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.member_id
+            where l.newsletter_id = p.resource_id and m.status = 'CONFIRMED'
+          ) then 'opted_out'
+        end as ineligible
+      from picked p
+      left join subscribers u on u.id = p.member_id
+      left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email`,
+  // The segment is not evaluated again: it decided at the confirm.
+  campaign: sql`
+      select p.row, case
+          when c.id is null then 'contact_deleted'
+          when c.email <> p.email then 'address_changed'
+          when c.email_status = 'INVALID' then 'address_invalid'
+          when x.id is not null then 'suppressed'
+        end as ineligible
+      from picked p
+      left join contacts c on c.id = p.member_id
+      left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email`,
+};
