@@ -1,5 +1,4 @@
-import { smtpLimits } from "../activities/smtp/limits.ts";
-import { type AccountCheck, verifyAccount } from "../activities/smtp/verify.ts";
+import { type AccountCheck, smtpLimits, verifyAccount } from "../activities/smtp/verify.ts";
 import type { Env } from "../config/env.ts";
 import type { SmtpLogin } from "../domain/accounts/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";

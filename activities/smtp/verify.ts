@@ -3,6 +3,8 @@ import { SMTP_PORTS } from "../../domain/mail/smtp-guard.ts";
 import { loginDeadlineMs } from "./limits.ts";
 import { type SmtpAccount, SmtpSession } from "./session.ts";
 
+export { smtpLimits } from "./limits.ts";
+
 export type AccountCheck =
   | { ok: true }
   | {
