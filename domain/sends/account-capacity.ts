@@ -6,23 +6,23 @@ import { type Refusal, takeTurnToTry } from "./account-refusals.ts";
 
 /** How long a lease lives without being renewed; a killed worker's connections are free again after that. */
 export const LEASE_SECONDS = 12;
-/** How long a worker without a connection counts as waiting: its slice asks again before that, in it or another worker. */
+/** A worker without a connection counts as waiting for so long; its slice asks again before that. */
 const WAITING_SECONDS = 5;
 
-/** Rows per connection that may be SENDING, and rows that may be SENDING however few connections there are. */
+/**
+ * Most rows of an account that a process may have SENDING, so many are UNKNOWN after its death: few connections carry
+ * batches too.
+ */
 const IN_FLIGHT_PER_CONNECTION = 3;
 const LEAST_IN_FLIGHT = 100;
 
-/** Most rows of an account that a process may have SENDING: no more of them are unknown after its death. */
 export const mostInFlight = (connections: number): number =>
   Math.max(IN_FLIGHT_PER_CONNECTION * connections, LEAST_IN_FLIGHT);
 
-/** A tenant's sending account. */
 export interface SendingAccount extends Tenant {
   accountId: string;
 }
 
-/** How to reach an account's server. */
 export interface AccountServer {
   host: string;
   port: number;
@@ -33,7 +33,6 @@ export interface AccountServer {
   grant_version: number | null;
 }
 
-/** Reads the server and the stored password of an account. */
 export const readAccountServer = (em: EntityManager, account: SendingAccount): Promise<AccountServer> =>
   kysely(em)
     .selectFrom("email_accounts")
@@ -49,24 +48,20 @@ export const readAccountServer = (em: EntityManager, account: SendingAccount): P
     .where(ofTenant(account))
     .executeTakeFirstOrThrow();
 
-/** Connections that a worker may open. */
 export interface Lease {
   /** 0 when no connection is free, or the account has to wait after a refusal. */
   connections: number;
-  /** The last refusal, while no login has worked since. The account has to wait when its `retryInMs` is above 0. */
+  /** The last refusal, while no login has worked since. The account has to wait while its `retryInMs` is above 0. */
   refusal?: Refusal | undefined;
-  /** Workers that do not use theirs hold all connections, and give them back as soon as they see that another asks. */
+  /** Workers that do not use theirs hold all connections, and give them back when they see that another asks. */
   isYielding?: true;
 }
 
 /**
- * Leases connections of an account to a worker. The leases of an account never sum to more than its maximum, however
- * many workers ask at the same time; each gets an equal share among those that use or wait for one. Connections that a
- * holder leased before stay leased beyond a smaller share, since they may be open, until `renewLease` says otherwise.
- * After a refusal one worker at a time gets connections, once the account has waited.
- * @param holder names the worker process
- * @param options `isLoggedIn`: a connection of the worker works, although others were refused. `tryNow`: an operator's command;
- *   it does not wait
+ * Leases connections of an account: never more than its maximum in all, an equal share for each worker that uses or
+ * waits for one. Those of before stay leased, since they may be open, until `renewLease` says otherwise. After a
+ * refusal one worker at a time gets connections, once the account has waited.
+ * @param options `isLoggedIn`: a connection of the worker works. `tryNow`: an operator's command does not wait
  */
 export function leaseConnections(
   em: EntityManager,
@@ -82,7 +77,7 @@ export function leaseConnections(
     const isTrial = refusal !== null && !isLoggedIn;
     if (isTrial && refusal.retryInMs > 0 && !tryNow) return { connections: 0, refusal };
     const share = Math.max(1, Math.floor(maxConnections / (others + 1)));
-    // A lease of 0 connections is a worker that waits: the others' share shrinks when they lease the next time.
+    // A lease of 0 connections is a worker that waits: the others' share shrinks at their next lease.
     const connections = Math.max(0, Math.min(share, maxConnections - leased));
     await writeLease(tx, accountId, holder, connections);
     if (isTrial && connections > 0) await takeTurnToTry(tx, accountId);
@@ -94,22 +89,18 @@ export function leaseConnections(
   });
 }
 
-/**
- * Marks the holder of a lease as a check: it takes one connection, and does not count among the workers that share
- * them.
- */
+/** A check's holder takes one connection, and does not count among the workers that share them. */
 const CHECK_PREFIX = "check/";
 
-/** The holder of a check's lease. @param workerId names the worker process */
 export const checkHolder = (workerId: string): string => `${CHECK_PREFIX}${workerId}`;
 
-/** SQL: the condition that a lease belongs to a worker whose slices use its connections, or wait for some. */
+/** SQL: a lease of a worker whose slices use its connections, or wait for some. */
 const isWorking = (lease: string) =>
   sql<boolean>`(not ${sql.ref(`${lease}.idle`)} and not starts_with(${sql.ref(`${lease}.holder`)}, ${CHECK_PREFIX}))`;
 
 /**
- * Leases one connection to a check of the account's login; `renewLease` and `releaseConnections` take `checkHolder`.
- * @returns false when all connections are leased, or no process may connect for a while after a refusal
+ * Leases one connection to a check of the account's login.
+ * @returns false when all are leased, or no process may connect for a while after a refusal
  */
 export function leaseForCheck(em: EntityManager, account: SendingAccount, workerId: string): Promise<boolean> {
   const holder = checkHolder(workerId);
@@ -133,7 +124,7 @@ interface HeldLeases {
   refusal: Refusal | null;
 }
 
-/** Locks an account's row, which lets one process at a time lease from it, and reads its leases. */
+/** Locks the account's row, so that one process at a time leases from it. */
 async function lockLeases(em: EntityManager, account: SendingAccount, holder: string): Promise<HeldLeases | undefined> {
   const { accountId } = account;
   const limits = await kysely(em)
@@ -172,7 +163,7 @@ async function writeLease(em: EntityManager, accountId: string, holder: string, 
 }
 
 /**
- * Keeps a lease from running out, and gives back its connections above `connections`, those that are or may be open.
+ * Keeps a lease from running out, and gives back its connections above `connections`.
  * @returns false when it had run out already: its connections may be another worker's by now
  */
 export async function renewLease(
@@ -188,10 +179,7 @@ export async function renewLease(
   return renewed.numAffectedRows === 1n;
 }
 
-/**
- * Marks a lease as one whose connections are open and not used: it is left out when others share, and gives way to them.
- * @returns whether another worker uses or waits for connections of the account
- */
+/** Marks a lease as unused: it gives way to others. @returns whether another worker uses or waits for connections */
 export async function idleLease(em: EntityManager, accountId: string, holder: string): Promise<boolean> {
   const { rows } = await sql<{ wanted: boolean }>`
     update account_leases l set idle = true where l.account_id = ${accountId} and l.holder = ${holder}
@@ -200,7 +188,6 @@ export async function idleLease(em: EntityManager, accountId: string, holder: st
   return rows[0]?.wanted === true;
 }
 
-/** Gives all leased connections back. */
 export async function releaseConnections(em: EntityManager, accountId: string, holder: string): Promise<void> {
   await kysely(em)
     .deleteFrom("account_leases")
@@ -209,7 +196,6 @@ export async function releaseConnections(em: EntityManager, accountId: string, h
     .execute();
 }
 
-/** Messages of an account per clock hour and UTC day; null for any number. */
 export interface AccountLimits {
   hourly: number | null;
   daily: number | null;
@@ -218,19 +204,17 @@ export interface AccountLimits {
 /** A share of an account's hourly and daily limits, taken before the mails are staged. */
 export interface Quota {
   granted: number;
-  /** The windows from which it was taken, so that the rest goes back to them. */
   windows: { window: "HOUR" | "DAY"; startsAt: string }[];
   /** When nothing was granted: milliseconds until a window that is full begins anew. */
   retryInMs: number;
-  /** Milliseconds until the first of the windows ends. */
   endsInMs: number;
 }
 
 const UNIT = { HOUR: "hour", DAY: "day" } as const;
 
 /**
- * Takes up to `wanted` messages from the account's windows (clock hours and UTC days); fewer when one of them has fewer
- * left, and the same number from both. Exact under concurrency: the window's row is the lock.
+ * Takes up to `wanted` messages from the account's clock hour and UTC day, as many as both have left. Exact under
+ * concurrency: the window's row is the lock.
  */
 export function takeQuota(em: EntityManager, accountId: string, limits: AccountLimits, wanted: number): Promise<Quota> {
   return transaction(em, async (tx) => {
@@ -266,8 +250,8 @@ export function takeQuota(em: EntityManager, accountId: string, limits: AccountL
 }
 
 /**
- * Gives back messages that were taken and not sent. To be tried once: were its answer lost, a second try would give them back
- * twice, and the limit would be exceeded.
+ * Gives back messages that were not sent. To be tried once: were its answer lost, a second try would give them back
+ * twice.
  */
 export async function returnQuota(
   em: EntityManager,

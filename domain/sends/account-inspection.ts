@@ -11,18 +11,15 @@ export interface AccountFacts extends Tenant {
   email: string;
   provider: AccountProvider;
   status: AccountStatus;
-  /** The code of its last failure. */
   lastError: string | null;
   refusal: AccountRefusal | null;
   lastCheckedAt: string | null;
-  /** Null where no check is planned. */
   nextCheckAt: string | null;
   host: string;
   port: number;
   maxConnections: number;
-  /** Connections that dispatch workers hold now. */
   connections: number;
-  /** Mails in the present clock hour and UTC day. Without a limit they are not counted: null. */
+  /** Null without a limit: then they are not counted. */
   hour: Usage | null;
   day: Usage | null;
   /** Ids of its sends that have not ended. */
@@ -34,14 +31,13 @@ interface Usage {
   limit: number;
 }
 
-/** The accounts to list; a field that is missing lets all through. */
 export interface AccountFilter {
   id?: string;
   teamId?: string | undefined;
   statuses?: readonly AccountStatus[] | undefined;
 }
 
-/** Lists accounts, those that fail first, then by id. */
+/** Those that fail first, then by id. */
 export async function listAccounts(
   em: EntityManager,
   { id, teamId, statuses }: AccountFilter,

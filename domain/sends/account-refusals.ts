@@ -2,29 +2,24 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { SmtpReason } from "../mail/outcome.ts";
 
-/** How long an account waits after its first refusal, in all processes. It doubles with each further one in a row. */
+/** In all processes. It doubles with each further refusal in a row. */
 const FIRST_WAIT_SECONDS = 5;
 const LONGEST_WAIT_SECONDS = 300;
-/** How long a process may try a login before another may try one: as long as a lease lives without it. */
 const TURN_SECONDS = 12;
 
-/** The last refusal of an account by its server. */
 export interface Refusal {
   reason: SmtpReason;
   /** The failure may pass by itself. */
   temporary: boolean;
-  /** Milliseconds until a connection may be tried. */
   retryInMs: number;
 }
 
-/** Refusals of an account in a row. */
 export interface Refusals {
   count: number;
-  /** Seconds since the first of these refusals. */
   lastedSeconds: number;
 }
 
-/** Records that a connection was refused while none was logged in. No process tries another one for a while. */
+/** No process tries another connection for a while. */
 export async function recordRefusal(
   em: EntityManager,
   accountId: string,
@@ -44,8 +39,8 @@ export async function recordRefusal(
 }
 
 /**
- * Lets the caller try a login, and no other process meanwhile. Other sends wait for the result: until then the refusal
- * counts as one that may pass, which pauses none of them.
+ * Lets the caller try a login, and no other process meanwhile. Until its result the refusal counts as one that may
+ * pass, which pauses no other send.
  */
 export async function takeTurnToTry(em: EntityManager, accountId: string): Promise<void> {
   await sql`update account_refusals
@@ -53,7 +48,6 @@ export async function takeTurnToTry(em: EntityManager, accountId: string): Promi
     where account_id = ${accountId}`.execute(kysely(em));
 }
 
-/** Forgets the refusals of an account, because a login has worked. */
 export async function forgetRefusals(em: EntityManager, accountId: string): Promise<void> {
   await kysely(em).deleteFrom("account_refusals").where("account_id", "=", accountId).execute();
 }

@@ -11,8 +11,8 @@ export const MAX_CAMPAIGN_ACCOUNTS = 20;
 
 /**
  * Sets the accounts that mail a campaign, in this order; none takes them all away.
- * @throws {ApiError} `not_found` for the campaign, or for an account, which it names; `resource_state_invalid` once the
- *   campaign is no draft; `resource_limit_reached` for too many
+ * @throws {ApiError} `not_found`, which names an account; `resource_state_invalid` unless a draft;
+ *   `resource_limit_reached`
  */
 export async function attachAccounts(
   em: EntityManager,
@@ -32,10 +32,7 @@ export async function attachAccounts(
   return em.refreshOrFail(draft);
 }
 
-/**
- * Sets the segment whose contacts a campaign mails, in place of the one before.
- * @throws {ApiError} `not_found` for either; `resource_state_invalid` once the campaign is no draft
- */
+/** @throws {ApiError} `not_found` for either; `resource_state_invalid` unless a draft */
 export async function attachSegment(em: EntityManager, campaignId: string, segmentId: string): Promise<Campaign> {
   await lockSegment(em, segmentId, LockMode.PESSIMISTIC_READ);
   const draft = await lockDraft(em, Campaign, campaignId);

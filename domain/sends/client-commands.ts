@@ -6,11 +6,9 @@ import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
 import type { SendMove } from "./send-log.ts";
 
-/** A command of a client to the send of a newsletter or a campaign. */
 export type ClientCommand = "pause" | "resume" | "cancel";
 
 interface Rule {
-  /** Where the resource must be. */
   from: readonly BroadcastStatus[];
   done: string;
   change(em: EntityManager, sendId: string): Promise<ChangedSend>;
@@ -33,7 +31,7 @@ const OF_OPERATORS: ReadonlySet<string | null> = new Set([
   PAUSE_REASONS.workflowEnded,
 ]);
 
-/** Why a client's command is refused for a resource in a status, with the reason of its pause; undefined where it is not. */
+/** Undefined where it is not refused. */
 export function commandRefusal(
   command: ClientCommand,
   status: BroadcastStatus,
@@ -53,9 +51,9 @@ export function commandRefusal(
 }
 
 /**
- * Carries out a client's command in Postgres alone; wake the workflow up after the commit. The status of the resource counts:
- * one that is SENT stays so while its unknown recipients are mailed again.
- * @returns undefined on a dry run, which locks and changes nothing
+ * Carries out a client's command in Postgres alone; wake the workflow up after the commit. A resource that is SENT
+ * stays so while its unknown recipients are mailed again.
+ * @returns undefined on a dry run
  * @throws {ApiError} `not_found`; as `commandRefusal`
  */
 export async function commandSend(

@@ -25,7 +25,6 @@ interface PlanCheck extends Check {
   previewId: string;
 }
 
-/** A confirm that is not refused. */
 export interface CheckedPlan extends PassedGates {
   draft: Draft;
   counts: PlanCounts;
@@ -33,8 +32,8 @@ export interface CheckedPlan extends PassedGates {
 
 /**
  * Makes every refusal of a confirm, in the order that a client meets them. The API calls it with the token, for the
- * refusals that need no lock; a token that comes with another key than its preview's is void from then on. The activity
- * calls it with the preview's id, in the transaction that arms the send, and it then checks the plan and the gates too.
+ * refusals that need no lock; the activity with the preview's id, in the transaction that arms the send, for the plan
+ * and gates too.
  * @returns for a token its preview's id; for a preview the plan that the send is armed with
  * @throws {ApiError} the first refusal that applies
  */
@@ -82,8 +81,8 @@ function refuseAsDrift(error: unknown): never {
 }
 
 /**
- * @throws {ApiError} `confirmation_required` without a token; `confirmation_invalid` for one that is not ours, or of
- * another team or resource
+ * @throws {ApiError} `confirmation_required` without a token; `confirmation_invalid` for one that is not of this
+ *   resource
  */
 async function previewOfToken(em: EntityManager, { tenant, resource, token, vault }: TokenCheck): Promise<PreviewRow> {
   if (!token) throw new ApiError("confirmation_required");

@@ -32,18 +32,15 @@ export interface ArmedSend {
   cap: SendCap;
 }
 
-/** HTTP status of a confirm's answer. */
 const ARMED_STATUS = 202;
 
 /**
- * Arms a send, all or nothing: checks the key and the confirm, reserves credits, counts the daily cap, copies the
- * recipients into the ledger and writes the answer. One snapshot serves the plan's digest and the copy (REPEATABLE READ),
- * so that both see the same recipients. A key that stops working before the commit arms nothing.
- *
- * A second call for the same request finds the first call's effect and changes nothing.
+ * Arms a send, all or nothing, in one snapshot (REPEATABLE READ), so that the plan's digest and the copy see the same
+ * recipients. A key that stops working before the commit arms nothing; a second call for the same request changes
+ * nothing.
  * @param planMs how long the recipients may take to be counted, and then to be copied
- * @throws {ApiError} `request_in_flight` when another attempt has taken the request's key over; as `readAccess`, then as
- * `checkConfirm`
+ * @throws {ApiError} `request_in_flight` when another attempt has taken the request over; as `readAccess`; as
+ *   `checkConfirm`
  */
 export function confirmSend(em: EntityManager, request: ConfirmRequest, planMs: number): Promise<void> {
   let tries = 0;
@@ -74,7 +71,7 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   await readAccess(em, tenant, request.apiKeyId, scope, { lock: true });
 }
 
-/** Counts `mails` against the lineage's day in one conditional statement, so that two sends cannot overdraw it. */
+/** In one conditional statement, so that two sends cannot overdraw the lineage's day. */
 async function takeFromCap(em: EntityManager, key: SendingKey, mails: number): Promise<SendCap> {
   const { rows } = await sql<{ used: number }>`
     insert into daily_send_usage as u (lineage_id, day, used)

@@ -6,25 +6,20 @@ import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
 import type { SendResource } from "./resource.ts";
 
-/** The content that all mails of a lane have in common, and its account's limits. */
 export interface LaneContent {
   subject: string;
-  /** HTML with merge tags. */
   body: string;
   fromEmail: string;
   fromName: string;
-  /** Names of the targeted lists by id. */
   listNames: ReadonlyMap<string, string>;
-  /** Its account's. */
   provider: AccountProvider;
-  /** Keys that sign for the sender's domain; none leaves the mails unsigned. */
+  /** None leaves the mails unsigned. */
   dkimKeys: readonly SealedKey[];
   limits: AccountLimits;
-  /** Its account had failed when this was read. */
   accountFailed: boolean;
 }
 
-/** Reads the content of a resource's mails. It does not change once the resource is scheduled. `fromEmail`: of a newsletter. */
+/** It does not change once the resource is scheduled. `fromEmail`: of a newsletter. */
 export async function readResourceContent(em: EntityManager, tenant: Tenant, { type, id }: SendResource) {
   const { rows } = await sql<Record<"subject" | "body" | "from_email" | "from_name", string | null>>`
     select subject, body, from_name, ${type === "newsletter" ? sql`from_email` : sql`null as from_email`}
@@ -43,7 +38,6 @@ export async function readResourceContent(em: EntityManager, tenant: Tenant, { t
   };
 }
 
-/** Reads the content of a lane's mails. */
 export async function readContent(em: EntityManager, dispatch: OpenedDispatch): Promise<LaneContent> {
   const { resource, accountId } = dispatch;
   const { fromEmail, fromName, ...content } = await readResourceContent(em, dispatch, resource);

@@ -2,10 +2,7 @@ import { type Expression, type RawBuilder, sql } from "kysely";
 import { RECIPIENT_STATES, type RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 
-/**
- * How many recipients of a send are in each state, every state named. They add up to the send's recipients, always. Reads
- * the changes since the ledger was copied, and not the ledger, see `SendCount`.
- */
+/** By the changes since the ledger was copied, see `SendCount`. They add up to the send's recipients, always. */
 export async function readCounts(
   em: EntityManager,
   tenant: Tenant,
@@ -22,10 +19,7 @@ export async function readCounts(
   return counts;
 }
 
-/**
- * SQL: the JSON of a send's `total` and of its recipients in each state, as `readCounts` has them.
- * @param sendId may be a column of a row under any alias but `of_send` and `change`
- */
+/** SQL: the same as JSON, with the `total`. @param sendId may be a column under any alias but `of_send` and `change` */
 export const countsRecord = (sendId: Expression<unknown>): RawBuilder<unknown> => {
   const states = RECIPIENT_STATES.map((state) => {
     const changes = sql`coalesce(sum(change.count) filter (where change.state = ${sql.lit(state)}), 0)`;
@@ -36,10 +30,7 @@ export const countsRecord = (sendId: Expression<unknown>): RawBuilder<unknown> =
     where of_send.id = ${sendId} group by of_send.recipients)`;
 };
 
-/**
- * Makes one row per state of the many that the statements of a slice left, so that `readCounts` reads few. Leaves rows to
- * another call that folds them at the same time.
- */
+/** Makes one row per state of the many that a slice left. Rows that another call folds are left to it. */
 export async function foldCounts(em: EntityManager, sendId: string): Promise<void> {
   await sql`
     with folded as (

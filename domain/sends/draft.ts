@@ -22,7 +22,6 @@ export interface PlanSubject extends Tenant {
   accountAddresses: readonly string[];
   /** Ids of the lists or of the segment that it targets. */
   targetIds: readonly string[];
-  /** Custom fields that its recipients may have. */
   fieldNames: readonly string[];
 }
 
@@ -34,7 +33,6 @@ export interface Draft extends PlanSubject {
   tracking: boolean;
   /** A sequence of mails over time, which no send mails. */
   isDrip: boolean;
-  /** The connected accounts that mail it. */
   accounts: readonly DraftAccount[];
   /** It names an account that is connected no longer. */
   isAccountGone: boolean;
@@ -42,7 +40,6 @@ export interface Draft extends PlanSubject {
   missing: { sender: RefusalReason | null; targets: RefusalReason | null };
 }
 
-/** A connected account that would mail a draft. */
 export interface DraftAccount {
   id: string;
   address: string;
@@ -58,7 +55,6 @@ interface DraftRow {
   time_zone: string;
   tracking: boolean;
   target_ids: string[];
-  /** Of a newsletter. */
   from_email: string | null;
   is_drip: boolean;
   /** Of a campaign: one per attached account, in their order; nulls for one that is gone. */
@@ -74,9 +70,8 @@ const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as from_ema
   array_remove(array[d.segment_id], null) as target_ids`;
 
 /**
- * Reads a resource for a send.
  * @param options `lock` takes the row's lock, so that no edit is committed between the check and the arming
- * @throws {ApiError} `not_found` when the tenant has no such resource
+ * @throws {ApiError} `not_found`
  */
 export async function readDraft(
   em: EntityManager,
@@ -125,8 +120,8 @@ export async function readDraft(
 }
 
 /**
- * Finds the account that mails for a from-address, in any spelling of it: the account with that very address, else an
- * account that is allowed for its domain, an ACTIVE one before others, the oldest among equals.
+ * The account with that very address, else one that is allowed for its domain: an ACTIVE one before others, the oldest
+ * first.
  */
 async function pickAccount(em: EntityManager, tenant: Tenant, fromEmail: string): Promise<DraftAccount | null> {
   const email = lookupAddress(fromEmail);

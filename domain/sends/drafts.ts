@@ -8,7 +8,6 @@ import { describeProblem } from "../mail/template-problem.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 
-/** A record that is drafted and then sent. */
 export type Broadcast = Newsletter | Campaign;
 
 export const BROADCASTS: { readonly [Type in ResourceType]: EntityClass<Broadcast> } = {
@@ -25,18 +24,15 @@ export interface DraftContent {
   body: string | null;
 }
 
-/** The fields that a draft of one kind alone has. */
 interface OwnFields {
   /** Normalised address in From, of a newsletter. */
   fromEmail?: string | null;
-  /** Of a campaign. */
   isDrip?: boolean;
 }
 
 /**
- * Makes a draft, in the caller's transaction. It has no recipients yet. Its templates were checked, see `checkTemplates`.
- * @param limit records of the kind that the tenant may have, sent ones among them
- * @throws {ApiError} `resource_limit_reached`
+ * Makes a draft, whose templates `checkTemplates` has checked.
+ * @throws {ApiError} `resource_limit_reached` beyond `limit` records of the kind, sent ones among them
  */
 export async function createDraft(
   em: EntityManager,
@@ -54,10 +50,7 @@ export async function createDraft(
   return draft;
 }
 
-/**
- * A newsletter or a campaign of the tenant.
- * @throws {ApiError} `not_found`
- */
+/** @throws {ApiError} `not_found` */
 export async function readBroadcast<T extends Broadcast>(
   em: EntityManager,
   kind: EntityClass<T>,
@@ -69,7 +62,7 @@ export async function readBroadcast<T extends Broadcast>(
 }
 
 /**
- * Locks a draft. The state is checked under the row's lock, so of an edit and a confirm that race one loses.
+ * Locks a draft, so that of an edit and a confirm that race one loses.
  * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
  */
 export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: EntityClass<T>, id: string): Promise<T> {
@@ -87,10 +80,7 @@ export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: En
   return draft;
 }
 
-/**
- * Changes a draft. Its templates were checked, see `checkTemplates`.
- * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
- */
+/** Changes a draft, whose templates `checkTemplates` has checked. @throws {ApiError} as `lockDraft` */
 export async function updateDraft<T extends Broadcast>(
   em: EntityManager,
   kind: EntityClass<T>,
@@ -104,10 +94,7 @@ export async function updateDraft<T extends Broadcast>(
   return { record: (await em.refreshOrFail(draft)) as T, isChanged };
 }
 
-/**
- * Deletes a draft.
- * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
- */
+/** @throws {ApiError} as `lockDraft` */
 export async function deleteDraft<T extends Broadcast>(
   em: EntityManager,
   kind: EntityClass<T>,
@@ -119,7 +106,7 @@ export async function deleteDraft<T extends Broadcast>(
 /**
  * Restricts the days on which a draft may start to go out.
  * @param days ISO weekdays, 1 Monday to 7 Sunday, in the team's time zone; none means any day
- * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft; `validation_failed` for other numbers
+ * @throws {ApiError} as `lockDraft`; `validation_failed` for other numbers
  */
 export async function setSendDays<T extends Broadcast>(
   em: EntityManager,
@@ -139,9 +126,7 @@ export async function setSendDays<T extends Broadcast>(
 }
 
 /**
- * Sets whether opens and clicks of a draft's mails are counted, in place of the team's setting.
- * @param tracking null leaves it to the team's setting at the confirm
- * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ * Sets whether opens and clicks are counted; null leaves it to the team's setting. @throws {ApiError} as `lockDraft`
  */
 export async function setDraftTracking<T extends Broadcast>(
   em: EntityManager,
@@ -154,14 +139,14 @@ export async function setDraftTracking<T extends Broadcast>(
   await em.flush();
 }
 
-/** Seconds after which a client tries again while too many templates of its team wait. By then some have been checked. */
+/** By then some of the team's templates that wait have been checked. */
 const TEMPLATES_RETRY_SECONDS = 5;
 
 /**
- * Checks the templates of a draft that is to be made or changed. It may wait for other contents of the same team, so it
- * runs before a transaction takes a connection. An unknown merge tag is no error yet, but one of the preview: a draft may
- * be ahead of the data it is sent with.
- * @throws {ApiError} `validation_failed`, with the place of the problem; `rate_limit_exceeded` while too many others wait
+ * Checks the templates of a draft that is to be written, before a transaction takes a connection: it may wait for
+ * others of the team. An unknown merge tag is an error of the preview only, since a draft may be ahead of its data.
+ * @throws {ApiError} `validation_failed`, with the place of the problem; `rate_limit_exceeded` while too many others
+ *   wait
  */
 export async function checkTemplates(
   { teamId }: Tenant,

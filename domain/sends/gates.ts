@@ -11,7 +11,6 @@ import type { Draft } from "./draft.ts";
 import type { PlanCounts } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
 
-/** The rights and limits of a key that the gates read. */
 export interface SendingKey {
   id: string;
   environment: Environment;
@@ -21,7 +20,7 @@ export interface SendingKey {
   lineageId: string;
 }
 
-/** A lineage's daily cap and its use. Mails, per UTC day. */
+/** Mails, per UTC day. */
 export interface SendCap {
   limit: number;
   usedToday: number;
@@ -43,8 +42,7 @@ export function assertDraft({ status, isDrip }: Pick<Draft, "status" | "isDrip">
 const quoted = (names: Iterable<string>) => [...new Set(names)].map((name) => `{{ ${name} }}`).join(", ");
 
 /**
- * The draft is sendable, as far as that can be told without its recipients: it is complete, and messages can be composed
- * from it.
+ * The draft is complete, and messages can be composed from it.
  * @throws {Refusal} `campaign_not_ready`; the message names every merge tag that is not known, or the first problem
  */
 export async function assertContent(draft: Draft): Promise<void> {
@@ -72,7 +70,6 @@ export async function assertContent(draft: Draft): Promise<void> {
   if (missing.targets) throw new Refusal("campaign_not_ready", missing.targets);
 }
 
-/** Most unknown merge tags that an error names. */
 const MAX_SHOWN_TAGS = 20;
 
 const notComposable = (problem: string) =>
@@ -90,7 +87,6 @@ function assertAccountsActive({ accounts, isAccountGone }: Pick<Draft, "accounts
   }
 }
 
-/** The send domains cover every address in From. */
 function assertSendDomains({ fromAddresses }: Pick<Draft, "fromAddresses">, { sendDomains }: SendingKey): void {
   if (sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
   const allowed = new Set(sendDomains.map((domain) => domain.toLowerCase()));
@@ -99,7 +95,7 @@ function assertSendDomains({ fromAddresses }: Pick<Draft, "fromAddresses">, { se
   }
 }
 
-/** Reads the daily cap of the key's lineage and today's use of it, by the database's UTC day. */
+/** By the database's UTC day. */
 export async function readSendCap(em: EntityManager, key: SendingKey): Promise<SendCap & { secondsToReset: number }> {
   const { rows } = await sql<{ used: number; secondsToReset: number }>`
     select coalesce((select used from daily_send_usage
@@ -125,10 +121,7 @@ async function readCapFor(em: EntityManager, key: SendingKey, { eligible }: Plan
   return cap;
 }
 
-/**
- * Reads the team's complaint rate.
- * @throws {Refusal} `complaint_rate_exceeded`, with the figures
- */
+/** @throws {Refusal} `complaint_rate_exceeded`, with the figures */
 export async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
   const { rate } = await kysely(em).selectNoFrom(complaintRate(tenant).as("rate")).executeTakeFirstOrThrow();
   if (rate < COMPLAINT_THRESHOLD) return rate;
@@ -140,17 +133,12 @@ async function assertCredits(em: EntityManager, tenant: Tenant, { eligible }: Pl
   if (available < eligible) throw new Refusal("quota_exceeded", "credits");
 }
 
-/** The facts that the gates read and let pass. */
 export interface PassedGates {
   cap: SendCap;
   complaintRate: number;
 }
 
-/**
- * The end of both orders of refusals, of a preview's and of a confirm's: recipients, accounts, send domains, daily cap,
- * complaints, credits.
- * @throws {Refusal} the first that applies
- */
+/** The end of both orders of refusals, of a preview's and of a confirm's. @throws {Refusal} the first that applies */
 export async function checkGates(
   em: EntityManager,
   tenant: Tenant,

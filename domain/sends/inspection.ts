@@ -18,7 +18,6 @@ import type { SendResource } from "./resource.ts";
  * Sends as operators read them, at a command line. Instants are ISO 8601, UTC.
  */
 
-/** A send, its owner and the resource that it mails. */
 export interface FoundSend extends Tenant {
   sendId: string;
   resource: SendResource;
@@ -29,9 +28,9 @@ const RESOURCE_TYPE_OF: ReadonlyMap<string, ResourceType> = new Map(
 );
 
 /**
- * Finds a send by its own id, or by that of its newsletter or campaign; also one that was previewed and never confirmed.
- * @throws {ApiError} `validation_failed` for the id of another kind; `not_found`; `resource_state_invalid` for a resource
- *   without a confirmed send
+ * Finds a send by its own id, or by that of its resource; also one that was never confirmed.
+ * @throws {ApiError} `validation_failed` for the id of another kind; `not_found`; `resource_state_invalid` without a
+ *   send
  */
 export async function findSend(em: EntityManager, id: string): Promise<FoundSend> {
   const [prefix = ""] = id.split("_");
@@ -73,11 +72,9 @@ async function readOwner(em: EntityManager, sendId: string): Promise<FoundSend> 
   return { ...send, resource: { type, id } };
 }
 
-/** Why an account's server lets it in no more, and until when it is not tried. */
 export interface AccountRefusal {
   reason: string;
   temporary: boolean;
-  /** Refusals in a row. */
   count: number;
   since: string;
   retryAt: string;
@@ -91,28 +88,25 @@ export const refusalJson = (refusals: string): RawBuilder<AccountRefusal | null>
     'retryAt', ${isoInstant(column("retry_at"))}) end`;
 };
 
-/** One account's part in a send. */
 export interface LaneFacts {
   accountId: string;
   /** Null when it is connected no longer. */
   status: AccountStatus | null;
-  /** The code of its last failure. */
   lastError: string | null;
   refusal: AccountRefusal | null;
   /** Recipients that it holds or mailed, by state; states without any are missing. */
   recipients: Partial<Record<RecipientState, number>>;
 }
 
-/** A send in detail. */
 export interface SendFacts extends FoundSend {
   /** A preview is `PREVIEW` while its token is valid, then `EXPIRED`; `VOIDED` when an operator cancelled it. */
   status: SendStatus | "PREVIEW" | "EXPIRED" | "VOIDED";
   /** Why it is paused; null when an operator paused it, and in every other status. */
   reason: string | null;
-  /** Why an operator should look at it; null when there is no need. */
+  /** As a code, or codes behind accounts' ids. */
   needs: string | null;
   sendAt: string | null;
-  /** ISO weekdays on which it may start, 1 for Monday; none means any day. */
+  /** ISO weekdays; none means any day. */
   sendDays: number[];
   timeZone: string;
   startedAt: string | null;
@@ -124,7 +118,6 @@ export interface SendFacts extends FoundSend {
   lanes: LaneFacts[];
 }
 
-/** Why the operator should look at a send, as a code, or codes behind accounts' ids; null when there is no need. */
 const needs = (send: string): RawBuilder<string | null> => {
   const column = (name: string) => sql.ref(`${send}.${name}`);
   return sql<string | null>`case
@@ -190,14 +183,12 @@ async function readLanes(em: EntityManager, found: FoundSend): Promise<LaneFacts
   return rows;
 }
 
-/** A send in a list. */
 export interface ListedSend {
   sendId: string;
   resourceId: string;
   teamId: string;
   environment: Tenant["environment"];
   status: SendStatus;
-  /** As in `SendFacts`. */
   needs: string | null;
   sent: number;
   total: number;
@@ -205,11 +196,10 @@ export interface ListedSend {
   accountIds: string[];
 }
 
-/** The sends to list; a field that is missing lets all through. */
+/** A field that is missing lets all through. */
 export interface SendFilter {
   statuses?: readonly SendStatus[] | undefined;
   teamId?: string | undefined;
-  /** At most so many. */
   limit: number;
 }
 
@@ -231,7 +221,6 @@ export async function listSends(em: EntityManager, { statuses, teamId, limit }: 
   return rows;
 }
 
-/** A row of a send's ledger, as operators compare it with a relay's log. */
 export interface RecipientFacts {
   /** Without angle brackets. Of a recipient that no account has taken, or whose account is gone, the part before the @. */
   messageId: string;
@@ -260,10 +249,7 @@ async function refuseWithoutLedger(em: EntityManager, found: FoundSend): Promise
   );
 }
 
-/**
- * Reads a send's ledger page by page, in the order of the recipients: as few as a page are in memory.
- * @throws {ApiError} `resource_state_invalid` when the recipients are kept no longer
- */
+/** Reads a send's ledger page by page, in its order. @throws {ApiError} as `refuseWithoutLedger` */
 export async function* readRecipients(
   em: EntityManager,
   found: FoundSend,

@@ -16,7 +16,7 @@ export interface Lane {
   accountId: string;
 }
 
-/** A lane, and the accounts of other lanes of its send whose recipients it may take, because they cannot mail them. */
+/** A lane, and the accounts of other lanes that cannot mail their recipients: it may take those. */
 export interface TakingLane extends Lane {
   takesOver?: readonly string[] | undefined;
 }
@@ -25,8 +25,8 @@ export interface TakingLane extends Lane {
 export type AttemptProgress = Pick<OpenedDispatch, "epoch" | "afterSeq">;
 
 /**
- * A lane to open. `closedEpoch`: that of its last attempt that is known to have ended in order. `begun`: an attempt that is
- * known to have begun.
+ * `closedEpoch`: of its last attempt that is known to have ended in order. `begun`: an attempt that is known to have
+ * begun.
  */
 export interface LaneToOpen extends TakingLane {
   closedEpoch?: number | undefined;
@@ -42,22 +42,15 @@ export interface OpenedDispatch extends TakingLane, Tenant {
   tracking: boolean;
   /** Other lanes stage recipients of the same send. */
   shared: boolean;
-  /**
-   * The lane's cursor in Postgres, see `saveCursor`: recipients up to and including this `seq` were staged; some of them may
-   * be QUEUED again.
-   */
+  /** Recipients up to and including this `seq` were staged; some of them may be QUEUED again. */
   afterSeq: number;
-  /** Policy refusals in a row when the lane's last attempt ended in order. */
   policyRefusals: number;
-  /** An endpoint of the team wants the events of a settlement. */
   eventsWanted: boolean;
-  /** The team's complaint rate has reached the limit of the send, which must be paused. */
   hasComplaints: boolean;
   /** Rows that an earlier attempt left SENDING when it died: UNKNOWN now. */
   unknown: number;
 }
 
-/** Events that a settlement may record. */
 export const SETTLEMENT_EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
 
 /** The condition on a ledger row that a lane may take it: no other lane holds it, or one that it takes over. */
@@ -66,13 +59,11 @@ export const isFreeFor = ({ accountId, takesOver = [] }: TakingLane, table: stri
   return sql<SqlBool>`(${account} is null or ${account} = any(${[accountId, ...takesOver]}::text[]))`;
 };
 
-/** The accounts that mail a send, as a column of a query of `sends`. */
 export const laneAccounts = (sends = "sends"): RawBuilder<string[]> =>
   sql<string[]>`array(select account_id from send_lanes where send_id = ${sql.ref(`${sends}.id`)} order by account_id)`;
 
 /**
- * The epoch of each lane's last attempt that ended in order, by account, as a column of a query of `sends`. It never falls,
- * unless Postgres lost commits: by a restore of an older backup, or a failover to a standby that lacked them.
+ * The epoch of each lane's last attempt that ended in order, by account. It never falls, unless Postgres lost commits.
  */
 export const closedEpochs = (sends = "sends"): RawBuilder<Record<string, number>> =>
   sql<
@@ -85,15 +76,12 @@ export async function openLane(em: EntityManager, { sendId, accountId }: Lane): 
 }
 
 /**
- * Begins a dispatching attempt of a lane: raises its epoch, so that an older attempt that still lives stages nothing
- * more, and turns the rows that a dead one left SENDING into UNKNOWN. Only an operator has those mailed again. If the
- * old attempt lives after all, its late outcome still replaces the UNKNOWN.
- *
- * The locks are taken in the order in which every other statement takes them: the send, its lanes, its recipients.
- * @param inFlightMs how long after a row was staged this process may still mail it or learn its outcome, see
- *   `requeueUnknown`
- * @returns undefined when there is no such lane, or when Postgres does not know of the lane's attempt `closedEpoch`, or not all
- *   of `begun`: its recipients are queued again then although they had their mail
+ * Begins an attempt of a lane: raises its epoch, so that an older one that still lives stages nothing more, and turns
+ * the rows that a dead one left SENDING into UNKNOWN. Locks come in the order of every other statement: the send, its
+ * lanes, its recipients.
+ * @param inFlightMs how long after a row was staged this process may still mail it or learn its outcome
+ * @returns undefined without such a lane, or when Postgres does not know all of the attempts `closedEpoch` and `begun`:
+ *   recipients that had their mail may be queued again
  */
 export function openDispatch(
   em: EntityManager,
@@ -142,7 +130,6 @@ export function openDispatch(
       .set({
         epoch,
         dispatching: status === "SENDING",
-        // An older attempt that still lives may have had longer.
         in_flight_ms: sql<number>`greatest(in_flight_ms, ${inFlightMs}::int)`,
       })
       .where("send_id", "=", sendId)
@@ -159,8 +146,8 @@ const isBehind = (lane: AttemptProgress, begun: AttemptProgress): boolean =>
   lane.epoch < begun.epoch || (lane.epoch === begun.epoch && lane.afterSeq < begun.afterSeq);
 
 /**
- * Moves the cursor of an attempt under way, so that Postgres shows at the next move whether it has lost commits since.
- * @returns false when it has, or when another attempt took over: this one must end
+ * Moves the cursor of an attempt. @returns false when Postgres lost a part of it, or another took over: this one must
+ * end
  */
 export async function saveCursor(em: EntityManager, dispatch: OpenedDispatch, afterSeq: number): Promise<boolean> {
   const saved = await ownCursor(em, dispatch).set({ after_seq: afterSeq }).executeTakeFirst();
@@ -169,10 +156,7 @@ export async function saveCursor(em: EntityManager, dispatch: OpenedDispatch, af
   return true;
 }
 
-/**
- * Whether Postgres shows a recipient that the attempt staged as one that no attempt ever staged: it has lost that commit, by a
- * restore or a failover. For a settlement that fell short.
- */
+/** Whether Postgres shows a recipient that was staged as one that never was: it has lost that commit. */
 export async function isStagingLost(
   em: EntityManager,
   { sendId }: Pick<OpenedDispatch, "sendId">,
@@ -185,7 +169,6 @@ export async function isStagingLost(
   return rows[0]?.lost ?? false;
 }
 
-/** An update of the attempt's lane, provided that Postgres knows all of the attempt. */
 const ownCursor = (em: EntityManager, { sendId, accountId, epoch, afterSeq }: OpenedDispatch) =>
   kysely(em)
     .updateTable("send_lanes")
@@ -194,13 +177,11 @@ const ownCursor = (em: EntityManager, { sendId, accountId, epoch, afterSeq }: Op
     .where("epoch", "=", epoch)
     .where("after_seq", "=", afterSeq);
 
-/** Where a lane's next attempt continues: staging behind `afterSeq`, and counting on from so many policy refusals in a row. */
 export type LanePlace = Pick<OpenedDispatch, "afterSeq" | "policyRefusals">;
 
 /**
- * Ends an attempt in order: every row that it staged has its outcome. Does nothing when another attempt took over, or when
- * Postgres lost a part of this one.
- * @param place by default as when it began
+ * Ends an attempt whose rows all have their outcomes; by default where it began. Does nothing when another attempt took
+ * over, or when Postgres lost a part of this one.
  */
 export async function closeDispatch(
   em: EntityManager,
@@ -214,9 +195,7 @@ export async function closeDispatch(
 }
 
 /**
- * Ends the attempts of a send that are presumed dead when no other follows them, as `openDispatch` would: for a send
- * that is paused or has ended. Does nothing to a lane whose last attempt ended in order, or when the send is SENDING:
- * another attempt does it then, and may have begun already.
+ * Ends the attempts of a send that are presumed dead, unless it is SENDING: another attempt does it then.
  * @returns how many recipients became UNKNOWN
  */
 export function closeLost(em: EntityManager, sendId: string): Promise<number> {
@@ -228,10 +207,7 @@ export function closeLost(em: EntityManager, sendId: string): Promise<number> {
   });
 }
 
-/**
- * Ends the open attempts of a send, which are presumed dead. Call it under a lock on the send.
- * @returns how many recipients became UNKNOWN
- */
+/** Ends open attempts that are presumed dead, under a lock on the send. @returns how many recipients became UNKNOWN */
 export async function closeAttempts(em: EntityManager, sendId: string): Promise<number> {
   const lost = await kysely(em)
     .updateTable("send_lanes")
@@ -245,11 +221,7 @@ export async function closeAttempts(em: EntityManager, sendId: string): Promise<
   return markUnknown(em, sendId, accountIds);
 }
 
-/**
- * The deferred recipients that the lane may take and whose wait has ended, by the index of their due times: those that have
- * been due longest, in the order of the ledger.
- * @param limit most of them
- */
+/** The deferred recipients that the lane may take and that have been due longest, in the order of the ledger. */
 export async function readDue(em: EntityManager, lane: TakingLane, limit: number): Promise<number[]> {
   const { rows } = await sql<{ seq: number }>`
     select r.seq from send_recipients r
@@ -260,10 +232,8 @@ export async function readDue(em: EntityManager, lane: TakingLane, limit: number
 
 /** The part of a send that is left to a lane. */
 export type Remaining =
-  /** A newer attempt took the lane over, or its send is not SENDING. */
   | { left: "stopped" }
   | { left: "account_not_active" }
-  /** The first row that waits to be staged. */
   | { left: "queued"; seq: number }
   /** Milliseconds until the next deferred recipients are due; negative when they are due already. */
   | { left: "deferred"; waitMs: number }
@@ -271,9 +241,9 @@ export type Remaining =
   | { left: "nothing"; held: boolean };
 
 /**
- * Looks for recipients that are left to the lane; used when its queue seems empty. The ledger is searched only when the
- * counts of the send know of a QUEUED row: one was put back behind the lane's cursor.
- * @param gatherMs deferred recipients that are due so soon after the first one are waited for, so that one slice mails them
+ * Looks for recipients that are left to the lane, when its queue seems empty. The ledger is searched only when the
+ * counts know of a QUEUED row: one was put back behind the cursor.
+ * @param gatherMs so long after the first one another may be due, and one slice mails both
  */
 export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch, gatherMs: number): Promise<Remaining> {
   const { sendId, accountId, epoch } = dispatch;

@@ -3,26 +3,20 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { openLane } from "./lanes.ts";
 
-/** How many recipients are in each state; a state that is missing has none. */
 export type StateCounts = Partial<Record<RecipientState, number>>;
 
 interface Copy {
   sendId: string;
-  /** The accounts that mail the send. */
   accountIds: readonly string[];
-  /** Query for the plan's members, see `planMembers`. */
   members: RawBuilder<unknown>;
-  /** How many of them are eligible. */
   recipients: number;
 }
 
-/** Recipients that are sorted at most. */
 const MOST_SORTED = 50_000;
 
 /**
- * Copies the eligible members of a plan into the ledger, QUEUED, and opens a lane for each account. Runs in the transaction of
- * the confirm. `seq` follows the members' ids, so the oldest member is the first, where they are few enough to be sorted at
- * no cost.
+ * Copies the eligible members of a plan into the ledger and opens a lane for each account, in the transaction of the
+ * confirm. `seq` follows the members' ids where they are few enough to be sorted.
  * @throws {Error} when the members are not as many as were planned
  */
 export async function copyRecipients(
@@ -40,10 +34,7 @@ export async function copyRecipients(
   for (const accountId of accountIds) await openLane(em, { sendId, accountId });
 }
 
-/**
- * How many recipients of a send are in each state, by its rows: reads all of them, for the settlement of credits.
- * `readCounts` costs less. They add up to the plan's recipients, always.
- */
+/** By the rows, all of them, for the settlement of credits. `readCounts` costs less. */
 export async function countStates(em: EntityManager, sendId: string): Promise<StateCounts> {
   const rows = await kysely(em)
     .selectFrom("send_recipients")

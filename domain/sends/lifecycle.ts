@@ -17,27 +17,24 @@ import { markUnknown, readInFlightMs } from "./unknown.ts";
 /** Statuses a send never leaves. */
 export const TERMINAL: ReadonlySet<BroadcastStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
 
-/** A send's state in Postgres. */
 export interface SendState {
   status: SendStatus;
-  /** Milliseconds until it may start, by the database clock; 0 or less when it may. */
+  /** By the database clock; 0 or less when it may start. */
   startsInMs: number;
   recipients: number;
   /** Mails that a server accepted. */
   sent: number;
-  /** Since when it is in its status, ISO 8601: SENDING since it began. */
+  /** ISO 8601: SENDING since it began. */
   since: string;
-  /** When it may start, ISO 8601, with the days to which it is restricted, as operators read them. */
+  /** ISO 8601, with the days to which it is restricted, as operators read them. */
   startsAt: string;
   /** Why it is paused, see `pauseSend`; null when an operator paused it. */
   pauseReason: string | null;
-  /** How often it was resumed. */
   resumes: number;
-  /** The team's complaint rate, if that paused it: a fraction of the delivered mail. */
+  /** If that paused it: a fraction of the delivered mail. */
   complaintRate?: number;
-  /** The accounts that mail it, one lane each. */
   accountIds: string[];
-  /** The epoch of each lane's last attempt that ended in order, by account. */
+  /** See `closedEpochs`. */
   closedEpochs: Record<string, number>;
 }
 
@@ -45,11 +42,10 @@ export interface SendState {
 export interface ChangedSend {
   changed: boolean;
   state: SendState | undefined;
-  /** The status that it left; missing when its status is as before. */
+  /** Missing when its status is as before. */
   from?: SendStatus;
 }
 
-/** SQL: `SendState.startsAt` of a row of `sends`. */
 const startsAt = sql<string>`(
   select ${isoInstant(sql`sends.send_at`)} || case when days = '' then '' else ' (' || days || ' in ' || t.time_zone || ')' end
   from teams t, lateral (
@@ -99,8 +95,7 @@ interface Move {
 }
 
 /**
- * Takes a send, and the resource that it mails, from one of `from` to `to`. A send that is there already has succeeded,
- * without an event.
+ * Takes a send and its resource to `to`; one that is there already has succeeded, without an event.
  * @returns whether the send is at `to` now
  */
 async function move(em: EntityManager, sendId: string, { from, to, pauseReason = null }: Move): Promise<boolean> {
@@ -142,10 +137,10 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
   });
 }
 
-/** How long a statement may take that ends a send: a cancel changes the row of each recipient, in one. */
+/** A cancel changes the row of each recipient, in one statement. */
 const FINISH_LIMIT_MS = 1_500_000;
 
-/** The step that the event of a status is named after. A resume is no event. */
+/** A resume is no event. */
 function stepTo(to: SendStatus, firstStart: boolean): SendStep | undefined {
   switch (to) {
     case "SENDING":
@@ -162,7 +157,6 @@ function stepTo(to: SendStatus, firstStart: boolean): SendStep | undefined {
   }
 }
 
-/** Makes the move that `choose` returns for a send's state, and reads the new state in the same transaction. */
 function change(
   em: EntityManager,
   sendId: string,
@@ -185,8 +179,8 @@ export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSen
 
 /**
  * A send that complaints have paused keeps that reason: an operator who resumes it has to know of them.
- * @param pauseReason a code when no operator paused it, e.g. `login_refused` or `paused_by_client`; where several accounts
- *   have failed, the code of each behind its id
+ * @param pauseReason a code when no operator paused it; where several accounts have failed, the code of each behind its
+ *   id
  */
 export function pauseSend(em: EntityManager, sendId: string, pauseReason: string | null = null): Promise<ChangedSend> {
   return change(em, sendId, (before) => {
@@ -196,21 +190,18 @@ export function pauseSend(em: EntityManager, sendId: string, pauseReason: string
   });
 }
 
-/** PAUSED to SENDING, or to SCHEDULED when its time has not come. */
 const resumption = ({ startsInMs }: SendState): Move => ({
   from: ["PAUSED"],
   to: startsInMs > 0 ? "SCHEDULED" : "SENDING",
 });
 
-/** Resumes a send for a client. Unlike an operator's resume it leaves the limit of complaints as it is. */
+/** Unlike an operator's resume it leaves the limit of complaints as it is. */
 export const resumeForClient = (em: EntityManager, sendId: string): Promise<ChangedSend> =>
   change(em, sendId, resumption);
 
 /**
- * Resumes a send for an operator. For a send that complaints had paused, the present
- * complaint rate is the one from which a further rise counts. A repetition of the command changes nothing: complaints may
- * have paused the send again, and its operator has not seen them.
- * @param resumeId of the operator's command
+ * For a send that complaints had paused, a further rise counts from the present rate. A repetition of the command, by
+ * its `resumeId`, changes nothing: complaints may have paused the send again, and its operator has not seen them.
  */
 export function resumeSend(em: EntityManager, sendId: string, resumeId: string): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
@@ -242,10 +233,8 @@ export function resumeSend(em: EntityManager, sendId: string, resumeId: string):
 }
 
 /**
- * Pauses each SENDING send of a team whose limit the team's complaint rate has reached: the threshold, or a rise since
- * an operator resumed the send. A paused send stages no recipient once this has committed. When there is no send to
- * pause, this is one statement, which computes the rate only if a send is SENDING.
- * @returns the sends that it paused; it is the caller who logs them
+ * Pauses each SENDING send of a team whose limit the team's complaint rate has reached. It stages no recipient once
+ * this has committed. @returns the sends that it paused, for the caller's log
  */
 export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<SendMove[]> {
   const overLimit = (from: EntityManager) =>
@@ -276,8 +265,8 @@ export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Pro
 }
 
 /**
- * Stops a send for good; mails in flight are finished first, see `finishSend`. A send that had ended and mails its
- * unknown recipients again is SENT as before.
+ * Stops a send for good; mails in flight are finished first, see `finishSend`. One that had ended and mails its unknown
+ * recipients again is SENT as before.
  */
 export async function cancelSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
@@ -297,30 +286,26 @@ export async function cancelSend(em: EntityManager, sendId: string): Promise<Cha
 export interface SettledSend {
   /** SENDING, or PAUSED meanwhile, when recipients are still to be mailed: then nothing was settled. */
   status: SendStatus;
-  /** Mails accepted by a server. */
   sent: number;
   unknown: number;
-  /** Milliseconds for which an operator may decide about the unknown ones; 0 when there is nothing to decide. */
+  /** For which an operator may decide about the unknown ones; 0 when there is nothing to decide. */
   reviewMs: number;
-  /** Of a send that has just ended: for so long late replies may settle unknown ones, in milliseconds. */
+  /** Of a send that has just ended: for so long late replies may settle unknown ones. */
   lateMs?: number;
-  /** The status that it left; missing when its status is as before. */
+  /** Missing when its status is as before. */
   from?: SendStatus;
-  /** Recipients that became CANCELLED by this very call. */
+  /** By this very call. */
   cancelled: number;
-  /** Recipients that became UNKNOWN by this very call. */
+  /** By this very call. */
   lost: number;
 }
 
 /**
- * Ends a send: recipients of a cancelled send that are queued or deferred become CANCELLED, credits of mail that was
- * accepted or may have been (SENT, UNKNOWN) are consumed and all others released, once, and the status becomes SENT, or
- * FAILED when no mail went out. A send that had ended and then mailed its unknown recipients again ends SENT as before;
- * recipients that were not mailed again by then are UNKNOWN as before.
- *
- * Changes nothing when the send is SENDING and a recipient is queued or deferred: an attempt that was presumed dead may
- * have put one back after another attempt found none. Recipients that are SENDING then are those of a lane whose attempt is
- * presumed dead and that no other attempt of it follows: they become UNKNOWN.
+ * Ends a send: waiting recipients of a cancelled one become CANCELLED, credits of SENT and UNKNOWN mail are consumed
+ * and all others released, once, and the status becomes SENT, or FAILED when no mail went out. One that had ended
+ * before is SENT as before, and recipients that were not mailed again are UNKNOWN. Changes nothing while recipients of
+ * a send that is SENDING wait: an attempt that was presumed dead may have put one back. Rows that are SENDING then have
+ * no live attempt: they become UNKNOWN.
  */
 export function finishSend(em: EntityManager, sendId: string): Promise<SettledSend> {
   return transaction(em, async (tx) => {
@@ -354,7 +339,7 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       lost = await closeAttempts(tx, sendId);
       // An attempt that ended in order leaves no row SENDING, unless Postgres lost commits while it mailed.
       lost += await markUnknown(tx, sendId);
-      // A worker that is presumed dead may have settled some of them meanwhile. From now on that waits for this transaction.
+      // A worker that is presumed dead may have settled some meanwhile. From now on that waits for this transaction.
       states = await countStates(tx, sendId);
     }
     const { SENT: sent = 0, UNKNOWN: unknown = 0 } = states;

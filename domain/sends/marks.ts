@@ -5,10 +5,8 @@ import { emit } from "../webhooks/emit.ts";
 import { campaignRow, newsletterRow } from "../webhooks/records.ts";
 import type { SendResource } from "./resource.ts";
 
-/** The last part of an event's name, for a change of a send's status. */
 export type SendStep = "started" | "paused" | "completed" | "cancelled";
 
-/** A send after a change of its status. */
 interface MovedSend {
   sendId: string;
   to: SendStatus;
@@ -16,7 +14,6 @@ interface MovedSend {
   completedAt: string | null;
   /** Why it is paused, see `pauseSend`; null in every other status. */
   reason: string | null;
-  /** Undefined when no event is due. */
   step: SendStep | undefined;
 }
 
@@ -25,7 +22,6 @@ const ROWS = { newsletter: newsletterRow, campaign: campaignRow };
 const emitStep = (em: EntityManager, tenant: Tenant, { type, id }: SendResource, step: "scheduled" | SendStep) =>
   emit(em, tenant, `${type}.${step}`, ROWS[type](id));
 
-/** Sets the resource SCHEDULED and emits its event. */
 export async function markScheduled(
   em: EntityManager,
   tenant: Tenant,
@@ -41,10 +37,7 @@ export async function markScheduled(
   await emitStep(em, tenant, resource, "scheduled");
 }
 
-/**
- * Takes the resource where its send is, and emits its event. A resource that was SENT stays SENT: later outcomes of its
- * unknown recipients concern the send alone.
- */
+/** A resource that was SENT stays SENT: later outcomes of its unknown recipients concern the send alone. */
 export async function markMoved(
   em: EntityManager,
   tenant: Tenant,

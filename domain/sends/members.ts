@@ -14,15 +14,10 @@ export const planMembers = async (em: EntityManager, subject: PlanSubject): Prom
   subject.resource.type === "newsletter" ? selectSubscribers(subject) : await selectContacts(em, subject);
 
 /**
- * Subscribers of the targeted lists, each address once: permitted when confirmed on at least one of them, `list_id` the
- * first such list. On one list no grouping is needed, which halves the cost of a large plan. The hashes of several
- * memberships are combined by XOR, which needs no order. Their lists differ, so that none cancels another.
- *
- * The left join with the subscribers adds and loses no row: each subscription has its subscriber, by a foreign key. Postgres
- * leaves it out where no column of it is asked for. It does not compare the tenant: right after an import Postgres would use the
- * tenant's index, and read all subscribers of the team for each member. The full join reads the suppressed subscribers, and leaves out
- * those of other lists. Postgres never makes it a nested loop: right after an import it takes a team for one row, and would read
- * all suppressed subscribers for each member. The condition is written so that Postgres does not make it a left join.
+ * Subscribers of the targeted lists, each address once: permitted when confirmed on one of them, `list_id` the first
+ * such list. On one list no grouping is needed, which halves the cost. The joins are written for a planner without
+ * statistics, right after an import: the full join cannot become a nested loop, the left join does not compare the
+ * tenant, and the condition keeps the full join from becoming a left one.
  */
 function selectSubscribers({ targetIds: listIds, ...tenant }: PlanSubject): RawBuilder<unknown> {
   const [only, ...others] = listIds;
@@ -67,8 +62,8 @@ async function selectContacts(
 }
 
 /**
- * Select `row` and `ineligible` of each recipient in `picked` (`row`, `email`, `member_id`, `team_id`, `environment`,
- * `resource_id`): why it may not be mailed any more, or null. Part of the statement that stages recipients.
+ * Selects `row` and `ineligible` (why it may not be mailed any more, or null) of each recipient in `picked` (`row`,
+ * `email`, `member_id`, `team_id`, `environment`, `resource_id`). Part of the statement that stages recipients.
  */
 export const SELECT_INELIGIBLE: Readonly<Record<ResourceType, RawBuilder<unknown>>> = {
   newsletter: sql`

@@ -7,10 +7,7 @@ import { touchNewsletters } from "../audience/lists.ts";
 import { notFound } from "../errors.ts";
 import { lockDraft } from "./drafts.ts";
 
-/**
- * Adds a list to the targets; doing it twice changes nothing.
- * @throws {ApiError} `not_found` for either; `resource_state_invalid` once the newsletter is no draft
- */
+/** @throws {ApiError} `not_found` for either; `resource_state_invalid` unless a draft */
 export async function attachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
   await lockDraft(em, Newsletter, newsletterId);
   if (!(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_READ }))) throw notFound();
@@ -22,10 +19,7 @@ export async function attachList(em: EntityManager, newsletterId: string, listId
   if (numInsertedOrUpdatedRows) await touchNewsletters(em, tenantOf(em), [newsletterId]);
 }
 
-/**
- * Takes a list off the targets.
- * @throws {ApiError} `not_found` when it was not targeted; `resource_state_invalid` once the newsletter is no draft
- */
+/** @throws {ApiError} `not_found` when it was not targeted; `resource_state_invalid` unless a draft */
 export async function detachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
   await lockDraft(em, Newsletter, newsletterId);
   const { numDeletedRows } = await kysely(em)
@@ -37,10 +31,7 @@ export async function detachList(em: EntityManager, newsletterId: string, listId
   await touchNewsletters(em, tenantOf(em), [newsletterId]);
 }
 
-/**
- * SQL: the ids of the lists that a newsletter targets, oldest list first.
- * @param newsletters alias of `newsletters` in the query
- */
+/** SQL: the ids of the lists that a newsletter targets, oldest first. @param newsletters alias in the query */
 export const listIdsOf = (newsletters: string): RawBuilder<string[]> =>
   sql<
     string[]

@@ -3,37 +3,28 @@ import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 
-/** The state of all sends of all teams. */
 export interface SendsOverview {
-  /** Number of sends by status, 0 included. */
+  /** 0 included. */
   byStatus: Record<SendStatus, number>;
   /**
-   * Sends that a failure paused, by its code: they continue only when an operator resumes them. `several_accounts` where each
-   * account of a send has failed.
+   * Sends that a failure paused until an operator resumes them, by its code; `several_accounts` where each account has
+   * failed.
    */
   needingOperator: Record<string, number>;
-  /** Sends whose unknown outcomes wait for an operator's decision. */
   reviewsOpen: number;
-  /** Seconds for which the recipient that has waited longest could have been mailed; 0 when none waits. */
+  /** For which the recipient that has waited longest could have been mailed; 0 when none waits. */
   queueAgeSeconds: number;
 }
 
-/**
- * How many of a send's last rows are searched for one that is QUEUED. A send is mailed in the order of its rows, so that
- * those that wait are at its end; a walk over all of them would take longer the larger the send.
- */
+/** Only the last rows are searched for a QUEUED one: a send is mailed in their order. */
 const LAST_ROWS = 500;
 
-/** SQL: whether a send has a recipient that is QUEUED. */
 export const hasWaitingRows = (send: string): RawBuilder<boolean> => sql<boolean>`exists (
   select 1 from (
     select r.state from send_recipients r where r.send_id = ${sql.ref(`${send}.id`)} order by r.seq desc limit ${sql.lit(LAST_ROWS)}
   ) l where l.state = 'QUEUED')`;
 
-/**
- * Looks over the sends of all teams. A QUEUED recipient waits since its send started, a DEFERRED one since its retry
- * fell due.
- */
+/** A QUEUED recipient waits since its send started, a DEFERRED one since its retry fell due. */
 export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   const db = kysely(em);
   // A reason that names several accounts holds their ids.
@@ -66,8 +57,8 @@ export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
 }
 
 /**
- * Recipients of ended sends that are QUEUED, SENDING or DEFERRED. Only those of a cancel are, until their send is settled:
- * any other would never be mailed. Adds up the counts of all sends, so it is read seldom.
+ * Waiting or SENDING recipients of ended sends: only those of a cancel that is not settled; others would never be
+ * mailed.
  */
 export async function countOpenInEndedSends(em: EntityManager): Promise<number> {
   const { rows } = await sql<{ open: number }>`

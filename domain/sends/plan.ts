@@ -25,9 +25,8 @@ export interface ResolvedPlan {
 }
 
 /**
- * Counts a plan's members and digests them, in one aggregate query: no row comes to Node, however large the audience is.
- * A member's fingerprint seeds the hash of its id: to hash a text joined of both would cost more.
- * The permission is looked at before suppression: an address that is not opted in and suppressed counts as ineligible.
+ * In one aggregate query: no row comes to Node. A member's fingerprint seeds the hash of its id, cheaper than to hash
+ * both. The permission is looked at before suppression.
  */
 export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {
   const { rows } = await countingQuery(await planMembers(em, subject)).execute(kysely(em));
@@ -36,7 +35,6 @@ export async function countMembers(em: EntityManager, subject: PlanSubject): Pro
   return counted;
 }
 
-/** Makes the query of `countMembers` for the members of a plan. */
 export const countingQuery = (members: RawBuilder<unknown>) =>
   sql<PlanCounts & MemberDigest>`
     select count(*)::int as "total",
@@ -48,9 +46,8 @@ export const countingQuery = (members: RawBuilder<unknown>) =>
     from (${members}) members`;
 
 /**
- * The digest a confirmation token is bound to: a change of who is targeted or permitted, of a targeted address or its suppression,
- * of the content, of a custom field in it or of a sender changes it. It holds no clock, cap, complaint rate, balance or account
- * status; those are gates.
+ * The digest a confirmation token is bound to: all that a client saw in the preview. It holds no clock, cap, complaint
+ * rate, balance or account status; those are gates.
  */
 export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDigest): string {
   const facts = [
@@ -78,7 +75,6 @@ function usedFields({ subject, body, fieldNames }: PlanSubject): string[] {
   return fieldNames.filter((name) => content.includes(name)).sort();
 }
 
-/** Resolves which addresses the subject would be mailed to at this moment. */
 export async function resolvePlan(em: EntityManager, subject: PlanSubject): Promise<ResolvedPlan> {
   const members = await countMembers(em, subject);
   const { total, ineligible, suppressed, eligible } = members;

@@ -21,9 +21,8 @@ import { type SendResource, sendScope } from "./resource.ts";
 import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
 
 /**
- * The first refusals of a preview, in their order: key may send, 404, not a draft, draft sendable, and a segment that
- * cannot be evaluated. They may name parts of the content or of the segment, so the API makes them itself, before it asks the workflow, whose history must not hold them.
- * @throws {ApiError} the first that applies
+ * The first refusals of a preview, in their order. They may quote the content or the segment, so the API makes them
+ * itself: the workflow's history must not hold them. @throws {ApiError} the first that applies
  */
 export async function checkDraft(
   em: EntityManager,
@@ -40,17 +39,15 @@ export async function checkDraft(
   return draft;
 }
 
-/** The result of a preview. */
 export interface ResolvedPreview extends PassedGates {
   draft: Draft;
   plan: ResolvedPlan;
 }
 
 /**
- * Resolves the facts of a preview. Refusals come in the order of `checkDraft`, then `checkGates`.
- * @param planLimitMs how long the recipients may take to be counted
+ * Refusals come in the order of `checkDraft`, then `checkGates`.
  * @param keep keeps the result, in the transaction that found it; without it nothing is written
- * @throws {ApiError} the first refusal that applies; `filter_unsupported` also when the time has passed
+ * @throws {ApiError} the first refusal that applies; `filter_unsupported` also when `planLimitMs` have passed
  */
 export async function resolvePreview(
   em: EntityManager,
@@ -74,7 +71,6 @@ export async function resolvePreview(
   }
 }
 
-/** The recipients cannot be counted in time. */
 export class PlanTooSlow extends ApiError {
   constructor(limitMs: number) {
     super(
@@ -91,9 +87,7 @@ export interface PreviewRequest extends Tenant {
 }
 
 /**
- * Resolves a preview and writes its row. A second call with the same `previewId` (a retry under the same
- * Idempotency-Key) replaces it, unless it was used.
- * @param planLimitMs how long the recipients may take to be counted
+ * Resolves a preview and writes its row, in place of the one that an earlier try wrote, unless that was used.
  * @returns the number of recipients
  * @throws {ApiError} as `readAccess`, then as `resolvePreview`
  */
@@ -140,10 +134,7 @@ async function insertPreview(
     .execute();
 }
 
-/**
- * Makes a preview's token void, because an operator cancels.
- * @returns false when it was used: there is a send now
- */
+/** For an operator's cancel. @returns false when it was used: there is a send now */
 export async function voidPreview(em: EntityManager, previewId: string): Promise<boolean> {
   await kysely(em)
     .updateTable("send_previews")
@@ -155,7 +146,7 @@ export async function voidPreview(em: EntityManager, previewId: string): Promise
   return send === undefined;
 }
 
-/** Makes a preview's token void, because another key than the preview's tried to confirm it. */
+/** Another key than the preview's tried to confirm it. */
 export async function voidForOtherKey(em: EntityManager, tenant: Tenant, previewId: string): Promise<void> {
   await kysely(em)
     .updateTable("send_previews")
@@ -166,7 +157,7 @@ export async function voidForOtherKey(em: EntityManager, tenant: Tenant, preview
     .execute();
 }
 
-/** A preview's row, if the tenant has it for this resource. `expired` is by the database clock. */
+/** `expired` is by the database clock. */
 export async function readPreview(em: EntityManager, tenant: Tenant, resource: SendResource, previewId: string) {
   return kysely(em)
     .selectFrom("send_previews")
@@ -181,7 +172,6 @@ export async function readPreview(em: EntityManager, tenant: Tenant, resource: S
 
 export type PreviewRow = NonNullable<Awaited<ReturnType<typeof readPreview>>>;
 
-/** The facts that the token of a preview is made from. */
 export const tokenFacts = (row: PreviewRow): TokenFacts => ({
   previewId: row.id,
   apiKeyId: row.api_key_id,

@@ -9,18 +9,17 @@ import type { SendResource } from "./resource.ts";
 /** Rows that a page walks at most in search of a state, which stands in no index: each mail would have to write it. */
 const MAX_WALKED = 10_000;
 
-/** A page of a send's ledger. */
 interface LedgerPage {
   state: RecipientState | undefined;
   order: "asc" | "desc";
   limit: number;
-  /** The `seq` behind which it begins; undefined for the first page. */
+  /** Undefined for the first page. */
   after: number | undefined;
 }
 
 /**
- * Reads a page of the recipients of a newsletter or a campaign, by the index of the ledger; none before its confirm. The `seq`
- * of a send's rows are 1 to their number.
+ * Reads a page of the recipients of a resource; none before its confirm. The `seq` of a send's rows are 1 to their
+ * number.
  * @returns `next`: the `seq` behind which the next page begins; undefined on the last one
  * @throws {ApiError} `not_found`; `resource_state_invalid` when the recipients are kept no longer
  */

@@ -1,18 +1,13 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** The reconciler compares open sends with Temporal. */
 const kind = "sends";
 
-/** A pass of the reconciler that is under way, or begins. */
 export interface ReconcilerPass {
-  /** It continues behind this id. */
   after: string;
-  /** Items that it could not compare so far. */
   failed: number;
 }
 
-/** Where the reconciler continues: behind the place that an earlier run kept, else at the beginning. */
 export async function readPass(em: EntityManager): Promise<ReconcilerPass> {
   const pass = await kysely(em)
     .insertInto("reconciler_passes")
@@ -37,7 +32,7 @@ export async function endPass(em: EntityManager, failed: number): Promise<void> 
     .execute();
 }
 
-/** For how many seconds not every item was compared, by kind; one without any pass is missing. */
+/** One without any pass is missing. */
 export async function readPassAges(em: EntityManager): Promise<Record<string, number>> {
   const rows = await kysely(em)
     .selectFrom("reconciler_passes")

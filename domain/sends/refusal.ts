@@ -2,8 +2,8 @@ import { ApiError, type ErrorCode } from "../errors.ts";
 import { COMPLAINT_THRESHOLD, type ComplaintFigures } from "./complaint-rate.ts";
 
 /**
- * Why a preview or a confirm is refused, as a code that may stand in a workflow's history: it names no address and quotes
- * no content. The client reads the sentence.
+ * Codes that may stand in a workflow's history: they name no address and quote no content. The client reads the
+ * sentence.
  */
 export const REFUSAL_REASONS = {
   no_subject: "The draft has no subject; set one with PATCH.",
@@ -56,7 +56,6 @@ export interface RefusalDetails {
   retryAfterSeconds?: number;
 }
 
-/** A refused preview or confirm: the error the client sees, with the reason as a code of its own. */
 export class Refusal extends ApiError {
   override name = "Refusal";
   readonly reason: RefusalReason;

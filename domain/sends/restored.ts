@@ -6,9 +6,8 @@ import { readUnfinishedSends } from "./unfinished.ts";
 const PAGE = 500;
 
 /**
- * Pauses each send of all teams that has not ended, in Postgres alone: for a database that was restored, before a process
- * mails by it. One that is PAUSED already gets the reason, so that its operator knows of it.
- * @returns how many sends are held
+ * For a database that was restored, before a process mails by it: pauses each send that has not ended. @returns how
+ * many are held
  */
 export async function holdOpenSends(em: EntityManager): Promise<number> {
   let held = 0;

@@ -1,13 +1,12 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** How long a send that ended with unknown outcomes waits for an operator's decision. */
 const REVIEW = sql`interval '7 days'`;
 
 /**
- * Opens the review of a send that has just ended with unknown outcomes, or keeps one open: Postgres knows of it, so that
- * it outlives its workflow. A review that an operator closed stays closed. Without unknown outcomes, closes it.
- * @returns milliseconds until it closes by itself, by the database clock; 0 when there is nothing to review
+ * Opens the review of a send that has just ended with unknown outcomes, or keeps it open; without any, closes it. One
+ * that an operator closed stays closed. @returns milliseconds until it closes by itself; 0 when there is nothing to
+ * review
  */
 export async function openReview(
   em: EntityManager,
@@ -31,7 +30,6 @@ export async function openReview(
   return row?.ms ?? 0;
 }
 
-/** Ends the review: an operator decided, or its time has passed. The send needs no operator any more. */
 export async function closeReview(em: EntityManager, sendId: string): Promise<void> {
   await kysely(em)
     .updateTable("sends")

@@ -3,12 +3,9 @@ import { DateTime } from "luxon";
 const DAYS_IN_WEEK = 7;
 
 /**
- * Returns when a send that is confirmed at `now` starts: at once on an allowed day, else at the start of the next allowed
- * day in the team's time zone. Days are calendar days of that zone, so daylight-saving changes do not matter; a day
- * without midnight starts at its first instant.
- * @param now the database clock
+ * Returns when a send that is confirmed at `now` starts: at once on an allowed day, else at the start of the next one
+ * in the team's time zone; a day without midnight starts at its first instant.
  * @param sendDays ISO weekdays, 1 Monday to 7 Sunday; empty allows every day
- * @param timeZone IANA name
  */
 export function nextSendAt(now: Date, sendDays: readonly number[], timeZone: string): Date {
   if (sendDays.length === 0) return now;

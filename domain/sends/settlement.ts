@@ -14,18 +14,16 @@ import type { StateCounts } from "./ledger.ts";
 import { isSoftRefusal } from "./soft-refusal.ts";
 import type { StagedRecipient } from "./staging.ts";
 
-/** A staged recipient and the outcome of the mail. */
 export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq">>;
 
 export interface SettlementPolicy {
   /** Waits before the next try, in seconds; the last one repeats. */
   ladderSeconds: readonly number[];
-  /** How long a recipient is tried in all, in seconds. */
   windowSeconds: number;
   softBounces: SoftBouncePolicy;
 }
 
-/** The state of a row by the outcome of its mail; a DEFERRED one expires once its window has passed. */
+/** A DEFERRED one expires once its window has passed. */
 const STATES = {
   sent: "SENT",
   rejected: "REJECTED",
@@ -35,7 +33,7 @@ const STATES = {
   not_attempted: "QUEUED",
 } as const satisfies Record<MailOutcome["outcome"], RecipientState>;
 
-/** Why a row is where it is: a code; never the server's text. */
+/** A code; never the server's text. */
 function reasonOf(outcome: MailOutcome): string | null {
   switch (outcome.outcome) {
     case "sent":
@@ -56,14 +54,10 @@ export type SettlingDispatch = Omit<
 >;
 
 /**
- * Settles many outcomes at once: the ledger, a suppression per hard bounce, and the events of all that for a team with
- * endpoints that want them, in one statement: its round trip and its commit are the cost of settling. A row found UNKNOWN
- * because this attempt was presumed dead takes its true outcome, unless that would put it back in the queue of a send that
- * has ended. A row that goes back in the queue is held by no lane any more; one that was deferred before goes back to
- * DEFERRED, and is due at once.
- *
- * Most teams have no such endpoint, and events would still cost them a fifth of the statement. So they have a
- * statement of their own without events; should an endpoint want them by now, it settles nothing.
+ * Settles outcomes in one statement: the ledger, a suppression per hard bounce, and the events that endpoints of the
+ * team want. A row found UNKNOWN takes its true outcome, unless that would put it back in the queue of a send that has
+ * ended. A row that goes back is held by no lane; one that was deferred before is due at once. Teams without such
+ * endpoints have a statement without events, a fifth cheaper; should an endpoint want them by now, it settles nothing.
  * @returns the number of rows that came into each state; QUEUED for all that were not mailed
  */
 async function settleBatch(
@@ -91,7 +85,7 @@ interface Settled {
 const countsOf = (rows: readonly Settled[]): StateCounts =>
   Object.fromEntries(rows.flatMap(({ state, count }) => (state === null ? [] : [[state, count]])));
 
-/** SQL: how many rows of `settled` came into each state. One that was not mailed is no deferral. */
+/** SQL: a row that was not mailed is no deferral. */
 const countSettled = sql`
   select case when unbegun then 'QUEUED' else state end as state, count(*)::int as count from settled group by 1`;
 
@@ -164,7 +158,6 @@ async function runSettlement(
   return rows;
 }
 
-/** The rest of a settlement with events: records them, and counts its rows, in one row at least. */
 function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilder<unknown> {
   const { sendId, resource } = dispatch;
   const mails = sql`
@@ -180,10 +173,8 @@ function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilde
       left join (${countSettled}) s on true`;
 }
 
-/** How often a settlement that fell short is made; each time some other statement must have come between. */
 const SHORT_SETTLEMENT_TRIES = 3;
 
-/** Settles a batch, and once more where the settlement fell short of it. */
 async function settleAll(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
   const [, , mails] = args;
   const counts: StateCounts = {};
@@ -197,13 +188,10 @@ async function settleAll(...args: Parameters<typeof settleBatch>): Promise<State
 }
 
 /**
- * Settles many outcomes at once, all of them that are still this attempt's to settle. `settleBatch` finds its rows by
- * their place (ctid). It passes over a row that another statement moves while it waits for that statement's lock (the
- * attempt was presumed dead just then), and the known outcome would be lost. That is rare, and shows in the count: then
- * it is made once more. It touches no row that is settled already or belongs to another attempt.
- *
- * Refusals that count like soft bounces are counted in the same transaction, which only a batch with some has.
- * @returns the number of rows that came into each state
+ * Settles all outcomes that are still this attempt's. A row that another statement moves meanwhile (the attempt was
+ * presumed dead just then) is missed by its ctid: the count shows it, and the settlement is made once more. Refusals
+ * that count like soft bounces are counted in the same transaction. @returns the number of rows that came into each
+ * state
  */
 export function settleOutcomes(
   em: EntityManager,

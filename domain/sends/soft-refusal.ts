@@ -10,8 +10,8 @@ const RECIPIENTS_REASONS: ReadonlySet<string> = new Set<MailOutcome["reason"]>([
 ]);
 
 /**
- * Whether a server's refusal counts like a soft bounce of the address, should the mail not be sent at a later try. The rules
- * for bounces that come by mail decide whether the reply is about the sender or the content: then it does not.
+ * Whether a refusal counts like a soft bounce, should the mail not be sent later: not when it is about the sender or
+ * the content.
  */
 export function isSoftRefusal(outcome: MailOutcome): boolean {
   if (!RECIPIENTS_REASONS.has(outcome.reason) || !("response" in outcome)) return false;

@@ -14,9 +14,8 @@ export interface StagedRecipient {
   email: string;
   firstName: string | null;
   lastName: string | null;
-  /** Null when no list brought this recipient in. */
   listId: string | null;
-  /** Values of a contact's custom fields; null when it has none, and for subscribers. */
+  /** Null when it has none. */
   fields: FieldValues | null;
   /** `elapsedMs()` before the row was staged. */
   stagedAt: number;
@@ -28,7 +27,7 @@ export interface StagedRecipient {
 export type StageRequest =
   /** At most `limit` QUEUED rows after `afterSeq`; rows up to and including that one were staged. */
   | { afterSeq: number; limit: number }
-  /** Those of these rows that are DEFERRED and due, see `readDue`. */
+  /** Those of them that are DEFERRED and due, see `readDue`. */
   | { due: readonly number[] };
 
 export interface StagedBatch {
@@ -40,24 +39,13 @@ export interface StagedBatch {
 }
 
 /**
- * Takes recipients from QUEUED, or from DEFERRED, to SENDING in one statement, which requires the send to be SENDING, its lane to
- * be under this very epoch and its account to be one that may mail. Recipients that may not be mailed any more, because they
- * were suppressed, opted out, were deleted or changed address since the confirm, become SUPPRESSED instead.
- *
- * The shared locks on the send and the lane order this against a pause and against `openDispatch`: a statement of an
- * older epoch either commits before the epoch is raised, and its rows are then found, or sees the new epoch and stages
- * nothing. While one of them is locked it stages nothing: a statement that waited would stage by the do-not-mail list of
- * before its wait. A recipient that another lane holds is skipped. Lanes that stage at once lock their rows, so that none
- * waits for rows of another; a lane that is alone takes no locks, because they add a fifth to the WAL of the statement.
- *
- * The time for which a deferred row was due and waited for its lane does not count as time in which it was tried. Rows that
- * are QUEUED were never deferred.
- *
- * Rows are found by index and then joined by their place (ctid): right after a confirm the planner has no statistics of
- * the send, assumes that it has one row and would walk all of it once per recipient.
- *
- * The limit is a literal: with a parameter there the planner would guess a tenth of the send, find its generic plan
- * too expensive, and plan the statement anew each time, which costs as much as running it.
+ * Takes recipients to SENDING in one statement, which requires the send to be SENDING, its lane to be under this very
+ * epoch and its account to be one that may mail. Those that may not be mailed any more become SUPPRESSED instead.
+ * The shared locks on the send and the lane order this against a pause and `openDispatch`. While one of them is locked
+ * it stages nothing: a statement that waited would stage by the do-not-mail list of before its wait. Rows are locked
+ * where several lanes stage; alone, locks would add a fifth to the WAL.
+ * Rows are joined by ctid because the planner has no statistics of a new send and would walk it once per recipient. The
+ * limit is a literal: with a parameter each execution would be planned anew.
  */
 export async function stageBatch(
   em: EntityManager,
@@ -123,8 +111,8 @@ export async function stageBatch(
 }
 
 /**
- * Takes back the rows of a staging statement whose answer was lost, should it have committed: rows of this very epoch that
- * the attempt did not receive. None of them was handed on.
+ * Takes back the rows of a staging statement whose answer was lost, should it have committed: no recipient was handed
+ * on.
  */
 export async function unstageUnanswered(
   em: EntityManager,

@@ -3,17 +3,16 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { hasWaitingRows } from "./overview.ts";
 
 /**
- * Why a send stands still. `account`: an account of it is refused by its server, not ACTIVE, or gone; `limit`: the hourly or
- * daily limit of one is used up; `other`: anything else, such as a step that keeps failing, or no worker.
+ * `account`: refused by its server, not ACTIVE, or gone; `limit`: its hourly or daily limit is used up; `other`:
+ * anything else.
  */
 export const STANDSTILL_CAUSES = ["account", "limit", "other"] as const;
 export type StandstillCause = (typeof STANDSTILL_CAUSES)[number];
 
 /**
- * For how long a send of any team has stood still, in seconds: the longest by cause, 0 where no send does. One that is SENDING
- * stands still while no recipient is mailed although some could be; SCHEDULED, after its send_at; CANCELLED or FAILED, while
- * its credits are not settled. A send advances when its status changes and when a slice ends that has mailed: so the time may
- * be a slice too long. Deferred recipients that are not due yet do not count.
+ * For how many seconds a send of any team has stood still: the longest by cause, 0 where none does. SENDING without a
+ * mail although some recipient is due; SCHEDULED after its send_at; CANCELLED or FAILED and not settled. May be a slice
+ * too long.
  */
 export async function standstillSeconds(em: EntityManager): Promise<Record<StandstillCause, number>> {
   const { rows } = await sql<{ cause: StandstillCause; seconds: number }>`

@@ -3,11 +3,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 
 export type UnfinishedSend = Awaited<ReturnType<typeof readUnfinishedSends>>[number];
 
-/**
- * Confirmed sends that have not ended, whose credits are not settled, or whose unknown outcomes an operator may still
- * decide about: those that need a workflow. The index `sends_open` holds them.
- * @param after the last id of the page before; empty for the first page
- */
+/** Confirmed sends that need a workflow, by the index `sends_open`. @param after the last id of the page before */
 export function readUnfinishedSends(em: EntityManager, after: string, limit: number) {
   return kysely(em)
     .selectFrom("sends")

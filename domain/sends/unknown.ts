@@ -3,10 +3,8 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 
 /**
- * Turns the rows that dead attempts of these accounts left SENDING into UNKNOWN: their mails may have left. Call it
- * under a new epoch of their lanes.
- * @param accountIds all accounts of the send unless given: for a send of which no attempt is open
- * @returns how many
+ * Turns the rows that dead attempts of these accounts, or of all, left SENDING into UNKNOWN. Call it under a new epoch
+ * of their lanes.
  */
 export async function markUnknown(em: EntityManager, sendId: string, accountIds?: readonly string[]): Promise<number> {
   const lost = await kysely(em)
@@ -32,18 +30,15 @@ export async function readInFlightMs(em: EntityManager, sendId: string): Promise
 }
 
 export interface UnknownRequeued {
-  /** Rows that are queued again. */
   requeued: number;
-  /** Milliseconds until every unknown row may be taken; nothing was taken while it is more than 0. */
+  /** Until every unknown row may be taken; nothing was taken while it is more than 0. */
   waitMs: number;
 }
 
 /**
- * Queues the recipients whose outcome is unknown once more, at an operator's command: they may get the mail twice. All
- * or none: it waits until the last of them has been unknown for as long as a worker that is presumed dead may still mail
- * or settle the rows it has in flight, which the dispatching processes record in their lanes. No lane holds them any more and every lane has a new epoch,
- * so that no older attempt can touch them. A send that had ended is SENDING again; its newsletter stays SENT, the end of
- * its states, and its credits stay settled: those of unknown mails are consumed already.
+ * Queues all recipients whose outcome is unknown once more, at an operator's command: they may get the mail twice. It
+ * waits until no worker that is presumed dead can mail or settle them, then takes them under new epochs. A send that
+ * had ended is SENDING again; its newsletter stays SENT and its credits stay settled.
  */
 export function requeueUnknown(em: EntityManager, sendId: string): Promise<UnknownRequeued> {
   return transaction(em, async (tx) => {
