@@ -25,25 +25,20 @@ import { type AccountCheck, verifyAccount } from "./smtp/verify.ts";
 
 /** Time between the beginnings of two checks at one host. */
 const HOST_SPACING_MS = 250;
-/** Checks at one host at once. */
 const CHECKS_PER_HOST = 3;
-/** Checks of one team's accounts at once. */
 const CHECKS_PER_TEAM = 4;
-/** How often a run looks for checks that may begin. */
 const POLL_MS = 125;
-/** After this time a run begins no more checks. It then ends within some minutes, and the schedule starts the next run. */
+/** A run then begins no more checks. */
 const RUN_MS = 5 * 60_000;
 
 export interface AccountsChecked {
-  /** Accounts whose login worked. */
   working: number;
   failing: number;
-  /** Left for later: all their connections are in use, or another process recorded a finding meanwhile. */
+  /** Their connections are in use, or another process recorded a finding meanwhile. */
   postponed: number;
 }
 
 export interface AccountCheckActivities {
-  /** Checks the login of every account that is due. */
   checkAccounts(): Promise<AccountsChecked>;
 }
 
@@ -51,7 +46,6 @@ export const createAccountCheckActivities = (deps: CheckDeps): AccountCheckActiv
   checkAccounts: () => whileBeating(() => checkDueAccounts(deps)),
 });
 
-/** Access to servers that customers name. */
 interface Network {
   guard: SmtpGuard;
   postForm: PostForm;
@@ -60,16 +54,14 @@ interface Network {
 type CheckDeps = Pick<ActivityDeps, "orm" | "vault" | "log" | "env" | "workerId" | "stopping">;
 
 /**
- * Checks the accounts that are due, several at a time. Each host has a few checks under way, with a pause between their
- * beginnings; each team has a few; failing accounts take half of the places at most. So neither a server that does not
- * answer nor a team with many accounts delays the others.
+ * Each host and team has a few checks under way, and failing accounts half of the places: neither a server that does
+ * not answer nor a team with many accounts delays the others.
  */
 export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked> {
   const { orm, env, stopping } = deps;
   const network: Network = { guard: openSmtpGuard(env), postForm: openTokenPost(env) };
   const result: AccountsChecked = { working: 0, failing: 0, postponed: 0 };
   const running = new Map<string, { check: DueCheck; ended: Promise<void> }>();
-  /** Hosts of checks that have just begun, and when, as `performance.now()`. */
   const begun = new Map<string, number>();
   const until = performance.now() + RUN_MS;
   for (;;) {
@@ -93,11 +85,7 @@ export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked
   }
 }
 
-/**
- * The checks that may begin beside those under way.
- * @param justBegun hosts of checks that have just begun
- * @param atOnce checks that a process makes at once
- */
+/** @param justBegun hosts of checks that have just begun */
 function roomBeside(underWay: readonly DueCheck[], justBegun: readonly string[], atOnce: number): Room {
   const hosts = underWay.map(({ host }) => host);
   const teams = underWay.map(({ teamId }) => teamId);
@@ -109,11 +97,10 @@ function roomBeside(underWay: readonly DueCheck[], justBegun: readonly string[],
   };
 }
 
-/** The values that occur at least `count` times. */
 const repeated = (values: readonly string[], count: number): string[] =>
   [...Map.groupBy(values, (value) => value)].filter(([, same]) => same.length >= count).map(([value]) => value);
 
-/** Checks one account and records the result. Never rejects: a claimed check without a result is repeated later. */
+/** Never rejects: a claimed check without a result is repeated later. */
 async function checkAccount(deps: CheckDeps & Network, check: DueCheck): Promise<keyof AccountsChecked> {
   const { orm, env, log, stopping, workerId } = deps;
   const { accountId } = check;
@@ -143,7 +130,6 @@ async function logIn(deps: CheckDeps & Network, check: DueCheck): Promise<Accoun
   return verifyAccount({ ...login, guard, name: env.SMTP_HELO_NAME, limits: smtpLimits(env) }, stopping);
 }
 
-/** Keeps the check's lease of a connection while `work` runs, and gives it back. */
 async function whileLeased<T>(
   { orm, log, workerId }: CheckDeps,
   accountId: string,

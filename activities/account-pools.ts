@@ -43,12 +43,10 @@ export class InFlightLimit {
     if (rows > 0) this.wake();
   }
 
-  /** Resolves when there may be room again. */
   returned(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Lets all that wait look again. */
   wake(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
@@ -56,15 +54,13 @@ export class InFlightLimit {
   }
 }
 
-/** An account's connections in this process, and the limit of rows that goes with them. */
 export interface AccountPool {
   readonly pool: SmtpPool;
   readonly inFlight: InFlightLimit;
 }
 
-/** Why an account has no pool at present. */
 export interface NoPool {
-  /** Its server refused it, and it has to wait; without it, other workers hold all connections. */
+  /** It has to wait; without a refusal, other workers hold all connections. */
   refusal?: Refusal | undefined;
   /** The others do not use them, and close them soon. */
   isYielding?: true | undefined;
@@ -72,7 +68,7 @@ export interface NoPool {
 
 interface Held extends AccountPool {
   users: number;
-  /** How many connections it may have; more may still be open for a moment after a smaller share was given. */
+  /** More may still be open for a moment after a smaller share was given. */
   connections: number;
   renewal: NodeJS.Timeout;
   idle?: NodeJS.Timeout | undefined;
@@ -81,15 +77,14 @@ interface Held extends AccountPool {
 }
 
 /**
- * An unused pool keeps its connections and its lease for 5 s in all, more than the gap between two slices of a send. At once
- * and after each of these waits, in milliseconds, it looks whether a slice elsewhere wants them.
+ * An unused pool keeps its connections for 5 s, more than the gap between two slices. After each of these waits, in
+ * milliseconds, it looks whether a slice elsewhere wants them.
  */
 const IDLE_LOOKS_MS = [200, 400, 800, 1_600, 2_000];
 /** How long a slice waits for connections that another process does not use, and how often it asks for them. */
 const YIELD_MS = 3_000;
 const YIELD_POLL_MS = 100;
 
-/** Decrypts the credentials of an account. */
 export interface LoginDeps {
   orm: MikroORM;
   vault: Vault;
@@ -97,7 +92,6 @@ export interface LoginDeps {
   log: Logger;
 }
 
-/** An account's server and its credentials. */
 export function loginOf(
   accountId: string,
   server: AccountServer,
@@ -130,31 +124,25 @@ interface Options extends LoginDeps {
   workerId: string;
   guard: SmtpGuard;
   slots: Pick<TeamSlots, "restMs" | "countFill">;
-  /** Name given with EHLO */
   name?: string | undefined;
   limits: SmtpLimits;
 }
 
 /**
- * This process's connections to sending accounts: one pool per account, shared by all sends on it, never more
- * connections than are leased. A pool outlives a slice, so that a send's next slice finds its connections warm.
+ * One pool per account and process, shared by all sends on it, never more connections than are leased. A pool outlives
+ * a slice, so that the next one finds its connections warm.
  */
 export class AccountPools {
   readonly #options: Options;
   readonly #held = new Map<string, Held>();
-  /** By account, the last statement about its lease. */
   readonly #turns = new Map<string, Promise<void>>();
-  /** Accounts whose last refusal is recorded. */
   readonly #refused = new Set<string>();
 
   constructor(options: Options) {
     this.#options = options;
   }
 
-  /**
-   * The account's pool, limited to the connections this process may open now.
-   * @param options `tryNow`: an operator's command, it does not wait after a refusal
-   */
+  /** @param options `tryNow`: an operator's command, it does not wait after a refusal */
   async acquire(account: SendingAccount, options: { tryNow?: boolean | undefined }): Promise<AccountPool | NoPool> {
     for (const giveUpAt = performance.now() + YIELD_MS; ; await delay(YIELD_POLL_MS)) {
       const acquired = await this.#inTurn(account.accountId, () => this.#acquire(account, options));
@@ -204,7 +192,6 @@ export class AccountPools {
     }
     held.users++;
     clearTimeout(held.idle);
-    // Postgres knows of a refusal, and lets the account try now.
     if (!isLoggedIn) held.pool.tryNow();
     held.pool.setConnections(connections);
     // A smaller share than before: idle connections are closed already, busy ones are given back by a renewal.
@@ -214,10 +201,7 @@ export class AccountPools {
     return held;
   }
 
-  /**
-   * Ends one use, once a refusal is recorded. A pool that stays unused is closed after a while, or for another process: the
-   * lease says so when this resolves.
-   */
+  /** A pool that stays unused is closed after a while, or for another process: the lease says so when this resolves. */
   async release(accountId: string, { pool }: AccountPool): Promise<void> {
     await this.#turns.get(accountId);
     const held = this.#held.get(accountId);
@@ -227,8 +211,8 @@ export class AccountPools {
   }
 
   /**
-   * Closes an unused pool when another process wants its connections, and after the last look; those that wait for the reply
-   * to a late dot are kept as long. Never rejects.
+   * Closes an unused pool when another process wants its connections, and after the last look; those with a late dot
+   * are kept. Never rejects.
    */
   async #watchIdle(accountId: string, held: Held, look = 0): Promise<void> {
     const { orm, workerId } = this.#options;
@@ -253,7 +237,6 @@ export class AccountPools {
     held.idle = setTimeout(() => void lookAgain(), waitMs ?? IDLE_LOOKS_MS.at(-1)).unref();
   }
 
-  /** Closes every pool and gives the leases back. */
   async close(): Promise<void> {
     const all = [...this.#held];
     this.#held.clear();
@@ -275,7 +258,7 @@ export class AccountPools {
     }
   }
 
-  /** Records that the server refused the account, or lets it in again, for all processes. */
+  /** For all processes. */
   #recordAccess(account: SendingAccount, failure: AccountFailure | undefined): void {
     const { orm, log } = this.#options;
     const { accountId } = account;

@@ -16,9 +16,8 @@ const BATCH = 50;
 type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
 
 /**
- * Sends the confirmation mails of double opt-ins that are due, over SYSTEM_SMTP_URL. Each is claimed first and settled
- * after the server accepted it: a crash in between repeats a mail ten minutes later and drops none. A mail that the
- * server refuses for good is not repeated; after any other failure it is, when the claim ends.
+ * Sends the confirmation mails that are due. Each is claimed first and settled after the server accepted it: a crash in
+ * between repeats a mail ten minutes later and drops none.
  * @returns number of mails that the server accepted
  */
 export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
@@ -26,7 +25,7 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
   const limits = { perAddress: env.CONFIRMATIONS_PER_ADDRESS, perTeam: env.CONFIRMATIONS_PER_TEAM };
   let transport: Transport | undefined;
   let sent = 0;
-  /** Mails that are withheld, by team and reason: one line of the log each. */
+  /** By team and reason: one line of the log each. */
   const held = new Map<string, Withheld & { mails: number }>();
 
   const sendOne = async (carrier: Transport, due: DueConfirmation) => {

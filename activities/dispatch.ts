@@ -31,35 +31,25 @@ import { whileBeating } from "./heartbeat.ts";
 import { beginDeadlineMs, bodyDeadlineMs, outcomeDeadlineMs, smtpLimits } from "./smtp/limits.ts";
 import type { DrainEnd } from "./smtp/pool.ts";
 
-/** Policy refusals in a row that pause a send: the server refuses its sender or its content. */
 const POLICY_REFUSALS_TO_PAUSE = 20;
-/** How soon a lane asks again for an account whose connections other workers hold. */
-/** Time after which a slice ends. */
 const SLICE_MS = 30_000;
 const CONNECTIONS_BUSY_MS = 1_000;
 
-/** How long a slice waits for Postgres in all: it is tried for two minutes, and each try may take one. */
+/** It is tried for two minutes, and each try may take one. */
 const OUTAGE_LIMIT_MS = 240_000;
 
-/**
- * Slices of one team that a process mails at once. Each takes one of the process's slots for activities, for as long as
- * its relay takes to answer: more of them would make the sends of other teams wait for a slow relay.
- */
+/** Slices of one team at once: more of them would make the sends of other teams wait for a slow relay. */
 const SLICES_PER_TEAM = 4;
 
-/** The workflow's next step. */
 type Next =
   | { next: "continue" }
   /** Nothing is queued; the next deferred recipient is due in `waitMs`. */
   | { next: "deferred"; waitMs: number }
-  /**
-   * The account's limits or connections, or its team's slots, are used up; try again in `waitMs`. `byLimit`: the hourly
-   * or daily limit is used up.
-   */
+  /** Limits, connections or the team's slots are used up. `byLimit`: the hourly or daily limit is. */
   | { next: "account_full"; waitMs: number; byLimit?: true }
   /**
-   * The send cannot be mailed; a `temporary` failure may pass by itself. `retryInMs`: when its account may connect again,
-   * if its server refused it before. `reply`: the server's, without addresses, if it gave one.
+   * The send cannot be mailed. `retryInMs`: when its account may connect again. `reply`: the server's, without
+   * addresses.
    */
   | { next: "failure"; reason: string; temporary: boolean; retryInMs?: number; reply?: string }
   /** The send is not SENDING any more: paused, cancelled, or gone. */
@@ -68,17 +58,14 @@ type Next =
   | { next: "done"; held?: true };
 
 /**
- * The result of a slice. `sent`: mails of the whole send that are SENT, where the slice has mailed. `unknown`: recipients
- * that a dead attempt left behind. `returned`: recipients that it had staged are in the queue again, for any lane.
- * `epoch`: that of the lane's last attempt of which Postgres must know: it ended in order, or Postgres lost a part of it;
- * missing when there is none.
+ * `sent`: of the whole send. `unknown`: left behind by a dead attempt. `returned`: recipients are in the queue again,
+ * for any lane. `epoch`: of the lane's last attempt of which Postgres must know.
  */
 export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true; epoch?: number } & Next;
 
 /**
- * A slice of a lane to be mailed. `tryNow`: an operator's command; the slice does not wait for an account that its server
- * refused a moment ago. `takesOver`: accounts of the send that cannot mail, whose deferred recipients the lane may take.
- * `closedEpoch`: the `epoch` of the lane's last slice: a slice stops when Postgres does not know of it.
+ * `tryNow`: an operator's command does not wait after a refusal. `takesOver`: accounts that cannot mail, whose deferred
+ * recipients the lane may take. `closedEpoch`: a slice stops when Postgres does not know of that `epoch`.
  */
 export type SliceInput = Lane & {
   teamId: string;
@@ -89,8 +76,7 @@ export type SliceInput = Lane & {
 
 export interface DispatchActivities {
   /**
-   * Mails a slice of a send's lane: for 30 s at most, and no more than DISPATCH_SLICE_ROWS recipients at a time
-   * while another slice may wait for its place.
+   * For 30 s at most, and no more than DISPATCH_SLICE_ROWS recipients while another slice may wait for its place.
    */
   dispatchSlice(slice: SliceInput): Promise<SliceResult>;
 }
@@ -111,7 +97,6 @@ export function createDispatchActivities(
     limits,
   });
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
-  // The longest that a slice waits for one mail, or for Postgres while that is away.
   const mailMs = beginDeadlineMs(limits) + bodyDeadlineMs(limits) + limits.block + limits.connect;
   const limitMs = mailMs + OUTAGE_LIMIT_MS;
   return {
@@ -138,19 +123,16 @@ export function createDispatchActivities(
   };
 }
 
-/** A slice's place in its process. */
 interface SliceRun {
-  /** Aborted when no other mail may begin. */
   end: AbortSignal;
-  /** Whether no other slice waits for its place. */
   mayContinue(): boolean;
   onMailed(progress: SliceProgress): void;
 }
 
-/** A heartbeat's details, for operators and a further try of the activity. `mailed`: mails so far. */
+/** A heartbeat's details, for operators and a further try of the activity. */
 type SliceProgress = AttemptProgress & { mailed: number };
 
-/** Mails a slice. @param slice `begun`: an earlier attempt, of which Postgres must know all that was reported */
+/** @param slice `begun`: an earlier attempt, of which Postgres must know all that was reported */
 async function dispatchSlice(
   deps: ActivityDeps,
   pools: AccountPools,
@@ -159,7 +141,6 @@ async function dispatchSlice(
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
   const dispatch = await openDispatch(em, slice, outcomeDeadlineMs(smtpLimits(deps.env)));
-  // By the epoch the workflow sees that Postgres lost a part of that attempt.
   if (!dispatch) return { mailed: 0, ...(slice.begun && { epoch: slice.begun.epoch }), unknown: 0, next: "stopped" };
   // After an operator's command the server gets as many tries as at first.
   if (slice.tryNow) dispatch.policyRefusals = 0;
@@ -255,7 +236,6 @@ async function mailSlice(
   return { end: mails.end, stager, settler, policyRefusals };
 }
 
-/** A slice that has mailed. `policyRefusals`: those in a row that the lane's next slice counts on from. */
 interface Mailing {
   end: DrainEnd;
   stager: Stager;
@@ -263,10 +243,10 @@ interface Mailing {
   policyRefusals: number;
 }
 
-/** Longest time for which a deferred recipient that is due waits for others, so that a slice mails many of them. */
+/** A deferred recipient that is due waits so long at most for others, so that a slice mails many of them. */
 const LONGEST_GATHER_MS = 30_000;
 
-/** The same for the deferrals of these settings, in ms: a tenth of their shortest wait at most. */
+/** In ms: a tenth of the shortest wait at most. */
 const gatherMs = ({ DEFERRAL_LADDER_SECONDS: waits }: Env): number =>
   Math.min(LONGEST_GATHER_MS, 100 * Math.min(...waits));
 

@@ -11,8 +11,8 @@ export function failureCode(error: unknown): string {
 }
 
 /**
- * Turns an activity's failure into a code before Temporal records it, without message, cause or stack, since any of
- * them may quote an address. A refusal of the domain is final; anything else is retried by the activity's policy.
+ * Turns a failure into a code before Temporal records it: message, cause and stack may quote an address. A refusal of
+ * the domain is final; anything else is retried.
  */
 export function toFailure(error: unknown): TemporalFailure {
   if (error instanceof CancelledFailure) return error;

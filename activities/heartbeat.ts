@@ -7,8 +7,8 @@ const WITHOUT_TIMEOUT_MS = 10_000;
 const LONGEST_BEAT_MS = 2_000;
 
 /**
- * Work that may take long: with a heartbeat it is given to another worker soon after its own is lost.
- * @param work is given a function that takes its progress, in counts; operators read it in the UI
+ * With a heartbeat, long work is given to another worker soon after its own is lost. @param work is given a function
+ * that takes its progress
  */
 export async function whileBeating<T>(
   work: (report: (progress: Readonly<Record<string, number>>) => void) => Promise<T>,

@@ -1,14 +1,10 @@
 import { ApplicationFailure } from "@temporalio/common";
 
-/** Long plans that a process resolves, or confirms, at once: each holds a connection, or two, and keeps a core of Postgres busy. */
+/** Each holds a connection or two, and keeps a core of Postgres busy. */
 const AT_ONCE = 3;
-/** How soon a plan that found no place asks again. */
 const ASK_AGAIN = "1 second";
 
-/**
- * The places of a process for plans that take long to resolve or to confirm, one for a team at most: a team that asks for
- * many of them must not take the connections of others.
- */
+/** Places for plans that take long, one for a team at most: a team must not take the connections of others. */
 export class LongPlans {
   readonly #teams = new Set<string>();
 

@@ -20,36 +20,25 @@ import { SEND_STATUS } from "../workflows/search-attributes.ts";
 import { replayStart, sendStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
-/** Items that one query of Temporal's list names. */
 const PAGE = 500;
-/** Workflows that are asked for, or started, at once: so that thousands that are missing are back within minutes. */
 const ITEMS_AT_ONCE = 16;
-/** How long the calls for one item may take: others wait for its place. */
 const ITEM_DEADLINE_MS = 15_000;
 /**
- * The fraction of items that are asked for in any case: the list is a store of its own in Temporal, which may hold workflows
- * that are gone. With a pass a minute, each item is asked for about once an hour.
+ * Temporal's list is a store of its own, which may hold workflows that are gone: each item is asked for once an hour.
  */
 const ASKED_ANYWAY = 1 / 60;
 
-/** The result of a run of the reconciler. */
 export interface Reconciliation {
-  /** Sends that have not ended or whose unknown outcomes wait for a decision. */
   looked: number;
-  /** Those of them whose workflow was asked for, because Temporal's list did not show it as it should be. */
+  /** Those whose workflow was asked for, because Temporal's list did not show it as it should be. */
   asked: number;
-  /** Workflows that were missing and run now. */
   started: number;
-  /** Those of them that were restored paused because their workflow was cut off or Postgres was restored. */
   paused: number;
-  /** Items that could not be compared: they are tried again by the next pass. */
   failed: number;
 }
 
 export interface ReconcileActivities {
-  /** Starts the workflow of every send that should have one and has none. */
   reconcileSends(): Promise<Reconciliation>;
-  /** Continues each bulk replay that has no workflow. */
   reconcileReplays(): Promise<void>;
 }
 
@@ -63,10 +52,7 @@ export function createReconcileActivities(deps: ActivityDeps): ReconcileActiviti
   };
 }
 
-/**
- * Compares all open sends with their workflows, page by page: from the place where an earlier run was cut off, else from the
- * beginning. A send that fails leaves the others alone.
- */
+/** Compares all open sends with their workflows, page by page, from the place where an earlier run was cut off. */
 async function reconcileSends({ orm, log, stopping }: ActivityDeps): Promise<Reconciliation> {
   const context = Context.current();
   const { client } = context;
@@ -95,7 +81,6 @@ async function reconcileSends({ orm, log, stopping }: ActivityDeps): Promise<Rec
   }
 }
 
-/** Asks Temporal for the workflow of a send, and starts it where it is missing. */
 async function restoreSend(client: Client, em: EntityManager, log: Logger, send: UnfinishedSend): Promise<Restored> {
   const run = await readLatestRun(client, sendWorkflowId(send.id));
   const { end } = run;
@@ -111,7 +96,7 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
   return paused ? "paused" : "started";
 }
 
-/** The sends of a page whose workflow Temporal does not list as running with their status, and some others. */
+/** Those that Temporal does not list as running with their status, and some others. */
 async function findStale(client: Client, page: readonly UnfinishedSend[]): Promise<UnfinishedSend[]> {
   if (page.length === 0) return [];
   const ids = page.map(({ id }) => `'${sendWorkflowId(id)}'`).join(", ");
@@ -123,10 +108,7 @@ async function findStale(client: Client, page: readonly UnfinishedSend[]): Promi
   return page.filter(({ id, status }) => listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY);
 }
 
-/**
- * Runs `work` for each item, several at once, each within a deadline. An item that fails leaves the others alone.
- * @returns how many failed
- */
+/** Several at once, each within a deadline. An item that fails leaves the others alone. @returns how many failed */
 async function forEachAlone<Item extends { id: string }>(
   log: Logger,
   kind: string,
@@ -167,9 +149,7 @@ type RunEnd = "running" | "none" | "in_order" | "cut_off";
 
 interface LatestRun {
   end: RunEnd;
-  /** Of a send, the status that it shows operators. */
   sendStatus?: string | undefined;
-  /** Missing when there is no run. */
   runId?: string;
 }
 
@@ -186,8 +166,8 @@ async function readLatestRun(client: Client, workflowId: string): Promise<Latest
 }
 
 /**
- * Why a send whose run is not running must come back paused: an operator ended the run, or the run has mailed the send to
- * its end although Postgres says that it is open, because Postgres was restored. Undefined when it may continue by itself.
+ * An operator ended the run, or it has mailed the send to its end although Postgres, which was restored, says that it
+ * is open. Undefined when the send may continue by itself.
  */
 async function pauseReasonOf(
   client: Client,
@@ -202,7 +182,7 @@ async function pauseReasonOf(
   return outcome === "expired" || outcome === "refused" ? undefined : PAUSE_REASONS.databaseRestored;
 }
 
-/** Makes the workflow of a send read its state. A workflow that has ended meanwhile needs no wake-up. */
+/** A workflow that has ended meanwhile needs no wake-up. */
 async function wakeUp(client: Client, sendId: string): Promise<void> {
   try {
     await client.workflow.getHandle(sendWorkflowId(sendId)).signal(WAKE_UP);

@@ -8,36 +8,27 @@ import { pruningsOf } from "../domain/retention/prunings.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 
-/** Most rows of one batch. */
 const MOST_ROWS = 10_000;
 const LEAST_ROWS = 100;
-/** Rows of the first batch, whose time is not known yet. */
 const FIRST_ROWS = 1_000;
-/** How long a batch should take: so long may another statement wait for a row that the batch holds. */
+/** So long may another statement wait for a row that the batch holds. */
 const BATCH_MS = 200;
-/** How long a batch waits for a row that another statement holds; then its turn ends. */
 const LOCK_WAIT_MS = 500;
-/** The time after which Postgres ends a batch that turns out slow. The next run begins with a small one. */
 const STATEMENT_MS = 10_000;
-/** The part of the time in which a run is in the database; the rest it pauses. */
+/** The part of the time in which a run is in the database. */
 const SHARE = 0.25;
 /** The same while a send mails. */
 const SHARE_BESIDE_SENDS = 0.05;
-/** After this time a run ends, and the schedule starts the next one: so that its history and the UI show what it did. */
 const RUN_MS = 5 * 60_000;
 
-/** The result of a run. */
 export interface Pruned {
-  /** Rows that it deleted or shortened. */
   rows: number;
-  /** Batches that failed; the next run tries them again. */
   failed: number;
   /** It ended although rows were left. */
   more: boolean;
 }
 
 export interface RetentionActivities {
-  /** Deletes or shortens rows whose time has passed. */
   pruneExpired(): Promise<Pruned>;
 }
 
@@ -55,26 +46,20 @@ export const createRetentionActivities = (deps: PruneDeps): RetentionActivities 
 
 interface PruneOptions {
   prunings?: readonly Pruning[];
-  /** Rows of a batch at most. */
   mostRows?: number;
-  /** Ends the run after this time. */
   runMs?: number;
 }
 
-/** One kind of pruning in a run. */
 interface Turns {
   pruning: Pruning;
-  /** Rows of its next batch. */
   rows: number;
   /** Sends whose batches failed. */
   failed: string[];
 }
 
 /**
- * Prunes everything that is due, in batches, each a transaction of its own. All kinds take turns, so that a large ledger does
- * not delay the others. Pauses between two batches, for longer while a send mails. A batch that fails does not keep the
- * others from their turns: the run skips its send from then on, or its kind where the batch is about no send. The next run
- * tries again.
+ * Prunes everything that is due, in batches, each a transaction of its own. All kinds take turns. A batch that fails
+ * ends its send's turns, or its kind's, in this run.
  */
 export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}): Promise<Pruned> {
   const { prunings = pruningsOf(deps.orm.em), mostRows = MOST_ROWS, runMs = RUN_MS } = options;
@@ -96,14 +81,11 @@ export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}):
   return result;
 }
 
-/** The result of one batch of a kind. */
 interface Turn {
-  /** Rows that it deleted or shortened. */
   rows: number;
   isFailed: boolean;
-  /** The kind has further batches in this run. */
   more: boolean;
-  /** The time of the batch, by which the next pause is measured; undefined for no pause. */
+  /** Of the batch, by which the next pause is measured; undefined for no pause. */
   pauseAfterMs: number | undefined;
 }
 
@@ -147,14 +129,13 @@ function pruneBatch(
   });
 }
 
-/** Rows of the next batch: as many as take `BATCH_MS`, and at most twice as many as before. */
+/** As many as take `BATCH_MS`, and at most twice as many as before. */
 function nextRows(limit: number, pruned: number, tookMs: number): number {
   if (pruned < limit && tookMs < BATCH_MS) return limit;
   const inTime = Math.round((limit * BATCH_MS) / Math.max(tookMs, 1));
   return Math.max(LEAST_ROWS, Math.min(inTime, limit * 2, MOST_ROWS));
 }
 
-/** How long a run pauses after a batch that took so long. */
 export const pauseMs = (tookMs: number, { beside }: { beside: "sends" | "nothing" }): number =>
   tookMs * (1 / (beside === "sends" ? SHARE_BESIDE_SENDS : SHARE) - 1);
 

@@ -19,25 +19,19 @@ import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { LongPlans } from "./long-plans.ts";
 
-/**
- * How long the recipients of a preview may be counted in the task of its workflow, which saves a round trip. Longer, and the
- * task itself would take too long: the preview gets an activity of its own.
- */
+/** So long the recipients may be counted in the workflow's task, which saves a round trip. */
 const QUICK_PLAN_MS = 2_000;
 
-/** Recipients from which on a confirm takes a place: to copy them keeps a connection, and a core of Postgres, busy for seconds. */
+/** To copy so many keeps a connection, and a core of Postgres, busy for seconds: their confirm takes a place. */
 const LARGE_PLAN_RECIPIENTS = 50_000;
 
-/** Changes and reads of Postgres for the workflow of a send. Each may run twice, and has its effect once. */
+/** Each may run twice, and has its effect once. */
 export interface SendActivities {
-  /**
-   * Writes a preview whose recipients are quickly counted; else `slow`, and `writeLongPreview` writes it. `large`: they are
-   * so many that `confirmLargeSend` confirms them.
-   */
+  /** `slow`: `writeLongPreview` must write it. `large`: `confirmLargeSend` must confirm it. */
   writePreview(request: PreviewRequest): Promise<"written" | "large" | "slow">;
   writeLongPreview(request: PreviewRequest): Promise<void>;
   confirmSend(request: ConfirmRequest): Promise<void>;
-  /** As `confirmSend`, in one of the places for long plans: others are confirmed meanwhile. */
+  /** In one of the places for long plans. */
   confirmLargeSend(request: ConfirmRequest): Promise<void>;
   voidPreview(previewId: string): Promise<boolean>;
   readSend(sendId: string): Promise<SendState | undefined>;
@@ -46,16 +40,12 @@ export interface SendActivities {
   /** @param resumeId of the operator's command: its repetition changes nothing */
   resumeSend(sendId: string, resumeId: string): Promise<ChangedSend>;
   cancelSend(sendId: string): Promise<ChangedSend>;
-  /** Lists as UNKNOWN the rows that a dead dispatching attempt left SENDING. */
   closeLost(sendId: string): Promise<void>;
-  /** Queues recipients whose outcome is unknown again, once no worker can have their mails in flight any more. */
   requeueUnknown(sendId: string): Promise<UnknownRequeued>;
   finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled" | "lost" | "from">>;
-  /** No operator has to decide about unknown outcomes any more. */
   closeReview(sendId: string): Promise<void>;
 }
 
-/** @param largePlanRecipients from which on a confirm takes a place */
 export function createSendActivities(
   { orm, env, countMails, log }: ActivityDeps,
   largePlanRecipients = LARGE_PLAN_RECIPIENTS,

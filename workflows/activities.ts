@@ -11,7 +11,6 @@ import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { TASK_QUEUES } from "./ids.ts";
 import { failureCodeOf, STEP_RETRY } from "./steps.ts";
 
-/** One activity of the sends pool, with the words the UI shows for it. */
 const step = <K extends keyof SendActivities>(name: K, summary: string, options: ActivityOptions = {}) =>
   proxyActivities<SendActivities>({
     taskQueue: TASK_QUEUES.sends,
@@ -21,10 +20,9 @@ const step = <K extends keyof SendActivities>(name: K, summary: string, options:
     summary,
   })[name];
 
-/** For what may take minutes: a worker that is lost meanwhile is noticed by its heartbeat. */
 const LONG = { startToCloseTimeout: "5 minutes", heartbeatTimeout: HEARTBEAT_TIMEOUT } as const;
 
-/** For what may touch all recipients: twice as long as the longest PLAN_SECONDS, because a confirm counts and copies them. */
+/** Twice as long as the longest PLAN_SECONDS, because a confirm counts and copies. */
 const LONG_PLAN = {
   startToCloseTimeout: "1 hour",
   scheduleToCloseTimeout: "1 hour",
@@ -38,7 +36,6 @@ const IN_A_PLACE = {
   retry: { ...STEP_RETRY, maximumInterval: "5 seconds", maximumAttempts: Number.POSITIVE_INFINITY },
 } as const;
 
-/** The activities of a send, which ask Postgres. */
 export const sendSteps: SendActivities = {
   // A local activity saves the round trip that was most of a preview's time.
   writePreview: proxyLocalActivities<SendActivities>({
@@ -61,10 +58,7 @@ export const sendSteps: SendActivities = {
   closeReview: step("closeReview", "close the review of unknown outcomes"),
 };
 
-/**
- * Mails a slice of a send's lane. An activity that fails three times is a result: a failure that may pass by itself. So is
- * a cancelled one that no worker had, or whose worker is presumed dead.
- */
+/** An activity that fails three times is a result: a failure that may pass by itself. */
 export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
   const { dispatchSlice } = proxyActivities<DispatchActivities>({
     taskQueue: TASK_QUEUES.dispatch,
@@ -88,7 +82,6 @@ export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
 /** A worker that is lost is noticed sooner than elsewhere: what it had in flight is sent again within seconds. */
 const DELIVERY_HEARTBEAT_MS = 5_000;
 
-/** Delivers to an endpoint, and carries out commands of operators. */
 export function deliveryStepsFor(teamId: string): Pick<DeliveryActivities, "deliverDue" | "commandEndpoint"> {
   const options = (summary: string) =>
     ({
@@ -105,7 +98,6 @@ export function deliveryStepsFor(teamId: string): Pick<DeliveryActivities, "deli
   };
 }
 
-/** Queues deliveries of a bulk replay. */
 export const { replayNext } = proxyActivities<DeliveryActivities>({
   taskQueue: TASK_QUEUES.webhooks,
   startToCloseTimeout: "60 seconds",

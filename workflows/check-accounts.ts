@@ -13,7 +13,6 @@ const { checkAccounts } = proxyActivities<AccountCheckActivities>({
   summary: "log in to the accounts whose check is due",
 });
 
-/** Checks the sending accounts that are due. Run by the schedule of the same name, one run at a time. */
 export async function checkAccountsWorkflow(): Promise<AccountsChecked> {
   return await checkAccounts();
 }

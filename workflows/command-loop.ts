@@ -4,10 +4,9 @@ import { type FailingStep, failureCodeOf, stepWaitMs } from "./steps.ts";
 /** Shortest timer: clocks that differ a little must not make a loop. */
 export const SHORTEST_WAIT_MS = 50;
 
-/** A command that waits for its turn, and its caller. */
 export interface PendingCommand<Command> {
   readonly command: Command;
-  /** Removes the command from the queue; its answer may come later. */
+  /** Its answer may come later. */
   remove(): this;
   reply(answer: string): void;
   refuse(error: Error): void;
@@ -15,15 +14,11 @@ export interface PendingCommand<Command> {
   postpone(ms: number): void;
 }
 
-/**
- * The serial loop of a workflow with several updates: their handlers submit commands, and the one function that runs the
- * loop takes them in the order in which they came.
- */
+/** The handlers of updates submit commands, and one function takes them in the order in which they came. */
 export class CommandLoop<Command extends { kind: string }> {
   #waiting: (PendingCommand<Command> & { dueAt: number })[] = [];
   /** Rounds of three failures, by step, since a step succeeded. */
   readonly #failedRounds = new Map<string, number>();
-  /** The step that failed last, until a step succeeds. */
   failing: FailingStep | undefined;
 
   /** @returns the answer to the command */
@@ -53,17 +48,15 @@ export class CommandLoop<Command extends { kind: string }> {
     });
   }
 
-  /** The first command that is due. */
   next(): PendingCommand<Command> | undefined {
     return this.#waiting.find(({ dueAt }) => dueAt <= Date.now());
   }
 
-  /** When the first command of a kind is due; undefined without one. */
   dueAt(kind: Command["kind"]): number | undefined {
     return this.#waiting.find(({ command }) => command.kind === kind)?.dueAt;
   }
 
-  /** Answers the commands of a kind that still wait, without carrying them out: all, or those that came before one. */
+  /** All, or those that came before one. */
   drop(kind: Command["kind"], answer: string, before?: PendingCommand<Command>): void {
     for (const pending of this.#waiting) {
       if (pending === before) return;
@@ -71,7 +64,6 @@ export class CommandLoop<Command extends { kind: string }> {
     }
   }
 
-  /** Makes every waiting command and step due now. */
   makeAllDue(): void {
     if (this.failing) this.failing = { ...this.failing, until: 0 };
     for (const pending of this.#waiting) pending.postpone(0);
@@ -94,7 +86,6 @@ export class CommandLoop<Command extends { kind: string }> {
     }
   }
 
-  /** Waits until a command is due, `hasChanged`, or `ms` have passed. */
   async wait(hasChanged: () => boolean, summary: string, ms = Number.POSITIVE_INFINITY): Promise<void> {
     const isWoken = () => this.next() !== undefined || hasChanged();
     const shortest = Math.min(ms, ...this.#waiting.map(({ dueAt }) => dueAt - Date.now()));
@@ -109,10 +100,8 @@ export class CommandLoop<Command extends { kind: string }> {
   }
 }
 
-/** A run continues as a new one before its history gets long. */
 const HISTORY_EVENTS = 3_000;
 
-/** Whether the run's history is so long that it should continue as a new run. */
 export function isRunLong(): boolean {
   const { historyLength, continueAsNewSuggested } = workflowInfo();
   return historyLength >= HISTORY_EVENTS || continueAsNewSuggested;

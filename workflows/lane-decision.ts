@@ -2,10 +2,9 @@ import { accountFailureWaitMs } from "./account-failure.ts";
 import type { LaneView } from "./lane-view.ts";
 import { DETAILS, LANE_STATES } from "./send-messages.ts";
 
-/** The next step of a lane. `state` is a clause that operators read of it, where a send has several lanes. */
+/** `state`: a clause that operators read, where a send has several lanes. */
 export type LaneStep = { state: string } & (
   | { kind: "dispatch" }
-  /** A slice is under way. */
   | { kind: "slice" }
   | { kind: "wait"; ms: number; summary: string; details: string }
   /** Its account must be repaired: it is not tried again before a command. */
@@ -14,7 +13,6 @@ export type LaneStep = { state: string } & (
   | { kind: "done"; held: boolean }
 );
 
-/** The next step of a lane of a send that is SENDING. */
 export function decideLane({ slice, lastSlice, accountFailures, mayFindMore }: LaneView, now: number): LaneStep {
   if (slice !== "none") return { kind: "slice", state: slice === "ending" ? LANE_STATES.ending : LANE_STATES.mailing };
   const dispatch: LaneStep = { kind: "dispatch", state: LANE_STATES.mailing };

@@ -1,9 +1,7 @@
 import { setCurrentDetails, upsertSearchAttributes, workflowInfo } from "@temporalio/workflow";
 import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
 
-/** The state of a workflow that operators see in the UI. */
 export interface Shown {
-  /** A send's status, to search by. */
   status: string;
   /** A sentence: the state, and the updates that help. */
   details: string;
@@ -16,7 +14,6 @@ export class OperatorView {
   // A run that follows another keeps its search attributes.
   #needsOperator = workflowInfo().typedSearchAttributes.get(NEEDS_OPERATOR) === true;
 
-  /** Shows the given parts, and leaves the rest as it is. */
   show({ status, details, needsOperator }: Partial<Shown>): void {
     if (details !== undefined) setCurrentDetails(details);
     if (status !== undefined && status !== this.#status) {

@@ -6,7 +6,6 @@ export interface KnownProgress {
   status?: SendState["status"] | undefined;
   sent: number;
   resumes: number;
-  /** As `SendState.closedEpochs`. */
   closedEpochs: Record<string, number>;
 }
 
@@ -21,13 +20,11 @@ export function progressOf({ status, sent, resumes, closedEpochs }: SendState, k
 
 const OPEN: ReadonlySet<SendState["status"]> = new Set(["SCHEDULED", "SENDING", "PAUSED"]);
 
-/** Whether a send has not ended, or mails its unknown recipients again. */
 export const isOpen = (status: SendState["status"]): boolean => OPEN.has(status);
 
 /**
- * Whether Postgres is behind the facts that a workflow knows, because it was restored from an older backup or a standby
- * without its last commits took over. Other processes pause and cancel a send, or resume it and count that; the epochs of its
- * lanes never fall. It is not seen when Postgres lost nothing but outcomes of a slice under way.
+ * Whether Postgres is behind the facts that a workflow knows, after a restore or a failover. It is not seen when it
+ * lost nothing but outcomes of a slice under way.
  */
 export function isSetBack(known: KnownProgress, { status, resumes, closedEpochs }: SendState): boolean {
   if (Object.entries(known.closedEpochs).some(([accountId, epoch]) => epoch > (closedEpochs[accountId] ?? 0)))

@@ -14,10 +14,7 @@ const options = (summary: string) =>
 const { reconcileSends } = proxyActivities<ReconcileActivities>(options("start what should run"));
 const { reconcileReplays } = proxyActivities<ReconcileActivities>(options("start bulk replays that should run"));
 
-/**
- * Starts each workflow that should run and does not. Run by the schedule of the same name. Deliveries are looked after by the
- * relays (`workers/outbox-relay.ts`).
- */
+/** Starts each workflow that should run and does not, but those of deliveries: the relays look after them. */
 export async function reconcileWorkflow(): Promise<{ sends: Reconciliation }> {
   const both = [reconcileSends(), reconcileReplays()] as const;
   await Promise.allSettled(both);

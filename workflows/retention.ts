@@ -10,7 +10,6 @@ const { pruneExpired } = proxyActivities<RetentionActivities>({
   summary: "delete what is kept no longer",
 });
 
-/** Deletes or shortens rows whose time has passed. Run by the schedule of the same name, one run at a time. */
 export async function retentionWorkflow(): Promise<Pruned> {
   return await pruneExpired();
 }

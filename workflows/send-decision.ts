@@ -7,28 +7,23 @@ import { isOpen } from "./progress.ts";
 import { type CommandKind, DETAILS, type SendOutcome, type SetBack } from "./send-messages.ts";
 import { type FailingStep, failingStep } from "./steps.ts";
 
-/** The facts that the workflow of a send knows. Times are in ms of the workflow's clock. */
+/** Times are in ms of the workflow's clock. */
 export interface SendView {
   now: number;
-  /** The last state that was read from Postgres; undefined while no confirm is known. */
+  /** Undefined while no confirm is known. */
   send?: SendState | undefined;
-  /** The state in Postgres may have changed since. */
   isStale: boolean;
   /** Postgres was found to be behind the workflow, and no operator has resumed the send since. */
   setBack?: SetBack | undefined;
-  /** Why the send never began. */
   neverBegan?: "refused" | "expired" | undefined;
-  /** Why the preview was refused or is void, in codes. */
   refusal?: string | undefined;
   isTokenExpired: boolean;
-  /** One for each account that mails it; none while `send` is not known. */
   lanes: readonly LaneView[];
   failing?: FailingStep | undefined;
   /** Pauses that were carried out: answered once no mail is in flight. */
   pauses: readonly unknown[];
   /** Cancels that were carried out: answered once the credits are settled. */
   cancels: readonly unknown[];
-  /** When a resend that waits is tried again. */
   resendAt?: number | undefined;
   /** `recountAt`: by then late replies have come. */
   settled?:
@@ -36,11 +31,9 @@ export interface SendView {
     | undefined;
   /** Of the unknown outcomes. `dismissed`: an operator leaves them as they are. `closed`: Postgres knows that. */
   review: "open" | "dismissed" | "closed";
-  /** The history is long enough to continue as a new run. */
   isLong: boolean;
 }
 
-/** The next step: a command, a step of the send itself, or a wait for a command, a slice's end, or `ms`. */
 export type Step = Partial<Shown> &
   (
     | { kind: CommandKind }
@@ -58,7 +51,6 @@ const wait = (summary: string, details: string, ms?: number, needsOperator = fal
   return { kind: "wait", summary, details, needsOperator, ...(ms === undefined ? {} : { ms }) };
 };
 
-/** The next step of a send, from the known facts and the first command that is due. */
 export function decide(view: SendView, command: CommandKind | undefined): Step {
   const { send, lanes, failing, resendAt, now } = view;
   // Postgres refuses the API's commands that come too late.
@@ -138,7 +130,7 @@ function detailsOfPause({ complaintRate = 0 }: SendState, reason: string): strin
   return reason === REASONS.workflowEnded ? DETAILS.cameBack : DETAILS.pausedFor(reason);
 }
 
-/** The next step of a send that is SENDING: that of the first lane that can do something, else of all lanes together. */
+/** That of the first lane that can do something, else of all lanes together. */
 function nextOfLanes({ lanes, now, isLong }: SendView, { recipients }: SendState): Step {
   const steps = lanes.map((lane) => ({ ...decideLane(lane, now), lane }));
   const isMailing = lanes.some(isUnderWay);
@@ -159,7 +151,6 @@ function nextOfLanes({ lanes, now, isLong }: SendView, { recipients }: SendState
 
 type StepOfLane = LaneStep & { lane: LaneView };
 
-/** Why no lane can mail: the code, with the account where there are several. */
 function reasonOf(steps: readonly StepOfLane[]): string {
   const failed = steps.flatMap((step) => (step.kind === "failed" ? [step] : []));
   const reasons = failed.map(({ lane, reason }) => (steps.length > 1 ? `${lane.accountId} ${reason}` : reason));

@@ -2,10 +2,7 @@ import { isUnderWay } from "./lane-view.ts";
 import type { SendView, Step } from "./send-decision.ts";
 import { instantOf } from "./steps.ts";
 
-/**
- * The facts that operators read below the sentence of a send's state: how far it is, since when, by which accounts, the
- * reply of a server that failed, and when it looks again. A line for each. Times are in UTC.
- */
+/** The facts that operators read below the sentence of a send's state. Times are in UTC. */
 export function factsOf({ send, lanes, now, neverBegan, refusal, setBack }: SendView, next: Step): string[] {
   if (!send) return neverBegan === "refused" && refusal !== undefined ? [`Refused: ${refusal}.`] : [];
   const { status, sent, recipients, since, startsAt } = send;
@@ -26,6 +23,5 @@ export function factsOf({ send, lanes, now, neverBegan, refusal, setBack }: Send
   return facts;
 }
 
-/** A step with the facts below its sentence. */
 export const withFacts = (view: SendView, next: Step): Step =>
   next.details === undefined ? next : { ...next, details: [next.details, ...factsOf(view, next)].join("\n\n") };

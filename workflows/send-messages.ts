@@ -10,17 +10,14 @@ export interface SendInput {
   previewId: string;
   teamId: string;
   environment: "LIVE" | "TEST";
-  /** The resource that is mailed. */
   resource: SendResource;
-  /** How long the preview's token is valid. */
   expiresInMs: number;
   /** A run hands this to the one that follows it; absent in the first run of a preview. */
   resume?: { lanes: readonly LaneView[]; known?: KnownProgress; setBack?: SetBack };
 }
 
-/** Postgres was found to be behind the workflow of a send, see `isSetBack`. */
+/** See `isSetBack`. */
 export interface SetBack {
-  /** Mails that a server had accepted, by the workflow. */
   sent: number;
   /** The send was paused for it, unless Postgres does not know the send any more. */
   isPaused: boolean;
@@ -44,7 +41,6 @@ export interface ConfirmCommand {
 export type OperatorCommand = "pause" | "resume" | "cancel" | "retry" | "resendUnknown";
 export interface ResumeCommand {
   kind: "resume";
-  /** The same for every try of the command. */
   resumeId: string;
 }
 export type Command =
@@ -54,15 +50,11 @@ export type Command =
   | { kind: Exclude<OperatorCommand, ResumeCommand["kind"]> };
 export type CommandKind = Command["kind"];
 
-/** Resolves the plan and writes the preview's row. */
 export const previewUpdate = defineUpdate<void, [Omit<PreviewCommand, "kind">]>("preview");
-/** Arms the send. */
 export const confirmUpdate = defineUpdate<void, [Omit<ConfirmCommand, "kind">]>("confirm");
 
-/** The send's state in Postgres was changed by another process. */
 export const wakeUpSignal = defineSignal(WAKE_UP);
 
-/** Operators' updates, as the UI explains them. */
 export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
   [
     "pause",
@@ -79,7 +71,7 @@ export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
 
 const percent = (fraction: number): string => `${(fraction * 100).toFixed(2)} %`;
 
-/** The sentences that operators read in the UI: where the send is, and the updates that help. Times are in ms of the workflow's clock. */
+/** Where the send is, and the updates that help. Times are in ms of the workflow's clock. */
 export const DETAILS = {
   previewed: "Previewed; waits for the confirm until the token expires.",
   neverConfirmed: "Never confirmed; nothing was sent.",
@@ -130,7 +122,6 @@ export const LANE_STATES = {
   done: "has nothing left to mail",
 } as const;
 
-/** The answers to commands that had no effect, or one of their own. */
 export const ANSWERS = {
   neverConfirmed: () => ApplicationFailure.nonRetryable("This send was never confirmed.", "resource_state_invalid"),
   nothingToPause: "nothing to pause: the send has ended",
@@ -157,7 +148,6 @@ export const ANSWERS = {
   retry: "tries again now",
 } as const;
 
-/** The answer to a retry in the state that it finds. */
 export function retryAnswer(view: {
   failing?: unknown;
   settled?: unknown;

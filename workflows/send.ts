@@ -30,7 +30,6 @@ export function sendWorkflow(input: messages.SendInput): Promise<messages.SendOu
   return CancellationScope.nonCancellable(() => send.run());
 }
 
-/** A lane, and the slice that this run has begun of it. */
 interface DrivenLane extends LaneView {
   scope: CancellationScope;
 }
@@ -50,9 +49,7 @@ class Send {
   readonly #id: string;
   readonly #ui = new OperatorView();
   readonly #view: RunView;
-  /** Slices that have ended in this run. */
   #endedSlices = 0;
-  /** Wake-ups that came in this run. */
   #wakeUps = 0;
   /** When the preview was made whose token may be used, in ms of the workflow's clock. */
   #previewed: { at: number; apiKeyId: string; isLarge: boolean } | undefined;
@@ -108,7 +105,6 @@ class Send {
     }
   }
 
-  /** Updates the facts that change by themselves. */
   #refreshView(): SendView {
     const { failing } = this.loop;
     const now = Date.now();
@@ -209,7 +205,7 @@ class Send {
     }
   }
 
-  /** The API's commands: their callers have deadlines of their own, so that none is tried again later. */
+  /** Their callers have deadlines of their own, so none is tried again later. */
   async #arm(pending: PendingCommand<Command>, command: Extract<Command, { apiKeyId: string }>): Promise<void> {
     const view = this.#view;
     const { previewId, teamId, environment, resource } = this.#input;
@@ -240,7 +236,6 @@ class Send {
     // A quick plan is resolved in this very task of the workflow.
     const written = await steps.writePreview(request);
     if (written === "slow") await steps.writeLongPreview(request);
-    // Older histories hold no result of a quick preview.
     this.#previewed = {
       at: Date.now(),
       apiKeyId: request.apiKeyId,
@@ -334,7 +329,6 @@ class Send {
     if (view.send && !isMailing) view.isStale = true;
   }
 
-  /** Takes over the state in Postgres, and the lanes that it names. @param known how far it was when Postgres was asked */
   #setSend(send: SendState | undefined, known: KnownProgress | undefined): void {
     const view = this.#view;
     const driven = new Map(view.lanes.map((lane) => [lane.accountId, lane]));
@@ -360,7 +354,7 @@ class Send {
     if (known) this.#view.known = { ...known, status: undefined };
   }
 
-  /** Asks Postgres for a change, and takes over the state that it left. @returns whether it changed as asked */
+  /** @returns whether it changed as asked */
   async #ask(step: () => Promise<ChangedSend>): Promise<boolean> {
     const view = this.#view;
     const { known, isStale } = view;
@@ -385,7 +379,6 @@ class Send {
   }
 }
 
-/** A lane without a slice under way. */
 const drivenLane = (known: Pick<LaneView, "accountId"> & Partial<LaneView>): DrivenLane => ({
   accountFailures: 0,
   mayFindMore: false,

@@ -4,7 +4,6 @@ import type { SendInput } from "./send-messages.ts";
 import type { EndpointInput } from "./webhook-endpoint.ts";
 import type { ReplayInput } from "./webhook-replay.ts";
 
-/** The options that every start of a send's workflow has: its id, its queue, and the attributes that operators search by. */
 export const sendStart = (input: SendInput) => ({
   workflowId: sendWorkflowId(input.previewId),
   taskQueue: TASK_QUEUES.sends,
@@ -17,7 +16,6 @@ export const sendStart = (input: SendInput) => ({
   priority: { fairnessKey: input.teamId },
 });
 
-/** The same for the deliveries to an endpoint. */
 export const endpointStart = (input: EndpointInput) => ({
   workflowId: endpointWorkflowId(input.webhookId),
   taskQueue: TASK_QUEUES.webhooks,
@@ -30,7 +28,6 @@ export const endpointStart = (input: EndpointInput) => ({
   priority: { fairnessKey: input.teamId },
 });
 
-/** The same for a bulk replay. */
 export const replayStart = (input: ReplayInput) => ({
   workflowId: replayWorkflowId(input.replayId),
   taskQueue: TASK_QUEUES.webhooks,

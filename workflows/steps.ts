@@ -1,10 +1,7 @@
 import { ActivityFailure, ApplicationFailure, TimeoutFailure } from "@temporalio/workflow";
 import type { RefusalDetails } from "../domain/sends/refusal.ts";
 
-/**
- * How an activity is tried: three times within about three seconds, then its workflow decides. Without a limit it would
- * be tried for ever where no operator sees it.
- */
+/** Without a limit an activity would be tried for ever where no operator sees it. */
 export const STEP_RETRY = {
   initialInterval: "500 milliseconds",
   backoffCoefficient: 4,
@@ -21,7 +18,7 @@ export interface FailingStep {
 const FIRST_WAIT_MS = 5_000;
 const LONGEST_WAIT_MS = 60_000;
 
-/** How long a workflow waits after a step's `round`th three tries, in ms: 5 s, doubling, at most a minute. */
+/** In ms: 5 s, doubling, at most a minute. */
 export function stepWaitMs(round: number): number {
   return Math.min(FIRST_WAIT_MS * 2 ** (Math.max(1, round) - 1), LONGEST_WAIT_MS);
 }
@@ -33,10 +30,8 @@ export function failureCodeOf(error: unknown): string {
   return failure instanceof TimeoutFailure ? "worker_lost" : "internal_error";
 }
 
-/** A time of the workflow's clock as operators read it: ISO 8601, UTC. They may look at it long after it was written. */
 export const instantOf = (ms: number): string => new Date(ms).toISOString();
 
-/** The sentence that operators read while a step keeps failing. */
 export function failingStep({ step, code, until }: FailingStep, updates: string): string {
   return `The step "${step}" failed three times (${code}); tries again at ${instantOf(until)}. Updates: ${updates}.`;
 }
@@ -52,15 +47,14 @@ function refusalIn(error: unknown): ApplicationFailure | undefined {
   return failure instanceof ApplicationFailure && failure.nonRetryable ? failure : undefined;
 }
 
-/** A refusal for operators: its code, with the reason of a send's gate behind it. */
 export function refusalText({ type, details }: ApplicationFailure): string {
   const [{ reason } = {}] = (details ?? []) as RefusalDetails[];
   return `${type ?? "internal_error"}${reason === undefined ? "" : ` (${reason})`}`;
 }
 
 /**
- * The refusal of an update of the API: the code of a refusal of the domain with its details, else `service_unavailable`.
- * An update fails with an ApplicationFailure only: another error would block the workflow's task.
+ * The code of a domain's refusal, else `service_unavailable`. An update fails with an ApplicationFailure only: another
+ * error would block the workflow's task.
  */
 export function refusalOf(error: unknown): ApplicationFailure {
   const failure = refusalIn(error);

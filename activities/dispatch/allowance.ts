@@ -4,10 +4,9 @@ import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 
-/** Mails that one call took from the hourly and daily limits. */
 export interface MailShare {
   granted: number;
-  /** When nothing was granted: milliseconds until a window that is full begins anew. */
+  /** Milliseconds until a window that is full begins anew. */
   retryInMs: number;
   /** The windows that the mails count in; undefined where the account has no such limit. */
   quota?: Quota | undefined;
@@ -15,7 +14,6 @@ export interface MailShare {
   endsAt: number;
 }
 
-/** A recipient that was staged within the account's limits. */
 export interface AllowedRecipient extends StagedRecipient {
   share: MailShare;
 }
@@ -23,13 +21,11 @@ export interface AllowedRecipient extends StagedRecipient {
 /** Whether a mail may begin now: after the end of its windows it could exceed the limit of the next ones. */
 export const isWithinWindows = ({ endsAt }: MailShare): boolean => elapsedMs() < endsAt;
 
-/** A slice's share of its account's limits: the stager takes, the settler gives back. */
 export class Allowance {
   readonly #em: EntityManager;
   readonly #accountId: string;
   readonly #limits: AccountLimits;
   readonly #inFlight: InFlightLimit;
-  /** Rows of the account's in-flight limit that this slice holds. */
   #rows = 0;
 
   constructor(em: EntityManager, accountId: string, limits: AccountLimits, inFlight: InFlightLimit) {
@@ -40,9 +36,8 @@ export class Allowance {
   }
 
   /**
-   * Takes rows of the in-flight limit, once there is room.
    * @param rows how many; asked again at each look, because the limit may have fallen meanwhile
-   * @returns how many were taken; 0 when `signal` is aborted first
+   * @returns how many were taken, once there is room; 0 when `signal` is aborted first
    */
   async takeRows(rows: () => number, signal: AbortSignal): Promise<number> {
     const wake = () => this.#inFlight.wake();
@@ -72,7 +67,6 @@ export class Allowance {
     this.returnRows(this.#rows);
   }
 
-  /** Takes up to `mails` of the hourly and daily limits. */
   async takeMails(mails: number): Promise<MailShare> {
     if (this.#limits.hourly === null && this.#limits.daily === null) {
       return { granted: mails, retryInMs: 0, endsAt: Number.POSITIVE_INFINITY };
@@ -82,7 +76,6 @@ export class Allowance {
     return { granted: quota.granted, retryInMs: quota.retryInMs, quota, endsAt: askedAt + quota.endsInMs };
   }
 
-  /** Gives mails back to the windows that they were taken from. */
   async returnMails({ quota }: MailShare, mails: number): Promise<void> {
     if (quota && mails > 0) await returnQuota(this.#em, this.#accountId, quota, mails);
   }

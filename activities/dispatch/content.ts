@@ -15,14 +15,13 @@ import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 
 /**
- * Fields that a provider replaces, so that a signature over them would break. Amazon SES: https://docs.aws.amazon.com/ses/
- * latest/dg/send-email-authentication-dkim-manual.html
+ * A signature over fields that a provider replaces would break. Amazon SES:
+ * https://docs.aws.amazon.com/ses/latest/dg/send-email-authentication-dkim-manual.html
  */
 const REPLACED_FIELDS: Partial<Record<AccountProvider, readonly SignedField[]>> = {
   SMTP_AMAZON_SES: ["Message-ID", "Date"],
 };
 
-/** The signer of a lane's mails; undefined where no key signs for the sender's domain. */
 function signerOf(vault: Vault, { dkimKeys, provider }: LaneContent): DkimSigner | undefined {
   if (dkimKeys.length === 0) return undefined;
   const sign = dkimSigner(

@@ -3,13 +3,11 @@ import { isConflict } from "../../db/transaction.ts";
 import type { ActivityDeps } from "../deps.ts";
 import { failureCode } from "../failures.ts";
 
-/** How long a write that only this process can make is tried while the database is away. */
 const PATIENCE_MS = 120_000;
 const INTERVAL_MS = 250;
 
 /**
- * Runs `write` until it succeeds, through an outage of the database.
- * @param options without `patient`, it is tried once
+ * Runs `write` until it succeeds, through an outage of the database; once without `patient`.
  * @throws its error when that does not pass by itself, or the outage is too long
  */
 export async function throughOutage<T>(

@@ -1,4 +1,4 @@
-/** How soon a slice that found no slot asks again, in milliseconds: at first, and at most. */
+/** When a slice that found no slot asks again. */
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 60_000;
 /** Between two slices of a team that ask again: a thousand waiting sends must not flood Temporal. */
@@ -11,35 +11,28 @@ const MOST_OTHERS = 4;
 
 interface Team {
   taken: number;
-  /** When the last slice that was told to ask again does so, by `performance.now()`. */
   lastAskAt: number;
 }
 
 /**
- * The share of this process that one team may take: a few slices under way at once, so that its slow relays do not keep all slots,
- * and a fair share of the thread on which all messages are filled, so that its costly ones do not hold up the others'.
+ * A few slices of a team under way at once, so that its slow relays do not keep all slots; and a fair share of the
+ * thread on which all messages are filled.
  */
 export class TeamSlots {
   readonly #most: number;
   readonly #places: number;
   #taken = 0;
   readonly #teams = new Map<string, Team>();
-  /** Until when a team fills no message, by `performance.now()`; also after its last slice has ended. */
+  /** By `performance.now()`; also after its last slice has ended. */
   readonly #restsUntil = new Map<string, number>();
 
-  /**
-   * @param most slices of one team at once
-   * @param places activities that this process runs at once
-   */
+  /** @param places activities that this process runs at once */
   constructor(most: number, places: number) {
     this.#most = most;
     this.#places = places;
   }
 
-  /**
-   * Runs a team's work, unless as many of the team are under way.
-   * @param full is called instead, with the time after which to ask again
-   */
+  /** @param full is called, when the team's slots are taken, with the time after which to ask again */
   async run<T>(teamId: string, work: () => Promise<T>, full: (waitMs: number) => T): Promise<T> {
     const team = this.#teams.get(teamId) ?? { taken: 0, lastAskAt: 0 };
     if (team.taken >= this.#most) {
@@ -59,15 +52,11 @@ export class TeamSlots {
     }
   }
 
-  /**
-   * Whether no slice waits for this team's: the process and the team's share have room for another one, which would have
-   * begun. A place is left to an activity that is no slice.
-   */
+  /** Whether no slice waits for this team's place. One place is left to an activity that is no slice. */
   hasRoom(teamId: string): boolean {
     return this.#taken + 1 < this.#places && (this.#teams.get(teamId)?.taken ?? 0) < this.#most;
   }
 
-  /** How long a team has to rest before it fills its next message, in milliseconds; 0 when it need not. */
   restMs(teamId: string): number {
     const ms = (this.#restsUntil.get(teamId) ?? 0) - performance.now();
     if (ms > 0) return ms;

@@ -3,8 +3,8 @@ import type { FilledMessage } from "../../domain/mail/message.ts";
 import { type AccountFailure, type Mailed, type MailOutcome, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
 
 /**
- * How a drain ended. `done`: the batches came to their end and every message has its outcome. `stopped`: the signal or
- * `close` came first. `policy_refusals`: the server refuses sender or content, see `DrainOptions`.
+ * `done`: every message has its outcome. `stopped`: the signal or `close` came first. `policy_refusals`: see
+ * `DrainOptions`.
  */
 export type DrainEnd =
   | { ended: "done" | "stopped" | "policy_refusals" }
@@ -15,20 +15,17 @@ export interface DrainOptions<T> {
   fill: (item: T) => FilledMessage;
   /** Asked right before an item is begun; one that may not begin gets `not_attempted`. By default all may */
   mayBegin?: ((item: T) => boolean) | undefined;
-  /** No new message is begun once it is aborted; those in flight are finished */
   signal?: AbortSignal | undefined;
   /** Given the outcome of an item that was `unknown` because the reply to its dot was late; also after the end. */
   onLate?: ((mailed: Mailed<T>) => void) | undefined;
-  /** Policy refusals since the last accepted mail of an earlier drain, which this one counts on from; by default none */
+  /** Those of an earlier drain since its last accepted mail, which this one counts on from; by default none */
   policyRefusals?: number | undefined;
   /** Ends after so many policy refusals with no accepted mail between them; by default never */
   maxPolicyRefusals?: number | undefined;
 }
 
-/** A message that waits for a connection or is in flight. */
 export interface Job {
   readonly owner: JobOwner;
-  /** Connections it was tried on */
   attempts: number;
   /** It was taken back once, so it follows no other message */
   isAlone?: boolean;
@@ -39,30 +36,25 @@ export interface Job {
   settle(outcome: MailOutcome): void;
 }
 
-/** A drain as the pool's queue knows it. */
 export interface JobOwner {
   readonly stopped: boolean;
-  /** Its jobs that wait for a connection */
   waiting: number;
-  /** Asks for the next batch when too few jobs wait. */
   askIfShort(): void;
   stop(end: DrainEnd): void;
 }
 
-/** The pool as a drain knows it. */
 export interface JobQueue {
-  /** Jobs that should wait at least: with fewer, a drain asks for its next batch */
+  /** With fewer waiting jobs a drain asks for its next batch */
   wanted(): number;
   join(owner: JobOwner): void;
   leave(owner: JobOwner): void;
   add(jobs: readonly Job[]): void;
-  /** Takes this owner's waiting jobs out. */
   withdraw(owner: JobOwner): Job[];
 }
 
 /**
- * One caller's batches on their way through a pool. Iterating it yields the outcomes in the order in which they come,
- * all that came since the last step together.
+ * One caller's batches on their way through a pool. Iterating it yields the outcomes, all that came since the last step
+ * together.
  */
 export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   waiting = 0;
@@ -72,11 +64,9 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   #end: DrainEnd | undefined;
   #failure: { error: unknown } | undefined;
   #asking = false;
-  /** Items without an outcome. */
   #open = 0;
   /** Policy refusals since the last accepted mail. */
   #policyRefusals: number;
-  /** Outcomes that the consumer has not taken yet. */
   #mailed: Mailed<T>[] = [];
   #wakeConsumer: (() => void) | undefined;
 
@@ -87,12 +77,10 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
     this.#policyRefusals = options.policyRefusals ?? 0;
   }
 
-  /** Policy refusals since the last accepted mail. */
   get policyRefusals(): number {
     return this.#policyRefusals;
   }
 
-  /** How it ended; known once the iteration has ended. */
   get end(): DrainEnd {
     return this.#end ?? { ended: "stopped" };
   }
@@ -170,7 +158,6 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
     });
   }
 
-  /** Lets the consumer look again when there is something to see. */
   #wake(): void {
     if (this.#mailed.length === 0 && !this.#isFinished) return;
     this.#wakeConsumer?.();

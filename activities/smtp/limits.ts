@@ -9,9 +9,7 @@ export interface SmtpLimits {
   mail: number;
   rcpt: number;
   data: number;
-  /** For a body to leave. */
   block: number;
-  /** For the reply to the final dot. */
   dot: number;
 }
 
@@ -25,7 +23,6 @@ export const smtpLimits = (env: Env): SmtpLimits => ({
   dot: env.SMTP_DOT_TIMEOUT_MS,
 });
 
-/** Longest time from a connection to its login. */
 export const loginDeadlineMs = ({ connect, greeting }: SmtpLimits): number => 4 * connect + greeting;
 
 /** Longest time from the staging of a row to the beginning of its mail. */
@@ -34,6 +31,6 @@ export const beginDeadlineMs = ({ connect }: SmtpLimits): number => 4 * connect;
 /** Longest time from the beginning of a mail to its body: before it, the mail ahead of it may wait for its dot. */
 export const bodyDeadlineMs = ({ connect, mail, rcpt, data }: SmtpLimits): number => connect + mail + rcpt + data;
 
-/** Longest time from the staging of a row to the last moment at which its outcome may come. */
+/** Longest time from the staging of a row to its outcome. */
 export const outcomeDeadlineMs = (limits: SmtpLimits): number =>
   beginDeadlineMs(limits) + bodyDeadlineMs(limits) + limits.block + limits.dot;

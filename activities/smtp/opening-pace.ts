@@ -3,19 +3,16 @@ import type { AccountFailure } from "../../domain/mail/outcome.ts";
 /** How long no connection is opened after a refusal. It doubles with each further one in a row. */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
-/** How long the number of connections beside which the server refused another one counts as its limit. */
+/** So long the connections beside which the server refused another one count as its limit. */
 const LIMIT_MS = 60_000;
 
 /**
- * When a pool may open another connection. While none is logged in, a single one finds out whether the server takes the
- * login; then at most as many are opened at once as are logged in, so that a refusal is seen before most attempts are
- * made. After a refusal comes a pause, then a single attempt. All times in ms of the caller's clock.
- *
- * A refusal beside connections that work says how many the server allows. Where it came without a reply it may be chance:
- * that limit lasts 1 s, and twice as long after each further one.
+ * When a pool may open another connection: as many at once as are logged in, so that a refusal is seen before most
+ * attempts are made; after a refusal a pause, then one. Connections that work beside a refusal are the server's limit
+ * for a while; without a reply it may be chance, and the limit lasts 1 s at first. All times in ms of the caller's
+ * clock.
  */
 export class OpeningPace {
-  /** Refusals in a row. */
   #refusals = 0;
   #last: AccountFailure | undefined;
   #pausedUntil = 0;
@@ -23,17 +20,16 @@ export class OpeningPace {
   #limit = { connections: Number.POSITIVE_INFINITY, until: 0 };
   #suspicionMs = FIRST_PAUSE_MS;
 
-  /** Connections that the server has shown to take: those beside its last refusal, or that logged in since; all without one. */
+  /** Those beside its last refusal, or that logged in since; all without one. */
   get most(): number {
     return this.#limit.connections;
   }
 
-  /** The last refusal, while no connection may be opened because of it. */
+  /** While no connection may be opened because of it. */
   refusalAt(now: number): AccountFailure | undefined {
     return now < this.#pausedUntil ? this.#last : undefined;
   }
 
-  /** How many connections may be opened at `now`, with `loggedIn` at work and `opening` on their way. */
   openable(now: number, loggedIn: number, opening: number): number {
     if (this.refusalAt(now)) return 0;
     const atOnce = this.#refusals > 0 ? 1 : Math.max(1, loggedIn);
@@ -41,10 +37,7 @@ export class OpeningPace {
     return Math.max(0, Math.min(atOnce, limit - loggedIn) - opening);
   }
 
-  /**
-   * A connection was refused, or failed before its login, while `loggedIn` others worked.
-   * @returns false when it was opened before the refusal that is known already: the pause stays as it is
-   */
+  /** @returns false when it was opened before the refusal that is known already: the pause stays as it is */
   recordRefusal(refusal: AccountFailure, now: number, loggedIn: number): boolean {
     if (this.refusalAt(now)) return false;
     this.#refusals++;
@@ -58,7 +51,6 @@ export class OpeningPace {
     return true;
   }
 
-  /** A connection has logged in, with which `loggedIn` work. */
   recordLogin(loggedIn: number): void {
     this.#refusals = 0;
     this.#pausedUntil = 0;
@@ -68,7 +60,6 @@ export class OpeningPace {
     this.#suspicionMs = FIRST_PAUSE_MS;
   }
 
-  /** Ends the pause; a single connection may be opened. */
   endPause(): void {
     this.#pausedUntil = 0;
   }

@@ -18,7 +18,6 @@ export type { SmtpAccount } from "./session.ts";
 export { type AccountCheck, verifyAccount } from "./verify.ts";
 
 export interface SmtpPoolOptions extends SmtpAccount {
-  /** Connections that may be opened, as messages wait for one */
   maxConnections: number;
   /** Messages after which a connection is replaced; 1,000 by default */
   messagesPerConnection?: number | undefined;
@@ -30,7 +29,6 @@ export interface SmtpPoolOptions extends SmtpAccount {
   onAccess?: ((refusal?: AccountFailure) => void) | undefined;
 }
 
-/** The account's share of the thread on which the messages of all accounts are filled. */
 export interface ThreadShare {
   /** How long no message may be filled, in milliseconds. */
   restMs(): number;
@@ -55,7 +53,6 @@ const BATCHES_IN_FLIGHT = 3;
 /** A batch holds the messages that the server takes in this time. */
 const BATCH_MS = 100;
 
-/** Keeps one account's connections busy. */
 export class SmtpPool {
   readonly #options: SmtpPoolOptions;
   readonly #pace = new OpeningPace();
@@ -64,13 +61,10 @@ export class SmtpPool {
   readonly #loggedIn = new Set<SmtpSession>();
   /** Last in, first out, so that a connection that is not needed idles long enough to be closed. */
   readonly #idle: SmtpSession[] = [];
-  /** Those with messages in flight. */
   readonly #busy = new Set<SmtpSession>();
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
-  /** Sessions in a row that ended at their first message. */
   #fruitless = 0;
-  /** Messages in a row that were to follow another one and were taken back. */
   #lostFollowers = 0;
   /** Until then no envelope leaves behind another body. */
   #followsFrom = 0;
@@ -85,7 +79,6 @@ export class SmtpPool {
   #closing: Promise<void> | undefined;
   #onEmpty: (() => void) | undefined;
   #sweep: NodeJS.Timeout | undefined;
-  /** Ends a rest of the thread's share. */
   #rest: NodeJS.Timeout | undefined;
 
   constructor(options: SmtpPoolOptions) {
@@ -93,7 +86,6 @@ export class SmtpPool {
     this.#maxConnections = options.maxConnections;
   }
 
-  /** Most rows that all sends on this pool together may have SENDING. */
   get mostInFlight(): number {
     return mostInFlight(this.#maxConnections);
   }
@@ -110,17 +102,14 @@ export class SmtpPool {
     return Math.min(this.#maxConnections, this.#pace.most);
   }
 
-  /** Connections that are open, being opened or being closed. */
   get open(): number {
     return this.#sessions.size;
   }
 
-  /** Whether a connection is logged in. */
   get isLoggedIn(): boolean {
     return this.#loggedIn.size > 0;
   }
 
-  /** Connections that wait for the reply to a late dot. */
   get late(): number {
     return [...this.#sessions].filter(({ isLate }) => isLate).length;
   }
@@ -130,7 +119,7 @@ export class SmtpPool {
     this.#pace.endPause();
   }
 
-  /** Changes the account's limit; connections above it close as they become free. */
+  /** Connections above the limit close as they become free. */
   setConnections(maxConnections: number): void {
     this.#maxConnections = maxConnections;
     const tooMany = Math.max(0, this.#sessions.size - maxConnections);
@@ -148,10 +137,9 @@ export class SmtpPool {
   }
 
   /**
-   * Sends the items of `batches`, with no barrier between batches: the next one is asked for as soon as fewer messages
-   * wait than there are connections, so that about one batch is staged ahead. Iterating it starts it; it ends when every
-   * item it was given has had its outcome. Once it is stopped or the account has failed, items that were not begun get
-   * `not_attempted`.
+   * Sends the items of `batches`, with no barrier between them: the next one is asked for as soon as fewer messages
+   * wait than there are connections. It ends when every item has had its outcome. Once it is stopped or the account has
+   * failed, items that were not begun get `not_attempted`.
    */
   drain<T>(batches: AsyncIterable<readonly T[]>, options: DrainOptions<T>): Drain<T> {
     return new Drain(batches, options, {
@@ -167,8 +155,8 @@ export class SmtpPool {
   }
 
   /**
-   * Begins no more messages, finishes those in flight for up to `graceMs`, then cuts them off (`deferred`, or `unknown`
-   * after the final dot); those with a late dot at once. Messages that were not begun get `not_attempted`.
+   * Begins no more messages, finishes those in flight for up to `graceMs`, then cuts them off, those with a late dot at
+   * once.
    */
   close(options: { graceMs: number }): Promise<void> {
     this.#closing ??= this.#close(options);
@@ -207,7 +195,6 @@ export class SmtpPool {
     return withdrawn;
   }
 
-  /** Gives waiting messages to idle connections and opens further ones for the rest. */
   #pump(): void {
     while (this.#waiting.length > 0 && !this.#rests()) {
       const session = this.#idle.pop();
@@ -217,7 +204,7 @@ export class SmtpPool {
     this.#openForWaiting();
   }
 
-  /** Whether no message may be filled now; those that wait are looked at again when one may. */
+  /** Those that wait are looked at again when one may be filled. */
   #rests(): boolean {
     const ms = this.#options.thread?.restMs() ?? 0;
     if (ms === 0) return false;
@@ -228,7 +215,6 @@ export class SmtpPool {
     return true;
   }
 
-  /** Opens connections for waiting messages, unless the server has just refused one. */
   #openForWaiting(): void {
     if (this.#closed || this.#waiting.length === 0 || this.#idle.length > 0) return;
     const now = performance.now();
@@ -291,7 +277,6 @@ export class SmtpPool {
     for (const job of this.#withdraw(() => true)) job.settle(refusal);
   }
 
-  /** Gives a free connection its next message, or lets it idle. */
   #use(session: SmtpSession): void {
     if (session.ended) return; // #ended follows
     if (this.#isSpent(session)) {
@@ -322,7 +307,6 @@ export class SmtpPool {
     this.#begin(session, job);
   }
 
-  /** Whether a connection should carry no further message. */
   #isSpent({ messages }: SmtpSession): boolean {
     const most = this.#options.messagesPerConnection ?? DEFAULT_MESSAGES_PER_CONNECTION;
     return messages >= most || this.#closed || this.#sessions.size > this.#maxConnections;
@@ -440,7 +424,6 @@ export class SmtpPool {
     this.#openForWaiting();
   }
 
-  /** Closes connections that idled too long, and cuts off those whose reply is overdue. */
   #closeStale(): void {
     const now = elapsedMs();
     const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;

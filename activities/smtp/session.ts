@@ -13,7 +13,6 @@ import { elapsedMs } from "../../lib/elapsed.ts";
 import { loginDeadlineMs, type SmtpLimits } from "./limits.ts";
 import { CLOSE_TIMEOUT_MS, MAX_REPLY_BYTES, type MessageSender, Transactions } from "./transactions.ts";
 
-/** How to reach a sending account's SMTP server. */
 export interface SmtpAccount {
   host: string;
   port: number;
@@ -24,8 +23,7 @@ export interface SmtpAccount {
   user?: string | undefined;
   pass?: string | undefined;
   /**
-   * Returns a token for a login by XOAUTH2, in place of the password: never the token that the server has just refused.
-   * It may reject with a TokenError.
+   * A token for a login by XOAUTH2: never the one that the server has just refused. It may reject with a TokenError.
    */
   accessToken?: ((refused?: string) => Promise<string>) | undefined;
   /** Name given with EHLO; the machine's own without it */
@@ -35,23 +33,18 @@ export interface SmtpAccount {
   allowUnverifiedTls?: boolean | undefined;
 }
 
-/**
- * One SMTP session: nodemailer connects, upgrades to TLS and logs in; then `Transactions` has the socket.
- */
+/** nodemailer connects, upgrades to TLS and logs in; then `Transactions` has the socket. */
 export class SmtpSession {
   readonly #madeAt = elapsedMs();
-  /** Messages handed to it so far. */
   messages = 0;
   /** The body of a message is being written, and the envelope of a message that is begun now joins that write. */
   onBody: () => void = () => {};
-  /** Called once when the session has ended, after the outcomes of the messages in flight. */
+  /** Once, after the outcomes of the messages in flight. */
   onEnd: () => void = () => {};
   readonly #connection: SMTPConnection;
   readonly #account: SmtpAccount;
   #opened: ((failure?: AccountFailure) => void) | undefined;
-  /** Once it is logged in. */
   #transactions: Transactions | undefined;
-  /** For a login by XOAUTH2. */
   #token: string | undefined;
   /** Until nodemailer has it. */
   #connecting: Socket | undefined;
@@ -71,12 +64,10 @@ export class SmtpSession {
     return this.#transactions?.ended ?? this.#connection.destroyed;
   }
 
-  /** Messages in flight. */
   get inFlight(): number {
     return this.#transactions?.inFlight ?? 0;
   }
 
-  /** When the session was made, or became idle, as `elapsedMs()`. */
   get idleSince(): number {
     return this.#transactions?.idleSince ?? this.#madeAt;
   }
@@ -85,13 +76,11 @@ export class SmtpSession {
     return this.#transactions?.isLate ?? false;
   }
 
-  /** To be called now and then: cuts the session off when a reply is overdue. */
   checkTime(): void {
     if (this.#transactions) this.#transactions.checkTime();
     else if (elapsedMs() - this.#madeAt > loginDeadlineMs(this.#account.limits)) this.destroy("timeout");
   }
 
-  /** Whether the server takes addresses whose local part is not ASCII. */
   get knowsSmtpUtf8(): boolean {
     return this.#offers("SMTPUTF8");
   }
@@ -102,7 +91,6 @@ export class SmtpSession {
     return _supportedExtensions.includes(extension);
   }
 
-  /** Connects, upgrades to TLS and logs in; `done` gets the failure, if there was one. */
   open(done: (failure?: AccountFailure) => void): void {
     this.#opened = done;
     const { accessToken } = this.#account;
@@ -131,7 +119,7 @@ export class SmtpSession {
     );
   }
 
-  /** Connects to an address that the guard has just checked: nodemailer would look the host up once more. */
+  /** To an address that the guard has just checked: nodemailer would look the host up once more. */
   async #connect(): Promise<Socket> {
     const { guard, host, port } = this.#account;
     const addresses = await guard.resolve(host, port);
@@ -141,7 +129,6 @@ export class SmtpSession {
     return this.#connecting;
   }
 
-  /** Hands the open socket to nodemailer, for the greeting, TLS and the login. */
   #greet(socket: Socket): void {
     clearTimeout(this.#connectTimer);
     this.#connecting = undefined;
@@ -181,23 +168,18 @@ export class SmtpSession {
     this.#reportOpened(failure ? this.#openingAnswer(failure) : undefined);
   }
 
-  /**
-   * Begins a message. While another one is in flight, only with PIPELINING and in that one's `onBody`.
-   * @throws {Error} when an address would not stay one argument of its command
-   */
+  /** As `Transactions.send`. */
   send(message: FilledMessage, sender: MessageSender): void {
     if (!this.#transactions) throw new Error("The session is not logged in");
     this.#transactions.send(message, sender);
     this.messages++;
   }
 
-  /** Ends an idle session politely, and one that is still being opened at once. */
   quit(): void {
     if (this.#transactions) this.#transactions.quit();
     else this.#connection.close();
   }
 
-  /** Cuts the session off; messages in flight get the outcome of the network failure. */
   destroy(network: "lost" | "timeout" = "lost"): void {
     this.#cut = network;
     if (this.#transactions) this.#transactions.destroy(network);
@@ -217,7 +199,6 @@ export class SmtpSession {
     done?.(failure);
   }
 
-  /** Takes the socket from nodemailer. */
   #begin(): void {
     const socket = socketOf(this.#connection);
     this.#transactions = new Transactions(socket, {
@@ -256,9 +237,7 @@ export class SmtpSession {
   }
 }
 
-/**
- * The failure for an error without an access token. An error of another kind, such as Postgres being away, may pass.
- */
+/** An error of another kind than a TokenError, such as Postgres being away, may pass. */
 const tokenFailure = (error: unknown): AccountFailure =>
   error instanceof TokenError
     ? error.failure
@@ -269,7 +248,7 @@ function xoauth2(user: string, accessToken: string): { oauth2: XOAuth2 } {
   return { oauth2: new XOAuth2({ user, accessToken }) };
 }
 
-/** The socket of a connection that is logged in, without nodemailer's listeners. */
+/** Without nodemailer's listeners. */
 function socketOf(connection: SMTPConnection): Socket {
   // Not in nodemailer's types; a test fails should they ever go.
   const inner = connection as unknown as Record<
@@ -301,7 +280,6 @@ function networkFailure({ code, originalCode = "" }: SMTPError): NetworkFailure 
   }
 }
 
-/** Why no connection was made. */
 function connectFailure(error: unknown): NetworkFailure {
   if (error instanceof AddressRefused) return "forbidden";
   if (error instanceof NameNotResolved) return "name";

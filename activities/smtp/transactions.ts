@@ -11,15 +11,12 @@ import {
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { bodyDeadlineMs, type SmtpLimits } from "./limits.ts";
 
-/** Longest reply that is read; a real one has a line or two. */
 export const MAX_REPLY_BYTES = 65_536;
 /**
- * Longest body, with its dot, whose write the next envelope joins. Only the end of a whole write is reported, so the end of a
- * write that the operating system takes in parts does not say when the dot left. It takes this much at once: its buffer is
- * empty by then, and Linux gives a connection 16 KiB at least (`tcp_wmem`, the default).
+ * Longest body whose write the next envelope joins. The operating system takes this much at once (Linux: `tcp_wmem`),
+ * so that the end of the write says when the dot left.
  */
 const MAX_JOINED_BYTES = 16_384;
-/** How long a server may take to close its side after ours is closed. */
 export const CLOSE_TIMEOUT_MS = 1_000;
 
 /** The sender of a message, who hears `done` or `takenBack`, once. */
@@ -33,7 +30,6 @@ export interface MessageSender {
   takenBack(): void;
 }
 
-/** What the server offers, and how long its replies may be awaited. */
 export interface TransactionOptions {
   /** RFC 2920: commands may be sent before the replies to earlier ones. */
   pipelining: boolean;
@@ -47,7 +43,6 @@ export interface TransactionOptions {
 
 type Verb = "MAIL" | "RCPT" | "DATA" | "DOT" | "EMPTY_DOT" | "RSET";
 
-/** A message in flight. */
 interface Transaction {
   readonly message: FilledMessage;
   readonly sender: MessageSender;
@@ -59,32 +54,26 @@ interface Transaction {
   /** The server has opened a mail transaction for it. */
   isOpened: boolean;
   dotMayHaveLeft: boolean;
-  /** The operating system has taken all of its body and the dot. */
   hasDotLeft: boolean;
-  /** Its first reply that is no success. */
   refusal?: MessageAnswer | undefined;
 }
 
 /**
- * Mail transactions over one connection that is logged in (RFC 5321, 4.1.1). With PIPELINING an envelope and DATA are one
- * write, and so are a body, its dot and the envelope and DATA of a next message that is there by then (RFC 2920, 3.1). At most one dot is
- * unanswered, so a lost connection leaves at most one message unknown. These rules keep that exact:
- *
- * - A body leaves only after its own RCPT was accepted and its own DATA was answered with 354.
- * - A 354 after a refused RCPT is answered with a lone dot, which mails nothing. After an accepted RCPT a lone dot would mail
- *   an empty message: the connection is closed instead.
- * - A message that follows another one and is cut off or refused by its MAIL is taken back: that may be about the connection.
- * - A reply that nothing asked for ends the connection: those that follow could not be told apart.
+ * Mail transactions over one connection that is logged in. With PIPELINING an envelope and DATA are one write, and so
+ * are a body and the envelope of a next message (RFC 2920, 3.1). At most one dot is unanswered, so a lost connection
+ * leaves at most one message unknown:
+ * A body leaves only after its own RCPT was accepted and its own DATA was answered with 354. A 354 after a refused RCPT
+ * is answered with a lone dot, which mails nothing; after an accepted RCPT it would mail an empty message, so the
+ * connection is closed.
+ * A message that follows another one and is cut off or refused by its MAIL is taken back: that may be about the
+ * connection. A reply that nothing asked for ends the connection.
  */
 export class Transactions {
   readonly #socket: Socket;
   readonly #options: TransactionOptions;
-  /** What the next replies answer, in the order in which they will come. */
   readonly #expected: [Verb, Transaction?][] = [];
-  /** Messages in flight, in the order in which they were begun. */
   readonly #open: Transaction[] = [];
   #unread = "";
-  /** Lines of a reply whose last line has not come yet. */
   #lines = "";
   #ended = false;
   /** Since when the next reply is awaited, as `elapsedMs()`. */
@@ -104,12 +93,10 @@ export class Transactions {
     return this.#ended;
   }
 
-  /** Messages in flight. */
   get inFlight(): number {
     return this.#open.length;
   }
 
-  /** When the last reply came, as `elapsedMs()`. */
   get idleSince(): number {
     return this.#waitsSince;
   }
@@ -119,7 +106,6 @@ export class Transactions {
     return this.#isLate && !this.#ended;
   }
 
-  /** To be called now and then: ends the connection when a reply is overdue. */
   checkTime(): void {
     const [verb, transaction] = this.#expected[0] ?? [];
     if (verb === undefined) return;
@@ -166,7 +152,6 @@ export class Transactions {
     }
   }
 
-  /** Ends an idle connection politely, and one with messages in flight at once. */
   quit(): void {
     if (this.#ended) return;
     if (this.#open.length > 0) {
@@ -181,7 +166,6 @@ export class Transactions {
     setImmediate(() => this.#options.onEnd());
   }
 
-  /** Cuts the connection off; messages in flight get the outcome of the network failure. */
   destroy(network: NetworkFailure): void {
     if (this.#ended) return;
     this.#ended = true;
@@ -312,7 +296,6 @@ export class Transactions {
     this.#socket.uncork();
   }
 
-  /** Ends a transaction that was refused, and drops what the server keeps of it. */
   #close(transaction: Transaction): void {
     const { refusal, isOpened, isFollower } = transaction;
     if (refusal === undefined || (isFollower && refusal.stage === "mail")) {
@@ -369,7 +352,6 @@ function commandsOf({ envelope }: FilledMessage, { smtpUtf8 }: { smtpUtf8: boole
 const FINAL_DOT = ".\r\n";
 const CRLF = Buffer.from("\r\n");
 
-/** Whether a command before the body was carried out. */
 const isAccepted = (reply: string): boolean => reply.startsWith("2");
 
 function answerOf(stage: MessageStage, reply: string): MessageAnswer {

@@ -10,7 +10,6 @@ export type AccountCheck =
   | {
       ok: false;
       reason: SmtpReason;
-      /** It may pass by itself: an outage, a temporary refusal */
       temporary: boolean;
       /** A sentence for the account's owner, with the server's reply where there is one */
       message: string;
@@ -34,10 +33,7 @@ const SENTENCES: Partial<Record<SmtpReason, string>> = {
   token_unavailable: "The token endpoint gives no access token at present.",
 };
 
-/**
- * Connects, upgrades to TLS, logs in and quits: can this account send?
- * @param signal cuts the check off; its result then says nothing about the account
- */
+/** Can this account send? @param signal cuts the check off; its result then says nothing about the account */
 export function verifyAccount(account: SmtpAccount, signal?: AbortSignal): Promise<AccountCheck> {
   return new Promise((resolve) => {
     const session = new SmtpSession(account);
