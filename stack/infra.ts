@@ -1,37 +1,22 @@
 import { mkdir } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
-import { resolve } from "node:path";
-import { givenVariables } from "../config/env.ts";
 import { claimPort, PORT_PICKS } from "../config/ports.ts";
-import { Processes, StackError } from "./processes.ts";
+import { type Processes, StackError } from "./processes.ts";
 import { loadSecrets } from "./state.ts";
 
-/** Port by use; 0 takes any free one. */
-export interface InfraPorts {
-  postgres: number;
-  temporal: number;
-  temporalUi: number;
-  smtp: number;
-  mail: number;
-}
-
-export interface InfraOptions {
+interface InfraOptions {
   /** Folder of the databases, secrets and logs. */
   dataDir: string;
-  ports: InfraPorts;
+  ports: Record<"POSTGRES_PORT" | "TEMPORAL_PORT" | "TEMPORAL_UI_PORT" | "SMTP_PORT" | "MAIL_PORT", number>;
   /** For tests: gives durability up for speed. */
   ephemeral: boolean;
-  /** A Postgres of the user's own instead of the embedded one, with the application's role and with the owner's. */
-  given?: { databaseUrl: string; migrationUrl: string } | undefined;
-  /** A Temporal cluster of the user's own instead of the embedded dev server. */
-  temporalAddress?: string | undefined;
-  temporalNamespace?: string;
+  /** The user's settings: DATABASE_URL and TEMPORAL_ADDRESS name servers to use instead of the embedded ones. */
+  source: Record<string, string>;
   /** The Temporal CLI to use instead of looking for one. */
-  temporalCli?: string | undefined;
-  env?: NodeJS.ProcessEnv;
-  processes?: Processes;
+  temporalCli: string | undefined;
+  processes: Processes;
   /** Reports each step as it is done. */
-  step?: Step;
+  step: Step;
 }
 
 /** Runs one step of the start and shows the user how it went. */
@@ -51,7 +36,6 @@ export interface Infra {
   smtp: string;
   /** Base URL of the mail catcher's page and JSON. */
   mailApi: string;
-  stop: () => Promise<void>;
 }
 
 /** Stopped in this order, after the processes that use them. */
@@ -112,74 +96,55 @@ function portFailure(name: string, host: string, port: number, error: NodeJS.Err
   return `HOST: cannot listen on ${host} (${error.code ?? error.message}). Set HOST to an address of this machine.`;
 }
 
-const silently: Step = (_name, work) => work(() => {});
+/**
+ * The user's own database, with both of its roles; undefined for the embedded one.
+ * @throws {StackError} when the owner's role is missing
+ */
+export function givenDatabase({ DATABASE_URL: url, MIGRATION_DATABASE_URL: ownerUrl }: Record<string, string>) {
+  if (url === undefined) return undefined;
+  if (ownerUrl === undefined) {
+    throw new StackError(
+      "MIGRATION_DATABASE_URL is not set: with DATABASE_URL, give the same database with the role that owns it too.",
+    );
+  }
+  return { url, ownerUrl, isNew: false };
+}
 
 /**
  * Brings up Postgres, Temporal with its UI, and the mail catcher, each in a process that ends with this one.
  * @throws {StackError} when one cannot be had; the others may be running then, `processes` stops them
  */
 export async function startInfra(options: InfraOptions): Promise<Infra> {
-  const { ephemeral, env = process.env, processes = new Processes(), step = silently } = options;
-  const dataDir = resolve(options.dataDir);
-  await mkdir(dataDir, { recursive: true });
+  const { dataDir, ports, ephemeral, source, temporalCli, processes, step } = options;
   await mkdir(`${dataDir}/logs`, { recursive: true, mode: 0o700 });
-  const ports = await reservePorts({
-    POSTGRES_PORT: { port: options.ports.postgres },
-    TEMPORAL_PORT: { port: options.ports.temporal },
-    TEMPORAL_UI_PORT: { port: options.ports.temporalUi },
-    SMTP_PORT: { port: options.ports.smtp },
-    MAIL_PORT: { port: options.ports.mail },
-  });
   const log = (name: string) => `${dataDir}/logs/${name}.log`;
 
-  const startPostgres = async () => {
-    const { given } = options;
-    if (given) return { url: given.databaseUrl, ownerUrl: given.migrationUrl, isNew: false };
-    return step("Postgres", async () => {
+  const startPostgres = async () =>
+    givenDatabase(source) ??
+    step("Postgres", async () => {
       const { embeddedPostgres } = await import("./postgres.ts");
       const { postgresPasswords: passwords } = await loadSecrets(dataDir);
       const postgres = await embeddedPostgres({ dataDir, port: ports.POSTGRES_PORT, passwords, ephemeral });
-      const graceMs = postgres.command.graceMs;
-      await processes.start({
-        name: "postgres",
-        log: log("postgres"),
-        env: { PATH: env["PATH"] },
-        graceMs,
-        ...postgres,
-      });
+      await processes.start({ name: "postgres", log: log("postgres"), env: { PATH: source["PATH"] }, ...postgres });
       return postgres;
     });
-  };
 
   const startTemporal = async () => {
-    const namespace = options.temporalNamespace ?? "default";
+    const namespace = source["TEMPORAL_NAMESPACE"] ?? "default";
     const { prepareNamespace, temporalDevServer } = await import("./temporal.ts");
-    if (options.temporalAddress) {
-      const address = options.temporalAddress;
-      await step("Temporal namespace", () =>
-        prepareNamespace({ env: givenVariables(env), namespace, embedded: false }),
-      );
-      return { address, ui: null };
+    const given = source["TEMPORAL_ADDRESS"];
+    if (given) {
+      await step("Temporal namespace", () => prepareNamespace({ env: source, namespace, embedded: false }));
+      return { address: given, ui: null };
     }
     const address = `127.0.0.1:${ports.TEMPORAL_PORT}`;
     await step("Temporal", async (report) => {
       const { findTemporalCli } = await import("./temporal-cli.ts");
-      const cli = await findTemporalCli({ ...(options.temporalCli && { given: options.temporalCli }), env, report });
-      const server = temporalDevServer({
-        cli,
-        file: `${dataDir}/temporal.db`,
-        port: ports.TEMPORAL_PORT,
-        uiPort: ports.TEMPORAL_UI_PORT,
-        namespace,
-        ephemeral,
-      });
-      await processes.start({
-        name: "temporal",
-        log: log("temporal"),
-        env,
-        graceMs: server.command.graceMs,
-        ...server,
-      });
+      const cli = await findTemporalCli({ given: temporalCli, env: source, report });
+      const file = `${dataDir}/temporal.db`;
+      const [port, uiPort] = [ports.TEMPORAL_PORT, ports.TEMPORAL_UI_PORT];
+      const server = temporalDevServer({ cli, file, port, uiPort, namespace, ephemeral });
+      await processes.start({ name: "temporal", log: log("temporal"), env: source, ...server });
       await prepareNamespace({ env: { TEMPORAL_ADDRESS: address }, namespace, embedded: true });
     });
     return { address, ui: `http://127.0.0.1:${ports.TEMPORAL_UI_PORT}` };
@@ -192,7 +157,7 @@ export async function startInfra(options: InfraOptions): Promise<Infra> {
         entry: `${import.meta.dirname}/mail-catcher-main.ts`,
         args: [String(ports.SMTP_PORT), String(ports.MAIL_PORT)],
         log: log("mail"),
-        env,
+        env: source,
         graceMs: 2_000,
       }),
     );
@@ -213,6 +178,5 @@ export async function startInfra(options: InfraOptions): Promise<Infra> {
     temporalUi: temporal.ui,
     smtp: `smtp://127.0.0.1:${ports.SMTP_PORT}`,
     mailApi: `http://127.0.0.1:${ports.MAIL_PORT}`,
-    stop: () => processes.stopAll(...INFRA_STOP_ORDER),
   };
 }

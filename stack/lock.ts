@@ -8,7 +8,7 @@ import { isAlive, StackError } from "./processes.ts";
 import type { StackFile } from "./state.ts";
 import { until } from "./until.ts";
 
-/** Longer paths of a socket are refused by the system. */
+/** Systems refuse longer ones. */
 const MAX_SOCKET_PATH = 100;
 /** How long the children of a killed stack may take to finish the work in flight. */
 const LEFTOVERS_TIMEOUT_MS = 30_000;
@@ -22,8 +22,7 @@ export interface DataDirLock {
 }
 
 /**
- * Makes this process the only stack on a data folder. The lock is a socket that is listened on, so it ends with the
- * process that holds it, however that ends; a lock file (proper-lockfile) outlives a killed process until it is stale.
+ * Makes this process the only stack on a data folder. The lock is a socket that is listened on, so it ends with its process.
  * @throws {StackError} when another stack runs on the folder
  */
 export async function lockDataDir(dataDir: string): Promise<DataDirLock> {

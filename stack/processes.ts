@@ -25,29 +25,29 @@ interface Common {
   /** File that takes what it writes. */
   log: string;
   env: NodeJS.ProcessEnv;
+}
+
+/** One of our own processes: reports `ready` over IPC, and exits when the IPC channel closes. */
+interface OwnProcess extends Common {
+  entry: string;
+  args?: string[];
   /** How long it may take to stop once asked. */
   graceMs: number;
 }
 
-/** One of our own processes: reports `ready` over IPC, and exits when the IPC channel closes. */
-export interface OwnProcess extends Common {
-  entry: string;
-  args?: string[];
-}
-
 /** A foreign program, run under guard.ts; `ready` resolves when it serves. */
-export interface ForeignProcess extends Common {
+interface ForeignProcess extends Common {
   command: GuardedCommand;
   ready: (pid: number, signal: AbortSignal) => Promise<unknown>;
 }
 
 export type ProcessSpec = OwnProcess | ForeignProcess;
 
-/** Called when a running child dies or runs again. */
+const graceMsOf = (spec: ProcessSpec): number => ("command" in spec ? spec.command.graceMs : spec.graceMs);
+
 export interface ProcessEvents {
   /** A child died and is about to be started again. */
   died?: (name: string, how: string, restartInMs: number) => void;
-  /** A child serves again. */
   restarted?: (name: string, pid: number) => void;
 }
 
@@ -70,32 +70,9 @@ function signalIfAlive(pid: number, signal: NodeJS.Signals): void {
 }
 
 /** Forks a child that stops when this process is gone, and that no Ctrl-C in the terminal reaches. */
-function forkTethered(entry: string, args: string[], env: NodeJS.ProcessEnv, output: number | "pipe"): ChildProcess {
-  const stdio = ["ignore", output, output, "ipc"] as const;
+function forkTethered(entry: string, args: string[], env: NodeJS.ProcessEnv, log: number): ChildProcess {
+  const stdio = ["ignore", log, log, "ipc"] as const;
   return fork(entry, args, { env, execArgv: ["--import", TETHER], detached: true, stdio: [...stdio] });
-}
-
-/** Tells a guard its program. */
-function assign(guard: ChildProcess, command: GuardedCommand): void {
-  // A guard that has ended already is noticed by its exit.
-  guard.send(command, () => {});
-}
-
-/** Runs a foreign program to its end, in a process group that ends with this process. */
-export function runGuarded(command: GuardedCommand, env: NodeJS.ProcessEnv) {
-  const guard = forkTethered(GUARD, [], env, "pipe");
-  let output = "";
-  for (const stream of [guard.stdout, guard.stderr]) {
-    stream?.on("data", (chunk) => {
-      output += chunk;
-    });
-  }
-  const finished = new Promise<{ succeeded: boolean; output: string }>((resolve) => {
-    guard.once("close", (code) => resolve({ succeeded: code === 0, output }));
-    guard.once("error", (error) => resolve({ succeeded: false, output: error.message }));
-  });
-  assign(guard, command);
-  return { finished, stop: () => guard.kill("SIGTERM") };
 }
 
 async function lastLines(file: string, count = 15): Promise<string> {
@@ -110,10 +87,7 @@ async function lastLines(file: string, count = 15): Promise<string> {
   }
 }
 
-/**
- * A child process that is started again whenever it dies, until it is stopped. Ours, because a process manager (pm2) runs
- * as a daemon of its own, and no library ties children to their parent's life as guard.ts and tether.ts do.
- */
+/** A child process that is started again whenever it dies, until it is stopped. */
 class ManagedProcess {
   readonly spec: ProcessSpec;
   /** The program itself, not its guard. */
@@ -169,7 +143,8 @@ class ManagedProcess {
         if ((message as Partial<ReadyMessage>).type === "ready") resolve(message as ReadyMessage);
       });
     });
-    if (foreign) assign(child, spec.command);
+    // A guard that has ended already is noticed by its exit.
+    if (foreign) child.send(spec.command, () => {});
 
     const ready = async () => {
       const message = await said;
@@ -221,7 +196,7 @@ class ManagedProcess {
     const { pid } = this;
     signalIfAlive(pid, how === "kill" ? "SIGKILL" : this.spec.command.stopSignal);
     const gone = () => !isAlive(pid);
-    await until("its end", gone, { timeoutMs: this.spec.graceMs }).catch(() => signalIfAlive(pid, "SIGKILL"));
+    await until("its end", gone, { timeoutMs: graceMsOf(this.spec) }).catch(() => signalIfAlive(pid, "SIGKILL"));
   }
 
   /** Asks it to stop; kills it at the end of its grace time. */
@@ -229,13 +204,12 @@ class ManagedProcess {
     this.#stopping.abort(new Error("it was stopped"));
     if (!this.#child) return;
     this.#child.kill("SIGTERM");
-    const timer = setTimeout(() => this.#child?.kill("SIGKILL"), this.spec.graceMs + KILL_MARGIN_MS);
+    const timer = setTimeout(() => this.#child?.kill("SIGKILL"), graceMsOf(this.spec) + KILL_MARGIN_MS);
     await this.#exited;
     clearTimeout(timer);
     await this.#endProgram("stopSignal");
   }
 
-  /** Ends it at once. */
   async kill(): Promise<void> {
     this.#stopping.abort(new Error("it was stopped"));
     this.#child?.kill("SIGKILL");
@@ -265,7 +239,6 @@ export class Processes {
     return child.pid;
   }
 
-  /** Pid by name. */
   pids(): Record<string, number> {
     return Object.fromEntries([...this.#running].map(([name, { pid }]) => [name, pid]));
   }
@@ -286,7 +259,6 @@ export class Processes {
     for (const names of last) await this.stop(...names);
   }
 
-  /** Ends everything at once. */
   async killAll(): Promise<void> {
     this.#stopped = true;
     await Promise.all([...this.#running.values()].map((child) => child.kill()));

@@ -42,10 +42,8 @@ const settings = z.object({
 
 export type StackSettings = z.infer<typeof settings>;
 
-/** Facts on every setting of the stack, by its name. */
 export const STACK_SETTINGS_FACTS = settingFacts(settings);
 
-/** Names of all settings of the stack. */
 export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSettings)[];
 
 /** Servers of sending accounts that the embedded stack may reach though they are not public: those of this machine. */

@@ -4,7 +4,15 @@ import { resolve } from "node:path";
 import { type Env, givenVariables, isSetting, readEnv } from "../config/env.ts";
 import { CLOSE_MARGIN_MS } from "../config/stop-limit.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
-import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra, type WantedPort } from "./infra.ts";
+import {
+  givenDatabase,
+  INFRA_STOP_ORDER,
+  type Infra,
+  reservePorts,
+  type Step,
+  startInfra,
+  type WantedPort,
+} from "./infra.ts";
 import { type DataDirLock, lockDataDir, waitForLeftovers } from "./lock.ts";
 import { BACKOFF_MS, Processes, StackError } from "./processes.ts";
 import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
@@ -40,20 +48,6 @@ export interface StackOptions {
 function reachable(host: string): string {
   if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
   return host.includes(":") ? `[${host}]` : host;
-}
-
-/**
- * The user's own database, with both of its roles; undefined for the embedded one.
- * @throws {StackError} when the owner's role is missing
- */
-function givenDatabase({ DATABASE_URL, MIGRATION_DATABASE_URL }: Record<string, string>) {
-  if (DATABASE_URL === undefined) return undefined;
-  if (MIGRATION_DATABASE_URL === undefined) {
-    throw new StackError(
-      "MIGRATION_DATABASE_URL is not set: with DATABASE_URL, give the same database with the role that owns it too.",
-    );
-  }
-  return { databaseUrl: DATABASE_URL, migrationUrl: MIGRATION_DATABASE_URL };
 }
 
 /** An id of the database that stays the same when the embedded one changes its port, or a given one its password. */
@@ -103,7 +97,7 @@ export class Stack {
     await mkdir(dataDir, { recursive: true }).catch((cause) => {
       throw new StackError(`DATA_DIR: cannot make the folder ${dataDir} (${cause.code ?? cause.message})`, { cause });
     });
-    const given = givenDatabase(source);
+    givenDatabase(source);
     const lock = await lockDataDir(dataDir);
     this.#lock = lock;
     // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
@@ -134,24 +128,9 @@ export class Stack {
     const origin = `http://${reachable(host)}:${ports.PORT}`;
     const receiver = `127.0.0.1:${ports.WEBHOOK_RECEIVER_PORT}`;
 
-    const infra = await startInfra({
-      dataDir,
-      ephemeral,
-      env: source,
-      step,
-      processes: this.#processes,
-      given,
-      temporalAddress: source["TEMPORAL_ADDRESS"],
-      temporalNamespace: source["TEMPORAL_NAMESPACE"] ?? "default",
-      temporalCli: settings.TEMPORAL_CLI,
-      ports: {
-        postgres: ports.POSTGRES_PORT,
-        temporal: ports.TEMPORAL_PORT,
-        temporalUi: ports.TEMPORAL_UI_PORT,
-        smtp: ports.SMTP_PORT,
-        mail: ports.MAIL_PORT,
-      },
-    });
+    const { TEMPORAL_CLI: temporalCli } = settings;
+    const processes = this.#processes;
+    const infra = await startInfra({ dataDir, ports, ephemeral, source, temporalCli, processes, step });
     const childEnv: NodeJS.ProcessEnv = {
       NODE_COMPILE_CACHE: COMPILE_CACHE,
       // glibc keeps freed memory in an arena for each thread: large answers would leave some in all of them.

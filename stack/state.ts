@@ -11,7 +11,6 @@ export interface Demo {
 
 /** `.data/stack.json`: where a running stack is, for scripts. It exists while everything is ready. */
 export interface StackFile extends Demo {
-  /** Base URL of the API. */
   api: string;
   /** Postgres with the application's role and its password. */
   database: string;
@@ -42,10 +41,7 @@ export interface Secrets {
 /** How the name of a file ends that `writeJson` has not finished. */
 const DRAFT = ".tmp";
 
-/**
- * Writes a file that only its owner reads, in one step: a reader finds the old content or the new, also while others write
- * it.
- */
+/** Writes a file that only its owner reads, in one step: a reader finds the old content or the new. */
 export async function writeJson(file: string, content: unknown): Promise<void> {
   const draft = `${file}.${randomUUID()}${DRAFT}`;
   await writeFile(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600, flag: "wx" });
@@ -91,7 +87,6 @@ export async function loadSecrets(dataDir: string): Promise<Secrets> {
   return secrets;
 }
 
-/** Keeps the secrets of a data folder. */
 export async function saveSecrets(dataDir: string, secrets: Secrets): Promise<void> {
   await writeJson(secretsFile(dataDir), secrets);
 }

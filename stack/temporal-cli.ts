@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process";
-import { access, chmod, constants, mkdir, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { access, chmod, constants, mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { setGlobalProxyFromEnv } from "node:http";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
-import type { PinnedFile } from "./download.ts";
-import { runGuarded, StackError } from "./processes.ts";
+import { StackError } from "./processes.ts";
 
 const run = promisify(execFile);
 
@@ -15,6 +16,12 @@ const GO_PACKAGE = "github.com/temporalio/cli/cmd/temporal";
 const GO_MODULE = `${import.meta.dirname}/temporal-cli`;
 
 const RELEASE = `https://github.com/temporalio/cli/releases/download/v${TEMPORAL_CLI_VERSION}`;
+
+/** A file on the Internet, and the digest in hex without which it is not used. */
+interface PinnedFile {
+  url: string;
+  sha256: string;
+}
 
 /** The release's archives by platform; their digests stand in the release's checksums.txt. */
 export const ARCHIVES: Readonly<Record<string, PinnedFile>> = {
@@ -69,50 +76,47 @@ function cachedCli(env: Env): string {
   return join(cache, "mailkeel", `temporal-${TEMPORAL_CLI_VERSION}`, "temporal");
 }
 
-/** How much has arrived below a folder. */
-async function bytesIn(folder: string): Promise<number> {
-  const names = await readdir(folder);
-  const sizes = await Promise.all(
-    names.map((name) =>
-      stat(join(folder, name)).then(
-        ({ size }) => size,
-        () => 0,
-      ),
-    ),
-  );
-  return sizes.reduce((sum, size) => sum + size, names.length);
-}
-
 /**
  * Downloads the release's archive for this platform, checks its digest and unpacks it; stopped when nothing arrives.
- * @param archive the one to get; undefined for a platform without one
+ * @param archive the one to get
  * @returns path of the binary
  */
 export async function download(
   folder: string,
   env: Env,
-  archive: PinnedFile | undefined = ARCHIVES[`${process.platform}-${process.arch}`],
-): Promise<string | undefined> {
-  if (archive === undefined) return undefined;
-  const args = [`${import.meta.dirname}/temporal-download.ts`, folder, archive.url, archive.sha256];
-  const { finished, stop } = runGuarded(
-    { command: process.execPath, args, stopSignal: "SIGKILL", graceMs: 0 },
-    { ...env, NODE_USE_ENV_PROXY: "1" },
-  );
-  let had = await bytesIn(folder);
-  const watch = setInterval(async () => {
-    const has = await bytesIn(folder).catch(() => had);
-    if (has === had) stop();
-    had = has;
-  }, DOWNLOAD_STALL_MS);
-  const { succeeded } = await finished;
-  clearInterval(watch);
-  return succeeded ? join(folder, "temporal") : undefined;
+  { url, sha256 } = ARCHIVES[`${process.platform}-${process.arch}`] ?? fail("There is no release for this platform"),
+): Promise<string> {
+  const restoreProxy = setGlobalProxyFromEnv(env);
+  const stop = new AbortController();
+  const stalled = setTimeout(() => stop.abort(), DOWNLOAD_STALL_MS);
+  const file = join(folder, "archive");
+  try {
+    const response = await fetch(url, { signal: stop.signal });
+    if (!response.ok || response.body === null) throw new Error(`${url} answered with ${response.status}`);
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of response.body) {
+      stalled.refresh();
+      chunks.push(chunk);
+    }
+    const archive = Buffer.concat(chunks);
+    const digest = createHash("sha256").update(archive).digest("hex");
+    if (digest !== sha256) throw new Error(`${url} has the SHA-256 digest ${digest} instead of ${sha256}`);
+    await writeFile(file, archive);
+    await run("tar", ["-xzf", file, "-C", folder, "temporal"]);
+    return join(folder, "temporal");
+  } finally {
+    clearTimeout(stalled);
+    restoreProxy();
+    await rm(file, { force: true });
+  }
 }
 
-async function goInstall(folder: string, env: Env, report: Report): Promise<string | undefined> {
-  const go = await onPath("go", env);
-  if (!go) return undefined;
+function fail(message: string): never {
+  throw new Error(message);
+}
+
+async function goInstall(folder: string, env: Env, report: Report): Promise<string> {
+  const go = (await onPath("go", env)) ?? fail("Go is not installed");
   const startedAt = performance.now();
   const tick = () => {
     const minutes = Math.floor((performance.now() - startedAt) / 60_000);
@@ -123,16 +127,17 @@ async function goInstall(folder: string, env: Env, report: Report): Promise<stri
   };
   tick();
   const ticking = setInterval(tick, 15_000);
+  // -mod=readonly refuses modules that go.sum does not name, whatever GOFLAGS says; a workspace would replace go.mod.
+  const args = ["install", "-C", GO_MODULE, "-mod=readonly", GO_PACKAGE];
+  const building = run(go, args, { env: { ...env, GOBIN: folder, GOWORK: "off" } });
+  const stop = () => building.child.kill();
+  process.once("exit", stop);
   try {
-    // -mod=readonly refuses modules that go.sum does not name, whatever GOFLAGS says; a workspace would replace go.mod.
-    const args = ["install", "-C", GO_MODULE, "-mod=readonly", GO_PACKAGE];
-    const install = { command: go, args, stopSignal: "SIGTERM", graceMs: 2_000 } as const;
-    const { succeeded, output } = await runGuarded(install, { ...env, GOBIN: folder, GOWORK: "off" }).finished;
-    if (succeeded) return join(folder, "temporal");
-    report(`go install failed: ${output.trim().split("\n").at(-1)}`);
-    return undefined;
+    await building;
+    return join(folder, "temporal");
   } finally {
     clearInterval(ticking);
+    process.off("exit", stop);
   }
 }
 
@@ -153,7 +158,11 @@ async function clearLeftovers(folder: string): Promise<void> {
  * @returns path of a binary that runs
  * @throws {StackError} naming every way to provide it
  */
-export async function findTemporalCli(options: { given?: string; env: Env; report: Report }): Promise<string> {
+export async function findTemporalCli(options: {
+  given?: string | undefined;
+  env: Env;
+  report: Report;
+}): Promise<string> {
   const { given, env, report } = options;
   if (given) {
     if (await works(given)) return given;
@@ -173,12 +182,15 @@ export async function findTemporalCli(options: { given?: string; env: Env; repor
     report("looking for a download of the Temporal CLI");
     const ways = [() => download(draft, env), () => goInstall(draft, env, report)];
     for (const way of ways) {
-      const made = await way();
-      if (!made) continue;
-      await chmod(made, 0o755);
-      if (!(await works(made))) continue;
-      await rename(made, cached);
-      return cached;
+      try {
+        const made = await way();
+        await chmod(made, 0o755);
+        if (!(await works(made))) continue;
+        await rename(made, cached);
+        return cached;
+      } catch (error) {
+        report(error instanceof Error ? (error.message.trim().split("\n").at(-1) ?? "") : String(error));
+      }
     }
   } finally {
     await rm(draft, { recursive: true, force: true });

@@ -1,6 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
 
-/** Ours rather than p-wait-for: a check that throws counts as not yet, and the error says what was waited for and why. */
 interface UntilOptions {
   /** How long the condition may take. */
   timeoutMs: number;
