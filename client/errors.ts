@@ -42,7 +42,6 @@ export interface Refusal {
   requestId: string | undefined;
   /** Seconds after which another try makes sense, from Retry-After. */
   retryAfter: number | undefined;
-  /** That of the request. */
   idempotencyKey: string | undefined;
 }
 

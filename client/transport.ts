@@ -38,13 +38,11 @@ export interface RequestOptions {
   serviceVersion?: string;
 }
 
-/** Options of a write that takes an Idempotency-Key. */
 export interface WriteOptions extends RequestOptions {
   /** At most 255 printable ASCII characters. A random one is made for each call unless given. */
   idempotencyKey?: string;
 }
 
-/** The option of writes that take a dry run. */
 export interface DryRunOption {
   /** Checks and resolves the request, changes nothing and answers the impact that it would have. */
   dryRun?: true;
@@ -108,7 +106,7 @@ export class Transport {
     this.#options = { ...options, baseUrl: baseUrl.replace(/\/+$/, "") };
   }
 
-  /** Makes a request, again where it may be made again. @throws {ApiError ConnectionError} the last one */
+  /** Makes a request, again where it may be made again. @throws {ApiError | ConnectionError} the last one */
   async request<Result extends Answer<unknown>>(call: Call, given: WriteOptions & DryRunOption = {}): Promise<Result> {
     const options = { ...this.#options, ...given };
     const { maxRetries = MAX_RETRIES, maxRetryAfterMs = MAX_RETRY_AFTER_MS, signal } = options;
@@ -196,7 +194,6 @@ async function exchange<Result extends Answer<unknown>>(
 const anyOf = (signals: readonly (AbortSignal | undefined)[]): AbortSignal =>
   AbortSignal.any(signals.filter((signal) => signal !== undefined));
 
-/** `fetch` says why only in its cause. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
@@ -231,7 +228,6 @@ function answerOf<Result extends Answer<unknown>>(
   throw readRefusal(status, headers, envelope.error, idempotencyKey);
 }
 
-/** Which names seconds or an instant. */
 function retryAfterOf(headers: Headers): number | undefined {
   const text = headers.get("retry-after") ?? "";
   if (/^\d+$/.test(text)) return Number(text);

@@ -408,3 +408,9 @@ export class ApiError extends Error {
  * @param param the field that names the record, where it is not the path
  */
 export const notFound = (param?: string): ApiError => new ApiError("not_found", "No record has this id.", { param });
+
+/** @throws {ApiError} `not_found` for none */
+export function orNotFound<T>(record: T | null | undefined): T {
+  if (record === null || record === undefined) throw notFound();
+  return record;
+}

@@ -40,20 +40,17 @@ export async function claimConfirmations(
   await sql`select pg_advisory_xact_lock(hashtextextended('confirmations', 0))`.execute(kysely(em));
   const due = await readDue(em, batch);
   const reasons = applyLimits(due, limits);
-  const decided = due.map((mail, i) => ({ ...mail, reason: reasons[i] ?? null }));
-  const nextDue = await postpone(em, decided);
-  const claimed = decided.flatMap(({ reason, ...mail }) => {
-    const claimedUntil = nextDue.get(mail.listId)?.get(mail.subscriberId);
-    return reason === null && claimedUntil !== undefined ? [{ ...mail, claimedUntil }] : [];
-  });
+  await postpone(em, due, reasons);
+  const claimed = due.filter((_, i) => reasons[i] === null);
   await addToCounts(em, claimed);
-  const withheld = decided.flatMap(({ teamId, reason }) => (reason === null ? [] : [{ teamId, reason }]));
+  const withheld = due.flatMap(({ teamId }, i) => {
+    const reason = reasons[i];
+    return reason ? [{ teamId, reason }] : [];
+  });
   return { claimed, withheld };
 }
 
-type CountedDue = Omit<DueConfirmation, "claimedUntil"> & CountedMail;
-/** The reason to withhold it, null to send it. */
-type Decided = CountedDue & { reason: WithheldReason | null };
+type CountedDue = DueConfirmation & CountedMail;
 
 const TODAY = sql`(now() at time zone 'UTC')::date`;
 
@@ -81,6 +78,7 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
       from (select distinct team_id, environment from due) d
     )
     select d.team_id as "teamId", d.environment, d.list_id as "listId", d.subscriber_id as "subscriberId", d.email,
+      (date_trunc('milliseconds', clock_timestamp()) + make_interval(mins => ${CLAIM_MINUTES}))::text as "claimedUntil",
       d.sign_up as "signUp", d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName",
       d.team_name as "teamName", ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", m.is_retry as "isRetry", t.sent as "sentByTeam"
     from due d
@@ -98,28 +96,22 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
   return rows;
 }
 
-/**
- * A withheld mail that stayed due would be read by every claim before the mails of other teams.
- * @returns when each is due next, by list and subscriber
- */
-async function postpone(em: EntityManager, decided: readonly Decided[]): Promise<Map<string, Map<string, string>>> {
-  const nextDue = new Map<string, Map<string, string>>();
-  if (decided.length === 0) return nextDue;
-  const { rows } = await sql<{ list_id: string; subscriber_id: string; confirmation_due_at: string }>`
+/** A withheld mail that stayed due would be read by every claim before the mails of other teams. */
+async function postpone(
+  em: EntityManager,
+  due: readonly CountedDue[],
+  reasons: readonly (WithheldReason | null)[],
+): Promise<void> {
+  if (due.length === 0) return;
+  await sql`
     update subscriptions s
-    set confirmation_due_at = case when d.reason is null
-        then clock_timestamp() + make_interval(mins => ${CLAIM_MINUTES})
+    set confirmation_due_at = case when d.reason is null then d.claimed_until
         else (${TODAY} + 1)::timestamp at time zone 'UTC' end,
       confirmation_withheld = d.reason
-    from unnest(${decided.map(({ listId }) => listId)}::text[], ${decided.map(({ subscriberId }) => subscriberId)}::text[],
-      ${decided.map(({ reason }) => reason)}::text[]) as d (list_id, subscriber_id, reason)
-    where s.list_id = d.list_id and s.subscriber_id = d.subscriber_id
-    returning s.list_id, s.subscriber_id, s.confirmation_due_at`.execute(kysely(em));
-  for (const row of rows) {
-    const ofList = nextDue.get(row.list_id) ?? new Map<string, string>();
-    nextDue.set(row.list_id, ofList.set(row.subscriber_id, row.confirmation_due_at));
-  }
-  return nextDue;
+    from unnest(${due.map(({ listId }) => listId)}::text[], ${due.map(({ subscriberId }) => subscriberId)}::text[],
+      ${due.map(({ claimedUntil }) => claimedUntil)}::timestamptz[], ${reasons}::text[])
+      as d (list_id, subscriber_id, claimed_until, reason)
+    where s.list_id = d.list_id and s.subscriber_id = d.subscriber_id`.execute(kysely(em));
 }
 
 /** A mail that is tried again is counted already. */

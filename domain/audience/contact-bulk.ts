@@ -44,8 +44,8 @@ const applied = ({ firstName, lastName, fields }: Values, item: ContactUpsert): 
 
 interface Person {
   address: StoredAddress;
-  /** In the call, in order. */
-  positions: number[];
+  /** In order, with their positions in the call. */
+  items: [position: number, item: ContactUpsert][];
 }
 
 interface PresentContact extends Values {
@@ -64,14 +64,14 @@ export async function upsertContacts(
   tenant: Tenant,
   items: readonly ContactUpsert[],
 ): Promise<BulkOutcome> {
-  const settlement = new Settlement(items);
+  const outcomes: UpsertOutcome[] = [];
   const waiting = groupByAddress(items);
   const made = new Map<string, Person & { id: string }>();
   const updated: string[] = [];
   // One pass, unless another transaction makes a contact between the two statements of a pass.
   while (waiting.size > 0) {
-    updated.push(...(await changePresent(em, tenant, waiting, settlement)));
-    for (const person of await makeMissing(em, vault, tenant, waiting, settlement)) {
+    updated.push(...(await changePresent(em, tenant, waiting, outcomes)));
+    for (const person of await makeMissing(em, vault, tenant, waiting, outcomes)) {
       made.set(person.address.email, person);
     }
   }
@@ -79,44 +79,28 @@ export async function upsertContacts(
   await takeBack(em, tenant, refused);
   for (const email of refused) {
     const person = made.get(email);
-    if (person) settlement.refuse(person, slotsExceeded(1, 0));
+    if (person) refuse(person, slotsExceeded(1, 0), outcomes);
     made.delete(email);
   }
   const ids = [...made.values()].map(({ id }) => id);
   await emitCreated(em, tenant, ids);
-  return { outcomes: settlement.outcomes(), created: ids.length, updated, slots };
+  return { outcomes, created: ids.length, updated, slots };
 }
 
-/** The outcomes of the items of one call. */
-class Settlement {
-  readonly #items: readonly ContactUpsert[];
-  readonly #outcomes = new Map<number, UpsertOutcome>();
-
-  constructor(items: readonly ContactUpsert[]) {
-    this.#items = items;
+/** @param before values of the contact; none for one that is made @returns the values after the last item */
+function apply({ items }: Person, id: string, outcomes: UpsertOutcome[], before?: Values): Values {
+  let values = before;
+  for (const [position, item] of items) {
+    const after = applied(values ?? NOTHING, item);
+    const status = values === undefined ? "created" : isDeepStrictEqual(values, after) ? "unchanged" : "updated";
+    outcomes[position] = { status, id };
+    values = after;
   }
+  return values ?? NOTHING;
+}
 
-  /** @param before values of the contact; none for one that is made @returns the values after the last item */
-  apply({ positions }: Person, id: string, before?: Values): Values {
-    let values = before;
-    for (const position of positions) {
-      const item = this.#items[position];
-      if (!item) continue;
-      const after = applied(values ?? NOTHING, item);
-      const status = values === undefined ? "created" : isDeepStrictEqual(values, after) ? "unchanged" : "updated";
-      this.#outcomes.set(position, { status, id });
-      values = after;
-    }
-    return values ?? NOTHING;
-  }
-
-  refuse({ positions }: Person, error: ApiError): void {
-    for (const position of positions) this.#outcomes.set(position, { error });
-  }
-
-  outcomes(): UpsertOutcome[] {
-    return this.#items.flatMap((_, position) => this.#outcomes.get(position) ?? []);
-  }
+function refuse({ items }: Person, error: ApiError, outcomes: UpsertOutcome[]): void {
+  for (const [position] of items) outcomes[position] = { error };
 }
 
 /** @returns the ids of the contacts that it changed */
@@ -124,13 +108,13 @@ async function changePresent(
   em: EntityManager,
   tenant: Tenant,
   waiting: Map<string, Person>,
-  settlement: Settlement,
+  outcomes: UpsertOutcome[],
 ): Promise<string[]> {
   const changed: PresentContact[] = [];
   for (const { id, email, ...before } of await lockPresent(em, tenant, [...waiting.keys()])) {
     const person = waiting.get(email);
     if (!person) continue;
-    const after = settlement.apply(person, id, before);
+    const after = apply(person, id, outcomes, before);
     if (!isDeepStrictEqual(before, after)) changed.push({ id, email, ...after });
     waiting.delete(email);
   }
@@ -144,12 +128,12 @@ async function makeMissing(
   vault: Vault,
   tenant: Tenant,
   waiting: Map<string, Person>,
-  settlement: Settlement,
+  outcomes: UpsertOutcome[],
 ): Promise<(Person & { id: string })[]> {
   const people = [...waiting.values()].map((person) => ({ ...person, id: newId("contact") }));
   const contacts = people.map((person) => ({
     ...person.address,
-    ...settlement.apply(person, person.id),
+    ...apply(person, person.id, outcomes),
     id: person.id,
   }));
   const inserted = await insertContacts(em, vault, tenant, contacts);
@@ -159,7 +143,7 @@ async function makeMissing(
     const outcome = inserted.get(email);
     if (outcome === undefined) continue;
     if (outcome === "made") made.push(person);
-    else settlement.refuse(person, personErased());
+    else refuse(person, personErased(), outcomes);
     waiting.delete(email);
   }
   return made;
@@ -180,11 +164,11 @@ async function takeBack(em: EntityManager, tenant: Tenant, emails: string[]): Pr
 
 function groupByAddress(items: readonly ContactUpsert[]): Map<string, Person> {
   const people = new Map<string, Person>();
-  for (const [position, { email }] of items.entries()) {
-    const address = storedAddress(email);
+  for (const [position, item] of items.entries()) {
+    const address = storedAddress(item.email);
     const person = people.get(address.email);
-    if (person) person.positions.push(position);
-    else people.set(address.email, { address, positions: [position] });
+    if (person) person.items.push([position, item]);
+    else people.set(address.email, { address, items: [[position, item]] });
   }
   return people;
 }

@@ -112,7 +112,6 @@ export async function moveSlot(em: EntityManager, tenant: Tenant, from: string, 
   return slots;
 }
 
-/** Frees the slot of a deleted record's address, unless another record has the address. */
 export async function freeSlot(em: EntityManager, tenant: Tenant, email: string): Promise<void> {
   await count(em, tenant, -(await release(em, tenant, email)));
 }
@@ -137,7 +136,6 @@ async function forget(em: EntityManager, tenant: Tenant, emails: string[]): Prom
   await kysely(em).deleteFrom("audience_addresses").where(ofTenant(tenant)).where("email", "in", emails).execute();
 }
 
-/** @throws {ApiError} `quota_exceeded` when the plan allows fewer */
 async function count(em: EntityManager, tenant: Tenant, amount: number): Promise<void> {
   if (amount !== 0) await executeTaking(em, sql`select ${taking(tenant, sql`${amount}::int`)}`);
 }

@@ -3,19 +3,18 @@ import { sql } from "kysely";
 import { Contact } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
-import { hashAddress, isErased, refuseErased } from "../erasure/erased-addresses.ts";
-import { notFound } from "../errors.ts";
-import { newId } from "../ids.ts";
+import { isErased, refuseErased } from "../erasure/erased-addresses.ts";
+import { orNotFound } from "../errors.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { contactRecord } from "../webhooks/records.ts";
 import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
-import { type Created, defineCreation, type PersonColumns } from "./creation.ts";
+import { type Created, defineCreation } from "./creation.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { changedFields, type FieldChanges } from "./field-values.ts";
-import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
+import { flushUnique, type PersonFields } from "./people.ts";
 
 export interface ContactFields extends PersonFields {
   /** Checked by `fieldProblem`. */
@@ -29,7 +28,8 @@ const contactRow = (id: string) => ({
   name: "contact",
 });
 
-const insertContact = defineCreation<"contact.created", PersonColumns & { fields: string }>({
+const insertContact = defineCreation({
+  kind: "contact",
   event: "contact.created",
   record: contactRecord,
   insert: (tenant) => sql`
@@ -38,35 +38,20 @@ const insertContact = defineCreation<"contact.created", PersonColumns & { fields
       g.fields::jsonb, ${emailStatusOf(tenant, sql`g.email`)}
     from given g where not ${isErased(tenant, sql`g."addressHash"`)}
     on conflict do nothing`,
+  remedy: ", or use the bulk upsert",
 });
 
-/**
- * Makes a contact.
- * @throws {ApiError} `resource_already_exists`, `person_erased`, `quota_exceeded`
- */
-export async function createContact(
+/** See `defineCreation`. */
+export const createContact = (
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
-  { email, firstName, lastName, fields }: ContactFields,
-): Promise<Created<EventObject<"contact">>> {
-  const stored = JSON.stringify(changedFields({}, fields));
-  const address = storedAddress(email);
-  const addressHash = hashAddress(vault, tenant, address.email);
-  const values = { id: newId("contact"), ...address, addressHash, firstName, lastName, fields: stored };
-  const made = await insertContact(em, tenant, values);
-  if (!made) {
-    await refuseErased(em, vault, tenant, email);
-    throw alreadyExists("contact", ", or use the bulk upsert");
-  }
-  return made;
-}
+  { fields, ...person }: ContactFields,
+): Promise<Created<EventObject<"contact">>> =>
+  insertContact(em, vault, tenant, person, { fields: JSON.stringify(changedFields({}, fields)) });
 
-async function lockContact(em: EntityManager, contactId: string): Promise<Contact> {
-  const contact = await em.findOne(Contact, { id: contactId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
-  if (!contact) throw notFound();
-  return contact;
-}
+const lockContact = async (em: EntityManager, id: string): Promise<Contact> =>
+  orNotFound(await em.findOne(Contact, { id }, { lockMode: LockMode.PESSIMISTIC_WRITE }));
 
 /**
  * Changes a contact. The status of a new address follows from its suppressions.

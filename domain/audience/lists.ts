@@ -2,7 +2,7 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { List, type Optin, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import type { Vault } from "../secrets/crypto.ts";
@@ -17,9 +17,7 @@ export interface ListFields {
   optin: Optin;
 }
 
-/**
- * Makes an empty list, in the caller's transaction; the tenant may have `limit`. @throws {ApiError} `resource_limit_reached`
- */
+/** In the caller's transaction; the tenant may have `limit` lists. @throws {ApiError} `resource_limit_reached` */
 export async function createList(em: EntityManager, tenant: Tenant, fields: ListFields, limit: number): Promise<List> {
   await holdPlace(em, tenant, { table: "lists", name: "lists" }, limit);
   const list = em.create(List, { id: newId("list"), ...tenant, ...fields });
@@ -27,18 +25,12 @@ export async function createList(em: EntityManager, tenant: Tenant, fields: List
   return list;
 }
 
-/** A list of the tenant. @throws {ApiError} `not_found` */
-export async function readList(em: EntityManager, listId: string): Promise<List> {
-  const list = await em.findOne(List, { id: listId });
-  if (!list) throw notFound();
-  return list;
-}
+/** @throws {ApiError} `not_found` */
+export const readList = async (em: EntityManager, id: string): Promise<List> =>
+  orNotFound(await em.findOne(List, { id }));
 
-async function lockList(em: EntityManager, listId: string, lockMode: LockMode): Promise<List> {
-  const list = await em.findOne(List, { id: listId }, { lockMode });
-  if (!list) throw notFound();
-  return list;
-}
+const lockList = async (em: EntityManager, id: string, lockMode: LockMode): Promise<List> =>
+  orNotFound(await em.findOne(List, { id }, { lockMode }));
 
 /** Prevents the list's deletion until the transaction ends. @throws {ApiError} `not_found` */
 export const lockListForInserts = (em: EntityManager, listId: string): Promise<List> =>
@@ -80,7 +72,6 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
     tenant,
     targeting.filter(({ status }) => status === "DRAFT").map(({ id }) => id),
   );
-  // An opt-out reported its removal when it was made.
   const isMember = sql`s.list_id = ${listId} and s.status <> 'UNSUBSCRIBED'`;
   await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isMember));
   // The foreign key would delete them too, but not count them.
@@ -110,7 +101,7 @@ export interface MembershipOutcome {
   alreadySubscribed: string[];
   /** Only the person lifts their opt-out, by a confirmation; adding them again does not. */
   optedOut: string[];
-  /** Those of the latter two who get a mail that asks for the confirmation. */
+  /** Those of the latter two who are asked for a confirmation. */
   asked: string[];
 }
 
@@ -213,8 +204,7 @@ export async function removeSubscriber(
   subscriberId: string,
 ): Promise<void> {
   const lockMode = LockMode.PESSIMISTIC_WRITE;
-  const subscription = await em.findOne(Subscription, { listId, subscriberId }, { lockMode });
-  if (!subscription) throw notFound();
+  const subscription = orNotFound(await em.findOne(Subscription, { listId, subscriberId }, { lockMode }));
   if (subscription.status === "UNSUBSCRIBED") {
     throw new ApiError("resource_state_invalid", "They opted out of this list; the opt-out is kept.");
   }

@@ -3,21 +3,21 @@ import { sql } from "kysely";
 import { Subscriber } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
-import { hashAddress, isErased, refuseErased } from "../erasure/erased-addresses.ts";
-import { notFound } from "../errors.ts";
-import { newId } from "../ids.ts";
+import { isErased, refuseErased } from "../erasure/erased-addresses.ts";
+import { orNotFound } from "../errors.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
-import type { EventObject } from "../webhooks/objects.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
 import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
-import { type Created, defineCreation } from "./creation.ts";
+import { defineCreation } from "./creation.ts";
 import { pending } from "./initial-status.ts";
 import { endSignUps, keepOptOutsOf, restoreOptOuts, subscriptionRows } from "./opt-outs.ts";
-import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
+import { flushUnique, type PersonFields } from "./people.ts";
 
-const insertSubscriber = defineCreation({
+/** Makes a subscriber without a list, see `defineCreation`. */
+export const createSubscriber = defineCreation({
+  kind: "subscriber",
   event: "subscriber.created",
   record: subscriberRecord,
   insert: (tenant) => sql`
@@ -27,27 +27,6 @@ const insertSubscriber = defineCreation({
     on conflict do nothing`,
 });
 
-/**
- * Makes a subscriber without a list.
- * @throws {ApiError} `resource_already_exists`, `person_erased`, `quota_exceeded`
- */
-export async function createSubscriber(
-  em: EntityManager,
-  vault: Vault,
-  tenant: Tenant,
-  { email, firstName, lastName }: PersonFields,
-): Promise<Created<EventObject<"subscriber">>> {
-  const address = storedAddress(email);
-  const addressHash = hashAddress(vault, tenant, address.email);
-  const values = { id: newId("subscriber"), ...address, addressHash, firstName, lastName };
-  const made = await insertSubscriber(em, tenant, values);
-  if (!made) {
-    await refuseErased(em, vault, tenant, email);
-    throw alreadyExists("subscriber");
-  }
-  return made;
-}
-
 /** By its id alone, as `contactRow`. */
 const subscriberRow = (id: string) => ({
   record: subscriberRecord("s"),
@@ -55,11 +34,8 @@ const subscriberRow = (id: string) => ({
   name: "subscriber",
 });
 
-async function lockSubscriber(em: EntityManager, subscriberId: string): Promise<Subscriber> {
-  const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
-  if (!subscriber) throw notFound();
-  return subscriber;
-}
+const lockSubscriber = async (em: EntityManager, id: string): Promise<Subscriber> =>
+  orNotFound(await em.findOne(Subscriber, { id }, { lockMode: LockMode.PESSIMISTIC_WRITE }));
 
 /**
  * Changes a subscriber. Lists with double opt-in ask a new address again: the owner of the old one consented. Opt-outs hold

@@ -4,7 +4,7 @@ import { Suppression, type SuppressionReason } from "../../db/entities/audience.
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
 import { hashAddress, isErased, isPlaceholder } from "../erasure/erased-addresses.ts";
-import { notFound } from "../errors.ts";
+import { orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -95,8 +95,8 @@ const suppressionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
 
 /** Lifts a suppression of any reason. Opt-outs per list and the unsubscribes stay. @throws {ApiError} `not_found` */
 export async function liftSuppression(em: EntityManager, tenant: Tenant, suppressionId: string): Promise<void> {
-  const suppression = await em.findOne(Suppression, { id: suppressionId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
-  if (!suppression) throw notFound();
+  const lockMode = LockMode.PESSIMISTIC_WRITE;
+  const suppression = orNotFound(await em.findOne(Suppression, { id: suppressionId }, { lockMode }));
   await emit(em, tenant, "suppression.removed", suppressionRows(tenant, sql`s.id = ${suppressionId}`));
   await em.remove(suppression).flush();
   if (suppression.reason === HARD_BOUNCE) await refreshEmailStatus(em, tenant, [suppression.email]);

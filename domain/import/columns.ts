@@ -10,7 +10,6 @@ export const columnKey = (name: string): string =>
     .toLowerCase()
     .replace(/[^\p{L}\p{N}]/gu, "");
 
-/** In other tools and languages. */
 const USUAL_NAMES: Readonly<Record<Column, RegExp>> = {
   email:
     /^(?:(?:subscriber|contact|user|primary)?(?:e?mail|emailid)(?:adress|addresse?|adresse|1value)?|adresse(?:e?mail|electronique)|courriel|correo(?:electronico)?|indirizzoemail|epost(?:adresse)?)$/,
@@ -44,7 +43,6 @@ const CONSENT_NAMES: readonly (readonly [Consent, RegExp])[] = [
   ["bounce:complaint", RegExp(`^(?:is|has)?(?:complained|markedasspam)${DATE_ENDING}$`)],
 ];
 
-/** The meaning of yes in a column with a usual name of consent. */
 export const usualConsent = (key: string): Consent | undefined =>
   CONSENT_NAMES.find(([, names]) => names.test(key))?.[0];
 
@@ -62,7 +60,6 @@ const CONSENT_PARTS: readonly (readonly [Consent, RegExp])[] = [
   ],
 ];
 
-/** Also where the name is only about consent. */
 export const likelyConsent = (key: string): Consent | undefined =>
   usualConsent(key) ?? CONSENT_PARTS.find(([, parts]) => parts.test(key))?.[0];
 
@@ -85,7 +82,6 @@ const NO_DATE = /^[0 :./-]*$/;
 
 const wordOf = (key: string): Consent | undefined => WORDS.find(([, words]) => words.test(key))?.[0];
 
-/** In whichever column. */
 export const isRefusal = (text: string): boolean =>
   /^\D{4,30}$/.test(text) && !["agreed", undefined].includes(wordOf(columnKey(text)));
 

@@ -34,7 +34,6 @@ interface Header {
   unread: readonly { at: number; name: string }[];
 }
 
-/** Names of columns, in any spelling. */
 export interface ColumnOptions {
   /** Columns of consent besides those with a usual name. */
   statusColumns?: readonly string[] | undefined;
@@ -55,7 +54,6 @@ export interface FileNotes {
   windows1252Lines: number;
 }
 
-/** The file cannot be imported at all. */
 export class ImportError extends Error {
   override name = "ImportError";
 }
@@ -120,7 +118,6 @@ export async function* readPeople(
   if (!header) throw new ImportError("The file is empty; its first row must name the columns, `email` among them.");
 }
 
-/** Outside of quotes. */
 function separatorOf(line: string): string {
   const bare = line.replace(/"[^"]*"/g, "");
   const [most = ","] = [",", ";", "\t"].toSorted((a, b) => bare.split(b).length - bare.split(a).length);

@@ -79,7 +79,6 @@ export interface ReadingOptions extends ColumnOptions {
 }
 
 export interface ImportOptions extends ReadingOptions {
-  /** It gets a subscription of every person in the file. */
   listId?: string | undefined;
   /** CONFIRMED even on a list with double opt-in. */
   confirmed?: boolean | undefined;
@@ -88,18 +87,15 @@ export interface ImportOptions extends ReadingOptions {
 export interface ImportProgress {
   phase: "reading" | "writing";
   done: number;
-  /** Known once the file is read. */
   total: number | undefined;
 }
 
 interface FileReport {
-  /** Below the header. */
   rows: number;
   refused: number;
   notes: FileNotes;
 }
 
-/** In rows or people. */
 export interface ImportReport extends FileReport {
   /** Their address is repeated further down; the last one counts. */
   duplicates: number;
@@ -115,13 +111,11 @@ interface ListReport {
   added: number;
   confirmed: number;
   alreadySubscribed: number;
-  /** As the file states. */
   newlyOptedOut: number;
   /** Before, and left alone. */
   optedOut: number;
 }
 
-/** In rows. */
 export interface SuppressionReport extends FileReport {
   suppressed: number;
   /** Suppressed before, repeated in the file, or erased. */
@@ -330,7 +324,6 @@ async function stageRows(em: EntityManager, idKind: PeopleKind["idKind"], rows: 
     ${rows.map((row) => row.exclusion)}::text[])`.execute(kysely(em));
 }
 
-/** @returns lines, in order */
 async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows: PersonRow[]): Promise<Set<number>> {
   const { rows: erased } = await sql<{ line: number }>`
     select g.line from unnest(
@@ -345,7 +338,6 @@ interface Written {
   changed: number;
 }
 
-/** Executes a statement that ends with `emitAndCount`. */
 async function write(em: EntityManager, statement: RawBuilder<Written & { emitted: boolean }>): Promise<Written> {
   const { rows } = await statement.execute(kysely(em));
   const [{ created, changed, emitted } = { created: 0, changed: 0, emitted: false }] = rows;
@@ -353,7 +345,6 @@ async function write(em: EntityManager, statement: RawBuilder<Written & { emitte
   return { created, changed };
 }
 
-/** Of a statement whose CTE `written` has rows with `created`. */
 const emitAndCount = (
   tenant: Tenant,
   events: WrittenEvents,

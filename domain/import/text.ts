@@ -1,7 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { TextDecoder } from "node:util";
 
-/** A longer line is decoded in pieces. */
 const MAX_LINE_BYTES = 64 * 1024;
 
 const UTF8_MARK = Buffer.from("\u{FEFF}");

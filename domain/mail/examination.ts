@@ -133,7 +133,7 @@ export async function examineContent(
   }
 }
 
-/** @throws {TemplateError UnsendableError} when no message can be composed */
+/** @throws {TemplateError | UnsendableError} when no message can be composed */
 export async function assertComposable(teamId: string, content: MessageContent): Promise<void> {
   await run(teamId, { task: "compose", content });
 }

@@ -19,9 +19,7 @@ import { FOOTER_TAGS, withUnsubscribeLink } from "./unsubscribe-link.ts";
 export { UnsendableError } from "./header.ts";
 
 export interface MessageContent {
-  /** Template. */
   subject: string;
-  /** Template. */
   html: string;
   fromEmail: string;
   fromName?: string | null | undefined;
@@ -46,7 +44,6 @@ export interface MessageRecipient {
   envelopeFrom?: string | undefined;
   /** Fills the placeholder of tracked URLs: letters, digits, `.`, `-` and `_`. */
   mailToken?: string | undefined;
-  /** Without angle brackets. */
   messageId: string;
   date: Date;
   /** A whole line with its CRLF, all ASCII. */
@@ -69,7 +66,6 @@ export interface FilledMessage {
 }
 
 export interface ComposedMessage {
-  /** Such as `fields.city`. */
   fieldTags: readonly FieldTag[];
   /** @throws {UnsendableError} when this recipient cannot be mailed */
   fill(recipient: MessageRecipient): FilledMessage;
@@ -98,8 +94,7 @@ export function prepareContent(content: MessageContent): PreparedContent {
 
 /**
  * Once per send. @param prepared of the same content @param tracked URLs for its links; the text part keeps the author's
- * @throws {TemplateError
- * UnsendableError} for the templates, and for the sender's address or name
+ * @throws {TemplateError | UnsendableError} for the templates, and for the sender's address or name
  */
 export function composeMessage(
   content: MessageContent,

@@ -17,7 +17,6 @@ export type SmtpReason =
   /** By the mailbox's owner or its provider. */
   | "access_revoked"
   | "token_refused"
-  /** At present. */
   | "token_unavailable"
   | "sender_refused"
   | "server_closing"
@@ -29,7 +28,6 @@ export type SmtpReason =
   | "policy_refused"
   | "content_refused";
 
-/** Fit to be logged and shown. */
 export interface ReplyDetails {
   code?: number | undefined;
   enhanced?: string | undefined;
@@ -58,7 +56,6 @@ export type MailOutcome =
   | ({
       outcome: "rejected";
       reason: SmtpReason | "unsendable" | "smtputf8_unsupported";
-      /** A hard bounce. */
       suppress: boolean;
       /** About the sender or the content: many in a row pause the send. */
       policy: boolean;
@@ -66,7 +63,6 @@ export type MailOutcome =
   /** The message may have been accepted; there is no way to find out. */
   | ({ outcome: "unknown"; reason: "no_answer" } & ReplyDetails)
   | AccountFailure
-  /** Nothing has left. */
   | { outcome: "not_attempted"; reason: "pool_stopped" };
 
 export interface Mailed<Item> {

@@ -24,7 +24,6 @@ export const limits = (message: string) => new TemplateError({ kind: "limits", m
 /** Other text of an author is not repeated. */
 const SHOWN_TAG = /^[\w-]{1,100}(?:\.[\w-]{1,100}){0,5}$/;
 
-/** A clause for an error's message. */
 export function describeProblem(problem: TemplateProblem | { kind: "unknown_tag"; tag: string }): string {
   switch (problem.kind) {
     case "forbidden_tag":

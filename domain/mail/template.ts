@@ -42,7 +42,6 @@ export interface Template {
   readonly variables: ReadonlySet<string>;
   /** Set for a template of literals and merge tags without filters. */
   readonly plain: PlainTemplate | undefined;
-  /** @throws {TemplateError} `limits` */
   render(values: MergeValues): string;
   /** Without conditions and captures, and all that stands in them. */
   renderFixed(values: MergeValues): string;
@@ -50,7 +49,6 @@ export interface Template {
 
 const engines = { escaped: createEngine({ escaped: true }), verbatim: createEngine({ escaped: false }) };
 
-/** Once per send. @throws {TemplateError} */
 export function compileTemplate(source: string, options: TemplateOptions): Template {
   assertSize(source, options.ownTags);
   const finish = options.singleLine ? toSingleLine : (text: string) => text;
@@ -97,7 +95,6 @@ const SYNTAX_ERRORS: readonly (readonly [RegExp, string])[] = [
 function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateError {
   const cause = (LiquidError.is(error) && error.originalError) || error;
   if (cause instanceof TemplateError) return cause;
-  // Caused by the template.
   if (cause instanceof RangeError) {
     return new TemplateError({ kind: "limits", message: "it is nested too deep or too long" }, { cause });
   }

@@ -7,7 +7,6 @@ const MAX_LINES = 10_000;
 const MAX_TEXT_CHARS = 64 * 1024;
 const MAX_LINE_CHARS = 2_000;
 
-/** Of a mailbox file. */
 const MAX_MAILS = 10;
 
 const LINE_FEED = 0x0a;
@@ -67,7 +66,6 @@ const inByteOrder = (text: string): string =>
 
 const ENTITIES = { nbsp: " ", quot: '"', lt: "<", gt: ">", amp: "&" } as const;
 
-/** Tags become spaces. */
 const withoutTags = (html: string): string =>
   html
     .slice(0, MAX_TEXT_CHARS)

@@ -43,12 +43,9 @@ interface RecordOptions {
   onPause?: (paused: SendMove) => void;
 }
 
-/** In one transaction. */
-const REPORTS_AT_ONCE = 1_000;
-
 /**
- * Records reports, each once per mail and kind, with the suppression that follows and the events of both: up to 1,000 in a
- * transaction, or in the caller's. A repeated one changes nothing, even if its suppression was lifted since. Then the sends
+ * Records reports, each once per mail and kind, with the suppression that follows and the events of both: those about a
+ * send in a transaction, or in the caller's. A repeated one changes nothing, even if its suppression was lifted since. Then the sends
  * of a team with too many complaints are paused, also after a repeated report: the process may have died before.
  * @returns the outcome of each report, in their order
  */
@@ -64,11 +61,8 @@ export async function recordReports(
   const sends = await readSends(em, [...bySend.keys()], tenant);
   for (const send of sends) {
     const reportsOfSend = bySend.get(send.id) ?? [];
-    for (let start = 0; start < reportsOfSend.length; start += REPORTS_AT_ONCE) {
-      const batch = reportsOfSend.slice(start, start + REPORTS_AT_ONCE);
-      const mails = await transaction(em, (tx) => recordBatch(tx, send, batch, policy));
-      for (const mail of mails) outcomes.set(keyOf({ ...mail, sendId: send.id }), mail.outcome);
-    }
+    const mails = await transaction(em, (tx) => recordBatch(tx, send, reportsOfSend, policy));
+    for (const mail of mails) outcomes.set(keyOf({ ...mail, sendId: send.id }), mail.outcome);
   }
   // After the commit: of calls at the same time, the last one then counts all complaints.
   const tenants = Map.groupBy(sends, ({ teamId, environment }) => `${teamId} ${environment}`);
@@ -245,13 +239,7 @@ export async function recordSoftRefusals(
   await suppress(em, tenant, overLimit.map(shownAddress), "bounce:soft");
 }
 
-/** A lock per address could fill Postgres's table of locks. */
-const LOCKS = 64;
-
-/**
- * The mails whose addresses have reached the limit. Transactions about the same address wait here, so that the last one sees
- * all.
- */
+/** The mails whose addresses have reached the limit. */
 async function findOverLimit<Counted extends CountedAddress>(
   em: EntityManager,
   tenant: Tenant,
@@ -260,11 +248,6 @@ async function findOverLimit<Counted extends CountedAddress>(
 ): Promise<Counted[]> {
   if (mails.length === 0) return [];
   const emails = [...new Set(mails.map(({ email }) => email))];
-  await sql`
-    select pg_advisory_xact_lock(hashtextextended('soft-bounces/' || place, 0)) from (
-      select distinct hashtext(email) & ${sql.lit(LOCKS - 1)} as place from unnest(${emails}::text[]) as g (email)
-      order by place
-    ) places`.execute(kysely(em));
   const { rows } = await sql<{ email: string }>`
     select email from mail_reports
     where ${ofTenant(tenant)} and email is not null and email = any(${emails})

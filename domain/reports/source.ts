@@ -2,7 +2,7 @@ import { createPublicKey } from "node:crypto";
 import { ZodError } from "zod";
 import type { ReportProvider } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, orNotFound } from "../errors.ts";
 import { idOfSuffix, newId, suffixOfId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
@@ -48,7 +48,6 @@ export interface ReportSource<Message = unknown> {
   verify(request: ProviderRequest, source: SourceRow): Promise<Message>;
   /** None in a message about something else. A field that is null counts as absent. */
   parse(message: Message): ParsedReport[];
-  /** Where the message asks for that. */
   confirm?(em: EntityManager, message: Message, source: SourceRow): Promise<void>;
 }
 
@@ -100,7 +99,6 @@ export interface SourceFields {
   publicKey?: string | undefined;
 }
 
-/** @throws {ApiError} `validation_failed` */
 export async function addSource(
   em: EntityManager,
   tenant: Tenant,
@@ -122,15 +120,13 @@ export async function addSource(
   return { ...row, ...tenant };
 }
 
-/** @throws {ApiError} `not_found`, `validation_failed` */
 export async function changeSource(
   em: EntityManager,
   tenant: Tenant,
   id: string,
   fields: SourceFields,
 ): Promise<SourceRow> {
-  const row = await sourceRows(em).where("id", "=", id).where(ofTenant(tenant)).executeTakeFirst();
-  if (!row) throw notFound();
+  const row = orNotFound(await sourceRows(em).where("id", "=", id).where(ofTenant(tenant)).executeTakeFirst());
   const changed = { ...row, ...checked(row.provider, fields) };
   await kysely(em)
     .updateTable("report_sources")
@@ -141,7 +137,6 @@ export async function changeSource(
   return changed;
 }
 
-/** In the order in which they were added. */
 export const listSources = (em: EntityManager, tenant: Tenant): Promise<SourceRow[]> =>
   sourceRows(em).where(ofTenant(tenant)).orderBy("id").execute();
 
@@ -160,7 +155,6 @@ export function hostOfTopic(topicArn: string): string | undefined {
   return `sns.${region}.amazonaws.com${partition === "aws-cn" ? ".cn" : ""}`;
 }
 
-/** @throws {ApiError} `validation_failed` */
 function checked(provider: ReportProvider, { topicArn, publicKey }: SourceFields): Partial<SourceRow> {
   const invalid = (message: string) => new ApiError("validation_failed", message);
   if (topicArn !== undefined && (provider !== "SES" || hostOfTopic(topicArn) === undefined))

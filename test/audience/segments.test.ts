@@ -175,7 +175,6 @@ describe("Segments", () => {
   });
 
   describe("refuse at their creation", () => {
-    const values = Array.from({ length: SEGMENT_LIMITS.values + 1 }, (_, i) => i);
     const refusals: Record<string, [definition: Json, message: RegExp]> = {
       "no condition": [{}, /^conditions is of no known kind: it must have one of all, any, not, field, list, event/],
       "a kind that is not known": [{ all: [IN_ROME, { near: "Rome" }] }, /^conditions\.all\[1\] is of no known kind/],
@@ -228,17 +227,9 @@ describe("Segments", () => {
         nested(SEGMENT_LIMITS.depth + 1),
         /^conditions(\.not){10} is deeper than the 10 conditions/,
       ],
-      "too many conditions": [
-        { any: Array(101).fill(IN_ROME) },
-        /^conditions\.any\[100\] is beyond the 100 conditions/,
-      ],
       "too many joins": [
         { any: Array(11).fill({ event: "opened" }) },
         /^conditions\.any\[10\] is beyond the 10 conditions on lists and events/,
-      ],
-      "too many values": [
-        { field: "fields.orders", op: "in", value: values },
-        /^conditions\.value\[1000\] is beyond the 1000 values of in/,
       ],
       "conditions that are too long": [
         { field: "first_name", op: "in", value: Array(900).fill("x".repeat(200)) },
@@ -318,7 +309,7 @@ describe("Segments", () => {
       await sql`insert into contacts (id, team_id, environment, email, first_name, fields)
         select ${stem} || i, ${tenant.teamId}, 'LIVE', ${stem} || i || '@example.com', 'First', '{"city": "Rome", "orders": 1}'
         from generate_series(1, ${rows}::int) i`.execute(kysely(team.em));
-      const numbers = Array.from({ length: SEGMENT_LIMITS.values / 10 }, (_, i) => -i - 1);
+      const numbers = Array.from({ length: 100 }, (_, i) => -i - 1);
       const few = [
         ...Array(SEGMENT_LIMITS.joins).fill({ event: "received", within_days: 10 }),
         ...Array(10).fill({
@@ -327,7 +318,7 @@ describe("Segments", () => {
           value: numbers.map((days_from_today) => ({ days_from_today })),
         }),
       ];
-      const rest = Array(SEGMENT_LIMITS.conditions - few.length).fill({
+      const rest = Array(100 - few.length).fill({
         field: "fields.city",
         op: "contains",
         value: "x",

@@ -89,15 +89,6 @@ describe("A report about a mail", () => {
       assert.equal(await reasonOf(team, email), "bounce:soft");
     });
 
-    it("sees those that other processes record at the same time", async () => {
-      for (let round = 0; round < 5; round++) {
-        const email = uniqueEmail("race");
-        const mails = await softBounces(email, SOFT_BOUNCE_POLICY.SOFT_BOUNCES_TO_SUPPRESS);
-        await Promise.all(mails.map((mail) => record(mail, "bounce:soft")));
-        assert.equal(await reasonOf(team, email), "bounce:soft");
-      }
-    });
-
     it("counts for the days of the window alone", async () => {
       const email = uniqueEmail("window");
       const [last, ...mails] = await softBounces(email, SOFT_BOUNCE_POLICY.SOFT_BOUNCES_TO_SUPPRESS);

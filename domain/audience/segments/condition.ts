@@ -26,17 +26,10 @@ const KINDS: Readonly<Record<string, Compile>> = {
     place.refuseBeside("not");
     return sql`(not ${compile(place.at("not"), compilation, depth + 1)})`;
   },
-  field: leaf(fieldCondition),
-  list: leaf(listCondition),
-  event: leaf(eventCondition),
+  field: fieldCondition,
+  list: listCondition,
+  event: eventCondition,
 };
-
-function leaf(compileOne: (place: Place, compilation: Compilation) => RawBuilder<SqlBool>): Compile {
-  return (place, compilation) => {
-    compilation.count("conditions", place);
-    return compileOne(place, compilation);
-  };
-}
 
 const compile: Compile = (place, compilation, depth) => {
   if (depth > SEGMENT_LIMITS.depth) {

@@ -4,7 +4,7 @@ import { Segment } from "../../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { isCancelled } from "../../../db/unreachable.ts";
-import { ApiError, notFound } from "../../errors.ts";
+import { ApiError, orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
 import { readFields } from "../contact-fields.ts";
@@ -117,19 +117,15 @@ export async function createSegment(
 }
 
 /** Deleted or not. @throws {ApiError} `not_found` */
-export async function readSegment(em: EntityManager, segmentId: string): Promise<Segment> {
-  const segment = await em.findOne(Segment, { id: segmentId });
-  if (!segment) throw notFound();
-  return segment;
-}
+export const readSegment = async (em: EntityManager, id: string): Promise<Segment> =>
+  orNotFound(await em.findOne(Segment, { id }));
 
 /**
  * Locks a segment against deletion. Lock it before the drafts that target it.
  * @throws {ApiError} `not_found`, also for one that was deleted
  */
 export async function lockSegment(em: EntityManager, segmentId: string, lockMode: LockMode): Promise<Segment> {
-  const segment = await em.findOne(Segment, { id: segmentId }, { lockMode, refresh: true });
-  if (!segment) throw notFound();
+  const segment = orNotFound(await em.findOne(Segment, { id: segmentId }, { lockMode, refresh: true }));
   refuseDeleted(segment);
   return segment;
 }

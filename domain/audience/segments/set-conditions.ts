@@ -2,13 +2,15 @@ import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { SUBSCRIPTION_STATUSES } from "../../../db/entities/audience.ts";
 import { ENGAGEMENT_KINDS } from "../../../db/entities/engagement.ts";
 import { ofTenant, type Tenant } from "../../../db/orm.ts";
-import { type Compilation, setAlias } from "./compilation.ts";
+import { type Compilation, SEGMENT_LIMITS, setAlias } from "./compilation.ts";
 import type { Place } from "./place.ts";
 import { startOfDay } from "./team-days.ts";
 
 /** `contactsQuery` joins the query. */
 function isIn(addresses: RawBuilder<unknown>, place: Place, compilation: Compilation): RawBuilder<SqlBool> {
-  compilation.count("joins", place);
+  if (compilation.sets.length === SEGMENT_LIMITS.joins) {
+    throw place.problem(`is beyond the ${SEGMENT_LIMITS.joins} conditions on lists and events that a segment may have`);
+  }
   const alias = setAlias(compilation.sets.push(addresses) - 1);
   // From "is not null", Postgres would infer that another join will do.
   return sql`coalesce(${sql.ref(`${alias}.email`)}, '') <> ''`;
