@@ -11,7 +11,7 @@ import type { SendStatus } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
-import { endPass, keepPlace, readPass } from "../domain/sends/reconciler-passes.ts";
+import { beginPass, completePass } from "../domain/sends/reconciler-passes.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
@@ -20,7 +20,6 @@ import { SEND_STATUS } from "../workflows/search-attributes.ts";
 import { replayStart, sendStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
-const PAGE = 500;
 const ITEMS_AT_ONCE = 16;
 const ITEM_DEADLINE_MS = 15_000;
 /**
@@ -52,17 +51,16 @@ export function createReconcileActivities(deps: ActivityDeps): ReconcileActiviti
   };
 }
 
-/** Compares all open sends with their workflows, page by page, from the place where an earlier run was cut off. */
+/** Compares all open sends with their workflows, page by page. A send that fails leaves the others alone. */
 async function reconcileSends({ orm, log, stopping }: ActivityDeps): Promise<Reconciliation> {
   const context = Context.current();
   const { client } = context;
   const em = orm.em.fork();
-  const pass = await readPass(em);
-  const result: Reconciliation = { looked: 0, asked: 0, started: 0, paused: 0, failed: pass.failed };
-  for (let { after } = pass; ; ) {
+  await beginPass(em);
+  const result: Reconciliation = { looked: 0, asked: 0, started: 0, paused: 0, failed: 0 };
+  for await (const page of readUnfinishedSends(em)) {
     stopping.throwIfAborted();
     context.heartbeat();
-    const page = await readUnfinishedSends(em, after, PAGE);
     const stale = await findStale(client, page);
     result.looked += page.length;
     result.asked += stale.length;
@@ -71,14 +69,9 @@ async function reconcileSends({ orm, log, stopping }: ActivityDeps): Promise<Rec
       if (restored !== "running") result.started++;
       if (restored === "paused") result.paused++;
     });
-    const last = page.at(-1);
-    if (!last || page.length < PAGE) {
-      await endPass(em, result.failed);
-      return result;
-    }
-    after = last.id;
-    await keepPlace(em, { after, failed: result.failed });
   }
+  if (result.failed === 0) await completePass(em);
+  return result;
 }
 
 async function restoreSend(client: Client, em: EntityManager, log: Logger, send: UnfinishedSend): Promise<Restored> {
@@ -102,7 +95,7 @@ async function findStale(client: Client, page: readonly UnfinishedSend[]): Promi
   const ids = page.map(({ id }) => `'${sendWorkflowId(id)}'`).join(", ");
   const query = `ExecutionStatus = 'Running' AND WorkflowId IN (${ids})`;
   const listed = new Map<string, unknown>();
-  for await (const { workflowId, typedSearchAttributes } of client.workflow.list({ query, pageSize: PAGE })) {
+  for await (const { workflowId, typedSearchAttributes } of client.workflow.list({ query })) {
     listed.set(workflowId, typedSearchAttributes.get(SEND_STATUS));
   }
   return page.filter(({ id, status }) => listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY);

@@ -13,8 +13,8 @@ import {
   readSendFacts,
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
-import { holdOpenSends } from "../../domain/sends/restored.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
+import { holdOpenSends } from "../../domain/sends/unfinished.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type AppCommand, argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
 import { listOf } from "../options.ts";

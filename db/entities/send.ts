@@ -232,8 +232,6 @@ const ReconcilerPassSchema = defineEntity({
   tableName: "reconciler_passes",
   properties: {
     kind: code().primary(),
-    afterId: code().default(""),
-    failed: p.integer().default(0),
     completedAt: instant().defaultRaw("now()"),
   },
 });

@@ -171,7 +171,7 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");`);
     this.addSql(
-      `create table "reconciler_passes" ("kind" text not null, "after_id" text not null default '', "failed" int not null default 0, "completed_at" timestamptz(3) not null default now(), primary key ("kind"));`,
+      `create table "reconciler_passes" ("kind" text not null, "completed_at" timestamptz(3) not null default now(), primary key ("kind"));`,
     );
     this.addSql(
       `create table "report_sources" ("id" text not null, "team_id" text not null, "environment" text not null, "provider" text not null, "topic_arn" text null, "public_key" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,

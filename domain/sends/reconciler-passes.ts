@@ -3,36 +3,25 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 
 const kind = "sends";
 
-export interface ReconcilerPass {
-  after: string;
-  failed: number;
-}
-
-export async function readPass(em: EntityManager): Promise<ReconcilerPass> {
-  const pass = await kysely(em)
+/** The age of the reconciler's passes counts from the first one. */
+export async function beginPass(em: EntityManager): Promise<void> {
+  await kysely(em)
     .insertInto("reconciler_passes")
     .values({ kind })
-    .onConflict((conflict) => conflict.column("kind").doUpdateSet({ kind }))
-    .returning(["after_id", "failed"])
-    .executeTakeFirstOrThrow();
-  return { after: pass.after_id, failed: pass.failed };
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
 }
 
-/** Keeps the place of a pass under way, so that the next run continues there when this one is cut off. */
-export async function keepPlace(em: EntityManager, { after, failed }: ReconcilerPass): Promise<void> {
-  await kysely(em).updateTable("reconciler_passes").set({ after_id: after, failed }).where("kind", "=", kind).execute();
-}
-
-/** Ends a pass: the next one begins anew. Only one in which no item failed counts as complete. */
-export async function endPass(em: EntityManager, failed: number): Promise<void> {
+/** Records a pass that compared every send. */
+export async function completePass(em: EntityManager): Promise<void> {
   await kysely(em)
     .updateTable("reconciler_passes")
-    .set({ after_id: "", failed: 0, ...(failed === 0 && { completed_at: sql<string>`clock_timestamp()` }) })
+    .set({ completed_at: sql<string>`clock_timestamp()` })
     .where("kind", "=", kind)
     .execute();
 }
 
-/** One without any pass is missing. */
+/** For how many seconds not every item was compared, by kind; one without any pass is missing. */
 export async function readPassAges(em: EntityManager): Promise<Record<string, number>> {
   const rows = await kysely(em)
     .selectFrom("reconciler_passes")

@@ -182,19 +182,6 @@ describe("The reconciler", () => {
     }
   });
 
-  it("continues behind the place where the run before was cut off, and then begins anew", async () => {
-    const sender = await makeSender({ credits: 6 });
-    const ids: string[] = [];
-    for (const each of [sender, await anotherNewsletter(sender)]) ids.push((await startTomorrow(each)).data.id);
-    const [lower = "", higher = ""] = ids.sort();
-    await Promise.all(ids.map(lose));
-    await sql`update reconciler_passes set after_id = ${lower} where kind = 'sends'`.execute(kysely(sender.em.fork()));
-    await reconcile();
-    assert.deepEqual([await isRunning(lower), await isRunning(higher)], [false, true]);
-    await reconcile();
-    assert.equal(await isRunning(lower), true);
-  });
-
   longIt("asks for no more than a few of many sends whose workflows run as they should", async () => {
     const { health } = await stack();
     const describes = async () => {
