@@ -31,26 +31,32 @@ export class InFlightLimit {
     this.#pool = pool;
   }
 
-  /** Takes room for `rows`, all or nothing. Before they are staged: if the answer is lost, they are SENDING. */
-  take(rows: number): boolean {
-    if (this.#taken + rows > this.#pool.mostInFlight) return false;
-    this.#taken += rows;
-    return true;
+  /**
+   * Takes room for rows before they are staged: if the answer is lost, they are SENDING.
+   * @param rows how many; asked again at each look, because the limit may have fallen meanwhile
+   * @returns how many were taken, once there is room; 0 when `signal` is aborted first
+   */
+  async take(rows: () => number, signal: AbortSignal): Promise<number> {
+    const wake = () => this.giveBack(0);
+    signal.addEventListener("abort", wake);
+    try {
+      while (!signal.aborted) {
+        const wanted = rows();
+        if (this.#taken + wanted <= this.#pool.mostInFlight) {
+          this.#taken += wanted;
+          return wanted;
+        }
+        await new Promise<void>((resolve) => this.#waiting.push(resolve));
+      }
+      return 0;
+    } finally {
+      signal.removeEventListener("abort", wake);
+    }
   }
 
   giveBack(rows: number): void {
     this.#taken -= rows;
-    if (rows > 0) this.wake();
-  }
-
-  returned(): Promise<void> {
-    return new Promise((resolve) => this.#waiting.push(resolve));
-  }
-
-  wake(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resolve of waiting) resolve();
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 }
 

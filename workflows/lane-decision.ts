@@ -1,6 +1,6 @@
-import { accountFailureWaitMs } from "./account-failure.ts";
 import type { LaneView } from "./lane-view.ts";
 import { DETAILS, LANE_STATES } from "./send-messages.ts";
+import { accountFailureWaitMs } from "./steps.ts";
 
 /** `state`: a clause that operators read, where a send has several lanes. */
 export type LaneStep = { state: string } & (

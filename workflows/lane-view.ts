@@ -1,5 +1,7 @@
 import type { SliceResult } from "../activities/dispatch.ts";
-import { FAILURES_TO_OPERATOR } from "./account-failure.ts";
+
+/** Account failures in a row after which operators see the send. */
+const FAILURES_TO_OPERATOR = 3;
 
 /** The facts that the workflow of a send knows about one lane. */
 export interface LaneView {

@@ -15,13 +15,15 @@ export interface FailingStep {
   until: number;
 }
 
-const FIRST_WAIT_MS = 5_000;
-const LONGEST_WAIT_MS = 60_000;
+/** A wait that doubles with each `count` from 1, in ms. */
+const doublingMs = (firstMs: number, longestMs: number, count: number): number =>
+  Math.min(firstMs * 2 ** (Math.max(1, count) - 1), longestMs);
 
-/** In ms: 5 s, doubling, at most a minute. */
-export function stepWaitMs(round: number): number {
-  return Math.min(FIRST_WAIT_MS * 2 ** (Math.max(1, round) - 1), LONGEST_WAIT_MS);
-}
+/** How long a workflow waits after a step's `round`th three tries. */
+export const stepWaitMs = (round: number): number => doublingMs(5_000, 60_000, round);
+
+/** How long a send waits after its account failed for the `count`th time in a row. */
+export const accountFailureWaitMs = (count: number): number => doublingMs(5_000, 5 * 60_000, count);
 
 /** The code of an activity's failure, e.g. `dependency_unavailable`; `worker_lost` when no worker answered. */
 export function failureCodeOf(error: unknown): string {

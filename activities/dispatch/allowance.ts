@@ -35,26 +35,11 @@ export class Allowance {
     this.#inFlight = inFlight;
   }
 
-  /**
-   * @param rows how many; asked again at each look, because the limit may have fallen meanwhile
-   * @returns how many were taken, once there is room; 0 when `signal` is aborted first
-   */
+  /** @returns as `InFlightLimit.take` */
   async takeRows(rows: () => number, signal: AbortSignal): Promise<number> {
-    const wake = () => this.#inFlight.wake();
-    signal.addEventListener("abort", wake);
-    try {
-      while (!signal.aborted) {
-        const wanted = rows();
-        if (this.#inFlight.take(wanted)) {
-          this.#rows += wanted;
-          return wanted;
-        }
-        await this.#inFlight.returned();
-      }
-      return 0;
-    } finally {
-      signal.removeEventListener("abort", wake);
-    }
+    const taken = await this.#inFlight.take(rows, signal);
+    this.#rows += taken;
+    return taken;
   }
 
   returnRows(rows: number): void {

@@ -66,7 +66,7 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   #asking = false;
   #open = 0;
   /** Policy refusals since the last accepted mail. */
-  #policyRefusals: number;
+  policyRefusals: number;
   #mailed: Mailed<T>[] = [];
   #wakeConsumer: (() => void) | undefined;
 
@@ -74,11 +74,7 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
     this.#batches = batches[Symbol.asyncIterator]();
     this.#options = options;
     this.#queue = queue;
-    this.#policyRefusals = options.policyRefusals ?? 0;
-  }
-
-  get policyRefusals(): number {
-    return this.#policyRefusals;
+    this.policyRefusals = options.policyRefusals ?? 0;
   }
 
   get end(): DrainEnd {
@@ -193,14 +189,14 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
     this.#open--;
     this.#mailed.push({ item, outcome });
     if (outcome.outcome === "account_failure") this.stop({ ended: "account_failure", failure: outcome });
-    else if (outcome.outcome === "sent") this.#policyRefusals = 0;
+    else if (outcome.outcome === "sent") this.policyRefusals = 0;
     else if (outcome.outcome === "rejected" && outcome.policy) this.#countPolicyRefusal();
     this.#wake();
   }
 
   #countPolicyRefusal(): void {
-    this.#policyRefusals++;
+    this.policyRefusals++;
     const { maxPolicyRefusals = Number.POSITIVE_INFINITY } = this.#options;
-    if (this.#policyRefusals >= maxPolicyRefusals) this.stop({ ended: "policy_refusals" });
+    if (this.policyRefusals >= maxPolicyRefusals) this.stop({ ended: "policy_refusals" });
   }
 }

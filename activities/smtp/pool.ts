@@ -97,7 +97,7 @@ export class SmtpPool {
     return Math.min(Math.max(this.#usable, this.#answeredBefore), most);
   }
 
-  /** Allowed connections that the server takes: rows staged for more of them would wait for minutes at a slow server. */
+  /** Allowed connections that the server takes: rows staged for more would leave long after a pause of their send. */
   get #usable(): number {
     return Math.min(this.#maxConnections, this.#pace.most);
   }
@@ -125,15 +125,6 @@ export class SmtpPool {
     const tooMany = Math.max(0, this.#sessions.size - maxConnections);
     for (const session of this.#idle.splice(0, tooMany)) session.quit();
     this.#pump();
-  }
-
-  /** Sends one message. Never rejects: every SMTP failure is an outcome. */
-  async send(filled: FilledMessage): Promise<MailOutcome> {
-    let result = NOT_ATTEMPTED;
-    for await (const mailed of this.drain(once([filled]), { fill: (message) => message })) {
-      for (const { outcome } of mailed) result = outcome;
-    }
-    return result;
   }
 
   /**
@@ -430,8 +421,4 @@ export class SmtpPool {
     for (const session of this.#idle.filter(({ idleSince }) => now - idleSince > idleMs)) session.quit();
     for (const session of [...this.#opening, ...this.#busy]) session.checkTime();
   }
-}
-
-async function* once<T>(batch: readonly T[]) {
-  yield batch;
 }

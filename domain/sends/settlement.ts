@@ -6,12 +6,12 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import type { Mailed, MailOutcome } from "../mail/outcome.ts";
 import { recordSoftRefusals, type SoftBouncePolicy } from "../reports/record.ts";
+import { classifyReply } from "../reports/reply-rules.ts";
 import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 import { type OpenedDispatch, SETTLEMENT_EVENTS } from "./lanes.ts";
 import type { StateCounts } from "./ledger.ts";
-import { isSoftRefusal } from "./soft-refusal.ts";
 import type { StagedRecipient } from "./staging.ts";
 
 export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq">>;
@@ -171,6 +171,24 @@ function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilde
       recorded as (${intoOutbox(dispatch, bounces ? sql`${mails} union all ${suppressions}` : mails)} returning 1)
       select s.state, s.count, e.recorded from (select exists (select from recorded) as recorded) e
       left join (${countSettled}) s on true`;
+}
+
+/** Reasons that may be the recipient's: their mailbox, or the server that holds it, takes no mail at present. */
+const RECIPIENTS_REASONS: ReadonlySet<string> = new Set<MailOutcome["reason"]>([
+  "mailbox_full",
+  "mailbox_disabled",
+  "recipient_refused",
+  "temporary_refusal",
+]);
+
+/**
+ * Whether a refusal counts like a soft bounce, should the mail not be sent later: not when it is about the sender or
+ * the content.
+ */
+function isSoftRefusal(outcome: MailOutcome): boolean {
+  if (!RECIPIENTS_REASONS.has(outcome.reason) || !("response" in outcome)) return false;
+  const { code, enhanced = "", response = "" } = outcome;
+  return !classifyReply({ status: enhanced, code, text: response.toLowerCase(), stage: undefined }).isSendersFault;
 }
 
 const SHORT_SETTLEMENT_TRIES = 3;

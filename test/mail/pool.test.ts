@@ -5,7 +5,7 @@ import { networkInterfaces } from "node:os";
 import { createInterface, type Interface } from "node:readline";
 import { mock } from "node:test";
 import PostalMime from "postal-mime";
-import { type SmtpAccount, type SmtpPool, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
+import { type SmtpAccount, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
 import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts";
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
@@ -13,7 +13,7 @@ import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { testsOf } from "../support/long.ts";
 import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
 import { type SinkOptions, startSink, until } from "./smtp-sink.ts";
-import { smtpSuite } from "./smtp-suite.ts";
+import { smtpSuite, type TestPool } from "./smtp-suite.ts";
 
 const { it, longIt } = testsOf();
 
@@ -79,7 +79,7 @@ describe("An SMTP pool", () => {
 
   /** Sends to these addresses in batches; results by address. */
   const drainAll = async (
-    pool: SmtpPool,
+    pool: TestPool,
     addresses: readonly string[],
     options: {
       batch?: number;
@@ -118,7 +118,7 @@ describe("An SMTP pool", () => {
 
   /** Mails to these addresses up to the end of the last batch. */
   const assertMailed = async (
-    pool: SmtpPool,
+    pool: TestPool,
     addresses: readonly string[],
     counts: Record<string, number>,
     options: Parameters<typeof drainAll>[2] = {},

@@ -1,6 +1,24 @@
 import { SmtpPool, type SmtpPoolOptions } from "../../activities/smtp/pool.ts";
+import type { FilledMessage } from "../../domain/mail/message.ts";
+import { type MailOutcome, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
 import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
 import { type Sink, type SinkOptions, startSink } from "./smtp-sink.ts";
+
+/** Sends one message. Never rejects: every SMTP failure is an outcome. */
+export async function sendOne(pool: SmtpPool, filled: FilledMessage): Promise<MailOutcome> {
+  let result = NOT_ATTEMPTED;
+  const once = (async function* () {
+    yield [filled];
+  })();
+  for await (const mailed of pool.drain(once, { fill: (message) => message })) {
+    for (const { outcome } of mailed) result = outcome;
+  }
+  return result;
+}
+
+export class TestPool extends SmtpPool {
+  send = (filled: FilledMessage) => sendOne(this, filled);
+}
 
 /** Makers of servers and pools that close at the end of each test. */
 interface SmtpSuite {
@@ -8,7 +26,7 @@ interface SmtpSuite {
   stops: (() => Promise<unknown>)[];
   sinkWith(options?: SinkOptions): Promise<Sink>;
   /** A pool of connections to a port of 127.0.0.1. */
-  poolAt(port: number, options?: Partial<SmtpPoolOptions>): SmtpPool;
+  poolAt(port: number, options?: Partial<SmtpPoolOptions>): TestPool;
 }
 
 /**
@@ -28,7 +46,7 @@ export function smtpSuite(maxConnections: number): SmtpSuite {
     },
     poolAt(port, options = {}) {
       const fixed = { host: "127.0.0.1", port, guard: LOOPBACK_ONLY, secure: "none", limits: within(5_000) } as const;
-      const pool = new SmtpPool({ ...fixed, maxConnections, ...options });
+      const pool = new TestPool({ ...fixed, maxConnections, ...options });
       stops.push(() => pool.close({ graceMs: 0 }));
       return pool;
     },

@@ -8,7 +8,7 @@ import type { PlanSubject } from "../../domain/sends/draft.ts";
 import { planDigest } from "../../domain/sends/plan.ts";
 import { nextSendAt } from "../../domain/sends/send-days.ts";
 import { confirmationToken, isGenuine, previewIdOf, type TokenFacts } from "../../domain/sends/token.ts";
-import { accountFailureWaitMs } from "../../workflows/account-failure.ts";
+import { accountFailureWaitMs } from "../../workflows/steps.ts";
 
 const vault = openVault({
   SIGNING_SECRET: [["k1", randomBytes(32).toString("base64")]],

@@ -5,6 +5,7 @@ import { TeamSlots } from "../../activities/dispatch/team-slots.ts";
 import { kysely } from "../../db/orm.ts";
 import { composeMessage } from "../../domain/mail/message.ts";
 import { startSink } from "../mail/smtp-sink.ts";
+import { sendOne } from "../mail/smtp-suite.ts";
 import { backdoor } from "../support/factories.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
 import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
@@ -29,7 +30,8 @@ async function poolsOf(workerId: string): Promise<AccountPools> {
 async function mail({ pool }: AccountPool, { audience }: Sender, count: number): Promise<void> {
   const outcomes = await Promise.all(
     Array.from({ length: count }, (_, i) =>
-      pool.send(
+      sendOne(
+        pool,
         message.fill({
           email: `warm${i}@${audience}`,
           unsubscribeUrl: "https://mail.example.com/u/1",

@@ -159,7 +159,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The reconciler and the metrics look at the sends, credits and remembered answers of all tenants.",
     program: "workers",
-    file: /^(?:activities\/reconcile|domain\/sends\/(?:overview|standstill)|domain\/teams\/credits|domain\/retention\/overdue)\.ts$/,
+    file: /^(?:domain\/sends\/(?:overview|standstill|unfinished)|domain\/teams\/credits|domain\/retention\/overdue)\.ts$/,
     tables: ["sends", "email_accounts", "credit_balances", "credit_entries", "idempotency_records"],
     statement: /^(?:select|with) /,
   },
