@@ -4,12 +4,7 @@ import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 
-export interface MailShare {
-  granted: number;
-  /** Milliseconds until a window that is full begins anew. */
-  retryInMs: number;
-  /** The windows that the mails count in; undefined where the account has no such limit. */
-  quota?: Quota | undefined;
+export interface MailShare extends Quota {
   /** `elapsedMs()` at which the first of the windows ends. */
   endsAt: number;
 }
@@ -53,15 +48,12 @@ export class Allowance {
   }
 
   async takeMails(mails: number): Promise<MailShare> {
-    if (this.#limits.hourly === null && this.#limits.daily === null) {
-      return { granted: mails, retryInMs: 0, endsAt: Number.POSITIVE_INFINITY };
-    }
     const askedAt = elapsedMs();
     const quota = await takeQuota(this.#em, this.#accountId, this.#limits, mails);
-    return { granted: quota.granted, retryInMs: quota.retryInMs, quota, endsAt: askedAt + quota.endsInMs };
+    return { ...quota, endsAt: askedAt + quota.endsInMs };
   }
 
-  async returnMails({ quota }: MailShare, mails: number): Promise<void> {
-    if (quota && mails > 0) await returnQuota(this.#em, this.#accountId, quota, mails);
+  async returnMails(share: MailShare, mails: number): Promise<void> {
+    if (mails > 0) await returnQuota(this.#em, this.#accountId, share, mails);
   }
 }

@@ -216,10 +216,17 @@ const UNIT = { HOUR: "hour", DAY: "day" } as const;
  * Takes up to `wanted` messages from the account's clock hour and UTC day, as many as both have left. Exact under
  * concurrency: the window's row is the lock.
  */
-export function takeQuota(em: EntityManager, accountId: string, limits: AccountLimits, wanted: number): Promise<Quota> {
+export async function takeQuota(
+  em: EntityManager,
+  accountId: string,
+  limits: AccountLimits,
+  wanted: number,
+): Promise<Quota> {
+  const all = (): Quota => ({ granted: wanted, windows: [], retryInMs: 0, endsInMs: Number.POSITIVE_INFINITY });
+  if (limits.hourly === null && limits.daily === null) return all();
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    const quota: Quota = { granted: wanted, windows: [], retryInMs: 0, endsInMs: Number.POSITIVE_INFINITY };
+    const quota = all();
     for (const [window, limit] of [
       ["DAY", limits.daily],
       ["HOUR", limits.hourly],
@@ -259,7 +266,7 @@ export async function returnQuota(
   { windows }: Quota,
   unused: number,
 ): Promise<void> {
-  await transaction(em, (tx) => addUsage(tx, accountId, windows, -unused));
+  if (windows.length > 0) await transaction(em, (tx) => addUsage(tx, accountId, windows, -unused));
 }
 
 async function addUsage(
