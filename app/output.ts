@@ -20,8 +20,14 @@ export function errorJson(error: unknown): { error: { code: string; message: str
   return { error: { code, message: lineOf(error) } };
 }
 
-/** The refusal of a sending account by its server, for `--json`. */
-export const refusalToJson = ({ retryAt, ...refusal }: AccountRefusal) => ({ ...refusal, retry_at: retryAt });
+/** The names of an object, and of objects in it, in snake case: `windows1252Lines` becomes `windows_1252_lines`. */
+export const toJson = (value: object): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(value).map(([name, part]) => [
+      name.replace(/[A-Z]|(?<=[a-z])\d/g, (start) => `_${start.toLowerCase()}`),
+      part?.constructor === Object ? toJson(part) : part,
+    ]),
+  );
 
 /** A line of CSV (RFC 4180); null is an empty field. */
 export function csvLine(fields: readonly (string | number | null)[]): string {
@@ -52,9 +58,11 @@ export function progressLine() {
 /** "1 time", "2 times". @param thing in the singular; its plural ends in "s" */
 export const counted = (count: number, thing: string): string => `${count} ${thing}${count === 1 ? "" : "s"}`;
 
-/** That a server refuses an account, since when, and when it is tried again. */
-export const refusedText = ({ count, since, reason, retryAt }: AccountRefusal): string =>
-  `refused ${counted(count, "time")} since ${since} (${reason}), tried again at ${retryAt}`;
+/** That a server refuses an account, since when, and when it is tried again: a time that has passed waits for a send. */
+export function refusedText({ count, since, reason, retryAt }: AccountRefusal): string {
+  const next = Date.parse(retryAt) > Date.now() ? `tried again at ${retryAt}` : "tried again when a send needs it";
+  return `refused ${counted(count, "time")} since ${since} (${reason}), ${next}`;
+}
 
 /** What becomes of a workflow that is missing or was cut off, while its send has not ended. */
 export const RESTORED = "The reconciler starts it again within a minute.";

@@ -21,10 +21,7 @@ const TAKEN_WITHIN_MS = 20_000;
 const ANSWERED_WITHIN_MS = 3_600_000;
 const READ_WITHIN_MS = 3_000;
 
-/**
- * Runs `work` with a connection to the Temporal cluster.
- * @throws {SettingsError} when the settings name none
- */
+/** Runs `work` with a connection to the Temporal cluster. @throws {SettingsError} when the settings name none */
 export async function withTemporal<T>(
   { env, hasTemporal }: Pick<Session, "env" | "hasTemporal">,
   work: (temporal: TemporalGateway) => Promise<T>,
@@ -68,11 +65,7 @@ async function give(
 
 const waitForStage = WorkflowUpdateStage.ACCEPTED;
 
-/**
- * Gives a workflow one of the updates that operators have in the Temporal UI.
- * @returns its answer; undefined when no such workflow runs
- * @throws {ApiError} as `give`
- */
+/** Gives a workflow an update of operators. @returns its answer; undefined when it does not run @throws {ApiError} as `give` */
 export async function updateWorkflow(
   temporal: TemporalGateway,
   workflowId: string,
@@ -88,11 +81,7 @@ export async function updateWorkflow(
   }
 }
 
-/**
- * Gives an update to the workflow of a send that has ended, which starts again for it and reads the send from Postgres.
- * @returns its answer
- * @throws {ApiError} as `give`
- */
+/** Gives an update to the workflow of a send that has ended, which starts again for it. @throws {ApiError} as `give` */
 export function updateEndedSend(
   temporal: TemporalGateway,
   input: Parameters<typeof sendStart>[0],

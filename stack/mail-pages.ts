@@ -17,7 +17,7 @@ const listQuery = z.strictObject({
 
 /** Nothing of a mail may run or load anything on the page around it. */
 const PAGE_POLICY =
-  "default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; base-uri 'none'; form-action 'none'";
+  "default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; base-uri 'none'; form-action 'self'";
 /** The mail itself, in its frame: pictures and styles, no scripts. Its links open in tabs of their own. */
 const MAIL_POLICY = "default-src 'none'; img-src http: https: data:; style-src 'unsafe-inline'; sandbox allow-popups";
 
@@ -57,7 +57,7 @@ function send(response: Response, title: string, body: Html): void {
     );
 }
 
-function listPage(mails: CaughtMail[], store: MailStore): Html {
+function listPage(mails: CaughtMail[], store: MailStore, search: string): Html {
   const { received, recipients } = store.stats();
   const rows = mails.map(
     (mail) => html`<tr><td class="when">${mail.at.slice(0, 19).replace("T", " ")}</td><td>${mail.from}</td>
@@ -65,6 +65,7 @@ function listPage(mails: CaughtMail[], store: MailStore): Html {
   );
   return html`<meta http-equiv="refresh" content="5"><h1>Caught mail</h1>
     <p>${received} mails to ${recipients} recipients. Nothing here was delivered to anyone.</p>
+    <form><input type="search" name="q" value="${search}" aria-label="Sender, recipient or subject"> <button>Search</button></form>
     <table><tr><th>Arrived (UTC)</th><th>From</th><th>To</th><th>Subject</th></tr>${rows}</table>`;
 }
 
@@ -98,7 +99,10 @@ export function mailPages(store: MailStore, faults: Faults): Express {
     .use(express.json({ limit: "1mb" }));
   const missing = (response: Response) => response.status(404).json({ error: "There is no such mail" });
 
-  app.get("/", (_request, response) => send(response, "Caught mail", listPage(store.latest(LATEST), store)));
+  app.get("/", (request, response) => {
+    const search = String(request.query["q"] ?? "");
+    send(response, "Caught mail", listPage(store.latest(LATEST, search), store, search));
+  });
 
   app.get("/messages/:id", async (request, response) => {
     const mail = store.get(Number(request.params.id));

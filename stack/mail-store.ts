@@ -78,9 +78,16 @@ export class MailStore {
     }
   }
 
-  /** The last `limit` mails, latest first. */
-  latest(limit: number): CaughtMail[] {
-    return this.#mails.slice(-limit).reverse().map(present);
+  /** The last `limit` mails, latest first. @param search part of a sender, recipient or subject; in all if empty */
+  latest(limit: number, search = ""): CaughtMail[] {
+    const found: CaughtMail[] = [];
+    for (const kept of this.#mails.toReversed()) {
+      const mail = present(kept);
+      const texts = [mail.from, ...mail.to, mail.subject].join("\n").toLowerCase();
+      if (texts.includes(search.toLowerCase())) found.push(mail);
+      if (found.length === limit) break;
+    }
+    return found;
   }
 
   /** Mails that arrived after mail `after`, in order of arrival. @param options.to an address, or `@` and a domain */

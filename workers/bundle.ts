@@ -15,11 +15,7 @@ function fingerprint(): string {
   return hash.digest("hex").slice(0, 16);
 }
 
-/**
- * Bundles the workflows, once per version: it takes seconds, and every worker needs the same bundle. `node workers/bundle.ts`
- * makes it ahead of time for an image.
- * @returns its file
- */
+/** Bundles the workflows, once per version: it takes seconds. `node workers/bundle.ts` does it for an image. @returns its file */
 async function makeBundle(): Promise<string> {
   const codePath = `${CACHE}/workflows-${fingerprint()}.js`;
   if (!existsSync(codePath)) {

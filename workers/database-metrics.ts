@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { readOverdueSeconds } from "../domain/retention/overdue.ts";
@@ -159,18 +160,6 @@ function kept<T>(forMs: number, read: () => Promise<T>): () => Promise<T | undef
         reading = false;
       });
     }
-    return inTime(answer);
+    return Promise.race([answer, delay(READ_TIMEOUT_MS, undefined, { ref: false })]);
   };
-}
-
-async function inTime<T>(answer: Promise<T>): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const tooLate = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, READ_TIMEOUT_MS, undefined);
-  });
-  try {
-    return await Promise.race([answer, tooLate]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

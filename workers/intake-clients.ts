@@ -9,13 +9,9 @@ import type { IntakeRefusal } from "./intake-metrics.ts";
 export interface IntakeTimes {
   /** Longest time without a byte. */
   idleMs: number;
-  /**
-   * Longest time without a mail, since the connection or the last mail: a client that sends single bytes is never idle.
-   */
+  /** Longest time without a mail: a client that sends single bytes is never idle. */
   mailMs: number;
-  /** Longest time of a connection. */
   sessionMs: number;
-  /** How often connections are checked. */
   checkMs: number;
 }
 
@@ -23,10 +19,7 @@ export interface IntakeTimes {
 const MAX_CLIENTS = 50_000;
 /** Share of the connections that one client may hold. */
 const CLIENT_SHARE = 1 / 4;
-/**
- * Bytes that a connection may send outside of mails. The commands for one mail with 20 recipients take 4 KiB; the rest
- * may be mails that were sent ahead and wait in buffers.
- */
+/** Bytes that a connection may send outside of mails: some may be mails that were sent ahead and wait in buffers. */
 const MAX_COMMAND_BYTES = 512 * 1024;
 
 /** After so much work for one client, other clients are served before its next work. */
@@ -38,7 +31,6 @@ export interface Connection {
   addData(bytes: number): void;
   /** Notes that a mail has been read to its end. */
   endMail(): void;
-  /** Closes the connection at once. */
   cut(reason: IntakeRefusal): void;
 }
 
@@ -46,7 +38,6 @@ class OpenConnection implements Connection {
   readonly socket: Socket;
   readonly #refused: (reason: IntakeRefusal) => void;
   readonly openedAt = performance.now();
-  /** When the last mail ended. */
   mailAt = this.openedAt;
   #dataBytes = 0;
   /** Bytes outside of mails, up to the end of the last mail. */
@@ -137,10 +128,7 @@ export class IntakeClients {
     return this.#mails.add(clientOf(remoteAddress)) <= this.#limits.mailsPerMinute;
   }
 
-  /**
-   * Runs work that takes processor time. The work of one client runs in sequence, so that it does not delay other
-   * clients for long.
-   */
+  /** Runs work that takes processor time, that of one client in sequence: it does not delay other clients for long. */
   async inTurn<T>({ remoteAddress }: SMTPServerSession, work: () => Promise<T>): Promise<T> {
     const client = this.#clients.get(clientOf(remoteAddress));
     const result = (client?.worked ?? Promise.resolve()).then(async () => {

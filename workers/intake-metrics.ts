@@ -1,10 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { ReportOutcome } from "../domain/reports/record.ts";
 
-/**
- * The outcomes of incoming mails: those of reports, `unidentified` for a report that shows no mail of this service,
- * `unsubscribe` for a recipient who unsubscribed by mail, and `none` for a mail that changes nothing.
- */
+/** The outcomes of incoming mails; the help of the counter explains them. */
 const OUTCOMES = [
   "recorded",
   "known",
@@ -15,26 +12,23 @@ const OUTCOMES = [
   "none",
 ] as const satisfies (ReportOutcome | "unidentified" | "unsubscribe" | "none")[];
 
-/**
- * Why the intake did not take a mail or a connection:
- * - `recipient`: an address of another domain, or one that the service did not sign
- * - `size`: the mail is too large
- * - `mails`, `connections`: the client has brought too many mails in a minute, or holds too many connections
- * - `slow`: the connection was closed because it brought no mail in time
- * - `commands`: it was closed because it sent many commands and no mail
- * - `unsettled`: the mail that the report is about has no outcome yet
- * - `unverified`: DNS did not answer for the key of a complaint's signature
- * - `unavailable`: the report could not be recorded
- */
+/** Why the intake did not take a mail or a connection. */
 const REFUSALS = [
+  /** An address of another domain, or one that the service did not sign. */
   "recipient",
   "size",
+  /** Of the client, in a minute. */
   "mails",
   "connections",
+  /** It brought no mail in time. */
   "slow",
+  /** It sent many commands and no mail. */
   "commands",
+  /** The mail that the report is about has no outcome yet. */
   "unsettled",
+  /** DNS did not answer for the key of a complaint's signature. */
   "unverified",
+  /** The report could not be recorded. */
   "unavailable",
 ] as const;
 export type IntakeRefusal = (typeof REFUSALS)[number];

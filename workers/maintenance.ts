@@ -8,6 +8,7 @@ import {
 import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
+import type { EntityManager } from "../db/orm.ts";
 import { STATEMENT_SECONDS } from "../db/pool.ts";
 import { foldChanges } from "../domain/analytics/fold.ts";
 import { refreshDueStatuses } from "../domain/audience/email-status.ts";
@@ -16,55 +17,45 @@ import { pause } from "./pause.ts";
 
 /** How often what falls due is looked for. */
 const LOOK_EVERY_MS = 1_000;
+/** How often schedules are checked, and how often each runs: the longest that a send stays without its workflow. */
 const SCHEDULE_EVERY_MS = 60_000;
-/** How often the reconciler looks: the longest that a send stays without its workflow. */
-const RECONCILE_EVERY_MS = 60_000;
-/** How often accounts whose check is due are looked for. */
-const ACCOUNT_CHECKS_EVERY_MS = 60_000;
-/** How often rows whose time has passed are looked for. */
-const RETENTION_EVERY_MS = 60_000;
 /** How long a loop may go without a pass that succeeds: its longest statement, and a minute. */
 const PASS_LIMIT_MS = (STATEMENT_SECONDS.maintenance + 60) * 1_000;
 /** Addresses of contacts that one transaction looks at. */
 const EMAIL_STATUSES = 1_000;
 /** Changes of figures that one statement adds to those of their days. */
 const ANALYTICS_CHANGES = 10_000;
-/** Sets the status of contacts whose addresses bounced or are mailed again. */
-async function refreshEmailStatuses({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
-  const em = orm.em.fork();
-  while (!stopping.aborted && (await refreshDueStatuses(em, EMAIL_STATUSES)) === EMAIL_STATUSES);
-}
 
-/** Adds the changes of figures to those of their days. */
-async function foldAnalytics({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
+/** Works batch after batch, while they are full. */
+async function drain(
+  { orm, stopping }: ActivityDeps,
+  batch: (em: EntityManager, limit: number) => Promise<number>,
+  limit: number,
+): Promise<void> {
   const em = orm.em.fork();
-  while (!stopping.aborted && (await foldChanges(em, ANALYTICS_CHANGES)) === ANALYTICS_CHANGES);
+  while (!stopping.aborted && (await batch(em, limit)) === limit);
 }
 
 /** Schedules that this pool keeps: the ID of each is also that of the workflow that it runs. */
 const SCHEDULES = {
-  [RECONCILER_ID]: { workflowType: "reconcileWorkflow", everyMs: RECONCILE_EVERY_MS },
-  [ACCOUNT_CHECKS_ID]: { workflowType: "checkAccountsWorkflow", everyMs: ACCOUNT_CHECKS_EVERY_MS },
-  [RETENTION_ID]: { workflowType: "retentionWorkflow", everyMs: RETENTION_EVERY_MS },
+  [RECONCILER_ID]: "reconcileWorkflow",
+  [ACCOUNT_CHECKS_ID]: "checkAccountsWorkflow",
+  [RETENTION_ID]: "retentionWorkflow",
 } as const;
 
-/**
- * Creates a schedule, or updates the one that exists: it may have been deleted with Temporal's database, or made by an older
- * version.
- */
+/** Creates a schedule, or updates that of an older version: it may have been deleted with Temporal's database. */
 export async function ensureSchedule({ schedule }: Client, scheduleId: keyof typeof SCHEDULES): Promise<void> {
-  const { workflowType, everyMs } = SCHEDULES[scheduleId];
   const spec: Pick<ScheduleOptions, "spec" | "action" | "policies"> = {
-    spec: { intervals: [{ every: everyMs }] },
+    spec: { intervals: [{ every: SCHEDULE_EVERY_MS }] },
     action: {
       type: "startWorkflow",
-      workflowType,
+      workflowType: SCHEDULES[scheduleId],
       workflowId: scheduleId,
       taskQueue: TASK_QUEUES.sends,
       args: [],
       workflowRunTimeout: "30 minutes",
     },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: everyMs },
+    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: SCHEDULE_EVERY_MS },
   };
   try {
     await schedule.create({ scheduleId, ...spec, state: { triggerImmediately: true } });
@@ -82,8 +73,8 @@ export async function ensureSchedule({ schedule }: Client, scheduleId: keyof typ
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [
     repeat(deps, "confirmations", LOOK_EVERY_MS, () => sendDueConfirmations(deps)),
-    repeat(deps, "email statuses", LOOK_EVERY_MS, () => refreshEmailStatuses(deps)),
-    repeat(deps, "analytics", LOOK_EVERY_MS, () => foldAnalytics(deps)),
+    repeat(deps, "email statuses", LOOK_EVERY_MS, () => drain(deps, refreshDueStatuses, EMAIL_STATUSES)),
+    repeat(deps, "analytics", LOOK_EVERY_MS, () => drain(deps, foldChanges, ANALYTICS_CHANGES)),
     repeat(deps, "notices", LOOK_EVERY_MS, () => sendDueNotices(deps)),
   ];
   return {

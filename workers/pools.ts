@@ -46,7 +46,7 @@ interface Running {
 /** Activities a worker runs at once unless its pool or a setting says otherwise. */
 export const DEFAULT_ACTIVITIES = 10;
 
-/** The same of the dispatch pool: slices mostly wait for relays; each team has a few of them at most. */
+/** Slices mostly wait for relays; each team has a few of them at most. */
 const DISPATCH_ACTIVITIES = 40;
 
 /**

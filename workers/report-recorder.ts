@@ -13,9 +13,8 @@ interface Waiting {
 }
 
 /**
- * Records the reports of many connections in batches: the reports that arrive during a commit form the next batch, so
- * that a flood costs few transactions. Each connection waits for its commit, so the queue holds one call per connection
- * at most.
+ * Records reports in batches: those that arrive during a commit form the next one, so that a flood costs few transactions.
+ * Each connection waits for its commit, so the queue holds one call per connection at most.
  */
 export class ReportRecorder {
   readonly #deps: Pick<ActivityDeps, "orm" | "env" | "log">;
@@ -53,10 +52,7 @@ export class ReportRecorder {
     this.#isRunning = false;
   }
 
-  /**
-   * One bad report must not block the others for ever: each is tried by itself, unless the failure concerns all of
-   * them.
-   */
+  /** One bad report must not block the others for ever: each is tried by itself, unless the failure concerns all. */
   async #commitEach(batch: readonly Waiting[], error: unknown): Promise<void> {
     const isOfAll = batch.length === 1 || isUnreachable(error) || isCancelled(error);
     for (const waiting of batch) {

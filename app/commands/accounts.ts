@@ -21,7 +21,7 @@ import { ApiError } from "../../domain/errors.ts";
 import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/account-inspection.ts";
 import { argument, type Commands, command, flag, OF_ANY_TEAM, OF_TENANT, option, required } from "../command.ts";
 import { absoluteUrl, address, domains, listOf, oneOf, wholeNumber } from "../options.ts";
-import { counted, refusalToJson, refusedText } from "../output.ts";
+import { counted, refusedText, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, ownerOf, type Session, type Terminal, tenantOf } from "../session.ts";
 
 const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
@@ -95,7 +95,7 @@ export const commands: Commands = {
     async (session, { status: statuses, ...options }) => {
       const teamId = await anyTeamOf(session, options);
       const accounts = await listAccounts(session.orm.em.fork(), { teamId, statuses });
-      return { text: accounts.map(lineOf).join("\n") || "No account", data: { accounts: accounts.map(toJson) } };
+      return { text: accounts.map(lineOf).join("\n") || "No account", data: { accounts: accounts.map(dataOf) } };
     },
   ),
 
@@ -104,7 +104,7 @@ export const commands: Commands = {
     { id: argument("the account") },
     async ({ orm }, { id }) => {
       const account = await readAccountFacts(orm.em.fork(), id);
-      return { text: describe(account), data: { account: toJson(account) } };
+      return { text: describe(account), data: { account: dataOf(account) } };
     },
   ),
 
@@ -166,25 +166,7 @@ function describe(account: AccountFacts): string {
   ].join("\n");
 }
 
-const toJson = (account: AccountFacts) => ({
-  id: account.id,
-  team: account.teamId,
-  environment: account.environment,
-  email: account.email,
-  provider: account.provider,
-  status: account.status,
-  last_error: account.lastError,
-  refusal: account.refusal && refusalToJson(account.refusal),
-  last_checked_at: account.lastCheckedAt,
-  next_check_at: account.nextCheckAt,
-  host: account.host,
-  port: account.port,
-  max_connections: account.maxConnections,
-  connections: account.connections,
-  hour: account.hour,
-  day: account.day,
-  sends: account.sends,
-});
+const dataOf = ({ teamId: team, ...account }: AccountFacts) => toJson({ ...account, team });
 
 /** The sources of a login's user name and secrets. */
 interface LoginOptions {

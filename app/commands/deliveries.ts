@@ -15,7 +15,7 @@ import { notifyDue } from "../../domain/webhooks/notify.ts";
 import { endpointWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { argument, type Commands, command, flag, OF_ANY_TEAM, option } from "../command.ts";
 import { collect, eventNames, instant, listOf, pastInstant, wholeNumber } from "../options.ts";
-import { progressLine } from "../output.ts";
+import { progressLine, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, ownerOf, type Session, uiOf } from "../session.ts";
 
 const PROGRESS_EVERY_MS = 500;
@@ -53,11 +53,7 @@ export const commands: Commands = {
           team: delivery.teamId,
           environment: delivery.environment,
           replay_of: delivery.replayOfId,
-          attempts: delivery.attempts.map(({ responseStatus, durationMs, nextAttemptAt: _, ...attempt }) => ({
-            ...attempt,
-            response_status: responseStatus,
-            duration_ms: durationMs,
-          })),
+          attempts: delivery.attempts.map(({ nextAttemptAt: _, ...attempt }) => toJson(attempt)),
         },
       };
     },

@@ -14,7 +14,7 @@ import {
 } from "../../domain/import/import.ts";
 import { argument, type Commands, command, flag, OF_TENANT, option } from "../command.ts";
 import { collect } from "../options.ts";
-import { counted, csvLine, progressLine } from "../output.ts";
+import { counted, csvLine, progressLine, toJson } from "../output.ts";
 import { type Session, tenantOf } from "../session.ts";
 
 const STDIN = "-";
@@ -140,12 +140,3 @@ function describePeople(report: ImportReport): string[] {
   }
   return lines;
 }
-
-/** Gives the names of an object, and of objects in it, in snake case: `windows1252Lines` becomes `windows_1252_lines`. */
-const toJson = (value: object): Record<string, unknown> =>
-  Object.fromEntries(
-    Object.entries(value).map(([name, part]) => [
-      name.replace(/[A-Z]|(?<=[a-z])\d/g, (start) => `_${start.toLowerCase()}`),
-      part?.constructor === Object ? toJson(part) : part,
-    ]),
-  );

@@ -3,6 +3,7 @@ import { type KeyState, readKeyStates, retireKey } from "../../domain/secrets/ke
 import { reencrypt } from "../../domain/secrets/sealed.ts";
 import { argument, type Commands, command, flag } from "../command.ts";
 import { oneOf } from "../options.ts";
+import { toJson } from "../output.ts";
 import type { Outcome } from "../session.ts";
 
 /** SIGNING_SECRET and ENCRYPTION_KEYS: which keys are in use, and how an old one goes. */
@@ -51,14 +52,7 @@ export const commands: Commands = {
 const shown = (keys: KeyState[]): Outcome => ({
   text: keys.map((key) => `${key.setting} ${key.id}: ${stateOf(key)}`).join("\n"),
   data: {
-    keys: keys.map(({ setting, id, isFirst, usedSince, sealedTexts, neededFor }) => ({
-      setting,
-      id,
-      first: isFirst,
-      used_since: usedSince?.toISOString() ?? null,
-      sealed_texts: sealedTexts,
-      needed_for: neededFor,
-    })),
+    keys: keys.map(({ isFirst: first, ...key }) => toJson({ first, ...key })),
   },
 });
 

@@ -18,7 +18,7 @@ import { holdOpenSends } from "../../domain/sends/unfinished.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type AppCommand, argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
 import { listOf } from "../options.ts";
-import { counted, csvLine, RESTORED, refusalToJson, refusedText } from "../output.ts";
+import { counted, csvLine, RESTORED, refusedText, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, type Session, uiOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 
@@ -45,7 +45,7 @@ export const commands: Commands = {
         : null;
       return {
         text: describe(facts, { workflow, ui, details }),
-        data: { send: { ...toJson(facts), workflow, ui, details } },
+        data: { send: { ...dataOf(facts), workflow, ui, details } },
       };
     },
   ),
@@ -63,18 +63,9 @@ export const commands: Commands = {
       return {
         text: sends.map(listedText).join("\n") || "No send",
         data: {
-          sends: sends.map((send) => ({
-            id: send.sendId,
-            resource: send.resourceId,
-            team: send.teamId,
-            environment: send.environment,
-            status: send.status,
-            needs_operator: send.needs,
-            sent: send.sent,
-            recipients: send.total,
-            send_at: send.sendAt,
-            accounts: send.accountIds,
-          })),
+          sends: sends.map(({ sendId: id, resourceId: resource, teamId: team, needs, total, accountIds, ...send }) =>
+            toJson({ id, resource, team, ...send, needsOperator: needs, recipients: total, accounts: accountIds }),
+          ),
         },
       };
     },
@@ -155,7 +146,7 @@ function laneText({ accountId, status, lastError, refusal, recipients }: LaneFac
 const lowerCase = (counts: Partial<Record<RecipientState, number>>) =>
   Object.fromEntries(Object.entries(counts).map(([state, count]) => [state.toLowerCase(), count]));
 
-const toJson = (facts: SendFacts) => ({
+const dataOf = (facts: SendFacts) => ({
   id: facts.sendId,
   [facts.resource.type]: facts.resource.id,
   team: facts.teamId,
@@ -174,7 +165,7 @@ const toJson = (facts: SendFacts) => ({
     id: accountId,
     status,
     last_error: lastError,
-    refusal: refusal && refusalToJson(refusal),
+    refusal: refusal && toJson(refusal),
     recipients: lowerCase(recipients),
   })),
 });

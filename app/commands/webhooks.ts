@@ -11,6 +11,7 @@ import { openUrlGuard } from "../../lib/url-guard.ts";
 import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { argument, type Commands, command, LIMIT, OF_ANY_TEAM, OF_TENANT, option, required } from "../command.ts";
 import { absoluteUrl, eventNames, listOf, recordName, wholeNumber } from "../options.ts";
+import { toJson } from "../output.ts";
 import { anyTeamOf, inOwnersTenant, inTenant, ownerOf, type Session, tenantOf } from "../session.ts";
 
 const ENDPOINT = { id: argument("the webhook endpoint") };
@@ -52,16 +53,12 @@ export const commands: Commands = {
       return {
         text: endpoints.map(listedText).join("\n") || "No endpoint",
         data: {
-          webhooks: endpoints.map((endpoint) => ({
-            id: endpoint.id,
-            team: endpoint.teamId,
-            environment: endpoint.environment,
-            origin: new URL(endpoint.url).origin,
-            state: endpoint.state,
-            disabled_reason: endpoint.reason,
-            consecutive_failures: endpoint.failures,
-            failing_since: endpoint.failingSince,
-          })),
+          webhooks: endpoints.map(({ teamId: team, url, reason, failures, ...endpoint }) =>
+            toJson({
+              ...{ ...endpoint, team, origin: new URL(url).origin },
+              ...{ disabledReason: reason, consecutiveFailures: failures },
+            }),
+          ),
         },
       };
     },

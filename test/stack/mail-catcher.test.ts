@@ -79,6 +79,17 @@ describe("mail catcher", () => {
     assert.equal((await fetch(`${base}/api/messages?limit=none`)).status, 400);
   });
 
+  it("finds mails on its page by a part of sender, recipient or subject", async () => {
+    for (const name of ["anna", "bert"]) await transport().sendMail(mail(`${name}@one.test`));
+    const found = async (search: string) => {
+      const page = await (await fetch(`${base}/?q=${search}`)).text();
+      return [...page.matchAll(/(\w+)@one\.test/g)].map(([, name]) => name);
+    };
+    assert.deepEqual(await found("ANNA"), ["anna"]);
+    assert.deepEqual(await found("hello"), ["bert", "anna"]);
+    assert.deepEqual(await found("nobody"), []);
+  });
+
   it("counts mails, recipients and those reached twice by the same message", async () => {
     const send = (id: string, to: string[]) => transport().sendMail(mail(to, { messageId: `<${id}@sender.test>` }));
     await send("m1", ["a@one.test", "b@one.test"]);
