@@ -2,6 +2,7 @@ import type { AnyTRPCRouter } from "@trpc/server";
 import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
+import { sendWorkflowId } from "../workflows/ids.ts";
 import { BASE_PATH } from "./base-path.ts";
 import type { Locals } from "./context.ts";
 import type { Deps } from "./deps.ts";
@@ -50,15 +51,18 @@ const setHeadersOfAll: RequestHandler = (_req, res, next) => {
  * an address, and no header is shown. `pino-http` would log the URL and all headers unless told otherwise, at more
  * code than this.
  */
-function requestLog(log: Deps["log"]): RequestHandler {
+function requestLog({ log, requestEnded }: Deps): RequestHandler {
   return ({ method }, res, next) => {
     const started = performance.now();
     res.once("close", () => {
       const durationMs = Math.round(performance.now() - started);
       // A client that disconnected before its answer got no status.
       const status = res.writableFinished ? res.statusCode : null;
-      const { requestId, route, teamId } = localsOf(res);
-      log.info({ requestId, route, teamId, method, status, durationMs }, "request");
+      const { headers: _headers, ...facts } = localsOf(res);
+      const { sendId, route } = facts;
+      const workflowId = sendId && sendWorkflowId(sendId);
+      log.info({ ...facts, workflowId, method, status, durationMs }, "request");
+      requestEnded({ method, route, status, durationMs });
     });
     next();
   };
@@ -103,7 +107,7 @@ export function createApp(
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(matchPlainCharacters, assignRequestId, requestLog(deps.log), refuseLargeBodies);
+  app.use(matchPlainCharacters, assignRequestId, requestLog(deps), refuseLargeBodies);
   if (tracking) app.use(tracking);
   app.use(BASE_PATH, restHandler(routes, deps, uploads));
   app.use(setHeadersOfAll, systemRouter(deps));
@@ -118,7 +122,9 @@ export function createApp(
   const links = linksOf(deps.env.PUBLIC_URL);
   const answerRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
     const error = toApiError(thrown);
-    const { requestId, route, teamId } = localsOf(res);
+    const locals = localsOf(res);
+    locals.code = error.code;
+    const { requestId, route, teamId } = locals;
     // The client has gone and the request has had no effect yet: clients that leave must not fill the log.
     const isAwaited = !(error.cause instanceof AnswerClosed);
     if (error.status >= 500 && isAwaited) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);

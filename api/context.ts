@@ -18,6 +18,14 @@ export interface Locals {
   /** The path's pattern: the path itself may hold an address. */
   route?: string;
   teamId?: string;
+  /** Of the API key; not of an OAuth token. */
+  keyId?: string;
+  /** The last ID in the path, or that of the record that was made. */
+  resourceId?: string;
+  /** Of a preview, a confirm, or a command to a send. */
+  sendId?: string;
+  /** Of the error that was answered. */
+  code?: string;
 }
 
 /** What a request brings to a procedure besides its input, all unchecked. */
@@ -40,6 +48,7 @@ export interface RequestContext {
   tenant: Tenant;
   access: Admitted;
   requestId: string;
+  locals: Locals;
   /** The dated version of the request: for the fingerprint under an Idempotency-Key, not for handlers. */
   version: ApiVersion;
   /** Method, path pattern and path parameters: a cursor is bound to them. */

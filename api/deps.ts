@@ -48,6 +48,7 @@ export interface Deps {
   /** The metrics of this process. */
   metrics: Registry;
   unreadableEvents: ApiMetrics["unreadableEvents"];
+  requestEnded: ApiMetrics["requestEnded"];
   verifyToken: TokenVerifier;
 }
 
@@ -69,7 +70,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
   const vault = openVault(env);
-  const { registry, countedAlone, unreadableEvents, watchConnections, hits: hitMetrics } = openMetrics(log);
+  const { registry, countedAlone, watchConnections, hits: hitMetrics, ...metrics } = openMetrics(log);
   const guard = openUrlGuard(env);
   const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: "request" } as const;
   const { orm, connect } = await openAdmitted(env, vault, options);
@@ -96,7 +97,7 @@ export async function openDeps(env: Env): Promise<Deps> {
       log,
     }),
     metrics: registry,
-    unreadableEvents,
+    ...metrics,
     verifyToken: openTokenVerifier(tokenRulesOf(env)),
   };
 }

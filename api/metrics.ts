@@ -1,12 +1,23 @@
 import type { Logger } from "pino";
-import { Counter, Gauge, Registry } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { atMostOnceAMinute } from "../config/log.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import { watchConnections } from "../db/pool-metrics.ts";
 import type { HitMetrics } from "./public/hit-buffer.ts";
 
+/** A request that has ended. */
+export interface EndedRequest {
+  method: string;
+  /** The path's pattern; undefined where no route took it. */
+  route: string | undefined;
+  /** Null for a client that disconnected before its answer. */
+  status: number | null;
+  durationMs: number;
+}
+
 export interface ApiMetrics {
   registry: Registry;
+  requestEnded: (request: EndedRequest) => void;
   /** Reports a request, or a failed authentication, that this process counted alone, for this error of Postgres. */
   countedAlone: (error: unknown) => void;
   /** Counts events of a provider that cannot be read. */
@@ -64,9 +75,21 @@ export function openMetrics(log: Logger): ApiMetrics {
     help: "Events about mails of this service that their provider signed and this version cannot read",
     registers: [registry],
   });
+  const requests = new Histogram({
+    name: "mailkeel_http_request_seconds",
+    help: "Requests to the API, public pages and providers' webhooks, by the pattern of their path",
+    labelNames: ["method", "route", "status"],
+    buckets: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+    registers: [registry],
+  });
   const rarely = atMostOnceAMinute();
   return {
     registry,
+    requestEnded: ({ method, route = "none", status, durationMs }) => {
+      // A client may try every method on every path: those that a path refuses are one series.
+      const labels = { method: status === 405 ? "none" : method, route, status: status ?? "closed" };
+      requests.observe(labels, durationMs / 1_000);
+    },
     unreadableEvents: (count) => unreadable.inc(count),
     watchConnections: (connections) => watchConnections(registry, connections),
     hits: openHitMetrics(registry),

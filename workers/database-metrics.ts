@@ -85,8 +85,14 @@ export function addDatabaseMetrics(
   );
   sends.one(
     "mailkeel_queue_age_seconds",
-    "For how long the recipient that has waited longest could have been mailed",
+    "For how long the recipient that has waited longest could have been mailed, without the pauses of its send",
     ({ queueAgeSeconds }) => queueAgeSeconds,
+  );
+  sends.by(
+    "cause",
+    "mailkeel_send_paused_seconds",
+    "For how long the send that has been paused the longest is, by cause: a client, an operator or a failure",
+    ({ pausedSeconds }) => pausedSeconds,
   );
 
   gaugesOf(keptMs.counts, () => countOpenInEndedSends(orm.em.fork())).one(

@@ -5,6 +5,7 @@ import type { Logger } from "pino";
 import { toFailure } from "../activities/failures.ts";
 import type { Progress } from "../config/progress.ts";
 import { ApiError } from "../domain/errors.ts";
+import { Refusal } from "../domain/sends/refusal.ts";
 
 /**
  * Logs every failure of an activity, scrubbed, and passes a code on to Temporal: no address, text of a server or piece of
@@ -26,11 +27,14 @@ export function failuresToCodes(log: Logger): (context: Context) => { inbound: A
           if (!(failure instanceof CancelledFailure) && !isWaiting) {
             const facts = {
               activity: info.activityType,
+              activityId: info.activityId,
               workflowId: info.workflowExecution?.workflowId,
+              runId: info.workflowExecution?.runId,
               attempt: info.attempt,
               code: failure.message,
             };
-            if (error instanceof ApiError) log.info(facts, "refused");
+            if (error instanceof Refusal) log.info({ ...facts, reason: error.reason }, "refused");
+            else if (error instanceof ApiError) log.info(facts, "refused");
             else log.error({ ...facts, err: error }, "activity failed");
           }
           throw failure;

@@ -3,7 +3,7 @@ import type { Request, RequestHandler, Response } from "express";
 import { JsonText } from "../../db/json.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type ClientAddresses, clientAddressesOf } from "../client-address.ts";
-import type { Call } from "../context.ts";
+import type { Call, Locals } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
 import type { Answer } from "./answer.ts";
@@ -101,6 +101,8 @@ async function call(
   return (await callTRPCProcedure(procedure)) as Answer;
 }
 
+const LIKE_AN_ID = /^[a-z]+_[0-9a-z]{26}$/;
+
 type Render = (answer: Answer) => HttpAnswer;
 
 const render: Render = ({ status, requestId, data, meta }) => ({
@@ -110,11 +112,12 @@ const render: Render = ({ status, requestId, data, meta }) => ({
 });
 
 /** As `render`; the answer to a create names the path of the new record, which is below the path it was posted to. */
-function renderCreated({ baseUrl, path }: Request, success: Answer): HttpAnswer {
+function renderCreated({ baseUrl, path }: Request, locals: Locals, success: Answer): HttpAnswer {
   const answer = render(success);
   const { data } = success;
   const { id } = Object(data instanceof JsonText ? data.toJSON() : data) as { id?: unknown };
   if (success.status !== 201 || typeof id !== "string") return answer;
+  locals.resourceId = id;
   return { ...answer, headers: { Location: `${baseUrl}${path}/${encodeURIComponent(id)}` } };
 }
 
@@ -144,9 +147,13 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLi
     const found = find(req.method, req.path);
     if (!found) return next();
     const { path, endpoint, params, methods } = found;
-    localsOf(res).route = path;
+    const locals = localsOf(res);
+    locals.route = path;
+    // What stands in the place of an ID may be an address.
+    const resourceId = Object.values(params).findLast((value) => LIKE_AN_ID.test(value));
+    if (resourceId !== undefined) locals.resourceId = resourceId;
     if (!endpoint) return answerOtherMethod(req, res, methods);
-    const success: Render = creating.has(endpoint) ? (created) => renderCreated(req, created) : render;
+    const success: Render = creating.has(endpoint) ? (created) => renderCreated(req, locals, created) : render;
     const answer = (pauseDeadline: PauseDeadline) =>
       call(backend, endpoint, params, { req, res, pauseDeadline }).then(success, (error) => {
         throw thrownBy(error);

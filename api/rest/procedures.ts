@@ -73,6 +73,7 @@ const authenticated = t.procedure.use(async ({ ctx, next }) => {
   const origin = { limits: deps.limits, clientAddress, onCallerKnown };
   const access = await authenticate(deps.orm.em, deps.vault, headers, origin, deps.verifyToken);
   locals.teamId = access.tenant.teamId;
+  if (access.caller.kind === "api_key") locals.keyId = access.caller.id;
   return next({ ctx: { access } });
 });
 

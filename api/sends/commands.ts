@@ -58,6 +58,7 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
         const id = input.params[idParam] ?? "";
         const move = await commandSend(ctx.em, ctx.tenant, { type, id }, name, ctx.dryRun);
         if (move) {
+          ctx.locals.sendId = move.sendId;
           afterCommit(ctx.em, commandSend, () => {
             logMove(ctx.log, move);
             wakeUpSend(ctx, move.sendId);

@@ -4,11 +4,13 @@ import { type IdempotencyHandle, readAnswer } from "../../domain/access/idempote
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import { checkConfirm } from "../../domain/sends/confirm-refusals.ts";
+import { type RefusedStep, recordRefusal } from "../../domain/sends/last-refusal.ts";
 import { checkDraft, type PreviewRow, readPreview, resolvePreview, tokenFacts } from "../../domain/sends/preview.ts";
 import { type ResourceType, type SendResource, sendScope } from "../../domain/sends/resource.ts";
 import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { readCreditUsage } from "../../domain/teams/credits.ts";
 import type { RequestContext } from "../context.ts";
+import { toApiError } from "../rest/failures.ts";
 import { idParamOf, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { durationText } from "../units.ts";
 import { previewIdFor, runSendUpdate } from "./send-updates.ts";
@@ -83,6 +85,25 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     id: input.params[idParam] ?? "",
   });
 
+  /** The same handler, whose refusals are kept for operators. */
+  const recordingRefusals =
+    <Request extends { ctx: RequestContext; input: { params: Record<string, string> } }, Result>(
+      step: RefusedStep["step"],
+      handler: (request: Request) => Promise<Result>,
+    ) =>
+    async (request: Request): Promise<Result> => {
+      try {
+        return await handler(request);
+      } catch (error) {
+        const { em, tenant, locals, log } = request.ctx;
+        const { requestId, keyId = null, sendId = null } = locals;
+        const refused: RefusedStep = { step, requestId, apiKeyId: keyId, sendId };
+        const recorded = recordRefusal(em, tenant, resourceOf(request.input), refused, toApiError(error));
+        await recorded.catch((err) => log.warn({ err }, "a refusal was not recorded"));
+        throw error;
+      }
+    };
+
   /** @throws {ApiError} `confirmation_stale` when the preview's row was deleted since */
   async function showPreview({ em, tenant, vault }: RequestContext, { resource, previewId }: PreviewFacts) {
     const row = await readPreview(em, tenant, resource, previewId);
@@ -112,26 +133,29 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
   })
     .input(z.strictObject({ params }))
     .output(kind.preview.schema)
-    .workflow(async ({ ctx, input }) => {
-      const { em, tenant, access, temporal, env } = ctx;
-      const resource = resourceOf(input);
-      if (ctx.dryRun) return dryRunPreview(ctx, resource);
+    .workflow(
+      recordingRefusals("preview", async ({ ctx, input }) => {
+        const { em, tenant, access, temporal, env } = ctx;
+        const resource = resourceOf(input);
+        if (ctx.dryRun) return dryRunPreview(ctx, resource);
 
-      const key = requireApiKey(access, scope);
-      await checkDraft(em, tenant, resource, key);
-      const previewId = previewIdFor(claimOf(ctx));
-      await runSendUpdate(temporal, {
-        name: "preview",
-        waitMs: env.PREVIEW_WAIT_MS,
-        tenant,
-        resource,
-        previewId,
-        updateId: `preview/${ctx.requestId}`,
-        args: { apiKeyId: key.id },
-      });
-      const facts: PreviewFacts = { resource, previewId };
-      return ok(await showPreview(ctx, facts), { facts });
-    });
+        const key = requireApiKey(access, scope);
+        await checkDraft(em, tenant, resource, key);
+        const previewId = previewIdFor(claimOf(ctx));
+        ctx.locals.sendId = previewId;
+        await runSendUpdate(temporal, {
+          name: "preview",
+          waitMs: env.PREVIEW_WAIT_MS,
+          tenant,
+          resource,
+          previewId,
+          updateId: `preview/${ctx.requestId}`,
+          args: { apiKeyId: key.id },
+        });
+        const facts: PreviewFacts = { resource, previewId };
+        return ok(await showPreview(ctx, facts), { facts });
+      }),
+    );
 
   const send = route(`POST ${path}/send`, {
     status: 202,
@@ -164,32 +188,36 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
   })
     .input(z.strictObject({ params, body: confirmationBody }))
     .output(kind.send.schema)
-    .workflow(async ({ ctx, input }) => {
-      const { em, tenant, access, vault, temporal, env } = ctx;
-      const resource = resourceOf(input);
-      const token = input.body?.confirmation_token ?? null;
-      const key = requireApiKey(access, scope);
-      const check = () => checkConfirm(em, { tenant, resource, key, token, vault });
-      const previewId = await check();
-      const idempotency = claimOf(ctx);
-      await runSendUpdate(temporal, {
-        name: "confirm",
-        waitMs: env.CONFIRM_WAIT_MS,
-        tenant,
-        resource,
-        previewId,
-        updateId: `confirm/${ctx.requestId}`,
-        args: { apiKeyId: key.id, idempotency },
-        recheck: async () => {
-          await check();
-        },
-      });
-      // The activity wrote it in the transaction that armed the send, perhaps for an earlier request.
-      const remembered = await readAnswer(em, idempotency);
-      if (remembered?.kind !== "facts") throw new ApiError("service_unavailable", undefined, { retryAfterSeconds: 1 });
-      const facts: ArmedSend = JSON.parse(remembered.payload);
-      return ok(kind.send.present(facts), { facts, requestId: remembered.requestId });
-    });
+    .workflow(
+      recordingRefusals("confirm", async ({ ctx, input }) => {
+        const { em, tenant, access, vault, temporal, env } = ctx;
+        const resource = resourceOf(input);
+        const token = input.body?.confirmation_token ?? null;
+        const key = requireApiKey(access, scope);
+        const check = () => checkConfirm(em, { tenant, resource, key, token, vault });
+        const previewId = await check();
+        ctx.locals.sendId = previewId;
+        const idempotency = claimOf(ctx);
+        await runSendUpdate(temporal, {
+          name: "confirm",
+          waitMs: env.CONFIRM_WAIT_MS,
+          tenant,
+          resource,
+          previewId,
+          updateId: `confirm/${ctx.requestId}`,
+          args: { apiKeyId: key.id, idempotency },
+          recheck: async () => {
+            await check();
+          },
+        });
+        // The activity wrote it in the transaction that armed the send, perhaps for an earlier request.
+        const remembered = await readAnswer(em, idempotency);
+        if (remembered?.kind !== "facts")
+          throw new ApiError("service_unavailable", undefined, { retryAfterSeconds: 1 });
+        const facts: ArmedSend = JSON.parse(remembered.payload);
+        return ok(kind.send.present(facts), { facts, requestId: remembered.requestId });
+      }),
+    );
 
   return router({ sendPreview, send });
 }

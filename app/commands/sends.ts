@@ -13,6 +13,7 @@ import {
   readSendFacts,
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
+import { type LastRefusal, readLastRefusal } from "../../domain/sends/last-refusal.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { holdOpenSends } from "../../domain/sends/unfinished.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
@@ -47,6 +48,17 @@ export const commands: Commands = {
         text: describe(facts, { workflow, ui, details }),
         data: { send: { ...dataOf(facts), workflow, ui, details } },
       };
+    },
+  ),
+
+  "send:why": command(
+    "say why a preview or confirm of a newsletter or campaign was refused: the last one that was",
+    { id: argument("a newsletter (nl_…) or a campaign (cmp_…)") },
+    async ({ orm }, { id }) => {
+      const { status, refusal } = await readLastRefusal(orm.em.fork(), id);
+      if (refusal) return refusedStep(status, refusal);
+      const text = `${id} is ${status}: no preview and no confirm of it was refused in the last 30 days.`;
+      return { text, data: { status, refusal: null } };
     },
   ),
 
@@ -111,12 +123,29 @@ export const commands: Commands = {
   ),
 };
 
+function refusedStep(status: string, refusal: LastRefusal): Outcome {
+  const { step, code, reason, meaning, refusedAt, previewedAt, requestId, apiKeyId, sendId } = refusal;
+  const workflow = sendId === null ? null : sendWorkflowId(sendId);
+  const text = linesOf([
+    ["refused", `${step} at ${refusedAt}`],
+    ["by", `${code}${reason === null ? "" : ` (${reason})`}: ${meaning}`],
+    ["request", requestId],
+    ["key", apiKeyId],
+    ["workflow", workflow],
+    ["since then", previewedAt === null ? null : `a preview at ${previewedAt} was not refused`],
+    ["status", `${status} now`],
+  ]);
+  const gate = { step, code, reason, message: meaning, refused_at: refusedAt };
+  const ids = { request: requestId, key: apiKeyId, send: sendId, workflow };
+  return { text, data: { status, refusal: { ...gate, ...ids, previewed_at: previewedAt } } };
+}
+
 /** A line for each fact; facts that there are not are left out. */
 function describe(facts: SendFacts, { workflow, ui, details }: Record<"workflow" | "ui" | "details", string | null>) {
   const { sendId, resource, status, reason, needs, recipients, total, lanes } = facts;
   const days = facts.sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
   const isOfUnknown = needs === "unknown_outcomes";
-  const lines: (readonly [string, string | null])[] = [
+  return linesOf([
     ["send", `${sendId} of ${resource.type} ${resource.id}, team ${facts.teamId}, ${facts.environment.toLowerCase()}`],
     ["status", reason === null ? status : `${status}: ${reason}`],
     ["needs you", isOfUnknown ? `unknown outcomes: send:resend-unknown, or send:cancel to leave them` : needs],
@@ -130,9 +159,11 @@ function describe(facts: SendFacts, { workflow, ui, details }: Record<"workflow"
     ["workflow", workflow],
     ["in the UI", ui],
     ["details", details],
-  ];
-  return lines.flatMap(([name, value]) => (value === null ? [] : [`${name.padEnd(13)}${value}`])).join("\n");
+  ]);
 }
+
+const linesOf = (facts: (readonly [string, string | null])[]): string =>
+  facts.flatMap(([name, value]) => (value === null ? [] : [`${name.padEnd(13)}${value}`])).join("\n");
 
 const countsText = (counts: Partial<Record<RecipientState, number>>): string =>
   RECIPIENT_STATES.flatMap((state) => (counts[state] ? [`${counts[state]} ${state}`] : [])).join(", ") || "none";

@@ -113,6 +113,25 @@ const SendPreviewSchema = defineEntity({
   },
 });
 
+/** The last preview or confirm of a newsletter or campaign that was refused. */
+const SendRefusalSchema = defineEntity({
+  name: "SendRefusal",
+  tableName: "send_refusals",
+  filters: tenantFilters,
+  indexes: [{ properties: ["refusedAt"] }],
+  properties: {
+    resourceId: code().primary(),
+    ...tenancy,
+    step: code().$type<"preview" | "confirm">(),
+    code: code(),
+    reason: code().nullable(),
+    requestId: code(),
+    apiKeyId: code().nullable(),
+    sendId: code().nullable(),
+    refusedAt: expiring("30 days", instant()).defaultRaw("now()"),
+  },
+});
+
 export const SEND_STATUSES = ["SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
 export type SendStatus = (typeof SEND_STATUSES)[number];
 
@@ -282,6 +301,7 @@ export const sendEntities = [
   NewsletterListSchema,
   CampaignSchema,
   SendPreviewSchema,
+  SendRefusalSchema,
   SendSchema,
   SendLaneSchema,
   SendRecipientSchema,

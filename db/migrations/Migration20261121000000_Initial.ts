@@ -203,6 +203,10 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "send_previews_expires_at_index" on "send_previews" ("expires_at");`);
     this.addSql(
+      `create table "send_refusals" ("resource_id" text not null, "team_id" text not null, "environment" text not null, "step" text not null, "code" text not null, "reason" text null, "request_id" text not null, "api_key_id" text null, "send_id" text null, "refused_at" timestamptz(3) not null default now(), primary key ("resource_id"));`,
+    );
+    this.addSql(`create index "send_refusals_refused_at_index" on "send_refusals" ("refused_at");`);
+    this.addSql(
       `create table "send_recipients" ("send_id" text not null, "seq" int not null, "member_id" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "list_id" text null, "state" text not null default 'QUEUED', "epoch" int not null default 0, "attempts" smallint not null default 0, "responded" boolean not null default false, "first_deferred_at" timestamptz(3) null, "retry_at" timestamptz(3) null, "reason" text null, "updated_at" timestamptz(3) not null default now(), "account_id" text null, "fields" jsonb null, primary key ("send_id", "seq"));`,
     );
     this.addSql(
@@ -600,6 +604,7 @@ export class Migration20261121000000_Initial extends Migration {
           "send_counts",
           "send_lanes",
           "send_previews",
+          "send_refusals",
           "webhook_outbox",
         ],
         1_000,

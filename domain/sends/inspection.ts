@@ -27,15 +27,17 @@ const RESOURCE_TYPE_OF: ReadonlyMap<string, ResourceType> = new Map(
   RESOURCE_TYPES.map((type) => [ID_PREFIX[type], type]),
 );
 
+/** The kind of a resource that is sent, by its id; undefined for the id of another kind. */
+export const resourceTypeOf = (id: string): ResourceType | undefined => RESOURCE_TYPE_OF.get(id.split("_")[0] ?? "");
+
 /**
  * Finds a send by its own id, or by that of its resource; also one that was never confirmed.
  * @throws {ApiError} `validation_failed` for the id of another kind; `not_found`; `resource_state_invalid` without a
  *   send
  */
 export async function findSend(em: EntityManager, id: string): Promise<FoundSend> {
-  const [prefix = ""] = id.split("_");
-  if (prefix === ID_PREFIX.send) return readOwner(em, id);
-  const type = RESOURCE_TYPE_OF.get(prefix);
+  if (id.startsWith(`${ID_PREFIX.send}_`)) return readOwner(em, id);
+  const type = resourceTypeOf(id);
   if (type === undefined) {
     throw new ApiError(
       "validation_failed",

@@ -109,7 +109,7 @@ describe("docs/operations/", () => {
     const ours = registries.flatMap((registry) => registry.getMetricsAsArray()).map(({ name }) => name);
     const asked = read("deploy/prometheus/alerts.yml").match(/\b(mailkeel|temporal)_\w+/g) ?? [];
     for (const name of new Set([...ours.filter((metric) => metric.startsWith("mailkeel_")), ...asked])) {
-      assert.ok(runbook.includes(`\`${name.replace(/_bucket$/, "")}`), name);
+      assert.ok(runbook.includes(`\`${name.replace(/_(bucket|count)$/, "")}`), name);
     }
   });
 });

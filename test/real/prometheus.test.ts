@@ -55,6 +55,88 @@ const standstill = (cause: string, alerts: Record<string, boolean>) => ({
   })),
 });
 
+const HTTP = "mailkeel_http_request_seconds";
+/** Series, a value a minute, in which each of these alerts fires, and others in which it does not. */
+const FIRING: [alert: string, firing: Record<string, string>, quiet: Record<string, string>][] = [
+  [
+    "MailkeelServerErrors",
+    { [`${HTTP}_count{route="/me", status="500"}`]: "0+6x90", [`${HTTP}_count{route="/me", status="200"}`]: "0+94x90" },
+    // Nor does what no route takes count, or what Postgres is not asked for.
+    {
+      [`${HTTP}_count{route="/me", status="500"}`]: "0+4x90",
+      [`${HTTP}_count{route="/me", status="200"}`]: "0+96x90",
+      [`${HTTP}_count{route="none", status="503"}`]: "0+99x90",
+    },
+  ],
+  [
+    "MailkeelApiSlow",
+    {
+      [`${HTTP}_bucket{route="/me", le="2.5"}`]: "0+98x90",
+      [`${HTTP}_bucket{route="/me", le="5"}`]: "0+100x90",
+      [`${HTTP}_bucket{route="/me", le="+Inf"}`]: "0+100x90",
+    },
+    {
+      [`${HTTP}_bucket{route="/me", le="2.5"}`]: "0+100x90",
+      [`${HTTP}_bucket{route="/me", le="+Inf"}`]: "0+100x90",
+      [`${HTTP}_bucket{route="/newsletters/{newsletterId}/send", le="+Inf"}`]: "0+100x90",
+    },
+  ],
+  [
+    "MailkeelDeliveriesFail",
+    { 'mailkeel_webhook_attempts_total{outcome="BLOCKED"}': "0+1x90" },
+    { 'mailkeel_webhook_attempts_total{outcome="RETRYING"}': "0+9x90" },
+  ],
+  [
+    "MailkeelEndpointsFail",
+    { mailkeel_webhook_endpoints_failing: "1x70 6x20" },
+    { mailkeel_webhook_endpoints_failing: "6x90" },
+  ],
+  [
+    "MailkeelPoolAbsent",
+    { 'mailkeel_pool_ready{pool="intake", instance="a"}': "1x60 _x30" },
+    { 'mailkeel_pool_ready{pool="intake", instance="a"}': "1x90" },
+  ],
+  [
+    "MailkeelPoolNotReady",
+    {
+      'mailkeel_pool_ready{pool="sends", instance="a"}': "1x90",
+      'mailkeel_pool_ready{pool="sends", instance="b"}': "0x90",
+    },
+    { 'mailkeel_pool_ready{pool="sends", instance="a"}': "1x90" },
+  ],
+  [
+    "MailkeelRetentionFails",
+    { mailkeel_retention_failures_total: "0+1x90" },
+    { mailkeel_retention_failures_total: "3x90" },
+  ],
+  [
+    "MailkeelSendLeftPaused",
+    { 'mailkeel_send_paused_seconds{cause="client"}': "86000+60x90" },
+    { 'mailkeel_send_paused_seconds{cause="client"}': "0+60x90" },
+  ],
+];
+/** The other processes of `MailkeelPoolAbsent`. */
+const PRESENT = {
+  'mailkeel_pool_ready{pool="sends", instance="other"}': "1x90",
+  'mailkeel_pool_ready{pool="dispatch"}': "1x90",
+  'mailkeel_pool_ready{pool="webhooks"}': "1x90",
+  'mailkeel_pool_ready{pool="maintenance"}': "1x90",
+  'mailkeel_requests_counted_alone_total{pool="api"}': "0x90",
+};
+
+/** @returns a test of promtool for an alert after 80 minutes of these series */
+const firingTest = (alert: string, series: Record<string, string>, fires: boolean) => ({
+  interval: "1m",
+  input_series: Object.entries({ ...PRESENT, ...series }).map(([name, values]) => ({ series: name, values })),
+  promql_expr_test: [
+    {
+      expr: `count(ALERTS{alertname="${alert}", alertstate="firing"}) or vector(0)`,
+      eval_time: "80m",
+      exp_samples: [{ labels: "{}", value: Number(fires) }],
+    },
+  ],
+});
+
 describe("deploy/prometheus", () => {
   const promtool = needs("promtool");
   let folder: string;
@@ -88,6 +170,16 @@ describe("deploy/prometheus", () => {
     assert.match(stdout, /SUCCESS/);
   });
 
+  it("alerts on errors, waits, pauses, and on one stalled process of several", async () => {
+    const tests = FIRING.flatMap(([alert, firing, quiet]) => [
+      firingTest(alert, firing, true),
+      firingTest(alert, quiet, false),
+    ]);
+    writeFileSync(`${folder}/firing.yml`, stringify({ rule_files: ["alerts.yml"], evaluation_interval: "1m", tests }));
+    const { stdout } = await run(promtool(), ["test", "rules", `${folder}/firing.yml`]);
+    assert.match(stdout, /SUCCESS/);
+  });
+
   it("lets a Prometheus scrape every process of the stack and evaluate every rule", async () => {
     const sample = parse(readFileSync(`${DEPLOY}/prometheus.yml`, "utf8")) as Sample;
     const [{ targets }] = sample.scrape_configs[0].static_configs;
@@ -96,7 +188,8 @@ describe("deploy/prometheus", () => {
     const ofStack = Object.values(health).map((url) => new URL(url).host);
     assert.deepEqual(
       targets,
-      ofStack.map((_, i) => `127.0.0.1:${first + i}`),
+      // The stack of the tests runs no intake.
+      [...ofStack, "intake"].map((_, i) => `127.0.0.1:${first + i}`),
     );
     sample.scrape_configs[0].static_configs[0].targets = ofStack;
     const quick = { scrape_interval: "1s", evaluation_interval: "1s" };

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { inProcess } from "../support/command.ts";
 import { type LogLine, untilLogged } from "../support/logs.ts";
 import { openSendSteps } from "../support/send-steps.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
-import { makeSender, setFaults, startSend, startTomorrow, untilStatus } from "../support/sending.ts";
+import { makeSender, preview, setFaults, startSend, startTomorrow, untilStatus } from "../support/sending.ts";
 
 describe("The log of a send", () => {
   const { untilDetails } = useSendWorkflows();
@@ -30,6 +31,35 @@ describe("The log of a send", () => {
       ],
     );
     assert.deepEqual(Object.keys(changed).sort(), ["changed", "state"], "the history holds no more");
+  });
+
+  it("names the gate, the key and the workflow of a refused preview, and so does send:why", async () => {
+    const sender = await makeSender({ recipients: 0 });
+    const { newsletterId, liveKey } = sender;
+    const why = async () => (await inProcess("send:why", newsletterId)).data;
+    assert.deepEqual(await why(), { status: "DRAFT", refusal: null });
+    const { status, body } = await preview(sender);
+    assert.deepEqual([status, body.error.code], [409, "campaign_not_ready"]);
+    const requestId = body.error.request_id;
+    const [line = {}] = await untilLogged(
+      "api",
+      (each) => each["requestId"] === requestId && each["msg"] === "request",
+    );
+    const { code, resourceId, sendId, keyId, workflowId, route } = line;
+    assert.deepEqual(
+      { code, resourceId, keyId, workflowId, route },
+      {
+        ...{ code: "campaign_not_ready", resourceId: newsletterId, keyId: liveKey.record.id },
+        ...{ workflowId: `send/${sendId}`, route: "/newsletters/{newsletterId}/send-preview" },
+      },
+    );
+    const { refused_at, message, ...refusal } = (await why())["refusal"] as Record<string, unknown>;
+    assert.ok(Date.now() - Date.parse(`${refused_at}`) < 60_000);
+    assert.match(`${message}`, /no eligible recipients/);
+    assert.deepEqual(refusal, {
+      ...{ step: "preview", code: "campaign_not_ready", reason: "no_recipients" },
+      ...{ request: requestId, key: keyId, send: sendId, workflow: workflowId, previewed_at: null },
+    });
   });
 
   it("has a line for the failure of its account, as the details do: with the reply of its server, without addresses", async () => {

@@ -452,6 +452,15 @@ describe("Metrics from Postgres", () => {
           await run(sql`update sends set status = 'PAUSED', pause_reason = ${cause} where id = ${sendId}`);
           assert.equal(await value("sends_needing_operator", { reason }), before + 1);
         }
+        await recipient(sql`state = 'QUEUED', retry_at = null`);
+        assert.equal(await hours("queue_age_seconds"), 0, "nothing of a paused send could be mailed");
+        const paused = () =>
+          Promise.all(["client", "failure", "operator"].map((cause) => hours("send_paused_seconds", { cause })));
+        await place(measured, sender, "PAUSED");
+        assert.equal((await paused())[2], 60, "an operator paused it");
+        // The test's transaction has one time.
+        await run(sql`update sends set status = 'SENDING' where id = ${sendId}`);
+        assert.equal(await hours("queue_age_seconds"), 0, "its age does not jump when it is resumed");
         const open = await value("ended_sends_open_recipients");
         await run(sql`update sends set status = 'SENT' where id = ${sendId}`);
         assert.equal(await value("ended_sends_open_recipients"), open + 1);
