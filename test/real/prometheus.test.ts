@@ -61,7 +61,7 @@ const FIRING: [alert: string, firing: Record<string, string>, quiet: Record<stri
   [
     "MailkeelServerErrors",
     { [`${HTTP}_count{route="/me", status="500"}`]: "0+6x90", [`${HTTP}_count{route="/me", status="200"}`]: "0+94x90" },
-    // Nor does what no route takes count, or what Postgres is not asked for.
+    // Paths that no route takes do not count.
     {
       [`${HTTP}_count{route="/me", status="500"}`]: "0+4x90",
       [`${HTTP}_count{route="/me", status="200"}`]: "0+96x90",
