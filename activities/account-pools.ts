@@ -70,6 +70,7 @@ export interface NoPool {
   refusal?: Refusal | undefined;
   /** The others do not use them, and close them soon. */
   isYielding?: true | undefined;
+  isGone?: true | undefined;
 }
 
 interface Held extends AccountPool {
@@ -164,9 +165,9 @@ export class AccountPools {
     const { accountId, teamId } = account;
     const isLoggedIn = this.#held.get(accountId)?.pool.isLoggedIn ?? false;
     const lease = await leaseConnections(orm.em.fork(), account, workerId, { isLoggedIn, tryNow });
-    const { connections, refusal, isYielding } = lease;
+    const { connections, refusal, isYielding, isGone } = lease;
     if (refusal) this.#refused.add(accountId);
-    if (connections === 0) return refusal && refusal.retryInMs > 0 ? { refusal } : { isYielding };
+    if (connections === 0) return refusal && refusal.retryInMs > 0 ? { refusal } : { isYielding, isGone };
     const server = await readAccountServer(orm.em.fork(), account);
     const fingerprint = JSON.stringify(server);
     let held = this.#held.get(accountId);

@@ -123,6 +123,8 @@ export function createDispatchActivities(
   };
 }
 
+const ACCOUNT_NOT_ACTIVE = { reason: "account_not_active", temporary: false } as const;
+
 interface SliceRun {
   end: AbortSignal;
   mayContinue(): boolean;
@@ -155,6 +157,7 @@ async function dispatchSlice(
   const account = await pools.acquire(dispatch, slice);
   if (!("pool" in account)) {
     await closeDispatch(em, dispatch);
+    if (account.isGone) return { mailed: 0, epoch, unknown, next: "failure", ...ACCOUNT_NOT_ACTIVE };
     if (account.refusal) return { mailed: 0, epoch, unknown, next: "failure", ...account.refusal };
     return { mailed: 0, epoch, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
@@ -276,7 +279,7 @@ async function nextStep(
     case "stopped":
       return { next: "stopped", afterSeq };
     case "account_not_active":
-      return { next: "failure", reason: "account_not_active", temporary: false, afterSeq };
+      return { next: "failure", ...ACCOUNT_NOT_ACTIVE, afterSeq };
     case "queued":
       return { next: "continue", afterSeq: remaining.seq - 1 };
     case "deferred":

@@ -12,9 +12,9 @@ import {
   type Credentials,
   connectAccount,
   readAccount,
-  replaceCredentials,
   resumeAccount,
   suspendAccount,
+  updateAccount,
 } from "../../domain/accounts/accounts.ts";
 import { openTokenPost } from "../../domain/accounts/tokens.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -115,7 +115,7 @@ export const commands: Commands = {
       const em = forTenant(session.orm.em, await ownerOf(session, "email_accounts", id));
       const { provider } = await readAccount(em, id);
       const credentials = await readCredentials(session.terminal, options, TOKEN_URLS[provider]);
-      return shown(await replaceCredentials(em, id, credentials, depsOf(session)));
+      return shown(await updateAccount(em, id, { credentials }, depsOf(session)));
     },
   ),
 

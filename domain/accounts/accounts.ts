@@ -103,7 +103,7 @@ export async function connectAccount(
         ...tenant,
         ...fields,
         status: isPending ? "PENDING" : "ACTIVE",
-        encryptedPassword: password === null ? null : vault.encrypt(password, sealContext("email_accounts", id)),
+        encryptedPassword: sealPassword(vault, id, password),
         lastCheckedAt: isPending ? null : new Date(),
         lastError: null,
       });
@@ -140,60 +140,77 @@ export async function suspendAccount(em: EntityManager, accountId: string): Prom
 export async function resumeAccount(em: EntityManager, accountId: string, deps: AccountDeps): Promise<EmailAccount> {
   const known = await readAccount(em, accountId);
   refuseRevoked(known);
-  const { encryptedPassword } = known;
-  const password =
-    encryptedPassword == null ? null : deps.vault.decrypt(encryptedPassword, sealContext("email_accounts", accountId));
-  const accessToken = (await hasGrant(em, accountId))
-    ? await orCheckError(accessTokenOf(em, accountId, { vault: deps.vault, postForm: postFormOf(deps) }))
-    : undefined;
-  await verifyLogin(deps, known, { password, accessToken });
+  await checkStoredLogin(em, known, deps);
   return changeUnlessRevoked(em, accountId, { status: "ACTIVE", lastCheckedAt: new Date(), lastError: null });
 }
 
 /** Without a user name there is no login. */
 export type Credentials = Pick<AccountFields, "username" | "password" | "grant">;
 
+type ServerChanges = Partial<Pick<AccountFields, "host" | "port" | "security">>;
+
+/** Settings of an account that may be changed; those that are missing stay as they are. */
+export interface AccountChanges
+  extends ServerChanges,
+    Partial<Pick<AccountFields, "maxConnections" | "hourlyLimit" | "dailyLimit">> {
+  credentials?: Credentials;
+}
+
 /**
- * Replaces the credentials once a login works with the new ones. The account is then ACTIVE, even if its access was
- * revoked, unless an operator suspended it.
- * @throws {AccountCheckError} when the server refuses the login
- * @throws {ApiError} `not_found`
+ * Changes an account. Another server, port, security or login is saved once a login with it works; the account is then
+ * ACTIVE, unless an operator suspended it. Slices that begin later use the new settings.
+ * @throws {AccountCheckError} and saves nothing when the server refuses the login
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for another server without credentials when the account's access
+ *   was revoked
  */
-export async function replaceCredentials(
+export async function updateAccount(
   em: EntityManager,
   accountId: string,
-  { username, password, grant }: Credentials,
+  { credentials, ...changes }: AccountChanges,
   deps: AccountDeps,
 ): Promise<EmailAccount> {
   const { vault } = deps;
   const known = await readAccount(em, accountId);
-  const tried = await checkLogin(deps, { ...known, username }, { password, grant });
+  const { host = known.host, port = known.port, security = known.security } = changes;
+  const server = { host, port, security };
+  let tried: TriedGrant | undefined;
+  if (credentials) tried = await checkLogin(deps, { ...server, username: credentials.username }, credentials);
+  const isOtherServer = host !== known.host || port !== known.port || security !== known.security;
+  if (!credentials && isOtherServer) {
+    refuseRevoked(known);
+    await checkStoredLogin(em, { ...known, ...server }, deps);
+  }
   return transaction(em, async (tx) => {
-    await (tried ? storeGrant(tx, accountId, tried, vault) : deleteGrant(tx, accountId));
+    if (credentials) await (tried ? storeGrant(tx, accountId, tried, vault) : deleteGrant(tx, accountId));
     return changeAccount(tx, accountId, ({ status }) => ({
-      username,
-      encryptedPassword: password === null ? null : vault.encrypt(password, sealContext("email_accounts", accountId)),
-      status: status === "SUSPENDED" ? status : "ACTIVE",
-      lastCheckedAt: new Date(),
-      lastError: null,
+      ...changes,
+      ...(credentials && {
+        username: credentials.username,
+        encryptedPassword: sealPassword(vault, accountId, credentials.password),
+      }),
+      ...((credentials || isOtherServer) && {
+        status: status === "SUSPENDED" ? status : "ACTIVE",
+        lastCheckedAt: new Date(),
+        lastError: null,
+      }),
     }));
   });
 }
+
+const sealPassword = (vault: Vault, accountId: string, password: string | null): string | null =>
+  password === null ? null : vault.encrypt(password, sealContext("email_accounts", accountId));
 
 function refuseRevoked({ status }: Pick<EmailAccount, "status">): void {
   if (status !== "REVOKED") return;
   throw new ApiError("resource_state_invalid", "The account's access was revoked; give it new credentials.");
 }
 
-interface StatusChange {
-  status: AccountStatus;
-  lastCheckedAt?: Date;
-  lastError?: null;
-  username?: string | null;
-  encryptedPassword?: string | null;
-}
+type AccountChange = Partial<
+  Pick<EmailAccount, "status" | "lastCheckedAt" | "lastError" | "username" | "encryptedPassword"> &
+    Omit<AccountChanges, "credentials">
+>;
 
-function changeUnlessRevoked(em: EntityManager, accountId: string, change: StatusChange): Promise<EmailAccount> {
+function changeUnlessRevoked(em: EntityManager, accountId: string, change: AccountChange): Promise<EmailAccount> {
   return changeAccount(em, accountId, (account) => {
     refuseRevoked(account);
     return change;
@@ -203,7 +220,7 @@ function changeUnlessRevoked(em: EntityManager, accountId: string, change: Statu
 function changeAccount(
   em: EntityManager,
   accountId: string,
-  changeOf: (account: EmailAccount) => StatusChange,
+  changeOf: (account: EmailAccount) => AccountChange,
 ): Promise<EmailAccount> {
   return transaction(em, async (tx) => {
     await noteFinding(tx, accountId);
@@ -360,6 +377,20 @@ async function checkLogin(
   const tried = grant && (await orCheckError(tryGrant(grant, postFormOf(deps))));
   await verifyLogin(deps, server, { password, accessToken: tried?.issued.accessToken });
   return tried;
+}
+
+/** @throws {AccountCheckError} when the server refuses a login with the stored credentials */
+async function checkStoredLogin(
+  em: EntityManager,
+  { id, encryptedPassword, ...server }: Server & Pick<EmailAccount, "id" | "encryptedPassword">,
+  deps: AccountDeps,
+): Promise<void> {
+  const password =
+    encryptedPassword == null ? null : deps.vault.decrypt(encryptedPassword, sealContext("email_accounts", id));
+  const accessToken = (await hasGrant(em, id))
+    ? await orCheckError(accessTokenOf(em, id, { vault: deps.vault, postForm: postFormOf(deps) }))
+    : undefined;
+  await verifyLogin(deps, server, { password, accessToken });
 }
 
 /** @throws {AccountCheckError} when the server refuses the login */

@@ -55,6 +55,8 @@ export interface Lease {
   refusal?: Refusal | undefined;
   /** Workers that do not use theirs hold all connections, and give them back when they see that another asks. */
   isYielding?: true;
+  /** The account was disconnected. */
+  isGone?: true;
 }
 
 /**
@@ -72,7 +74,7 @@ export function leaseConnections(
   const { accountId } = account;
   return transaction(em, async (tx) => {
     const held = await lockLeases(tx, account, holder);
-    if (!held) return { connections: 0 };
+    if (!held) return { connections: 0, isGone: true };
     const { maxConnections, leased, idle, others, refusal } = held;
     const isTrial = refusal !== null && !isLoggedIn;
     if (isTrial && refusal.retryInMs > 0 && !tryNow) return { connections: 0, refusal };

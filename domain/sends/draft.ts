@@ -123,7 +123,7 @@ export async function readDraft(
  * The account with that very address, else one that is allowed for its domain: an ACTIVE one before others, the oldest
  * first.
  */
-async function pickAccount(em: EntityManager, tenant: Tenant, fromEmail: string): Promise<DraftAccount | null> {
+export async function pickAccount(em: EntityManager, tenant: Tenant, fromEmail: string): Promise<DraftAccount | null> {
   const email = lookupAddress(fromEmail);
   const domain = addressDomain(email);
   const account = await kysely(em)

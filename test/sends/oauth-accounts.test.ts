@@ -2,12 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { verifyAccount } from "../../activities/smtp/verify.ts";
 import { kysely } from "../../db/orm.ts";
-import {
-  AccountCheckError,
-  connectAccount,
-  replaceCredentials,
-  resumeAccount,
-} from "../../domain/accounts/accounts.ts";
+import { AccountCheckError, connectAccount, resumeAccount, updateAccount } from "../../domain/accounts/accounts.ts";
 import { accessTokenOf, openTokenPost, storeGrant, TokenError } from "../../domain/accounts/tokens.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { textsIn } from "../histories/files.ts";
@@ -175,7 +170,7 @@ describe("A sending account that logs in by XOAUTH2", () => {
     );
 
     const given = { username: USER, password: null, grant: { ...tokens.grant, refreshToken: "another" } };
-    const replace = async () => replaceCredentials(sender.em.fork(), sender.accountId, given, await deps());
+    const replace = async () => updateAccount(sender.em.fork(), sender.accountId, { credentials: given }, await deps());
     await assert.rejects(replace(), AccountCheckError);
     tokens.failure = undefined;
     assert.equal((await replace()).status, "ACTIVE");
