@@ -224,6 +224,8 @@ export async function listSends(em: EntityManager, { statuses, teamId, limit }: 
 }
 
 export interface RecipientFacts {
+  /** Its number in the ledger, from 1. */
+  row: number;
   /** Without angle brackets. Of a recipient that no account has taken, or whose account is gone, the part before the @. */
   messageId: string;
   email: string;
@@ -237,7 +239,7 @@ export interface RecipientFacts {
 const PAGE = 1_000;
 
 /** @throws {ApiError} `resource_state_invalid` for a send whose recipients are kept no longer */
-async function refuseWithoutLedger(em: EntityManager, found: FoundSend): Promise<void> {
+export async function refuseWithoutLedger(em: EntityManager, found: FoundSend): Promise<void> {
   const send = await kysely(em)
     .selectFrom("sends")
     .select("ledger_state")
@@ -261,7 +263,7 @@ export async function* readRecipients(
   await refuseWithoutLedger(em, found);
   const { fromEmail } = await readResourceContent(em, found, resource);
   for (let after = 0; ; ) {
-    const { rows } = await sql<Omit<RecipientFacts, "messageId"> & { seq: number; from: string | null }>`
+    const { rows } = await sql<Omit<RecipientFacts, "messageId" | "row"> & { seq: number; from: string | null }>`
       with page as (
         select * from send_recipients
         where send_id = ${sendId} and seq > ${after}
@@ -277,7 +279,7 @@ export async function* readRecipients(
       order by r.seq`.execute(kysely(em));
     for (const { seq, from, ...recipient } of rows) {
       const mail = { sendId, seq };
-      yield { messageId: from === null ? mailId(mail) : messageIdOf(mail, domainOf(from)), ...recipient };
+      yield { row: seq, messageId: from === null ? mailId(mail) : messageIdOf(mail, domainOf(from)), ...recipient };
     }
     const last = rows.at(-1);
     if (!last || rows.length < PAGE) return;

@@ -29,6 +29,9 @@ export async function readInFlightMs(em: EntityManager, sendId: string): Promise
   return ms;
 }
 
+/** The reason of an UNKNOWN row whose mail did not leave, by an operator's word. */
+export const NOT_SENT = "not_sent";
+
 export interface UnknownRequeued {
   requeued: number;
   /** Until every unknown row may be taken; nothing was taken while it is more than 0. */
@@ -36,9 +39,10 @@ export interface UnknownRequeued {
 }
 
 /**
- * Queues all recipients whose outcome is unknown once more, at an operator's command: they may get the mail twice. It
- * waits until no worker that is presumed dead can mail or settle them, then takes them under new epochs. A send that
- * had ended is SENDING again; its newsletter stays SENT and its credits stay settled.
+ * Queues the recipients whose outcome is unknown once more, at an operator's command: those settled as `not_sent`, or
+ * where there is none all, who may get the mail twice. It waits until no worker that is presumed dead can mail or settle
+ * them, then takes them under new epochs. A send that had ended is SENDING again; its newsletter stays SENT and its credits
+ * stay settled.
  */
 export function requeueUnknown(em: EntityManager, sendId: string): Promise<UnknownRequeued> {
   return transaction(em, async (tx) => {
@@ -54,10 +58,13 @@ export function requeueUnknown(em: EntityManager, sendId: string): Promise<Unkno
       .executeTakeFirst();
     const nothing: UnknownRequeued = { requeued: 0, waitMs: 0 };
     if (!send) return nothing;
+    const isUnknown = sql`send_id = ${sendId} and state = 'UNKNOWN' and not responded`;
+    const isTaken = sql`${isUnknown} and (reason = ${NOT_SENT} or not exists (
+      select from send_recipients where ${isUnknown} and reason = ${NOT_SENT}))`;
     const { rows: waits } = await sql<{ waitMs: number | null }>`
       select ceil(extract(epoch from max(updated_at) - clock_timestamp()) * 1000
         + ${await readInFlightMs(tx, sendId)}::int)::float8 as "waitMs"
-      from send_recipients where send_id = ${sendId} and state = 'UNKNOWN' and not responded`.execute(db);
+      from send_recipients where ${isTaken}`.execute(db);
     const waitMs = waits[0]?.waitMs;
     if (waitMs === null || waitMs === undefined) return nothing;
     if (waitMs > 0) return { ...nothing, waitMs };
@@ -66,8 +73,10 @@ export function requeueUnknown(em: EntityManager, sendId: string): Promise<Unkno
     const { rows } = await sql<{ requeued: number }>`
       with taken as (
         update send_recipients
-        set state = 'QUEUED', account_id = null, reason = null, first_deferred_at = null, updated_at = now()
-        where send_id = ${sendId} and state = 'UNKNOWN' and not responded returning seq
+        set state = 'QUEUED', account_id = null, first_deferred_at = null, updated_at = now(),
+          -- It is UNKNOWN again if the resend is cancelled.
+          reason = case when reason = ${NOT_SENT} then reason end
+        where ${isTaken} returning seq
       ), set_back as (
         update send_lanes l set after_seq = least(l.after_seq, (select min(seq) from taken) - 1)
         where l.send_id = ${sendId}

@@ -3,6 +3,7 @@ import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
+import { findSend } from "../../domain/sends/inspection.ts";
 import {
   closeDispatch,
   closeLost,
@@ -13,6 +14,7 @@ import {
 } from "../../domain/sends/lanes.ts";
 import { finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
 import { closeReview } from "../../domain/sends/review.ts";
+import { parseOutcomes, settleUnknown } from "../../domain/sends/settle-unknown.ts";
 import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
 import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
@@ -218,6 +220,44 @@ describe("Two lanes of a send", () => {
     const reopened = await open(second);
     assert.equal(reopened.afterSeq, 0);
     assert.equal((await stage(reopened, 4)).recipients.length, 4);
+  });
+});
+
+describe("Unknown outcomes", () => {
+  const settledBy = async (send: Awaited<ReturnType<typeof untaken>>, csv: string) =>
+    settleUnknown(send.em(), await findSend(send.em(), send.sendId), parseOutcomes(csv, send.sendId));
+
+  it("are settled by an operator: what was sent is never mailed again, and what was not sent alone is", async () => {
+    const send = await untaken(5);
+    const { sendId, em, set, setStates, rows, statesOf } = send;
+    await setStates(["UNKNOWN", "UNKNOWN", "UNKNOWN", "UNKNOWN", "SENT"]);
+    await set(sql`epoch = seq, updated_at = now() - interval '1 hour'`);
+    const csv = `\u{feff}row;email;message_id;outcome\r\n1;a@b.example;<1.${sendId}@b.example>;sent\r\n2;;;not_sent\r\n3;;;\r\n`;
+    assert.deepEqual(await settledBy(send, csv), { sent: 1, not_sent: 1, known: 0 });
+    assert.deepEqual(await settledBy(send, `<1.${sendId}@b.example>,not_sent\n5,not_sent`), {
+      sent: 0,
+      not_sent: 0,
+      known: 2,
+    });
+    assert.deepEqual(await statesOf(), ["SENT", "UNKNOWN", "UNKNOWN", "UNKNOWN", "SENT"]);
+    assert.equal((await requeueUnknown(em(), sendId)).requeued, 1);
+    assert.deepEqual(await statesOf(), ["SENT", "QUEUED", "UNKNOWN", "UNKNOWN", "SENT"]);
+    assert.equal((await requeueUnknown(em(), sendId)).requeued, 2, "what is left can still be resent");
+    assert.ok((await rows()).every(({ state }) => state === "SENT" || state === "QUEUED"));
+  });
+
+  it("stay as they are when a line of the file is wrong", async () => {
+    const send = await untaken(2);
+    await send.setStates(["UNKNOWN", "UNKNOWN"]);
+    const wrong: [string, RegExp][] = [
+      ["1,sent\n3,sent", /has no row 3/],
+      ["1,sent\n2,arrived", /Record 2: "arrived" is neither sent nor not_sent/],
+      ["1,sent\n2.send_00000000000000000000000000@b.example,sent", /Record 2: .* is no Message-ID or row of send_/],
+      ["1,sent\n1,not_sent", /Row 1 is both/],
+      ["row,email,message_id,outcome\n1,a@b.example,x,", /fill in the last column/],
+    ];
+    for (const [csv, why] of wrong) await assert.rejects(settledBy(send, csv), why);
+    assert.deepEqual(await send.statesOf(), ["UNKNOWN", "UNKNOWN"]);
   });
 });
 
