@@ -7,7 +7,6 @@ import {
   WorkflowNotFoundError,
 } from "@temporalio/client";
 import type { Logger } from "pino";
-import type { SendStatus } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
@@ -17,6 +16,7 @@ import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfini
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
 import { SEND_STATUS } from "../workflows/search-attributes.ts";
+import type { SendOutcome, SetBack } from "../workflows/send-messages.ts";
 import { replayStart, sendStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
@@ -82,9 +82,9 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
     if (send.status !== run.sendStatus) await wakeUp(client, send.id);
     return "running";
   }
-  const reason = await pauseReasonOf(client, send, run);
+  const { reason, setBack } = await pauseOf(client, send, run);
   const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
-  await startSend(client, send);
+  await startSend(client, send, setBack);
   log.warn({ sendId: send.id, end, ...(paused && { reason }) }, "a send had no workflow; it has one again");
   return paused ? "paused" : "started";
 }
@@ -160,19 +160,18 @@ async function readLatestRun(client: Client, workflowId: string): Promise<Latest
 
 /**
  * An operator ended the run, or it has mailed the send to its end although Postgres, which was restored, says that it
- * is open. Undefined when the send may continue by itself.
+ * is open. Neither when the send may continue by itself.
  */
-async function pauseReasonOf(
+async function pauseOf(
   client: Client,
   { id, status }: UnfinishedSend,
   { end, runId }: LatestRun,
-): Promise<string | undefined> {
-  if (end === "cut_off") return PAUSE_REASONS.workflowEnded;
-  if (end !== "in_order" || TERMINAL.has(status)) return undefined;
-  const { outcome }: { outcome: SendStatus | "expired" | "refused" } = await client.workflow
-    .getHandle(sendWorkflowId(id), runId)
-    .result();
-  return outcome === "expired" || outcome === "refused" ? undefined : PAUSE_REASONS.databaseRestored;
+): Promise<{ reason?: string; setBack?: SetBack }> {
+  if (end === "cut_off") return { reason: PAUSE_REASONS.workflowEnded };
+  if (end !== "in_order" || TERMINAL.has(status)) return {};
+  const { outcome, sent = 0 }: SendOutcome = await client.workflow.getHandle(sendWorkflowId(id), runId).result();
+  if (outcome === "expired" || outcome === "refused") return {};
+  return { reason: PAUSE_REASONS.databaseRestored, setBack: { sent, isPaused: true } };
 }
 
 /** A workflow that has ended meanwhile needs no wake-up. */
@@ -185,14 +184,14 @@ async function wakeUp(client: Client, sendId: string): Promise<void> {
 }
 
 /** Starts a run that continues from the send's status in Postgres. If a run began meanwhile, that one continues it. */
-async function startSend(client: Client, send: UnfinishedSend): Promise<void> {
+async function startSend(client: Client, send: UnfinishedSend, setBack: SetBack | undefined): Promise<void> {
   const input: Parameters<typeof sendStart>[0] = {
     previewId: send.id,
     teamId: send.team_id,
     environment: send.environment,
     resource: { type: send.resource_type, id: send.resource_id },
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
-    resume: { lanes: [] },
+    resume: { lanes: [], ...(setBack && { setBack }) },
   };
   await begin(client, "sendWorkflow", sendStart(input));
 }

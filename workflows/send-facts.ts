@@ -1,5 +1,6 @@
 import { isUnderWay } from "./lane-view.ts";
 import type { SendView, Step } from "./send-decision.ts";
+import { mailedAgain } from "./send-messages.ts";
 import { instantOf } from "./steps.ts";
 
 /** The facts that operators read below the sentence of a send's state. Times are in UTC. */
@@ -11,7 +12,11 @@ export function factsOf({ send, lanes, now, neverBegan, refusal, setBack }: Send
   // The number is read when a slice ends.
   const before = lanes.some(isUnderWay) ? " before the slices under way" : "";
   const facts = isOpen ? [`${sent} of ${recipients} sent${before}; ${status} since ${since}.`] : [];
-  if (setBack) facts.push(`By this workflow ${setBack.sent} were sent before Postgres was set back.`);
+  if (setBack) {
+    const again = mailedAgain(send, setBack);
+    const needs = again > 0 ? ` A resume mails ${again} recipients again, and needs the input ${setBack.sent}.` : "";
+    facts.push(`By this workflow ${setBack.sent} were sent before Postgres was set back.${needs}`);
+  }
   if (status === "SCHEDULED" || status === "PAUSED") facts.push(`Its send_at is ${startsAt}.`);
   if (lanes.length > 0) facts.push(`Accounts: ${lanes.map(({ accountId }) => accountId).join(", ")}.`);
   for (const { accountId, lastFailure } of lanes) {

@@ -1,5 +1,6 @@
 import { ApplicationFailure, defineSignal, defineUpdate } from "@temporalio/workflow";
 import type { IdempotencyHandle } from "../domain/access/idempotency.ts";
+import type { SendState } from "../domain/sends/lifecycle.ts";
 import type { SendResource } from "../domain/sends/resource.ts";
 import { WAKE_UP } from "./ids.ts";
 import { isUnderWay, type LaneView } from "./lane-view.ts";
@@ -42,6 +43,8 @@ export type OperatorCommand = "pause" | "resume" | "cancel" | "retry" | "resendU
 export interface ResumeCommand {
   kind: "resume";
   resumeId: string;
+  /** The input of the update, see `resumeRefusal`. */
+  althoughMailed?: unknown;
 }
 export type Command =
   | PreviewCommand
@@ -60,12 +63,12 @@ export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
     "pause",
     "Hold the send. Answers when no mail is in flight any more, or a resume or cancel came. Credits stay reserved.",
   ],
-  ["resume", "Continue a paused send."],
+  ["resume", "Continue a paused send. After a restore its details may ask for a number as input."],
   ["cancel", "End the send for good. Answers when no mail is in flight and the credits of unsent mails are released."],
   ["retry", "Try again now instead of waiting, e.g. after the sending account was repaired."],
   [
     "resendUnknown",
-    "Mail the recipients whose outcome is unknown once more: some of them may get the mail twice. Answers when they are queued, or a cancel came.",
+    "Mail the recipients whose outcome is unknown once more: some of them may get the mail twice. Where send:settle recorded some as not_sent, these alone. Answers when they are queued, or a cancel came.",
   ],
 ];
 
@@ -89,7 +92,7 @@ export const DETAILS = {
     `Paused: complaints are ${percent(rate)} of the team's delivered mail of 30 days. Find their cause, then update: resume; it pauses again once they are 0.05 points more than at the resume. Or: cancel.`,
   pausedFor: (reason: string) => `Paused: ${reason}. Repair the sending account, then update: resume. Or: cancel.`,
   setBack:
-    "Paused: Postgres was restored from an older backup, or lost its last commits: recipients that had their mail may be queued again. Compare send:recipients with the relay's log, then update: resume, which mails those that are queued. Or: cancel.",
+    "Paused: Postgres was restored from an older backup, or lost its last commits: recipients that had their mail may be queued again. Compare send:recipients with the relay's log, then update: resume, which mails those that are queued; with the number of mails below as input, if Postgres knows of fewer. Or: cancel.",
   vanished: (sent: number) =>
     `Postgres was restored from a backup of before the confirm and does not know this send any more; ${sent} mails had been sent. To confirm its draft again mails all recipients once more. Updates: cancel, to end this workflow.`,
   vanishedAndEnded: (sent: number) =>
@@ -104,7 +107,7 @@ export const DETAILS = {
   settled: (sent: number, unknown: number) =>
     `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled.`,
   review: (until: number) =>
-    `Updates: resendUnknown (some recipients may get the mail twice), cancel to leave them unknown, or retry to count them again; closes by itself at ${instantOf(until)}.`,
+    `The command send:unknown lists them, send:settle records what the relay's log says of each. Updates: resendUnknown (those that were not sent alone; where none is known not to be, all, and some may get the mail twice), cancel to leave them unknown, or retry to count them again; closes by itself at ${instantOf(until)}.`,
   resending: (at: number) =>
     `Waits until ${instantOf(at)} to resend the unknown outcomes: until then a worker that is presumed dead may have them in flight. Updates: cancel.`,
 } as const;
@@ -147,6 +150,21 @@ export const ANSWERS = {
   retryMailing: "nothing to retry: it is mailing already",
   retry: "tries again now",
 } as const;
+
+/** Recipients that a resume would mail again, by the facts of the workflow. */
+export const mailedAgain = ({ sent }: Pick<SendState, "sent">, setBack: SetBack): number => setBack.sent - sent;
+
+/** A resume that would mail recipients again needs, as its input, the number of mails that were sent. */
+export function resumeRefusal(
+  { send, setBack }: { send?: SendState | undefined; setBack?: SetBack | undefined },
+  { althoughMailed }: ResumeCommand,
+): ApplicationFailure | undefined {
+  if (!send || !setBack || mailedAgain(send, setBack) <= 0 || althoughMailed === setBack.sent) return undefined;
+  return ApplicationFailure.nonRetryable(
+    `By its workflow ${setBack.sent} mails were sent, by Postgres ${send.sent}: a resume mails ${mailedAgain(send, setBack)} recipients again. If it shall: send:resume --although-mailed ${setBack.sent}, or update resume with the input ${setBack.sent}. Else cancel.`,
+    "resource_state_invalid",
+  );
+}
 
 export function retryAnswer(view: {
   failing?: unknown;

@@ -79,8 +79,9 @@ class Send {
       { description: "Used by the reconciler: read the send's state again" },
     );
     for (const [kind, description] of messages.OPERATOR_UPDATES) {
-      const submit = () => this.loop.submit(kind === "resume" ? { kind, resumeId: workflow.uuid4() } : { kind });
-      setHandler(workflow.defineUpdate<string>(kind), submit, { description });
+      const submit = (input?: unknown) =>
+        this.loop.submit(kind === "resume" ? { kind, resumeId: workflow.uuid4(), althoughMailed: input } : { kind });
+      setHandler(workflow.defineUpdate<string, [unknown?]>(kind), submit, { description });
     }
   }
 
@@ -171,6 +172,8 @@ class Send {
         return;
       case "resume": {
         const { resumeId } = pending.command;
+        const refusal = messages.resumeRefusal(view, pending.command);
+        if (refusal) return pending.refuse(refusal);
         this.#forgetStatus();
         if (!(await this.#ask(() => steps.resumeSend(this.#id, resumeId))))
           return pending.reply(ANSWERS.nothingToResume);
@@ -335,7 +338,7 @@ class Send {
     const lanes = send?.accountIds.map((accountId) => driven.get(accountId) ?? drivenLane({ accountId }));
     Object.assign(view, { send, lanes: lanes ?? [] });
     const wasSetBack = known !== undefined && (!send || isSetBack(known, send));
-    if (wasSetBack) view.setBack = { sent: known.sent, isPaused: false };
+    if (wasSetBack) view.setBack = { sent: Math.max(known.sent, view.setBack?.sent ?? 0), isPaused: false };
     // Once it was found behind, Postgres counts as it is: an operator decides.
     if (send) view.known = progressOf(send, wasSetBack ? undefined : view.known);
     if (!send) return;

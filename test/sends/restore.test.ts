@@ -57,6 +57,10 @@ async function untilHeld(
   assert.equal((await untilStatus(sender, ["PAUSED"])).status_reason, PAUSE_REASONS.databaseRestored);
 }
 
+/** The error of a resume that would mail recipients again without the number of mails that were sent. */
+const refusesWithout = (sent: number) => (error: Error) =>
+  String(error.cause).includes(`send:resume --although-mailed ${sent}`);
+
 const { it, longIt } = testsOf();
 
 describe("After a restore of an older backup", () => {
@@ -92,6 +96,8 @@ describe("After a restore of an older backup", () => {
     assert.equal((await mailed(sent)).length, 3);
     assert.deepEqual([...(await mailed(cancelled)), ...(await mailed(failed))], []);
 
+    await temporal.untilDetails(ofSent, "By this workflow 3 were sent before Postgres was set back. A resume mails 3 ");
+    await assert.rejects(command(ofSent, "resume"), refusesWithout(3));
     await Promise.all([ofSent, ofFailed].map((sendId) => command(sendId, "cancel")));
     assert.deepEqual(await ledgerStates(sent), { CANCELLED: 3 });
     assert.deepEqual(await credits(sent), { available: 3, reserved: 0, mismatch: false });
@@ -136,7 +142,8 @@ describe("After a restore of an older backup", () => {
     assert.match(String(await command(vanishedId, "cancel")), /CANCELLED/);
     assert.equal((await workflowOf(vanishedId).result()).outcome, "refused");
     await setFaults([]);
-    assert.equal(await command(sendId, "resume"), ANSWERS.continuesSetBack);
+    await assert.rejects(command(sendId, "resume", 5), refusesWithout(4));
+    assert.equal(await command(sendId, "resume", 4), ANSWERS.continuesSetBack);
     await untilStatus(sender, ["SENT"]);
     assert.equal((await mailed(sender)).length, 9, "an operator had all five mailed again");
   });
@@ -258,7 +265,8 @@ describe("After a restore of an older backup", () => {
       await Promise.all([assertNobodyTwice(ended), assertNobodyTwice(underWay)]);
 
       await command(underWayId, "cancel");
-      await command(endedId, "resume");
+      await assert.rejects(command(endedId, "resume"), refusesWithout(3));
+      await command(endedId, "resume", 3);
       await untilStatus(ended, ["SENT"]);
       assert.equal((await mailed(ended)).length, 6, "an operator had all three mailed again");
       await assertNobodyTwice(underWay);

@@ -41,6 +41,12 @@ describe("Postgres is behind a send's workflow", () => {
     assert.deepEqual(behind(undefined), [], "the send's own step may have taken it back");
   });
 
+  it("when an operator held the send after a restore, and Postgres knows of fewer mails", () => {
+    const held = { ...state("PAUSED"), pauseReason: "database_restored" };
+    assert.ok(isSetBack(known({ sent: 4 }), held));
+    assert.ok(!isSetBack(known({ sent: 3 }), held));
+  });
+
   it("not because a read that began before a slice ended is answered after it", () => {
     const later = progressOf(
       state("SENDING", { acct_1: 4, acct_2: 2 }),
