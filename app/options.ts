@@ -33,6 +33,20 @@ export const wholeNumber =
     return value;
   };
 
+export const NONE = "none";
+
+/** A whole number, or `none`. */
+export const numberOrNone =
+  (min: number, max: number) =>
+  (text: string): number | typeof NONE => {
+    if (text === NONE) return NONE;
+    try {
+      return wholeNumber(min, max)(text);
+    } catch {
+      throw new InvalidArgumentError(`It is a whole number from ${min} to ${max}, or ${NONE}.`);
+    }
+  };
+
 /** An email address, in its stored spelling. */
 export function address(text: string): string {
   const normalised = normaliseAddress(text);

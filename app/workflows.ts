@@ -65,15 +65,16 @@ async function give(
 
 const waitForStage = WorkflowUpdateStage.ACCEPTED;
 
-/** Gives a workflow an update of operators. @returns its answer; undefined when it does not run @throws {ApiError} as `give` */
+/** Gives a workflow an update of operators, with its input if it has one. @returns its answer; undefined when it does not run @throws {ApiError} as `give` */
 export async function updateWorkflow(
   temporal: TemporalGateway,
   workflowId: string,
   name: string,
+  input?: number,
 ): Promise<string | undefined> {
   try {
     return await give(temporal, ({ workflow }) =>
-      workflow.getHandle(workflowId).startUpdate<string, []>(name, { waitForStage }),
+      workflow.getHandle(workflowId).startUpdate<string, [number | undefined]>(name, { args: [input], waitForStage }),
     );
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return undefined;

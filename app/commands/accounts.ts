@@ -8,6 +8,7 @@ import {
 } from "../../db/entities/account.ts";
 import { forTenant } from "../../db/orm.ts";
 import {
+  type AccountChanges,
   type AccountDeps,
   type Credentials,
   connectAccount,
@@ -16,11 +17,12 @@ import {
   suspendAccount,
   updateAccount,
 } from "../../domain/accounts/accounts.ts";
+import { disconnectAccount } from "../../domain/accounts/disconnect.ts";
 import { openTokenPost } from "../../domain/accounts/tokens.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/account-inspection.ts";
 import { argument, type Commands, command, flag, OF_ANY_TEAM, OF_TENANT, option, required } from "../command.ts";
-import { absoluteUrl, address, domains, listOf, oneOf, wholeNumber } from "../options.ts";
+import { absoluteUrl, address, domains, listOf, NONE, numberOrNone, oneOf, wholeNumber } from "../options.ts";
 import { counted, refusedText, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, ownerOf, type Session, type Terminal, tenantOf } from "../session.ts";
 
@@ -37,6 +39,10 @@ const TOKEN_URLS: Partial<Record<AccountProvider, string>> = {
   GOOGLE: "https://oauth2.googleapis.com/token",
   MICROSOFT: "https://login.microsoftonline.com/common/oauth2/v2.0/token",
 };
+
+const PORT = wholeNumber(1, 65_535);
+const CONNECTIONS = wholeNumber(1, 1_000);
+const MOST_MAILS = 2_147_483_647;
 
 const ACCOUNT = { account: required("<id>", "the account") };
 const LOGIN = {
@@ -59,7 +65,7 @@ export const commands: Commands = {
       ...LOGIN,
       email: required("<address>", "the address it sends as", address),
       host: required("<name>", "SMTP server, on the public Internet unless SMTP_ALLOWED_HOSTS names it"),
-      port: option("<port>", "SMTP port", wholeNumber(1, 65_535), 587),
+      port: option("<port>", "SMTP port", PORT, 587),
       security: option(
         "<kind>",
         `${SECURITIES.join(", ")}; a login takes starttls or tls, except on loopback`,
@@ -70,9 +76,9 @@ export const commands: Commands = {
       displayName: option("<name>", "its name; the address unless given"),
       provider: option("<name>", ACCOUNT_PROVIDERS.join(", "), oneOf(ACCOUNT_PROVIDERS), "SMTP_OTHER"),
       domains: option("<domains>", "comma-separated domains it may send for besides its own address", domains, []),
-      maxConnections: option("<count>", "connections at once", wholeNumber(1, 1_000), 10),
-      hourlyLimit: option("<mails>", "mails an hour", wholeNumber(1, 2_147_483_647)),
-      dailyLimit: option("<mails>", "mails a UTC day", wholeNumber(1, 2_147_483_647)),
+      maxConnections: option("<count>", "connections at once", CONNECTIONS, 10),
+      hourlyLimit: option("<mails>", "mails an hour", wholeNumber(1, MOST_MAILS)),
+      dailyLimit: option("<mails>", "mails a UTC day", wholeNumber(1, MOST_MAILS)),
     },
     async (session, options) => {
       const tenant = await tenantOf(session, options);
@@ -116,6 +122,53 @@ export const commands: Commands = {
       const { provider } = await readAccount(em, id);
       const credentials = await readCredentials(session.terminal, options, TOKEN_URLS[provider]);
       return shown(await updateAccount(em, id, { credentials }, depsOf(session)));
+    },
+  ),
+
+  "account:update": command(
+    "change an account: another server, port, security or login once a login with it works; its sends use it from their next slice on",
+    {
+      ...ACCOUNT,
+      ...LOGIN,
+      host: option("<name>", "SMTP server"),
+      port: option("<port>", "SMTP port", PORT),
+      security: option("<kind>", SECURITIES.join(", "), oneOf(SECURITIES)),
+      maxConnections: option("<count>", "connections at once", CONNECTIONS),
+      hourlyLimit: option("<mails>", `mails an hour, or ${NONE}`, numberOrNone(1, MOST_MAILS)),
+      dailyLimit: option("<mails>", `mails a UTC day, or ${NONE}`, numberOrNone(1, MOST_MAILS)),
+    },
+    async (session, { account: id, host, port, security, maxConnections, hourlyLimit, dailyLimit, ...login }) => {
+      const em = forTenant(session.orm.em, await ownerOf(session, "email_accounts", id));
+      const { provider } = await readAccount(em, id);
+      const isOtherLogin = login.user !== undefined || login.oauthClientId !== undefined;
+      const changes: AccountChanges = {
+        ...(host !== undefined && { host }),
+        ...(port !== undefined && { port }),
+        ...(security !== undefined && { security }),
+        ...(maxConnections !== undefined && { maxConnections }),
+        ...(hourlyLimit !== undefined && { hourlyLimit: hourlyLimit === NONE ? null : hourlyLimit }),
+        ...(dailyLimit !== undefined && { dailyLimit: dailyLimit === NONE ? null : dailyLimit }),
+        ...(isOtherLogin && {
+          credentials: await readCredentials(session.terminal, login, TOKEN_URLS[provider]),
+        }),
+      };
+      if (Object.keys(changes).length === 0) {
+        throw new ApiError(
+          "validation_failed",
+          "Name what to change: --help lists it. To remove a login: account:credentials.",
+        );
+      }
+      return shown(await updateAccount(em, id, changes, depsOf(session)));
+    },
+  ),
+
+  "account:disconnect": command(
+    "delete an account and its credentials, unless a draft or a send has no other ACTIVE account",
+    ACCOUNT,
+    async (session, { account: id }) => {
+      const tenant = await ownerOf(session, "email_accounts", id);
+      await disconnectAccount(session.orm.em.fork(), { ...tenant, accountId: id });
+      return { text: `Account ${id} is disconnected, and its credentials are erased`, data: { account: { id } } };
     },
   ),
 

@@ -1,22 +1,10 @@
-import { InvalidArgumentError } from "commander";
 import { PLANS, type Team } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { PLAN_LIMIT_KEYS, PLAN_LIMITS, type PlanLimitKey, setPlan } from "../../domain/teams/plans.ts";
 import { type Commands, command, OF_TEAM, option, type Parameter } from "../command.ts";
-import { oneOf, wholeNumber } from "../options.ts";
+import { NONE, numberOrNone, oneOf } from "../options.ts";
 import { teamOf } from "../session.ts";
-
-const NONE = "none";
-
-const numberOrNone = (min: number, max: number) => (text: string) => {
-  if (text === NONE) return NONE;
-  try {
-    return wholeNumber(min, max)(text);
-  } catch {
-    throw new InvalidArgumentError(`It is a whole number from ${min} to ${max}, or ${NONE}.`);
-  }
-};
 
 const LIMITS = Object.fromEntries(
   PLAN_LIMIT_KEYS.map((key) => {

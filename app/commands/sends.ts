@@ -1,4 +1,6 @@
+import { readFile } from "node:fs/promises";
 import { Readable, type Writable } from "node:stream";
+import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { RECIPIENT_STATES, type RecipientState, SEND_STATUSES } from "../../db/entities/send.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -14,11 +16,23 @@ import {
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
 import { type LastRefusal, readLastRefusal } from "../../domain/sends/last-refusal.ts";
+import { parseOutcomes, settleUnknown } from "../../domain/sends/settle-unknown.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { holdOpenSends } from "../../domain/sends/unfinished.ts";
+import { NOT_SENT } from "../../domain/sends/unknown.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
-import { type AppCommand, argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
-import { listOf } from "../options.ts";
+import {
+  type AppCommand,
+  argument,
+  type Commands,
+  command,
+  flag,
+  LIMIT,
+  OF_ANY_TEAM,
+  option,
+  required,
+} from "../command.ts";
+import { listOf, wholeNumber } from "../options.ts";
 import { counted, csvLine, RESTORED, refusedText, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, type Session, uiOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
@@ -98,6 +112,26 @@ export const commands: Commands = {
     },
   ),
 
+  "send:unknown": command(
+    "print the recipients of a send whose outcome is unknown, by row; fill in the last column of --csv for send:settle",
+    { ...SEND, csv: flag("print CSV (RFC 4180) with a header row") },
+    async ({ orm, terminal, isJson }, { id, csv }) => {
+      const em = orm.em.fork();
+      const format = csv ? UNKNOWN_CSV : isJson ? UNKNOWN_JSON_LINES : UNKNOWN_TEXT;
+      await print(terminal.stdout, format, readRecipients(em, await findSend(em, id), ["UNKNOWN"]));
+      return undefined;
+    },
+  ),
+
+  "send:settle": command(
+    "record what the relay's log says of mails whose outcome is unknown: sent is final, not_sent is what send:resend-unknown mails",
+    {
+      ...SEND,
+      file: required("<file>", "CSV: first a Message-ID or row, last sent or not_sent; - reads standard input"),
+    },
+    settle,
+  ),
+
   "send:hold-all": command(
     "after a restore of the database, before dispatch starts: pause every send that has not ended",
     {},
@@ -111,7 +145,18 @@ export const commands: Commands = {
   ),
 
   "send:pause": updating("pause", "hold a send; answers when no mail is in flight any more"),
-  "send:resume": updating("resume", "continue a paused send"),
+  "send:resume": command(
+    "continue a paused send; the update resume of its workflow",
+    {
+      ...SEND,
+      althoughMailed: option(
+        "<number>",
+        "after a restore: mail again although so many mails had been sent, as send:show says",
+        wholeNumber(1),
+      ),
+    },
+    (session, { id, althoughMailed }) => giveUpdate(session, id, "resume", althoughMailed),
+  ),
   "send:cancel": updating("cancel", "end a send for good, and release the credits of mails that were not sent"),
   "send:retry": updating(
     "retry",
@@ -119,7 +164,7 @@ export const commands: Commands = {
   ),
   "send:resend-unknown": updating(
     "resendUnknown",
-    "mail the recipients whose outcome is unknown once more: some of them may get the mail twice",
+    "mail once more the recipients settled as not_sent, or all whose outcome is unknown where none is: some of those may get it twice",
   ),
 };
 
@@ -148,7 +193,12 @@ function describe(facts: SendFacts, { workflow, ui, details }: Record<"workflow"
   return linesOf([
     ["send", `${sendId} of ${resource.type} ${resource.id}, team ${facts.teamId}, ${facts.environment.toLowerCase()}`],
     ["status", reason === null ? status : `${status}: ${reason}`],
-    ["needs you", isOfUnknown ? `unknown outcomes: send:resend-unknown, or send:cancel to leave them` : needs],
+    [
+      "needs you",
+      isOfUnknown
+        ? `unknown outcomes: send:unknown, send:settle, send:resend-unknown, or send:cancel to leave them`
+        : needs,
+    ],
     ["send_at", facts.sendAt],
     ["send days", days === "" ? "any" : `${days} in ${facts.timeZone}`],
     ["started", facts.startedAt],
@@ -232,6 +282,22 @@ const TEXT: Format = {
     `${messageId}  ${email}  ${state}${reason === null ? "" : ` (${reason})`}  ${updatedAt}\n`,
 };
 
+const outcomeOf = ({ reason }: RecipientFacts): string => (reason === NOT_SENT ? NOT_SENT : "");
+
+const UNKNOWN_CSV: Format = {
+  header: csvLine(["row", "email", "message_id", "outcome"]),
+  line: (recipient) => csvLine([recipient.row, recipient.email, recipient.messageId, outcomeOf(recipient)]),
+};
+const UNKNOWN_JSON_LINES: Format = {
+  line: (recipient) => {
+    const { row, email, messageId } = recipient;
+    return `${JSON.stringify({ row, email, message_id: messageId, outcome: outcomeOf(recipient) || null })}\n`;
+  },
+};
+const UNKNOWN_TEXT: Format = {
+  line: (recipient) => `${recipient.row}  ${recipient.email}  ${recipient.messageId}  ${outcomeOf(recipient)}\n`,
+};
+
 /** Prints recipients as fast as they are read: by `head` for example, only the first ones. */
 async function print(
   stdout: Writable,
@@ -268,13 +334,13 @@ function remedyWithoutWorkflow(facts: SendFacts): string {
     : " No outcome is unknown.";
 }
 
-async function giveUpdate(session: Session, id: string, update: string): Promise<Outcome> {
+async function giveUpdate(session: Session, id: string, update: string, input?: number): Promise<Outcome> {
   const { updateEndedSend, updateWorkflow, withTemporal } = await import("../workflows.ts");
   const em = session.orm.em.fork();
   const found = await findSend(em, id);
   const workflow = sendWorkflowId(found.sendId);
   const answer = await withTemporal(session, async (temporal) => {
-    const given = await updateWorkflow(temporal, workflow, update);
+    const given = await updateWorkflow(temporal, workflow, update, input);
     if (given !== undefined || update !== "resendUnknown" || !hasUnknown(await readSendFacts(em, found))) return given;
     // Its review has ended, and its workflow with it.
     return updateEndedSend(temporal, resumedInput(found), update);
@@ -291,5 +357,23 @@ async function giveUpdate(session: Session, id: string, update: string): Promise
   return {
     text: `${answer}\n${found.sendId} is ${status}`,
     data: { send: found.sendId, [found.resource.type]: found.resource.id, update, answer, status },
+  };
+}
+
+async function settle(session: Session, { id, file }: { id: string; file: string }): Promise<Outcome> {
+  const em = session.orm.em.fork();
+  const found = await findSend(em, id);
+  const csv = file === "-" ? await text(session.terminal.stdin) : await readFile(file, "utf8");
+  const settled = await settleUnknown(em, found, parseOutcomes(csv, found.sendId));
+  const facts = await readSendFacts(em, found);
+  const left = facts.recipients?.UNKNOWN ?? 0;
+  if (facts.reviewUntil !== null) {
+    const { updateWorkflow, withTemporal } = await import("../workflows.ts");
+    await withTemporal(session, (temporal) => updateWorkflow(temporal, sendWorkflowId(found.sendId), "retry"));
+  }
+  const known = settled.known > 0 ? ` ${settled.known} were known already, and stay as they are.` : "";
+  return {
+    text: `${settled.sent} sent, ${settled.not_sent} not sent.${known} ${left} are unknown now: send:resend-unknown mails those not sent alone, and all where there is none.`,
+    data: { send: found.sendId, ...settled, unknown: left },
   };
 }

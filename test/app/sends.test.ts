@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
-import { app, inProcess } from "../support/command.ts";
+import { app, inProcess, runApp } from "../support/command.ts";
 import { makeTeam, recordSend, uniqueEmail } from "../support/factories.ts";
 import {
   addAccount,
@@ -56,7 +56,7 @@ describe("The commands for sends", () => {
     assert.deepEqual(send["accounts"], [
       { id: ended.accountId, status: "ACTIVE", last_error: null, refusal: null, recipients: { sent: 2, unknown: 1 } },
     ]);
-    assert.match(text, /needs you +unknown outcomes: send:resend-unknown/);
+    assert.match(text, /needs you +unknown outcomes: send:unknown, send:settle, /);
     assert.match(text, /send days +mon, fri in UTC/);
     assert.match(text, /recipients +3: 2 SENT, 1 UNKNOWN/);
   });
@@ -164,6 +164,18 @@ describe("The commands for sends", () => {
     assert.deepEqual([lines.json.message_id, lines.json.state], [messageId, "UNKNOWN"]);
   });
 
+  it("settle unknown outcomes by the lines that send:unknown prints, once their outcome is filled in", async () => {
+    const unknown = () => app("send:unknown", ended.newsletterId, "--csv");
+    const settle = (input: string) => runApp(["send:settle", ended.newsletterId, "--file", "-"], { input });
+    const line = `3,p3@a.example,3.${endedId}@${ended.domain},`;
+    const { stdout } = await unknown();
+    assert.equal(stdout, `row,email,message_id,outcome\r\n${line}\r\n`);
+    assert.match((await settle(stdout)).stderr, /fill in the last column/);
+    const settled = await settle(stdout.replace(line, `${line}not_sent`));
+    assert.match(settled.stdout, /^0 sent, 1 not sent\. 1 are unknown now: send:resend-unknown/, settled.stderr);
+    assert.ok((await unknown()).stdout.includes(`${line}not_sent\r\n`));
+  });
+
   it("give the workflow the updates of the Temporal UI, and account for the credits of a cancelled send", async () => {
     const { campaignId } = scheduled;
     const given = async (name: string) => {
@@ -197,6 +209,19 @@ describe("The commands for sends", () => {
     assert.match(shown.text, /mails +0 of 100 this hour, no limit this UTC day\nopen sends +none/);
     const { accounts } = (await inProcess("account:list", "--status", "error")).data;
     assert.ok((accounts as { id: string }[]).some(({ id }) => id === failing));
+  });
+
+  it("change an account, and disconnect it", async () => {
+    const id = await addAccount(ended, { email: uniqueEmail(), hourlyLimit: 100 });
+    const update = (...args: string[]) => inProcess("account:update", "--account", id, ...args);
+    await assert.rejects(update(), /Name what to change/);
+    // The mail catcher offers no TLS.
+    await assert.rejects(update("--security", "starttls", "--hourly-limit", "7"), /cannot be used \(tls_failed\)/);
+    assert.match((await update("--hourly-limit", "none", "--daily-limit", "9")).text, /is ACTIVE/);
+    const { text } = await inProcess("account:show", id);
+    assert.match(text, /mails +no limit this hour, 0 of 9 this UTC day/);
+    assert.match((await inProcess("account:disconnect", "--account", id)).text, /is disconnected/);
+    await assert.rejects(inProcess("account:show", id), /There is no sending account/);
   });
 
   it("refuse wrong ids, drafts and times with a sentence", async () => {
