@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError, notFound } from "../errors.ts";
 import type { SendingAccount } from "../sends/account-capacity.ts";
@@ -17,12 +17,19 @@ export function disconnectAccount(em: EntityManager, account: SendingAccount): P
   const { accountId } = account;
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    const ownAccount = () =>
-      db.selectFrom("email_accounts").select("id").where("id", "=", accountId).where(ofTenant(account)).forUpdate();
-    if ((await ownAccount().execute()).length === 0) throw notFound();
-    const letters = await newslettersOf(tx, account);
-    await db.deleteFrom("email_accounts").where("id", "=", accountId).where(ofTenant(account)).execute();
-    const needed = [...(await readNeeded(tx, account)), ...(await withoutAccount(tx, account, letters))];
+    const letters = await readDraftNewsletters(tx, account);
+    const before = await pickAccounts(tx, account, letters);
+    const deleted = await db
+      .deleteFrom("email_accounts")
+      .where("id", "=", accountId)
+      .where(ofTenant(account))
+      .executeTakeFirst();
+    if (deleted.numDeletedRows === 0n) throw notFound();
+    const after = await pickAccounts(tx, account, letters);
+    const needed = await readNeeded(tx, account);
+    for (const { id, from } of letters) {
+      if (before.get(from)?.id === accountId && after.get(from)?.status !== "ACTIVE") needed.push(id);
+    }
     if (needed.length > 0) throw neededBy(needed);
     await db
       .updateTable("campaigns")
@@ -41,7 +48,7 @@ function neededBy(needed: readonly string[]): ApiError {
   const more = needed.length > MAX_NAMED ? ` and ${needed.length - MAX_NAMED} more` : "";
   return new ApiError(
     "resource_state_invalid",
-    `Without the account no ACTIVE one mails ${needed.slice(0, MAX_NAMED).join(", ")}${more}. Connect another for the ` +
+    `No other ACTIVE account can mail ${needed.slice(0, MAX_NAMED).join(", ")}${more}. Connect another for the ` +
       "address, or delete the drafts; end or cancel the sends, and decide about their unknown outcomes.",
   );
 }
@@ -68,33 +75,20 @@ interface DraftLetter {
   from: string;
 }
 
-/** The draft newsletters that the account mails now. */
-async function newslettersOf(em: EntityManager, account: SendingAccount): Promise<DraftLetter[]> {
-  const drafts = await kysely(em)
+const readDraftNewsletters = (em: EntityManager, tenant: Tenant): Promise<DraftLetter[]> =>
+  kysely(em)
     .selectFrom("newsletters")
     .select(["id", "from_email as from"])
-    .where(ofTenant(account))
+    .where(ofTenant(tenant))
     .where("status", "=", "DRAFT")
     .where("from_email", "is not", null)
     .$narrowType<DraftLetter>()
     .execute();
-  const picked = await pickedFor(em, account, drafts);
-  return drafts.filter(({ from }) => picked.get(from)?.id === account.accountId);
-}
 
-/** Ids of those of the newsletters that no ACTIVE account mails now. */
-async function withoutAccount(
-  em: EntityManager,
-  account: SendingAccount,
-  letters: readonly DraftLetter[],
-): Promise<string[]> {
-  const picked = await pickedFor(em, account, letters);
-  return letters.filter(({ from }) => picked.get(from)?.status !== "ACTIVE").map(({ id }) => id);
-}
-
-async function pickedFor(em: EntityManager, account: SendingAccount, letters: readonly DraftLetter[]) {
+/** The account that mails for each address in From. */
+async function pickAccounts(em: EntityManager, tenant: Tenant, letters: readonly DraftLetter[]) {
   const picked = new Map<string, Awaited<ReturnType<typeof pickAccount>>>();
   for (const from of new Set(letters.map((letter) => letter.from)))
-    picked.set(from, await pickAccount(em, account, from));
+    picked.set(from, await pickAccount(em, tenant, from));
   return picked;
 }

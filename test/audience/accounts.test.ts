@@ -151,7 +151,7 @@ describe("Sending accounts", () => {
   }
 
   const neededBy = (id: string) => (error: unknown) =>
-    error instanceof ApiError && error.code === "resource_state_invalid" && error.message.includes(`mails ${id}. `);
+    error instanceof ApiError && error.code === "resource_state_invalid" && error.message.includes(`can mail ${id}. `);
 
   it("are disconnected with their credentials, unless no other account mails a draft", async () => {
     const [letter, campaign] = [

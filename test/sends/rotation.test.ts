@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
+import { disconnectAccount } from "../../domain/accounts/disconnect.ts";
 import { type Sink, type SinkOptions, startSink } from "../mail/smtp-sink.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
@@ -243,7 +244,7 @@ describe("A send over two accounts", () => {
       await temporal.untilDetails(data.id, [`${second} has nothing left to mail`]);
       assert.deepEqual((await sharesOf(sender))[1], {}, "those of the first account");
 
-      await setAccount(sender, first, { port: 1 });
+      await disconnectAccount(sender.em.fork(), { teamId: sender.team.id, environment: "LIVE", accountId: first });
       await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);
       assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
