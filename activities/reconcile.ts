@@ -16,7 +16,6 @@ import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfini
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
 import { SEND_STATUS } from "../workflows/search-attributes.ts";
-import type { SendOutcome, SetBack } from "../workflows/send-messages.ts";
 import { replayStart, sendStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
@@ -82,9 +81,9 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
     if (send.status !== run.sendStatus) await wakeUp(client, send.id);
     return "running";
   }
-  const { reason, setBack } = await pauseOf(client, send, run);
+  const { reason, sent } = await pauseOf(client, send, run);
   const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
-  await startSend(client, send, setBack);
+  await startSend(client, send, sent);
   log.warn({ sendId: send.id, end, ...(paused && { reason }) }, "a send had no workflow; it has one again");
   return paused ? "paused" : "started";
 }
@@ -166,12 +165,14 @@ async function pauseOf(
   client: Client,
   { id, status }: UnfinishedSend,
   { end, runId }: LatestRun,
-): Promise<{ reason?: string; setBack?: SetBack }> {
+): Promise<{ reason?: string; sent?: number }> {
   if (end === "cut_off") return { reason: PAUSE_REASONS.workflowEnded };
   if (end !== "in_order" || TERMINAL.has(status)) return {};
-  const { outcome, sent = 0 }: SendOutcome = await client.workflow.getHandle(sendWorkflowId(id), runId).result();
+  const { outcome, sent = 0 }: { outcome: string; sent?: number } = await client.workflow
+    .getHandle(sendWorkflowId(id), runId)
+    .result();
   if (outcome === "expired" || outcome === "refused") return {};
-  return { reason: PAUSE_REASONS.databaseRestored, setBack: { sent, isPaused: true } };
+  return { reason: PAUSE_REASONS.databaseRestored, sent };
 }
 
 /** A workflow that has ended meanwhile needs no wake-up. */
@@ -184,14 +185,14 @@ async function wakeUp(client: Client, sendId: string): Promise<void> {
 }
 
 /** Starts a run that continues from the send's status in Postgres. If a run began meanwhile, that one continues it. */
-async function startSend(client: Client, send: UnfinishedSend, setBack: SetBack | undefined): Promise<void> {
+async function startSend(client: Client, send: UnfinishedSend, sent: number | undefined): Promise<void> {
   const input: Parameters<typeof sendStart>[0] = {
     previewId: send.id,
     teamId: send.team_id,
     environment: send.environment,
     resource: { type: send.resource_type, id: send.resource_id },
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
-    resume: { lanes: [], ...(setBack && { setBack }) },
+    resume: { lanes: [], ...(sent !== undefined && { setBack: { sent, isPaused: true } }) },
   };
   await begin(client, "sendWorkflow", sendStart(input));
 }
