@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { mock } from "node:test";
 import { sql } from "kysely";
 import { pino } from "pino";
 import { InFlightLimit } from "../../activities/account-pools.ts";
@@ -105,21 +104,6 @@ describe("The share of an account's limits that a slice takes", () => {
     );
   });
 
-  it("ends with its hour also when the machine was suspended before that", async () => {
-    const { em, accountId } = await makeSender({ recipients: 1 });
-    const allowance = new Allowance(em.fork(), accountId, { hourly: null, daily: 100 }, inFlight);
-    const share = await allowance.takeMails(3);
-    assert.ok(isWithinWindows(share));
-    const before = Date.now();
-    const wallClock = mock.method(Date, "now", () => before + 24 * 3_600_000);
-    try {
-      assert.ok(!isWithinWindows(share), "the monotonic clock stands still in a suspended machine");
-    } finally {
-      wallClock.mock.restore();
-    }
-    assert.ok(!isWithinWindows(share), "a wall clock that is set back gives it no more time");
-  });
-
   it("waits for no row of another send once its own send is paused", async () => {
     const { em, accountId } = await makeSender({ recipients: 1 });
     const shared = new InFlightLimit({ mostInFlight: 3 });
@@ -142,12 +126,5 @@ describe("The share of an account's limits that a slice takes", () => {
     Object.assign(pool, { batch: 3, mostInFlight: 9 });
     allowance.returnRows(24);
     assert.equal(await taking, 3, "beside the six that are left");
-  });
-
-  it("has no end without limits", async () => {
-    const { em, accountId } = await makeSender({ recipients: 1 });
-    const allowance = new Allowance(em.fork(), accountId, { hourly: null, daily: null }, inFlight);
-    const share = await allowance.takeMails(3);
-    assert.deepEqual([share.granted, isWithinWindows(share)], [3, true]);
   });
 });

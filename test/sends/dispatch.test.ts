@@ -3,8 +3,6 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { recountFigures } from "../../domain/analytics/recount.ts";
 import { recordReports } from "../../domain/reports/record.ts";
-import { mostInFlight } from "../../domain/sends/account-capacity.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { textsIn } from "../histories/files.ts";
 import { live, mailed, reasonOf } from "../reports/mails.ts";
 import { eventually } from "../support/eventually.ts";
@@ -12,7 +10,6 @@ import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   accountsOf,
   addSubscribers,
-  anotherNewsletter,
   beginToday,
   caughtMails,
   confirm,
@@ -46,9 +43,6 @@ const sumOf = (states: Partial<Record<string, number>>) =>
 describe(`Dispatch (accounts: ${accounts})`, () => {
   const temporal = useSendWorkflows();
   const makeSender = (options: SenderOptions = {}) => makeSenderWith({ furtherAccounts, ...options });
-  /** Changes all accounts of a sender. */
-  const setAccounts = ({ em, accountIds }: Sender, change: ReturnType<typeof sql>) =>
-    sql`update email_accounts set ${change} where id = any(${accountIds}::text[])`.execute(kysely(em));
 
   afterEach(() => setFaults([]));
 
@@ -112,24 +106,6 @@ describe(`Dispatch (accounts: ${accounts})`, () => {
     assert.deepEqual(await credits(sender), { available: 999_999, reserved: 0, mismatch: false });
   });
 
-  it("classifies refusals: an unknown mailbox is a hard bounce and is suppressed, a full one and a policy are not", async () => {
-    const sender = await makeSender({ recipients: 5 });
-    await setFaults([
-      { stage: "rcpt", match: `person0@${sender.audience}`, code: 550, message: "5.1.1 No such user" },
-      { stage: "rcpt", match: `person1@${sender.audience}`, code: 552, message: "5.2.2 Mailbox full" },
-      { stage: "rcpt", match: `person2@${sender.audience}`, code: 550, message: "5.7.1 Not welcome" },
-      { stage: "data", match: `person3@${sender.audience}`, code: 554, message: "Rejected" },
-    ]);
-    await sendAndWait(sender);
-    assert.deepEqual(await ledgerStates(sender), { REJECTED: 4, SENT: 1 });
-    const { body } = await sender.client.get("/suppressions");
-    assert.deepEqual(
-      body.data.map(({ email, reason }: { email: string; reason: string }) => [email, reason]),
-      [[`person0@${sender.audience}`, "bounce:hard"]],
-    );
-    assert.deepEqual(await credits(sender), { available: 999_999, reserved: 0, mismatch: false });
-  });
-
   it("counts the refusal of a recipient like a soft bounce by mail, unless it is about the sender", async () => {
     const sender = await makeSender({ recipients: 5 });
     const [full = "", blocked = "", overQuota = "", disabled = ""] = at(sender, 0, 1, 2, 3);
@@ -189,27 +165,6 @@ describe(`Dispatch (accounts: ${accounts})`, () => {
     const reason = pausedFor("server_forbidden", sender);
     assert.deepEqual(rows, Array(accounts).fill({ reason, error: "server_forbidden" }));
     assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
-  });
-
-  it("pauses and needs an operator when the account stops being ACTIVE, and resumes", async () => {
-    const sender = await makeSender({ recipients: 3 });
-    const { data } = await startTomorrow(sender);
-    await setAccounts(sender, sql`status = 'SUSPENDED'`);
-    await beginToday(sender, data.id);
-    await untilStatus(sender, ["PAUSED"]);
-    const found = await eventually(
-      async () => {
-        const query = `NeedsOperator = true AND ResourceId = '${sender.newsletterId}' AND SendStatus = 'PAUSED'`;
-        for await (const workflow of temporal.client.workflow.list({ query })) return workflow.workflowId;
-        return undefined;
-      },
-      { what: "the send among those that need an operator" },
-    );
-    assert.equal(found, sendWorkflowId(data.id));
-    await setAccounts(sender, sql`status = 'ACTIVE'`);
-    await temporal.command(data.id, "resume");
-    await untilStatus(sender, ["SENT"]);
-    assert.deepEqual(await addressesOf(sender), at(sender, 0, 1, 2));
   });
 
   it("pauses after twenty policy refusals in a row, and after twenty more when it is resumed", async () => {
@@ -275,30 +230,6 @@ describe(`Dispatch (accounts: ${accounts})`, () => {
       reserved: 0,
       mismatch: false,
     });
-  });
-
-  it("keeps to the most rows in flight over all sends of an account together", async () => {
-    const connections = 5;
-    const sender = await makeSender({ recipients: 150, account: { maxConnections: connections } });
-    await setFaults([{ stage: "data", match: sender.audience, delayMs: 15 }]);
-    const other = await anotherNewsletter(sender);
-    await Promise.all([startSend(sender), startSend(other)]);
-    let most = 0;
-    await eventually(
-      async () => {
-        // Both in one look: of two, the later one sees what had room only once the earlier one's was settled.
-        const { rows } = await sql<{ sending: number; sent: number }>`
-        select count(*) filter (where r.state = 'SENDING')::int as sending,
-          count(*) filter (where r.state = 'SENT')::int as sent
-        from send_recipients r join sends s on s.id = r.send_id where s.team_id = ${sender.team.id}`.execute(
-          kysely(sender.em),
-        );
-        most = Math.max(most, rows[0]?.sending ?? 0);
-        return rows[0]?.sent === 300;
-      },
-      { what: "both sends" },
-    );
-    assert.ok(most > 0 && most <= mostInFlight(connections) * accounts, `${most} rows were SENDING`);
   });
 
   it("voids the token of a preview that an operator cancels", async () => {

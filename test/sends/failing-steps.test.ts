@@ -3,11 +3,8 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { eventually } from "../support/eventually.ts";
 import { untilLogged } from "../support/logs.ts";
-import { testsOf } from "../support/long.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import { confirm, credits, ledgerStates, makeSender, type Sender, tokenOf, untilStatus } from "../support/sending.ts";
-
-const { it, longIt } = testsOf();
 
 /** Lets Postgres refuse a change of one send. @returns what mends it */
 async function breakChange({ em }: Sender, table: string, when: string): Promise<() => Promise<void>> {
@@ -23,7 +20,7 @@ async function breakChange({ em }: Sender, table: string, when: string): Promise
 }
 
 describe("A step of a send that keeps failing", () => {
-  const { command, begin, detailsOf, needsOperator, workflowOf } = useSendWorkflows();
+  const { command, detailsOf, needsOperator, workflowOf } = useSendWorkflows();
 
   /** Waits until the UI says that a step keeps failing, and that an operator is needed. */
   const failed = (sendId: string, step: string) =>
@@ -42,52 +39,25 @@ describe("A step of a send that keeps failing", () => {
     return { sender, token, sendId, handle: workflowOf(sendId) };
   }
 
-  const STEPS: [step: string, activityName: string, table: string, when: (sendId: string) => string][] = [
-    ["begin", "beginSend", "sends", (id) => `new.id = '${id}' and new.status = 'SENDING'`],
-    ["settle", "finishSend", "credit_entries", (id) => `new.send_id = '${id}' and new.kind = 'CONSUME'`],
-  ];
-  for (const [step, activityName, table, when] of STEPS) {
-    const test = step === "settle" ? it : longIt;
-    test(`is shown with its code, calls an operator, and is tried again by retry: ${step}`, async () => {
-      const { sender, token, sendId, handle } = await previewed();
-      const mend = await breakChange(sender, table, when(sendId));
-      try {
-        assert.equal((await confirm(sender, token)).status, 202);
-        await failed(sendId, step);
-      } finally {
-        await mend();
-      }
-      const [{ activity, code } = {}] = await untilLogged(
-        "sends",
-        ({ msg, workflowId }) => msg === "activity failed" && workflowId === handle.workflowId,
-      );
-      assert.deepEqual([activity, code], [activityName, "database_P0001"]);
-      assert.equal(await command(sendId, "retry"), "tries again now");
-      await untilStatus(sender, ["SENT"]);
-      assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 0 });
-      assert.equal(await needsOperator(sendId), false);
-      assert.deepEqual(await ledgerStates(sender), { SENT: 2 });
-      assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
-    });
-  }
-
-  longIt("blocks no other command: a send is cancelled whose pause fails", async () => {
+  it("is shown with its code, calls an operator, and is tried again by retry", async () => {
     const { sender, token, sendId, handle } = await previewed();
-    const mendStart = await breakChange(sender, "sends", `new.id = '${sendId}' and new.status = 'SENDING'`);
-    const mend = await breakChange(sender, "sends", `new.id = '${sendId}' and new.status = 'PAUSED'`);
+    const mend = await breakChange(sender, "credit_entries", `new.send_id = '${sendId}' and new.kind = 'CONSUME'`);
     try {
       assert.equal((await confirm(sender, token)).status, 202);
-      await failed(sendId, "begin");
-      const pause = await begin(sendId, "pause");
-      await failed(sendId, "pause");
-      assert.equal(await command(sendId, "cancel"), "CANCELLED");
-      assert.equal(await pause.result(), "nothing to pause: the send has ended");
+      await failed(sendId, "settle");
     } finally {
       await mend();
-      await mendStart();
     }
-    assert.deepEqual(await handle.result(), { outcome: "CANCELLED", sent: 0, unknown: 0 });
-    assert.deepEqual(await ledgerStates(sender), { CANCELLED: 2 });
+    const [{ activity, code } = {}] = await untilLogged(
+      "sends",
+      ({ msg, workflowId }) => msg === "activity failed" && workflowId === handle.workflowId,
+    );
+    assert.deepEqual([activity, code], ["finishSend", "database_P0001"]);
+    assert.equal(await command(sendId, "retry"), "tries again now");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 0 });
     assert.equal(await needsOperator(sendId), false);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2 });
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
   });
 });

@@ -1,23 +1,18 @@
 import assert from "node:assert/strict";
-import fc from "fast-check";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { mostInFlight } from "../../domain/sends/account-capacity.ts";
 import { eventually } from "../support/eventually.ts";
-import { KINDS } from "../support/kinds.ts";
 import { testsOf } from "../support/long.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { type Outcome, outcomesOf } from "../support/outcomes.ts";
-import { kill, pidOf, startWorker, type TestWorker } from "../support/processes.ts";
-import { SEED } from "../support/seed.ts";
+import { kill, pidOf } from "../support/processes.ts";
 import {
   type AnySender,
-  anotherNewsletter,
   caughtMails,
   confirm,
   credits,
   freshKey,
-  ledgerStates,
   makeSender,
   type Sender,
   setFaults,
@@ -26,20 +21,7 @@ import {
   untilBlocked,
   untilStatus,
 } from "../support/sending.ts";
-import { type SmtpProxy, startSmtpProxy } from "../support/smtp-proxy.ts";
-import { stack } from "../support/stack.ts";
 import { emittedEvents, listen } from "../webhooks/outbox.ts";
-
-/** How many mails the catcher has received from all tests. */
-async function received(): Promise<number> {
-  const { mail } = await stack();
-  const stats = (await (await fetch(new URL("/api/stats", mail.api))).json()) as { received: number };
-  return stats.received;
-}
-
-/** Waits until the catcher has got `count` mails more than `since`. */
-const untilCaught = (count: number, since: number) =>
-  eventually(async () => (await received()) - since >= count, { what: `${count} mails` });
 
 /**
  * The guarantee at the end of any send: each recipient is SENT and was mailed once, or UNKNOWN and was
@@ -92,90 +74,22 @@ describe("A send", () => {
     await again;
   });
 
-  for (const { type, make } of KINDS) {
-    const furtherAccounts = type === "campaign" ? [{}] : [];
-
-    longIt(`continues after five kills of its worker in 2,000 recipients (${type}, SEED=${SEED})`, async () => {
-      const [recipients, connections, kills] = [2_000, 10, 5];
-      const sender = await make({ recipients, account: { maxConnections: connections }, furtherAccounts });
-      await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
-      // One in every fifth of the mails, the first and the last few left out.
-      const [at = []] = fc.sample(fc.tuple(...Array.from({ length: kills }, () => fc.nat(300))), {
-        seed: SEED,
-        numRuns: 1,
-      });
-      await startSend(sender);
-      for (const [index, offset] of at.entries()) {
-        const wanted = index * 380 + 20 + offset;
-        // By the ledger: an outcome that a kill made unknown may stand for a mail that never came.
-        const handled = async () => {
-          const { QUEUED = 0, SENDING = 0 } = await ledgerStates(sender);
-          return recipients - QUEUED - SENDING >= wanted;
-        };
-        await eventually(handled, { what: `${wanted} outcomes` });
-        await kill("dispatch").again;
-      }
+  longIt("has no unknown outcome when its worker is asked to stop, or Postgres is restarted", async () => {
+    for (const [child, signal] of [
+      ["dispatch", "SIGTERM"],
+      // An immediate shutdown: connections are cut, and nothing is checkpointed.
+      ["postgres", "SIGQUIT"],
+    ] as const) {
+      const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 } });
+      await begin(sender, 20, 50);
+      const worker = pidOf("dispatch");
+      await kill(child, signal).again;
       await untilStatus(sender, ["SENT"]);
-      const unknown = await assertHonest(sender, recipients);
-      assert.ok(unknown <= mostInFlight(connections) * sender.accountIds.length * kills, `${unknown} unknown`);
-    });
-
-    longIt(`has no unknown outcome after a kill of Temporal, because no worker died (${type})`, async () => {
-      const sender = await make({ recipients: 600, account: { maxConnections: 4 }, furtherAccounts });
-      await begin(sender, 20, 100);
-      await kill("temporal").again;
-      await untilStatus(sender, ["SENT"], 90_000);
-      await eventually(async () => !(await ledgerStates(sender))["UNKNOWN"], { what: "every outcome" });
-      await assertHonest(sender, 600);
-    });
-
-    longIt(`has no unknown outcome when its worker is asked to stop, or Postgres is restarted (${type})`, async () => {
-      for (const [child, signal] of [
-        ["dispatch", "SIGTERM"],
-        // An immediate shutdown: connections are cut, and nothing is checkpointed.
-        ["postgres", "SIGQUIT"],
-      ] as const) {
-        const sender = await make({ recipients: 600, account: { maxConnections: 4 }, furtherAccounts });
-        await begin(sender, 20, 50);
-        const worker = pidOf("dispatch");
-        await kill(child, signal).again;
-        await untilStatus(sender, ["SENT"]);
-        assert.equal(await assertHonest(sender, 600), 0);
-        assert.equal(pidOf("dispatch") === worker, child === "postgres");
-      }
-    });
-  }
+      assert.equal(await assertHonest(sender, 600), 0);
+      assert.equal(pidOf("dispatch") === worker, child === "postgres");
+    }
+  });
 });
-
-/** The workers that may open connections of an account, by their pids. */
-async function holders({ em, accountId }: Sender): Promise<number[]> {
-  const { rows } = await sql<{ holder: string }>`select holder from account_leases
-    where account_id = ${accountId} and connections > 0 and expires_at > clock_timestamp()`.execute(kysely(em.fork()));
-  return rows.map(({ holder }) => Number(holder.split("-").at(-2)));
-}
-
-/** Leases connections of an account to a holder that is no worker; 0 connections are a worker that waits. */
-const holdLease = ({ em, accountId }: Sender, holder: string, connections: number) =>
-  sql`insert into account_leases (account_id, holder, connections, expires_at)
-    values (${accountId}, ${holder}, ${connections}, now() + interval '1 minute')`.execute(kysely(em));
-
-/** Starts sends on one account until both workers mail some of them. */
-async function untilBothWork(first: Sender): Promise<Sender[]> {
-  const all = [first];
-  // Somebody else waits for connections too, so that the first worker at the account does not take them all.
-  await holdLease(first, "elsewhere", 0);
-  await startSend(first);
-  while ((await holders(first)).length < 2 && all.length < ENOUGH) {
-    const next = await anotherNewsletter(first);
-    all.push(next);
-    await startSend(next);
-  }
-  await eventually(async () => (await holders(first)).length === 2, { what: "both at work" });
-  return all;
-}
-
-/** The stack's worker takes 40 slices at once: one of as many sends and one is another worker's. */
-const ENOUGH = 41;
 
 /** The epoch of a send's only lane: each try of a slice raises it. */
 async function epochOf({ em }: Sender, sendId: string): Promise<number> {
@@ -186,16 +100,7 @@ async function epochOf({ em }: Sender, sendId: string): Promise<number> {
 }
 
 describe("Two dispatching workers", () => {
-  let worker: TestWorker | undefined;
-  let proxy: SmtpProxy | undefined;
-
-  afterEach(async () => {
-    await setFaults([]);
-    await worker?.stop();
-    proxy?.close();
-    worker = undefined;
-    proxy = undefined;
-  });
+  afterEach(() => setFaults([]));
 
   longIt("mail no recipient twice when one continues after the other took over its slice", async () => {
     const own = await openNamespace();
@@ -220,25 +125,6 @@ describe("Two dispatching workers", () => {
     } finally {
       await own.close();
     }
-  });
-
-  longIt("keep to an account's connections, lose no recipient and mail none twice when one is killed", async () => {
-    worker = await startWorker("dispatch");
-    proxy = await startSmtpProxy();
-    const maxConnections = 6;
-    const first = await makeSender({ recipients: 100, account: { ...proxy.account, maxConnections } });
-    await setFaults([{ stage: "data", match: first.audience, delayMs: 40 }]);
-    const all = await untilBothWork(first);
-    const since = await received();
-    await untilCaught(50, since);
-    worker.signal("SIGKILL");
-    for (const each of all) await untilStatus(each, ["SENT"]);
-    let unknown = 0;
-    for (const each of all) {
-      unknown += await assertHonest(each, 100);
-    }
-    assert.ok(unknown <= mostInFlight(maxConnections), `${unknown} unknown`);
-    assert.ok(proxy.most <= maxConnections, `${proxy.most} connections at once`);
   });
 });
 
@@ -318,29 +204,6 @@ describe("A confirm", () => {
     assert.equal(retried.body.data.id, JSON.parse(answered?.payload ?? "{}").sendId);
     assert.equal((await confirm(sender, token, key)).text, retried.text);
     assert.equal((await confirm(sender, token)).body.error?.code, "confirmation_stale");
-    await untilStatus(sender, ["SENT"]);
-    await assertHonest(sender, 20);
-    assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
-  });
-
-  longIt("whose API is killed before the commit is carried out, and its retry gets the 202", async () => {
-    const sender = await makeSender({ recipients: 20, credits: 100 });
-    const token = await tokenOf(sender);
-    const key = freshKey();
-    await whileCreditsAreHeld(sender, async () => {
-      const unheard = confirm(sender, token, key).then(
-        () => assert.fail("the API answered"),
-        () => undefined,
-      );
-      await untilConfirmWaits(sender);
-      const { again } = kill("api");
-      await unheard;
-      await again;
-      await untilApiAnswers(sender);
-      const early = await confirm(sender, token, key);
-      assert.equal(early.body.error?.code, "request_in_flight", early.text);
-    });
-    await eventually(async () => (await confirm(sender, token, key)).status === 202, { what: "the 202" });
     await untilStatus(sender, ["SENT"]);
     await assertHonest(sender, 20);
     assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import { kysely } from "../../db/orm.ts";
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { findSend } from "../../domain/sends/inspection.ts";
 import {
@@ -262,40 +262,6 @@ describe("Unknown outcomes", () => {
 });
 
 describe("Deferred recipients", () => {
-  /** Rows of the ledger that the transaction of `em` has read so far. */
-  async function ledgerRowsRead(em: EntityManager): Promise<number> {
-    const { rows } = await sql<{ read: number }>`select (seq_tup_read + idx_tup_fetch)::int as read
-      from pg_stat_xact_user_tables where relname = 'send_recipients'`.execute(kysely(em));
-    return rows[0]?.read ?? Number.NaN;
-  }
-
-  for (const analyzed of [false, true]) {
-    it(`are mailed without a walk over the others (statistics: ${analyzed})`, async () => {
-      const recipients = 2_000;
-      const { em, open, defer, set, settle } = await untaken(recipients);
-      const lane = await open();
-      await set(sql`state = 'SENT'`);
-      // Of these 40, 20 are due.
-      await defer(50, -19);
-      if (analyzed) await sql`analyze send_recipients`.execute(kysely(em()));
-      const tx = em();
-      await tx.begin();
-      try {
-        const before = await ledgerRowsRead(tx);
-        const due = await readDue(tx, lane, 5_000);
-        assert.equal(due.length, 20);
-        const { recipients: staged } = await stageBatch(tx, lane, { due });
-        assert.deepEqual(await settle(lane, staged, SENT, tx), { SENT: 20 });
-        assert.equal((await stageBatch(tx, lane, { afterSeq: recipients, limit: 20 })).lastSeq, undefined);
-        assert.equal((await readRemaining(tx, lane, GATHER_MS)).left, "deferred");
-        const read = (await ledgerRowsRead(tx)) - before;
-        assert.ok(read < 500, `${read} rows read for 20 of ${recipients}`);
-      } finally {
-        await tx.rollback();
-      }
-    });
-  }
-
   it("wait for others that are due soon after the first, and no longer", async () => {
     const { em, open, defer, set } = await untaken(60);
     const lane = await open();

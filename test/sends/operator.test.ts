@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { type WorkflowHandle, WorkflowUpdateFailedError } from "@temporalio/client";
+import { WorkflowUpdateFailedError } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
-import type { SliceInput } from "../../activities/dispatch.ts";
 import { kysely } from "../../db/orm.ts";
 import { readSend } from "../../domain/sends/lifecycle.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
@@ -24,7 +23,6 @@ import {
   type SenderOptions,
   sendAndWait,
   setFaults,
-  setLogin,
   slowAfter,
   startSend,
   tokenOf,
@@ -43,15 +41,6 @@ const fault = ({ audience }: Sender, rules: Omit<FaultRule, "stage" | "match">[]
     rules.map((rule) => ({ stage: "data", match: audience, ...rule })),
     audience,
   );
-
-/** The slices that the current run of a send has begun. */
-async function slicesOf(handle: WorkflowHandle): Promise<SliceInput[]> {
-  const { events } = await handle.fetchHistory();
-  return (events ?? []).flatMap(({ activityTaskScheduledEventAttributes: scheduled }) => {
-    const data = scheduled?.input?.payloads?.[0]?.data;
-    return data && scheduled.activityType?.name === "dispatchSlice" ? [JSON.parse(Buffer.from(data).toString())] : [];
-  });
-}
 
 const statusOf = async ({ em }: Sender, sendId: string) => (await readSend(em.fork(), sendId))?.status;
 
@@ -108,26 +97,7 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
     return { sender, sendId: data.id as string, handle: workflowOf(data.id) };
   }
 
-  /** Lets a send continue as a new run, by a command when its history has got long. */
-  async function untilNextRun(handle: WorkflowHandle) {
-    const { runId } = await handle.describe();
-    await makeLong(handle);
-    await handle.executeUpdate("retry");
-    await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
-  }
-
   describe("cancel", () => {
-    longIt("is answered by the run that took it, also when its history is long", async () => {
-      const { sender, handle } = await underWay(60, 1_500);
-      await makeLong(handle);
-      assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
-      assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
-      const { CANCELLED: cancelled = 0, ...others } = await ledgerStates(sender);
-      assert.ok(cancelled > 0);
-      assert.deepEqual(Object.keys(others), ["SENT"]);
-      assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
-    });
-
     it("drops a resendUnknown that waits: it answers that it was dropped, and mails no recipient", async () => {
       const { sender, sendId, handle } = await sentWithUnknown(2);
       const mails = (await caughtMails(sender)).length;
@@ -139,20 +109,6 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
       assert.deepEqual(await ledgerStates(sender), { SENT: 4, UNKNOWN: 2 });
       assert.equal((await caughtMails(sender)).length, mails);
       assert.equal(await needsOperator(sendId), false);
-    });
-
-    it("unsets NeedsOperator when the account was failing", async () => {
-      const sender = await makeSender({ recipients: 2, credits: 2 });
-      await setLogin(sender, "not the password");
-      const match = sender.fromEmail;
-      await setFaults([{ stage: "auth", match, code: 535, message: "5.7.8 no", delayMs: 2_000 }], match);
-      const { data } = await startSend(sender);
-      const handle = workflowOf(data.id);
-      await eventually(async () => (await ledgerStates(sender)).SENDING === 2, { what: "a slice under way" });
-      assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
-      assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
-      assert.deepEqual([await needsOperator(data.id), await statusShown(data.id)], [false, "CANCELLED"]);
-      assert.deepEqual(await credits(sender), { available: 2, reserved: 0, mismatch: false });
     });
   });
 
@@ -174,16 +130,6 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
         assert.ok(cancelled > 0, "it had not ended");
       });
     }
-
-    it("is answered PAUSED when no mail is in flight, after an earlier pause and resume", async () => {
-      const { sender, sendId, handle } = await underWay(60, 700);
-      const first = await begin(sendId, "pause");
-      await handle.executeUpdate("resume");
-      assert.equal(await handle.executeUpdate("pause"), "PAUSED");
-      assert.equal((await ledgerStates(sender)).SENDING ?? 0, 0);
-      assert.match(String(await first.result()), /^(resumed meanwhile|PAUSED)$/);
-      await handle.executeUpdate("cancel");
-    });
   });
 
   it("unset NeedsOperator when the account works again and the send mails every recipient", async () => {
@@ -194,40 +140,6 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
     await untilStatus(sender, ["SENT"]);
     assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 0 });
     assert.equal(await needsOperator(sendId), false);
-  });
-
-  longIt("that are a retry are carried out by the run that follows, over every account at once", async () => {
-    const { sender, sendId, handle } = await withFailingAccount();
-    await untilNextRun(handle);
-    assert.equal(await needsOperator(sendId), true, "the account still fails");
-    const slices = await eventually(
-      async () => {
-        const begun = await slicesOf(handle);
-        return begun.length >= accounts ? begun.slice(0, accounts) : undefined;
-      },
-      { what: "a slice of each account" },
-    );
-    assert.equal(new Set(slices?.map(({ accountId }) => accountId)).size, accounts);
-    assert.ok(
-      slices?.every(({ tryNow }) => tryNow),
-      JSON.stringify(slices),
-    );
-    await setPort(sender, await catcherPort());
-    await command(sendId, "retry");
-    await untilStatus(sender, ["SENT"]);
-    await handle.result();
-    assert.equal(await needsOperator(sendId), false);
-  });
-
-  longIt("leave a paused send in a new, short run when its history got long", async () => {
-    const { sender, handle } = await underWay(20, 1_500);
-    await handle.executeUpdate("pause");
-    await fault(sender, []);
-    await untilNextRun(handle);
-    await handle.executeUpdate("resume");
-    await untilStatus(sender, ["SENT"]);
-    assert.deepEqual(await ledgerStates(sender), { SENT: 20 });
-    assert.equal((await caughtMails(sender)).length, 20);
   });
 
   longIt("answer a resendUnknown that waits when the send continues as a new run", async () => {
@@ -381,24 +293,6 @@ describe(`Operators' updates of a send (accounts: ${accounts})`, () => {
         run("send:resend-unknown"),
         /No workflow of \w+ runs: the send is SENT\. No outcome is unknown\.$/,
       );
-    });
-
-    it("are mailed again before the queued recipients when the send is still SENDING", async () => {
-      const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
-      await slowAfter(1, sender, [{ stage: "data", match: sender.audience, drop: true, times: 1 }]);
-      const { data } = await startSend(sender);
-      await eventually(async () => ((await ledgerStates(sender))["UNKNOWN"] ?? 0) === 1, {
-        what: "an unknown outcome",
-      });
-      await command(data.id, "pause");
-      await fault(sender, []);
-      await age(sender, data.id);
-      assert.equal(await command(data.id, "resendUnknown"), "1 queued again");
-      await command(data.id, "resume");
-      assert.equal((await untilStatus(sender, ["SENT"])).status, "SENT");
-      assert.deepEqual(await ledgerStates(sender), { SENT: 40 });
-      await workflowOf(data.id).result();
-      await assert.rejects(command(data.id, "resendUnknown"), /workflow execution already completed/);
     });
 
     for (const update of ["pause", "cancel"]) {

@@ -7,10 +7,8 @@ import { readPassAges } from "../../domain/sends/reconciler-passes.ts";
 import { readReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
-import { testsOf } from "../support/long.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
-  anotherNewsletter,
   caughtMails,
   credits,
   ledgerStates,
@@ -23,10 +21,7 @@ import {
   untilSent,
   untilStatus,
 } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
 import { holdSchedules } from "../support/temporal.ts";
-
-const { it, longIt } = testsOf();
 
 /** The recipients of a send under way. */
 const RECIPIENTS = 60;
@@ -180,28 +175,6 @@ describe("The reconciler", () => {
     } finally {
       await db.deleteFrom("webhook_replays").where("id", "=", failing).execute();
     }
-  });
-
-  longIt("asks for no more than a few of many sends whose workflows run as they should", async () => {
-    const { health } = await stack();
-    const describes = async () => {
-      const text = await (await fetch(`${health["maintenance"]}/metrics`)).text();
-      const lines = text.matchAll(/^temporal_request_total\{.*operation="DescribeWorkflowExecution".*\} (\d+)$/gm);
-      return [...lines].reduce((sum, [, count]) => sum + Number(count), 0);
-    };
-    const sender = await makeSender({ credits: 60 });
-    const ids: string[] = [];
-    for (let i = 0; i < 20; i++) ids.push((await startTomorrow(await anotherNewsletter(sender))).data.id);
-    const query = `TeamId = '${sender.team.id}' AND SendStatus = 'SCHEDULED'`;
-    await eventually(async () => (await temporal.client.workflow.count(query)).count === ids.length, {
-      what: "the list",
-    });
-    const before = await describes();
-    const { sends } = await reconcile();
-    assert.ok(sends.looked >= ids.length);
-    const asked = (await describes()) - before;
-    assert.ok(asked < ids.length / 2, `${asked} of ${sends.looked} were asked for`);
-    assert.equal(sends.started, 0);
   });
 
   it("gets a new schedule when its schedule was deleted", async () => {

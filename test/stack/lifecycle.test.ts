@@ -1,12 +1,10 @@
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
-import { dirname } from "node:path";
 import { Connection } from "@temporalio/client";
 import { POOLS } from "../../stack/stack.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
-import { threadsOf } from "../support/processes.ts";
 import {
   clearStacks,
   leaveData,
@@ -49,13 +47,6 @@ describe("the embedded stack", () => {
     const { api, health, pids } = file;
     assert.deepEqual(listenersBeyond(stack.pids()), [{ pid: pids["api"], port: Number(new URL(api).port) }]);
     for (const url of Object.values(health)) assert.equal((await fetch(`${url}/healthz`)).status, 200, url);
-  });
-
-  it("has threads for contents in the pools that read them, before there is one", async () => {
-    for (const pool of ["sends", "dispatch"]) {
-      const pid = file.pids[pool] ?? assert.fail();
-      await eventually(() => threadsOf(pid).includes("examination"), { what: `the thread of ${pool}` });
-    }
   });
 
   it("comes up with everything, writes the addresses to stack.json, and answers the first request", async () => {
@@ -111,15 +102,6 @@ describe("the embedded stack", () => {
     const endpoints = await fetch(`${file.api}/webhooks`, { headers: { "x-api-key": file.keys.live } });
     assert.deepEqual(((await endpoints.json()) as { data: unknown[] }).data, []);
   });
-
-  longIt(
-    "shows it without webhooks where the service may only reach other receivers, as that of the tests",
-    async () => {
-      const output = await runDemo({ dataDir: dirname(process.env["MAILKEEL_STACK"] ?? "") }, "--recipients", "20");
-      assert.match(output, /left out: .*WEBHOOK_ALLOWED_HOSTS/);
-      assert.match(output, /SENT: 20 sent/);
-    },
-  );
 
   it("starts every killed child again, on the same port, and writes the new pids to stack.json", async () => {
     const before = stack.file();

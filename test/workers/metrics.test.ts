@@ -297,21 +297,6 @@ describe("Metrics of the API and of the worker pools", () => {
     assert.deepEqual(risen, { SENT: 35, UNKNOWN: 3, SUPPRESSED: 2 });
   });
 
-  it("count recipients once that a cancel left unmailed, and those that it found without an outcome", async () => {
-    const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
-    await slowAfter(5, sender);
-    const risen = await counted(async () => {
-      const { sendId, workflow } = await pausedHalfway(sender);
-      const [lost = ""] = await lastQueued(sender, sendId, 1);
-      await lose(sender, sendId, lost);
-      await Promise.all([workflow.executeUpdate("cancel"), workflow.executeUpdate("cancel")]);
-    });
-    const { SENT = 0, ...others } = risen;
-    assert.ok(SENT > 0);
-    assert.deepEqual(others, { UNKNOWN: 1, CANCELLED: 39 - SENT });
-    assert.deepEqual(risen, await ledgerStates(sender));
-  });
-
   it("count each attempt to deliver a webhook once, by outcome", async () => {
     const receiver = await openReceiver();
     try {

@@ -1,18 +1,11 @@
 import assert from "node:assert/strict";
-import { appRouter } from "../../api/router.ts";
 import { StackError } from "../../stack/processes.ts";
 import { prepareNamespace } from "../../stack/temporal.ts";
-import { api } from "../support/api.ts";
-import { serveRoutes } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
-import { testsOf } from "../support/long.ts";
 import { startWorker } from "../support/processes.ts";
-import { makeSender, preview } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { openTemporalProxy, type TemporalProxy } from "./temporal-proxy.ts";
-
-const { it, longIt } = testsOf();
 
 describe("A Temporal cluster of the operator's own", () => {
   let proxy: TemporalProxy;
@@ -54,24 +47,6 @@ describe("A Temporal cluster of the operator's own", () => {
         assert.match(error.message, new RegExp(`make the namespace ${missing} \\(${code}\\).*tcld namespace create`));
         return true;
       });
-    }
-  });
-
-  longIt("is not pressed by an API whose calls it refuses with RESOURCE_EXHAUSTED", async () => {
-    const app = await serveRoutes(appRouter, { changes: { TEMPORAL_ADDRESS: proxy.address } });
-    try {
-      const sender = await makeSender();
-      proxy.refuse("ExecuteMultiOperation", "RESOURCE_EXHAUSTED");
-      const answer = preview({ ...sender, client: api(sender.keys.live, app.base) });
-      const tries = () => proxy.calls.filter(({ method }) => method === "ExecuteMultiOperation");
-      await eventually(() => tries().length === 2, { what: "the second try" });
-      proxy.refuse("ExecuteMultiOperation");
-      assert.equal((await answer).status, 200);
-      const [first, second] = tries().map(({ at }) => at) as [number, number];
-      assert.ok(second - first > 1_000, "the second try waits for more than a second");
-      assert.equal(tries().length, 3);
-    } finally {
-      await app.close();
     }
   });
 });

@@ -9,8 +9,6 @@ export interface ProxiedCall {
   /** E.g. DescribeNamespace. */
   method: string;
   headers: IncomingHttpHeaders;
-  /** `performance.now()` when it came. */
-  at: number;
 }
 
 /** A way to the stack's Temporal of a test's own, which records the calls that come along it. */
@@ -32,7 +30,7 @@ export async function openTemporalProxy(): Promise<TemporalProxy> {
   const server = createServer();
   server.on("stream", (stream, headers) => {
     const method = String(headers[":path"]).split("/").at(-1) ?? "";
-    calls.push({ method, headers, at: performance.now() });
+    calls.push({ method, headers });
     stream.on("error", () => undefined);
     const code = refused.get(method);
     if (code !== undefined) {
