@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
-import { type ApiAnswer, type ApiClient, api, documentedFetch } from "../support/api.ts";
+import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
@@ -180,21 +180,6 @@ describe("HTTP", () => {
       const slashed = `${unique("a/b")}@example.com`;
       await client.post("/suppressions", { emails: [slashed] });
       assert.equal((await client.get(`/suppressions/${encodeURIComponent(slashed)}`)).status, 200);
-    });
-
-    it("may encode any letter of an endpoint's name, once", async () => {
-      const { origin } = await stack();
-      const statusOf = async (path: string) =>
-        (await documentedFetch(`${origin}${path}`, { headers: { "x-api-key": team.keys.live } })).status;
-      assert.equal((await fetch(`${origin}/%6fpenapi%2Ejson`)).status, 200);
-      for (const path of ["/api/v2/%6De", "/%61p%69/%76%32/%6D%65"]) assert.equal(await statusOf(path), 200, path);
-      for (const path of ["/api/v2/%256De", "/api/v2/%25%36De", "/api/v2%2Fme", "/api/v2/me%00"])
-        assert.equal(await statusOf(path), 404, path);
-      const { id } = (await client.post("/lists", { name: "a" })).body.data;
-      const encoded = [...id].map((letter) => `%${letter.charCodeAt(0).toString(16)}`).join("");
-      assert.equal((await client.get(`/lists/${encoded}`)).body.data.id, id);
-      const twice = await client.get(`/lists/${encoded.replaceAll("%", "%25")}`);
-      assert.equal(twice.body.error.code, "validation_failed");
     });
 
     it("with a slash in an id names no other endpoint", async () => {

@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
-import type { Socket } from "node:net";
 import fc from "fast-check";
-import pg from "pg";
 import { z } from "zod";
 import { decodeCursor, defineList, encodeCursor } from "../../api/rest/list.ts";
 import { router } from "../../api/rest/route.ts";
@@ -261,44 +259,6 @@ describe("lists", () => {
       const since = new Date(row?.now ?? "").toISOString();
       const answer = await get(`/lists?updated_since=${encodeURIComponent(since)}`);
       assert.equal(answer.body.meta.synced_through, since);
-    });
-
-    /*
-     * t0  a session listens, and is idle from then on
-     * t1  it is sent more than its client reads: it hangs in the transaction that passes on notifications, whose start
-     *     Postgres shows as t0
-     * t2  a page is read: synced_through lies after t0 all the same
-     */
-    it("does not wait for a session that only listens", async () => {
-      const channel = unique("listened").replaceAll("-", "_");
-      const listener = new pg.Client({ connectionString: app.deps.env.DATABASE_URL });
-      await listener.connect();
-      const { rows } = await listener.query<{ pid: number }>("select pg_backend_pid() as pid");
-      await listener.query(`listen ${channel}`);
-      const db = (await backdoor()).orm.em.fork();
-      const [listening] = await db.execute<{ ms: number }[]>(
-        "select extract(epoch from clock_timestamp())::float * 1000 as ms",
-      );
-      const { stream } = (listener as unknown as { connection: { stream: Socket } }).connection;
-      stream.pause();
-      try {
-        await db.execute(`select pg_notify(?, repeat('x', 7000) || n) from generate_series(1, 4000) n`, [channel]);
-        const isStuck = async () => {
-          const [found] = await db.execute<{ ms: number }[]>(
-            "select extract(epoch from xact_start)::float * 1000 as ms from pg_stat_activity where pid = ? and state = 'idle'",
-            [rows[0]?.pid],
-          );
-          return found?.ms != null && found.ms < (listening?.ms ?? 0);
-        };
-        await eventually(isStuck, { what: "a listening session in a transaction" });
-        const isPast = async () =>
-          ((await queryVisibleBeforeMs(app.deps.orm.em.fork())) ?? 0) > (listening?.ms ?? Number.POSITIVE_INFINITY);
-        await eventually(isPast, { what: "a value after the session began to listen" });
-        assert.ok(await isStuck());
-      } finally {
-        stream.resume();
-        await listener.end();
-      }
     });
 
     it("makes no progress while a transaction of unknown start is open", async () => {

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { pino } from "pino";
 import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
-import { openReadiness } from "../../api/system/readiness.ts";
 import { scrub, scrubError } from "../../config/scrub.ts";
 import { Team } from "../../db/entities/team.ts";
 import { newId } from "../../domain/ids.ts";
@@ -13,12 +12,9 @@ import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { cpuMs } from "../support/cpu.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, unique } from "../support/factories.ts";
-import { testsOf } from "../support/long.ts";
 import { PROGRAMS, runToEnd, startApi } from "../support/own-database.ts";
 import { threadsOf } from "../support/processes.ts";
 import { stack } from "../support/stack.ts";
-
-const { it, longIt } = testsOf();
 
 const none = z.strictObject({});
 const routes = router({
@@ -122,18 +118,6 @@ describe("health", () => {
       await app.close();
     }
   });
-
-  it("asks its dependencies once a second, however often it is asked", async () => {
-    let checks = 0;
-    const temporal = { check: async () => void checks++ };
-    const readiness = openReadiness((await stack()).env, temporal, pino({ level: "silent" }));
-    const started = performance.now();
-    for (let i = 0; i < 20; i++) await Promise.all(Array.from({ length: 10 }, () => readiness.read()));
-    assert.ok(checks <= 1 + (performance.now() - started) / 1_000, `${checks} checks`);
-    const before = checks;
-    await eventually(async () => (await readiness.read()) && checks > before);
-    await readiness.close();
-  });
 });
 
 describe("while Postgres is not reachable", () => {
@@ -151,25 +135,6 @@ describe("while Postgres is not reachable", () => {
   /** A pool may hand out a dying connection once more before it notices that it ended. */
   const recovers = (client: ApiClient) =>
     eventually(async () => (await client.post("/conflict", { times: 0, state: "40001" })).status === 200);
-
-  longIt("answers 503 within seconds when connections hang", async () => {
-    const sockets: Socket[] = [];
-    const mute: Server = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
-    await once(mute, "listening");
-    const { keys } = await makeTeam();
-    const database = new URL((await stack()).env.DATABASE_URL);
-    database.host = `127.0.0.1:${(mute.address() as AddressInfo).port}`;
-    const app = await serveRoutes(routes, { changes: { DATABASE_URL: database.href } });
-    try {
-      const started = Date.now();
-      assertUnavailable(await api(keys.live, app.base).post("/write"));
-      assert.ok(Date.now() - started < 10_000);
-    } finally {
-      for (const socket of sockets) socket.destroy();
-      mute.close();
-      await app.close();
-    }
-  });
 
   it("answers 503 to requests whose connection is cut, gives their keys back, and loses no connection of its pool", async () => {
     const { keys, team } = await makeTeam();

@@ -206,12 +206,4 @@ describe("The turns of requests", () => {
       [],
     );
   });
-
-  it("takes the next request when one fails", async () => {
-    const { keys } = await makeTeam();
-    const client = api(keys.live, app.base);
-    const refused = await Promise.all(Array.from({ length: 12 }, () => client.get("/failing")));
-    assert.deepEqual([...new Set(refused.map(({ status }) => status))], [409]);
-    assert.equal((await client.get("/quick")).status, 200);
-  });
 });

@@ -268,25 +268,6 @@ describe("Contact slots", () => {
         ["held", "known", "y", "z"].map((name) => `${name}@example.com`),
       );
     });
-
-    it("hold exactly under bulk calls and creates at once", async () => {
-      await setLimits(team, { contactSlots: 57 });
-      const [many, single] = await Promise.all([
-        Promise.all(
-          Array.from({ length: 6 }, (_, i) => bulk(Array.from({ length: 12 }, (_, j) => `b${i}-${j}@example.com`))),
-        ),
-        Promise.all(Array.from({ length: 20 }, (_, i) => create(`b${i % 6}-${i}@example.com`))),
-      ]);
-      const subscribers = await subscribed();
-      assert.equal(single.filter(({ status }) => status === 201).length, subscribers.length);
-      const made = many.flatMap(outcomes).filter((status) => status === "created").length;
-      const holders = Object.values(await held());
-      assert.deepEqual([holders.length, await used()], [57, 57]);
-      assert.equal(
-        holders.reduce((sum, records) => sum + records, 0),
-        made + subscribers.length,
-      );
-    });
   });
 
   it("show on a dry run where the team stands, and take nothing", async () => {

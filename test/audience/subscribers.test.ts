@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
-import { sql } from "kysely";
-import { kysely, type Tenant } from "../../db/orm.ts";
-import { IsolationLevel, transaction } from "../../db/transaction.ts";
-import { addSubscribers } from "../../domain/audience/lists.ts";
+import type { Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { importSubscribers } from "../../domain/import/import.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { untilBlocked } from "../support/sending.ts";
 
 describe("Subscribers", () => {
   let team: TestTeam;
@@ -78,16 +75,6 @@ describe("Subscribers", () => {
     const email = uniqueEmail();
     await client.patch(`/subscribers/${person.id}`, { email });
     assert.deepEqual(await shown(), { ...before, email });
-  });
-
-  it("changes no address in a transaction that could miss a subscription which was committed meanwhile", async () => {
-    const { id } = await make();
-    const change = transaction(
-      team.em,
-      (tx) => sql`update subscribers set email = ${uniqueEmail()} where id = ${id}`.execute(kysely(tx)),
-      { isolationLevel: IsolationLevel.REPEATABLE_READ },
-    );
-    await assert.rejects(change, /READ COMMITTED only/);
   });
 
   it("asks the owner of a new address to confirm where the list asks for double opt-in", async () => {
@@ -184,22 +171,6 @@ describe("Subscribers", () => {
       assert.deepEqual((await add(list, id)).opted_out, [id]);
       const empty = await client.patch(`/lists/${list}/subscribers/${id}`, {});
       assert.deepEqual([empty.status, empty.body.error.param], [400, "status"]);
-    });
-
-    it("waits for the deletion of a list that an opt-out was kept of, and leaves it out", async () => {
-      const [left, joined] = [await listOf(), await listOf()];
-      const { id } = await make({ email: await leaveAndGo(left) });
-      const deleting = team.em.fork();
-      await deleting.begin();
-      await deleting.execute("select from lists where id = ? for update", [left]);
-      const adding = transaction(team.em, (em) => addSubscribers(em, team.vault, tenant(), joined, [id]), {
-        attempts: 1,
-      });
-      await untilBlocked(team, "%subscriber_id%");
-      await deleting.execute("delete from list_opt_outs where list_id = ?", [left]);
-      await deleting.execute("delete from lists where id = ?", [left]);
-      await deleting.commit();
-      assert.deepEqual((await adding).added, [id]);
     });
 
     it("races with joins and opt-outs of a list: each is either before it or finds nothing", async () => {

@@ -10,12 +10,9 @@ import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
-import { testsOf } from "../support/long.ts";
 import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
 import { type SinkOptions, startSink, until } from "./smtp-sink.ts";
 import { smtpSuite, type TestPool } from "./smtp-suite.ts";
-
-const { it, longIt } = testsOf();
 
 const composed = composeMessage({
   subject: "Hello {{ first_name }}",
@@ -252,29 +249,6 @@ describe("An SMTP pool", () => {
     } finally {
       wallClock.mock.restore();
     }
-  });
-
-  longIt("loses no message and sends none twice when the server misbehaves at random", async () => {
-    let n = 0;
-    const sink = await sinkWith({
-      rcpt: () => {
-        n++;
-        if (n % 17 === 0) return "drop";
-        if (n % 13 === 0) return { code: 421, text: "4.3.2 Closing" };
-        if (n % 11 === 0) return { code: 450, text: "4.2.0 Later" };
-        return n % 7 === 0 ? { code: 550, text: "5.1.1 Nobody" } : undefined;
-      },
-      dot: () => (n % 19 === 0 ? "drop" : undefined),
-    });
-    const everyone = people(400);
-    const { end, results } = await drainAll(poolAt(sink.port), everyone);
-    assert.deepEqual(end, { ended: "done" });
-    assert.equal(results.size, everyone.length);
-    const counts = tally(results);
-    assert.equal(counts["sent"], sink.received.length);
-    assert.equal(new Set(sink.received.map(({ to }) => to)).size, sink.received.length, "no recipient twice");
-    for (const { to } of sink.received) assert.equal(results.get(to)?.[0]?.outcome, "sent");
-    for (const outcome of ["deferred", "rejected", "unknown"]) assert.ok((counts[outcome] ?? 0) > 0, outcome);
   });
 
   it("replaces a connection after its share of messages", async () => {
@@ -669,30 +643,6 @@ describe("An SMTP pool", () => {
       assert.equal(counts.loggedIn, 2);
       // Two were opened at once when two were logged in; one more only after a minute.
       assert.equal(counts.refused, 2);
-    });
-
-    it("a third connection of 50 allowed: stages no more than for two", async () => {
-      let logins = 0;
-      const { sink, counts } = await refusingSink("login", 454, () => ++logins > 2);
-      const pool = poolAt(sink.port, { ...LOGIN, maxConnections: 50 });
-      await drainAll(pool, people(60));
-      assert.deepEqual([counts.loggedIn, pool.open], [2, 2]);
-      await until(() => pool.batch === 2);
-      const ahead = { staged: 0, begun: 0, most: 0 };
-      async function* batches() {
-        for (let i = 0; i < 20; i++) {
-          ahead.staged += 2;
-          ahead.most = Math.max(ahead.most, ahead.staged - ahead.begun);
-          yield people(2);
-        }
-      }
-      const begin = (address: string) => {
-        ahead.begun++;
-        return fill(address);
-      };
-      for await (const mailed of pool.drain(batches(), { fill: begin })) assert.ok(mailed.length > 0);
-      assert.equal(ahead.begun, 40);
-      assert.ok(ahead.most <= 4, `${ahead.most} staged and not begun`);
     });
 
     it("only at the first message of each session: stops after a few sessions", async () => {

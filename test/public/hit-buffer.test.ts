@@ -5,20 +5,16 @@ import { HitBuffer } from "../../api/public/hit-buffer.ts";
 import { router } from "../../api/rest/route.ts";
 import { Progress } from "../../config/progress.ts";
 import { kysely } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
 import { type Hit, recordHits } from "../../domain/tracking/record.ts";
 import { makeLedger } from "../analytics/ledger.ts";
 import { serveRoutes } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { testsOf } from "../support/long.ts";
 import { startApi } from "../support/own-database.ts";
 import { ImpatientProgress } from "../support/progress.ts";
 import { makeSender, type Sender, sendAndWait } from "../support/sending.ts";
 import { openDatabaseProxy } from "../support/tcp-proxy.ts";
 import { engagementsOf, hit, letTimePass, mailsOf } from "./tracking.ts";
-
-const { it, longIt } = testsOf();
 
 const someHit = (seq: number): Hit => ({
   kind: "opened",
@@ -161,14 +157,6 @@ describe("Hits on their way to Postgres", () => {
     assert.deepEqual(progress.stalled(), []);
   });
 
-  longIt("are counted as dropped when the process ends before Postgres is back", async () => {
-    const { buffer, state } = openBuffer();
-    state.isAway = true;
-    for (const seq of range(0, 3)) buffer.add(someHit(seq));
-    await buffer.close();
-    assert.equal(state.dropped, 3);
-  });
-
   it("on one mail are recorded up to a number in a minute, and leave room for those on other mails", async () => {
     const { buffer, all, state } = openBuffer();
     for (let n = 0; n < 5_000; n++) buffer.add(someHit(1));
@@ -265,56 +253,6 @@ describe("Hits on their way to Postgres", () => {
         }),
       );
       assert.deepEqual(await countsOf(team, sendId), ["clicked 24", "opened 16"]);
-    });
-
-    it("do not lock each other out where each has the first hit on another mail", async () => {
-      const team = await makeTeam();
-      const { sendId } = await makeLedger(team, 2);
-      const db = kysely(team.em.fork());
-      await sql`update send_recipients set state = 'UNKNOWN' where send_id = ${sendId}`.execute(db);
-      const mailHit = (kind: Hit["kind"], seq: number): Hit => ({
-        ...someHit(seq),
-        sendId,
-        kind,
-        at: Date.now() + 60_000,
-      });
-      const record = (hits: Hit[]) =>
-        transaction(team.em.fork(), (em) => recordHits(em, unique("batch"), hits), { attempts: 1 });
-      await record([mailHit("opened", 2), mailHit("clicked", 1)]);
-
-      const both = await team.em.fork().transactional(async (tx) => {
-        await sql`select from send_recipients where send_id = ${sendId} for update`.execute(kysely(tx));
-        const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(kysely(tx));
-        const recorded = Promise.all([
-          record([mailHit("opened", 1), mailHit("opened", 2)]),
-          record([mailHit("clicked", 1), mailHit("clicked", 2)]),
-        ]);
-        recorded.catch(() => {});
-        await eventually(
-          async () => {
-            // One may wait behind the other.
-            const waiting = await sql`
-              with first as (
-                select pid from pg_stat_activity where pg_blocking_pids(pid) && ${rows.map(({ pid }) => pid)}::int[]
-              )
-              select pid from first
-              union select a.pid from pg_stat_activity a join first f on f.pid = any(pg_blocking_pids(a.pid))`.execute(
-              db,
-            );
-            return waiting.rows.length === 2;
-          },
-          { what: "both at the locks" },
-        );
-        // In a box: the transaction must not wait for it.
-        return { recorded };
-      });
-      await both.recorded;
-      const counts = await sql<{ count: number }>`
-        select count from engagements where send_id = ${sendId} order by kind, seq`.execute(db);
-      assert.deepEqual(
-        counts.rows.map(({ count }) => count),
-        [2, 1, 1, 2],
-      );
     });
   });
 });

@@ -3,7 +3,6 @@ import { readdirSync } from "node:fs";
 import fc from "fast-check";
 import { classifyMail } from "../../domain/reports/classify.ts";
 import { MAX_READ_BYTES } from "../../domain/reports/incoming-mail.ts";
-import { REPLY_RULES } from "../../domain/reports/reply-rules.ts";
 import type { ReportKind } from "../../domain/reports/report.ts";
 import { cpuClock } from "../support/cpu.ts";
 import { classifyLabelled, isRight, MAILS, readLabelled } from "./labelled.ts";
@@ -347,11 +346,6 @@ describe("classifying reports that come by mail", () => {
     const group =
       "Final-Recipient: rfc822; user@example.net\nAction: failed\nStatus: 4.7.0\nDiagnostic-Code: X-Notice; Sender not pre-approved. Follow the link";
     assert.equal((await classifyMail(notification(group))).kind, "none");
-  });
-
-  it("names for every rule the documents that it follows", () => {
-    for (const { name, source } of REPLY_RULES) assert.match(source, /RFC|Yahoo|Microsoft|Cisco|Gmail/, name);
-    assert.equal(new Set(REPLY_RULES.map(({ name }) => name)).size, REPLY_RULES.length);
   });
 
   it("takes any bytes", async () => {

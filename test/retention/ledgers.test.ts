@@ -1,11 +1,9 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { pino } from "pino";
 import type { LedgerState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { recountFigures } from "../../domain/analytics/recount.ts";
-import { suffixOfId } from "../../domain/ids.ts";
 import { type MailRef, unsubscribeUrl } from "../../domain/mail/links.ts";
 import { type MailReport, recordReport } from "../../domain/reports/record.ts";
 import { LEDGERS } from "../../domain/retention/ledgers.ts";
@@ -15,7 +13,6 @@ import { readCounts } from "../../domain/sends/counts.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
 import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
-import { createMetrics } from "../../workers/metrics.ts";
 import { accept, engage, makeLedger, report, type TestLedger } from "../analytics/ledger.ts";
 import { mailLetter } from "../public/ledger.ts";
 import { hit } from "../public/tracking.ts";
@@ -83,22 +80,6 @@ describe("The ledger of a send that has ended", () => {
       })
     ).body.data.totals,
   });
-  /** Runs `work` while a trigger meets rows of a send. */
-  async function withTrigger(
-    { table, sendId, seq, body }: { table: string; sendId: string; seq?: number; body: string },
-    work: () => Promise<void>,
-  ): Promise<void> {
-    const name = sql.id(`met_${suffixOfId("send", sendId)}`);
-    const row = sql`old.send_id = ${sql.lit(sendId)} ${seq === undefined ? sql`` : sql`and old.seq = ${sql.lit(seq)}`}`;
-    await sql`create function ${name}() returns trigger language plpgsql as ${sql.lit(body)}`.execute(db());
-    try {
-      await sql`create trigger ${name} before update or delete on ${sql.table(table)} for each row
-        when (${row}) execute function ${name}()`.execute(db());
-      await work();
-    } finally {
-      await sql`drop function ${name}() cascade`.execute(db());
-    }
-  }
   /** Lets the last row of a ledger have been deleted so long ago that its late responses are, too. */
   const sweptLater = (sendId: string) =>
     transaction(team.em.fork(), async (tx) => {
@@ -260,50 +241,6 @@ describe("The ledger of a send that has ended", () => {
     assert.deepEqual([await stateOf(sendId), await rowsOf(sendId)], ["SWEEPING", []]);
     assert.deepEqual(await factsOf(ledger), facts);
   });
-
-  longIt(
-    "that cannot be shortened keeps no other from it: it is logged, counted, and tried again by the next run",
-    async () => {
-      const logged: { sendId?: string }[] = [];
-      const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) });
-      const { registry, countFailedPruning } = createMetrics("maintenance", () => true);
-      const pruneCounting = () => pruneLedgers({ log, countFailedPruning });
-      const body = "begin raise exception 'refused'; end";
-      for (const { table, days, to } of [
-        { table: "send_recipients", days: 40, to: "NAMELESS" },
-        { table: "send_recipients", days: 70, to: "SWEEPING" },
-        { table: "send_lanes", days: 70, to: "DELETED" },
-      ] as const) {
-        const [failing, other] = [(await makeLedger(team, 2)).sendId, (await makeLedger(team, 2)).sendId];
-        for (const [i, sendId] of [other, failing].entries()) {
-          await sql`update send_recipients set first_name = 'Ann' where send_id = ${sendId}`.execute(db());
-          await db().insertInto("send_lanes").values({ send_id: sendId, account_id: "acct_x" }).execute();
-          await endedDaysAgo(sendId, days + i);
-        }
-        await withTrigger({ table, sendId: failing, body }, async () => {
-          // Of the last kind the stack prunes its own.
-          if (to === "DELETED") for (const sendId of [other, failing]) await sweptLater(sendId);
-          await eventually(
-            async () => {
-              await pruneCounting();
-              return (await stateOf(other)) === to && logged.some(({ sendId }) => sendId === failing);
-            },
-            { what: `the pruning of ${to} behind one that fails` },
-          );
-          assert.notEqual(await stateOf(failing), to);
-        });
-        await eventually(
-          async () => {
-            await pruneLedgers();
-            return (await stateOf(failing)) === to;
-          },
-          { what: `the next pruning of ${to}` },
-        );
-      }
-      const counted = await registry.getSingleMetricAsString("mailkeel_retention_failures_total");
-      assert.match(counted, new RegExp(` ${logged.length}$`, "m"));
-    },
-  );
 
   longIt("does not wait for a row that another statement holds, nor do other prunings", async () => {
     const [held, key] = [await makeLedger(team, 3), unique("hash")];

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { sql } from "kysely";
-import { pauseMs } from "../../activities/retention.ts";
 import { columnsOf } from "../../db/columns.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -28,11 +27,6 @@ describe("Retention", () => {
       if (retention !== undefined && retention !== "0 s")
         assert.ok(stated.get(table)?.includes(retention), `${table}: ${stated.get(table)}`);
     }
-  });
-
-  it("leaves the database to sends: it pauses for most of the time, and for longer while one mails", () => {
-    assert.ok(pauseMs(100, { beside: "nothing" }) >= 100);
-    assert.ok(pauseMs(100, { beside: "sends" }) >= 4 * pauseMs(100, { beside: "nothing" }));
   });
 
   it("is run by its schedule, with counts alone in its history", async () => {

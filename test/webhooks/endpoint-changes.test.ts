@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
-import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { requestReplay } from "../../domain/webhooks/bulk-replay.ts";
-import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { testsOf } from "../support/long.ts";
@@ -19,7 +17,6 @@ import {
   type Row,
   receivingBesideTemporal,
   setEndpoint,
-  setHealth,
   states,
   untilAtRest,
   untilLog,
@@ -161,88 +158,6 @@ describe("A webhooks worker that dies", function () {
     receiver = await openReceiver();
   });
   after(() => receiver.close());
-
-  longIt(
-    "during an attempt leaves an unknown outcome, and its attempt is made again without counting as one of the ladder",
-    async () => {
-      const team = await makeTeam();
-      const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/crash` });
-      let again: Promise<unknown> | undefined;
-      receiver.behave = (_, response) => {
-        if (again) response.writeHead(500).end();
-        else ({ again } = kill("webhooks"));
-      };
-      await emitSome(team, 1);
-      await receiver.until("/crash", 1);
-      await again;
-      const log = await untilLog(
-        team,
-        endpoint.id,
-        (rows) => rows.length === 5 && rows.every((row) => row.status === "FAILED"),
-      );
-      assert.deepEqual(
-        states(log).map(([attempt]) => attempt),
-        [1, 2, 3, 4, 5],
-      );
-      const [cut, ...made] = log.toSorted((a, b) => a.attempt - b.attempt);
-      assert.match(cut?.error_message ?? "", /outcome is unknown/);
-      assert.deepEqual([cut?.response_status, cut?.next_attempt_at], [null, null]);
-      for (const row of made) assert.equal(row.response_status, 500);
-      const arrived = assertAllHeaders(receiver, "/crash", log, endpoint);
-      assert.equal(arrived.length, 5, "the one in flight, and every attempt of the ladder");
-      assert.equal(new Set(arrived.map(({ body }) => body)).size, 1);
-    },
-  );
-
-  longIt(
-    "during an attempt leaves an unknown outcome FAILED, not BLOCKED, when the endpoint is off by then",
-    async () => {
-      const team = await makeTeam();
-      const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/crash-off` });
-      const off = sql`update webhook_endpoints set active = false, disabled_reason = 'manual' where id = ${endpoint.id}`;
-      let again: Promise<unknown> | undefined;
-      let stopped: Promise<unknown> | undefined;
-      receiver.behave = () => {
-        again ??= kill("webhooks").again;
-        stopped ??= off.execute(kysely(team.em));
-      };
-      await emitSome(team, 1);
-      await receiver.until("/crash-off", 1);
-      await Promise.all([again, stopped]);
-      const [row, ...more] = await untilOver(team, endpoint.id);
-      assert.deepEqual(more, []);
-      assert.equal(row?.status, "FAILED");
-      assert.match(row?.error_message ?? "", /outcome is unknown.*switched off; replay/);
-    },
-  );
-
-  longIt("loses nothing when it dies during a probe", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/killed` });
-    await setHealth(team, endpoint.id, {
-      consecutive_failures: FAILING_AFTER,
-      failing_since: sql`now()`,
-      probe_at: sql`now() + interval '1 hour'`,
-    });
-    await emitSome(team, 5);
-    await untilLog(team, endpoint.id, (log) => log.length === 5);
-    let again: Promise<unknown> | undefined;
-    receiver.behave = (_, response) => {
-      if (again) response.writeHead(204).end();
-      else ({ again } = kill("webhooks"));
-    };
-    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
-    const log = await untilLog(
-      team,
-      endpoint.id,
-      (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === 5,
-    );
-    await again;
-    assert.equal(log.length, 6);
-    assert.equal(log.filter(({ error_message }) => /outcome is unknown/.test(error_message ?? "")).length, 1);
-    const arrived = receiver.received.filter(({ path }) => path === "/killed");
-    assert.equal(new Set(arrived.map(eventIdOf)).size, 5);
-  });
 
   longIt("has a bulk replay continue, which replays each delivery once", async () => {
     const team = await makeTeam();

@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
 import { appRouter } from "../../api/router.ts";
-import { forTenant, kysely, ofTenant } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import type { Access } from "../../domain/access/access.ts";
+import { kysely, ofTenant } from "../../db/orm.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { MAX_ENDPOINTS } from "../../domain/teams/plans.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
-import { updateEndpoint } from "../../domain/webhooks/endpoints.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
@@ -18,7 +15,6 @@ import {
   PUBLIC_URL,
   QUIET_CONTACT_EVENT,
   QUIET_EVENT,
-  tenantOf,
   webhookBody,
 } from "../support/webhooks.ts";
 
@@ -323,23 +319,6 @@ describe("Webhook endpoints", () => {
       assert.equal((await without.patch(`/webhooks/${id}`, { events: [QUIET_EVENT] })).status, 200);
       assertForbidden(await without.patch(`/webhooks/${id}`, { url: `${PUBLIC_URL}/other` }));
       await patch(id, { url: `${PUBLIC_URL}/other` });
-    });
-
-    // All of a long log was searched while the endpoint was locked, and the relay of all teams waited for that lock.
-    it("is searched for, while the endpoint is locked, among what came since the check alone", async () => {
-      const { id } = await register({ events: [QUIET_EVENT] });
-      const tenant = tenantOf(team);
-      const scopes: Scope[] = ["webhooks:write"];
-      const access = { caller: { kind: "api_key" }, tenant, scopes, grantedScopes: scopes } as Access;
-      const move = (to: string) =>
-        transaction(forTenant(team.em, tenant), (tx) =>
-          updateEndpoint(tx, team.vault, access, id, { url: `${PUBLIC_URL}/${to}` }),
-        );
-      const yesterday = new Date(Date.now() - 86_400_000);
-      await insertDelivery(team, id, { event_type: QUIET_CONTACT_EVENT, created_at: yesterday });
-      assert.equal((await move("past")).record.url, `${PUBLIC_URL}/past`);
-      await insertDelivery(team, id, { event_type: QUIET_CONTACT_EVENT });
-      await assert.rejects(move("present"), { code: "insufficient_scope" });
     });
   });
 

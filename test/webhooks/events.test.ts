@@ -435,27 +435,6 @@ describe("An event", () => {
       await ear.end();
     }
   });
-
-  it("cannot be recorded outside of a transaction", async () => {
-    const team = await makeTeam();
-    await listen(team);
-    await assert.rejects(
-      emit(team.em.fork(), live(team), "event.tracked", [
-        {
-          object: "event",
-          id: "x",
-          kind: "open",
-          email_id: "x",
-          newsletter_id: "x",
-          campaign_id: null,
-          email: uniqueEmail(),
-          url: null,
-          created_at: "2026-08-15T10:00:00.000Z",
-        },
-      ]),
-      /no transaction/,
-    );
-  });
 });
 
 describe("Events of a send", () => {
@@ -544,14 +523,6 @@ describe("Events of a send", () => {
     const [one] = suppressed;
     assert.deepEqual(one, (await sender.client.get(`/suppressions/${one.email}`)).body.data);
     assert.equal(one.reason, "bounce:hard");
-  });
-
-  it("report no mails when no endpoint subscribed to them", async () => {
-    const sender = await makeSender({ recipients: 50 });
-    await listen(sender, { events: ["newsletter.completed"] });
-    await setFaults([{ stage: "rcpt", match: `person1@${sender.audience}`, code: 550, message: "5.1.1 No such user" }]);
-    await sendAndWait(sender);
-    assert.deepEqual(typesOf(await emittedEvents(sender)), ["newsletter.completed"]);
   });
 
   for (const eventsWanted of [true, false]) {
@@ -686,23 +657,6 @@ describe("Events of a send", () => {
     );
     assert.equal(objectsOf(events, "email.rejected").length, 1);
     assert.equal(objectsOf(events, "suppression.added").length, 1);
-  });
-
-  it("report a complaint about a campaign once, and the suppression that it causes", async () => {
-    const sender = await makeCampaignSender({ recipients: 2 });
-    await sendAndWait(sender);
-    await listen(sender);
-    const since = emitted(sender);
-    const email = `person1@${sender.audience}`;
-    const record = () => app("complaint:record", "--campaign", sender.campaignId, "--email", email, "--json");
-    for (let i = 0; i < 2; i++) assert.equal((await record()).code, 0);
-    const events = await since();
-    assert.deepEqual(typesOf(events), ["email.complained", "suppression.added"]);
-    const [complaint] = objectsOf(events, "email.complained");
-    assert.deepEqual(
-      [complaint.campaign_id, complaint.newsletter_id, complaint.email, complaint.status],
-      [sender.campaignId, null, email, "COMPLAINED"],
-    );
   });
 
   it("report the end of a send that mailed no recipient", async () => {

@@ -143,37 +143,6 @@ describe("A failing endpoint", () => {
     }
   });
 
-  it("gets its first deliveries one after the other without a wait between them, in one run", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/first` });
-    receiver.behaveAt("/first", answerWith(410));
-    await emitSome(team, 4);
-    await untilOver(team, endpoint.id, 4);
-    assert.equal((await healthOf(team, endpoint.id)).epoch, 1);
-  });
-
-  it("gets few requests after its first failures when it was working, and the rest stays unattempted", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/died` });
-    await setHealth(team, endpoint.id, { last_success_at: sql`now()` });
-    const events = 400;
-    await emitSome(team, events);
-    await untilLog(
-      team,
-      endpoint.id,
-      (log) =>
-        log.length >= events &&
-        log.filter(({ status }) => status === "RETRYING").length >= 5 &&
-        log.some(({ status }) => status === "RETRYING"),
-    );
-    await untilHealth(team, endpoint.id, ({ lease_until, probe_at }) => !lease_until && probe_at !== null);
-    const attempted = receiver.received.filter(({ path }) => path === "/died").length;
-    assert.ok(attempted >= 5 && attempted < 50, `${attempted} were attempted`);
-    receiver.behaveAt("/died", answerWith(204));
-    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
-    await untilLog(team, endpoint.id, (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === events);
-  });
-
   it("is probed with the next delivery in turn, so one that it cannot digest blocks nothing", async () => {
     const { team, endpoint, answer, at, emitWaiting, probe } = await failing("poison");
     answer((received, response) => void response.writeHead(numberOf(received) === 0 ? 500 : 204).end());
@@ -267,29 +236,6 @@ describe("A failing endpoint", () => {
     const off = await app("webhook:probe", endpoint.id);
     assert.notEqual(off.code, 0);
     assert.match(off.stderr, /is off: nothing is sent to it/);
-  });
-
-  // The probe under way made the next one due a quarter of an hour later.
-  longIt("is probed soon by an edit during a probe that fails", async () => {
-    const { team, endpoint, answer, at, emitWaiting } = await failing("edited-during");
-    const since = new Date(Date.now() - 2 * 3_600_000);
-    await setHealth(team, endpoint.id, { probe_wait_seconds: 900, failing_since: since });
-    await emitWaiting(2);
-    answer(async (_, response) => {
-      answer(answerWith(204));
-      const patched = await api(team.keys.live).patch(`/webhooks/${endpoint.id}`, { headers: { "X-Mine": "new" } });
-      assert.equal(patched.status, 200, patched.text);
-      response.writeHead(500).end();
-    });
-    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
-    const { failing_since, probe_wait_seconds } = await untilHealth(
-      team,
-      endpoint.id,
-      ({ consecutive_failures }) => consecutive_failures === 6,
-    );
-    assert.deepEqual([new Date(failing_since ?? 0), probe_wait_seconds], [since, 5]);
-    await untilOver(team, endpoint.id, 2);
-    assert.equal(at().length, 3);
   });
 
   it("shows operators its state, its next probe and what waits, and lets them give that up", async () => {

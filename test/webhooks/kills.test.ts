@@ -7,13 +7,11 @@ import type { EventName } from "../../domain/webhooks/catalogue.ts";
 import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
-import { isLong, testsOf } from "../support/long.ts";
-import { kill, pidOf, startWorker, type TestWorker } from "../support/processes.ts";
-import { type Behaviour, openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
+import { isLong } from "../support/long.ts";
+import { kill } from "../support/processes.ts";
+import { type Behaviour, openReceiver, type Receiver } from "../support/receiver.ts";
 import { SEED } from "../support/seed.ts";
 import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
-
-const { longIt } = testsOf();
 
 /** Events of a scene, those of them through the API, its endpoints, and changes while an API is killed. */
 const SIZE = isLong()
@@ -72,7 +70,6 @@ async function openScene(receiver: Receiver, paths: readonly string[]): Promise<
     const event = String(received.headers["x-service-event-id"]);
     const delivery = String(received.headers["x-service-delivery-id"]);
     events?.set(event, [...(events.get(event) ?? []), delivery]);
-    if (received.path.startsWith("/hangs")) return;
     if (pairs() >= held.fromPairs) await held.until;
     answered(received, response, request);
   };
@@ -354,46 +351,15 @@ describe(`An API killed in the middle of ${SIZE.changes} changes (SEED=${SEED})`
   });
 });
 
-/** A second worker beside the stack's, that may deliver where the stack's may. */
-const anotherWorker = (): Promise<TestWorker> =>
-  startWorker("webhooks", {
-    WEBHOOK_ALLOWED_HOSTS: RECEIVER_HOSTS.join(","),
-    SHUTDOWN_GRACE_MS: "15000",
-  });
-
-/** Stops a worker at a moment at which it holds locks. */
-async function freezeInTransaction({ team }: Scene, worker: TestWorker): Promise<void> {
-  const idle = async () => {
-    const { rows } = await sql<{ began: string }>`select pid || ' ' || xact_start as began from pg_stat_activity
-      where datname = current_database() and state = 'idle in transaction'`.execute(kysely(team.em.fork()));
-    return rows.map(({ began }) => began);
-  };
-  const held = async () => {
-    worker.signal("SIGSTOP");
-    let same = await idle();
-    // A process that is not frozen ends its transaction within a few looks.
-    for (let look = 0; look < 40 && same.length > 0; look++) {
-      const now = new Set(await idle());
-      same = same.filter((one) => now.has(one));
-    }
-    if (same.length === 0) worker.signal("SIGCONT");
-    return same.length > 0;
-  };
-  await eventually(held, { withinMs: LONG_MS, what: "a transaction of the worker that is to freeze" });
-}
-
 describe(`${SIZE.events} events to ${SIZE.endpoints} endpoints (SEED=${SEED})`, function () {
   this.timeout(2 * LONG_MS);
   let receiver: Receiver;
   let scene: Scene;
-  let worker: TestWorker | undefined;
   beforeEach(async () => {
     receiver = await openReceiver();
     scene = await openScene(receiver, working(SIZE.endpoints));
   });
   afterEach(async () => {
-    await worker?.stop();
-    worker = undefined;
     await receiver.close();
   });
 
@@ -402,91 +368,9 @@ describe(`${SIZE.events} events to ${SIZE.endpoints} endpoints (SEED=${SEED})`, 
     assert.ok(unknown > 0 && unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 
-  longIt("all arrive when the relay is killed after its commit and before the workflows were started", async () => {
-    const held = 600;
-    const temporal = pidOf("temporal");
-    process.kill(temporal, "SIGSTOP");
-    let again: Promise<unknown>;
-    try {
-      await emitSome({ team: scene.team.team, em: scene.team.em.fork() }, held);
-      await eventually(async () => (await underWay(scene)).waiting > 16, { what: "the deliveries" });
-      assert.equal(scene.pairs(), 0);
-      ({ again } = kill("webhooks"));
-    } finally {
-      process.kill(temporal, "SIGCONT");
-    }
-    await again;
-    const { events, unknown } = await tally(scene);
-    assert.equal(events.length, held);
-    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
-  });
-
-  for (const [name, how, signal, purpose] of [
-    ["temporal", "killed", "SIGKILL", 2],
-    ["postgres", "killed", "SIGKILL", 3],
-    ["postgres", "restarted", "SIGINT", 4],
-  ] as const) {
-    longIt(`all arrive when ${name === "temporal" ? "Temporal" : "Postgres"} is ${how} in the middle`, async () => {
-      const before = pidOf("webhooks");
-      const { unknown } = await inTheMiddle(scene, purpose, async () => {
-        await kill(name, signal).again;
-        await giveUpRequests(scene);
-      });
-      assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
-      assert.equal(pidOf("webhooks"), before, "the worker outlives it");
-    });
-  }
-
-  longIt("come once each from two workers when none is killed", async () => {
-    worker = await anotherWorker();
-    const { duplicates, unknown, tooSlow } = await inTheMiddle(scene, 5, () => undefined);
-    assert.equal(unknown, 0);
-    assert.ok(duplicates <= tooSlow, `${duplicates} duplicates`);
-  });
-
-  longIt("all arrive when one of two workers is killed in the middle", async () => {
-    const doomed = await anotherWorker();
-    worker = doomed;
-    const { unknown } = await inTheMiddle(scene, 6, () => doomed.signal("SIGKILL"));
-    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
-  });
-
-  longIt("all arrive while one of two workers is frozen in a transaction, which then continues", async () => {
-    const frozen = await anotherWorker();
-    worker = frozen;
-    const { unknown } = await inTheMiddle(scene, 10, async () => {
-      await freezeInTransaction(scene, frozen);
-      await untilOver(scene);
-      frozen.signal("SIGCONT");
-    });
-    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
-  });
-
   it("come once each when the worker is asked to stop in the middle", async () => {
     const { duplicates, unknown, tooSlow } = await inTheMiddle(scene, 7, () => kill("webhooks", "SIGTERM").again);
     assert.equal(unknown, 0);
     assert.ok(duplicates <= tooSlow, `${duplicates} duplicates`);
-  });
-});
-
-describe(`An endpoint that hangs (SEED=${SEED})`, function () {
-  this.timeout(2 * LONG_MS);
-  let receiver: Receiver;
-  before(async () => {
-    receiver = await openReceiver();
-  });
-  after(() => receiver.close());
-
-  longIt("does not delay the others, while the worker is killed", async () => {
-    const scene = await openScene(receiver, ["hangs", ...working(4)]);
-    const others = scene.endpoints.slice(1);
-    const events = 500;
-    const emitting = emitMany(scene, events, 8);
-    emitting.catch(() => undefined);
-    await untilArrived(scene, somewhere(events * others.length, 8));
-    await kill("webhooks").again;
-    await emitting;
-    const { unknown } = await tally(scene, others);
-    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 });

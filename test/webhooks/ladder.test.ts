@@ -95,14 +95,6 @@ describe("The outcome of an answer", () => {
     }
   });
 
-  it("is never a retry after the last attempt", () => {
-    fc.assert(
-      fc.property(fc.oneof(answered, failed, blocked), (answer) => {
-        assert.notEqual(classifyAnswer("d", answer, true).outcome.status, "RETRYING");
-      }),
-    );
-  });
-
   it("is a failure to be tried again when no answer came, and BLOCKED when nothing was sent", () => {
     fc.assert(
       fc.property(failed, (answer) => {

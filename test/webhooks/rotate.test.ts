@@ -43,15 +43,6 @@ describe("Webhook endpoints on the command line", () => {
       assert.ok(Math.abs((expires?.getTime() ?? 0) - Date.now() - 24 * HOUR_MS) < HOUR_MS / 6);
     });
 
-    it("drops the old secret at once when nothing is to overlap, and an older one with it", async () => {
-      const { id } = (await api(team.keys.live).post("/webhooks", webhookBody())).body.data;
-      await app("webhook:rotate-secret", id, "--overlap-hours", "2");
-      const { code, json } = await app("--json", "webhook:rotate-secret", id, "--overlap-hours", "0");
-      assert.equal(code, 0);
-      assert.equal(json.webhook.previous_secret_expires_at, null);
-      assert.deepEqual(await secretsOf(id), { current: json.webhook.secret, previous: null, expires: null });
-    });
-
     it("is POST /webhooks/{id}/rotate-secret as well, which a repetition answers with the same secret", async () => {
       const client = api(team.keys.live);
       const { id, secret } = (await client.post("/webhooks", webhookBody())).body.data;

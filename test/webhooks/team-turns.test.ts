@@ -143,53 +143,6 @@ describe("Changes of several teams in the outbox", () => {
     });
   });
 
-  it("are taken beyond 50 teams whose rows another transaction has locked", async () => {
-    const teams = await Promise.all(Array.from({ length: 60 }, () => makeListening()));
-    for (const team of teams) await queue(team, 1);
-    const last = teams.toSorted().at(-1) ?? assert.fail();
-    await transaction(own.orm.em.fork(), async (tx) => {
-      await sql`select from webhook_outbox where team_id <> ${last} for update`.execute(kysely(tx));
-      const { next } = await takeBatch();
-      assert.ok(next);
-      await takeBatch(next.after);
-      assert.deepEqual(await counts(last), [[1, 0]]);
-    });
-  });
-
-  for (const [when, isAnalyzed] of [
-    ["once they are analyzed", true],
-    ["before they are analyzed", false],
-  ] as const) {
-    it(`are read and deleted by an index, also those of a team that has few beside one with 10,000, ${when}`, async () => {
-      const [many, few] = [await makeListening(), await makeListening()];
-      await sql`vacuum webhook_outbox`.execute(kysely(own.orm.em.fork()));
-      await own.orm.em.fork().transactional(async (tx) => {
-        const insert = (team: string, rows: number) => sql`
-          insert into webhook_outbox (team_id, environment, type, objects)
-          select ${team}, 'LIVE', 'newsletter.started', '[{"object":"newsletter"}]' from generate_series(1, ${rows}::int)`;
-        // The plans of a nearly empty outbox must not stay.
-        for (let n = 0; n < 8; n++) {
-          await insert(few, 1).execute(kysely(tx));
-          assert.equal((await fanOut(tx, "")).taken, 1);
-        }
-        await insert(many, 10_000).execute(kysely(tx));
-        if (isAnalyzed) await sql`analyze webhook_outbox`.execute(kysely(tx));
-        await insert(few, 3).execute(kysely(tx));
-        const readRows = async () => {
-          const { rows } = await sql<{ read: number }>`select (seq_tup_read + idx_tup_fetch)::int as read
-            from pg_stat_xact_user_tables where relname = 'webhook_outbox'`.execute(kysely(tx));
-          return rows[0]?.read ?? 0;
-        };
-        const before = await readRows();
-        assert.equal((await fanOut(tx, "")).taken, 253);
-        const read = (await readRows()) - before;
-        assert.ok(read >= 253 && read < 2_500, `${read} rows were read`);
-        const { rows } = await sql`select from webhook_outbox where team_id = ${few}`.execute(kysely(tx));
-        assert.equal(rows.length, 0);
-      });
-    });
-  }
-
   it("are taken while the workflows of another team's endpoints are being started", async () => {
     const [starting, other] = [await makeListening(20), await makeListening()];
     const answer = Promise.withResolvers<undefined>();

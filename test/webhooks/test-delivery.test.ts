@@ -120,20 +120,6 @@ describe("A test delivery", () => {
     assert.equal(receiver.received.filter((one) => one.path === path).length, 1);
   });
 
-  it("goes beside the request that hangs at an endpoint which has not answered yet", async () => {
-    const answers: (() => void)[] = [];
-    receiver.behave = (_, response) => {
-      if (answers.push(() => void response.writeHead(204).end()) > 1) response.writeHead(204).end();
-    };
-    await emitSome(team, 2, "newsletter.completed");
-    await receiver.until(path, 1);
-    await test();
-    const [, second] = await receiver.until(path, 2);
-    assert.equal(second?.headers["x-service-test"], "true");
-    answers[0]?.();
-    await untilSettled(team, endpoint.id);
-  });
-
   it("is a test too when it is replayed", async () => {
     const { body } = await test();
     await untilSettled(team, endpoint.id);
