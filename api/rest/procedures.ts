@@ -77,36 +77,26 @@ const authenticated = t.procedure.use(async ({ ctx, next }) => {
   return next({ ctx: { access } });
 });
 
-const versioned = authenticated.use(({ ctx, next }) => {
-  const version = readVersion(ctx.headers, ctx.access.caller.apiVersion);
-  ctx.locals.headers[VERSION_HEADER] = version;
-  return next({ ctx: { version } });
-});
-
-const scoped = versioned.use(({ ctx, meta, next }) => {
-  const { scope, alsoScope } = declared(meta);
-  if (scope) requireScope(ctx.access, scope);
-  if (alsoScope) requireScope(ctx.access, alsoScope);
-  return next();
-});
-
-const dryRunRead = scoped.use(({ ctx, meta, next }) => {
-  const { dryRunScope } = declared(meta);
+/** Reads the headers and checks the scopes, in one step: tRPC copies the context for each. */
+const admitted = authenticated.use(({ ctx, meta, next }) => {
+  const { access, headers, locals } = ctx;
+  const definition = declared(meta);
+  const version = readVersion(headers, access.caller.apiVersion);
+  locals.headers[VERSION_HEADER] = version;
+  const { scope, alsoScope, dryRunScope } = definition;
+  if (scope) requireScope(access, scope);
+  if (alsoScope) requireScope(access, alsoScope);
   const text = ctx.readDryRun();
   if (text !== undefined && text !== "true" && text !== "false") {
     throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
   }
   const dryRun = text === "true";
-  if (dryRun && dryRunScope) requireScope(ctx.access, dryRunScope);
-  return next({ ctx: { dryRun } });
+  if (dryRun && dryRunScope) requireScope(access, dryRunScope);
+  return next({ ctx: { version, dryRun, idempotencyKey: readIdempotencyKey(headers, definition) } });
 });
 
-const keyRead = dryRunRead.use(({ ctx, meta, next }) =>
-  next({ ctx: { idempotencyKey: readIdempotencyKey(ctx.headers, declared(meta)) } }),
-);
-
 /** Waits until the caller, and then its team, may have one more request of the kind under way. */
-const inTurn = keyRead.use(async ({ ctx, meta, next }) => {
+const inTurn = admitted.use(async ({ ctx, meta, next }) => {
   const { kind, largeAnswer } = declared(meta);
   const { caller, tenant } = ctx.access;
   const turn = largeAnswer ? "large_read" : kind;

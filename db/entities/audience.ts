@@ -103,6 +103,7 @@ const ContactSlotCountSchema = defineEntity({
   filters: tenantFilters,
   properties: {
     ...tenantKey,
+    part: p.smallint().primary(),
     used: p.integer(),
   },
 });

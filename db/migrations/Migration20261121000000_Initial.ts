@@ -39,7 +39,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "automatic_hits" ("send_id" text not null, "seq" int not null, "kind" text not null, "cause" text not null, "count" int not null, "first_at" timestamptz(3) not null, "last_at" timestamptz(3) not null, primary key ("send_id", "seq", "kind", "cause"));`,
     );
     this.addSql(
-      `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "used" int not null, primary key ("team_id", "environment"));`,
+      `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "part" smallint not null, "used" int not null, primary key ("team_id", "environment", "part"));`,
     );
     this.addSql(
       `create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));`,
@@ -421,17 +421,43 @@ export class Migration20261121000000_Initial extends Migration {
       referencing old table as old_rows new table as new_rows
       for each statement execute function count_recipient_states();`);
 
-    // Counts slots of a tenant, negative to free them. Beyond the plan's limit it fails, with the slots that are left as detail.
+    // What a part of a tenant's count may hold: the shares of the 16 parts add up to the plan's limit.
+    this.addSql(`create function contact_slot_share(plan_limit int, part int) returns int language sql immutable as $$
+      select plan_limit / 16 + (part < plan_limit % 16)::int $$;`);
+    // Locks all parts of a tenant's count, in one order. A part without a row could not be locked.
+    this.addSql(`create function lock_contact_slots(team text, env text) returns int language plpgsql as $$
+      begin
+        insert into contact_slot_counts (team_id, environment, part, used)
+        select team, env, n, 0 from generate_series(0, 15) n order by n on conflict do nothing;
+        perform from contact_slot_counts where team_id = team and environment = env order by part for update;
+        return (select sum(used) from contact_slot_counts where team_id = team and environment = env);
+      end $$;`);
+    // Counts slots of a tenant, negative to free them, in the connection's own part, so that writes at once do not wait for
+    // each other. Where its share, or that of another part under a lowered limit, is used up, it divides the sum anew. Beyond
+    // the plan's limit it fails, with the slots that are left as detail.
     this.addSql(`create function take_contact_slots(team text, env text, amount int) returns void language plpgsql as $$
-      declare remaining int;
+      declare
+        plan_limit int := (select contact_slots from teams where id = team);
+        total int;
       begin
         if amount = 0 then return; end if;
-        insert into contact_slot_counts as c (team_id, environment, used) values (team, env, amount)
-        on conflict (team_id, environment) do update set used = c.used + amount
-        returning (select contact_slots from teams where id = team) - c.used into remaining;
-        if amount > 0 and remaining < 0 then
-          raise exception using errcode = 'MK001', message = amount::text, detail = greatest(0, remaining + amount)::text;
+        begin
+          update contact_slot_counts set used = used + amount
+          where team_id = team and environment = env and part = pg_backend_pid() % 16
+            and (amount < 0 or plan_limit is null or used + amount <= contact_slot_share(plan_limit, part) and not exists (
+              select from contact_slot_counts p where p.team_id = team and p.environment = env
+                and p.used > contact_slot_share(plan_limit, p.part)));
+          if found then return; end if;
+          -- Gives back the lock of an update that waited and then found no room: two that lock all parts would deadlock.
+          raise exception using errcode = 'MK002';
+        exception when sqlstate 'MK002' then null;
+        end;
+        total := lock_contact_slots(team, env);
+        if amount > 0 and total + amount > plan_limit then
+          raise exception using errcode = 'MK001', message = amount::text, detail = greatest(0, plan_limit - total)::text;
         end if;
+        update contact_slot_counts set used = contact_slot_share(total + amount, part)
+        where team_id = team and environment = env;
       end $$;`);
     // Holds the ledger's rows of mails while figures of them change, in one order, and marks those that are not SENT. SENT is
     // the last state of a row, unless its provider dropped the mail: one that is seen SENT need not be held, unless its reports act on each other. The rows are

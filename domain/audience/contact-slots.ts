@@ -4,8 +4,8 @@ import { ApiError } from "../errors.ts";
 
 /*
  * A tenant's contact slots are the distinct addresses over its contacts and subscribers: `audience_addresses` counts the
- * records of each, `contact_slot_counts` the addresses. Its row is the last that a transaction locks: take and free slots
- * behind all other writes.
+ * records of each, `contact_slot_counts` the addresses, in parts so that creates do not wait for each other's commit. Its
+ * rows are the last that a transaction locks: take and free slots behind all other writes.
  */
 
 export interface SlotUse {
@@ -19,7 +19,7 @@ export interface SlotUse {
 export async function readSlotUse(em: EntityManager, tenant: Tenant): Promise<SlotUse> {
   const { rows } = await sql<{ limit: number | null; used: number }>`
     select contact_slots as limit,
-      coalesce((select used from contact_slot_counts where ${ofTenant(tenant)}), 0) as used
+      coalesce((select sum(used) from contact_slot_counts where ${ofTenant(tenant)}), 0)::int as used
     from teams where id = ${tenant.teamId}`.execute(kysely(em));
   const { limit = null, used = 0 } = rows[0] ?? {};
   return { limit, used, remaining: limit === null ? null : Math.max(0, limit - used) };
@@ -142,9 +142,7 @@ async function count(em: EntityManager, tenant: Tenant, amount: number): Promise
 
 /** Locks the tenant's count until the transaction ends. @returns the slots that are left */
 async function lockRemaining(em: EntityManager, tenant: Tenant): Promise<number> {
-  await sql`insert into contact_slot_counts as c (team_id, environment, used)
-    values (${tenant.teamId}, ${tenant.environment}, 0)
-    on conflict (team_id, environment) do update set used = c.used`.execute(kysely(em));
+  await sql`select lock_contact_slots(${tenant.teamId}, ${tenant.environment})`.execute(kysely(em));
   return (await readSlotUse(em, tenant)).remaining ?? Number.POSITIVE_INFINITY;
 }
 
