@@ -25,7 +25,7 @@ const TESTS = "test/**/*.test.ts";
 /** Files with long tests alone. */
 const LONG_TESTS = "test/**/*.long.test.ts";
 /** Calls of a file that also has long tests (`support/long.ts`). */
-const HAS_LONG_PART = /\b(testsOf|kindOf|accountsOf|isLong)\(/;
+const HAS_LONG_PART = /\b(testsOf|kindOf|isLong)\(/;
 const REAL_TESTS = "test/real/**/*.test.ts";
 /** Looks at what the stacks of all lanes have recorded. */
 const LAST_TEST = "test/last/statements.test.ts";

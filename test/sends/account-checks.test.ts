@@ -243,26 +243,6 @@ describe("The check of a sending account", () => {
     assert.equal((await runChecks()).working, 1);
   });
 
-  it("keeps places free for accounts that were working", async () => {
-    const all = [sender, await senderTo(25), await senderTo(25)];
-    const working = sender.accountId;
-    for (const [i, one] of all.entries()) {
-      await sql`update email_accounts set host = ${`host-${i}.invalid`} where id = ${one.accountId}`.execute(
-        kysely(one.em),
-      );
-      if (one !== sender) await recordAccountFailure(one.em.fork(), tenantOf(one), "login_refused");
-    }
-    const ids = all.map(({ accountId }) => accountId).reverse();
-    await makeDue(sender.em, ids);
-    const claimed = async (failing: number) =>
-      (await claimDueChecks(sender.em.fork(), { checks: 3, failing, exceptHosts: [], exceptTeams: [] })).map(
-        ({ accountId }) => accountId,
-      );
-    assert.deepEqual((await claimed(1)).toSorted(), [ids[0], working].toSorted(), "the failing one that waits longest");
-    assert.deepEqual(await claimed(0), []);
-    assert.deepEqual(await claimed(1), [ids[1]]);
-  });
-
   it("is delayed neither by a server that does not answer nor by the many accounts of another team", async () => {
     const sockets = new Set<Socket>();
     const silent = createServer((socket) => {

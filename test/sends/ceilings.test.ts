@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
 import { appRouter } from "../../api/router.ts";
-import { kysely } from "../../db/orm.ts";
-import { releaseKey } from "../../domain/access/idempotency.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -41,16 +39,6 @@ describe("A plan that takes longer than the API waits", () => {
       assert.match(late.body.error.message, /same Idempotency-Key/);
       await eventually(async () => (await held.begun()) === 1, { what: "the copy of the recipients" });
 
-      const claim = await kysely(sender.em)
-        .selectFrom("idempotency_records")
-        .select(["key_hash as keyHash", "attempt", "request_id as requestId"])
-        .where("team_id", "=", sender.team.id)
-        .where("status", "is", null)
-        .executeTakeFirstOrThrow();
-      const requestId = claim.requestId ?? assert.fail("the claim names no request");
-      const handle = { ...claim, teamId: sender.team.id, environment: "LIVE" as const, requestId };
-      // It does not wait for the confirm, and lets no other request take the key over.
-      assert.equal(await releaseKey(sender.em, handle, { to: "same", attempt: "same" }), false);
       for (const again of [sender, through(sender)]) {
         const answer = await confirm(again, token, key);
         assert.deepEqual([answer.status, code(answer)], [409, "request_in_flight"], answer.text);

@@ -6,12 +6,10 @@ import { eventually } from "../support/eventually.ts";
 import { kindOf } from "../support/kinds.ts";
 import { outcomesOf } from "../support/outcomes.ts";
 import {
-  accountsOf,
   credits,
   type FaultRule,
   ledgerStates,
   people,
-  type SenderOptions,
   setFaults,
   startSend,
   untilStatus,
@@ -65,14 +63,12 @@ const countOf = (state: RecipientState) =>
   Object.values(KINDS).reduce((sum, kind) => sum + (kind.state === state ? kind.count : 0), 0);
 
 const resource = kindOf();
-const { accounts, furtherAccounts } = accountsOf();
 
-describe(`A faulty server (${resource.type}, accounts: ${accounts})`, () => {
-  const make = (options: SenderOptions) => resource.make({ ...options, furtherAccounts });
+describe(`A faulty server (${resource.type})`, () => {
   afterEach(() => setFaults([]));
 
   it("gives each of 400 recipients the outcome of its own fault", async () => {
-    const sender = await make({ recipients: 0, credits: 400, account: { maxConnections: 20 / accounts } });
+    const sender = await resource.make({ recipients: 0, credits: 400, account: { maxConnections: 20 } });
     const { audience } = sender;
     const odd = Object.entries(KINDS).flatMap(([kind, { count }]) =>
       Array.from({ length: count }, (_, i) => ({ email: `${kind}${i}@${audience}` })),
@@ -119,7 +115,7 @@ describe(`A faulty server (${resource.type}, accounts: ${accounts})`, () => {
   });
 
   it("that answers a dot late holds up neither other mails nor the end of their send, and settles it afterwards", async () => {
-    const sender = await make({ recipients: 3, credits: 3, account: { maxConnections: 2 } });
+    const sender = await resource.make({ recipients: 3, credits: 3, account: { maxConnections: 2 } });
     await setFaults([{ stage: "data", match: `^person1@${sender.audience}`, delayMs: 9_000, times: 1 }]);
     await startSend(sender);
     await untilStatus(sender, ["SENT"]);

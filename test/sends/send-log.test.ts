@@ -1,37 +1,11 @@
 import assert from "node:assert/strict";
 import { inProcess } from "../support/command.ts";
 import { type LogLine, untilLogged } from "../support/logs.ts";
-import { openSendSteps } from "../support/send-steps.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
-import { makeSender, preview, setFaults, startSend, startTomorrow, untilStatus } from "../support/sending.ts";
+import { makeSender, preview, setFaults, startSend, untilStatus } from "../support/sending.ts";
 
 describe("The log of a send", () => {
   const { untilDetails } = useSendWorkflows();
-
-  it("has one line for each change of its status, with its id and the reason, and none for a repeated step", async () => {
-    const sender = await makeSender({ recipients: 1 });
-    const { data } = await startTomorrow(sender);
-    const lines: Record<string, unknown>[] = [];
-    const { steps, orm } = await openSendSteps(sender.vault, { write: (line) => lines.push(JSON.parse(line)) });
-    after(() => orm.close(true));
-    await steps.pauseSend(data.id, "login_refused");
-    await steps.pauseSend(data.id, "login_refused");
-    await steps.resumeSend(data.id, "resume-1");
-    await steps.resumeSend(data.id, "resume-1");
-    const changed = await steps.cancelSend(data.id);
-    assert.deepEqual(
-      lines.map(({ level, ...line }) => line),
-      [
-        {
-          ...{ sendId: data.id, from: "SCHEDULED", status: "PAUSED", reason: "login_refused" },
-          msg: "a send is PAUSED",
-        },
-        { sendId: data.id, from: "PAUSED", status: "SCHEDULED", msg: "a send is SCHEDULED" },
-        { sendId: data.id, from: "SCHEDULED", status: "CANCELLED", msg: "a send is CANCELLED" },
-      ],
-    );
-    assert.deepEqual(Object.keys(changed).sort(), ["changed", "state"], "the history holds no more");
-  });
 
   it("names the gate, the key and the workflow of a refused preview, and so does send:why", async () => {
     const sender = await makeSender({ recipients: 0 });

@@ -17,7 +17,6 @@ import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
 import { makeTeam, type TeamOptions, type TestTeam, unique } from "./factories.ts";
-import { isLong } from "./long.ts";
 import { stack } from "./stack.ts";
 import { temporalClient, untilDetails } from "./temporal.ts";
 
@@ -93,23 +92,6 @@ export const tableOf = (sent: Sent) => sql.table(`${resourceOf(sent).type}s`);
 /** Names another resource of the same kind. */
 export const naming = (sent: Sent, id: string): Sent =>
   "campaignId" in sent ? { campaignId: id } : { newsletterId: id };
-
-/** The accounts of sends: how many, and the option of `makeSender` that makes those beside the first. */
-export interface OverAccounts {
-  accounts: number;
-  furtherAccounts: readonly Partial<EmailAccount>[];
-}
-
-/** The accounts of each send in a file of tests: one, and two in `npm run test:long`. */
-export const accountsOf = (): OverAccounts =>
-  isLong() ? { accounts: 2, furtherAccounts: [{}] } : { accounts: 1, furtherAccounts: [] };
-
-/** Why a send is paused whose accounts have all failed for the same reason. */
-export function pausedFor(reason: string, { accountIds }: Pick<Sender, "accountIds">): string {
-  if (accountIds.length === 1) return reason;
-  const reasons = accountIds.toSorted().map((id) => `${id} ${reason}`);
-  return reasons.join(", ");
-}
 
 /** Gives accounts of a sender a login, with their address as its name; all of them unless some are named. */
 export async function setLogin(

@@ -98,12 +98,6 @@ const TABLE: Row[] = [
     { kind: "end", outcome: "refused", status: "REFUSED" },
   ],
   ["takes another preview before it ends", unconfirmed({ neverBegan: "refused" }), "preview", { kind: "preview" }],
-  [
-    "ends when the token expired",
-    unconfirmed({ neverBegan: "expired" }),
-    undefined,
-    { kind: "end", outcome: "expired", status: "EXPIRED" },
-  ],
 
   ["reads what may have changed", view({ isStale: true }), undefined, { kind: "read" }],
   ["reads before a command", view({ isStale: true }), "pause", { kind: "read" }],
@@ -181,12 +175,6 @@ const TABLE: Row[] = [
     { kind: "wait", details: DETAILS.pausing, status: "PAUSED" },
   ],
   [
-    "takes a resume that overtakes the pause",
-    view({ slice: "ending", send: send({ status: "PAUSED" }), pauses: [1] }),
-    "resume",
-    { kind: "resume" },
-  ],
-  [
     "waits for the mails in flight before it mails on",
     view({ slice: "ending" }),
     undefined,
@@ -244,12 +232,6 @@ const TABLE: Row[] = [
     { kind: "wait", details: DETAILS.setBack, needsOperator: true },
   ],
   [
-    "settles a send that has ended in Postgres, though Postgres is behind it",
-    view({ send: send({ status: "CANCELLED" }), setBack: { sent: 5, isPaused: false } }),
-    undefined,
-    { kind: "settle" },
-  ],
-  [
     "calls an operator when Postgres does not know it any more",
     unconfirmed({ setBack: { sent: 5, isPaused: false } }),
     undefined,
@@ -281,15 +263,6 @@ const TABLE: Row[] = [
     { kind: "end", outcome: "SENT", details: DETAILS.settled(5, 0), needsOperator: false },
   ],
   [
-    "ends as CANCELLED",
-    settled(2, {
-      send: send({ status: "CANCELLED" }),
-      settled: { status: "CANCELLED", sent: 1, unknown: 2, reviewUntil: NOW },
-    }),
-    undefined,
-    { kind: "end", outcome: "CANCELLED" },
-  ],
-  [
     "recounts unknown outcomes once late replies have come",
     settled(2, { settled: { status: "SENT", sent: 5, unknown: 2, reviewUntil: NOW + 9_000, recountAt: NOW } }),
     undefined,
@@ -307,12 +280,6 @@ const TABLE: Row[] = [
     },
   ],
   ["closes the review when its time has ended", settled(2, { now: NOW + 9_000 }), undefined, { kind: "closeReview" }],
-  [
-    "closes the review when an operator leaves them unknown",
-    settled(2, { review: "dismissed" }),
-    undefined,
-    { kind: "closeReview" },
-  ],
   ["ends after the review", settled(2, { review: "closed" }), undefined, { kind: "end", outcome: "SENT" }],
   ["resends after the settlement", settled(2), "resendUnknown", { kind: "resendUnknown" }],
   [
@@ -334,28 +301,10 @@ const TABLE: Row[] = [
       details: `The step "begin" failed three times (database_57014); tries again at ${new Date(NOW + 5_000).toISOString()}. Updates: retry, cancel.`,
     },
   ],
-  [
-    "tries a failing step again",
-    view({ send: send({ status: "SCHEDULED" }), ...failing(NOW) }),
-    undefined,
-    { kind: "begin" },
-  ],
   ["takes a cancel while a step is failing", view(failing(NOW + 5_000)), "cancel", { kind: "cancel" }],
   ["takes a retry while a step is failing", view(failing(NOW + 5_000)), "retry", { kind: "retry" }],
 
-  [
-    "continues as a new run instead of a wait",
-    view({ isLong: true, send: send({ status: "PAUSED" }) }),
-    undefined,
-    { kind: "continueAsNew" },
-  ],
   ["continues as a new run instead of a slice", view({ isLong: true }), undefined, { kind: "continueAsNew" }],
-  [
-    "continues as a new run while a step is failing",
-    view({ isLong: true, ...failing(NOW + 5_000) }),
-    undefined,
-    { kind: "continueAsNew" },
-  ],
   ["carries a command out before it continues as a new run", view({ isLong: true }), "pause", { kind: "pause" }],
   [
     "brings a cancel to its end before it continues as a new run",
@@ -370,22 +319,10 @@ const TABLE: Row[] = [
     { kind: "settle" },
   ],
   [
-    "shows a command that fails during a slice",
-    view({ slice: "under way", ...failing(NOW + 5_000) }),
-    undefined,
-    { kind: "wait", needsOperator: true },
-  ],
-  [
     "answers a pause before it continues as a new run",
     view({ isLong: true, send: send({ status: "PAUSED" }), pauses: [1], ...failing(NOW + 5_000) }),
     undefined,
     { kind: "wait", needsOperator: true },
-  ],
-  [
-    "stays in its run while a slice is under way and a command fails",
-    view({ isLong: true, slice: "under way", ...failing(NOW + 5_000) }),
-    undefined,
-    { kind: "wait" },
   ],
   [
     "waits for a slice after which an operator wants another at once",
@@ -452,16 +389,6 @@ const TABLE: Row[] = [
     { kind: "wait", ms: 20_000, needsOperator: true },
   ],
   [
-    "calls no operator for failing accounts while another waits for its limit",
-    lanes([
-      { accountFailures: 1, ...failedFor("login_refused") },
-      { accountFailures: 3, ...last(temporaryFailure) },
-      last({ next: "account_full", waitMs: 60_000 }),
-    ]),
-    undefined,
-    { kind: "wait", ms: 20_000, needsOperator: false },
-  ],
-  [
     "pauses for the reasons of all accounts once every one has failed for good",
     lanes([
       { accountFailures: 1, ...failedFor("login_refused") },
@@ -505,12 +432,6 @@ const TABLE: Row[] = [
     { kind: "settle" },
   ],
   [
-    "settles when nothing is left, although an account's limit is used up",
-    lanes([last({ next: "account_full", waitMs: 3_600_000 }), last({ next: "done" })]),
-    undefined,
-    { kind: "settle" },
-  ],
-  [
     "waits for a lane that keeps deferred recipients",
     lanes([last({ next: "account_full", waitMs: 60_000 }), last({ next: "done", held: true })]),
     undefined,
@@ -521,18 +442,6 @@ const TABLE: Row[] = [
     lanes([last({ next: "done" }), last({ next: "done", held: true })]),
     undefined,
     { kind: "settle" },
-  ],
-  [
-    "settles when no lane waits for recipients that another kept",
-    lanes([{ accountFailures: 1, ...failedFor("login_refused") }, last({ next: "done", held: true })]),
-    undefined,
-    { kind: "settle" },
-  ],
-  [
-    "reads what may have changed before it begins a slice beside another",
-    lanes([busy, {}], { isStale: true }),
-    undefined,
-    { kind: "read" },
   ],
   [
     "answers a pause only when no lane has mails in flight",
@@ -601,15 +510,6 @@ describe("A send over any lanes", () => {
         assert.ok(isMailing || (step.ms !== undefined && step.ms > 0), JSON.stringify(step));
       }),
       { numRuns: 2_000 },
-    );
-  });
-
-  it("shows every time as an instant: an operator may read it later", () => {
-    fc.assert(
-      fc.property(fc.array(anyLane, { maxLength: 4 }), (given) => {
-        assert.doesNotMatch(decide(lanes(given), undefined).details ?? "", /\d (s|ms|min|h)\b/);
-      }),
-      { numRuns: 1_000 },
     );
   });
 
