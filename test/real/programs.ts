@@ -1,7 +1,7 @@
 /** Programs of third parties that tests run against, installed where that is possible. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { access, constants, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { access, constants, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { promisify } from "node:util";
 
@@ -34,8 +34,8 @@ const isExecutable = (file: string): Promise<boolean> =>
     () => false,
   );
 
-async function find(program: DebianProgram, folders: readonly string[] = FOLDERS): Promise<string | undefined> {
-  for (const folder of folders.filter(Boolean)) {
+async function find(program: DebianProgram): Promise<string | undefined> {
+  for (const folder of FOLDERS.filter(Boolean)) {
     const file = `${folder}/${program}`;
     if (await isExecutable(file)) return file;
   }
@@ -43,10 +43,10 @@ async function find(program: DebianProgram, folders: readonly string[] = FOLDERS
 }
 
 /** Runs apt-get, with fresh lists where those that are there do not do. */
-async function aptGet(args: string[], cwd: string): Promise<void> {
+async function aptGet(args: string[]): Promise<void> {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
   const once = (all: string[]) =>
-    run("apt-get", ["--quiet", "--yes", ...all], { cwd, env, timeout: INSTALL_TIMEOUT_MS });
+    run("apt-get", ["--quiet", "--yes", ...all], { cwd: "/", env, timeout: INSTALL_TIMEOUT_MS });
   await once(args).catch(async () => {
     await once(["update"]);
     await once(args);
@@ -61,22 +61,10 @@ async function install(names: string): Promise<void> {
     () => false,
   );
   try {
-    await aptGet(["install", "--no-install-recommends", ...names.split(" ")], "/");
+    await aptGet(["install", "--no-install-recommends", ...names.split(" ")]);
   } finally {
     if (ours) await rm(POLICY, { force: true });
   }
-}
-
-/** Unpacks a package into the user's cache, for one program of a package that would bring a service along. */
-async function unpack(name: string): Promise<string> {
-  const folder = `${CACHE}/${name}`;
-  await mkdir(folder, { recursive: true });
-  await aptGet(["download", name], folder);
-  const archive = (await readdir(folder)).find((file) => file.endsWith(".deb"));
-  if (archive === undefined) throw new Error(`apt-get downloaded no package ${name}`);
-  await run("dpkg", ["--extract", `${folder}/${archive}`, folder]);
-  await rm(`${folder}/${archive}`);
-  return `${folder}/usr/bin`;
 }
 
 const reasonOf = (error: unknown): string | undefined =>
@@ -104,15 +92,13 @@ async function obtainSchemathesis(): Promise<{ path: string } | { missing: strin
 
 /** @returns the program's path, or why it is not to be had */
 async function obtain(program: DebianProgram): Promise<{ path: string } | { missing: string }> {
-  const cached = `${CACHE}/${PACKAGES[program]}/usr/bin`;
-  const there = await find(program, [...FOLDERS, cached]);
+  const there = await find(program);
   if (there !== undefined) return { path: there };
   const advice = `${program} is not installed (Debian: apt-get install ${PACKAGES[program]})`;
   if (process.getuid?.() !== 0) return { missing: `${advice}, and only root can install it` };
   try {
-    const folders = program === "promtool" ? [await unpack(PACKAGES[program])] : FOLDERS;
-    if (program !== "promtool") await install(PACKAGES[program]);
-    const path = await find(program, folders);
+    await install(PACKAGES[program]);
+    const path = await find(program);
     return path === undefined ? { missing: `${advice}, and apt-get did not bring it` } : { path };
   } catch (error) {
     return { missing: `${advice}, and apt-get failed: ${reasonOf(error)}` };

@@ -115,16 +115,4 @@ describe("The share of an account's limits that a slice takes", () => {
     paused.abort();
     assert.equal(await taking, 0, "the other send keeps its rows");
   });
-
-  it("takes fewer rows where the limit has fallen while it waited", async () => {
-    const { em, accountId } = await makeSender({ recipients: 1 });
-    const pool = { batch: 10, mostInFlight: 30 };
-    const allowance = new Allowance(em, accountId, { hourly: null, daily: null }, new InFlightLimit(pool));
-    const { signal } = new AbortController();
-    for (let i = 0; i < 3; i++) assert.equal(await allowance.takeRows(() => pool.batch, signal), 10);
-    const taking = allowance.takeRows(() => pool.batch, signal);
-    Object.assign(pool, { batch: 3, mostInFlight: 9 });
-    allowance.returnRows(24);
-    assert.equal(await taking, 3, "beside the six that are left");
-  });
 });

@@ -4,7 +4,6 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { deleteField } from "../../domain/audience/contact-fields.ts";
 import { deleteSegment, readSegment, readSegments } from "../../domain/audience/segments/segments.ts";
-import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { attachSegment } from "../../domain/sends/campaigns.ts";
 import { createDraft } from "../../domain/sends/drafts.ts";
 import { declareFields } from "../support/contacts.ts";
@@ -31,7 +30,6 @@ import {
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
 
 const run = ({ em }: CampaignSender, statement: ReturnType<typeof sql>) => statement.execute(kysely(em.fork()));
 
@@ -316,31 +314,6 @@ describe("A campaign", () => {
       rows.map((row) => (row as { reason: string }).reason),
       ["contact_deleted", "address_changed", "address_invalid", "suppressed"],
     );
-  });
-
-  it("is left by its unsubscribe link: a team suppression and one row with its id", async () => {
-    const sender = await makeCampaignSender({ recipients: 2 });
-    const { data } = await startSend(sender);
-    await untilStatus(sender, ["SENT"]);
-    const { rows } = await run(
-      sender,
-      sql`select seq from send_recipients where send_id = ${data.id} and email = ${`person0@${sender.audience}`}`,
-    );
-    const { seq } = rows[0] as { seq: number };
-    const { env } = await stack();
-    const url = unsubscribeUrl(sender.vault, env.PUBLIC_URL, { sendId: data.id, seq });
-    assert.match(await (await fetch(url)).text(), new RegExp(`Unsubscribe from ${sender.team.name}`));
-    for (let i = 0; i < 2; i++) assert.equal((await fetch(url, { method: "POST" })).status, 200);
-    const email = `person0@${sender.audience}`;
-    const suppression = await sender.client.get(`/suppressions/${email}`);
-    assert.equal(suppression.body.data.reason, "UNSUBSCRIBED");
-    const left = await sender.client.get("/unsubscribes", { query: { campaign_id: sender.campaignId } });
-    assert.deepEqual(
-      left.body.data.map((row: Record<string, unknown>) => [row["email"], row["source"], row["campaign_id"]]),
-      [[email, "link", sender.campaignId]],
-    );
-    const next = await preview(await CAMPAIGN.another(sender));
-    assert.deepEqual(next.body.data.recipients, { total: 2, invalid: 0, suppressed: 1, eligible: 1 });
   });
 
   it("mails under its own from_name, and suppresses an address that its server does not know: it is INVALID then", async () => {

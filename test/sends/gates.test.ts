@@ -202,14 +202,6 @@ describe(`The gates of the send of a ${kind.type}`, () => {
     assert.equal(await code(), "202");
   });
 
-  it("refuse a confirm whose account is gone as sending_domain_unverified", async () => {
-    const sender = await kind.make();
-    const token = await tokenOf(sender);
-    await run(sender, sql`delete from email_accounts where id = ${sender.accountId}`);
-    const answer = await confirm(sender, token);
-    assert.equal(answer.body.error.code, "sending_domain_unverified", answer.text);
-  });
-
   it("allow a complaint rate just under 0.20 %", async () => {
     const sender = await kind.make();
     await addComplaints(sender, 1_001);

@@ -1,12 +1,9 @@
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
 import { WorkflowUpdateFailedError } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
-import proto from "@temporalio/proto";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { readSend } from "../../domain/sends/lifecycle.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { inProcess, runApp } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
@@ -55,7 +52,7 @@ describe("Operators' updates of a send", () => {
   const it = together();
   const { longIt } = testsOf();
   const temporal = useSendWorkflows();
-  const { workflowOf, command, begin, detailsOf, needsOperator, statusShown } = temporal;
+  const { workflowOf, command, begin, detailsOf, needsOperator } = temporal;
   after(() => setFaults([]));
 
   /** A send under way on one connection of each account; it takes `delayMs` for each of its mails but the first. */
@@ -188,42 +185,6 @@ describe("Operators' updates of a send", () => {
       return true;
     });
     assert.equal((await confirm(sender, token)).status, 202);
-  });
-
-  longIt("take effect on a send that was reset to a time before its confirm, without its updates", async () => {
-    const { sender, sendId, handle } = await underWay(200, 150);
-    const { ResetReapplyExcludeType } = proto.temporal.api.enums.v1;
-    const { runId } = await handle.describe();
-    const first = (await handle.fetchHistory()).events?.find((event) => event.workflowTaskCompletedEventAttributes);
-    assert.ok(first?.eventId);
-    const workflowTaskFinishEventId = first.eventId;
-    const reset = async () => {
-      await temporal.client.workflowService.resetWorkflowExecution({
-        namespace: (await stack()).temporal.namespace,
-        workflowExecution: { workflowId: sendWorkflowId(sendId), runId: (await handle.describe()).runId },
-        workflowTaskFinishEventId,
-        reason: "a test",
-        requestId: randomUUID(),
-        resetReapplyExcludeTypes: [ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE],
-      });
-    };
-    await reset();
-    await eventually(async () => (await handle.describe()).runId !== runId, { what: "the reset" });
-    assert.equal(await handle.executeUpdate("pause"), "PAUSED");
-    await eventually(async () => (await statusShown(sendId)) === "PAUSED", { what: "PAUSED in the UI" });
-    assert.equal(await handle.executeUpdate("resume"), "continues");
-    await eventually(async () => (await statusShown(sendId)) === "SENDING", { what: "SENDING in the UI" });
-
-    // Once more, and now a cancel is the first command.
-    await reset();
-    assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
-    assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
-    const { SENT: sent = 0, UNKNOWN: unknown = 0, CANCELLED: cancelled = 0 } = await ledgerStates(sender);
-    assert.equal(sent + unknown + cancelled, 200);
-    assert.ok(cancelled > 0);
-    assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
-    const addresses = (await caughtMails(sender)).flatMap(({ to }) => to);
-    assert.equal(new Set(addresses).size, addresses.length, "no recipient twice");
   });
 
   it("count the unknown outcomes that became known, and end the review when none is left", async () => {

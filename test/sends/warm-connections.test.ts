@@ -4,6 +4,7 @@ import { type AccountPool, AccountPools } from "../../activities/account-pools.t
 import { TeamSlots } from "../../activities/dispatch/team-slots.ts";
 import { kysely } from "../../db/orm.ts";
 import { composeMessage } from "../../domain/mail/message.ts";
+import { startSink } from "../mail/smtp-sink.ts";
 import { sendOne } from "../mail/smtp-suite.ts";
 import { backdoor } from "../support/factories.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
@@ -45,6 +46,23 @@ async function mail({ pool }: AccountPool, { audience }: Sender, count: number):
 
 describe("Open connections of an account", () => {
   const maxConnections = 6;
+
+  it("begin with the name of the service", async () => {
+    const [sink, pools] = [await startSink(), await poolsOf("greeting")];
+    try {
+      const sender = await makeSender({ recipients: 1, account: { host: "127.0.0.1", port: sink.port } });
+      const { accountId, team } = sender;
+      const acquired = await pools.acquire({ accountId, teamId: team.id, environment: "LIVE" }, {});
+      await mail("pool" in acquired ? acquired : assert.fail("no connection is free"), sender, 1);
+      assert.deepEqual(
+        sink.received.map(({ name }) => name),
+        ["mail.example.com"],
+      );
+    } finally {
+      await pools.close();
+      await sink.close();
+    }
+  });
 
   it("go to the process that has its next slice, and are never more than the account allows", async () => {
     const proxy = await startSmtpProxy();

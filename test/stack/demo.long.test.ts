@@ -1,6 +1,4 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { createServer } from "node:http";
 import { clearStacks, runDemo, type SpawnedStack, spawnStack } from "./support.ts";
 
 describe("npm run demo", () => {
@@ -25,19 +23,5 @@ describe("npm run demo", () => {
       );
       assert.match(output, /^The workflow: .*send_\w+$/m);
     }
-  });
-
-  it("leaves webhooks out while another demo receives them, and takes a file for the newsletter alone", async () => {
-    const other = createServer().listen(Number(new URL(stack.file().webhooks.receiver ?? "").port), "127.0.0.1");
-    await once(other, "listening");
-    try {
-      const output = await runDemo(stack, "--recipients", "20");
-      assert.match(output, /left out: .*EADDRINUSE/);
-      assert.match(output, /SENT: 20 sent/);
-    } finally {
-      other.close();
-    }
-    const refused = runDemo(stack, "--campaign", "--csv", "people.csv");
-    await assert.rejects(refused, /'--csv <file>' cannot be used with/);
   });
 });

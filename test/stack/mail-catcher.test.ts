@@ -41,7 +41,6 @@ describe("mail catcher", () => {
       body,
     });
   };
-  const codeOf = (error: { responseCode?: number }) => error.responseCode;
 
   it("catches a mail with its envelope and decoded subject", async () => {
     const subject = "Grüße aus Köln, und zwar in einer Betreffzeile, die über mehr als eine Zeile geht ✓";
@@ -50,22 +49,6 @@ describe("mail catcher", () => {
     const { at: _at, size: _size, ...rest } = caught ?? assert.fail();
     const to = ["a@one.test", "b@two.test"];
     assert.deepEqual(rest, { id: 1, from: "shop@sender.test", to, subject, messageId: "<m1@sender.test>" });
-  });
-
-  it("accepts any login by any method, also over plain text, and needs none", async () => {
-    for (const authMethod of ["PLAIN", "LOGIN"]) {
-      await transport({ authMethod, auth: { user: "any-user", pass: "any-password" } }).sendMail(mail("a@one.test"));
-    }
-    const oauth = { type: "OAuth2", user: "any-user", accessToken: "a-token" };
-    await transport({ auth: oauth }).sendMail(mail("a@one.test"));
-    await transport().sendMail(mail("a@one.test"));
-    assert.equal((await messages()).length, 4);
-  });
-
-  it("refuses a mail above 25 MB", async () => {
-    const text = `${"x".repeat(998)}\r\n`.repeat(27 * 1024);
-    await assert.rejects(transport().sendMail(mail("a@one.test", { text })), (error: object) => codeOf(error) === 552);
-    assert.deepEqual(await getStats(), { received: 0, recipients: 0, duplicates: 0 });
   });
 
   it("lists by recipient, and page by page in order of arrival", async () => {
@@ -88,15 +71,6 @@ describe("mail catcher", () => {
     assert.deepEqual(await found("ANNA"), ["anna"]);
     assert.deepEqual(await found("hello"), ["bert", "anna"]);
     assert.deepEqual(await found("nobody"), []);
-  });
-
-  it("counts mails, recipients and those reached twice by the same message", async () => {
-    const send = (id: string, to: string[]) => transport().sendMail(mail(to, { messageId: `<${id}@sender.test>` }));
-    await send("m1", ["a@one.test", "b@one.test"]);
-    await send("m2", ["a@one.test"]);
-    assert.deepEqual(await getStats(), { received: 2, recipients: 3, duplicates: 0 });
-    await send("m1", ["b@one.test"]);
-    assert.deepEqual(await getStats(), { received: 3, recipients: 4, duplicates: 1 });
   });
 
   it("deletes every mail on DELETE, and continues to count ids", async () => {
