@@ -2,10 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { request } from "node:http";
 import type { Role } from "../../db/entities/team.ts";
-import type { EntityManager } from "../../db/orm.ts";
-import { authenticate } from "../../domain/access/authenticate.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
-import { RequestLimits } from "../../domain/access/request-limit.ts";
 import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
 import { api, codeOf as code } from "../support/api.ts";
 import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
@@ -118,22 +115,6 @@ describe("authentication", () => {
     assert.equal(await ask({ "x-api-key": live }), "forbidden_scope_pair");
     await setKey(team, "granted_scopes = array['lists:read']");
     assert.equal(await ask({ "x-api-key": live }), "200");
-  });
-
-  it("asks nothing of the database for an address that has used up its failed authentications", async () => {
-    const nowhere = new Proxy({} as EntityManager, {
-      get: () => assert.fail("the database is asked"),
-    });
-    const { vault } = await backdoor();
-    const limits = new RequestLimits((await stack()).env, () => assert.fail("a request is counted"));
-    limits.blockAddress("203.0.113.7", 60_000);
-    const caller = {
-      limits,
-      clientAddress: "203.0.113.7",
-      onCallerKnown: () => assert.fail("the caller is identified"),
-    };
-    const headers = { "x-api-key": [team.keys.live] };
-    await assert.rejects(authenticate(nowhere, vault, headers, caller), { code: "rate_limit_exceeded" });
   });
 });
 

@@ -7,7 +7,6 @@ import { subscribersRouter } from "../../api/subscribers/routes.ts";
 import { List, Subscriber } from "../../db/entities/audience.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
-import { claimKey, type IdempotencyHandle, releaseKey } from "../../domain/access/idempotency.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, codeOf } from "../support/api.ts";
@@ -15,7 +14,6 @@ import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { type DatabaseProxy, openDatabaseProxy } from "../support/tcp-proxy.ts";
-import { tenantOf } from "../support/webhooks.ts";
 
 /** Lets a test hold a handler in the middle. */
 const stage = new EventEmitter();
@@ -137,30 +135,6 @@ describe("While Postgres is away", () => {
         assert.equal(await team.em.fork().count(Team, { name }), 1);
       });
     }
-  });
-
-  /** A key that a request of its own has claimed. */
-  async function claim(keyHash: string): Promise<IdempotencyHandle> {
-    const request = { tenant: tenantOf(team), keyHash, fingerprint: "print", requestId: unique("req") };
-    const claimed = await claimKey(team.em.fork(), request);
-    return claimed.outcome === "claimed" ? claimed.handle : assert.fail();
-  }
-  /** Keys that were given back, and are free. */
-  async function released(): Promise<string[]> {
-    const records = await team.em.fork().find(IdempotencyRecord, { teamId: team.team.id, lockedAt: new Date(0) });
-    return records.map(({ keyHash }) => keyHash).sort();
-  }
-
-  it("a release that comes late leaves the claim of a further request with the same attempt", async () => {
-    const release = { to: "same", attempt: "same" } as const;
-    const hash = unique("hash");
-    const first = await claim(hash);
-    assert.equal(await releaseKey(team.em.fork(), first, release), true);
-    const second = await claim(hash);
-    assert.equal(second.attempt, first.attempt);
-    assert.equal(await releaseKey(team.em.fork(), first, release), false);
-    assert.deepEqual(await released(), []);
-    assert.equal(await releaseKey(team.em.fork(), second, release), true);
   });
 
   it("a create that was committed although its answer was lost has one effect, and its retry gets the stored answer", async () => {

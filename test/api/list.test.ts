@@ -4,14 +4,13 @@ import { z } from "zod";
 import { decodeCursor, defineList, encodeCursor } from "../../api/rest/list.ts";
 import { router } from "../../api/rest/route.ts";
 import { instants, jsonRecord, plain as plainOf } from "../../db/json.ts";
-import { kysely, openDatabase } from "../../db/orm.ts";
-import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
+import { kysely } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
 
 const lists = defineList({
   table: "lists",
@@ -259,27 +258,6 @@ describe("lists", () => {
       const since = new Date(row?.now ?? "").toISOString();
       const answer = await get(`/lists?updated_since=${encodeURIComponent(since)}`);
       assert.equal(answer.body.meta.synced_through, since);
-    });
-
-    it("makes no progress while a transaction of unknown start is open", async () => {
-      const { orm } = await backdoor();
-      const role = unique("reader").replaceAll("-", "_");
-      const run = (statement: string) => orm.em.fork().execute(statement);
-      await run(`create role ${role} login password 'x'`);
-      const url = new URL(app.deps.env.DATABASE_URL);
-      url.username = role;
-      url.password = "x";
-      const blind = await openDatabase(url.href, { poolMax: 1 });
-      const writer = orm.em.fork();
-      await writer.begin();
-      try {
-        await writer.execute("select pg_current_xact_id()");
-        assert.equal(await queryVisibleBeforeMs(blind.em), null);
-      } finally {
-        await writer.rollback();
-        await blind.close(true);
-        await run(`drop role ${role}`);
-      }
     });
   });
 });

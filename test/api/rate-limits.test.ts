@@ -3,8 +3,6 @@ import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import type { Env } from "../../config/env.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
-import { RequestLimits } from "../../domain/access/request-limit.ts";
-import { ApiError } from "../../domain/errors.ts";
 import { type ApiAnswer, api, type CallOptions, codeOf as code } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { backdoor, makeTeam, setLimits, type TestTeam, unique } from "../support/factories.ts";
@@ -248,20 +246,6 @@ describe("Rate limits", () => {
       for (let i = 0; i < 3; i++) codes.push(code(await api(undefined, base).get("/ping", { headers })));
       assert.deepEqual(codes, ["service_unavailable", "service_unavailable", "rate_limit_exceeded"]);
       assert.equal(code(await api(team.keys.live, base).get("/ping", from(address))), "200");
-    });
-
-    it("are remembered for a bounded number of addresses, and for none that is not known", async () => {
-      const { orm } = await backdoor();
-      const settings = { ...(await stack()).env, FAILED_AUTHENTICATIONS_PER_MINUTE: 1 };
-      const limits = new RequestLimits(settings, assert.ifError);
-      const isBlocked = (client: string) =>
-        limits.limitFailures(orm.em, client, async () => false).catch(({ code }) => code === "rate_limit_exceeded");
-      for (let i = 0; i <= 10_000; i++) limits.blockAddress(`client ${i}`, 60_000);
-      assert.deepEqual([await isBlocked("client 0"), await isBlocked("client 1")], [false, true]);
-      assert.equal(await isBlocked("client 10000"), true);
-      const failing = async () => Promise.reject(new ApiError("api_key_malformed"));
-      for (let i = 0; i < 3; i++)
-        await assert.rejects(limits.limitFailures(orm.em, null, failing), { code: "api_key_malformed" });
     });
   });
 

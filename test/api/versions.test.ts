@@ -2,13 +2,10 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { request } from "node:http";
 import { z } from "zod";
-import { keyedRequest } from "../../api/rest/idempotency.ts";
 import { ok, router } from "../../api/rest/route.ts";
-import type { Admitted } from "../../domain/access/authenticate.ts";
-import type { ApiVersion } from "../../domain/api-version.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
-import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 
 const VERSION = "2026-08-15";
 
@@ -86,20 +83,5 @@ describe("Service-Version", () => {
     const again = await client.post("/notes", { text: "b" }, { ...named(VERSION), idempotencyKey });
     assert.deepEqual([again.status, again.headers.get("idempotent-replayed")], [200, "true"]);
     assert.equal(echoed(again), VERSION);
-  });
-
-  it("belongs to a request under an Idempotency-Key: the same in another version is another one", async () => {
-    const { vault } = await backdoor();
-    const tenant = { teamId: team.team.id, environment: "LIVE" } as const;
-    const input = z.strictObject({});
-    const fingerprint = (version: string) =>
-      keyedRequest(
-        { vault, tenant, access: {} as Admitted, version: version as ApiVersion, requestId: "req" },
-        "key",
-        { method: "POST", path: "/notes", input },
-        { params: {}, query: {}, body: undefined },
-      ).fingerprint;
-    assert.equal(fingerprint(VERSION), fingerprint(VERSION));
-    assert.notEqual(fingerprint(VERSION), fingerprint("2027-01-01"));
   });
 });

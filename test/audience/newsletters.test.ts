@@ -165,40 +165,6 @@ describe("Newsletters", () => {
   });
 });
 
-describe("Newsletters with large bodies", () => {
-  const MIB = 1024 * 1024;
-  let team: TestTeam;
-  let client: ApiClient;
-  const drafts: string[] = [];
-  before(async () => {
-    team = await makeTeam();
-    client = api(team.keys.live);
-    for (let i = 0; i < 12; i++) {
-      const small = i % 4 === 3;
-      const { body } = await client.post("/newsletters", { name: "n", body: "ä".repeat(small ? 100 : MIB / 2) });
-      drafts.push(body.data.id);
-    }
-  });
-
-  it("are listed in pages of at most 2 MiB, each once", async () => {
-    for (const order of ["asc", "desc"]) {
-      const seen: string[] = [];
-      let cursor: string | undefined;
-      do {
-        const answer = await client.get("/newsletters", {
-          query: { limit: 100, sort: "created_at", order, ...(cursor === undefined ? {} : { cursor }) },
-        });
-        assert.equal(answer.status, 200);
-        assert.ok(Buffer.byteLength(answer.text) <= 2 * MIB);
-        seen.push(...answer.body.data.map(({ id }: Json) => id));
-        cursor = answer.body.meta.next_cursor ?? undefined;
-        assert.equal(answer.body.meta.has_more, cursor !== undefined);
-      } while (cursor !== undefined);
-      assert.deepEqual(seen, order === "asc" ? drafts : drafts.toReversed());
-    }
-  });
-});
-
 /** Until some connection waits for a lock. */
 async function waitForLock({ em }: TestTeam): Promise<void> {
   await eventually(

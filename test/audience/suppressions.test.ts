@@ -30,13 +30,6 @@ describe("Suppressions", () => {
     assert.equal(before.reason, "MANUAL");
   });
 
-  it("keeps the reason of a pipeline's suppression when the address is added by hand", async () => {
-    const email = uniqueEmail();
-    await suppress(team.em, { teamId: team.team.id, environment: "LIVE" }, [email], "bounce:hard");
-    assert.deepEqual((await add(email)).body.data.already_suppressed, [email]);
-    assert.equal((await read(email)).body.data.reason, "bounce:hard");
-  });
-
   it("is safe when the same batch is posted many times at once", async () => {
     const emails = Array.from({ length: 20 }, () => uniqueEmail());
     const answers = await Promise.all(

@@ -15,22 +15,6 @@ const SLOW = compose(
 const QUICK = compose("<p>News</p>");
 
 describe("The thread that reads contents", () => {
-  it("is started before there is a content, once", async () => {
-    let started = 0;
-    const count = () => started++;
-    process.on("worker", count);
-    try {
-      const thread = new ExaminationThread();
-      thread.start();
-      await eventually(() => started > 0, { what: "the thread" });
-      thread.start();
-      assert.ok((await thread.run("team", QUICK)).ok);
-    } finally {
-      process.off("worker", count);
-    }
-    assert.equal(started, 1);
-  });
-
   it("is ended when a content takes too long, and a new one reads the next", async () => {
     const thread = new ExaminationThread({ limitMs: 500 });
     const answer = await thread.run("team", SLOW);

@@ -22,13 +22,10 @@ import { app } from "../support/command.ts";
 import { startDnsServer } from "../support/dns-server.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { testsOf } from "../support/long.ts";
 import { COMPLAINT, HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import { makeSender, preview } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
-
-const { it, longIt } = testsOf();
 
 /** A client of its own: the whole network 127.0.0.0/8 is this machine. */
 const OTHER_ADDRESS = "127.0.0.2";
@@ -336,29 +333,6 @@ describe("The intake, among hostile clients,", () => {
       assert.deepEqual(client.codes(), [220, 250, 250, 250, 354, 250, 221], JSON.stringify(end));
     }
     assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
-  });
-
-  longIt("reads the mails of one client in turns with those of others", async () => {
-    await open();
-    const ref = await mailTo(team, `${unique("turn")}@to.example`);
-    // A mail that takes long to read: nested to the parser's limit, and all of it lines.
-    const parts = Array.from({ length: 15 }, (_, i) => `Content-Type: multipart/mixed; boundary=b${i}\n\n--b${i}\n`);
-    const heavy = `${parts.join("")}${"\n".repeat(64_000)}`;
-    const other = call();
-    await other.answered(1);
-    await other.say("EHLO x\r\n", 2);
-    await other.say(envelope(pathOf(ref)), 5);
-    let ended = 0;
-    const heavyOnes = Array.from({ length: 40 }, async () => {
-      assert.equal(await give(pathOf(ref), heavy, { localAddress: OTHER_ADDRESS }), 250);
-      ended++;
-    });
-    await eventually(() => ended > 0, { what: "the first heavy mail", everyMs: 1 });
-    await other.say(`${crlf(HARD)}\r\n.\r\n`, 6);
-    assert.equal(other.codes().at(-1), 250);
-    assert.ok(ended < heavyOnes.length, "other mails were read before");
-    await Promise.all(heavyOnes);
-    other.socket.destroy();
   });
 
   it("counts the reports that it records and the mails that it refuses", async () => {

@@ -17,80 +17,19 @@ async function readMail(raw: string | Buffer): Promise<[address: string, kind: R
   return recipients.map(({ address, kind }) => [address, kind]);
 }
 
-const inLines = (base64: string) => base64.replace(/.{76}/g, "$&\n");
-const base64Of = (text: string, encoding: BufferEncoding = "utf8") =>
-  inLines(Buffer.from(text, encoding).toString("base64"));
-const quotedPrintable = (text: string) =>
-  text
-    .split("\n")
-    .map((line) =>
-      Array.from(Buffer.from(line), (byte) =>
-        byte > 126 || byte < 32 || byte === 61
-          ? `=${byte.toString(16).toUpperCase().padStart(2, "0")}`
-          : String.fromCharCode(byte),
-      ).join(""),
-    )
-    .join("=0A=\n");
-const escaped = (text: string) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&#62;");
-
-const isMultipart = (raw: string) => /^Content-Type: multipart/im.test(raw);
-/** The mail with its text in another encoding: of a multipart mail, the text and the status part. */
-function encoded(raw: string, encoding: string, encode: (text: string) => string): string {
-  if (isMultipart(raw)) {
-    const part = /(--=_b\nContent-Type: (?:text|message\/delivery)[^\n]*)\n\n([\s\S]*?)(?=\n--=_b)/g;
-    return raw.replace(
-      part,
-      (_, lines: string, text: string) => `${lines}\nContent-Transfer-Encoding: ${encoding}\n\n${encode(text)}`,
-    );
-  }
-  const type = /text\/html/.test(raw) ? "text/html" : "text/plain";
-  return withBody(raw, `${type}; charset=utf-8`, encoding, encode);
-}
-
-function withBody(raw: string, type: string, encoding: string, encode: (text: string) => string): string {
-  const end = raw.indexOf("\n\n");
-  const header = raw
-    .slice(0, end)
-    .replace(/^Content-.*\n?/gim, "")
-    .trimEnd();
-  const text = encode(raw.slice(end + 2));
-  return `${header}\nContent-Type: ${type}\nContent-Transfer-Encoding: ${encoding}\n\n${text}`;
-}
-
 /** A mail as a gateway passes it on: attached to a mail of its own. */
 const wrapped = (raw: string, boundary: string) =>
   `From: postmaster@gw.sender.example\nSubject: Scanned\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="${boundary}"\n\n--${boundary}\nContent-Type: text/plain\n\nThis mail was scanned.\n--${boundary}\nContent-Type: message/rfc822\n\n${raw}\n--${boundary}--\n`;
 
 /** A change of a report's form that keeps what it says; undefined where a report has no such form. */
 const FORMS: Record<string, (raw: string) => string | undefined> = {
-  "with CRLF": (raw) => raw.replaceAll("\n", "\r\n"),
-  "in base64": (raw) => encoded(raw, "base64", base64Of),
-  "in quoted-printable": (raw) => encoded(raw, "quoted-printable", quotedPrintable),
-  "in UTF-16": (raw) =>
-    /Content-Type: (?:multipart|text\/html)/.test(raw)
-      ? undefined
-      : withBody(raw, "text/plain; charset=utf-16", "base64", (text) =>
-          inLines(Buffer.from(`\ufeff${text}`, "utf16le").swap16().toString("base64")),
-        ),
-  "as HTML": (raw) =>
-    /Content-Type: (?:multipart|text\/html)/.test(raw)
-      ? undefined
-      : withBody(raw, "text/html; charset=utf-8", "8bit", (text) => `<html><pre>${escaped(text)}</pre></html>`),
-  "with folded headers": (raw) =>
-    raw
-      .replace(/^From: /m, "From:\n ")
-      .replace(/^(Diagnostic-Code:.{30}\S*) /m, "$1\n ")
-      .replace(/^Action: f/m, "ACTION:F")
-      .replace(/^Final-Recipient: /m, "final-recipient:"),
   "without the returned mail": (raw) =>
     // A complaint's recipient may be named by the returned mail alone.
     /feedback-report/.test(raw)
       ? undefined
       : raw.replace(/\n--=_b\nContent-Type: message\/rfc822[\s\S]*/, "\n--=_b--\n"),
-  "of a mailbox file": (raw) => `From MAILER-DAEMON Thu Apr 29 23:34:45 2010\n${raw}`,
   "in the mail of a gateway, in that of another": (raw) => wrapped(wrapped(raw, "gateway"), "scanner"),
   "behind more lines of a header": (raw) => `Received: by gw.sender.example; Thu, 29 Apr 2010 23:34:46 +0900\n\n${raw}`,
-  "without a return path": (raw) => raw.replace("Return-Path: <>\n", ""),
   "from an address that tells nothing": (raw) =>
     raw.replace(/^From: .*$/m, 'From: "Mail Delivery System" <no-reply@mx.relay.example>'),
 };

@@ -2,17 +2,14 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import { emit } from "../../domain/webhooks/emit.ts";
 import { newSecret, sealSecret } from "../../domain/webhooks/secrets.ts";
 import { textsIn } from "../histories/files.ts";
 import { type Behaviour, openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { together } from "../support/together.ts";
-import { emitSome, makeEndpoint, makeTeam, type TestEndpoint, tenantOf } from "../support/webhooks.ts";
+import { emitSome, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   assertAllHeaders,
-  assertEachSucceeded,
   deliveryIdOf,
   emitIn,
   eventIdOf,
@@ -264,33 +261,6 @@ describe("Webhook deliveries", () => {
     const { rows } = await sql<{ rows: number }>`select count(*)::int as rows from webhook_deliveries
       where webhook_id in (${other.id}, ${theirs.id})`.execute(kysely(team.em));
     assert.deepEqual(rows, [{ rows: 0 }]);
-  });
-
-  it("come of changes that were committed, and of no other; one comes twice only after an attempt that was too late", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/200/committed` });
-    const failing = transaction(team.em, async (tx) => {
-      await emit(tx, tenantOf(team), "newsletter.started", [{ object: "newsletter", n: -1 }] as never);
-      throw new Error("the change failed");
-    });
-    await assert.rejects(failing, /the change failed/);
-    await emitSome(team, 250);
-    await emitIn(
-      team,
-      "LIVE",
-      Array.from({ length: 50 }, (_, n) => ({ object: "newsletter", n: 250 + n, text: "a \"b\" 'c' é 😀 \\ \n" })),
-    );
-    const log = await untilOver(team, endpoint.id, 300);
-    const arrived = assertAllHeaders(receiver, "/200/committed", log, endpoint);
-    const numbers = new Set(arrived.map(({ body }) => JSON.parse(body).data.object.n));
-    assert.deepEqual(
-      [...numbers].sort((a, b) => a - b),
-      Array.from({ length: 300 }, (_, n) => n),
-    );
-    // Where no attempt was too late, each has one row and came once: every arrival has a row of its own.
-    assertEachSucceeded(log, 300);
-    const last = arrived.find(({ body }) => JSON.parse(body).data.object.n === 299);
-    assert.equal(JSON.parse(last?.body ?? "").data.object.text, "a \"b\" 'c' é 😀 \\ \n");
   });
 
   it("leave no secret, URL, payload, answer or address in a history or a log", async () => {

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { kysely } from "../../db/orm.ts";
 import { requestReplay } from "../../domain/webhooks/bulk-replay.ts";
-import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { testsOf } from "../support/long.ts";
 import { kill } from "../support/processes.ts";
@@ -115,25 +114,6 @@ describe("An endpoint that changes while deliveries are retried", () => {
     await workflowOf(temporal, endpoint.id).result();
     assert.equal(countAt(path), 1);
     assert.equal((await logOf(team, endpoint.id)).length, 1);
-  });
-
-  it("that is deleted in the middle of a run gets only what was claimed", async () => {
-    const team = await makeTeam();
-    const path = "/deleted/busy";
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
-    const first = Promise.withResolvers<void>();
-    const deleted = Promise.withResolvers<void>();
-    // All that is in flight is answered together, once the endpoint is gone.
-    receiver.behaveAt(path, (_, response) => {
-      first.resolve();
-      void deleted.promise.then(() => response.writeHead(204).end());
-    });
-    await emitSome(team, 100);
-    await first.promise;
-    assert.equal((await api(team.keys.live).delete(`/webhooks/${endpoint.id}`)).status, 200);
-    deleted.resolve();
-    await workflowOf(temporal, endpoint.id).result();
-    assert.ok(countAt(path) <= 48, `${countAt(path)} came`);
   });
 
   it("is not sent anything when its name turns private: that is BLOCKED, tried no more", async () => {

@@ -52,19 +52,6 @@ describe("Webhook endpoints", () => {
   };
 
   describe("registering one", () => {
-    it("refuses forty thousand headers, or fields, in a few words", async () => {
-      const { keys } = await makeTeam();
-      const many = Object.fromEntries(Array.from({ length: 40_000 }, (_, i) => [`x${i}`, i]));
-      const headers = await api(keys.live).post("/webhooks", webhookBody({ headers: many }));
-      assert.equal(headers.status, 400, headers.text.slice(0, 500));
-      assert.equal(headers.body.error.param, "headers");
-      assert.match(headers.body.error.message, /at most 20 headers/);
-      const fields = await api(keys.live).post("/webhooks", { ...webhookBody(), ...many });
-      assert.equal(fields.status, 400);
-      assert.match(fields.body.error.message, /and 39980 more/);
-      for (const { text } of [headers, fields]) assert.ok(text.length < 5_000, `${text.length} characters`);
-    });
-
     it("answers with everything it then shows, and the secret", async () => {
       const answer = await client.post("/webhooks", {
         url: "https://1.1.1.1:8443/a?b=c",
@@ -249,14 +236,6 @@ describe("Webhook endpoints", () => {
       });
     }
 
-    it("may be subscribed to under the same Idempotency-Key once the key may", async () => {
-      const idempotencyKey = unique("key");
-      const ask = (by: ApiClient) =>
-        by.post("/webhooks", webhookBody({ events: [QUIET_CONTACT_EVENT] }), { idempotencyKey });
-      assertForbidden(await ask(await keyWith()));
-      assert.equal((await ask(await keyWith("contacts:read"))).status, 201);
-    });
-
     it("is needed again for a replay of the answer", async () => {
       const own = await team.mint({ scopes: ["webhooks:read", "webhooks:write", "contacts:read"] });
       const by = api(own.key);
@@ -342,23 +321,6 @@ describe("Webhook endpoints", () => {
       await register({}, api(team.keys.test));
     });
 
-    it("lets the same request through once one is deleted, also under the same Idempotency-Key", async () => {
-      await fill(MAX_ENDPOINTS - 1);
-      const { id } = await register();
-      const idempotencyKey = unique("key");
-      const ask = () => client.post("/webhooks", webhookBody({ name: "Last" }), { idempotencyKey });
-      for (let i = 0; i < 2; i++) {
-        const refused = await ask();
-        assertRefused(refused, "resource_limit_reached");
-        assert.equal(refused.headers.get("idempotent-replayed"), null);
-      }
-      await client.delete(`/webhooks/${id}`);
-      const made = await ask();
-      assert.equal(made.status, 201, made.text);
-      assert.equal((await ask()).text, made.text);
-      assert.equal(await count(), MAX_ENDPOINTS);
-    });
-
     it("gives twenty that race for the last place one 201 and nineteen 409s", async () => {
       await fill(MAX_ENDPOINTS - 1);
       const answers = await Promise.all(Array.from({ length: 20 }, () => client.post("/webhooks", webhookBody())));
@@ -414,15 +376,9 @@ describe("Webhook endpoints", () => {
 
     for (const [what, body, param] of [
       ["a name that is null", { name: null }, "name"],
-      ["no events", { events: [] }, "events"],
-      ["an unknown event", { events: ["no.such"] }, "events[0]"],
-      ["headers that are null", { headers: null }, "headers"],
       ["a reserved header", { headers: { Host: "x" } }, "headers.Host"],
-      ["a URL that is none", { url: "https://" }, "url"],
-      ["another scheme", { url: "file:///etc/passwd" }, "url"],
       ["active as text", { active: "true" }, "active"],
       ["a field it does not have", { origin: "APP" }, "origin"],
-      ["a secret of its own", { secret: "whsec_mine" }, "secret"],
     ] as const) {
       it(`refuses ${what}, and changes nothing`, async () => {
         const { secret: _, ...made } = await register();

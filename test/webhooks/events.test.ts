@@ -367,13 +367,6 @@ describe("An event", () => {
     assert.deepEqual([await rowsOf(without), await rowsOf(stopped), await rowsOf(listening)], [0, 0, 0]);
   });
 
-  it("is written for an endpoint that the platform switched off", async () => {
-    const team = await makeTeam();
-    await listen(team, { disabled: "delivery_failures" });
-    await made(api(team.keys.live), "/subscribers", { email: uniqueEmail() });
-    assert.deepEqual(typesOf(await emittedEvents(team)), ["subscriber.created"]);
-  });
-
   it("is written only for types that an endpoint subscribed to", async () => {
     const team = await makeTeam();
     await listen(team, { events: ["unsubscribe.created"] });

@@ -1,22 +1,8 @@
 import assert from "node:assert/strict";
-import { request } from "node:http";
-import fc from "fast-check";
 import { headerProblems, RESERVED_HEADERS } from "../../domain/webhooks/headers.ts";
 
 const problems = (headers: Record<string, string>): string[] =>
   headerProblems(headers).map(({ name = "", message }) => `${name}: ${message}`);
-
-/** Whether Node puts the header on a request. */
-function isSendable(name: string, value: string): boolean {
-  const outgoing = request("http://127.0.0.1:9", { method: "POST" });
-  outgoing.on("error", () => {}).destroy();
-  try {
-    outgoing.setHeader(name, value);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 describe("Custom headers", () => {
   it("may be anything a receiver could ask for", () => {
@@ -70,23 +56,5 @@ describe("Custom headers", () => {
     assert.deepEqual(problems(many(9, 1_000)), [": must be at most 8192 bytes in all"]);
     assert.deepEqual(problems({ ["n".repeat(128)]: "v" }), []);
     assert.match(problems({ ["n".repeat(129)]: "v" })[0] ?? "", /has a name of more than 128 characters/);
-  });
-
-  it("that are let through can be sent, each as its own header", () => {
-    // Short, so that enough of them are let through. Not the unit "binary", which fast-check needs seconds to prepare.
-    const anyCharacters = fc
-      .array(fc.integer({ min: 0, max: 0x2ff }), { maxLength: 2 })
-      .map((codes) => String.fromCharCode(...codes));
-    const text = fc.oneof(anyCharacters, fc.string({ maxLength: 3 }));
-    let letThrough = 0;
-    fc.assert(
-      fc.property(text, text, (name, value) => {
-        if (problems({ [name]: value }).length > 0) return;
-        letThrough++;
-        assert.ok(isSendable(name, value));
-      }),
-      { numRuns: 2_000 },
-    );
-    assert.ok(letThrough > 50, `${letThrough} were let through`);
   });
 });

@@ -9,16 +9,7 @@ import { readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { together } from "../support/together.ts";
 import { emitSome, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
-import {
-  answerWith,
-  assertAllHeaders,
-  header,
-  setEndpoint,
-  setHealth,
-  states,
-  untilLog,
-  untilOver,
-} from "./observing.ts";
+import { answerWith, assertAllHeaders, header, setEndpoint, setHealth, untilLog, untilOver } from "./observing.ts";
 
 interface Past {
   createdHoursAgo?: number;
@@ -209,27 +200,5 @@ describe("The switch-off of an endpoint", () => {
     assert.equal((await mailsTo(team.owner.email)).length, 1, "one mail");
     const { active, consecutive_failures } = await read(team, endpoint);
     assert.deepEqual([active, consecutive_failures], [true, 0]);
-  });
-
-  it("is not a stop by hand: then no event is kept, and no owner is mailed", async () => {
-    const team = await makeTeam();
-    const stopped = await withPast(team, { failures: 500 }, "/stopped");
-    const witness = await makeEndpoint(team, { url: `${receiver.origin}/witness` });
-    await setEndpoint(team, stopped.id, { active: false, disabled_at: sql`now()`, disabled_reason: "manual" });
-    await emitSome(team, 2);
-    await untilOver(team, witness.id, 2);
-    const { rows } = await sql<{ rows: number }>`
-      select count(*)::int as rows from webhook_deliveries where webhook_id = ${stopped.id}`.execute(kysely(team.em));
-    assert.deepEqual(rows, [{ rows: 0 }]);
-
-    await setEndpoint(team, witness.id, { active: false, disabled_at: sql`now()`, disabled_reason: "manual" });
-    await emitSome(team, 2);
-    const { rows: kept } = await sql<{ events: number; outbox: number }>`select
-      (select count(*)::int from webhook_events where team_id = ${team.team.id}) as events,
-      (select count(*)::int from webhook_outbox where team_id = ${team.team.id}) as outbox`.execute(kysely(team.em));
-    assert.deepEqual(kept, [{ events: 2, outbox: 0 }], "no event without a subscriber is kept");
-    assert.deepEqual(await mailsTo(team.owner.email), []);
-    assert.equal(receiver.received.filter(({ path }) => path === "/stopped").length, 0);
-    assert.deepEqual(states(await untilOver(team, witness.id, 2)).length, 2);
   });
 });
