@@ -2,8 +2,6 @@ import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { buffer } from "node:stream/consumers";
-import { createDeliveryClient, type DeliveryClient } from "../../activities/webhooks/http-client.ts";
-import { openUrlGuard } from "../../lib/url-guard.ts";
 import { assertDeliveryHeadersDocumented } from "./document.ts";
 import { eventually } from "./eventually.ts";
 
@@ -35,19 +33,6 @@ const free = (process.env["MAILKEEL_RECEIVERS"] ?? "").split(",").filter(Boolean
 
 /** All addresses at which a receiver may listen, as WEBHOOK_ALLOWED_HOSTS names them. */
 export const RECEIVER_HOSTS: readonly string[] = free.map((port) => `127.0.0.1:${port}`);
-
-/** A client of a webhooks worker that may reach receivers alone; close it. @param timeoutMs of a request */
-export const openReceiverClient = (timeoutMs: number): DeliveryClient =>
-  createDeliveryClient({
-    guard: openUrlGuard({
-      EGRESS_DENIED_NETWORKS: [],
-      WEBHOOK_ALLOWED_HOSTS: [...RECEIVER_HOSTS],
-      WEBHOOK_DNS_SERVERS: [],
-      WEBHOOK_HTTPS_ONLY: false,
-    }),
-    timeoutMs,
-    userAgent: "test",
-  });
 
 /**
  * Opens a receiver; close it, so that another test can have its address.
