@@ -5,7 +5,7 @@ import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
-import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
 
 const VERSION = "2026-08-15";
 
@@ -18,10 +18,6 @@ const routes = router({
     .input(z.strictObject({}))
     .output(z.null())
     .query(async () => ok(null)),
-  note: route({ method: "POST", path: "/notes", scope: null, summary: "Takes a note" })
-    .input(z.strictObject({ body: z.strictObject({ text: z.string() }) }))
-    .output(z.null())
-    .mutation(async () => ok(null)),
 });
 
 describe("Service-Version", () => {
@@ -72,16 +68,5 @@ describe("Service-Version", () => {
       return response.statusCode;
     };
     assert.deepEqual([await ask([VERSION, VERSION]), await ask([VERSION, "2026-08-14"])], [200, 400]);
-  });
-
-  it("leaves the Idempotency-Key free when it is refused, and does not tell the key's own version from a named one", async () => {
-    const client = api(team.keys.live, app.base);
-    const idempotencyKey = unique("note");
-    const refused = await client.post("/notes", { text: "a" }, { ...named("2026-08-14"), idempotencyKey });
-    assert.equal(refused.status, 400);
-    assert.equal((await client.post("/notes", { text: "b" }, { idempotencyKey })).status, 200);
-    const again = await client.post("/notes", { text: "b" }, { ...named(VERSION), idempotencyKey });
-    assert.deepEqual([again.status, again.headers.get("idempotent-replayed")], [200, "true"]);
-    assert.equal(echoed(again), VERSION);
   });
 });

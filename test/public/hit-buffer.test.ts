@@ -122,20 +122,6 @@ describe("Hits on their way to Postgres", () => {
     assert.deepEqual(all(), range(0, 120_000));
   });
 
-  it("wait with so many characters of URLs at most", async () => {
-    const { buffer, all, state } = openBuffer();
-    state.isAway = true;
-    const url = "x".repeat(1024 * 1024);
-    for (const seq of range(0, 66)) buffer.add({ ...someHit(seq), url });
-    assert.equal(state.dropped, 2);
-    buffer.add(someHit(66));
-    state.isAway = false;
-    await buffer.close();
-    assert.deepEqual(all(), [...range(0, 64), 66]);
-    for (const seq of range(67, 131)) buffer.add({ ...someHit(seq), url });
-    assert.equal(state.dropped, 2, "those that were recorded make room");
-  });
-
   it("of a stopping process are tried again when the record of some fails", async () => {
     const { buffer, all, state } = openBuffer();
     state.failures = 3;

@@ -363,33 +363,6 @@ describe("Pages for recipients", () => {
       assert.equal(await status(), "PENDING");
     });
 
-    it("asks a person to come back when a statement takes too long", async () => {
-      const { url, subscriberId, status } = await pending();
-      const holder = team.em.fork();
-      await holder.begin();
-      try {
-        const [held] = await holder.execute<{ pid: number }[]>(
-          "select pg_backend_pid() as pid from subscriptions where subscriber_id = ? for update",
-          [subscriberId],
-        );
-        const answer = post(url);
-        // As Postgres ends a statement after its time.
-        const cancel = () =>
-          team.em
-            .fork()
-            .execute("select pg_cancel_backend(pid) from pg_stat_activity where ? = any(pg_blocking_pids(pid))", [
-              held?.pid,
-            ]);
-        await eventually(async () => (await cancel()).length > 0, { what: "the statement that waits" });
-        const response = await answer;
-        assert.ok(Number(response.headers.get("retry-after")) > 0);
-        await assertPage(response, 503);
-      } finally {
-        await holder.rollback();
-      }
-      assert.equal(await status(), "PENDING");
-    });
-
     it("answers a link with a wrong token with a 404 page", async () => {
       const { url } = await pending();
       for (const link of [`${origin}/c/x`, `${origin}/c/a.b.c.d`, url.slice(0, -1), `${url}.x`]) {

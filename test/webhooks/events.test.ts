@@ -303,18 +303,6 @@ describe("Events of the audience", () => {
       assert.equal(objectsOf(changed, "subscription.confirmed").length, count);
       assert.equal(changed.length, 10 + count);
     });
-
-    it("report nothing when the import fails at its end", async () => {
-      await assert.rejects(
-        transaction(team.em, async (em) => {
-          const input = Readable.from(["email\na@example.com\n"]);
-          await importSubscribers(em, team.vault, live(team), input, { onRefused: () => {} });
-          throw new Error("the disk is full");
-        }),
-        /disk/,
-      );
-      assert.deepEqual(await since(), []);
-    });
   });
 
   it("are not written in a dry run", async () => {
