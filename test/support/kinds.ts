@@ -31,8 +31,6 @@ export interface Kind<S extends AnySender = AnySender> {
   withdraw(sender: AnySender, who: "one" | "all"): Promise<unknown>;
   /** The table of the people it mails. */
   people: "subscribers" | "contacts";
-  /** The field of a preview that counts those without permission. */
-  ineligible: "not_opted_in" | "invalid";
 }
 
 const asNewsletter = (sender: AnySender): Sender =>
@@ -59,7 +57,6 @@ export const NEWSLETTER: Kind<Sender> = {
     return run(sender, sql`update subscriptions set status = 'UNSUBSCRIBED' where ${which}`);
   },
   people: "subscribers",
-  ineligible: "not_opted_in",
 };
 
 export const CAMPAIGN: Kind<CampaignSender> = {
@@ -89,7 +86,6 @@ export const CAMPAIGN: Kind<CampaignSender> = {
         where ${who === "all" ? sql`team_id = ${sender.team.id}` : oneContact(sender)}`,
     ),
   people: "contacts",
-  ineligible: "invalid",
 };
 
 export const KINDS: readonly Kind[] = [NEWSLETTER, CAMPAIGN];

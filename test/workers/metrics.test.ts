@@ -589,26 +589,4 @@ describe("Metrics from Postgres", () => {
       await orm.close(true);
     }
   });
-
-  it("count the connections that are used and idle, and the callers that wait for one", async () => {
-    const { registry, watchConnections } = createMetrics("test", () => true);
-    const orm = await openDatabase((await stack()).env.DATABASE_URL, { poolMax: 1, onPool: watchConnections });
-    const connections = async () => {
-      const states = ["used", "idle", "waiting"];
-      return Promise.all(states.map((state) => gauge(registry, "mailkeel_database_pool_connections", { state })));
-    };
-    try {
-      const waiting = await transaction(orm.em.fork(), async (tx) => {
-        await sql`select 1`.execute(kysely(tx));
-        assert.deepEqual(await connections(), [1, 0, 0]);
-        const query = sql`select 1`.execute(kysely(orm.em.fork()));
-        await eventually(async () => (await connections())[2] === 1, { what: "a caller that waits" });
-        return { query };
-      });
-      await waiting.query;
-      assert.deepEqual(await connections(), [0, 1, 0]);
-    } finally {
-      await orm.close(true);
-    }
-  });
 });

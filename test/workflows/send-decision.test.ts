@@ -72,80 +72,71 @@ const settled = (unknown: number, change: Partial<SendView> = {}) =>
   });
 const failing = (until: number) => ({ failing: { step: "begin", code: "database_57014", until } });
 
-type Row = [title: string, view: SendView, command: CommandKind | undefined, step: Partial<Step>];
+type Row = [title: string, view: SendView, step: Partial<Step>, command?: CommandKind];
 
 const TABLE: Row[] = [
-  ["waits for the confirm", unconfirmed(), undefined, { kind: "wait", details: DETAILS.previewed, status: "PREVIEW" }],
-  ["takes a preview", unconfirmed(), "preview", { kind: "preview" }],
+  ["waits for the confirm", unconfirmed(), { kind: "wait", details: DETAILS.previewed, status: "PREVIEW" }],
+  ["takes a preview", unconfirmed(), { kind: "preview" }, "preview"],
   [
     "takes a confirm although the token expired: Postgres decides",
     unconfirmed({ isTokenExpired: true }),
-    "confirm",
     { kind: "confirm" },
+    "confirm",
   ],
   [
     "looks for a confirm that it does not know when the token expires",
     unconfirmed({ isTokenExpired: true }),
-    undefined,
     { kind: "read" },
   ],
-  ["looks for a confirm that it does not know before it refuses a pause", unconfirmed(), "pause", { kind: "read" }],
-  ["voids the token on a cancel before the confirm", unconfirmed(), "cancel", { kind: "cancel" }],
+  ["looks for a confirm that it does not know before it refuses a pause", unconfirmed(), { kind: "read" }, "pause"],
+  ["voids the token on a cancel before the confirm", unconfirmed(), { kind: "cancel" }, "cancel"],
   [
     "ends when the preview was refused",
     unconfirmed({ neverBegan: "refused" }),
-    undefined,
     { kind: "end", outcome: "refused", status: "REFUSED" },
   ],
-  ["takes another preview before it ends", unconfirmed({ neverBegan: "refused" }), "preview", { kind: "preview" }],
+  ["takes another preview before it ends", unconfirmed({ neverBegan: "refused" }), { kind: "preview" }, "preview"],
 
-  ["reads what may have changed", view({ isStale: true }), undefined, { kind: "read" }],
-  ["reads before a command", view({ isStale: true }), "pause", { kind: "read" }],
-  ["retries without a read", view({ isStale: true }), "retry", { kind: "retry" }],
+  ["reads what may have changed", view({ isStale: true }), { kind: "read" }],
+  ["reads before a command", view({ isStale: true }), { kind: "read" }, "pause"],
+  ["retries without a read", view({ isStale: true }), { kind: "retry" }, "retry"],
   [
     "waits for send_at",
     view({ send: send({ status: "SCHEDULED", startsInMs: 4_000 }) }),
-    undefined,
     { kind: "wait", ms: 4_000, details: DETAILS.scheduled(7) },
   ],
   [
     "asks the database clock again after six hours",
     view({ send: send({ status: "SCHEDULED", startsInMs: 1e9 }) }),
-    undefined,
     { kind: "wait", ms: 21_600_000 },
   ],
-  ["begins at send_at", view({ send: send({ status: "SCHEDULED" }) }), undefined, { kind: "begin" }],
-  ["dispatches to the account of its lane", view(), undefined, { kind: "dispatch", accountId: "acct_1" }],
-  ["dispatches again after a slice that was full", view(last({ next: "continue" })), undefined, { kind: "dispatch" }],
-  ["settles once nothing is left", view(last({ next: "done" })), undefined, { kind: "settle" }],
+  ["begins at send_at", view({ send: send({ status: "SCHEDULED" }) }), { kind: "begin" }],
+  ["dispatches to the account of its lane", view(), { kind: "dispatch", accountId: "acct_1" }],
+  ["dispatches again after a slice that was full", view(last({ next: "continue" })), { kind: "dispatch" }],
+  ["settles once nothing is left", view(last({ next: "done" })), { kind: "settle" }],
   [
     "waits for a deferred recipient",
     view(last({ next: "deferred", waitMs: 3_000 }, NOW - 1_000)),
-    undefined,
     { kind: "wait", ms: 2_000, details: DETAILS.deferred },
   ],
   [
     "dispatches when a deferred recipient is due",
     view(last({ next: "deferred", waitMs: 3_000 }, NOW - 3_000)),
-    undefined,
     { kind: "dispatch" },
   ],
   [
     "waits for room of the account",
     view(last({ next: "account_full", waitMs: 500 })),
-    undefined,
     { kind: "wait", ms: 500, details: DETAILS.accountFull },
   ],
   [
     "waits after a first account failure",
     view({ accountFailures: 1, ...last({ next: "failure", reason: "timeout", temporary: true }) }),
-    undefined,
     { kind: "wait", ms: 5_000, needsOperator: false, details: DETAILS.accountFails("timeout", NOW + 5_000) },
   ],
   [
     "calls an operator at the third account failure",
     view({ accountFailures: 3, ...last({ next: "failure", reason: "timeout", temporary: true }) }),
-    undefined,
     { kind: "wait", ms: 20_000, needsOperator: true },
   ],
   [
@@ -154,73 +145,63 @@ const TABLE: Row[] = [
       accountFailures: 3,
       ...last({ next: "failure", reason: "login_refused", temporary: true, retryInMs: 2_500 }),
     }),
-    undefined,
     { kind: "wait", ms: 2_500, needsOperator: true, details: DETAILS.accountFails("login_refused", NOW + 2_500) },
   ],
   [
     "pauses for a failure that does not pass",
     view(last({ next: "failure", reason: "login_refused", temporary: false })),
-    undefined,
     { kind: "pauseForFailure", reason: "login_refused" },
   ],
 
-  ["waits for the slice", view({ slice: "under way" }), undefined, { kind: "wait", details: DETAILS.mailing(7) }],
-  ["reads at a wake-up during a slice", view({ slice: "under way", isStale: true }), undefined, { kind: "read" }],
-  ["carries a pause out during a slice", view({ slice: "under way" }), "pause", { kind: "pause" }],
-  ["carries a cancel out during a slice", view({ slice: "under way" }), "cancel", { kind: "cancel" }],
+  ["waits for the slice", view({ slice: "under way" }), { kind: "wait", details: DETAILS.mailing(7) }],
+  ["reads at a wake-up during a slice", view({ slice: "under way", isStale: true }), { kind: "read" }],
+  ["carries a pause out during a slice", view({ slice: "under way" }), { kind: "pause" }, "pause"],
+  ["carries a cancel out during a slice", view({ slice: "under way" }), { kind: "cancel" }, "cancel"],
   [
     "waits for the mails in flight of a pause",
     view({ slice: "ending", send: send({ status: "PAUSED" }), pauses: [1] }),
-    undefined,
     { kind: "wait", details: DETAILS.pausing, status: "PAUSED" },
   ],
   [
     "waits for the mails in flight before it mails on",
     view({ slice: "ending" }),
-    undefined,
     { kind: "wait", details: DETAILS.continuing },
   ],
   [
     "lists the rows that a dead worker left in flight before a pause is answered",
     view({ send: send({ status: "PAUSED" }), pauses: [1] }),
-    undefined,
     { kind: "closeLost" },
   ],
   [
     "stays paused until an operator resumes",
     view({ send: send({ status: "PAUSED" }) }),
-    undefined,
     { kind: "wait", details: DETAILS.paused, needsOperator: false },
   ],
   [
     "stays paused for a client without a call for an operator",
     view({ send: send({ status: "PAUSED", pauseReason: "paused_by_client" }) }),
-    undefined,
     { kind: "wait", details: DETAILS.pausedByClient, needsOperator: false },
   ],
   [
     "calls an operator when its account paused it",
     view({ send: send({ status: "PAUSED", pauseReason: "login_refused" }) }),
-    undefined,
     { kind: "wait", details: DETAILS.pausedFor("login_refused"), needsOperator: true },
   ],
   [
     "calls an operator when complaints paused it, and says how many",
     view({ send: send({ status: "PAUSED", pauseReason: "complaint_rate_exceeded", complaintRate: 0.00214 }) }),
-    undefined,
     { kind: "wait", details: DETAILS.pausedForComplaints(0.00214), needsOperator: true },
   ],
   [
     "calls an operator when its workflow was ended",
     view({ send: send({ status: "PAUSED", pauseReason: "workflow_ended" }) }),
-    undefined,
     { kind: "wait", details: DETAILS.cameBack, needsOperator: true },
   ],
   [
     "pauses before any command, and while it mails, when Postgres is behind it",
     view({ ...busy, setBack: { sent: 5, isPaused: false } }),
-    "resume",
     { kind: "pauseForFailure", reason: "database_restored" },
+    "resume",
   ],
   [
     "pauses once for it, and calls an operator",
@@ -228,50 +209,38 @@ const TABLE: Row[] = [
       send: send({ status: "PAUSED", pauseReason: "database_restored" }),
       setBack: { sent: 5, isPaused: true },
     }),
-    undefined,
     { kind: "wait", details: DETAILS.setBack, needsOperator: true },
   ],
   [
     "calls an operator when Postgres does not know it any more",
     unconfirmed({ setBack: { sent: 5, isPaused: false } }),
-    undefined,
     { kind: "wait", details: DETAILS.vanished(5), needsOperator: true },
   ],
   [
     "ends then at an operator's word",
     unconfirmed({ neverBegan: "refused", setBack: { sent: 5, isPaused: false } }),
-    undefined,
     { kind: "end", outcome: "refused", details: DETAILS.vanishedAndEnded(5), needsOperator: false },
   ],
 
   [
     "waits for the mails in flight of a cancel",
     view({ slice: "ending", send: send({ status: "CANCELLED" }), cancels: [1] }),
-    undefined,
     { kind: "wait", details: DETAILS.cancelling },
   ],
-  [
-    "settles a cancelled send",
-    view({ send: send({ status: "CANCELLED" }), cancels: [1] }),
-    undefined,
-    { kind: "settle" },
-  ],
+  ["settles a cancelled send", view({ send: send({ status: "CANCELLED" }), cancels: [1] }), { kind: "settle" }],
   [
     "ends once it is settled",
     settled(0),
-    undefined,
     { kind: "end", outcome: "SENT", details: DETAILS.settled(5, 0), needsOperator: false },
   ],
   [
     "recounts unknown outcomes once late replies have come",
     settled(2, { settled: { status: "SENT", sent: 5, unknown: 2, reviewUntil: NOW + 9_000, recountAt: NOW } }),
-    undefined,
     { kind: "settle" },
   ],
   [
     "stays open for a decision about unknown outcomes",
     settled(2),
-    undefined,
     {
       kind: "wait",
       ms: 9_000,
@@ -279,21 +248,19 @@ const TABLE: Row[] = [
       needsOperator: true,
     },
   ],
-  ["closes the review when its time has ended", settled(2, { now: NOW + 9_000 }), undefined, { kind: "closeReview" }],
-  ["ends after the review", settled(2, { review: "closed" }), undefined, { kind: "end", outcome: "SENT" }],
-  ["resends after the settlement", settled(2), "resendUnknown", { kind: "resendUnknown" }],
+  ["closes the review when its time has ended", settled(2, { now: NOW + 9_000 }), { kind: "closeReview" }],
+  ["ends after the review", settled(2, { review: "closed" }), { kind: "end", outcome: "SENT" }],
+  ["resends after the settlement", settled(2), { kind: "resendUnknown" }, "resendUnknown"],
   [
     "says that a resend waits",
     settled(2, { resendAt: NOW + 2_500 }),
-    undefined,
     { kind: "wait", details: DETAILS.resending(NOW + 2_500), ms: 2_500 },
   ],
-  ["mails on while a resend waits", view({ resendAt: NOW + 2_500 }), undefined, { kind: "dispatch" }],
+  ["mails on while a resend waits", view({ resendAt: NOW + 2_500 }), { kind: "dispatch" }],
 
   [
     "waits before it tries a failing step again",
     view({ send: send({ status: "SCHEDULED" }), ...failing(NOW + 5_000) }),
-    undefined,
     {
       kind: "wait",
       ms: 5_000,
@@ -301,41 +268,32 @@ const TABLE: Row[] = [
       details: `The step "begin" failed three times (database_57014); tries again at ${new Date(NOW + 5_000).toISOString()}. Updates: retry, cancel.`,
     },
   ],
-  ["takes a cancel while a step is failing", view(failing(NOW + 5_000)), "cancel", { kind: "cancel" }],
-  ["takes a retry while a step is failing", view(failing(NOW + 5_000)), "retry", { kind: "retry" }],
+  ["takes a cancel while a step is failing", view(failing(NOW + 5_000)), { kind: "cancel" }, "cancel"],
+  ["takes a retry while a step is failing", view(failing(NOW + 5_000)), { kind: "retry" }, "retry"],
 
-  ["continues as a new run instead of a slice", view({ isLong: true }), undefined, { kind: "continueAsNew" }],
-  ["carries a command out before it continues as a new run", view({ isLong: true }), "pause", { kind: "pause" }],
+  ["continues as a new run instead of a slice", view({ isLong: true }), { kind: "continueAsNew" }],
+  ["carries a command out before it continues as a new run", view({ isLong: true }), { kind: "pause" }, "pause"],
   [
     "brings a cancel to its end before it continues as a new run",
     view({ isLong: true, cancels: [1] }),
-    undefined,
     { kind: "dispatch" },
   ],
-  [
-    "settles instead of continuing as a new run",
-    view({ isLong: true, ...last({ next: "done" }) }),
-    undefined,
-    { kind: "settle" },
-  ],
+  ["settles instead of continuing as a new run", view({ isLong: true, ...last({ next: "done" }) }), { kind: "settle" }],
   [
     "answers a pause before it continues as a new run",
     view({ isLong: true, send: send({ status: "PAUSED" }), pauses: [1], ...failing(NOW + 5_000) }),
-    undefined,
     { kind: "wait", needsOperator: true },
   ],
   [
     "waits for a slice after which an operator wants another at once",
     view({ slice: "retried" }),
-    undefined,
     { kind: "wait", details: DETAILS.mailing(7) },
   ],
 
-  ["begins a slice of each lane", lanes([busy, {}, {}]), undefined, { kind: "dispatch", accountId: "acct_2" }],
+  ["begins a slice of each lane", lanes([busy, {}, {}]), { kind: "dispatch", accountId: "acct_2" }],
   [
     "waits for slices once every lane has one",
     lanes([busy, { slice: "ending" }]),
-    undefined,
     { kind: "wait", details: over(LANE_STATES.mailing, LANE_STATES.ending), needsOperator: false },
   ],
   [
@@ -345,7 +303,6 @@ const TABLE: Row[] = [
       { accountFailures: 1, ...last(temporaryFailure, NOW - 1_000) },
       last({ next: "account_full", waitMs: 7_000 }),
     ]),
-    undefined,
     {
       kind: "wait",
       ms: 4_000,
@@ -360,19 +317,16 @@ const TABLE: Row[] = [
   [
     "tries a failing account again beside a lane that mails",
     lanes([busy, { accountFailures: 1, ...last(temporaryFailure, NOW - 5_000) }]),
-    undefined,
     { kind: "dispatch", accountId: "acct_2" },
   ],
   [
     "mails on over the others when an account fails for good",
     lanes([{ accountFailures: 1, ...failedFor("login_refused") }, {}]),
-    undefined,
     { kind: "dispatch", accountId: "acct_2" },
   ],
   [
     "calls no operator for a failed account while another mails",
     lanes([{ accountFailures: 9, ...failedFor("login_refused") }, busy]),
-    undefined,
     {
       kind: "wait",
       needsOperator: false,
@@ -385,7 +339,6 @@ const TABLE: Row[] = [
       { accountFailures: 1, ...failedFor("login_refused") },
       { accountFailures: 3, ...last(temporaryFailure) },
     ]),
-    undefined,
     { kind: "wait", ms: 20_000, needsOperator: true },
   ],
   [
@@ -394,31 +347,22 @@ const TABLE: Row[] = [
       { accountFailures: 1, ...failedFor("login_refused") },
       { accountFailures: 1, ...failedFor("policy_refusals") },
     ]),
-    undefined,
     { kind: "pauseForFailure", reason: "acct_1 login_refused, acct_2 policy_refusals" },
   ],
-  [
-    "waits for the other lane when one finds nothing",
-    lanes([last({ next: "done" }), busy]),
-    undefined,
-    { kind: "wait" },
-  ],
+  ["waits for the other lane when one finds nothing", lanes([last({ next: "done" }), busy]), { kind: "wait" }],
   [
     "lets a lane look again when another has put recipients back",
     lanes([{ mayFindMore: true, ...last({ next: "done" }) }, busy]),
-    undefined,
     { kind: "dispatch", accountId: "acct_1" },
   ],
   [
     "lets a lane that waits for deferred recipients look again when another has put some back",
     lanes([{ mayFindMore: true, ...last({ next: "deferred", waitMs: 60_000 }) }, busy]),
-    undefined,
     { kind: "dispatch", accountId: "acct_1" },
   ],
   [
     "keeps a failing account waiting when another has put recipients back",
     lanes([{ mayFindMore: true, accountFailures: 1, ...last(temporaryFailure) }, busy]),
-    undefined,
     { kind: "wait", ms: 5_000 },
   ],
   [
@@ -428,49 +372,38 @@ const TABLE: Row[] = [
       { accountFailures: 1, ...failedFor("login_refused") },
       last({ next: "done" }),
     ]),
-    undefined,
     { kind: "settle" },
   ],
   [
     "waits for a lane that keeps deferred recipients",
     lanes([last({ next: "account_full", waitMs: 60_000 }), last({ next: "done", held: true })]),
-    undefined,
     { kind: "wait", ms: 60_000, details: over(LANE_STATES.accountFull(NOW + 60_000), LANE_STATES.done) },
   ],
   [
     "settles when every lane is done: Postgres knows whether recipients are left",
     lanes([last({ next: "done" }), last({ next: "done", held: true })]),
-    undefined,
     { kind: "settle" },
   ],
   [
     "answers a pause only when no lane has mails in flight",
     lanes([{ slice: "ending" }, {}], { send: send({ status: "PAUSED" }), pauses: [1] }),
-    undefined,
     { kind: "wait", details: DETAILS.pausing },
   ],
   [
     "settles a cancel only when no lane has mails in flight",
     lanes([{}, { slice: "ending" }], { send: send({ status: "CANCELLED" }), cancels: [1] }),
-    undefined,
     { kind: "wait", details: DETAILS.cancelling },
   ],
-  [
-    "begins no slice beside another when its history is long",
-    lanes([busy, {}], { isLong: true }),
-    undefined,
-    { kind: "wait" },
-  ],
+  ["begins no slice beside another when its history is long", lanes([busy, {}], { isLong: true }), { kind: "wait" }],
   [
     "continues as a new run once all slices have ended",
     lanes([{ accountFailures: 1, ...last(temporaryFailure) }, {}], { isLong: true }),
-    undefined,
     { kind: "continueAsNew" },
   ],
 ];
 
 describe("The next step of a send", () => {
-  for (const [title, given, command, expected] of TABLE) {
+  for (const [title, given, expected, command] of TABLE) {
     it(title, () => {
       const before = structuredClone(given);
       assert.partialDeepStrictEqual(decide(given, command), expected);
