@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { disconnectAccount } from "../../domain/accounts/disconnect.ts";
-import { type Sink, type SinkOptions, startSink } from "../mail/smtp-sink.ts";
+import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import { outcomesOf } from "../support/outcomes.ts";
@@ -38,15 +38,6 @@ describe("A send over two accounts", () => {
   const dbOf = ({ em }: Sender) => kysely(em.fork());
   const twoAccounts = (recipients: number, options: SenderOptions = {}) =>
     makeSender({ recipients, credits: recipients, furtherAccounts: [{}], ...options });
-
-  /** An account's server of its own. */
-  async function relayWith(
-    options: SinkOptions = {},
-  ): Promise<{ sink: Sink; account: { host: string; port: number } }> {
-    const sink = await startSink(options);
-    sinks.push(sink);
-    return { sink, account: { host: "127.0.0.1", port: sink.port } };
-  }
 
   const setAccount = (sender: Sender, accountId: string | undefined, change: Record<string, unknown>) =>
     sql`update email_accounts set ${sql.join(
@@ -158,8 +149,11 @@ describe("A send over two accounts", () => {
 
     it("with its deferred recipients, which are its own as long as it works", async () => {
       const recipients = 6;
-      const deferring = await relayWith({ rcpt: () => ({ code: 450, text: "4.2.0 later" }) });
-      const sender = await twoAccounts(recipients, { account: { maxConnections: 4, ...deferring.account } });
+      const deferring = await startSink({ rcpt: () => ({ code: 450, text: "4.2.0 later" }) });
+      sinks.push(deferring);
+      const sender = await twoAccounts(recipients, {
+        account: { maxConnections: 4, host: "127.0.0.1", port: deferring.port },
+      });
       const [first = "", second = ""] = sender.accountIds;
       const { hostname, port } = new URL((await stack()).mail.smtp);
       await setAccount(sender, second, { host: hostname, port: Number(port) });
