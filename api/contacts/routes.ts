@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { EMAIL_STATUSES } from "../../db/entities/contact.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
 import { readFields } from "../../domain/audience/contact-fields.ts";
 import { createContact, deleteContact, updateContact } from "../../domain/audience/contacts.ts";
@@ -36,6 +38,7 @@ const contacts = defineList({
 const create = route("POST /contacts", {
   status: 201,
   scope: "contacts:write",
+  ownCommit: true,
   operationId: "createContact",
   summary: "Create a contact",
   description: paragraphs(
@@ -48,9 +51,12 @@ const create = route("POST /contacts", {
   .output(contact)
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
-    await checkContactFields(ctx, fields);
-    const person = { email, firstName, lastName, fields };
-    const { record, slots } = await createContact(ctx.em, ctx.vault, ctx.tenant, person);
+    const make = async (em: EntityManager) => {
+      await checkContactFields({ em, tenant: ctx.tenant }, fields);
+      return createContact(em, ctx.vault, ctx.tenant, { email, firstName, lastName, fields: fields ?? {} });
+    };
+    // The declarations of the fields stay locked until the contact is committed.
+    const { record, slots } = await (fields ? transaction(ctx.em, make) : make(ctx.em));
     const quota = await slotQuota(ctx, slots);
     return ok(record, { impact: impact({ would_create: 1, quota }) });
   });

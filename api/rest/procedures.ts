@@ -178,18 +178,30 @@ class DryRunDone<Result> {
   }
 }
 
+/** Remembers the answer of an effect that the steps behind commit. */
+async function remembering<Result extends { ok: true; data: unknown } | { ok: false }>(
+  ctx: Parameters<typeof remember>[0],
+  definition: RouteDefinition,
+  result: Result,
+): Promise<Result> {
+  return result.ok ? { ...result, data: await remember(ctx, definition, result.data as Success) } : result;
+}
+
 /** Runs the effect in a transaction that also remembers the answer, and rolls it back after a failure and on a dry run. */
 const writing = (definition: RouteDefinition) =>
   once(definition).use(async ({ ctx, next }) => {
+    if (definition.ownCommit && ctx.idempotency === null && !ctx.dryRun) {
+      return remembering(ctx, definition, await next());
+    }
     try {
       return await transaction(ctx.em, async (em) => {
         const result = await next({ ctx: { em } });
         if (!result.ok) throw thrownBy(result.error);
         // The database may refuse changes that are not flushed yet; on a dry run too.
         await em.flush();
-        const data = await remember({ ...ctx, em }, definition, result.data as Success);
-        if (ctx.dryRun) throw new DryRunDone({ ...result, data });
-        return { ...result, data };
+        const remembered = await remembering({ ...ctx, em }, definition, result);
+        if (ctx.dryRun) throw new DryRunDone(remembered);
+        return remembered;
       });
     } catch (thrown) {
       if (thrown instanceof DryRunDone) return thrown.result;
@@ -199,10 +211,7 @@ const writing = (definition: RouteDefinition) =>
 
 /** In no transaction: a workflow commits the effect. */
 const startingWorkflow = (definition: RouteDefinition) =>
-  once(definition).use(async ({ ctx, next }) => {
-    const result = await next();
-    return result.ok ? { ...result, data: await remember(ctx, definition, result.data as Success) } : result;
-  });
+  once(definition).use(async ({ ctx, next }) => remembering(ctx, definition, await next()));
 
 /** The procedure of a route. Its result is an `Answer`. */
 export function procedureFor(definition: RouteDefinition, handler: RouteHandler) {

@@ -26,6 +26,7 @@ const subscribers = defineList({
 const create = route("POST /subscribers", {
   status: 201,
   scope: "subscribers:write",
+  ownCommit: true,
   operationId: "createSubscriber",
   summary: "Create a subscriber, on no list yet",
   description:
