@@ -1,6 +1,5 @@
 import { domainToASCII, domainToUnicode } from "node:url";
 import validator from "validator";
-import { ApiError } from "./errors.ts";
 
 /** Longest address that the API accepts, in characters. */
 export const MAX_ADDRESS_LENGTH = 320;
@@ -48,16 +47,6 @@ export function normaliseAddress(text: string): string | undefined {
   // Checked again where it was mapped to ASCII: that may turn a name into something else, e.g. a number into an IP address.
   if (ascii !== domain && !validator.isEmail(`a@${ascii}`, SYNTAX)) return undefined;
   return `${local}@${unicode}`;
-}
-
-/**
- * As `normaliseAddress`, for an address that must be valid.
- * @throws {ApiError} `validation_failed` naming `param`
- */
-export function requireAddress(text: string, param: string): string {
-  const address = normaliseAddress(text);
-  if (address === undefined) throw new ApiError("validation_failed", "This is not an email address.", { param });
-  return address;
 }
 
 /** An address as a client sees it again: as it was written, trimmed and in lower case. */

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { JsonText } from "../../db/json.ts";
 import { type Database, type EntityManager, kysely, ofTenant, tenantOf } from "../../db/orm.ts";
-import { notFound } from "../../domain/errors.ts";
+import { orNotFound } from "../../domain/errors.ts";
 
 /**
  * A record of the tenant of `em` as its list shows it, after the changes that `em` holds.
@@ -20,7 +20,5 @@ export async function readRecord<T, Table extends keyof Database & string>(
   const { rows } = await sql<{ record: string }>`
     select ${record("r")} as record from ${sql.table(table)} r
     where ${sql.ref(`r.${column}`)} = ${value} and ${ofTenant(tenantOf(em), "r")}`.execute(kysely(em));
-  const [found] = rows;
-  if (!found) throw notFound();
-  return new JsonText(found.record);
+  return new JsonText(orNotFound(rows[0]).record);
 }

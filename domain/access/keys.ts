@@ -8,7 +8,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { normaliseDomain } from "../address.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
@@ -33,7 +33,6 @@ export const KEY_PREFIX = "mk_";
 /** Mails a key may send in a UTC day unless it was minted with another cap. */
 export const DEFAULT_DAILY_SEND_CAP = 50_000;
 
-/** The parts of a well-formed key. */
 export interface ParsedKey {
   environment: Environment;
   publicId: string;
@@ -57,11 +56,9 @@ function checksum(publicId: string, secret: string): string {
 export const presentKeyId = (environment: Environment, publicId: string): string =>
   `${KEY_PREFIX}${environment.toLowerCase()}_${publicId}`;
 
-/** The whole key as its owner holds it. */
 export const formatKey = ({ environment, publicId, secret }: ParsedKey): string =>
   `${presentKeyId(environment, publicId)}_${secret}${checksum(publicId, secret)}`;
 
-/** New random parts of a key. */
 export const generateKey = (environment: Environment): ParsedKey => ({
   environment,
   publicId: random(ID_LENGTH),
@@ -79,7 +76,6 @@ export function parseKey(text: string): ParsedKey | null {
 /** The stored form of a secret: its HMAC-SHA256 under the database's hash key. */
 export const hashSecret = (vault: Vault, secret: string): string => vault.hash("api-key", secret);
 
-/** Rights and lifetime of a new key. */
 export interface KeyGrant {
   teamId: string;
   /** The member it acts for; its scopes end with that member's role. */
@@ -141,8 +137,7 @@ async function mint(
   if (!Number.isSafeInteger(dailySendCap) || dailySendCap < 0 || dailySendCap > 2_147_483_647) {
     throw invalid("daily_send_cap", "The daily send cap must be a whole number of mails.");
   }
-  const member = await em.findOne(Member, { id: grant.memberId, teamId: grant.teamId });
-  if (!member) throw notFound();
+  const member = orNotFound(await em.findOne(Member, { id: grant.memberId, teamId: grant.teamId }));
   const beyond = scopes.filter((scope) => !roleHolds(member.role, scope));
   if (member.removedAt || beyond.length > 0) {
     throw new ApiError(

@@ -9,7 +9,7 @@ import {
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { hasControlCharacter } from "../audience/rules.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
 import { sealContext, type Vault } from "../secrets/crypto.ts";
@@ -41,7 +41,6 @@ export interface AccountFields {
   security: SmtpSecurity;
   username: string | null;
   password: string | null;
-  /** In place of a password. */
   grant?: OAuthGrant | undefined;
   /** Over all workers. */
   maxConnections: number;
@@ -118,11 +117,8 @@ export async function connectAccount(
 }
 
 /** @throws {ApiError} `not_found` */
-export async function readAccount(em: EntityManager, accountId: string): Promise<EmailAccount> {
-  const account = await em.findOne(EmailAccount, { id: accountId });
-  if (!account) throw notFound();
-  return account;
-}
+export const readAccount = async (em: EntityManager, accountId: string): Promise<EmailAccount> =>
+  orNotFound(await em.findOne(EmailAccount, { id: accountId }));
 
 /**
  * Sends that use the account wait.

@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { addressDomain } from "../address.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { DkimAlgorithm, DkimKey } from "../mail/dkim.ts";
 import { sealContext, type Vault } from "../secrets/crypto.ts";
@@ -111,11 +111,8 @@ export async function listKeys(em: EntityManager, tenant: Tenant, domain?: strin
   });
 }
 
-export async function readKey(em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> {
-  const key = (await listKeys(em, tenant)).find((each) => each.id === id);
-  if (!key) throw notFound();
-  return key;
-}
+export const readKey = async (em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> =>
+  orNotFound((await listKeys(em, tenant)).find((each) => each.id === id));
 
 /** Signs in place of the present key of its algorithm, from a send's next slice on. @throws {ApiError} `not_found` */
 export async function activateKey(em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> {

@@ -2,7 +2,7 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { IANAZone } from "luxon";
 import { Member, type Plan, type Role, Team } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 
 interface Person {
@@ -90,8 +90,7 @@ export async function lockTeam(em: EntityManager, teamId: string): Promise<Team>
 }
 
 async function lockMember(em: EntityManager, memberId: string): Promise<Member> {
-  const found = await em.findOne(Member, { id: memberId });
-  if (!found) throw notFound();
+  const found = orNotFound(await em.findOne(Member, { id: memberId }));
   await lockTeam(em, found.teamId);
   const member = await em.refreshOrFail(found);
   if (member.removedAt) throw notFound();
