@@ -27,7 +27,6 @@ export interface AppOptions {
   routes?: AnyTRPCRouter;
   /** Answers pixels and links of mails, before all other routes. */
   tracking?: RequestHandler;
-  /** Pages for recipients, mounted at the root. */
   publicPages?: RequestHandler;
   /** How long a body may take to arrive. */
   uploads?: UploadLimits;
@@ -99,7 +98,6 @@ const refusePath: RequestHandler = () => {
   throw new ApiError("not_found", "There is no such endpoint. GET / names the reference.");
 };
 
-/** The whole HTTP application over its dependencies. */
 export function createApp(
   deps: Deps,
   { routes = appRouter, tracking, publicPages, uploads }: AppOptions = {},

@@ -1,4 +1,3 @@
-/** Path of the REST API. */
 export const BASE_PATH = "/api/v2";
 
 /** URL of the REST API: the audience of an OAuth token for it, and the resource that clients ask for. */

@@ -41,7 +41,6 @@ export interface Call {
   readDryRun: () => string | undefined;
 }
 
-/** The context of a handler. */
 export interface RequestContext {
   /** Sees the tenant's rows only. On a write it is inside the transaction that also holds the remembered answer. */
   em: EntityManager;

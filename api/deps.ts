@@ -23,7 +23,6 @@ import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
 /** Connections of a process that public pages and providers' webhooks use at once, at most. */
 const PUBLIC_CONNECTIONS = 3;
 
-/** The dependencies of the API. */
 export interface Deps {
   env: Env;
   orm: MikroORM;
@@ -45,7 +44,6 @@ export interface Deps {
   publicTurns: Turns;
   /** Opens and clicks on their way to Postgres. */
   hits: HitBuffer;
-  /** The metrics of this process. */
   metrics: Registry;
   unreadableEvents: ApiMetrics["unreadableEvents"];
   requestEnded: ApiMetrics["requestEnded"];
@@ -102,7 +100,6 @@ export async function openDeps(env: Env): Promise<Deps> {
   };
 }
 
-/** Closes the dependencies that `openDeps` opened. */
 export async function closeDeps({ orm, temporal, readiness, hits }: Deps): Promise<void> {
   await hits.close();
   await Promise.allSettled([orm.close(true), readiness.close(), temporal.close()]);

@@ -8,7 +8,6 @@ import { itIs } from "./rest/messages.ts";
 /** ISO 8601, UTC, milliseconds. */
 export const timestamp = z.iso.datetime().meta({ examples: ["2026-11-21T17:00:00.000Z"] });
 
-/** An id in an answer. */
 export const idOf = (kind: IdKind, description = "The id of the record.") =>
   z.string().meta({ description, examples: [exampleId(kind)] });
 
@@ -19,16 +18,13 @@ export const nullableIdOf = (kind: IdKind, description: string, example = true) 
     .nullable()
     .meta({ description, examples: [example ? exampleId(kind) : null] });
 
-/** When a record was made and changed. */
 export const timestamps = {
   created_at: timestamp.describe("When the record was created."),
   updated_at: timestamp.describe("When the record was last changed."),
 };
 
-/** An email address in an answer. */
 export const shownAddress = z.string().meta({ examples: ["ada@example.com"] });
 
-/** A person's names in an answer. */
 export const shownNames = {
   first_name: z
     .string()
@@ -46,14 +42,12 @@ const isOneLine = [
   "must not hold line breaks or control characters",
 ] as const;
 
-/** Text of one line. */
 export const oneLine = (max: number) =>
   z
     .string()
     .max(max)
     .refine(...isOneLine);
 
-/** The name of a record, trimmed. */
 export const name = z
   .string()
   .trim()
@@ -101,7 +95,6 @@ export const confirmationFields = {
     .meta({ description: "Why no such mail is sent at present.", examples: [null] }),
 };
 
-/** The answer to the deletion of a record. */
 export const deleted = <Kind extends string>(object: Kind, kind: IdKind, id: string) =>
   z
     .object({ object: z.literal(object), id: idOf(kind), deleted: z.literal(true) })

@@ -5,7 +5,6 @@ import type { ConnectionPool } from "../db/pool.ts";
 import { watchConnections } from "../db/pool-metrics.ts";
 import type { HitMetrics } from "./public/hit-buffer.ts";
 
-/** A request that has ended. */
 export interface EndedRequest {
   method: string;
   /** The path's pattern; undefined where no route took it. */
@@ -20,11 +19,8 @@ export interface ApiMetrics {
   requestEnded: (request: EndedRequest) => void;
   /** Reports a request, or a failed authentication, that this process counted alone, for this error of Postgres. */
   countedAlone: (error: unknown) => void;
-  /** Counts events of a provider that cannot be read. */
   unreadableEvents: (count: number) => void;
-  /** Adds the connections to Postgres. */
   watchConnections: (connections: ConnectionPool) => void;
-  /** Takes the figures of opens and clicks. */
   hits: HitMetrics;
 }
 

@@ -2,7 +2,6 @@ import { address, personName, shownAddress, shownNames, timestamps } from "./fie
 
 const lastName = personName.meta({ examples: ["Lovelace"] });
 
-/** The fields of a body that makes a subscriber or a contact. */
 export const personBody = {
   email: address,
   first_name: personName.default(null),

@@ -5,7 +5,6 @@ import { idParamOf } from "../rest/route.ts";
 
 export const accountParams = z.strictObject({ accountId: idParamOf("account", "The id of the sending account.") });
 
-/** A sending account, without its credentials. */
 export const emailAccount = z
   .object({
     object: z.literal("email_account"),

@@ -15,7 +15,6 @@ const date = z.iso
   .refine((text) => text >= FIRST_DATE, { error: ({ input }) => `must be ${FIRST_DATE} or later${itIs(input)}` })
   .optional();
 
-/** The parameters of an overview. */
 export const overviewQuery = z.strictObject({
   from: date.meta({
     description: `The first day, in UTC. A range holds at most ${MAX_DAYS} days.`,
@@ -35,7 +34,6 @@ export const overviewQuery = z.strictObject({
 
 const count = (description: string, value: number) => z.int().meta({ description, examples: [value] });
 
-/** The counts of a day, or of all days. */
 const counts = {
   sent: count("Mails that a server accepted.", 1_000),
   delivered: count("`sent` less both kinds of bounces.", 985),
@@ -74,7 +72,6 @@ const rates = z
   })
   .describe("Fractions of the totals, from 0 to 1; 0 where there is nothing to divide by.");
 
-/** The outcomes of the mails of a range of days. */
 export const analyticsOverview = z
   .object({
     object: z.literal("analytics_overview"),

@@ -59,7 +59,6 @@ export const campaign = z
   })
   .meta({ id: "Campaign", description: "A mail to the contacts of a segment, over several sending accounts." });
 
-/** A campaign with the number of its recipients in each state. */
 export const campaignWithRecipients = campaign
   .extend({ recipients: recipientStates })
   .meta({ id: "CampaignWithRecipients", description: "A campaign with its recipients by state." });

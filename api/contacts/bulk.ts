@@ -14,7 +14,6 @@ export type CheckedItem = { contact: ContactUpsert } | { email: string | null; e
 const given = (item: unknown, name: "email" | "fields"): unknown =>
   item !== null && typeof item === "object" ? Reflect.get(item, name) : undefined;
 
-/** Checks each item of a bulk call on its own. */
 export async function checkItems(
   { em, tenant }: Pick<RequestContext, "em" | "tenant">,
   items: readonly unknown[],

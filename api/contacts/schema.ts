@@ -54,7 +54,6 @@ export const contactField = z
 /** Contacts that one call may make or change. */
 export const MAX_BULK = 1_000;
 
-/** A contact of a bulk call. */
 export const contactUpsert = z.strictObject({ ...personPatch, email: address, fields: givenFields.optional() });
 
 export const bulkBody = z.strictObject({

@@ -16,7 +16,6 @@ const guide = (name: string, title: string): Guide => ({
   file: `${import.meta.dirname}/guides/${name}.md`,
 });
 
-/** Every guide, in the order of the navigation. */
 export const GUIDES: readonly Guide[] = [
   guide("getting-started", "Getting started"),
   guide("authentication", "Authentication"),

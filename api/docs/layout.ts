@@ -1,7 +1,6 @@
 import { escapeHtml } from "../../domain/mail/template.ts";
 import { ASSETS } from "./assets.ts";
 
-/** A page of the documentation, as its navigation names it. */
 export interface PageEntry {
   path: string;
   title: string;
@@ -36,7 +35,6 @@ function contentsOf(sections: readonly Section[]): string {
   return `<nav class="sections" aria-label="On this page"><ul>${items.join("")}</ul></nav>`;
 }
 
-/** Renders a page in the layout that all pages share. */
 export function renderLayout({ pages, current, content, sections = [], head = "" }: Layout): string {
   const [heading = "", ...rest] = content.split(/(?<=<\/h1>)/);
   return `<!doctype html>

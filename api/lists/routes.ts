@@ -43,7 +43,6 @@ const subscribers = defineList({
   ranges: { filter: "status", values: SUBSCRIPTION_STATUSES },
 });
 
-/** The subscriptions of a list with the subscribers' addresses and names. */
 const subscriptionsOf = (em: EntityManager, listId: string) =>
   kysely(em)
     .selectFrom("subscriptions")

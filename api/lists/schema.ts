@@ -5,7 +5,6 @@ import { confirmationFields, deleted, idOf, name, shownAddress, shownNames, time
 import { idParamOf } from "../rest/route.ts";
 
 const MAX_DESCRIPTION_LENGTH = 1_000;
-/** Subscribers that one call may add to a list. */
 export const MAX_BATCH = 1_000;
 
 const description = z

@@ -2,7 +2,6 @@ import type { z } from "zod";
 import type { Access } from "../../domain/access/access.ts";
 import type { identity } from "./schema.ts";
 
-/** The credential of a request, as the API shows it. */
 export function presentIdentity({ caller, team, role, scopes, grantedScopes }: Access): z.input<typeof identity> {
   const facts = {
     key_id: caller.keyId,

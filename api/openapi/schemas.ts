@@ -8,7 +8,6 @@ export interface JsonSchema {
 export const isObject = (value: unknown): value is JsonSchema =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** A reference to a named part of the document. */
 export const refTo = (section: string, name: string): { $ref: string } => ({ $ref: `#/components/${section}/${name}` });
 
 const DEFS = "#/$defs/";
@@ -77,7 +76,6 @@ export class Schemas {
     return converted;
   }
 
-  /** The schema itself, where it is a reference to one. */
   resolve(schema: JsonSchema): JsonSchema {
     const { $ref } = schema;
     if (typeof $ref !== "string") return schema;

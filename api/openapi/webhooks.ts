@@ -12,11 +12,9 @@ interface DeliveryHeader {
   description: string;
   /** A text, or the one that belongs to an event. */
   example: string | ((event: EventName) => string);
-  /** Absent from some deliveries. */
   optional?: true;
 }
 
-/** The headers of deliveries. */
 const HEADERS: Readonly<Record<string, DeliveryHeader>> = {
   "X-Service-Signature": {
     description:

@@ -9,7 +9,6 @@ import type { Hit, RecordedHits } from "../../domain/tracking/record.ts";
 
 /** How often hits are written. A process that is killed loses those that came since. */
 const WRITE_EVERY_MS = 1_000;
-/** Hits of one transaction at most. */
 const BATCH_HITS = 2_000;
 /** Hits that wait at most: those of a minute without Postgres, at 2,000 a second. */
 const MAX_WAITING = 120_000;
@@ -28,13 +27,11 @@ const LAST_TRY_MS = 3_000;
 /** How often it tries meanwhile. */
 const LAST_TRY_EVERY_MS = 100;
 
-/** The figures that a buffer reports. */
 export interface HitMetrics {
   recorded(hits: readonly RecordedHits[]): void;
   dropped(hits: number): void;
   /** Called for a hit that is not recorded, because its mail had too many in a minute. */
   ignored(): void;
-  /** Hits that wait to be recorded. */
   waiting(hits: number): void;
 }
 
@@ -51,7 +48,6 @@ interface Batch {
   hits: Hit[];
   /** Its record was tried: it takes no more hits, because that one may have committed without an answer. */
   isClosed: boolean;
-  /** How often Postgres refused it. */
   refusals: number;
 }
 
@@ -64,7 +60,6 @@ export class HitBuffer {
   readonly #perMail = new WindowCounts({ windowMs: 60_000, maxKeys: MAX_MAILS });
   readonly #stopping = new AbortController();
   #batches: Batch[] = [];
-  /** Hits in all batches. */
   #waiting = 0;
   /** Characters of their URLs. */
   #chars = 0;

@@ -33,7 +33,6 @@ export interface Page {
   title: string;
   /** Plain text, one paragraph each. */
   paragraphs: string[];
-  /** The buttons that post the page back. */
   buttons?: Button[];
 }
 
@@ -43,7 +42,6 @@ interface Button {
   scope?: string;
 }
 
-/** The page of a link that this service did not make. */
 export const GONE: Page = {
   title: "This link does not work",
   paragraphs: ["The link may be incomplete. Open it from the mail once more, or copy all of it."],

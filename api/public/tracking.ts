@@ -8,7 +8,6 @@ import { localsOf } from "../rest/http.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
 import { GONE, PAGE_HEADERS, renderPage } from "./page.ts";
 
-/** A GIF of one transparent pixel. */
 const PIXEL = Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64");
 const GONE_PAGE = Buffer.from(renderPage(GONE));
 

@@ -59,7 +59,6 @@ async function beforeDeadline<T>(deadlineMs: number, work: (pauseDeadline: Pause
 export const LARGE_BODIES_AT_ONCE = 4;
 const LARGE_BODIES = new Turns(LARGE_BODIES_AT_ONCE);
 
-/** What a call needs besides its request. */
 interface Backend {
   routes: AnyTRPCRouter;
   deps: Deps;
@@ -67,7 +66,6 @@ interface Backend {
   uploads: UploadLimits;
 }
 
-/** Calls the procedure of an endpoint. */
 async function call(
   { routes, deps, clientAddresses, uploads }: Backend,
   { meta, name, type }: Endpoint,

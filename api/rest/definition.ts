@@ -42,7 +42,6 @@ export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
 export const updateImpact = (id: string, isChanged: boolean): Impact =>
   isChanged ? impact({ would_update: 1, affected_ids: [id] }) : impact({});
 
-/** The impact of the deletion of one record. */
 export const deleteImpact = (id: string): Impact => impact({ would_delete: 1, affected_ids: [id] });
 
 /** A list of scopes, any one of which is enough. */
@@ -69,7 +68,6 @@ export interface ImpactOnly {
 
 export type HandlerResult<T> = Ok<T> | ImpactOnly;
 
-/** A success with this payload. */
 export const ok = <T>(data: T | JsonText<T>, around: Omit<Ok<T>, "data"> = {}): Ok<T> => ({ data, ...around });
 
 export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
@@ -88,7 +86,6 @@ export type RouteTarget = `${Method} /${string}`;
 export interface RouteMeta {
   /** The status of a success; 200 unless given. */
   status?: number;
-  /** The scope that the API key must hold; null for none. */
   scope: Scope | null;
   /** A second scope that the key must hold. */
   alsoScope?: Scope;
@@ -122,7 +119,6 @@ export interface RouteMeta {
   errors?: readonly ErrorCode[];
 }
 
-/** The paragraphs of a description. */
 export const paragraphs = (...texts: readonly string[]): string => texts.join("\n\n");
 
 /** `z.strictObject({ params, query, body })`, each of them a strict object itself. */
@@ -151,7 +147,6 @@ export interface RouteDefinition extends RouteMeta {
   dryRunScope: Scope | null;
 }
 
-/** Completes a declaration. */
 export function defineRoute(
   target: RouteTarget,
   meta: RouteMeta,
@@ -171,10 +166,8 @@ export function defineRoute(
   };
 }
 
-/** Whether the payload of a route is an array. */
 export const answersList = ({ output }: Pick<RouteDefinition, "output">): boolean => output instanceof z.ZodArray;
 
-/** The names of the query parameters that a route declares. */
 export function queryNames({ input }: Pick<RouteDefinition, "input">): string[] {
   const { query } = input.shape;
   return query && "shape" in query ? Object.keys(query.shape as object) : [];

@@ -1,19 +1,15 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import type { RouteDefinition } from "./definition.ts";
 
-/** A procedure of the router, with its declaration. */
 export interface Endpoint {
-  /** The procedure's name in the tRPC router. */
   name: string;
   type: "query" | "mutation";
   meta: RouteDefinition;
 }
 
-/** A parameter in a path. */
 export const PARAM = /\{(\w+)\}/g;
 /** A path without the names of its parameters: two routes with the same shape match the same URLs. */
 export const shapeOf = (path: string): string => path.replace(PARAM, "{}");
-/** The names of the parameters in a path, in its order. */
 export const paramsOf = (path: string): string[] => [...path.matchAll(PARAM)].map(([, name = ""]) => name);
 const paramCount = (path: string): number => paramsOf(path).length;
 

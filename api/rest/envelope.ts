@@ -6,7 +6,6 @@ import { shortened } from "./messages.ts";
 /** The longest message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
 const MAX_MESSAGE = 8_000;
 
-/** An answer before it is sent. */
 export interface HttpAnswer {
   status: number;
   headers: Record<string, string>;
@@ -41,7 +40,6 @@ export const linksOf = (publicUrl: string): Links => ({
   resourceMetadata: new URL(METADATA_PATH, publicUrl).href,
 });
 
-/** The page about an error's code. */
 export const docUrl = ({ docs }: Links, code: ErrorCode): string => `${docs}/errors#${code}`;
 
 /** The body of a success: the payload, and the `meta` of every success. */

@@ -11,7 +11,6 @@ export const unavailable = (cause: unknown): ApiError =>
 export const thrownBy = (error: unknown): unknown =>
   error instanceof TRPCError && error.cause !== undefined ? error.cause : error;
 
-/** Any error as the refusal the client sees. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   // A transaction that met a conflict at each of its tries, or waited too long for a lock, may still succeed later.

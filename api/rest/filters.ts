@@ -10,5 +10,4 @@ export function declareFilters(names: Iterable<string>): void {
   for (const name of names) declared.add(name);
 }
 
-/** Whether some list has a filter of this name. */
 export const isFilter = (name: string): boolean => declared.has(name);

@@ -63,7 +63,6 @@ function respondWhole(res: Response, answer: HttpAnswer): void {
   res.end(answer.body);
 }
 
-/** Whether the head of a request says that no body follows. */
 export const hasNoBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] === undefined && (headers["content-length"] ?? "0") === "0";
 
@@ -94,11 +93,9 @@ function decodeQueryPart(text: string, name: string): string {
   }
 }
 
-/** A query string, decoded. */
 export interface Query {
   /** The value of `dry_run`; undefined without one, and on a route that does not take it. */
   dryRun: string | undefined;
-  /** Everything else. */
   parameters: Record<string, string>;
 }
 
@@ -127,11 +124,8 @@ export function readQuery(url: string, takesDryRun: boolean): Query {
   return { dryRun, parameters };
 }
 
-/** How long a body may take to arrive. */
 export interface UploadLimits {
-  /** Between two pieces of it. */
   stalledMs: number;
-  /** In all. */
   totalMs: number;
 }
 

@@ -29,7 +29,6 @@ import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
 
 const HEADER = "Idempotency-Key";
-/** The longest Idempotency-Key, in characters. */
 export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 const PRINTABLE = /^[\x20-\x7e]+$/;
 

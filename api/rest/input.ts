@@ -82,7 +82,6 @@ interface Problem {
   message: string;
 }
 
-/** How many problems an issue is. */
 const countOf = (issue: z.core.$ZodIssue): number => (issue.code === "unrecognized_keys" ? issue.keys.length : 1);
 
 /** Of a query parameter that an endpoint does not have; a list has codes of its own. */

@@ -34,7 +34,6 @@ const COMMANDS: Readonly<Record<ClientCommand, CommandText>> = {
   },
 };
 
-/** The routes by which a client stops what it started. */
 export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind: ShownKind<T, Shown>) {
   const { type, noun, shown } = kind;
   const idParam = `${type}Id`;

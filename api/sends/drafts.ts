@@ -12,13 +12,11 @@ import { readRecord } from "../rest/record.ts";
 import { deleteImpact, idParamOf, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { sizeText } from "../units.ts";
 
-/** The content of a draft as a request holds it. */
 interface WrittenContent {
   name: string;
   subject: string | null;
   from_name: string | null;
   body: string | null;
-  /** Of a newsletter */
   from_email?: string | null;
 }
 
@@ -47,7 +45,6 @@ interface DraftedKind<T extends Broadcast, Shown extends z.ZodType, Whole extend
   setInApp: string;
   body: z.ZodType<WrittenContent>;
   patch: z.ZodType<Patch<WrittenContent>>;
-  /** With its recipients by state. */
   whole: ShownRecord<Whole>;
 }
 
@@ -57,7 +54,6 @@ const fieldsOf = <Content extends Patch<WrittenContent>>({ from_name, from_email
   ...(from_email === undefined ? {} : { fromEmail: from_email }),
 });
 
-/** The routes by which a kind of resource is drafted and read. */
 export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole extends z.ZodType>(
   kind: DraftedKind<T, Shown, Whole>,
 ) {

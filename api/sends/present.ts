@@ -3,7 +3,6 @@ import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import type { PreviewRow } from "../../domain/sends/preview.ts";
 import { instantOfText } from "../rest/instant.ts";
 
-/** The fields of a preview that follow its recipients. */
 export const presentCost = (row: PreviewRow) => ({
   credits_required: row.credits_required,
   send_cap: {
@@ -13,7 +12,6 @@ export const presentCost = (row: PreviewRow) => ({
   },
 });
 
-/** The last fields of a preview. */
 export const presentConfirmation = (row: PreviewRow, token: string) => ({
   complaint_rate: {
     rate: Number(row.complaint_rate),
@@ -23,7 +21,6 @@ export const presentConfirmation = (row: PreviewRow, token: string) => ({
   confirmation: { token, expires_at: instantOfText(row.expires_at) },
 });
 
-/** A confirmed send, besides the id of its resource. */
 export const presentArmed = (send: ArmedSend) => ({
   status: "SCHEDULED" as const,
   recipients: send.recipients,

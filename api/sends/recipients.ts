@@ -24,7 +24,6 @@ interface ReceivedKind {
   personScope: Scope;
 }
 
-/** The route that lists the recipients of a send. */
 export function recipientsRoute({ type, noun, personScope }: ReceivedKind) {
   const idParam = `${type}Id`;
   const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });

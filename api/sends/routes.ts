@@ -73,7 +73,6 @@ const documentedConfirmation = z.strictObject({
   }),
 });
 
-/** The two routes by which a kind of resource is sent. */
 export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(kind: SentKind<Preview, Send>) {
   const { type, noun } = kind;
   const idParam = `${type}Id`;

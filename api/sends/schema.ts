@@ -38,7 +38,6 @@ const html = z
   })
   .nullable();
 
-/** The content of a draft, as a client writes it. */
 export const contentFields = (moreTags = "") => ({
   subject: oneLine(MAX_SUBJECT_LENGTH).nullable().meta(SUBJECT),
   from_name: oneLine(MAX_NAME_LENGTH).nullable().meta(FROM_NAME),
@@ -48,7 +47,6 @@ export const contentFields = (moreTags = "") => ({
   }),
 });
 
-/** The content of a newsletter or campaign, in an answer. */
 export const shownContent = (moreTags = "") => ({
   name: z.string().meta({ description: "The name, for the team alone.", examples: ["November news"] }),
   subject: z.string().nullable().meta(SUBJECT),
@@ -56,7 +54,6 @@ export const shownContent = (moreTags = "") => ({
   body: z.string().nullable().meta(bodyMeta(moreTags)),
 });
 
-/** Where a newsletter or campaign and its send are. */
 export const shownProgress = {
   status: z.enum(BROADCAST_STATUSES).meta({ description: "Only a `DRAFT` can be changed, deleted or sent." }),
   status_reason: z
@@ -107,7 +104,6 @@ export const recipientStates = z
 /** A mail is named by its place in its send. */
 export const EMAIL_ID = `1.${exampleId("send")}`;
 
-/** A recipient of a send, as its ledger has it. */
 export const recipient = z
   .object({
     object: z.literal("email"),
@@ -153,10 +149,8 @@ const sendCap = z
   })
   .meta({ id: "SendCap", description: "Recipients that the key may mail in a UTC day, counted over its rotations." });
 
-/** An address that mails come from. */
 export const senderAddress = shownAddress.meta({ examples: ["news@example.com"] });
 
-/** The cost of a preview's plan. */
 export const previewCost = {
   credits_required: recipients.describe("Email credits that the send uses; they are reserved at the confirmation."),
   send_cap: sendCap,
@@ -182,7 +176,6 @@ export const previewConfirmation = (sendOperation: string) => ({
     .describe(`For the confirmation by \`${sendOperation}\`.`),
 });
 
-/** A confirmed send, besides the id of its resource. */
 export const sendFields = {
   status: z.literal("SCHEDULED"),
   recipients: recipients.describe("Recipients of the send."),

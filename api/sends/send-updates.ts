@@ -41,7 +41,6 @@ export function previewIdFor({ teamId, environment, keyHash, attempt }: Idempote
 
 interface UpdateRequest<Args> {
   name: UpdateName;
-  /** How long its answer is waited for. */
   waitMs: number;
   tenant: Tenant;
   resource: SendResource;
@@ -92,7 +91,6 @@ async function updateOnce<Args>(client: Client, request: UpdateRequest<Args>): P
   });
 }
 
-/** How long a wake-up is tried. */
 const WAKE_UP_MS = 10_000;
 
 /** Makes the workflow of a send read its state in Postgres, beside the request. A signal that is lost the reconciler repeats. */

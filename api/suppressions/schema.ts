@@ -3,7 +3,6 @@ import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
 import { address, deleted, idOf, shownAddress, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
-/** Addresses that one call may suppress. */
 export const MAX_BATCH = 100;
 const MIN_ADDRESS_LENGTH = 3;
 

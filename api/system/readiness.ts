@@ -10,10 +10,8 @@ const KEPT_MS = 1_000;
 const DEPENDENCIES = ["postgres", "temporal"] as const;
 type Dependency = (typeof DEPENDENCIES)[number];
 
-/** Whether the dependencies of the API answer. */
 export type Readiness = { ready: boolean } & Record<Dependency, "ok" | "unreachable">;
 
-/** The part of the gateway to Temporal that is used here. */
 interface Answering {
   check(deadlineMs: number): Promise<void>;
 }

@@ -5,7 +5,6 @@ import type { Tenant } from "../../db/orm.ts";
 import { ApiError } from "../errors.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope, SEND_SCOPES } from "./scopes.ts";
 
-/** The facts that every kind of caller has. */
 interface CallerFacts {
   /** Requests are counted and take turns by it: the id of a key's record, `<team id>/oauth_<client_id>` for a token. */
   id: string;
@@ -36,7 +35,6 @@ export interface AccessToken extends CallerFacts {
   tokenId: string;
 }
 
-/** The key or the token that a request came with. */
 export type Caller = AccessKey | AccessToken;
 
 /** A request's caller, its team, and the scopes it has now. */

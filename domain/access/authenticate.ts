@@ -34,7 +34,6 @@ export type TokenVerifier = (
   origin: Pick<RequestOrigin, "limits" | "clientAddress">,
 ) => Promise<VerifiedToken>;
 
-/** The verifier of a service without an issuer. */
 export const noTokens: TokenVerifier = async () => {
   throw new ApiError("invalid_token", "This service takes no OAuth tokens; send an API key.");
 };
@@ -65,7 +64,6 @@ export interface CallerSummary {
   apiVersion: string;
 }
 
-/** Where a request comes from, and the limits on it. */
 export interface RequestOrigin {
   limits: RequestLimits;
   /** An IPv4 address or an IPv6 network of 64 bits, whose failures are counted; null where it is not known. */

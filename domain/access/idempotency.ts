@@ -5,7 +5,6 @@ import { defineStatement } from "../../db/statements.ts";
 import { ApiError, type ErrorCode } from "../errors.ts";
 import { sealContext, type Vault } from "../secrets/crypto.ts";
 
-/** How long an answer is remembered. */
 export const REMEMBERED_HOURS = 24;
 /** When a claim of now is forgotten with its answer, on the database's clock. */
 const IN_A_DAY = sql<string>`now() + ${sql.lit(`${REMEMBERED_HOURS} hours`)}::interval`;
@@ -33,23 +32,19 @@ export interface IdempotencyHandle {
 
 /** An answer to remember: the facts of it, without the envelope that the API puts around them. */
 export interface WrittenAnswer {
-  /** HTTP status. */
   status: number;
   kind: AnswerKind;
   /** JSON text, encrypted for `sealed`. */
   payload: string;
 }
 
-/** An answer that is remembered. */
 export interface RememberedAnswer extends WrittenAnswer {
   /** The id of the request that was answered first. */
   requestId: string;
 }
 
-/** The result of claiming an Idempotency-Key for a request. */
 export type Claim = { outcome: "claimed"; handle: IdempotencyHandle } | { outcome: "replay"; answer: RememberedAnswer };
 
-/** The request an Idempotency-Key is claimed for. */
 export interface KeyedRequest {
   tenant: Tenant;
   keyHash: string;
@@ -210,7 +205,6 @@ export interface RefusalFacts {
   param?: string | undefined;
 }
 
-/** An answer to remember that is a refusal. */
 export const refusalAnswer = ({ status, code, message, param }: ApiError): WrittenAnswer => ({
   status,
   kind: "refusal",
@@ -303,6 +297,5 @@ const contextOf = ({ teamId, environment, keyHash }: Place) =>
 export const sealPayload = (vault: Vault, place: Place, payload: string): string =>
   vault.encrypt(payload, contextOf(place));
 
-/** Decrypts a payload that `sealPayload` encrypted. */
 export const openPayload = (vault: Vault, place: Place, sealed: string): string =>
   vault.decrypt(sealed, contextOf(place));

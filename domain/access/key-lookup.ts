@@ -47,7 +47,6 @@ export function refuseEnded({ revoked, expired }: KeyRecord): void {
   if (expired) throw new ApiError("api_key_expired");
 }
 
-/** The caller of a key. */
 export const keyOf = (found: KeyRecord): AccessKey => ({
   kind: "api_key",
   id: found.id,

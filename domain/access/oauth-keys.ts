@@ -1,7 +1,6 @@
 import { createRemoteJWKSet, customFetch, errors, type FetchImplementation, type JWTVerifyGetKey } from "jose";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../errors.ts";
 
-/** When an issuer's key set is loaded. */
 export interface KeySetTimes {
   /** How long a key set is used: a key that the issuer has withdrawn is accepted no longer than this. */
   lifetimeMs: number;
@@ -9,7 +8,6 @@ export interface KeySetTimes {
   cooldownMs: number;
   /** How long after a load that failed no other one is tried. */
   retryMs: number;
-  /** How long one load may take. */
   timeoutMs: number;
 }
 

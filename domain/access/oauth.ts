@@ -10,20 +10,15 @@ import { noTokens, type TokenVerifier } from "./authenticate.ts";
 import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
 import { defineLookup } from "./request-limit.ts";
 
-/** The tokens that the service takes. */
 export interface TokenRules {
   /** Compared with the `iss` claim character by character. */
   issuer: string;
-  /** Must be in the `aud` claim. */
   audience: string;
-  /** URL of the issuer's JSON Web Key Set. */
   keySetUrl: string;
 }
 
-/** The longest token that is verified, in characters. */
 export const MAX_TOKEN_LENGTH = 8_192;
 
-/** The longest `jti` claim, in characters. */
 export const MAX_TOKEN_ID_LENGTH = 255;
 
 /** How far the issuer's clock and this one may differ. */
@@ -145,9 +140,7 @@ export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTi
   };
 }
 
-/** A token that is accepted no longer. */
 export interface Revocation {
-  /** The token's `jti` claim. */
   tokenId: string;
   /** When the token expires: the revocation is deleted after that. None: it is kept for good. */
   expiresAt: Date | null;

@@ -12,7 +12,6 @@ import { ApiError } from "../errors.ts";
  * that a limit is exact over all of them. A request beyond the limit leaves no version of the row behind.
  */
 
-/** Length of a window. */
 export const WINDOW_SECONDS = 60;
 const WINDOW_MS = WINDOW_SECONDS * 1_000;
 /** Callers and addresses that a process remembers at most, so that many addresses do not fill its memory. */
@@ -40,7 +39,6 @@ const counting = (
 export interface WindowCount {
   /** With this request; null when the limit was reached before it. */
   count: number | null;
-  /** Milliseconds until the window ends. */
   resetMs: number;
 }
 
@@ -54,7 +52,6 @@ export interface Allowance {
   limit: number;
   /** Requests that are left after this one. */
   remaining: number;
-  /** Milliseconds until the next window. */
   resetMs: number;
 }
 
@@ -64,7 +61,6 @@ interface LimitedRow {
   requests_per_minute: number | null;
 }
 
-/** A look-up of callers by a kind of credential. */
 interface LookupSpec<Values, Row> {
   /** A query of Kysely for one row at most. */
   query: (em: EntityManager, values: Values) => { executeTakeFirst(): Promise<Row | undefined> };
@@ -124,13 +120,11 @@ export function defineLookup<Values extends NamedValues, Row extends LimitedRow>
 /** The result of a look-up, and why its requests were not counted, where they were not. */
 type LookedUp<Row> = { row: Row; counted: CountedRow<Row> | undefined; error?: unknown };
 
-/** A look-up that requests share. */
 interface Batch {
   size: number;
   looked: Promise<unknown>;
 }
 
-/** A caller that was looked up. */
 export interface FoundCaller<Row> {
   row: Row;
   /** The count after this request, of a credential that is good. Call it once. */

@@ -48,13 +48,11 @@ const HOLDS: Record<Role, ReadonlySet<Scope>> = {
   OWNER: new Set(SCOPES),
 };
 
-/** Whether a member of this role may hold the scope. */
 export const roleHolds = (role: Role, scope: Scope): boolean => HOLDS[role].has(scope);
 
 /** The send tier: scopes that only an API key which a member minted can hold, never an OAuth client. */
 export const SEND_SCOPES: readonly Scope[] = ["newsletters:send", "campaigns:send"];
 
-/** The scopes that an OAuth token can hold. */
 export const TOKEN_SCOPES: readonly Scope[] = SCOPES.filter((scope) => !SEND_SCOPES.includes(scope));
 
 /** One credential must not both lift addresses off the do-not-mail list and mail them. */

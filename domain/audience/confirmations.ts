@@ -7,7 +7,6 @@ import { CONFIRMED } from "./initial-status.ts";
 import { optOut, subscriptionRows } from "./opt-outs.ts";
 import { liftUnsubscribed } from "./suppressions.ts";
 
-/** The facts on the page behind a confirmation link. */
 export interface Confirmation {
   listName: string;
   teamName: string;

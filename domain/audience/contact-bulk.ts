@@ -19,7 +19,6 @@ import { changedFields } from "./field-values.ts";
 /** A contact by its address; a property that is undefined or left out stays as it is. */
 export type ContactUpsert = Pick<ContactFields, "email"> & Patch<Omit<ContactFields, "email">>;
 
-/** The outcome of an item: the contact, or the refusal. */
 export type UpsertOutcome = { status: "created" | "updated" | "unchanged"; id: string } | { error: ApiError };
 
 export interface BulkOutcome extends TakenSlots {

@@ -119,7 +119,6 @@ export const startExaminations = (): void => void thread.start();
 /** One more content of the team would wait longer than its caller. */
 export const isCrowded = (teamId: string): boolean => thread.waitingChars(teamId) > MAX_WAITING_CHARS;
 
-/** As `checkContent`, in the thread. */
 export async function examineContent(
   teamId: string,
   content: Record<ContentField, string>,

@@ -11,7 +11,6 @@ import {
 import { DATE_FILTERS } from "./liquid-date.ts";
 import { limits, TemplateError } from "./template-problem.ts";
 
-/** Most characters of a template. */
 export const MAX_CHARS = 2_000_000;
 /** Time that one rendering may take, in milliseconds. Real newsletters take less than 1 ms. */
 export const MAX_RENDER_MS = 1_000;

@@ -68,7 +68,6 @@ export function isPlainBounce(mail: IncomingMail): boolean {
   return isSystem ? isBounceOfSystem(mail, signs) : isBounceOfOther(mail, signs);
 }
 
-/** The sender has the name of an MTA. */
 function isBounceOfSystem(mail: IncomingMail, { isReport, isNamed, isSaid, quotesServer }: Signs): boolean {
   const { from, subject, text, returned } = mail;
   // A report's subject may repeat the mail's, so its words alone prove nothing.
