@@ -1,8 +1,4 @@
-/**
- * `npm test`: two stacks on free ports with data of their own, a process beside each that runs test files against it, and one
- * for the files that need no stack
- * (`support/lane.ts`). `npm run test:long` is this with `--long`, `npm run test:real` with `--real`.
- */
+/** `npm test`: two stacks on free ports, a process beside each that runs test files, and one for files without a stack. */
 import { type ChildProcess, fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
@@ -22,14 +18,12 @@ import { QUICK } from "./support/quick.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const TESTS = "test/**/*.test.ts";
-/** Files with long tests alone. */
 const LONG_TESTS = "test/**/*.long.test.ts";
 /** Calls of a file that also has long tests (`support/long.ts`). */
 const HAS_LONG_PART = /\b(testsOf|kindOf|isLong)\(/;
 const REAL_TESTS = "test/real/**/*.test.ts";
 /** Looks at what the stacks of all lanes have recorded. */
 const LAST_TEST = "test/last/statements.test.ts";
-/** Stacks at once. */
 const STACKS = 2;
 /** Folders with the files that take longest: they come first, so that no lane is left with one of them at the end. */
 const FIRST_FOLDERS = /^test\/(stack|sends|webhooks|app|workers)\//;
@@ -44,7 +38,6 @@ const RECEIVERS_PER_LANE = 8;
 /** Below those that stacks pick: tests bring up stacks while no receiver listens. */
 const RECEIVER_PORTS = [7_000, 10_000] as const;
 
-/** Ports of webhook receivers, for each lane: in a row, and all of them free. */
 async function receiverPorts(): Promise<number[][]> {
   const lanes = STACKS + 1;
   const count = lanes * RECEIVERS_PER_LANE;
@@ -80,7 +73,6 @@ interface LaneOptions {
   hasStack: boolean;
   /** Prints each test as it ends. */
   verbose: boolean;
-  /** Runs the long tests of files. */
   long: boolean;
 }
 
@@ -150,7 +142,6 @@ class Lane {
     return result;
   }
 
-  /** Ends it with its stack and its data. */
   async close(): Promise<void> {
     const child = this.#child;
     if (child && child.exitCode === null && child.signalCode === null) {
@@ -163,7 +154,6 @@ class Lane {
   }
 }
 
-/** Everything that ran so far. */
 class Report {
   passed = 0;
   readonly failures: Failure[] = [];
@@ -197,7 +187,6 @@ interface Choice {
   files: readonly string[];
   /** Runs all files at once, in one lane, and prints each test. */
   together: boolean;
-  /** The long tests of the files. */
   long: boolean;
   options: Omit<Job, "files" | "verbose">;
 }
@@ -221,7 +210,6 @@ function parsed(args: readonly string[]) {
   }
 }
 
-/** The tests that the command line names: files, folders, or all of a kind. */
 function chosen(args: readonly string[]): Choice {
   const { values, positionals } = parsed(args);
   const { long = false, real, grep, bail, timeout } = values;

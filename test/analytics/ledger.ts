@@ -26,7 +26,6 @@ export async function makeLedger({ em, team, keys }: TestTeam, recipients: numbe
   return { tenant, newsletterId, sendId };
 }
 
-/** States that a row may come from. */
 const FROM = {
   QUEUED: ["SENDING", "UNKNOWN", "DEFERRED"],
   SENDING: ["QUEUED"],
@@ -39,7 +38,6 @@ const FROM = {
   CANCELLED: ["QUEUED", "DEFERRED"],
 } as const satisfies Record<RecipientState, readonly RecipientState[]>;
 
-/** Takes those of the mails to a state that may come into it. */
 export async function setState(
   em: EntityManager,
   { sendId }: TestLedger,
@@ -56,7 +54,6 @@ export async function setState(
     .execute();
 }
 
-/** Has mails accepted by a server. */
 export async function accept(
   em: EntityManager,
   ledger: TestLedger,
@@ -67,7 +64,6 @@ export async function accept(
   await setState(em, ledger, seqs, "SENT", at);
 }
 
-/** Records a report about each of the mails, once. */
 export async function report(
   em: EntityManager,
   { tenant, sendId }: TestLedger,
@@ -93,7 +89,6 @@ export async function report(
     .execute();
 }
 
-/** Withdraws the complaints about those of the mails that have one. */
 export async function withdraw(em: EntityManager, { sendId }: TestLedger, seqs: readonly number[]): Promise<void> {
   await sql`insert into mail_reports (send_id, seq, kind, team_id, environment)
     select send_id, seq, ${WITHDRAWN}, team_id, environment from mail_reports
@@ -101,7 +96,6 @@ export async function withdraw(em: EntityManager, { sendId }: TestLedger, seqs: 
     on conflict do nothing`.execute(kysely(em));
 }
 
-/** Counts opens or clicks of each of the mails. */
 export async function engage(
   em: EntityManager,
   { tenant, sendId, newsletterId }: TestLedger,
@@ -119,7 +113,6 @@ export async function engage(
   );
 }
 
-/** Records that the recipients of mails opted out. */
 export async function optOut(
   em: EntityManager,
   { tenant, newsletterId }: TestLedger,

@@ -39,14 +39,12 @@ const unescaped = (html: string): string =>
     .replaceAll("&gt;", ">")
     .replaceAll("&amp;", "&");
 
-/** The text of a page, without its elements. */
 const textOf = (html: string): string => unescaped(html.replaceAll(/<[^>]*>/g, "")).replaceAll(/\s+/g, " ");
 const plain = (markdown: string): string => markdown.replaceAll("`", "");
 
 const idsOf = (html: string): string[] => [...html.matchAll(/ id="([^"]+)"/g)].map(([, id = ""]) => id);
 const linksOf = (html: string): string[] => [...html.matchAll(/ (?:href|src)="([^"]+)"/g)].map(([, link = ""]) => link);
 
-/** The shell commands of a guide, as a reader copies them. */
 const commandsOf = (html: string): string =>
   [...html.matchAll(/<code class="language-sh">(.*?)<\/code>/gs)].map(([, code = ""]) => unescaped(code)).join("\n");
 
@@ -69,11 +67,7 @@ const appServer = createServer(async (request, response) => {
   response.writeHead(code === 0 ? 200 : 400).end(stdout);
 });
 
-/**
- * Runs commands in a folder that looks like the project's while the stack of the tests runs in it.
- * @param prelude shell commands that come first
- * @returns the answers that they print
- */
+/** In a folder like the project's, on the tests' stack. @param prelude shell commands that come first */
 async function paste(commands: string, prelude = NPM): Promise<Json[]> {
   const folder = await mkdtemp(join(tmpdir(), "docs-"));
   const file = process.env["MAILKEEL_STACK"];

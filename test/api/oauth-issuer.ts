@@ -6,7 +6,6 @@ import type { Env } from "../../config/env.ts";
 import { type TestTeam, unique } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 
-/** A key of an issuer. */
 export interface IssuerKey {
   kid: string;
   alg: string;
@@ -21,7 +20,6 @@ export async function makeIssuerKey(alg = "RS256"): Promise<IssuerKey> {
   return { kid, alg, privateKey, publicJwk: { ...(await exportJWK(publicKey)), kid, alg, use: "sig" } };
 }
 
-/** Answers a request for the key set. */
 export type KeySetAnswer = (response: ServerResponse) => void;
 
 /** An authorization server as far as the API knows it: a key set behind a URL. Its first key signs. */
@@ -84,7 +82,6 @@ export async function claimsFor(
   };
 }
 
-/** Signs claims as the issuer does. */
 export const signToken = (
   { kid, alg, privateKey }: Pick<IssuerKey, "kid" | "alg" | "privateKey">,
   claims: TestClaims,

@@ -31,7 +31,6 @@ import {
   type TestIssuer,
 } from "./oauth-issuer.ts";
 
-/** The parameters of a challenge. */
 function challengeOf({ headers }: ApiAnswer): Record<string, string> {
   const header = headers.get("www-authenticate") ?? "";
   const parameters = [...header.matchAll(/(?:^Bearer |, )(\w+)="([^"]*)"/g)];

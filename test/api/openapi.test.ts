@@ -32,7 +32,6 @@ function* objectsIn(value: unknown, pointer = ""): Generator<Place> {
   }
 }
 
-/** The operations of the API, by operationId. */
 function operationsOf(document: Json): Map<string, Json> {
   const items: Json[] = Object.values(document.paths);
   const operations = items.flatMap((item) => VERBS.filter((verb) => item[verb]).map((verb) => item[verb]));

@@ -52,7 +52,6 @@ class Connection {
     return this.#received;
   }
 
-  /** Waits until the server has answered. */
   async status(): Promise<number> {
     const found = await eventually(() => /(?<=HTTP\/1\.1 )[2-5]\d\d(?= .*\}$)/s.exec(this.#received), {
       what: "an answer",
@@ -64,7 +63,6 @@ class Connection {
     return JSON.parse(this.#received.split("\r\n\r\n").at(-1) ?? "").error.code;
   }
 
-  /** Waits until the server has closed the connection. */
   async closed(): Promise<void> {
     await eventually(() => this.socket.closed || this.socket.readableEnded, { what: "the end of the connection" });
   }

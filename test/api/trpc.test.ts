@@ -19,7 +19,6 @@ describe("The router over tRPC", () => {
   });
   after(() => app.close());
 
-  /** Calls a procedure as a client of tRPC does. */
   async function call<Output>(path: string, method: "GET" | "POST", input: unknown, headers: Record<string, string>) {
     const locals: Locals = { requestId: newId("request"), headers: {} };
     const answering = Object.assign(new EventEmitter(), { closed: false });

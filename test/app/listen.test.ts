@@ -63,9 +63,7 @@ function listen(...args: string[]) {
   const exit = once(child, "exit");
   return {
     child,
-    /** Its output while it ran. */
     lines: () => printed,
-    /** Once it has ended. */
     result: async () => ({ code: (await exit)[0] as number | null, stdout: await stdout }),
   };
 }

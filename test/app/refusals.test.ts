@@ -58,7 +58,6 @@ const UNFIT: [why: RegExp, ...args: string[]][] = [
 ];
 
 describe("The app's commands", () => {
-  /** The error that a command prints with --json. */
   async function errorOf(args: readonly string[]): Promise<{ code: string; message: string }> {
     const { code, stdout, stderr } = await runApp([...args, "--json"]);
     assert.deepEqual([code, stdout], [1, ""], `${args.join(" ")}: ${stdout}${stderr}`);

@@ -33,7 +33,6 @@ describe("Rotating the secrets by the command line", () => {
     await database.drop();
   });
 
-  /** An API with these keys. */
   const start = async ({ signing, encryption }: Keys) => {
     const settings = { DATABASE_URL: database.url, SIGNING_SECRET: signing, ENCRYPTION_KEYS: encryption };
     const app = await serveRoutes(appRouter, { changes: { ...settings, WEBHOOK_ALLOWED_HOSTS: [RECEIVER] } });

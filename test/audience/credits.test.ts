@@ -15,7 +15,6 @@ import { makeTeam, type TestTeam } from "../support/factories.ts";
 
 const tenantOf = ({ team }: TestTeam): Tenant => ({ teamId: team.id, environment: "LIVE" });
 
-/** The balance that the ledger adds up to. */
 async function ledgerSum({ em, team }: TestTeam) {
   const rows = await kysely(em)
     .selectFrom("credit_entries")

@@ -71,10 +71,7 @@ function makePerson(): Person {
   };
 }
 
-/**
- * The forms that a text may have in a column: those to search for in lower case, and base64 as it is, at each of its
- * three offsets.
- */
+/** Texts to search for: those of `lower` in lower case, and base64 as it is, at each of its three offsets. */
 function encodingsOf(text: string): { lower: string[]; exact: string[] } {
   const bytes = Buffer.from(text);
   const quoted = [...bytes].map((byte) =>
@@ -308,7 +305,6 @@ describe("The erasure of a person", () => {
 
   describe("whose data is in every column", () => {
     const person = makePerson();
-    /** Their address ends with that of the person. */
     const other = `x${person.email}`;
     let planted: Awaited<ReturnType<typeof plant>>;
     const findPerson = () => columnsHolding(textsOf(person), { besides: [other, other.replace("+news", "")] });

@@ -165,7 +165,6 @@ describe("Newsletters", () => {
   });
 });
 
-/** Until some connection waits for a lock. */
 async function waitForLock({ em }: TestTeam): Promise<void> {
   await eventually(
     async () =>

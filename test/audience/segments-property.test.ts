@@ -106,7 +106,6 @@ function compare(op: string, left: Json, right: Json): boolean {
   return op === "lt" ? left < right : left <= right;
 }
 
-/** Instants around the midnights of some days. */
 function instantsAround(days: readonly string[]): string[] {
   return days.flatMap((day) => {
     const start = DateTime.fromISO(day, { zone: ZONE }).startOf("day");

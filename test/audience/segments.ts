@@ -24,10 +24,7 @@ export interface StoredPerson {
 const present = <T>(values: Partial<Record<string, T>>): Record<string, T> =>
   Object.fromEntries(Object.entries(values).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])));
 
-/**
- * Writes people with their memberships, mails and engagement, past the API. Each resource has one send; a mail to a person
- * who did not receive it was rejected.
- */
+/** Past the API. Each resource has one send; a mail to a person who did not receive it was rejected. */
 export async function storePeople(em: EntityManager, tenant: Tenant, people: readonly StoredPerson[]): Promise<void> {
   const db = kysely(em);
   const owner = { team_id: tenant.teamId, environment: tenant.environment };

@@ -8,7 +8,6 @@ import { stack } from "../support/stack.ts";
 /** Headers of one message between two hosts. */
 const OF_MESSAGE = new Set(["connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding"]);
 
-/** How the proxy treats one request. */
 export type Fault =
   /** The service gets it and answers, and its answer is lost. */
   | "lose answer"
@@ -19,7 +18,6 @@ export type Fault =
   /** The proxy answers in the service's place. */
   | { status: number; headers?: Record<string, string>; body?: string };
 
-/** A request as the proxy got it. */
 export interface Passed {
   method: string;
   /** Path and query. */

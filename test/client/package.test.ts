@@ -45,7 +45,6 @@ const WRONG = [
   'mailkeel.lists.delete("list_1", { idempotencyKey: "x" })',
 ];
 
-/** Programs of a project that uses the client, by the name of their file. */
 function programs(): Record<string, string> {
   const guides = ["pagination", "errors", "webhooks"].map((name) => snippets(`api/docs/guides/${name}.md`));
   for (const each of guides) assert.ok(each.length > 0);

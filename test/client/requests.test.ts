@@ -22,7 +22,6 @@ import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { type Fault, type FaultyProxy, openFaultyProxy, refusal } from "./faulty-proxy.ts";
 
-/** The error that a call ends with, in its class. */
 async function failureOf<Kind extends Error>(
   call: Promise<unknown>,
   kind: abstract new (...given: never[]) => Kind,

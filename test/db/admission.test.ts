@@ -31,7 +31,6 @@ describe("A database admits processes by their keys", () => {
   const variables = ({ signing, encryption }: Keys, url = database.url) => ({
     ...{ DATABASE_URL: url, SIGNING_SECRET: signing, ENCRYPTION_KEYS: encryption },
   });
-  /** An API in this process. */
   async function start(given: Keys): Promise<TestApp> {
     const app: TestApp = await serveRoutes(appRouter, {
       changes: variables(given),
@@ -40,7 +39,6 @@ describe("A database admits processes by their keys", () => {
     running.push(app);
     return app;
   }
-  /** Why the database refuses a process with these keys. */
   async function refusal(given: Keys, url?: string): Promise<string> {
     const settings = variables(given, url);
     const { orm, connect } = await openAdmitted(settings, openVault(settings), { poolMax: 1 });

@@ -28,7 +28,6 @@ const CASES: readonly (readonly [statement: string, unscoped: readonly string[]]
   ],
   ["select * from subscriptions s, lists l where l.team_id = $1 and l.environment = $2", ["subscriptions"]],
   ["select * from lists l join teams t on t.id = l.team_id where t.id = $1 and l.environment = $2", ["lists"]],
-  // Subqueries.
   [
     `select * from lists l where l.team_id = $1 and l.environment = $2
       and exists (select 1 from subscriptions s where s.list_id = l.id)`,
@@ -42,7 +41,6 @@ const CASES: readonly (readonly [statement: string, unscoped: readonly string[]]
   ],
   ["select * from subscriptions where list_id in (select id from lists)", ["lists", "subscriptions"]],
   ["select x.id from (select id from lists where team_id = $1 and environment = $2) x", []],
-  // Common table expressions.
   [
     `with mine as (select id from lists where team_id = $1 and environment = $2)
       update subscriptions s set status = 'PENDING' from mine where s.list_id = mine.id`,
@@ -52,7 +50,6 @@ const CASES: readonly (readonly [statement: string, unscoped: readonly string[]]
     "with one as (select id from lists where id = $1) delete from subscriptions s using one where s.list_id = one.id",
     ["lists", "subscriptions"],
   ],
-  // Changes.
   ["update lists set team_id = $1, environment = $2 where id = $3", ["lists"]],
   ["delete from lists where team_id = $1 and environment = $2 and id = $3", []],
   ["insert into lists (id, team_id, environment, name) values ($1, $2, $3, $4)", []],

@@ -10,7 +10,6 @@ import { NOW, SECRET, SIGNATURE_CASES } from "../support/signature-cases.ts";
 
 const run = promisify(execFile);
 
-/** How a language's snippet is run. */
 interface Language {
   /** The word after the fence */
   fence: string;
@@ -87,7 +86,6 @@ const isHere = ([command, ...args]: Language["version"]): Promise<boolean> =>
     () => false,
   );
 
-/** Runs the document's snippet on every case. */
 async function ask({ fence, snippet, files, command: [command, ...args] }: Language): Promise<boolean[]> {
   const folder = await mkdtemp(join(tmpdir(), "snippet-"));
   try {

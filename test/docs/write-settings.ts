@@ -1,7 +1,4 @@
-/**
- * `npm run settings`: writes the page of all settings from the schemas and the comments above each of their properties. It
- * stands in `test/` because it joins files of `config/`, `stack/` and `workers/`.
- */
+/** `npm run settings`. It stands in `test/` because it joins files of `config/`, `stack/` and `workers/`. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { SETTINGS_FACTS, type SettingFacts } from "../../config/env.ts";
@@ -10,10 +7,8 @@ import { DEFAULT_ACTIVITIES, POOLS, type PoolDefinition } from "../../workers/po
 
 const ROOT = join(import.meta.dirname, "../..");
 
-/** The committed page. */
 export const SETTINGS_PAGE = join(ROOT, "docs/operations/settings.md");
 
-/** The comment above each setting of a source file, in one line. */
 function purposesIn(path: string): Map<string, string> {
   const source = readFileSync(join(ROOT, path), "utf8");
   const comments = source.matchAll(/^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n(?: {2}\/\/.*\n)*? {2}([A-Z][A-Z0-9_]*):/gm);
@@ -37,7 +32,6 @@ function tableOf(path: string, facts: Record<string, SettingFacts>, defaults: Re
   return ["| setting | default | |", "| --- | --- | --- |", ...rows].join("\n");
 }
 
-/** The text of the page as this tree gives it. */
 export function settingsPage(): string {
   const ofPools = Object.entries<PoolDefinition>(POOLS).flatMap(([pool, { activities }]) =>
     activities === undefined ? [] : [`${pool} \`${activities}\``],

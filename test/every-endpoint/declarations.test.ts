@@ -18,10 +18,8 @@ const PEOPLE: Record<string, string> = {
 /** Routes whose scopes belong to another resource than the first segment of their path. */
 const OTHER_RESOURCE: Record<string, string> = { unsubscribes: "suppressions" };
 
-/** The fields of a part of a route's input. */
 const fieldsOf = (schema: unknown): string[] => Object.keys((schema as { shape?: object } | undefined)?.shape ?? {});
 
-/** The refusal of a request that is not valid. */
 function refusalOf(parse: () => unknown): { code?: string; param?: string } {
   try {
     parse();

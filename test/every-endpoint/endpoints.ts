@@ -18,15 +18,11 @@ import { addSegment } from "../support/sending.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
-/*
- * A new endpoint needs here a value for each new path parameter (`makeEstate`, `absentValues`) and a body (`BODIES`), and in
- * properties.test.ts an entry in `PATCHES` (a PATCH).
- */
+/** A new endpoint needs a value for each new path parameter, a body (`BODIES`), and a PATCH an entry in `PATCHES`. */
 
 /** Every route there is. A new one is tested as soon as it is declared. */
 export const ENDPOINTS = endpointsOf(appRouter);
 
-/** A value for each parameter of the paths of the API. */
 export type PathValues = Record<string, string>;
 
 /** A team that owns one record of every kind. */
@@ -39,7 +35,6 @@ export interface Estate extends TestTeam {
 const DOMAIN = "example.com";
 const LONG_AGO = "2020-01-01T00:00:00Z";
 
-/** Makes an active sending account of a team. @returns its id */
 export async function makeAccount({ em, team }: TestTeam, email: string): Promise<string> {
   const fork = em.fork();
   const { id } = fork.create(EmailAccount, {
@@ -60,7 +55,6 @@ export async function makeAccount({ em, team }: TestTeam, email: string): Promis
   return id;
 }
 
-/** The row of an unsubscription of a team. */
 export const newUnsubscribe = ({ team }: TestTeam) =>
   ({
     id: newId("unsubscribe"),
@@ -71,7 +65,6 @@ export const newUnsubscribe = ({ team }: TestTeam) =>
     source: "link",
   }) as const;
 
-/** Makes a team with one record of every kind, through the API where it can. */
 export async function makeEstate(): Promise<Estate> {
   const team = await makeTeam({ sendDomains: [DOMAIN] });
   const client = api(team.keys.live);
@@ -170,7 +163,6 @@ for (const kind of ["list", "newsletter", "campaign"]) {
   BODIES[`PATCH /${kind}s/{${kind}Id}`] = () => ({ name: "Changed" });
 }
 
-/** Whether a PATCH may leave out every field. */
 export const takesEmptyBody = ({ meta }: Endpoint): boolean =>
   (meta.input.shape.body as unknown as ZodType).safeParse({}).success;
 
@@ -180,10 +172,7 @@ export function endpointNamed(name: string): Endpoint {
   return ENDPOINTS.find((endpoint) => nameOf(endpoint) === name) ?? assert.fail(`no endpoint ${name}`);
 }
 
-/**
- * Routes that differ in all that the shared functions look at: whether they need a scope, a second one, the tier that
- * deletes, a body, an Idempotency-Key, a transaction or a workflow.
- */
+/** They differ in all that the shared functions look at: scopes, body, Idempotency-Key, transaction, workflow. */
 export const DIFFERENT: readonly Endpoint[] = [
   "GET /me",
   "GET /lists/{listId}/subscribers",
@@ -194,11 +183,9 @@ export const DIFFERENT: readonly Endpoint[] = [
   "POST /newsletters/{newsletterId}/send",
 ].map(endpointNamed);
 
-/** The estate's key that holds a route's scope. */
 export const keyFor = ({ keys }: TestTeam, { meta }: Endpoint): string =>
   meta.scope === "suppressions:delete" ? keys.cleanup : keys.live;
 
-/** A route's path with these values in it. */
 export const pathOf = ({ meta }: Endpoint, values: PathValues): string =>
   meta.path.replaceAll(PARAM, (_, name: string) => {
     const value = values[name];
@@ -216,7 +203,6 @@ export function bodyOf(endpoint: Endpoint, subscriberId = newId("subscriber")): 
   return body;
 }
 
-/** Calls a route with these values in its path. */
 export function callRoute(
   endpoint: Endpoint,
   key: string,

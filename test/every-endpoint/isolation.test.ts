@@ -17,7 +17,6 @@ import {
 /** Headers whose values differ from request to request. */
 const VARYING = /^(date|x-request-id|x?-?ratelimit-(remaining|reset))$/;
 
-/** An answer without the parts that differ from request to request. */
 function bytes({ status, text, headers }: ApiAnswer): string {
   const shown = [...headers].map(([name, value]) => (VARYING.test(name) ? name : `${name}: ${value}`));
   return `${status} ${shown.sort().join()} ${text.replaceAll(/req_\w+/g, "req")}`;

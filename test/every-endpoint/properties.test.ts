@@ -17,13 +17,11 @@ import {
   takesEmptyBody,
 } from "./endpoints.ts";
 
-/** A list, and how a record of it comes to be. */
 interface Listing {
   table: string;
   /** The column of a record's id in the table; `id` unless given. */
   idColumn?: string;
   sort: string;
-  /** Adds a record to the list. */
   add(estate: Estate): Promise<unknown>;
 }
 

@@ -12,7 +12,6 @@ import { makeMember, scopesBesideDeleting, scopesBesideSending, unique } from ".
 import { windowWithRoom } from "../support/request-window.ts";
 import { bodyOf, DIFFERENT, type Estate, keyFor, makeEstate, nameOf, pathOf } from "./endpoints.ts";
 
-/** A request that differs from a valid one of its endpoint. */
 interface Change {
   /** The endpoint's valid key unless given; null sends no key. */
   key?: string | null;
@@ -32,7 +31,6 @@ interface Refusal {
 const isWrite = ({ meta }: Endpoint) => meta.method !== "GET";
 const needsKey = ({ meta }: Endpoint) => meta.idempotency === "required";
 
-/** A key with every scope but one. */
 async function keyWithout({ mint }: Estate, scope: Scope | null | undefined): Promise<Change> {
   const others = scope === "suppressions:delete" ? scopesBesideSending("OWNER") : scopesBesideDeleting("OWNER");
   return { key: (await mint({ scopes: others.filter((other) => other !== scope) })).key };
@@ -86,7 +84,6 @@ const REFUSALS: Record<string, Refusal> = {
   },
 };
 
-/** Every part of a refusal that all refusals have in common. */
 function assertRefused({ status, headers, body, text }: ApiAnswer, code: ErrorCode): void {
   assert.equal(body?.error?.code, code, text);
   const known = ERRORS[code];
@@ -112,7 +109,6 @@ describe("Endpoints that differ refuse alike", () => {
     estate = await makeEstate();
   });
 
-  /** @param base another API's base URL */
   function ask(endpoint: Endpoint, change: Change, base?: string) {
     const { key = keyFor(estate, endpoint), headers = {}, body = bodyOf(endpoint) } = change;
     const idempotencyKey = needsKey(endpoint) && !change.withoutIdempotencyKey ? unique("key") : undefined;

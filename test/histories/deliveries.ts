@@ -25,7 +25,6 @@ interface Delivery {
   team: TestTeam;
   endpoint: TestEndpoint;
   handle: ReturnType<typeof workflowOf>;
-  /** How its endpoint answers from now on. */
   answer(behave: Behaviour): void;
 }
 
@@ -34,10 +33,7 @@ const status =
   (_, response) =>
     void response.writeHead(code).end();
 
-/**
- * Each path of the workflow of an endpoint or of a bulk replay: it takes it there and gives the workflow's id; the history is read
- * once the workflow has ended.
- */
+/** Each takes a workflow to its path and gives its id; the history is read once the workflow has ended. */
 export async function deliveryPaths(temporal: Client): Promise<Record<string, () => Promise<string>>> {
   const behaviours = new Map<string, Behaviour>();
   const receiver = await openReceiver((received, ...rest) =>
@@ -82,7 +78,6 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     for (const update of updates) await handle.executeUpdate(update);
     return handle.workflowId;
   }
-  /** A bulk replay of deliveries that failed. */
   async function replay(count: number, perSecond: number): Promise<string> {
     return (await requestedReplay(count, perSecond)).workflowId;
   }

@@ -8,7 +8,6 @@ const ROOT = `${FOLDER}/../..`;
 
 export type WorkflowHistory = proto.temporal.api.history.v1.IHistory;
 
-/** A recorded history: the events of a workflow, in order. */
 export interface RecordedHistory {
   /** Path from the root of the repository. */
   file: string;
@@ -16,7 +15,6 @@ export interface RecordedHistory {
   history: WorkflowHistory;
 }
 
-/** The file that holds the history of a path. */
 export const historyFile = (path: string): string => `${FOLDER}/${path}.json`;
 
 /** A history as it is kept: without the machine it was recorded on. */
@@ -35,7 +33,6 @@ export function recordedHistory(workflowId: string, history: WorkflowHistory): s
   return [...identities].reduce((kept, identity) => kept.replaceAll(identity, "recorder"), text);
 }
 
-/** Every recorded history, by name of file. */
 export function readHistories(): RecordedHistory[] {
   return readdirSync(FOLDER)
     .filter((name) => name.endsWith(".json"))

@@ -1,8 +1,4 @@
-/**
- * `npm run histories`: records the history of a send, a delivery and a bulk replay on each of its paths, for
- * test/workflows/replay.test.ts.
- * It brings up a stack of its own and takes about a minute. Names of paths limit it to those.
- */
+/** `npm run histories`: records histories for test/workflows/replay.test.ts; names of paths limit it to those. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -51,10 +47,7 @@ const QUICK = {
 };
 /** A workflow waits for its token's lifetime and a minute; this leaves two seconds of it. */
 const EXPIRES_IN_MS = -58_000;
-/**
- * After how many events the server suggests to go on as a new run, instead of thousands: the file of that path stays
- * small. The other paths have fewer.
- */
+/** A low number instead of thousands keeps the file of that path small; the other paths have fewer events. */
 const SUGGEST_CONTINUE_AS_NEW = 150;
 const RETRY_EVERY_MS = 1_000;
 
@@ -300,7 +293,6 @@ async function record(paths: Record<string, () => Promise<string>>, path: string
   return histories.length;
 }
 
-/** Each path of a send, by the workflow's id. */
 const sendPaths = (): Record<string, () => Promise<string>> =>
   Object.fromEntries(Object.entries(PATHS).map(([path, take]) => [path, async () => sendWorkflowId(await take())]));
 

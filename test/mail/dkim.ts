@@ -9,10 +9,7 @@ export interface Verified {
   fields: string[];
 }
 
-/**
- * The DKIM signatures of a mail, verified by mailauth.
- * @param records TXT records by their names
- */
+/** @param records TXT records by their names */
 export async function verifyDkim(raw: Buffer, records: ReadonlyMap<string, string>): Promise<Verified[]> {
   const { results } = await dkimVerify(raw, {
     resolver: async (name) => {

@@ -41,7 +41,6 @@ const valuesOf = (to: MessageRecipient): MergeValues => ({
   fields: to.fields,
 });
 
-/** Asserts the rules that every message keeps, with any content. */
 function assertWellFormed(message: Buffer) {
   const raw = message.toString("latin1");
   assert.ok(raw.endsWith("\r\n"));
@@ -55,7 +54,6 @@ function assertWellFormed(message: Buffer) {
   assert.doesNotMatch(body, /[ \t]\r\n/, "a space at the end of a line");
 }
 
-/** What the footer adds to a text part */
 const FOOTER_TEXT = `You receive this email because you are on our mailing list.\nUnsubscribe [${recipient.unsubscribeUrl}]`;
 const lf = (text: string | undefined) => (text ?? "").replace(/\r\n|\r/g, "\n").trimEnd();
 

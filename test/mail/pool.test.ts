@@ -64,7 +64,6 @@ describe("An SMTP pool", () => {
       });
     });
 
-  /** The outcome of one message to a server with these faults. */
   const outcomeAt = async (options: SinkOptions, poolOptions: Partial<SmtpPoolOptions> = {}) => {
     const sink = await sinkWith(options);
     const result = await poolAt(sink.port, poolOptions).send(fill(TO));
@@ -371,10 +370,7 @@ describe("An SMTP pool", () => {
   });
 
   describe("pipelines: while it awaits the reply to a dot, the next envelope is out, so", () => {
-    /**
-     * A server with PIPELINING that answers by these rules; `log` holds the commands and "body" for each body that came with
-     * its dot. `undefined` gives no reply, and `close` ends the connection.
-     */
+    /** By rules: `undefined` gives no reply, `close` ends the connection. `log` holds the commands, and "body" for a body. */
     async function pipeliningServer(
       answer: (
         line: string,
@@ -851,7 +847,6 @@ describe("An SMTP pool", () => {
   });
 });
 
-/** Begins a reply and never ends it. */
 function trickle(socket: Socket): void {
   const trickling = setInterval(() => socket.write("220-more\r\n"), 20);
   socket.once("close", () => clearInterval(trickling));

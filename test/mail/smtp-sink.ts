@@ -23,7 +23,6 @@ export interface SinkOptions extends SMTPServerOptions {
   dot?: (message: Received) => Fault | undefined;
   /** Drops a connection without a greeting; asked with its number, from 1. */
   dropAtOnce?: (connection: number) => boolean;
-  /** Drops the connection when the body begins. */
   dropInBody?: boolean;
   /** Wait before the reply to the final dot */
   latencyMs?: number;
@@ -39,7 +38,6 @@ export interface Sink {
   close(): Promise<void>;
 }
 
-/** Starts a real SMTP server on a free port, with the faults that a test asks for. */
 export async function startSink(options: SinkOptions = {}): Promise<Sink> {
   const sockets = new Map<number, { socket: Socket; number: number }>();
   const received: Received[] = [];
@@ -107,7 +105,6 @@ export async function startSink(options: SinkOptions = {}): Promise<Sink> {
   };
 }
 
-/** Waits for a condition, checking it every few milliseconds. */
 export async function until(condition: () => boolean, timeoutMs = 5_000): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!condition()) {

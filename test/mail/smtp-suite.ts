@@ -20,18 +20,14 @@ export class TestPool extends SmtpPool {
   send = (filled: FilledMessage) => sendOne(this, filled);
 }
 
-/** Makers of servers and pools that close at the end of each test. */
 interface SmtpSuite {
   /** Clean-ups that run after the test, the last one first. */
   stops: (() => Promise<unknown>)[];
   sinkWith(options?: SinkOptions): Promise<Sink>;
-  /** A pool of connections to a port of 127.0.0.1. */
   poolAt(port: number, options?: Partial<SmtpPoolOptions>): TestPool;
 }
 
-/**
- * Registers the clean-up in the suite that calls it. @param maxConnections of a pool, unless its test says otherwise
- */
+/** Cleans up in the suite that calls it. @param maxConnections of a pool, unless its test says otherwise */
 export function smtpSuite(maxConnections: number): SmtpSuite {
   const stops: (() => Promise<unknown>)[] = [];
   afterEach(async () => {

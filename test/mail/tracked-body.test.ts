@@ -24,7 +24,6 @@ const recipient: MessageRecipient = {
   date: new Date("2026-01-05T09:30:00Z"),
 };
 
-/** The HTML that a recipient gets, with tracking and without. */
 async function htmls(html: string): Promise<{ plain: string; tracked: string }> {
   const content = { subject: "News", html, fromEmail: "news@example.com" };
   const tracking = { ...content, tracking: { ownUrl: OWN_URL } };
@@ -38,7 +37,6 @@ async function htmls(html: string): Promise<{ plain: string; tracked: string }> 
 const PIXEL = new RegExp(`<img src="${OWN_URL}o/send\\.1\\.token"[^>]*>`);
 const LINK = new RegExp(`${OWN_URL}l/send\\.1\\.token/([\\w-]+)`, "g");
 
-/** The tracked body with the author's links in their place again. */
 const untracked = (html: string) =>
   html.replace(PIXEL, "").replace(LINK, (_, url) => Buffer.from(url, "base64url").toString().replaceAll("&", "&amp;"));
 

@@ -41,17 +41,13 @@ function contrast(one: string, other: string): number {
   return (light + 0.05) / (dark + 0.05);
 }
 
-/** The first colour of a property in the rule of a selector. */
 function colourOf(style: string, selector: string, property: string): string {
   const rule = new RegExp(`(?:^|})\\s*${selector} \\{([^}]*)\\}`).exec(style)?.[1] ?? "";
   const value = new RegExp(`(?:^|[;\\s])${property}:[^;]*?(#[0-9a-f]{3,6})\\b`).exec(rule)?.[1];
   return value ?? assert.fail(`${selector} has no ${property}`);
 }
 
-/**
- * Fails unless a public page can be read and used with a screen reader, a keyboard and poor sight: its language, one heading
- * that is its title, named controls in the order of reading, contrast of 4.5 (WCAG 2.2, AA) and no script.
- */
+/** Language, one heading that is the title, named controls in reading order, contrast 4.5 (WCAG 2.2, AA), no script. */
 export function assertAccessible(html: string): void {
   const elements = elementsOf(html);
   const named = (...names: string[]) => elements.filter(({ name }) => names.includes(name));

@@ -105,7 +105,6 @@ describe("Confirmation mails of double opt-in", () => {
       .select(["status", "confirmation_due_at", "confirmation_sent_at", "confirmation_withheld"])
       .where("subscriber_id", "=", id)
       .executeTakeFirstOrThrow();
-  /** Ends the time for which another worker has claimed the mail. */
   const endClaim = (id: string) =>
     orm.em.fork().execute("update subscriptions set confirmation_due_at = now() where subscriber_id = ?", [id]);
   const run = (changes: Partial<Env> = {}) =>
@@ -178,7 +177,6 @@ describe("Confirmation mails of double opt-in", () => {
     }
     const move = (id: string, email: string) =>
       transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, vault, tenant, id, { email }));
-    /** Lets a UTC day pass. */
     async function passDay(): Promise<void> {
       await orm.em.fork().execute("update confirmation_mails set day = day - 1");
       await orm.em
@@ -334,10 +332,7 @@ describe("A person who signs up again after an opt-out", () => {
     const { subscriptions } = (await client.get(`/subscribers/${id}`)).body.data;
     return subscriptions.find(({ list_id }: Json) => list_id === list).status;
   };
-  /**
-   * A subscriber who was on these lists and left all mail by the link of a newsletter that went to the first ones. The last list
-   * has double opt-in from then on.
-   */
+  /** Left all mail by the link of a newsletter to the first lists. The last list has double opt-in from then on. */
   async function gone(left: string[], others: string[] = []): Promise<{ id: string; email: string; url: string }> {
     const email = `${unique("ada")}@${audience}`;
     const { id } = await made("/subscribers", { email });
@@ -355,7 +350,6 @@ describe("A person who signs up again after an opt-out", () => {
   const post = (url: string) => fetch(url, { method: "POST" });
   const suppressionOf = async (email: string) =>
     (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data?.reason;
-  /** The links of the confirmation mails so far, once there are as many. */
   const links = (count: number): Promise<string[]> =>
     eventually(
       async () => {

@@ -3,7 +3,6 @@ import type { MailRef } from "../../domain/mail/links.ts";
 import { api, type Json } from "../support/api.ts";
 import { recordSend, type TestTeam, uniqueEmail } from "../support/factories.ts";
 
-/** One mail of a newsletter, as the ledger holds it. */
 export interface MailedLetter extends MailRef {
   newsletterId: string;
   listIds: string[];

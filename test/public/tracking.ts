@@ -10,7 +10,6 @@ export const BROWSER =
 export const hit = (url: string, { headers = {}, ...init }: RequestInit & { headers?: Record<string, string> } = {}) =>
   fetch(url, { redirect: "manual", ...init, headers: { "user-agent": BROWSER, ...headers } });
 
-/** A mail that a recipient got, with the URLs in it. */
 export interface ReceivedMail {
   email: string;
   html: string;
@@ -19,7 +18,6 @@ export interface ReceivedMail {
   hrefs: string[];
   /** Those that are tracked. */
   links: string[];
-  /** URL of the pixel. */
   pixel: string | undefined;
 }
 
@@ -40,7 +38,6 @@ async function received(mail: CaughtMail): Promise<ReceivedMail> {
   };
 }
 
-/** The mails of a sender's audience, by address. */
 export async function mailsOf(sender: AnySender): Promise<ReceivedMail[]> {
   const mails = await Promise.all((await caughtMails(sender)).map(received));
   return mails.sort((a, b) => a.email.localeCompare(b.email));
@@ -52,7 +49,6 @@ export async function letTimePass({ em, newsletterId }: Sender): Promise<void> {
     from sends s where s.id = r.send_id and s.resource_id = ${newsletterId}`.execute(kysely(em));
 }
 
-/** Counted opens and clicks of a newsletter, by address. */
 export async function engagementsOf({ em, newsletterId }: Sender) {
   const { rows } = await sql<{ email: string; kind: string; count: number; first_at: string; last_at: string }>`
     select email, kind, count, first_at, last_at from engagements

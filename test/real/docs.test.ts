@@ -36,7 +36,6 @@ const RENDERERS_OWN = [
   "scrollable-region-focusable",
 ];
 
-/** The rules of axe that a page breaks, each with the first elements that break it. */
 async function violationsOf(page: Page, except: readonly string[] = []): Promise<string[]> {
   await page.evaluate(axe.source);
   const rules = Object.fromEntries(except.map((rule) => [rule, { enabled: false }]));

@@ -76,10 +76,7 @@ class Postfix {
     this.port = port;
   }
 
-  /**
-   * @param refusals lines of a regexp table: which recipients get which answer
-   * @param onward where the mail that it accepts goes; it is discarded unless given
-   */
+  /** `refusals` are lines of a regexp table; `onward` is where accepted mail goes, which is discarded unless given. */
   async start(refusals: string[], onward?: Onward): Promise<void> {
     chmodSync(this.folder, 0o755);
     for (const name of ["config", "spool", "data"]) mkdirSync(`${this.folder}/${name}`);
@@ -141,7 +138,6 @@ class Postfix {
     return `${this.folder}/log`;
   }
 
-  /** Its log so far. */
   log(): string {
     return existsSync(this.#logFile) ? readFileSync(this.#logFile, "utf8") : "";
   }
@@ -150,7 +146,6 @@ class Postfix {
     writeFileSync(`${this.folder}/config/refusals`, `${refusals.join("\n")}\n`);
   }
 
-  /** Answers recipients by other rules from now on. */
   async refuseOthers(refusals: string[]): Promise<void> {
     this.#refuse(refusals);
     await run(this.#program, ["-c", `${this.folder}/config`, "reload"]);

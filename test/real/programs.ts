@@ -105,10 +105,7 @@ async function obtain(program: DebianProgram): Promise<{ path: string } | { miss
   }
 }
 
-/**
- * Lets the tests of a `describe` run with a program, or be skipped with the reason where it is not to be had.
- * @returns gives the program's path, once the tests run
- */
+/** Skips the tests of a `describe`, with the reason, where it is missing. @returns gives its path, once the tests run */
 export function needs(program: Program): () => string {
   let path = "";
   before(async function () {

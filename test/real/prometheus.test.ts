@@ -20,7 +20,6 @@ const run = promisify(execFile);
 interface Sample {
   scrape_configs: [{ static_configs: [{ targets: string[] }] }];
 }
-/** A process that is scraped, or a rule. */
 interface Checked {
   health: string;
   lastError?: string;
@@ -37,10 +36,7 @@ async function untilKnown(read: () => Promise<Checked[]>, what: string): Promise
   return found;
 }
 
-/**
- * One team's send stands still for a cause, while other teams' mails leave all the time.
- * @returns a test of promtool for these alerts after 20 minutes; the others of sends do not fire
- */
+/** Other teams' mails leave all the time. @returns a test of these alerts after 20 minutes; no other of sends fires */
 const standstill = (cause: string, alerts: Record<string, boolean>) => ({
   interval: "1m",
   input_series: [

@@ -63,7 +63,6 @@ describe("The intake of reports", () => {
   let pathOf: (ref: MailRef) => string;
   let healthPort: number;
   const settings = () => ({ RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: String(port), HEALTH_PORT: String(healthPort) });
-  /** Incoming mails of an outcome, as the intake counts them. */
   const reportsCounted = async (outcome: string): Promise<number> => {
     const text = await (await fetch(`http://127.0.0.1:${healthPort}/metrics`)).text();
     const [, count] =

@@ -47,7 +47,6 @@ export async function classifyLabelled(): Promise<LabelledOutcome[]> {
   );
 }
 
-/** Lines of a Markdown table: labels of a group, and how many of them were found. */
 function tableOf(title: string, outcomes: readonly LabelledOutcome[], groupOf: "reasons" | "wanted"): string {
   const counts = new Map<string, { labels: number; right: number }>();
   for (const outcome of outcomes) {

@@ -26,7 +26,6 @@ export async function mailed(
   return { sendId, newsletterId };
 }
 
-/** A mail of its own to an address. */
 export const mailTo = async (team: TestTeam, email: string, state?: RecipientState): Promise<MailRef> => ({
   sendId: (await mailed(team, [email], state)).sendId,
   seq: 1,
@@ -38,7 +37,6 @@ export async function reasonOf(team: TestTeam, email: string): Promise<Suppressi
   return status === 404 ? undefined : body.data.reason;
 }
 
-/** Kinds of the reports that are recorded of a send, in order. */
 export async function recordedKinds({ em }: TestTeam, sendId: string): Promise<string[]> {
   const rows = await kysely(em)
     .selectFrom("mail_reports")

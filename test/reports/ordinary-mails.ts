@@ -1,7 +1,4 @@
-/**
- * Mail that is neither a bounce nor a complaint, as people, list servers, services and programs write it, in many
- * languages: sender, subject, text and further lines of the header.
- */
+/** Neither bounces nor complaints: sender, subject, text and further lines of the header. */
 const TABLE = String.raw`
 Ann <ann@example.net> ¦ Out of Office: Hello ¦ I am out of the office until Monday with no access to email. Your message has not been delivered to anybody else. Contact bob@example.net, tel. 550 5.1.1.
 Ann <ann@example.net> ¦ Automatic reply: Undeliverable: Hello ¦ I am away. Your message could not be read. user@example.net

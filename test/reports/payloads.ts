@@ -45,7 +45,6 @@ export function snsMessage(changes: Json = {}, key: string = KEY): Json {
   return { ...message, Signature: sign(algorithm, Buffer.from(textOf(message)), key).toString("base64") };
 }
 
-/** The message by which SNS asks to be confirmed. */
 export function subscriptionConfirmation(changes: Json = {}): Json {
   const token = unique("2336412f37");
   const topic = changes.TopicArn ?? TOPIC;
@@ -109,7 +108,6 @@ export const sesBounce = (
   mail: mailObject(mail),
 });
 
-/** SES's record of a complaint. */
 export const sesComplaint = (
   mail: MailRef,
   { form = "eventType", complaintFeedbackType = "abuse" as string | undefined } = {},
@@ -127,11 +125,9 @@ export const sesComplaint = (
   mail: mailObject(mail),
 });
 
-/** A message of SNS with a record of SES. */
 export const notificationOf = (record: Json, changes: Json = {}): Json =>
   snsMessage({ Subject: "Amazon SES Email Event Notification", Message: JSON.stringify(record), ...changes });
 
-/** A delivery event of SendGrid about a mail. */
 export const sendGridEvent = (mail: MailRef, changes: Json = {}): Json => ({
   email: "example@test.com",
   timestamp: 1_513_299_569,
@@ -157,7 +153,6 @@ export const sendGridComplaint = (mail: MailRef): Json => ({
   sg_message_id: "14c5d75ce93.dfd.64b469.filter0001.16648.5515E0B88.0",
 });
 
-/** The body and the headers of a request that SendGrid signs. */
 export function sendGridRequest(
   events: Json,
   key: KeyObject,

@@ -5,13 +5,11 @@ import type { ReportKind } from "../../domain/reports/report.ts";
 import { ORDINARY_MAILS } from "./ordinary-mails.ts";
 import { eximReport, PROGRAM_MAILS, postfixReport, qmailReport, USER } from "./programs.ts";
 
-/** Replies of mail servers: test/data/replies. */
 const replies = (name: string): string[] =>
   readFileSync(`${import.meta.dirname}/../data/replies/${name}.txt`, "utf8")
     .trim()
     .split("\n");
 
-/** What each recipient of a mail has come to, in order. */
 async function readMail(raw: string | Buffer): Promise<[address: string, kind: ReportKind][]> {
   const { recipients } = await classifyMail(Buffer.from(raw));
   return recipients.map(({ address, kind }) => [address, kind]);

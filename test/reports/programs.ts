@@ -1,9 +1,6 @@
 import type { ReportKind } from "../../domain/reports/report.ts";
 
-/**
- * Reports as mail programs write them, put together from the texts in their sources and manuals, with made-up addresses.
- * They are no mails that were received.
- */
+/** Put together from texts in the programs' sources and manuals, with made-up addresses: none was received. */
 export interface ProgramMail {
   raw: string;
   /** What the report says of each recipient, in its order. */
@@ -23,7 +20,6 @@ interface Head {
 const head = ({ from, subject, more = "" }: Head) =>
   `Return-Path: <>\nDate: Thu, 29 Apr 2010 23:34:45 +0900\nFrom: ${from}\nTo: bounce@sender.example\nSubject: ${subject}\nMIME-Version: 1.0\n${more === "" ? "" : `${more}\n`}`;
 
-/** A report without parts. */
 const plain = (from: string, subject: string, text: string, more = "Content-Type: text/plain; charset=utf-8") =>
   `${head({ from, subject, more })}\n${text}`;
 
@@ -88,7 +84,6 @@ const exchange = (text: string) =>
 
 const statusOf = (reply: string) => /(?<![\d.])[45]\.\d{1,3}\.\d{1,3}(?![\d.])/.exec(reply)?.[0] ?? `${reply[0]}.0.0`;
 
-/** Reports of programs about a server's answer to RCPT. */
 export const postfixReport = (reply: string): string =>
   postfix(
     `<${USER}>: host mx.example.net[192.0.2.7] said: ${reply} (in\n    reply to RCPT TO command)`,
@@ -121,10 +116,7 @@ const filled = (cell: string) =>
         .replaceAll("%r", RETURNED)
         .replaceAll("%R", RETURNED.replace(USER, "one@example.net, two@example.org"));
 
-/**
- * Reads a table of mails. A line has the name of the program and the failure, what the report says, and the texts that
- * `make` takes. `%s` stands for `USER`, `%r` for the returned mail, `%R` for one to two recipients, and `-` for no text.
- */
+/** `%s` stands for `USER`, `%r` for the returned mail, `%R` for one to two recipients, and `-` for no text. */
 const mailsOf = (make: (...texts: [string, ...string[]]) => string, table: string): Record<string, ProgramMail> =>
   Object.fromEntries(
     table
@@ -137,7 +129,6 @@ const mailsOf = (make: (...texts: [string, ...string[]]) => string, table: strin
       }),
   );
 
-/** Reports by the name of the program and the failure. */
 export const PROGRAM_MAILS: Record<string, ProgramMail> = {
   ...mailsOf(
     postfix,

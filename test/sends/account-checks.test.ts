@@ -84,7 +84,6 @@ describe("The check of a sending account", () => {
       from account_checks where account_id = ${sender.accountId}`.execute(kysely(sender.em));
     return rows[0]?.seconds ?? 0;
   };
-  /** Begins a check whose login the server holds. */
   const heldCheck = async (options: Parameters<typeof runChecks>[0] = {}) => {
     const { promise, resolve: release } = Promise.withResolvers<void>();
     server.heldUntil = promise;

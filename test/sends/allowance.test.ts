@@ -13,7 +13,6 @@ import { stack } from "../support/stack.ts";
 
 const inFlight = new InFlightLimit({ mostInFlight: 30 });
 
-/** Sets the clock of the database for the transaction of `em`. */
 const setClock = (em: EntityManager, to: string) => sql`select set_config('test.now', ${to}, true)`.execute(kysely(em));
 
 /** Gives the transaction of `em` a clock that can be set. */

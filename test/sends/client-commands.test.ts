@@ -32,7 +32,6 @@ import { together } from "../support/together.ts";
 const give = (sender: AnySender, command: ClientCommand, options = {}): Promise<ApiAnswer> =>
   sender.client.post(`${pathOf(sender)}/${command}`, undefined, options);
 
-/** The status and its reason in an answer, or the code of a refusal. */
 const outcomeOf = (answer: ApiAnswer): string =>
   answer.status === 200 ? `${answer.body.data.status} ${answer.body.data.status_reason}` : codeOf(answer);
 

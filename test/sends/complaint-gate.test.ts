@@ -58,7 +58,6 @@ describe("The complaint gate of sends under way", () => {
     assert.deepEqual([await statusShown(sendId), await needsOperator(sendId)], ["PAUSED", true]);
   };
 
-  /** Reports complaints about mails of a team as SendGrid does. */
   const postComplaint = async (team: TestTeam, ...mails: MailRef[]): Promise<Response> => {
     const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     const source = await addSource(team.em, live(team), "SENDGRID", {
@@ -87,9 +86,7 @@ describe("The complaint gate of sends under way", () => {
     const untilSent = (sender: AnySender, count: number) =>
       eventually(async () => countOf(await ledgerStates(sender), "SENT") >= count, { what: `${count} mails` });
 
-    /**
-     * Reports a complaint of every recipient so far. @returns the rows that were staged when the reports were answered
-     */
+    /** @returns the rows that were staged when the reports were answered */
     const storm = async (): Promise<number[]> => {
       const { rows } = await sql<{ seq: number }>`select r.seq from send_recipients r
         where r.send_id = ${campaignSend} and r.state = 'SENT' and not r.responded`.execute(kysely(campaign.em.fork()));

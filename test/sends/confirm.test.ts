@@ -49,7 +49,6 @@ async function whileDraftIsLocked(sender: AnySender, work: () => Promise<void>):
   });
 }
 
-/** Waits until a confirm waits for its draft. */
 const untilItWaits = (sender: AnySender) => untilBlocked(sender, `%from "${kind.type}s" d %`);
 
 describe(`A confirm of a ${kind.type} whose key stops working while it waits`, () => {

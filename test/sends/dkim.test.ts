@@ -17,7 +17,6 @@ import {
 
 const tenantOf = ({ team }: AnySender): Tenant => ({ teamId: team.id, environment: "LIVE" });
 
-/** Makes a key for a sender's domain. */
 const makeKey = (
   sender: AnySender,
   domain: string,

@@ -6,10 +6,7 @@ import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { anotherNewsletter, caughtMails, makeSender, startSend, untilStatus } from "../support/sending.ts";
 import { startSmtpProxy } from "../support/smtp-proxy.ts";
 
-/**
- * Slices of the large team that may begin while the small team's waits. One or two were measured: the server takes
- * teams in turns, and a new team's first turn is drawn by lot within the current one.
- */
+/** One or two were measured: the server takes teams in turns, and draws a new team's first turn by lot. */
 const MOST_AHEAD = 3;
 
 describe("Fairness", () => {
@@ -32,10 +29,7 @@ describe("Fairness", () => {
       { what: `a slice of ${sendId}` },
     );
 
-  /**
-   * One of a large team's sends has the slot and the others wait for it when a small team's send comes last.
-   * @returns number of the large team's mails before the small team's last one, without that of the first slice
-   */
+  /** @returns number of the large team's mails before the small team's last one, without that of the first slice */
   async function mailsAhead(sends: number): Promise<number> {
     const gate = await startSmtpProxy({ held: true });
     try {

@@ -21,7 +21,6 @@ const kind = kindOf();
 interface Gate {
   status: number;
   code: string;
-  /** Closes the gate. */
   close(sender: AnySender, kind: Kind): Promise<unknown>;
   /** Options that a sender needs so that the gate can be closed */
   options?: SenderOptions;

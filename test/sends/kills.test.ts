@@ -23,11 +23,7 @@ import {
 } from "../support/sending.ts";
 import { emittedEvents, listen } from "../webhooks/outbox.ts";
 
-/**
- * The guarantee at the end of any send: each recipient is SENT and was mailed once, or UNKNOWN and was
- * mailed once at most, and the credits are settled.
- * @returns how many are UNKNOWN
- */
+/** Each recipient is SENT and was mailed once, or UNKNOWN and mailed once at most. @returns how many are UNKNOWN */
 async function assertHonest(sender: AnySender, recipients: number): Promise<number> {
   const outcomes = await outcomesOf(sender);
   assert.equal(outcomes.length, recipients);
@@ -136,7 +132,6 @@ async function whileCreditsAreHeld(sender: Sender, work: () => Promise<void>): P
   });
 }
 
-/** Waits until a confirm waits for the lock on the credits. */
 const untilConfirmWaits = (sender: Sender) => untilBlocked(sender, "%credit_balances%");
 
 const isScheduled = async ({ em, newsletterId }: Sender): Promise<boolean> => {
@@ -146,7 +141,6 @@ const isScheduled = async ({ em, newsletterId }: Sender): Promise<boolean> => {
   return rows.length > 0;
 };
 
-/** Waits until the API answers again. */
 const untilApiAnswers = ({ client, newsletterId }: Sender) =>
   eventually(async () => (await client.get(`/newsletters/${newsletterId}`)).status === 200, {
     what: "the API",

@@ -59,7 +59,6 @@ async function untaken(recipients: number, accounts = 1) {
     open: async (accountId = first, inFlightMs = 40_000): Promise<OpenedDispatch> =>
       (await openDispatch(em(), { sendId, accountId }, inFlightMs)) ?? assert.fail("there is no such lane"),
     stage: (lane: OpenedDispatch, limit: number) => stageBatch(em(), lane, { afterSeq: 0, limit }),
-    /** Stages the deferred recipients that are due to the lane. */
     stageDue: async (lane: OpenedDispatch) => stageBatch(em(), lane, { due: await readDue(em(), lane, 1_000) }),
     settle: (lane: OpenedDispatch, items: readonly Item[], outcome: MailOutcome, tx = em()) =>
       settleOutcomes(
@@ -86,7 +85,6 @@ async function untaken(recipients: number, accounts = 1) {
 const seqsOf = (rows: readonly { seq: number }[]) => rows.map(({ seq }) => seq).sort((a, b) => a - b);
 
 describe("A settlement", () => {
-  /** A send with three mails in flight. */
   async function inFlight() {
     const send = await untaken(3);
     const lane = await send.open();

@@ -29,7 +29,6 @@ import { together } from "../support/together.ts";
 /** Recipients from which on a plan is large in these tests. */
 const LARGE = 3;
 
-/** A confirm whose activity fails. */
 interface LostConfirm {
   /** It fails each time: before it has begun, or after it has committed. */
   fails: "before" | "after";

@@ -34,7 +34,6 @@ describe("A sending account that logs in by XOAUTH2", () => {
   let sender: Sender;
   /** Logins at the server: the user and the token of each. */
   let logins: { user: string | undefined; token: string | undefined }[];
-  /** Tokens that the server refuses. */
   let refused: Set<string>;
   /** Tokens that it refuses by a challenge. */
   let challenged: Set<string>;

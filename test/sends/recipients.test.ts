@@ -30,7 +30,6 @@ describe("The recipients of a send", () => {
   });
 
   describe("are paged", () => {
-    /** A newsletter whose ledger has recipients in these states, from the first to the last. */
     async function ledger(...states: [state: RecipientState, count: number][]) {
       const sender = await makeSender({ recipients: 1 });
       const { em, team, newsletterId } = sender;

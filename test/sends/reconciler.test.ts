@@ -23,7 +23,6 @@ import {
 } from "../support/sending.ts";
 import { holdSchedules } from "../support/temporal.ts";
 
-/** The recipients of a send under way. */
 const RECIPIENTS = 60;
 
 /** Starts a send and waits until some of its mails have left. */
@@ -52,7 +51,6 @@ describe("The reconciler", () => {
 
   afterEach(() => setFaults([]));
 
-  /** Lets the reconciler run, and waits for its end. */
   async function reconcile(): Promise<{ sends: Reconciliation }> {
     const { schedule, workflow } = temporal.client;
     const latest = async () =>

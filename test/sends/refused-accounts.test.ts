@@ -26,10 +26,7 @@ interface Refusing {
 
 type Relay = Awaited<ReturnType<typeof startRelay>>;
 
-/**
- * A relay that takes one login, and refuses greetings or logins while `refusing` is set.
- * @param latencyMs of a mail; `mailsPerSession`: the relay then closes the session
- */
+/** Refuses greetings or logins while `refusing` is set, and closes a session after `mailsPerSession`. */
 async function startRelay({ latencyMs = 0, mailsPerSession = Number.POSITIVE_INFINITY } = {}) {
   const refusedAt: number[] = [];
   const madeAtLogin: number[] = [];

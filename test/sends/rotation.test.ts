@@ -44,7 +44,6 @@ describe("A send over two accounts", () => {
       Object.entries(change).map(([column, value]) => sql`${sql.ref(column)} = ${value}`),
     )} where id = ${accountId}`.execute(dbOf(sender));
 
-  /** The states of the recipients that each account has taken. */
   async function sharesOf(sender: Sender): Promise<Partial<Record<RecipientState, number>>[]> {
     const { rows } = await sql<{ account: string; state: RecipientState; count: number }>`
       select r.account_id as account, r.state, count(*)::int as count
@@ -55,7 +54,6 @@ describe("A send over two accounts", () => {
     );
   }
 
-  /** The send has ended, each recipient is SENT and has one mail of the catcher, and the credits are settled. */
   async function assertAllSent(sender: Sender, recipients: number) {
     const outcomes = await outcomesOf(sender);
     assert.equal(outcomes.length, recipients);

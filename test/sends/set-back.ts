@@ -7,10 +7,7 @@ import type { Sender } from "../support/sending.ts";
 const OF_TEAM = ["sends", "newsletters", "send_previews", "credit_balances", "credit_entries"] as const;
 const OF_SENDS = ["send_lanes", "send_recipients", "send_counts"] as const;
 
-/**
- * Copies the rows of a team's sends, as a backup holds them.
- * @returns puts the copy in their place, as a restore does
- */
+/** @returns puts the copy in their place, as a restore does */
 export async function backUpSends({ em, team }: Pick<Sender, "em" | "team">): Promise<() => Promise<void>> {
   const ofTeam = sql`team_id = ${team.id}`;
   const tables = [

@@ -5,7 +5,6 @@ import { openReceiver } from "../support/receiver.ts";
 /** A provider's token endpoint. It issues a new token for each request unless a test says otherwise. */
 export interface TokenEndpoint {
   grant: OAuthGrant;
-  /** Forms that were posted so far. */
   requests: URLSearchParams[];
   /** Issued tokens, the newest last. */
   issued: string[];

@@ -8,7 +8,6 @@ import { kindOf } from "../support/kinds.ts";
 import { startUntaken, untilBlocked } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
-/** The ways in which a person unsubscribes over HTTP. */
 const FORMS = ["List-Unsubscribe=One-Click", "scope=lists", "scope=all", ""];
 
 const kind = kindOf();

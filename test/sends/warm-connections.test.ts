@@ -13,7 +13,6 @@ import { startSmtpProxy } from "../support/smtp-proxy.ts";
 
 const message = composeMessage({ subject: "Hello", html: "<p>Hello</p>", fromEmail: "news@example.com" });
 
-/** The pools of a dispatching process. */
 async function poolsOf(workerId: string): Promise<AccountPools> {
   const { orm, vault } = await backdoor();
   return new AccountPools({

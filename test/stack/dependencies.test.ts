@@ -33,7 +33,6 @@ describe("The dependencies", () => {
     });
     afterEach(() => rmSync(folder, { recursive: true }));
 
-    /** Runs the check of the start on a file. */
     const check = (file: string, expected: string) => {
       const script = `import(process.argv[1]).then(({ checkNode }) => checkNode(...process.argv.slice(2)))`;
       return promisify(execFile)(process.execPath, ["-e", script, `${ROOT}/stack/launch.mjs`, file, expected]);

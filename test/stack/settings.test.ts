@@ -142,7 +142,6 @@ describe("Settings that are wrong", () => {
 describe("A stack that cannot start", () => {
   afterEach(clearStacks);
 
-  /** The message of a start in this process. */
   async function refusal(source: Record<string, string>): Promise<string> {
     const folder = temporaryFolder();
     const settings = readStackSettings({ ...FREE_PORTS, DATA_DIR: folder, ...source });

@@ -26,11 +26,8 @@ const INHERITED = Object.fromEntries(
 export interface SpawnedStack {
   process: ChildProcess;
   dataDir: string;
-  /** Its output so far. */
   output: () => string;
-  /** Resolves with its exit code. */
   exited: Promise<number | null>;
-  /** Content of stack.json as it is now. */
   file: () => StackFile;
   /** Resolves with stack.json once everything is up. */
   ready: () => Promise<StackFile>;
@@ -132,7 +129,6 @@ export async function runDemo({ dataDir }: Pick<SpawnedStack, "dataDir">, ...arg
   return output;
 }
 
-/** Stops the stacks that a test has left running and deletes their data. */
 export async function clearStacks(): Promise<void> {
   for (const stack of stacks.splice(0)) {
     stack.process.kill("SIGTERM");
@@ -141,12 +137,10 @@ export async function clearStacks(): Promise<void> {
   }
 }
 
-/** A new empty folder. */
 export function temporaryFolder(): string {
   return mkdtempSync(`${tmpdir()}/mailkeel-stack-test-`);
 }
 
-/** Waits for the end of all these processes. */
 export async function allGone(pids: number[]): Promise<void> {
   await until(`the end of ${pids.join(", ")}`, () => !pids.some(isRunning), { timeoutMs: STOP_TIMEOUT_MS });
 }
@@ -164,7 +158,6 @@ function processes(): { pid: number; parent: number; state: string }[] {
   });
 }
 
-/** The process that started this one. */
 export function parentOf(pid: number): number {
   const entry = processes().find((each) => each.pid === pid);
   if (!entry) throw new Error(`there is no process ${pid}`);

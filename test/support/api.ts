@@ -17,7 +17,6 @@ export interface ApiAnswer {
 /** The code of a refusal, or the status of any other answer. */
 export const codeOf = ({ status, body }: ApiAnswer): string => body.error?.code ?? `${status}`;
 
-/** How often each text occurs. */
 export const tally = (texts: readonly string[]): Record<string, number> =>
   Object.fromEntries([...Map.groupBy(texts, (text) => text)].map(([text, all]) => [text, all.length]));
 
@@ -40,7 +39,6 @@ export interface ApiClient {
 /** Base URLs of apps with routes of a test's own, which the document does not describe. */
 const undocumented = new Set<string>();
 
-/** Leaves the answers of an app out of the comparison with the document. */
 export const leaveUndocumented = (base: string): void => void undocumented.add(base);
 
 /** Compares an answer of the API with the document. @returns its body, null where that is no JSON */
@@ -59,10 +57,7 @@ export const documentedFetch: typeof fetch = async (...given) => {
   return response;
 };
 
-/**
- * A client with a key (none: no credential) for the API of the stack. Every answer is compared with the document.
- * @param base another API's base URL, for one that a test runs itself
- */
+/** Every answer is compared with the document. Without a key it sends no credential; `base` is that of another API. */
 export function api(key?: string, base?: string): ApiClient {
   const call: ApiClient["call"] = async (method, path, body, options = {}) => {
     const url = new URL(`${base ?? (await stack()).api}${path}`);

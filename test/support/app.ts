@@ -20,12 +20,7 @@ export interface TestApp {
   close(): Promise<void>;
 }
 
-/**
- * The API with routes of a test's own, in this process, over HTTP and the stack's Postgres.
- * @param changes settings that differ from the stack's
- * @param with dependencies that a test brings along
- * @param times those of the server that differ from the usual ones
- */
+/** In this process, over HTTP and the stack's Postgres; `changes` are settings, and `times` those of the server, that differ. */
 export async function serveRoutes(
   routes: AnyTRPCRouter,
   {

@@ -7,7 +7,6 @@ import type { Json } from "./api.ts";
 /** The settings of a command over the tests' stack, or over the one that a measurement has brought up. */
 const ofStack = () => ({ DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") });
 
-/** The exit code and the output of a command. */
 export interface CommandResult {
   code: number;
   stdout: string;
@@ -24,11 +23,7 @@ class Kept extends Writable {
   }
 }
 
-/**
- * Runs a command of the app in this process: to load its modules again would take a second each time.
- * @param env its settings; the tests' stack unless given
- * @param input its standard input
- */
+/** In this process: to load its modules again would take a second each time. `env` is that of the tests' stack unless given. */
 export async function runApp(
   args: readonly string[],
   { env = ofStack(), input = "" }: RunOptions = {},
@@ -43,10 +38,7 @@ export interface RunOptions {
   input?: string | undefined;
 }
 
-/**
- * Runs a command of the app against the tests' stack.
- * @returns also its output as JSON, where it is that
- */
+/** @returns also its output as JSON, where it is that */
 export async function app(...args: string[]): Promise<CommandResult & { json: Json }> {
   const result = await runApp(args);
   let json: Json;
@@ -58,10 +50,7 @@ export async function app(...args: string[]): Promise<CommandResult & { json: Js
   return { ...result, json };
 }
 
-/**
- * Runs a command in the test's process, over the stack of the tests: a process of its own takes a second.
- * @throws its error
- */
+/** In the test's process: a process of its own takes a second. @throws its error */
 export async function inProcess(...args: string[]): Promise<Outcome> {
   const terminal = { env: ofStack(), stdin: Readable.from([]), stdout: new Kept(), stderr: new Kept() };
   let outcome: Outcome | undefined;

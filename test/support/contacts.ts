@@ -6,7 +6,6 @@ import { createField } from "../../domain/audience/contact-fields.ts";
 import { type ApiClient, api } from "./api.ts";
 import { makeTeam, type TestTeam } from "./factories.ts";
 
-/** Declares custom fields of a team's contacts, past the app. */
 export async function declareFields(
   { em, team }: Pick<TestTeam, "em" | "team">,
   fields: Record<string, ContactFieldType>,
@@ -19,7 +18,6 @@ export async function declareFields(
   });
 }
 
-/** A new team with custom fields in its live environment. */
 export async function makeTeamWithFields(
   fields: Record<string, ContactFieldType>,
 ): Promise<{ team: TestTeam; tenant: Tenant; client: ApiClient }> {

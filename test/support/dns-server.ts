@@ -8,7 +8,6 @@ export interface DnsRecords {
   a?: string[];
   aaaa?: string[];
   txt?: string[];
-  /** Names of mail servers */
   mx?: string[];
   /** Followed on the server, as recursive servers do */
   cname?: string;
@@ -28,7 +27,6 @@ export interface DnsServer {
 const NXDOMAIN = 3;
 const TTL_SECONDS = 1;
 
-/** A DNS server on UDP with the names of a test. */
 export async function startDnsServer(names: Record<string, DnsRecords> = {}): Promise<DnsServer> {
   const known = new Map(Object.entries(names));
   const asked: string[] = [];

@@ -55,10 +55,8 @@ function compiledDocument(): Compiled {
   return made;
 }
 
-/** The document, made as the API makes it. */
 export const documentOf = (): JsonSchema => compiledDocument().document;
 
-/** The validator of the schema at a JSON pointer into the document. */
 export const validatorAt = (path: string): ValidateFunction => compiledDocument().at(path);
 
 /** Reads the value at a JSON pointer, and through references. */
@@ -124,7 +122,6 @@ function assertValid(validate: ValidateFunction, value: unknown, label: string):
 
 const requestOf = (event: string): string => pointer("webhooks", event, "post");
 
-/** @throws {AssertionError} for an event whose record is not as the document says */
 export function assertEventDocumented(event: string, object: unknown): void {
   const { at, document } = compiledDocument();
   const schema = `${requestOf(event)}${pointer("requestBody", "content", "application/json", "schema")}`;

@@ -8,14 +8,10 @@ interface EventuallyOptions {
   withinMs?: number | undefined;
   /** Completes "Waited in vain for …". */
   what?: string;
-  /** How often the condition is looked at. */
   everyMs?: number;
 }
 
-/**
- * Waits until `condition` gives something true, and gives it back. A condition that throws counts as not yet true.
- * @throws {Error} when that does not happen in time; its cause is the last error of the condition
- */
+/** A condition that throws counts as not yet true. @throws {Error} in vain; its cause is the condition's last error */
 export async function eventually<T>(
   condition: () => Promise<T> | T,
   { withinMs = PATIENCE_MS, what = "the condition", ...options }: EventuallyOptions = {},

@@ -26,7 +26,6 @@ export async function openStackDatabase(role: "owner" | "application", poolMax =
   return openDatabase(role === "owner" ? MIGRATION_DATABASE_URL : DATABASE_URL, { poolMax });
 }
 
-/** A vault as the stack's processes have it. */
 export async function openStackVault(): Promise<Vault> {
   const { env } = await stack();
   const vault = openVault(env);
@@ -52,19 +51,15 @@ export async function closeAll(): Promise<void> {
   await opened?.then(({ orm }) => orm.close(true)).catch(() => {});
 }
 
-/** Text no other test has. */
 export const unique = (prefix: string): string => `${prefix}-${randomBytes(6).toString("hex")}`;
 
-/** An address no other test has. */
 export const uniqueEmail = (name = "person"): string => `${unique(name)}@example.com`;
 
 const SENDS: readonly Scope[] = ["newsletters:send", "campaigns:send"];
 
-/** Every scope of a role that may stand together with sending. */
 export const scopesBesideSending = (role: Role): Scope[] =>
   SCOPES.filter((scope) => roleHolds(role, scope) && scope !== "suppressions:delete");
 
-/** Every scope of a role that may stand together with lifting suppressions. */
 export const scopesBesideDeleting = (role: Role): Scope[] =>
   SCOPES.filter((scope) => roleHolds(role, scope) && !SENDS.includes(scope));
 
@@ -82,7 +77,6 @@ export interface TeamOptions {
   timeZone?: string;
 }
 
-/** A team of its own for a test. */
 export interface TestTeam {
   team: Team;
   /** The member whose keys these are. */
@@ -98,14 +92,12 @@ export interface TestTeam {
   mint(grant?: Partial<KeyGrant>): Promise<MintedKey>;
 }
 
-/** A member of a team. */
 export async function makeMember(em: EntityManager, teamId: string, role: Role): Promise<Member> {
   const member = em.create(Member, { id: newId("member"), teamId, email: uniqueEmail("member"), name: "Member", role });
   await em.flush();
   return member;
 }
 
-/** A team with a member and keys in both environments. */
 export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
   const { plan = "BUSINESS", role = "OWNER", scopes = scopesBesideSending(role), timeZone = "UTC" } = options;
   const { orm, vault } = options.database ?? (await backdoor());
@@ -137,16 +129,11 @@ export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
   return { team, owner, keys, liveKey, testKey, em, vault, mint };
 }
 
-/** Sets limits of a team's plan. */
 export async function setLimits({ em, team }: TestTeam, limits: Partial<PlanLimits>): Promise<void> {
   await transaction(em, (tx) => setPlan(tx, team.id, limits));
 }
 
-/**
- * Records a send of a newsletter that has ended, past the service, so that no worker takes it up. The caller adds its
- * recipients to the ledger.
- * @returns its id
- */
+/** Ended, past the service, so that no worker takes it up; the caller adds its recipients. @returns its id */
 export async function recordSend(
   em: EntityManager,
   { teamId, environment }: Tenant,

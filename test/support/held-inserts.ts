@@ -7,10 +7,7 @@ export interface HeldInserts {
   release(): Promise<void>;
 }
 
-/**
- * Holds inserts of some rows, so that the statement takes as long as a test wants: as long as one of very many rows.
- * @param rows a condition on `new`
- */
+/** Lets the statement take as long as one of very many rows. @param rows a condition on `new` */
 export async function whileInsertsAreHeld<T>(
   table: "send_previews" | "send_recipients",
   rows: string,

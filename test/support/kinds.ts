@@ -38,7 +38,6 @@ const asNewsletter = (sender: AnySender): Sender =>
 const asCampaign = (sender: AnySender): CampaignSender =>
   "campaignId" in sender ? sender : assert.fail("a campaign's sender is needed");
 
-/** One of the subscribers of a newsletter's list. */
 const oneSubscriber = ({ listId }: Sender) =>
   sql`list_id = ${listId} and subscriber_id in (select min(subscriber_id) from subscriptions where list_id = ${listId})`;
 const oneContact = ({ team }: AnySender) =>

@@ -1,7 +1,4 @@
-/**
- * A process of `npm test`: runs the test files that it is given over IPC, each call with a Mocha of its own, against the stack of
- * MAILKEEL_STACK if there is one. What the files import is loaded once, and connections stay open until the end.
- */
+/** A process of `npm test`. What the files import is loaded once, and connections stay open until the end. */
 import { relative } from "node:path";
 import Mocha from "mocha";
 import { holdSchedules } from "./temporal.ts";

@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { eventually } from "./eventually.ts";
 
-/** A line of a process's log. */
 export type LogLine = Record<string, unknown>;
 
 /** Waits for lines in the log of a process of the stack, e.g. `dispatch`. @returns all that fit */

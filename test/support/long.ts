@@ -3,10 +3,7 @@ export const isLong = (): boolean => process.env["TEST_LONG"] === "1";
 
 const leaveOut = (): void => {};
 
-/**
- * `it` for the tests of `npm test`, and `longIt` for those of `npm run test:long`; each leaves the tests of the other out.
- * @param run Mocha's `it`, or that of `together`
- */
+/** Each leaves the tests of the other out. @param run Mocha's `it`, or that of `together` */
 export function testsOf<It = Mocha.TestFunction>(run: It = it as It): { it: It; longIt: It } {
   const none = leaveOut as It;
   return isLong() ? { it: none, longIt: run } : { it: run, longIt: none };

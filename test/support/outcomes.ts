@@ -11,10 +11,7 @@ export interface Outcome {
   caught: number;
 }
 
-/**
- * Every recipient of the send of a newsletter or campaign.
- * @throws {Error} when an address that is no recipient got its mail
- */
+/** @throws {Error} when an address that is no recipient got its mail */
 export async function outcomesOf(sender: AnySender): Promise<Outcome[]> {
   const { rows } = await sql<Omit<Outcome, "caught"> & { send: string }>`
     select r.send_id as send, r.email, r.state, r.attempts::int as attempts

@@ -31,7 +31,6 @@ export interface OwnDatabase {
   url: string;
   /** Copies it as it is now. Its connections are cut, and their processes connect again. */
   backUp(): Promise<void>;
-  /** Replaces it by the copy. */
   restore(): Promise<void>;
   drop(): Promise<void>;
 }
@@ -41,7 +40,6 @@ const TEMPLATE = "mailkeel_template";
 
 let template: Promise<void> | undefined;
 
-/** The addresses of a database on the stack's server, with the owner's role and with the application's. */
 async function addressesOf(name: string): Promise<[owners: string, applications: string]> {
   const { MIGRATION_DATABASE_URL, DATABASE_URL } = (await stack()).env;
   const [owners, applications] = [new URL(MIGRATION_DATABASE_URL ?? ""), new URL(DATABASE_URL)];
@@ -143,7 +141,6 @@ const environment = async (settings: Record<string, string>) => ({
   ...settings,
 });
 
-/** Runs a program to its end. */
 export async function runToEnd(
   args: readonly string[],
   settings: Record<string, string>,
@@ -157,7 +154,6 @@ export async function runToEnd(
   return { code, stdout, stderr };
 }
 
-/** An API process of a test's own. */
 export async function startApi(settings: Record<string, string>) {
   const child = fork(`${ROOT}/api/main.ts`, {
     env: await environment(settings),

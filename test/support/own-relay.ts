@@ -16,7 +16,6 @@ interface RelayOptions {
 
 export interface OwnRelay {
   relay: OutboxRelay;
-  /** Stops it, and waits for its end. */
   close(): Promise<void>;
 }
 

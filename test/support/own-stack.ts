@@ -11,13 +11,9 @@ import { forkWorker, type TestWorker } from "./processes.ts";
 /** Settings that a measurement may vary. */
 const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX)$/;
 
-/** The shell's variables that a measured stack gets. */
 export const measuredVariables = (): NodeJS.ProcessEnv => shellVariables(MEASURED);
 
-/**
- * A Temporal cluster for a measured stack. Not by the setting's own name: a shell that is set up for a real cluster must not
- * get workers there that are thrown away.
- */
+/** Not by the setting's own name: a shell set up for a real cluster must not get workers there that are thrown away. */
 const measuredCluster = ({ BENCH_TEMPORAL_ADDRESS, BENCH_TEMPORAL_NAMESPACE }: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
   BENCH_TEMPORAL_ADDRESS === undefined
     ? {}
@@ -62,10 +58,7 @@ async function startSecondWorkers(
   }
 }
 
-/**
- * Runs `work` while a stack with the settings of `npm start` is up, but without its rate limits. It is durable; the tests'
- * factories then work on that stack.
- */
+/** With the settings of `npm start` but no rate limits, durable; the tests' factories then work on that stack. */
 export async function withStack<T>(
   { stack: given, cpuProf, settings, doubled = [], quiet }: StackChoice,
   work: () => Promise<T>,

@@ -8,7 +8,6 @@ import { eventually } from "./eventually.ts";
 import { QUICK } from "./quick.ts";
 import { stack } from "./stack.ts";
 
-/** A process of the stack. */
 type Child = "api" | PoolName | "postgres" | "temporal";
 
 function presentPids(): Partial<Record<Child, number>> {
@@ -45,7 +44,6 @@ export interface TestWorker {
   stop(): Promise<number | null>;
 }
 
-/** The entry of every worker. */
 export const WORKERS_MAIN = `${import.meta.dirname}/../../workers/main.ts`;
 
 /** The stack's settings, for a worker in addition to the stack's own. */
@@ -76,14 +74,10 @@ export const startWorker = (pool: PoolName, settings: Record<string, string> = {
     ...settings,
   });
 
-/** The names of a process's threads, as Linux shows them. */
 export const threadsOf = (pid: number): string[] =>
   readdirSync(`/proc/${pid}/task`).map((id) => readFileSync(`/proc/${pid}/task/${id}/comm`, "utf8").trim());
 
-/**
- * A worker in addition to the stack's, with the stack's settings. Resolves once it polls.
- * @param settings those that differ
- */
+/** In addition to the stack's. Resolves once it polls. @param settings those that differ from the stack's */
 export async function forkWorker(pool: PoolName, settings: NodeJS.ProcessEnv): Promise<TestWorker> {
   const child = fork(WORKERS_MAIN, ["--pool", pool], {
     stdio: ["ignore", "ignore", "inherit", "ipc"],

@@ -5,7 +5,6 @@ import { buffer } from "node:stream/consumers";
 import { assertDeliveryHeadersDocumented } from "./document.ts";
 import { eventually } from "./eventually.ts";
 
-/** A delivery as it arrived. */
 export interface Received {
   path: string;
   headers: IncomingHttpHeaders;
@@ -34,10 +33,7 @@ const free = (process.env["MAILKEEL_RECEIVERS"] ?? "").split(",").filter(Boolean
 /** All addresses at which a receiver may listen, as WEBHOOK_ALLOWED_HOSTS names them. */
 export const RECEIVER_HOSTS: readonly string[] = free.map((port) => `127.0.0.1:${port}`);
 
-/**
- * Opens a receiver; close it, so that another test can have its address.
- * @param tls its certificate and key; HTTP unless given
- */
+/** Close it, so that another test can have its address. @param tls its certificate and key; HTTP unless given */
 export async function openReceiver(
   behave: Behaviour = (_, response) => void response.writeHead(204).end(),
   tls?: { cert: string; key: string },

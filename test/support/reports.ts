@@ -1,4 +1,3 @@
-/** The domain of return paths. */
 export const RETURN_PATH_DOMAIN = "bounces.example.com";
 
 /** When soft bounces suppress an address, as by default. */

@@ -7,11 +7,7 @@ import { stack } from "./stack.ts";
 /** The shortest time for which ledgers may be kept: 13 months, for which the links in mails work. */
 export const LEAST_LEDGER_DAYS = 397;
 
-/**
- * Prunes in this process what the schedule would prune.
- * @param settings those of the stack unless given. The stack prunes too: a test that looks at rows between two batches needs
- *   shorter times than the stack's, so that these rows are its own
- */
+/** The stack prunes too: a test that looks at rows between two batches needs shorter times than the stack's. */
 export async function prune(
   settings: Partial<RetentionSettings> = {},
   {

@@ -5,10 +5,7 @@ import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
 import { stack } from "./stack.ts";
 
-/**
- * The activities of a send's workflow, in the test's process, with connections to the database to close.
- * @param largePlanRecipients from which on a confirm takes a place among the long plans
- */
+/** In the test's process. @param largePlanRecipients from which on a confirm takes a place among the long plans */
 export async function openSendSteps(
   vault: Vault,
   lines: DestinationStream = { write: () => {} },

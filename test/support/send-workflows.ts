@@ -18,7 +18,6 @@ export interface SendWorkflows {
   statusShown(sendId: string): Promise<unknown>;
 }
 
-/** @param clientOf gives a client of the namespace of the sends */
 export function sendWorkflowsOf(clientOf: () => Client): SendWorkflows {
   const workflowOf = (sendId: string) => clientOf().workflow.getHandle(sendWorkflowId(sendId));
   const attribute = async (sendId: string, name: string) =>

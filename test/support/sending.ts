@@ -77,16 +77,13 @@ export type AnySender = Sender | CampaignSender;
 /** Names the newsletter or the campaign of a test. */
 export type Sent = { newsletterId: string } | { campaignId: string };
 
-/** The newsletter or the campaign of a test. */
 export const resourceOf = (sent: Sent): SendResource =>
   "campaignId" in sent ? { type: "campaign", id: sent.campaignId } : { type: "newsletter", id: sent.newsletterId };
 
 export const idOf = (sent: Sent): string => resourceOf(sent).id;
 
-/** Its path in the API. */
 export const pathOf = (sent: Sent): string => `/${resourceOf(sent).type}s/${resourceOf(sent).id}`;
 
-/** Its table. */
 export const tableOf = (sent: Sent) => sql.table(`${resourceOf(sent).type}s`);
 
 /** Names another resource of the same kind. */
@@ -107,7 +104,6 @@ export async function setLogin(
 }
 
 let requests = 0;
-/** A fresh Idempotency-Key. */
 export const freshKey = (): string => `${unique("key")}-${requests++}`;
 
 /** Subscribers straight into the database, on a list. @returns their ids, in order */
@@ -166,7 +162,6 @@ async function suppressThose(
     .execute();
 }
 
-/** People at the audience's domain. */
 export const people = (count: number, audience: string): TestRecipient[] =>
   Array.from({ length: count }, (_, i) => ({
     email: `person${i}@${audience}`,
@@ -174,7 +169,6 @@ export const people = (count: number, audience: string): TestRecipient[] =>
     lastName: `Last${i}`,
   }));
 
-/** A team with credits and a sending account. */
 async function makeSendingTeam(options: SenderOptions): Promise<SendingTeam> {
   const domain = `${unique("from")}.example`;
   const audience = `${unique("to")}.example`;
@@ -216,11 +210,9 @@ export async function addAccount(
   return id;
 }
 
-/** The people of the options. */
 const recipientsOf = ({ recipients = 3 }: SenderOptions, audience: string): TestRecipient[] =>
   typeof recipients === "number" ? people(recipients, audience) : recipients;
 
-/** A team with everything that a newsletter's send needs. */
 export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
   const made = await makeSendingTeam(options);
   const { em, client, audience, fromEmail } = made;
@@ -241,7 +233,6 @@ export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
   return { ...made, listId, newsletterId };
 }
 
-/** A team with everything that a campaign's send needs. */
 export async function makeCampaignSender(options: SenderOptions = {}): Promise<CampaignSender> {
   const made = await makeSendingTeam(options);
   const { em, client, audience, accountIds } = made;
@@ -321,7 +312,6 @@ async function confirmed(sender: CanSend): Promise<Json> {
 /** A sender of whose send the lanes are known. */
 type OfLanes = CanSend & Pick<SendingTeam, "em" | "accountIds">;
 
-/** Lets the newsletter or campaign be mailed tomorrow. */
 export const setTomorrow = (sender: Sent & Pick<SendingTeam, "em">) =>
   sql`update ${tableOf(sender)} set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
     where id = ${idOf(sender)}`.execute(kysely(sender.em));
@@ -334,7 +324,6 @@ export async function openFurtherLanes(sender: OfLanes, sendId: string) {
     select ${sendId}, id from unnest(${accountIds.slice(1)}::text[]) as a (id)`.execute(kysely(em));
 }
 
-/** Begins a send that was confirmed for tomorrow. */
 export async function beginToday({ em }: Pick<SendingTeam, "em">, sendId: string): Promise<void> {
   await sql`update sends set send_at = now() where id = ${sendId}`.execute(kysely(em));
   const { client, close } = await temporalClient();
@@ -363,10 +352,7 @@ export async function startUntaken(sender: OfLanes): Promise<string> {
   return data.id;
 }
 
-/**
- * Previews and confirms a send over all accounts of the sender; fails the test when either is refused.
- * @returns the body of the 202
- */
+/** Over all accounts of the sender; fails the test when it is refused. @returns the body of the 202 */
 export async function startSend(sender: CanSend & Partial<OfLanes>): Promise<Json> {
   const { em, accountIds = [] } = sender;
   // A campaign has a lane for each of its accounts by itself.
@@ -387,7 +373,6 @@ export function untilStatus(sender: CanSend, statuses: string[], withinMs?: numb
   );
 }
 
-/** Previews, confirms and waits until the send has ended. */
 export async function sendAndWait(sender: CanSend): Promise<Json> {
   await startSend(sender);
   return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"]);
@@ -416,13 +401,11 @@ export async function caughtMails({ audience }: Pick<Sender, "audience">): Promi
   }
 }
 
-/** One caught mail as it came. */
 export async function readSource(id: number): Promise<Buffer> {
   const { mail } = await stack();
   return Buffer.from(await (await fetch(new URL(`/api/messages/${id}/source`, mail.api))).arrayBuffer());
 }
 
-/** One caught mail, parsed. */
 export const readMail = async (id: number): Promise<Email> => PostalMime.parse(await readSource(id));
 
 /** A fault rule of the mail catcher, see stack/mail-faults.ts. */
@@ -437,10 +420,7 @@ export interface FaultRule {
   taken?: boolean;
 }
 
-/**
- * Makes the mail catcher misbehave; none makes it behave again.
- * @param match of the rules that these replace; all of them unless given
- */
+/** None makes it behave again. @param match of the rules that these replace; all of them unless given */
 export async function setFaults(rules: FaultRule[], match?: string): Promise<void> {
   const { mail } = await stack();
   const url = new URL("/api/faults", mail.api);
@@ -453,11 +433,7 @@ export async function setFaults(rules: FaultRule[], match?: string): Promise<voi
   assert.equal(answer.status, 200, await answer.text());
 }
 
-/**
- * Lets the catcher take the first mails of a sender at once and each further one after a second: a command that comes late on
- * a busy machine still finds most recipients queued. `setFaults([], audience)` lets the rest leave quickly.
- * @param firstRules rules that come before
- */
+/** A command that comes late still finds most recipients queued. `setFaults([], audience)` lets the rest leave quickly. */
 export const slowAfter = (
   count: number,
   { audience }: Pick<SendingTeam, "audience">,
@@ -487,7 +463,6 @@ export const untilBlocked = ({ em }: Pick<TestTeam, "em">, statement: string): P
     { what: `a blocked statement like ${statement}` },
   );
 
-/** How many ledger rows are in each state. */
 export async function ledgerStates(sender: AnySender): Promise<Partial<Record<RecipientState, number>>> {
   const rows = await kysely(sender.em)
     .selectFrom("send_recipients")

@@ -10,7 +10,6 @@ export interface SignatureCase {
   body: string;
 }
 
-/** The endpoint's. */
 export const SECRET = newSecret();
 /** Unix seconds. */
 export const NOW = 1_795_278_000;

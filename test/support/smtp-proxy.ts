@@ -7,7 +7,6 @@ export interface SmtpProxy extends TcpProxy {
   account: Target;
 }
 
-/** @param options as of `startTcpProxy` */
 export async function startSmtpProxy(options?: Parameters<typeof startTcpProxy>[1]): Promise<SmtpProxy> {
   const { hostname, port } = new URL((await stack()).mail.smtp);
   const proxy = await startTcpProxy({ host: hostname, port: Number(port) }, options);

@@ -3,7 +3,6 @@ import { dirname } from "node:path";
 import { type Env, readEnv } from "../../config/env.ts";
 import { LOOPBACK_SMTP, NO_RATE_LIMITS } from "../../stack/settings.ts";
 
-/** The stack that the tests run against. */
 export interface TestStack {
   /** Base URL of the API, with the version. */
   api: string;

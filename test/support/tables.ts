@@ -1,14 +1,7 @@
 import type { EntityManager } from "../../db/orm.ts";
 import { eventually } from "./eventually.ts";
 
-/**
- * Every table of the database with its row count and a digest over its rows, in any order. Two snapshots are
- * equal when nothing was committed between them; sequences are not looked at. It first waits for the maintenance pool: for
- * the confirmation mails that it is about to send, whose rows change when the relay has answered, and for the changes of
- * figures that it is about to add up. The counts of requests are left out: every request changes them, a dry run and a
- * refused one too.
- * @param teamId only the rows that hold this id somewhere: for a test that shares its database with others
- */
+/** Waits for the maintenance pool; without the counts of requests, which each one changes. `teamId`: rows that hold it. */
 export async function snapshotTables(em: EntityManager, teamId?: string): Promise<Record<string, string>> {
   await eventually(async () => (await countUnmaintained(em, teamId)) === 0, {
     what: "the maintenance pool",

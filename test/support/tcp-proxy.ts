@@ -2,7 +2,6 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { stack } from "./stack.ts";
 
-/** A server on TCP. */
 export interface Target {
   host: string;
   port: number;
@@ -20,10 +19,7 @@ export interface TcpProxy extends Target {
   silence(): void;
   /** Ends the connections that are open, and new ones at once. */
   cut(): void;
-  /**
-   * Passes no answer on any more on the connection whose next request contains a text, as when the network goes between a
-   * commit and its answer. Resolves once that request has passed.
-   */
+  /** As when the network goes between a commit and its answer. Resolves once the next request with the text has passed. */
   loseAnswerTo(text: string): Promise<void>;
   /** Lets new connections through again; those that were silenced stay silent. */
   heal(): void;

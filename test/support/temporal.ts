@@ -7,7 +7,6 @@ import { stack } from "./stack.ts";
 const LONG_HISTORY = 3_000;
 const SIGNALS_AT_ONCE = 100;
 
-/** A client of the stack's Temporal. */
 export async function temporalClient(): Promise<{ client: Client; close: () => Promise<void> }> {
   const { temporal } = await stack();
   const connection = await Connection.connect({ address: temporal.address });
@@ -15,11 +14,7 @@ export async function temporalClient(): Promise<{ client: Client; close: () => P
   return { client, close: () => connection.close() };
 }
 
-/**
- * Lets the stack's schedules run by a trigger alone. The reconciler would take up the sends that tests keep from every worker,
- * and those that a test with a namespace of its own left unfinished; the checks of accounts and retention would do what a test
- * does itself and counts.
- */
+/** The reconciler would take up sends that tests keep from workers; the others would do what a test itself counts. */
 export async function holdSchedules(): Promise<void> {
   const { client, close } = await temporalClient();
   const hold = async (id: string) => {

@@ -3,10 +3,7 @@ interface Begun {
   ended: Promise<void>;
 }
 
-/**
- * `it` for tests of a suite that do not disturb each other and mostly wait: the first one begins all of them. With --grep each
- * begins by itself. Hooks that run before each test may not change what another one uses.
- */
+/** The first test begins all; with --grep each begins by itself. No hook before each may change what another one uses. */
 export function together(): (title: string, test: () => Promise<void>) => void {
   const all: Begun[] = [];
   return (title, test) => {

@@ -287,10 +287,7 @@ describe("Webhook endpoints", () => {
       assertForbidden(await without.patch(path, { events: [QUIET_EVENT, QUIET_CONTACT_EVENT] }));
     });
 
-    /*
-     * An endpoint got contact data. A key that may not read contact data unsubscribes it from those events, which needs
-     * no scope. Repointing it then needed no scope either, and a replay of its log sent the data to the new URL.
-     */
+    /** Unsubscribing needs no scope: repointing then must not lead contact data of the log to the new URL by a replay. */
     it("is not led elsewhere by unsubscribing first and replaying then", async () => {
       const without = await keyWith();
       const { id } = await register({ events: [QUIET_EVENT, QUIET_CONTACT_EVENT] });

@@ -222,10 +222,7 @@ interface Tally {
   tooSlow: number;
 }
 
-/**
- * Waits for the end and compares the log with the arrivals: every event at every endpoint, one final row for each pair,
- * and for every arrival a row of its own, so that an event that came twice has the reason beside it.
- */
+/** For every arrival a row of its own, so that an event that came twice has the reason beside it. */
 async function tally(scene: Scene, among: readonly Endpoint[] = scene.endpoints): Promise<Tally> {
   await untilOver(scene, among);
   const events = await readEvents(scene);

@@ -42,7 +42,6 @@ export const header = ({ headers }: Received, name: string): string => String(he
 export const deliveryIdOf = (received: Received): string => header(received, "X-Service-Delivery-Id");
 export const eventIdOf = (received: Received): string => header(received, "X-Service-Event-Id");
 
-/** Whether an endpoint's owner would accept the signature. */
 export function isSigned(received: Received, secret: string): boolean {
   try {
     return verify(received.body, header(received, "X-Service-Signature"), secret, TOLERANCE_SECONDS);
@@ -123,7 +122,6 @@ export function assertEachSucceeded(log: readonly Row[], events: number): void {
   for (const rows of attempts) assert.deepEqual(statesInTime(rows), ["SUCCEEDED"], JSON.stringify(rows));
 }
 
-/** The log of an endpoint once it is as wanted. */
 export function untilLog(
   team: Pick<TestTeam, "em">,
   webhookId: string,
@@ -160,7 +158,6 @@ export const untilWaiting = (team: Pick<TestTeam, "em">, webhookId: string): Pro
     "a retry in the log",
   );
 
-/** Emits events with these records in an environment. */
 export async function emitIn(team: Pick<TestTeam, "team" | "em">, environment: Environment, objects: object[]) {
   await transaction(team.em, (tx) =>
     emit(tx, { teamId: team.team.id, environment }, "newsletter.started", objects as never),
@@ -171,7 +168,6 @@ export async function emitIn(team: Pick<TestTeam, "team" | "em">, environment: E
 export const workflowOf = (temporal: Client, webhookId: string) =>
   temporal.workflow.getHandle(endpointWorkflowId(webhookId));
 
-/** The details of a workflow that an operator reads in the UI. */
 export async function detailsOf(handle: ReturnType<typeof workflowOf>): Promise<string> {
   const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
   return currentDetails;
@@ -192,12 +188,10 @@ export async function untilAtRest(temporal: Client, webhookId: string): Promise<
   await untilDetails(workflowOf(temporal, webhookId), /^Endpoint \S+\. (?!Delivering).*Next attempt at/);
 }
 
-/** Changes columns of an endpoint, past the API. */
 export async function setEndpoint(team: Pick<TestTeam, "em">, webhookId: string, set: Record<string, unknown>) {
   await kysely(team.em).updateTable("webhook_endpoints").set(set).where("id", "=", webhookId).execute();
 }
 
-/** Changes columns of an endpoint's health, past the service. */
 export async function setHealth(team: Pick<TestTeam, "em">, webhookId: string, set: Record<string, unknown>) {
   await kysely(team.em.fork()).updateTable("webhook_health").set(set).where("webhook_id", "=", webhookId).execute();
 }
@@ -215,7 +209,6 @@ export async function setReplayRate(team: Pick<TestTeam, "em">, replayId: string
     .execute();
 }
 
-/** The logs of the processes of the stack. */
 export function readLogs(): string {
   const folder = `${dirname(process.env["MAILKEEL_STACK"] ?? "")}/logs`;
   return readdirSync(folder)

@@ -33,10 +33,7 @@ export interface EmittedEvent {
   object: Json;
 }
 
-/**
- * The events of a team, in order: those the relay has come by for, then those that wait for it. One statement, for the
- * relay moves them from the one table to the other.
- */
+/** In order; by one statement, for the relay moves them from the one table to the other. */
 export async function emittedEvents({ em, team }: Pick<Owner, "em" | "team">): Promise<EmittedEvent[]> {
   const { rows } = await sql<{ type: EventName; object: string }>`
     select type, object from (

@@ -18,7 +18,6 @@ interface Past {
   failures?: number;
 }
 
-/** The mails of the system to the owner of a team. */
 async function mailsTo(address: string): Promise<{ id: number; subject: string }[]> {
   const { mail } = await stack();
   const found: { id: number; subject: string; to: string[] }[] = [];

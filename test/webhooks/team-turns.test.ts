@@ -46,7 +46,6 @@ describe("Changes of several teams in the outbox", () => {
     );
   }
 
-  /** Events by team, and the rows that are left. */
   async function counts(...teams: string[]): Promise<[events: number, left: number][]> {
     const { rows } = await sql<{ events: number; left: number }>`
       select (select count(*)::int from webhook_events where team_id = t) as events,
@@ -57,7 +56,6 @@ describe("Changes of several teams in the outbox", () => {
 
   const takeBatch = (after = "") => fanOut(own.orm.em.fork(), after);
 
-  /** Takes batches until nothing is left. */
   async function takeAll(from = ""): Promise<void> {
     let next: { after: string } | undefined = { after: from };
     for (let batches = 1; next; batches++) {

@@ -70,7 +70,6 @@ async function scrape(pool: string): Promise<string> {
 const PROCESSES = ["api", ...POOLS];
 const scrapeAll = () => Promise.all(PROCESSES.map(scrape));
 
-/** A counter by outcome, over all processes. */
 async function totals(metric: string): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   for (const { name, labels, value } of (await scrapeAll()).flatMap(samples)) {
@@ -95,10 +94,7 @@ async function untilIdle(): Promise<void> {
   });
 }
 
-/**
- * Ends the sends that other tests left. One that waits for an hour or for its day would be mailed during a later test, and a
- * gauge would show how long it waits.
- */
+/** One that waits for an hour or its day would be mailed during a later test, and a gauge would show its wait. */
 async function endLeftSends(temporal: Client): Promise<void> {
   const query = "WorkflowType = 'sendWorkflow' AND ExecutionStatus = 'Running'";
   await eventually(
@@ -152,7 +148,6 @@ async function gauge(registry: Registry, wanted: string, labels: Record<string, 
 
 const KEYWORDS = new Set(["and", "or", "unless", "bool", "offset", "inf", "nan"]);
 
-/** Every metric that an expression in PromQL reads. */
 function metricsIn(expression: string): string[] {
   const bare = expression
     .replaceAll(/"[^"]*"/g, "")
@@ -232,7 +227,6 @@ describe("Metrics of the API and of the worker pools", () => {
     return { sendId: data.id, workflow };
   }
 
-  /** The last recipients of a send that are queued. */
   async function lastQueued({ em }: Sender, sendId: string, count: number): Promise<string[]> {
     const { rows } = await sql<{ email: string }>`select email from send_recipients
       where send_id = ${sendId} and state = 'QUEUED' order by seq desc limit ${count}`.execute(kysely(em));
@@ -363,7 +357,6 @@ describe("Metrics from Postgres", () => {
   /** The writes and reads of a test, in a transaction that is rolled back. */
   interface Measured {
     run(statement: RawBuilder<unknown>): Promise<unknown>;
-    /** The value of a gauge. */
     value(name: string, labels?: Record<string, string>): Promise<number>;
     hours(name: string, labels?: Record<string, string>): Promise<number>;
   }

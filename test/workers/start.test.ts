@@ -10,7 +10,6 @@ import { connectToStack, lockDataDir } from "../../stack/lock.ts";
 import { WORKERS_MAIN, workerSettings } from "../support/processes.ts";
 import { stack } from "../support/stack.ts";
 
-/** The message of a worker that cannot start. */
 async function refusal(args: string[], settings: Record<string, string> = {}): Promise<string> {
   const child = spawn(process.execPath, [WORKERS_MAIN, ...args], {
     stdio: ["ignore", "ignore", "pipe"],

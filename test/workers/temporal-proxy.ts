@@ -4,7 +4,6 @@ import type { AddressInfo } from "node:net";
 import { status as grpc } from "@grpc/grpc-js";
 import { stack } from "../support/stack.ts";
 
-/** A call that came along the proxy. */
 export interface ProxiedCall {
   /** E.g. DescribeNamespace. */
   method: string;

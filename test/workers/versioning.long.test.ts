@@ -10,7 +10,6 @@ const DEPLOYMENT = "mailkeel";
 describe("Workers of a deployment", () => {
   let own: TestNamespace;
 
-  /** Starts the pools of a build and waits until they poll. */
   async function startBuild(buildId: string): Promise<void> {
     const pools: PoolName[] = Object.values(TASK_QUEUES);
     const { connection, namespace } = own;
@@ -66,7 +65,6 @@ describe("Workers of a deployment", () => {
     assert.deepEqual(await ledgerStates(sender), { SENT: 3 });
   }
 
-  /** Lists the builds that executed a workflow's tasks, in order. */
   async function buildsOf({ workflowId }: Previewed): Promise<string[]> {
     const { events } = await own.client.workflow.getHandle(workflowId).fetchHistory();
     const builds = (events ?? []).flatMap(({ workflowTaskCompletedEventAttributes: task }) =>

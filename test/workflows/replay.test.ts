@@ -22,7 +22,6 @@ async function replay(bundle: WorkflowBundleOption, recorded: readonly RecordedH
   return broken;
 }
 
-/** The names of the updates that a history accepted. */
 const updatesIn = ({ history }: RecordedHistory): string[] =>
   (history.events ?? []).flatMap(
     ({ workflowExecutionUpdateAcceptedEventAttributes: accepted }) => accepted?.acceptedRequest?.input?.name ?? [],

@@ -17,7 +17,6 @@ async function readColumns(em: EntityManager): Promise<Columns> {
   return tables;
 }
 
-/** @returns the statements that the processes wrote down in the folder so far */
 export const readStatements = (folder: string): Recorded[] =>
   readdirSync(folder).flatMap((file) =>
     readFileSync(`${folder}/${file}`, "utf8")
@@ -41,12 +40,7 @@ const isException = (statement: string, { program, from: [file = ""] }: Recorded
       (exception.statement?.test(statement) ?? true),
   );
 
-/**
- * Looks at all statements that the processes of the stack prepared so far, in a copy of the schema to which a column is added
- * everywhere. A connection that has prepared a statement whose result changes then, such as a `select *`, fails each further run
- * with "cached plan must not change result type": the first migration would break every process that is running.
- * @returns those whose result changes, or that cannot be prepared
- */
+/** Adds a column everywhere: a prepared `select *` then fails with "cached plan must not change result type". */
 export async function findChanging(folder: string, em: EntityManager): Promise<string[]> {
   const texts = readStatements(folder).flatMap(({ text, prepared }) =>
     prepared && READS_OR_WRITES.test(simplified(text)) ? [text] : [],
@@ -79,10 +73,7 @@ export async function findChanging(folder: string, em: EntityManager): Promise<s
   }
 }
 
-/**
- * Looks at all statements that the processes of the stack ran so far.
- * @returns those on tenants' tables that do not keep to one tenant and are no exception
- */
+/** @returns those on tenants' tables that do not keep to one tenant and are no exception */
 export async function findUnscoped(folder: string, em: EntityManager): Promise<string[]> {
   const tables = await readColumns(em);
   const statements = readStatements(folder);

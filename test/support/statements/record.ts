@@ -1,7 +1,4 @@
-/**
- * Loaded with `--import` into the processes of the tests' stack: writes each statement that the process runs to a file of
- * its own in STATEMENTS_DIR, once, for `check.ts`. It holds texts with placeholders and the calling code, no values.
- */
+/** Loaded with `--import`: writes each statement once to STATEMENTS_DIR, without values, for `check.ts`. */
 import { appendFileSync } from "node:fs";
 import { isMainThread } from "node:worker_threads";
 import type { Recorded } from "./recorded.ts";

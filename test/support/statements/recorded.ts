@@ -1,4 +1,3 @@
-/** A statement that a process of the stack ran. */
 export interface Recorded {
   /** The folder of the program's entry. */
   program: "api" | "workers" | "other";

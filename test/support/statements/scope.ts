@@ -1,6 +1,5 @@
 import { loadModule, parseSync } from "libpg-query";
 
-/** Columns of every table of the database, by the table's name. */
 export type Columns = ReadonlyMap<string, ReadonlySet<string>>;
 
 const TENANT_COLUMNS = ["team_id", "environment"] as const;
@@ -33,7 +32,6 @@ interface Source {
   scoped: boolean;
   /** Tenant columns that are compared with a value or with those of a scoped source. */
   bound: Set<string>;
-  /** The subquery, for a subquery. */
   query?: Tree;
 }
 
@@ -203,7 +201,6 @@ class Finder {
     if (this.visit(query, scope, ctes)) own.source.scoped = true;
   }
 
-  /** Visits the subqueries that stand in expressions. */
   #visitSubqueries(part: unknown, scope: Scope, ctes: Ctes): void {
     if (Array.isArray(part)) for (const item of part) this.#visitSubqueries(item, scope, ctes);
     if (!isTree(part)) return;
@@ -224,7 +221,6 @@ function conjuncts(condition: Tree): Tree[] {
   return text(all, "boolop") === "AND_EXPR" ? children(all, "args").flatMap(conjuncts) : [condition];
 }
 
-/** The pairs of expressions that a condition says are equal. */
 function equalities(condition: Tree): [Tree, Tree][] {
   const comparison = child(condition, "A_Expr");
   const [left, right] = [child(comparison, "lexpr"), child(comparison, "rexpr")];
