@@ -119,15 +119,10 @@ export async function tryGrant(grant: OAuthGrant, postForm: PostForm): Promise<T
   return { grant: { ...grant, refreshToken: issued.refreshToken ?? grant.refreshToken }, issued };
 }
 
-interface GivenGrant {
-  grant: OAuthGrant;
-  issued?: IssuedToken | undefined;
-}
-
 export async function storeGrant(
   em: EntityManager,
   accountId: string,
-  { grant, issued }: GivenGrant,
+  { grant, issued }: { grant: OAuthGrant; issued?: IssuedToken | undefined },
   vault: Vault,
 ): Promise<void> {
   const encrypted = vault.encrypt(JSON.stringify(grant), contextOf(accountId));

@@ -50,15 +50,13 @@ export interface MessageRecipient {
   providerHeader?: string | undefined;
 }
 
-export interface MessageEnvelope {
-  from: string;
-  to: string;
-  /** The server must support SMTPUTF8. */
-  smtpUtf8: boolean;
-}
-
 export interface FilledMessage {
-  envelope: MessageEnvelope;
+  envelope: {
+    from: string;
+    to: string;
+    /** The server must support SMTPUTF8. */
+    smtpUtf8: boolean;
+  };
   /** RFC 5322: lines end with CRLF, have at most 998 octets, and none starts with a dot. */
   message: Buffer;
   /** Header fields that come before it: DKIM signatures. */

@@ -56,17 +56,12 @@ const CERTIFICATE_PATH = /^\/SimpleNotificationService-[0-9a-zA-Z]{16,64}\.pem$/
 const unavailable = (message: string, cause?: unknown): ApiError =>
   new ApiError("service_unavailable", message, { retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS, cause });
 
-interface LoadedKey {
-  key: Promise<KeyObject>;
-  until: number;
-}
-
 /** Answered with 503, because a provider does not repeat a request that got a 4xx. */
 const PASSING: ReadonlySet<number> = new Set([403, 408, 429]);
 
 export class SnsVerifier {
   readonly #fetchText: FetchText;
-  readonly #keys = new Map<string, LoadedKey>();
+  readonly #keys = new Map<string, { key: Promise<KeyObject>; until: number }>();
 
   constructor(fetchText: FetchText) {
     this.#fetchText = fetchText;
