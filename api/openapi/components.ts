@@ -49,7 +49,6 @@ const pageOf = (next: string | null) =>
       .meta({ description: "The `cursor` of the next page; null on the last one.", examples: [next] }),
   });
 
-/** The `meta` of each kind of answer. */
 export const METAS = {
   read: z.object({ request_id: requestId }).meta({ id: "ReadMeta", description: "The `meta` of a single record." }),
   page: pageOf(null).meta({ id: "PageMeta", description: "The `meta` of a page." }),
@@ -98,7 +97,6 @@ export function errorResponseOf(schemas: Schemas, few: readonly ErrorCode[]): Js
   };
 }
 
-/** An error as a client gets it. */
 function errorExample(code: ErrorCode, links: Links): JsonSchema {
   const { type, meaning } = ERRORS[code];
   const request_id = exampleId("request");
@@ -106,7 +104,6 @@ function errorExample(code: ErrorCode, links: Links): JsonSchema {
   return { summary: meaning, value: { error, meta: { request_id } } };
 }
 
-/** An example of each of these errors, by its code. */
 export const errorExamples = (used: ReadonlySet<ErrorCode>, links: Links): Record<string, JsonSchema> =>
   Object.fromEntries(codes.filter((code) => used.has(code)).map((code) => [code, errorExample(code, links)]));
 
@@ -121,7 +118,6 @@ const idempotencyKey = (required: boolean, description: string): JsonSchema => (
 
 const REPEATS = `For ${REMEMBERED_HOURS} hours the same key with the same request repeats the first answer, with \`Idempotent-Replayed: true\`, and does nothing; with another request it is 409 \`idempotency_key_reused\`.`;
 
-/** Parameters of many operations. */
 export const PARAMETERS = {
   IdempotencyKey: idempotencyKey(false, `Makes a repeated request safe; strongly recommended. ${REPEATS}`),
   RequiredIdempotencyKey: idempotencyKey(true, `Makes a repeated request safe; required here. ${REPEATS}`),

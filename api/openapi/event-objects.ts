@@ -24,7 +24,6 @@ const newsletterOfEvent = newsletter
   .extend(counts)
   .meta({ id: "NewsletterOfEvent", description: "A newsletter as events show it: without its body." });
 
-/** The record in the payload of each kind of event. */
 export const EVENT_OBJECTS = {
   contact,
   subscriber,

@@ -23,7 +23,6 @@ const json = (schema: JsonSchema, examples: JsonSchema): JsonSchema => ({
 
 /** Answers whose codes and headers are the same for every operation. */
 const SHARED_STATUSES: ReadonlySet<number> = new Set([401, 408, 413, 415, 500, 503]);
-/** Answers that carry `Retry-After`. */
 const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 429, 503]);
 
 const sharedName = (status: number): string => (STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, "");
@@ -121,7 +120,6 @@ function successes(schemas: Schemas, definition: RouteDefinition, links: JsonSch
   };
 }
 
-/** The parameters in one place, from the fields of a schema. */
 function parametersIn(
   schemas: Schemas,
   place: "path" | "query",
@@ -201,7 +199,6 @@ interface OperationContext {
   issuer: string | undefined;
 }
 
-/** One operation of the document. */
 export function operationOf(
   schemas: Schemas,
   shared: Map<string, JsonSchema>,

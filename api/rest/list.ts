@@ -47,7 +47,6 @@ const since = z.iso
     examples: ["2026-11-21T17:00:00.000Z"],
   });
 
-/** The parameters of every list. */
 export const paging = {
   limit: limit.default(DEFAULT_LIMIT),
   cursor: z
@@ -61,7 +60,6 @@ export const paging = {
   order: z.enum(ORDERS).default("desc").describe("Newest first, or oldest first."),
 };
 
-/** How one list endpoint pages. */
 interface ListSpec<Table extends keyof Database & string, Sort extends SortColumn, Filters extends z.ZodRawShape> {
   /** The team-owned table that is paged through; `page` always adds the tenant's condition. */
   table: Table;
@@ -71,7 +69,6 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
   sorts: readonly [Sort, ...Sort[]];
   /** False for a list with one fixed sort: it takes no `sort`. */
   sortable?: boolean;
-  /** Takes `updated_since`. */
   updatedSince?: boolean;
   /** Each but an `ownFilters` asks for a value of the table's column of its name. */
   filters?: Filters;
@@ -122,12 +119,10 @@ export function decodeCursor(vault: Vault, binding: string, cursor: string): Pos
 
 type PageContext = Pick<RequestContext, "em" | "vault" | "tenant" | "target">;
 
-/** A row of a page. */
 interface PageRow {
   /** Its place in the list: milliseconds since 1970 and its id. */
   sorted_at_ms: string;
   id: string;
-  /** JSON. */
   record: string;
   /** Rows up to the limit and one more, on a list with long texts: Postgres does not send all of them. */
   found?: string;
@@ -143,7 +138,6 @@ function takeFitting(rows: readonly PageRow[], maxBytes: number): PageRow[] {
   return end < 0 ? [...rows] : rows.slice(0, end);
 }
 
-/** A page as a request asks for it. */
 interface PageRequest {
   sort: SortColumn;
   order: Order;
@@ -192,7 +186,6 @@ const valuesOf = ({ teamId, environment }: Tenant, { limit, updatedSince, after 
   afterId: after?.id,
 });
 
-/** The records of a list. */
 interface RecordsSpec<Values, From extends keyof Database, Row extends object, T> {
   /** The values that `rows` chooses by; those that are undefined do not choose. */
   values?: Values;

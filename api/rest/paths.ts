@@ -1,7 +1,6 @@
 import { ApiError } from "../../domain/errors.ts";
 import { type Endpoint, shapeOf } from "./endpoints.ts";
 
-/** A path of the API that a request names. */
 export interface FoundPath {
   /** Parameters in braces. */
   path: string;

@@ -20,7 +20,6 @@ export const subscriber = z
 
 export const deletedSubscriber = deleted("subscriber", "subscriber", "DeletedSubscriber");
 
-/** A subscriber with their subscriptions. */
 export const subscriberWithSubscriptions = subscriber
   .extend({
     subscriptions: z.array(

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { PLAN_LIMITS } from "../../domain/teams/plans.ts";
 import { timestamp } from "../fields.ts";
 
-/** A limit, and how much of it is used. */
 const limitUse = (description: string, [limit, use]: readonly [number, number]) =>
   z
     .object({
@@ -12,7 +11,6 @@ const limitUse = (description: string, [limit, use]: readonly [number, number]) 
     })
     .describe(description);
 
-/** The use of the limits that a team has at this moment. */
 export const usage = z
   .object({
     object: z.literal("usage"),
