@@ -23,7 +23,6 @@ import { whileBeating } from "./heartbeat.ts";
 import { smtpLimits } from "./smtp/limits.ts";
 import { type AccountCheck, verifyAccount } from "./smtp/verify.ts";
 
-/** Time between the beginnings of two checks at one host. */
 const HOST_SPACING_MS = 250;
 const CHECKS_PER_HOST = 3;
 const CHECKS_PER_TEAM = 4;

@@ -33,7 +33,6 @@ export interface AppCommand {
   run(session: Session, values: object): Promise<Outcome | undefined>;
 }
 
-/** Commands by their names. */
 export type Commands = Readonly<Record<string, AppCommand>>;
 
 /** @param run gets the values of the parameters by their keys */
@@ -58,7 +57,6 @@ export function option<T>(value: string, description: string, parse?: Parse<T>, 
   return { kind: "option", value, description, ...(parse && { parse }), ...(fallback !== undefined && { fallback }) };
 }
 
-/** An option that must be given. */
 export function required(value: string, description: string): Parameter<string>;
 export function required<T>(value: string, description: string, parse: Parse<T>): Parameter<T>;
 export function required<T>(value: string, description: string, parse?: Parse<T>): Parameter<unknown> {

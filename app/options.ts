@@ -24,7 +24,6 @@ export const listOf =
     return named.map(oneOf(known));
   };
 
-/** A whole number. */
 export const wholeNumber =
   (min: number, max = Number.MAX_SAFE_INTEGER) =>
   (text: string): number => {
@@ -35,7 +34,6 @@ export const wholeNumber =
 
 export const NONE = "none";
 
-/** A whole number, or `none`. */
 export const numberOrNone =
   (min: number, max: number) =>
   (text: string): number | typeof NONE => {
@@ -119,7 +117,6 @@ export const instant = instantWhere("", () => true);
 export const pastInstant = instantWhere(" that has passed", (at) => at <= new Date());
 export const futureInstant = instantWhere(" to come", (at) => at > new Date(), "2030-01-31T12:00:00Z");
 
-/** An absolute URL. */
 export function absoluteUrl(text: string): string {
   if (!URL.canParse(text)) throw new InvalidArgumentError("It is not a URL.");
   return text;

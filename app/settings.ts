@@ -3,7 +3,6 @@ import { resolve } from "node:path";
 import { type Env, givenVariables, readEnv, SettingsError } from "../config/env.ts";
 import type { StackFile } from "../stack/state.ts";
 
-/** Settings of the command line. */
 export interface AppSettings {
   env: Env;
   /** The running stack, if the settings come from it. */

@@ -63,7 +63,6 @@ export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
   };
 }
 
-/** The socket that the stack of a data folder listens on. */
 function socketOf(dataDir: string): string {
   const inside = relative(process.cwd(), `${dataDir}/stack.sock`);
   const hash = createHash("sha256").update(dataDir).digest("hex").slice(0, 24);

@@ -51,7 +51,6 @@ export interface ProcessEvents {
   restarted?: (name: string, pid: number) => void;
 }
 
-/** Whether a process with this id exists. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -244,7 +244,6 @@ export class Stack {
     });
   }
 
-  /** Ends everything at once. */
   async kill(): Promise<void> {
     await this.#end(() => this.#processes.killAll());
   }

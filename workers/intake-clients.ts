@@ -25,7 +25,6 @@ const MAX_COMMAND_BYTES = 512 * 1024;
 /** After so much work for one client, other clients are served before its next work. */
 const TURN_MS = 10;
 
-/** A connection of a client. */
 export interface Connection {
   /** Counts bytes of a mail that is being read. */
   addData(bytes: number): void;

@@ -33,7 +33,6 @@ const REFUSALS = [
 ] as const;
 export type IntakeRefusal = (typeof REFUSALS)[number];
 
-/** The figures of the intake. */
 export interface IntakeMetrics {
   reported(outcome: (typeof OUTCOMES)[number]): void;
   refused(reason: IntakeRefusal): void;

@@ -13,7 +13,6 @@ export interface PoolMetrics {
   countAttempts: ActivityDeps["countAttempts"];
   countRelayFailure: ActivityDeps["countRelayFailure"];
   countFailedPruning: ActivityDeps["countFailedPruning"];
-  /** Adds the connections to Postgres. */
   watchConnections: (connections: ConnectionPool) => void;
 }
 
