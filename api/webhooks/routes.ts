@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { z } from "zod";
 import { DELIVERY_STATUSES, isFailure } from "../../db/entities/webhook.ts";
+import { ofTenant } from "../../db/orm.ts";
 import { afterCommit } from "../../db/transaction.ts";
 import { DEFAULT_PER_SECOND, readEndpointReplay, requestEndpointReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
@@ -233,7 +234,10 @@ const pageDeliveries = route("GET /webhooks/{webhookId}/deliveries", {
         let rows = deliveryRows(em).where("webhook_deliveries.webhook_id", "=", given.webhookId);
         if (given.failure) rows = rows.where("webhook_deliveries.failure", "=", given.failure);
         if (given.finalFailure) rows = rows.where("webhook_deliveries.final_failure", "=", given.finalFailure);
-        if (given.pending) rows = rows.where(sql<boolean>`webhook_deliveries.status = 'PENDING'`);
+        // By the index of what is due: one of their own would be written by every delivery.
+        if (given.pending)
+          rows = rows.where(sql<boolean>`webhook_deliveries.id = any(array(select d.id from webhook_deliveries d
+            where ${ofTenant(ctx.tenant, "d")} and d.webhook_id = ${given.webhookId} and d.next_attempt_at is not null and d.status = 'PENDING'))`);
         if (given.succeeded) rows = rows.where(sql<boolean>`webhook_deliveries.status = 'SUCCEEDED'`);
         if (given.final !== undefined)
           rows = rows.where(sql<boolean>`${isFinal("webhook_deliveries")} = ${given.final}`);

@@ -684,8 +684,6 @@ export class Migration20261121000000_Initial extends Migration {
     // The log of an endpoint by the status of its failures.
     this.addSql(`create index "webhook_deliveries_failure" on "webhook_deliveries"
       ("webhook_id", "failure", "created_at", "id") where "failure" is not null;`);
-    this.addSql(`create index "webhook_deliveries_pending" on "webhook_deliveries" ("webhook_id", "created_at", "id")
-      where "status" = 'PENDING';`);
     // The deliveries that are due at an endpoint.
     this.addSql(`create index "webhook_deliveries_due" on "webhook_deliveries" ("webhook_id", "next_attempt_at")
       where "next_attempt_at" is not null;`);

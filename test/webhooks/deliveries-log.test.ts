@@ -86,7 +86,8 @@ describe("The delivery log", () => {
   it("is filtered by status, one of five, and indexed by those of attempts that did not succeed", async () => {
     const made: Record<string, string> = {};
     for (const status of DELIVERY_STATUSES) {
-      const { id, failure } = await insertDelivery(team, webhookId, { status });
+      const next_attempt_at = status === "PENDING" ? new Date(Date.now() + 3_600_000) : null;
+      const { id, failure } = await insertDelivery(team, webhookId, { status, next_attempt_at });
       assert.equal(failure, isFailure(status) ? status : null);
       made[status] = id;
     }
