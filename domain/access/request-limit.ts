@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
-import { setTimeout as delay, setImmediate as received } from "node:timers/promises";
 import { type RawBuilder, sql } from "kysely";
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
+import { Batches } from "../../lib/batches.ts";
 import { ApiError } from "../errors.ts";
 
 /*
@@ -18,8 +18,6 @@ const WINDOW_MS = WINDOW_SECONDS * 1_000;
 const MAX_REMEMBERED = 10_000;
 /** How long a credential that worked passes an address that is blocked for the failures of its neighbours. */
 const WORKED_MS = 5 * 60_000;
-/** A look-up waits no longer for the one before it, whose connection may be dead without a sign. */
-const MAX_WAIT_MS = 1_000;
 
 /** SQL: the length of a window, the start of the one that is open, and the milliseconds until it ends, 1 at least. */
 const WINDOW = sql`interval ${sql.lit(`${WINDOW_SECONDS} seconds`)}`;
@@ -120,11 +118,6 @@ export function defineLookup<Values extends NamedValues, Row extends LimitedRow>
 /** The result of a look-up, and why its requests were not counted, where they were not. */
 type LookedUp<Row> = { row: Row; counted: CountedRow<Row> | undefined; error?: unknown };
 
-interface Batch {
-  size: number;
-  looked: Promise<unknown>;
-}
-
 export interface FoundCaller<Row> {
   row: Row;
   /** The count after this request, of a credential that is good. Call it once. */
@@ -163,9 +156,8 @@ export class RequestLimits {
   /** Counts of this process alone, in windows of its own clock. */
   readonly #counts = new Remembered<number>();
   #countsFrom = 0;
-  /** By address and credential: the look-up that gathers requests, and the latest that has begun. */
-  readonly #gathering = new Map<string, Batch>();
-  readonly #running = new Map<string, Promise<unknown>>();
+  /** By address and credential. */
+  readonly #lookUps = new Batches<undefined, unknown>();
 
   /** @param onCountedAlone is given the error for which Postgres did not count */
   constructor(settings: Settings, onCountedAlone: (error: unknown) => void) {
@@ -204,38 +196,17 @@ export class RequestLimits {
   ): Promise<FoundCaller<Row> | undefined> {
     const name = `${clientAddress} ${credential}`;
     const look = (requests: number) => this.#look(em, clientAddress, lookup, { values, requests });
-    const batch = this.#gathering.get(name) ?? this.#gather(name, look);
-    const place = batch.size++;
+    const { result, size, place } = await this.#lookUps.join(name, undefined, (requests) => look(requests.length));
     // Requests of one name have one look-up.
-    const looked = (await batch.looked) as LookedUp<Row> | undefined;
+    const looked = result as LookedUp<Row> | undefined;
     if (looked === undefined) return undefined;
     const { row, counted, error } = looked;
     const limit = this.limitFor(row.requests_per_minute);
     if (!counted) return { row, window: (callerId) => this.#countAlone(callerId, limit, error) };
     const { failures, resetMs } = counted;
     if (clientAddress !== null && failures >= this.#maxFailures) throw this.blockAddress(clientAddress, resetMs);
-    const count = counted.count === null ? null : counted.count - batch.size + place + 1;
+    const count = counted.count === null ? null : counted.count - size + place + 1;
     return { row, window: () => ({ count: count !== null && count > limit ? null : count, resetMs }) };
-  }
-
-  /** Gathers requests for a look-up, which begins when the one before has ended and all that was received is read. */
-  #gather(name: string, look: (requests: number) => Promise<unknown>): Batch {
-    const run = async () => {
-      const before = this.#running.get(name);
-      if (before) await Promise.race([before.catch(() => undefined), delay(MAX_WAIT_MS, undefined, { ref: false })]);
-      await received();
-      this.#gathering.delete(name);
-      const looked = look(batch.size);
-      this.#running.set(name, looked);
-      const end = () => {
-        if (this.#running.get(name) === looked) this.#running.delete(name);
-      };
-      looked.then(end, end);
-      return looked;
-    };
-    const batch: Batch = { size: 0, looked: run() };
-    this.#gathering.set(name, batch);
-    return batch;
   }
 
   async #look<Values extends NamedValues, Row extends LimitedRow>(

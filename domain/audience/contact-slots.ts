@@ -90,6 +90,7 @@ export async function takeSlotsInOrder(
   const { rows } = await sql<{ email: string }>`
     with held as (${holding(tenant, given)}) select email from held where is_new`.execute(kysely(em));
   const fresh = new Set(rows.map(({ email }) => email));
+  if (fresh.size === 0) return { slots: 0, refused: [] };
   const slots = Math.min(fresh.size, await lockRemaining(em, tenant));
   await count(em, tenant, slots);
   const refused = emails.filter((email) => fresh.has(email)).slice(slots);
@@ -140,8 +141,9 @@ async function count(em: EntityManager, tenant: Tenant, amount: number): Promise
   if (amount !== 0) await executeTaking(em, sql`select ${taking(tenant, sql`${amount}::int`)}`);
 }
 
-/** Locks the tenant's count until the transaction ends. @returns the slots that are left */
+/** Locks the tenant's count, if its plan has a limit, until the transaction ends. @returns the slots that are left */
 async function lockRemaining(em: EntityManager, tenant: Tenant): Promise<number> {
+  if ((await readSlotUse(em, tenant)).limit === null) return Number.POSITIVE_INFINITY;
   await sql`select lock_contact_slots(${tenant.teamId}, ${tenant.environment})`.execute(kysely(em));
   return (await readSlotUse(em, tenant)).remaining ?? Number.POSITIVE_INFINITY;
 }

@@ -21,11 +21,9 @@ export interface ContactFields extends PersonFields {
   fields: FieldChanges;
 }
 
-/** By its id alone: with the tenant's columns, a plan made while the table was small walks the index of the tenant's rows. */
 const contactRow = (id: string) => ({
   record: contactRecord("c"),
   from: sql`contacts c where c.id = ${id}`,
-  name: "contact",
 });
 
 const insertContact = defineCreation({
@@ -37,6 +35,7 @@ const insertContact = defineCreation({
     select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g."emailSpelling", g."firstName", g."lastName",
       g.fields::jsonb, ${emailStatusOf(tenant, sql`g.email`)}
     from given g where not ${isErased(tenant, sql`g."addressHash"`)}
+    order by g.email collate "C"
     on conflict do nothing`,
   remedy: ", or use the bulk upsert",
 });

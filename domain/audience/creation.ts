@@ -1,9 +1,10 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { type RawBuilder, sql } from "kysely";
 import { JsonText } from "../../db/json.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { defineStatement, type NamedValues } from "../../db/statements.ts";
-import { transaction } from "../../db/transaction.ts";
+import { isConflict, transaction } from "../../db/transaction.ts";
+import { isLockTimeout, refusesValues } from "../../db/unreachable.ts";
+import { Batches } from "../../lib/batches.ts";
 import { storedAddress } from "../address.ts";
 import { hashAddress, refuseErased } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
@@ -29,13 +30,15 @@ interface CreatedRow extends TakenSlots {
 /** A record to be made: the text of each column by its name. */
 type Given = NamedValues & { id: string; email: string };
 
-/** A record that the next statement of its tenant makes. */
-interface Waiting extends PromiseWithResolvers<CreatedRow | undefined> {
-  given: Given;
-}
+/**
+ * How long a statement that makes several records waits for a lock: another transaction may be writing the address of one
+ * of them, and the others shall not wait for it.
+ */
+const MOST_LOCK_MS = 250;
 
-/** Statements of a tenant begin at least this often, also while one waits for a lock. */
-const MOST_WAIT_MS = 500;
+/** Whether a statement for several records failed by one of them, so that each is to be made by itself. */
+const isOfOneRecord = (error: unknown): boolean =>
+  slotsRefusal(error) !== undefined || isConflict(error) || isLockTimeout(error) || refusesValues(error);
 
 type CreatedEvent = "subscriber.created" | "contact.created";
 
@@ -43,7 +46,10 @@ interface Creation<Name extends CreatedEvent> {
   kind: PersonKind;
   event: Name;
   record: (row: string) => RawBuilder<EventObjects[Name]>;
-  /** The insert of the rows of the CTE `given`, as `g`, without `returning`; none where the address is taken or erased. */
+  /**
+   * The insert of the rows of the CTE `given`, as `g`, in the order of their addresses, so that two statements do not
+   * deadlock; without `returning`. None where the address is taken or erased.
+   */
   insert: (tenant: Tenant) => RawBuilder<unknown>;
   /** What the client can do where the address is taken. */
   remedy?: string;
@@ -54,12 +60,16 @@ interface Creation<Name extends CreatedEvent> {
  * of a tenant that come while a statement is under way share the next one: most of its cost is the same for any number.
  */
 export function defineCreation<Name extends CreatedEvent>({ kind, event, record, insert, remedy }: Creation<Name>) {
-  const statement = defineStatement((_em, { teamId, environment, ...columns }: Tenant & NamedValues) => {
+  const statement = defineStatement((_em, { teamId, environment, lockMs, ...columns }: Tenant & NamedValues) => {
     const tenant = { teamId, environment };
     const names = sql.join(Object.keys(columns).map((name) => sql.id(name)));
     const lists = sql.join(Object.values(columns).map((values) => sql`${values}::text[]`));
     return sql<CreatedRow>`
-      with given as (select * from unnest(${lists}) g (${names})),
+      with given as materialized (
+        -- The limit is set before the first row is read.
+        select g.* from (
+          select set_config('lock_timeout', coalesce(${lockMs}::text, current_setting('lock_timeout')), true) offset 0
+        ) limited, unnest(${lists}) g (${names})),
       written as (${insert(tenant)} returning *),
       made as materialized (select id, email, ${record("written")} as object from written),
       ${takingSlots(tenant, sql`select email from written`)},
@@ -67,12 +77,11 @@ export function defineCreation<Name extends CreatedEvent>({ kind, event, record,
       select id, object as record, (select slots from taken) as slots, exists (select from emitted) as emitted from made`;
   });
 
-  /** In one order of the addresses, so that two statements do not deadlock. */
   async function make(em: EntityManager, tenant: Tenant, records: readonly Given[]): Promise<CreatedRow[]> {
-    const sorted = records.toSorted((a, b) => (a.email < b.email ? -1 : 1));
-    const names = Object.keys(sorted[0] ?? {});
-    const columns = Object.fromEntries(names.map((name) => [name, sorted.map((given) => given[name])]));
-    return (await statement(em, { ...columns, ...tenant })).rows;
+    const names = Object.keys(records[0] ?? {});
+    const columns = Object.fromEntries(names.map((name) => [name, records.map((given) => given[name])]));
+    const lockMs = records.length > 1 ? `${MOST_LOCK_MS}ms` : null;
+    return (await statement(em, { ...columns, ...tenant, lockMs })).rows;
   }
 
   const makeOne = (em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> =>
@@ -84,42 +93,29 @@ export function defineCreation<Name extends CreatedEvent>({ kind, event, record,
       return row;
     });
 
-  /** Makes all by one statement, or, where that fails, each by itself. */
-  async function makeAll(em: EntityManager, tenant: Tenant, all: readonly Waiting[]): Promise<void> {
+  const batches = new Batches<Given, CreatedRow[] | "alone">();
+
+  /** @returns "alone" when each record has to be made by itself; nothing was written then */
+  async function makeAll(
+    em: EntityManager,
+    tenant: Tenant,
+    records: readonly Given[],
+  ): Promise<CreatedRow[] | "alone"> {
     try {
-      const rows = await make(
-        em,
-        tenant,
-        all.map(({ given }) => given),
-      );
+      const rows = await make(em, tenant, records);
       if (rows[0]?.emitted) notifyRelay(em);
-      for (const { given, resolve } of all) resolve(rows.find(({ id }) => id === given.id));
-    } catch {
-      for (const { given, resolve, reject } of all) makeOne(em, tenant, given).then(resolve, reject);
+      return rows;
+    } catch (error) {
+      // After any other the statement may have been committed, and a second one would find the addresses taken.
+      if (isOfOneRecord(error)) return "alone";
+      throw error;
     }
   }
 
-  /** By tenant, those that have come since the latest statement began. */
-  const lines = new Map<string, Waiting[]>();
-
-  async function serve(key: string, em: EntityManager, tenant: Tenant): Promise<void> {
-    for (let line = lines.get(key); line && line.length > 0; line = lines.get(key)) {
-      lines.set(key, []);
-      await Promise.race([makeAll(em, tenant, line), delay(MOST_WAIT_MS, undefined, { ref: false })]);
-    }
-    lines.delete(key);
-  }
-
-  function makeTogether(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
-    const key = `${tenant.teamId} ${tenant.environment}`;
-    const waiting = { given, ...Promise.withResolvers<CreatedRow | undefined>() };
-    const line = lines.get(key);
-    if (line) line.push(waiting);
-    else {
-      lines.set(key, [waiting]);
-      void serve(key, em, tenant);
-    }
-    return waiting.promise;
+  async function makeTogether(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
+    const name = `${tenant.teamId} ${tenant.environment}`;
+    const { result } = await batches.join(name, given, (records) => makeAll(em, tenant, records));
+    return result === "alone" ? makeOne(em, tenant, given) : result.find(({ id }) => id === given.id);
   }
 
   /**

@@ -24,14 +24,13 @@ export const createSubscriber = defineCreation({
     insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
     select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g."emailSpelling", g."firstName", g."lastName"
     from given g where not ${isErased(tenant, sql`g."addressHash"`)}
+    order by g.email collate "C"
     on conflict do nothing`,
 });
 
-/** By its id alone, as `contactRow`. */
 const subscriberRow = (id: string) => ({
   record: subscriberRecord("s"),
   from: sql`subscribers s where s.id = ${id}`,
-  name: "subscriber",
 });
 
 const lockSubscriber = async (em: EntityManager, id: string): Promise<Subscriber> =>
