@@ -123,7 +123,10 @@ export function loginOf(
     port,
     secure,
     user,
-    pass: sealed === null ? undefined : vault.decrypt(sealed, sealContext("email_accounts", accountId)),
+    pass:
+      sealed === null
+        ? undefined
+        : vault.decrypt(sealed, sealContext("email_accounts", "encrypted_password", accountId)),
   };
 }
 

@@ -165,7 +165,7 @@ async function ordinaryRequests({ keys }: TestTeam, seconds: number) {
 /** A team with so many subscribers, large drafts, and an account at a relay that refuses logins. */
 async function makeHostileTeam(rows: number, port: number): Promise<Sender> {
   const sender = await makeAudience({ recipients: rows, connections: 100, smtp: { host: "127.0.0.1", port } });
-  const password = sender.vault.encrypt("wrong", sealContext("email_accounts", sender.accountId));
+  const password = sender.vault.encrypt("wrong", sealContext("email_accounts", "encrypted_password", sender.accountId));
   await sql`update email_accounts set username = 'user', encrypted_password = ${password}
     where id = ${sender.accountId}`.execute(kysely(sender.em));
   const body = `<p>${"x".repeat(1_000_000)}</p>`;

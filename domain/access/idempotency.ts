@@ -291,7 +291,7 @@ type Place = Pick<IdempotencyHandle, "teamId" | "environment" | "keyHash">;
 
 /** Binds a sealed payload to its record. */
 const contextOf = ({ teamId, environment, keyHash }: Place) =>
-  sealContext("idempotency_records", teamId, environment, keyHash);
+  sealContext("idempotency_records", "payload", teamId, environment, keyHash);
 
 /** A payload that holds a secret, as it may be stored. */
 export const sealPayload = (vault: Vault, place: Place, payload: string): string =>

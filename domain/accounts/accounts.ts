@@ -194,7 +194,7 @@ export async function updateAccount(
 }
 
 const sealPassword = (vault: Vault, accountId: string, password: string | null): string | null =>
-  password === null ? null : vault.encrypt(password, sealContext("email_accounts", accountId));
+  password === null ? null : vault.encrypt(password, sealContext("email_accounts", "encrypted_password", accountId));
 
 function refuseRevoked({ status }: Pick<EmailAccount, "status">): void {
   if (status !== "REVOKED") return;
@@ -382,7 +382,9 @@ async function checkStoredLogin(
   deps: AccountDeps,
 ): Promise<void> {
   const password =
-    encryptedPassword == null ? null : deps.vault.decrypt(encryptedPassword, sealContext("email_accounts", id));
+    encryptedPassword == null
+      ? null
+      : deps.vault.decrypt(encryptedPassword, sealContext("email_accounts", "encrypted_password", id));
   const accessToken = (await hasGrant(em, id))
     ? await orCheckError(accessTokenOf(em, id, { vault: deps.vault, postForm: postFormOf(deps) }))
     : undefined;

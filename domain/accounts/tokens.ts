@@ -36,7 +36,8 @@ export class TokenError extends Error {
   }
 }
 
-const contextOf = (accountId: string): string => sealContext("account_grants", accountId);
+const grantContext = (accountId: string): string => sealContext("account_grants", "encrypted_grant", accountId);
+const tokenContext = (accountId: string): string => sealContext("account_grants", "encrypted_access_token", accountId);
 
 /** A token with less time left is replaced: a login may wait in a queue, and clocks differ. */
 const RENEW_BEFORE_SECONDS = 300;
@@ -125,8 +126,8 @@ export async function storeGrant(
   { grant, issued }: { grant: OAuthGrant; issued?: IssuedToken | undefined },
   vault: Vault,
 ): Promise<void> {
-  const encrypted = vault.encrypt(JSON.stringify(grant), contextOf(accountId));
-  const token = issued ? vault.encrypt(issued.accessToken, contextOf(accountId)) : null;
+  const encrypted = vault.encrypt(JSON.stringify(grant), grantContext(accountId));
+  const token = issued ? vault.encrypt(issued.accessToken, tokenContext(accountId)) : null;
   await sql`
     insert into account_grants as g (account_id, encrypted_grant, encrypted_access_token, token_expires_at)
     values (${accountId}, ${encrypted}, ${token}, ${expiresAt(issued)})
@@ -177,7 +178,7 @@ export async function accessTokenOf(
     const stored = await readGrant(em, accountId);
     const { encrypted_access_token: sealed, seconds_left } = stored;
     const left = seconds_left ?? 0;
-    const token = sealed === null ? undefined : vault.decrypt(sealed, contextOf(accountId));
+    const token = sealed === null ? undefined : vault.decrypt(sealed, tokenContext(accountId));
     const usable = token !== undefined && token !== refused && left > LEAST_SECONDS ? token : undefined;
     if (usable !== undefined && (left > RENEW_BEFORE_SECONDS || stored.refreshing)) return usable;
     if (await takeTurnToRefresh(em, accountId, stored)) return await refresh(em, accountId, deps, stored, usable);
@@ -217,13 +218,13 @@ async function refresh(
   usable: string | undefined,
 ): Promise<string> {
   try {
-    const grant = JSON.parse(vault.decrypt(encrypted_grant, contextOf(accountId))) as OAuthGrant;
+    const grant = JSON.parse(vault.decrypt(encrypted_grant, grantContext(accountId))) as OAuthGrant;
     const tried = await tryGrant(grant, postForm);
     const { issued } = tried;
     await sql`
       update account_grants set refreshing_until = null, token_expires_at = ${expiresAt(issued)},
-        encrypted_access_token = ${vault.encrypt(issued.accessToken, contextOf(accountId))},
-        encrypted_grant = ${issued.refreshToken === undefined ? sql.ref("encrypted_grant") : vault.encrypt(JSON.stringify(tried.grant), contextOf(accountId))}
+        encrypted_access_token = ${vault.encrypt(issued.accessToken, tokenContext(accountId))},
+        encrypted_grant = ${issued.refreshToken === undefined ? sql.ref("encrypted_grant") : vault.encrypt(JSON.stringify(tried.grant), grantContext(accountId))}
       where account_id = ${accountId} and version = ${version}`.execute(kysely(em));
     return issued.accessToken;
   } catch (error) {

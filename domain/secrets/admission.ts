@@ -97,7 +97,7 @@ async function checkKeys(connection: Connection, setting: KeySetting, keys: read
 const HASH_KEY = "hash";
 
 async function loadHashKey(connection: Connection, vault: Vault): Promise<void> {
-  const context = sealContext("database_keys", HASH_KEY);
+  const context = sealContext("database_keys", "encrypted_key", HASH_KEY);
   for (;;) {
     const { rows } = await connection.query<{ encrypted_key: string }>(
       "select encrypted_key from database_keys where name = $1",

@@ -67,8 +67,12 @@ function firstOf<Key>([first]: Key[], setting: "SIGNING_SECRET" | "ENCRYPTION_KE
 
 export const keyIdOf = (sealed: string): string => sealed.split(".", 1)[0] ?? "";
 
-/** Binds a sealed text to its row: moved to another one, it does not decrypt. */
-export const sealContext = (table: keyof Database, ...key: string[]): string => [table, ...key].join("/");
+/**
+ * Binds a sealed text to its row and column: moved to another one, it does not decrypt. A value and the one before it are
+ * the same to it, because a rotation moves the text from one column to the other.
+ */
+export const sealContext = (table: keyof Database, column: string, ...key: string[]): string =>
+  [table, column.replace(/^previous_/, ""), ...key].join("/");
 
 /** To use a setting that is empty is an error. */
 export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNING_SECRET" | "ENCRYPTION_KEYS">): Vault {

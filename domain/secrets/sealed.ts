@@ -61,7 +61,7 @@ async function reencryptColumn(
       order by ${columns(key)} limit ${BATCH_ROWS}`.execute(db);
     for (const row of rows) {
       const id = key.map((name) => row[name] ?? "");
-      const fresh = tryReseal(vault, row.sealed_text, sealContext(table, ...id));
+      const fresh = tryReseal(vault, row.sealed_text, sealContext(table, column, ...id));
       if (fresh === undefined) {
         report.unreadable.push([table, column, ...id].join(" "));
         continue;

@@ -83,7 +83,7 @@ export async function addKey(
       domain,
       selector: key.selector,
       algorithm,
-      encrypted_private_key: vault.encrypt(sealed, sealContext("dkim_keys", id)),
+      encrypted_private_key: vault.encrypt(sealed, sealContext("dkim_keys", "encrypted_private_key", id)),
       public_key: key.publicKey,
     })
     .execute();
@@ -159,6 +159,9 @@ export const signingKeys = (em: EntityManager, tenant: Tenant, domain: string): 
 
 /** @throws {Error} when no key opens it, so that no mail leaves without its signature */
 export function openKey(vault: Vault, { id, encryptedPrivateKey, ...key }: SealedKey): DkimKey {
-  const der = Buffer.from(vault.decrypt(encryptedPrivateKey, sealContext("dkim_keys", id)), "base64");
+  const der = Buffer.from(
+    vault.decrypt(encryptedPrivateKey, sealContext("dkim_keys", "encrypted_private_key", id)),
+    "base64",
+  );
   return { ...key, privateKey: createPrivateKey({ key: der, format: "der", type: "pkcs8" }) };
 }

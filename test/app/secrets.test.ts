@@ -142,14 +142,18 @@ describe("Rotating the secrets by the command line", () => {
     assert.equal(previous, registered.body.data.secret);
     assert.deepEqual(openHeaders(vault, webhookId, endpoint["encrypted_headers"] ?? ""), HEADERS);
     const { encrypted_password = "" } = await row("email_accounts", "id", accountId);
-    assert.equal(vault.decrypt(encrypted_password, sealContext("email_accounts", accountId)), PASSWORD);
+    assert.equal(
+      vault.decrypt(encrypted_password, sealContext("email_accounts", "encrypted_password", accountId)),
+      PASSWORD,
+    );
     const [dkimKey] = await signingKeys(em, client.tenant, "example.com");
     assert.ok(dkimKey && openKey(vault, dkimKey).privateKey);
     const postForm = () => Promise.reject(new Error("the token lives"));
     assert.equal(await accessTokenOf(em, accountId, { vault, postForm }), ACCESS_TOKEN);
     const { encrypted_grant = "" } = await row("account_grants", "account_id", accountId);
     assert.equal(
-      JSON.parse(vault.decrypt(encrypted_grant, sealContext("account_grants", accountId))).refreshToken,
+      JSON.parse(vault.decrypt(encrypted_grant, sealContext("account_grants", "encrypted_grant", accountId)))
+        .refreshToken,
       "r",
     );
   });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createHmac, hkdfSync } from "node:crypto";
 import { openVault } from "../../domain/secrets/crypto.ts";
+import { openHeaders, openSecret, sealHeaders } from "../../domain/webhooks/secrets.ts";
 import { newKey } from "../support/own-database.ts";
 
 describe("Signatures and hashes of the vault", () => {
@@ -25,5 +26,16 @@ describe("Signatures and hashes of the vault", () => {
     }
     assert.notEqual(vault.sign("cursor", "ab", "c"), vault.sign("cursor", "a", "bc"));
     assert.ok(!vault.verify(vault.sign("cursor", "a"), "link", "a"));
+  });
+});
+
+describe("A sealed text", () => {
+  const vault = openVault({ SIGNING_SECRET: [newKey("k1")], ENCRYPTION_KEYS: [newKey("e1")] });
+
+  it("opens in its own column and row alone", () => {
+    const sealed = sealHeaders(vault, "wh_a", { "x-a": "b" }) ?? assert.fail();
+    assert.deepEqual(openHeaders(vault, "wh_a", sealed), { "x-a": "b" });
+    assert.throws(() => openHeaders(vault, "wh_b", sealed));
+    assert.throws(() => openSecret(vault, "wh_a", sealed));
   });
 });

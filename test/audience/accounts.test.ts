@@ -78,7 +78,10 @@ describe("Sending accounts", () => {
     const account = await connect();
     const { encryptedPassword } = account;
     assert.ok(encryptedPassword && !encryptedPassword.includes(SECRET));
-    assert.equal(team.vault.decrypt(encryptedPassword, sealContext("email_accounts", account.id)), SECRET);
+    assert.equal(
+      team.vault.decrypt(encryptedPassword, sealContext("email_accounts", "encrypted_password", account.id)),
+      SECRET,
+    );
     assert.throws(() => team.vault.decrypt(encryptedPassword, "email_accounts/acct_other/password"));
   });
 

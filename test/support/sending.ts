@@ -97,7 +97,7 @@ export async function setLogin(
   ids = accountIds,
 ): Promise<void> {
   for (const id of ids) {
-    const encrypted = vault.encrypt(password, sealContext("email_accounts", id));
+    const encrypted = vault.encrypt(password, sealContext("email_accounts", "encrypted_password", id));
     await sql`update email_accounts set username = email, encrypted_password = ${encrypted}
       where id = ${id}`.execute(kysely(em));
   }

@@ -655,7 +655,10 @@ describe("Events of a send", () => {
     const sender = await makeSender({ recipients: 2 });
     await listen(sender, { events: ["account.error", "account.recovered"] });
     const since = emitted(sender);
-    const password = sender.vault.encrypt("a password", sealContext("email_accounts", sender.accountId));
+    const password = sender.vault.encrypt(
+      "a password",
+      sealContext("email_accounts", "encrypted_password", sender.accountId),
+    );
     await sql`update email_accounts set username = 'news', encrypted_password = ${password}
       where id = ${sender.accountId}`.execute(kysely(sender.em));
     await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
