@@ -116,15 +116,24 @@ export class OutboxRelay {
 
   async #sweepAll(watched: Watched): Promise<void> {
     const { stopping, orm } = this.#deps;
+    /** Unfinished ones that Temporal knows: each is asked for once. */
+    let knownReplays = new Set<string>();
     while (!stopping.aborted) {
       await pause(SWEEP_EVERY_MS, stopping);
       try {
         this.#start(await readDue(orm.em.fork()), SWEPT_AGAIN_MS);
-        for (const replayId of await unfinishedReplays(orm.em.fork())) {
+        const unfinished = await unfinishedReplays(orm.em.fork());
+        const started = new Set(unfinished.filter((id) => knownReplays.has(id)));
+        for (const replayId of unfinished) {
           if (stopping.aborted) break;
-          await this.#startReplay(replayId).catch((error) => this.#noteFailure(error));
+          if (started.has(replayId)) continue;
+          await this.#startReplay(replayId).then(
+            () => started.add(replayId),
+            (error) => this.#noteFailure(error),
+          );
           watched.moved();
         }
+        knownReplays = started;
       } catch (error) {
         this.#noteFailure(error);
       }
