@@ -94,7 +94,8 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
       try {
         return await handler(request);
       } catch (error) {
-        const { em, tenant, locals, log } = request.ctx;
+        const { em, tenant, locals, log, dryRun } = request.ctx;
+        if (dryRun) throw error;
         const { requestId, keyId = null, sendId = null } = locals;
         const refused: RefusedStep = { step, requestId, apiKeyId: keyId, sendId };
         const recorded = recordRefusal(em, tenant, resourceOf(request.input), refused, toApiError(error));

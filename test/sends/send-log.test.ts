@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { inProcess } from "../support/command.ts";
+import { unique } from "../support/factories.ts";
 import { type LogLine, untilLogged } from "../support/logs.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import { makeSender, preview, setFaults, startSend, untilStatus } from "../support/sending.ts";
@@ -11,6 +12,10 @@ describe("The log of a send", () => {
     const sender = await makeSender({ recipients: 0 });
     const { newsletterId, liveKey } = sender;
     const why = async () => (await inProcess("send:why", newsletterId)).data;
+    const query = { dry_run: "true" };
+    const path = `/newsletters/${newsletterId}/send-preview`;
+    const tried = await sender.client.post(path, undefined, { idempotencyKey: unique("key"), query });
+    assert.equal(tried.body.error.code, "campaign_not_ready");
     assert.deepEqual(await why(), { status: "DRAFT", refusal: null });
     const { status, body } = await preview(sender);
     assert.deepEqual([status, body.error.code], [409, "campaign_not_ready"]);
