@@ -288,10 +288,8 @@ describe("A failing endpoint", () => {
     await probe();
     await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "delivery_failures" });
     const log = await untilOver(team, endpoint.id, 3);
-    assert.deepEqual(
-      log.map(({ status }) => status),
-      ["FAILED", "BLOCKED", "BLOCKED"],
-    );
+    // Which of the three the probe attempted is open: they fell due at the same instant.
+    assert.deepEqual(log.map(({ status }) => status).sort(), ["BLOCKED", "BLOCKED", "FAILED"]);
     for (const { error_message } of log) assert.match(error_message ?? "", /switched off; replay/);
   });
 });
