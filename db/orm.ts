@@ -1,19 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Migrator } from "@mikro-orm/migrations";
-import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikro-orm/postgresql";
+import { defineConfig, EntityManager, EntitySchema, type InferKyselyDB, MikroORM } from "@mikro-orm/postgresql";
 import { type ColumnType, type Kysely, sql } from "kysely";
 import type { ClientBase } from "pg";
-import { accountEntities } from "./entities/account.ts";
-import { analyticsEntities } from "./entities/analytics.ts";
-import { audienceEntities } from "./entities/audience.ts";
-import { contactEntities } from "./entities/contact.ts";
-import { engagementEntities } from "./entities/engagement.ts";
-import { idempotencyEntities } from "./entities/idempotency.ts";
-import { requestEntities } from "./entities/request.ts";
-import { secretEntities } from "./entities/secret.ts";
-import { sendEntities } from "./entities/send.ts";
-import { teamEntities } from "./entities/team.ts";
-import { webhookEntities } from "./entities/webhook.ts";
+import * as declared from "./entities/index.ts";
 import {
   answerLimitMs,
   type Client,
@@ -38,19 +28,10 @@ export { EntityManager, MikroORM };
  * Kysely row (snake_case, instants as text).
  */
 
-const entities = [
-  ...teamEntities,
-  ...audienceEntities,
-  ...contactEntities,
-  ...accountEntities,
-  ...sendEntities,
-  ...engagementEntities,
-  ...analyticsEntities,
-  ...idempotencyEntities,
-  ...webhookEntities,
-  ...secretEntities,
-  ...requestEntities,
-] as const;
+type Declared = typeof declared;
+type Entity = Extract<Declared[keyof Declared], EntitySchema>;
+/** A table is what a file of `entities` exports as a schema. */
+const entities = Object.values<unknown>(declared).filter((each): each is Entity => each instanceof EntitySchema);
 
 /** MikroORM turns off the driver's parsing of dates, and a bigint may be larger than a number can hold. */
 type Read<Value> = Value extends Date | bigint ? string : Value;
@@ -59,7 +40,7 @@ type AsRead<Column> =
   Column extends ColumnType<infer Select, infer Insert, infer Update>
     ? ColumnType<Read<Select>, Written<Insert>, Written<Update>>
     : ColumnType<Read<Column>, Written<Column>, Written<Column>>;
-type Tables = InferKyselyDB<(typeof entities)[number]>;
+type Tables = InferKyselyDB<Entity>;
 
 export type Database = { [Table in keyof Tables]: { [Column in keyof Tables[Table]]: AsRead<Tables[Table][Column]> } };
 
@@ -81,7 +62,7 @@ const ormConfig = (
 ) =>
   defineConfig({
     clientUrl: databaseUrl,
-    entities: [...entities],
+    entities,
     extensions: [Migrator],
     pool: { min: 0, max: poolMax },
     // Dates are read and written in UTC, in any time zone of the machine.

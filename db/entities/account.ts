@@ -29,9 +29,8 @@ export type AccountProvider = (typeof ACCOUNT_PROVIDERS)[number];
 
 export type SmtpSecurity = "none" | "starttls" | "tls";
 
-const EmailAccountSchema = defineEntity({
-  name: "EmailAccount",
-  tableName: "email_accounts",
+export const EmailAccountSchema = defineEntity({
+  name: "email_accounts",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
   indexes: listIndexes,
@@ -62,9 +61,8 @@ export class EmailAccount extends EmailAccountSchema.class {}
 EmailAccountSchema.setClass(EmailAccount);
 
 /** Reserved when rows are staged, returned when they were not sent. */
-const AccountUsageSchema = defineEntity({
-  name: "AccountUsage",
-  tableName: "account_usage",
+export const AccountUsageSchema = defineEntity({
+  name: "account_usage",
   properties: {
     accountId: code().primary(),
     window: code().$type<"HOUR" | "DAY">().primary(),
@@ -74,9 +72,8 @@ const AccountUsageSchema = defineEntity({
 });
 
 /** Connections a dispatching activity may open; the leases of an account sum to its maximum at most. */
-const AccountLeaseSchema = defineEntity({
-  name: "AccountLease",
-  tableName: "account_leases",
+export const AccountLeaseSchema = defineEntity({
+  name: "account_leases",
   properties: {
     accountId: code().primary(),
     holder: code().primary(),
@@ -88,9 +85,8 @@ const AccountLeaseSchema = defineEntity({
 });
 
 /** An account that its server lets in no more; deleted once a login works again. */
-const AccountRefusalSchema = defineEntity({
-  name: "AccountRefusal",
-  tableName: "account_refusals",
+export const AccountRefusalSchema = defineEntity({
+  name: "account_refusals",
   properties: {
     accountId: code().primary(),
     count: p.integer(),
@@ -102,9 +98,8 @@ const AccountRefusalSchema = defineEntity({
   },
 });
 
-const DkimKeySchema = defineEntity({
-  name: "DkimKey",
-  tableName: "dkim_keys",
+export const DkimKeySchema = defineEntity({
+  name: "dkim_keys",
   filters: tenantFilters,
   uniques: [{ properties: ["domain", "selector"] }],
   indexes: [{ properties: ["teamId", "environment", "domain"] }],
@@ -125,9 +120,8 @@ const DkimKeySchema = defineEntity({
 });
 
 /** The time of an account's next check. A trigger makes the row of a new account. */
-const AccountCheckSchema = defineEntity({
-  name: "AccountCheck",
-  tableName: "account_checks",
+export const AccountCheckSchema = defineEntity({
+  name: "account_checks",
   indexes: [{ properties: ["nextAt"] }],
   properties: {
     accountId: code().primary(),
@@ -137,9 +131,8 @@ const AccountCheckSchema = defineEntity({
   },
 });
 
-const AccountGrantSchema = defineEntity({
-  name: "AccountGrant",
-  tableName: "account_grants",
+export const AccountGrantSchema = defineEntity({
+  name: "account_grants",
   properties: {
     accountId: code().primary(),
     encryptedGrant: sealed(),
@@ -151,13 +144,3 @@ const AccountGrantSchema = defineEntity({
     refreshingUntil: instant().nullable(),
   },
 });
-
-export const accountEntities = [
-  EmailAccountSchema,
-  AccountUsageSchema,
-  AccountLeaseSchema,
-  AccountRefusalSchema,
-  DkimKeySchema,
-  AccountCheckSchema,
-  AccountGrantSchema,
-] as const;

@@ -4,9 +4,8 @@ import { code, tenantKey } from "./shared.ts";
 const count = () => p.integer().default(0);
 
 /** Sums of `analytics_changes`, which the maintenance pool adds here. They outlive the facts that they count. */
-const AnalyticsDaySchema = defineEntity({
-  name: "AnalyticsDay",
-  tableName: "analytics_days",
+export const AnalyticsDaySchema = defineEntity({
+  name: "analytics_days",
   properties: {
     ...tenantKey,
     /** The id of a newsletter or campaign; empty for all of the tenant. */
@@ -48,9 +47,8 @@ export const FIGURES = [
 export type Figure = (typeof FIGURES)[number];
 
 /** A change that is not in `analytics_days` yet, appended by triggers: no transaction waits for a row that counts. */
-const AnalyticsChangeSchema = defineEntity({
-  name: "AnalyticsChange",
-  tableName: "analytics_changes",
+export const AnalyticsChangeSchema = defineEntity({
+  name: "analytics_changes",
   properties: {
     ...tenantKey,
     day: p.date().primary(),
@@ -61,5 +59,3 @@ const AnalyticsChangeSchema = defineEntity({
     count: p.integer(),
   },
 });
-
-export const analyticsEntities = [AnalyticsDaySchema, AnalyticsChangeSchema] as const;

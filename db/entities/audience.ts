@@ -22,9 +22,8 @@ export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 export const WITHHELD_REASONS = ["suppressed", "list_limit", "address_limit", "team_limit"] as const;
 export type WithheldReason = (typeof WITHHELD_REASONS)[number];
 
-const ListSchema = defineEntity({
-  name: "List",
-  tableName: "lists",
+export const ListSchema = defineEntity({
+  name: "lists",
   filters: tenantFilters,
   indexes: listIndexes,
   properties: {
@@ -39,9 +38,8 @@ const ListSchema = defineEntity({
 export class List extends ListSchema.class {}
 ListSchema.setClass(List);
 
-const SubscriberSchema = defineEntity({
-  name: "Subscriber",
-  tableName: "subscribers",
+export const SubscriberSchema = defineEntity({
+  name: "subscribers",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
   indexes: listIndexes,
@@ -55,9 +53,8 @@ const SubscriberSchema = defineEntity({
 export class Subscriber extends SubscriberSchema.class {}
 SubscriberSchema.setClass(Subscriber);
 
-const SubscriptionSchema = defineEntity({
-  name: "Subscription",
-  tableName: "subscriptions",
+export const SubscriptionSchema = defineEntity({
+  name: "subscriptions",
   filters: tenantFilters,
   indexes: [
     { properties: ["subscriberId"] },
@@ -86,9 +83,8 @@ export class Subscription extends SubscriptionSchema.class {}
 SubscriptionSchema.setClass(Subscription);
 
 /** The distinct addresses of a tenant's contacts and subscribers: each takes one contact slot. */
-const AudienceAddressSchema = defineEntity({
-  name: "AudienceAddress",
-  tableName: "audience_addresses",
+export const AudienceAddressSchema = defineEntity({
+  name: "audience_addresses",
   filters: tenantFilters,
   properties: {
     ...tenantKey,
@@ -97,9 +93,8 @@ const AudienceAddressSchema = defineEntity({
   },
 });
 
-const ContactSlotCountSchema = defineEntity({
-  name: "ContactSlotCount",
-  tableName: "contact_slot_counts",
+export const ContactSlotCountSchema = defineEntity({
+  name: "contact_slot_counts",
   filters: tenantFilters,
   properties: {
     ...tenantKey,
@@ -109,9 +104,8 @@ const ContactSlotCountSchema = defineEntity({
 });
 
 /** Confirmation mails of the last days, which count towards the limits: one per list, mailbox and day. */
-const ConfirmationMailSchema = defineEntity({
-  name: "ConfirmationMail",
-  tableName: "confirmation_mails",
+export const ConfirmationMailSchema = defineEntity({
+  name: "confirmation_mails",
   filters: tenantFilters,
   indexes: [{ properties: ["day", "teamId", "environment"] }],
   properties: {
@@ -135,9 +129,8 @@ export const SUPPRESSION_REASONS = [
 ] as const;
 export type SuppressionReason = (typeof SUPPRESSION_REASONS)[number];
 
-const SuppressionSchema = defineEntity({
-  name: "Suppression",
-  tableName: "suppressions",
+export const SuppressionSchema = defineEntity({
+  name: "suppressions",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
   indexes: [
@@ -160,9 +153,8 @@ SuppressionSchema.setClass(Suppression);
 export const UNSUBSCRIBE_SOURCES = ["link", "one_click", "mailto"] as const;
 export type UnsubscribeSource = (typeof UNSUBSCRIBE_SOURCES)[number];
 
-const UnsubscribeSchema = defineEntity({
-  name: "Unsubscribe",
-  tableName: "unsubscribes",
+export const UnsubscribeSchema = defineEntity({
+  name: "unsubscribes",
   filters: tenantFilters,
   indexes: [
     { properties: ["teamId", "environment", "source", "unsubscribedAt", "id"], name: "unsubscribes_source" },
@@ -184,9 +176,8 @@ export class Unsubscribe extends UnsubscribeSchema.class {}
 UnsubscribeSchema.setClass(Unsubscribe);
 
 /** An HMAC of the address under the database's hash key. It differs between tenants. */
-const ErasedAddressSchema = defineEntity({
-  name: "ErasedAddress",
-  tableName: "erased_addresses",
+export const ErasedAddressSchema = defineEntity({
+  name: "erased_addresses",
   filters: tenantFilters,
   properties: {
     ...tenantKey,
@@ -198,9 +189,8 @@ const ErasedAddressSchema = defineEntity({
 });
 
 /** An opt-out of a list by an address that no subscriber has now. */
-const ListOptOutSchema = defineEntity({
-  name: "ListOptOut",
-  tableName: "list_opt_outs",
+export const ListOptOutSchema = defineEntity({
+  name: "list_opt_outs",
   filters: tenantFilters,
   indexes: [{ properties: ["listId"] }],
   properties: {
@@ -210,16 +200,3 @@ const ListOptOutSchema = defineEntity({
     unsubscribedAt: instant(),
   },
 });
-
-export const audienceEntities = [
-  ListSchema,
-  SubscriberSchema,
-  SubscriptionSchema,
-  AudienceAddressSchema,
-  ContactSlotCountSchema,
-  ConfirmationMailSchema,
-  SuppressionSchema,
-  UnsubscribeSchema,
-  ErasedAddressSchema,
-  ListOptOutSchema,
-] as const;

@@ -12,9 +12,8 @@ export type ContactFieldType = (typeof CONTACT_FIELD_TYPES)[number];
 export type FieldValues = Record<string, string | number | boolean>;
 
 /** One address may be a subscriber, too. */
-const ContactSchema = defineEntity({
-  name: "Contact",
-  tableName: "contacts",
+export const ContactSchema = defineEntity({
+  name: "contacts",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
   indexes: [
@@ -39,9 +38,8 @@ const ContactSchema = defineEntity({
 export class Contact extends ContactSchema.class {}
 ContactSchema.setClass(Contact);
 
-const ContactFieldSchema = defineEntity({
-  name: "ContactField",
-  tableName: "contact_fields",
+export const ContactFieldSchema = defineEntity({
+  name: "contact_fields",
   filters: tenantFilters,
   properties: {
     ...tenantKey,
@@ -53,9 +51,8 @@ const ContactFieldSchema = defineEntity({
   },
 });
 
-const SegmentSchema = defineEntity({
-  name: "Segment",
-  tableName: "segments",
+export const SegmentSchema = defineEntity({
+  name: "segments",
   filters: tenantFilters,
   indexes: [{ properties: ["teamId", "environment"] }],
   properties: {
@@ -74,9 +71,8 @@ export class Segment extends SegmentSchema.class {}
 SegmentSchema.setClass(Segment);
 
 /** Written by a trigger of `suppressions`, so that a settlement of mails neither waits for contacts nor locks them. */
-const ContactStatusCheckSchema = defineEntity({
-  name: "ContactStatusCheck",
-  tableName: "contact_status_checks",
+export const ContactStatusCheckSchema = defineEntity({
+  name: "contact_status_checks",
   properties: {
     seq: p.bigint().primary().autoincrement(),
     ...tenancy,
@@ -84,5 +80,3 @@ const ContactStatusCheckSchema = defineEntity({
     checkedAt: instant().nullable(),
   },
 });
-
-export const contactEntities = [ContactSchema, ContactFieldSchema, SegmentSchema, ContactStatusCheckSchema] as const;

@@ -13,9 +13,8 @@ export const SOFT_REFUSAL = "refusal:soft";
 export const WITHDRAWN = "complaint:withdrawn";
 
 /** Append-only. The ledger's row stays as it was: its `updated_at` is the time at which the mail was accepted. */
-const MailReportSchema = defineEntity({
-  name: "MailReport",
-  tableName: "mail_reports",
+export const MailReportSchema = defineEntity({
+  name: "mail_reports",
   filters: tenantFilters,
   properties: {
     sendId: code().primary(),
@@ -32,9 +31,8 @@ export const REPORT_PROVIDERS = ["SES", "SENDGRID"] as const;
 export type ReportProvider = (typeof REPORT_PROVIDERS)[number];
 
 /** Its URL has a signed token that names the row. */
-const ReportSourceSchema = defineEntity({
-  name: "ReportSource",
-  tableName: "report_sources",
+export const ReportSourceSchema = defineEntity({
+  name: "report_sources",
   filters: tenantFilters,
   properties: {
     id: code().primary(),
@@ -51,9 +49,8 @@ const ReportSourceSchema = defineEntity({
 export const ENGAGEMENT_KINDS = ["opened", "clicked"] as const;
 export type EngagementKind = (typeof ENGAGEMENT_KINDS)[number];
 
-const EngagementSchema = defineEntity({
-  name: "Engagement",
-  tableName: "engagements",
+export const EngagementSchema = defineEntity({
+  name: "engagements",
   filters: tenantFilters,
   indexes: [{ properties: ["teamId", "environment", "kind", "lastAt"] }],
   properties: {
@@ -72,9 +69,8 @@ const EngagementSchema = defineEntity({
 export const AUTOMATIC_CAUSES = ["head", "prefetch", "privacy_proxy", "program", "too_soon"] as const;
 export type AutomaticCause = (typeof AUTOMATIC_CAUSES)[number];
 
-const AutomaticHitSchema = defineEntity({
-  name: "AutomaticHit",
-  tableName: "automatic_hits",
+export const AutomaticHitSchema = defineEntity({
+  name: "automatic_hits",
   properties: {
     sendId: code().primary(),
     seq: p.integer().primary(),
@@ -87,9 +83,8 @@ const AutomaticHitSchema = defineEntity({
 });
 
 /** Batches of hits that are in the database already: one that is repeated counts once. */
-const HitBatchSchema = defineEntity({
-  name: "HitBatch",
-  tableName: "hit_batches",
+export const HitBatchSchema = defineEntity({
+  name: "hit_batches",
   indexes: [{ properties: ["updatedAt"] }],
   properties: {
     id: code().primary(),
@@ -97,11 +92,3 @@ const HitBatchSchema = defineEntity({
     updatedAt: expiring("1 day", instant()).defaultRaw("now()"),
   },
 });
-
-export const engagementEntities = [
-  MailReportSchema,
-  ReportSourceSchema,
-  EngagementSchema,
-  AutomaticHitSchema,
-  HitBatchSchema,
-] as const;

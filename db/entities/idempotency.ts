@@ -1,9 +1,8 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { code, expiring, instant, sealed, tenantKey, text } from "./shared.ts";
 
-const IdempotencyRecordSchema = defineEntity({
-  name: "IdempotencyRecord",
-  tableName: "idempotency_records",
+export const IdempotencyRecordSchema = defineEntity({
+  name: "idempotency_records",
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
     ...tenantKey,
@@ -24,5 +23,3 @@ const IdempotencyRecordSchema = defineEntity({
 });
 export class IdempotencyRecord extends IdempotencyRecordSchema.class {}
 IdempotencyRecordSchema.setClass(IdempotencyRecord);
-
-export const idempotencyEntities = [IdempotencyRecordSchema] as const;

@@ -2,14 +2,11 @@ import { defineEntity, p } from "@mikro-orm/postgresql";
 import { code, expiring, instant } from "./shared.ts";
 
 /** The table is unlogged: a crash of Postgres empties it. */
-const RequestCountSchema = defineEntity({
-  name: "RequestCount",
-  tableName: "request_counts",
+export const RequestCountSchema = defineEntity({
+  name: "request_counts",
   properties: {
     startsAt: expiring("2 minutes", instant()).primary(),
     callerId: code().primary(),
     count: p.integer(),
   },
 });
-
-export const requestEntities = [RequestCountSchema] as const;

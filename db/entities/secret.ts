@@ -1,9 +1,8 @@
 import { defineEntity } from "@mikro-orm/postgresql";
 import { code, instant, sealed } from "./shared.ts";
 
-const SecretFingerprintSchema = defineEntity({
-  name: "SecretFingerprint",
-  tableName: "secret_fingerprints",
+export const SecretFingerprintSchema = defineEntity({
+  name: "secret_fingerprints",
   properties: {
     setting: code().$type<"SIGNING_SECRET" | "ENCRYPTION_KEYS">().primary(),
     keyId: code().primary(),
@@ -16,14 +15,11 @@ const SecretFingerprintSchema = defineEntity({
 });
 
 /** Sealed under ENCRYPTION_KEYS. */
-const DatabaseKeySchema = defineEntity({
-  name: "DatabaseKey",
-  tableName: "database_keys",
+export const DatabaseKeySchema = defineEntity({
+  name: "database_keys",
   properties: {
     name: code().primary(),
     encryptedKey: sealed(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
-
-export const secretEntities = [SecretFingerprintSchema, DatabaseKeySchema] as const;

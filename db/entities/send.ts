@@ -44,9 +44,8 @@ const broadcast = {
   ...timestamps,
 };
 
-const NewsletterSchema = defineEntity({
-  name: "Newsletter",
-  tableName: "newsletters",
+export const NewsletterSchema = defineEntity({
+  name: "newsletters",
   filters: tenantFilters,
   indexes: listIndexes,
   properties: { ...broadcast, fromEmail: text("team").nullable() },
@@ -54,9 +53,8 @@ const NewsletterSchema = defineEntity({
 export class Newsletter extends NewsletterSchema.class {}
 NewsletterSchema.setClass(Newsletter);
 
-const CampaignSchema = defineEntity({
-  name: "Campaign",
-  tableName: "campaigns",
+export const CampaignSchema = defineEntity({
+  name: "campaigns",
   filters: tenantFilters,
   indexes: listIndexes,
   properties: {
@@ -70,9 +68,8 @@ const CampaignSchema = defineEntity({
 export class Campaign extends CampaignSchema.class {}
 CampaignSchema.setClass(Campaign);
 
-const NewsletterListSchema = defineEntity({
-  name: "NewsletterList",
-  tableName: "newsletter_lists",
+export const NewsletterListSchema = defineEntity({
+  name: "newsletter_lists",
   indexes: [{ properties: ["listId"] }],
   properties: {
     newsletterId: code().primary(),
@@ -80,9 +77,8 @@ const NewsletterListSchema = defineEntity({
   },
 });
 
-const SendPreviewSchema = defineEntity({
-  name: "SendPreview",
-  tableName: "send_previews",
+export const SendPreviewSchema = defineEntity({
+  name: "send_previews",
   filters: tenantFilters,
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
@@ -114,9 +110,8 @@ const SendPreviewSchema = defineEntity({
 });
 
 /** The last preview or confirm of a newsletter or campaign that was refused. */
-const SendRefusalSchema = defineEntity({
-  name: "SendRefusal",
-  tableName: "send_refusals",
+export const SendRefusalSchema = defineEntity({
+  name: "send_refusals",
   filters: tenantFilters,
   indexes: [{ properties: ["refusedAt"] }],
   properties: {
@@ -139,9 +134,8 @@ export type SendStatus = (typeof SEND_STATUSES)[number];
 export const LEDGER_STATES = ["COMPLETE", "NAMELESS", "DELETING", "SWEEPING", "DELETED"] as const;
 export type LedgerState = (typeof LEDGER_STATES)[number];
 
-const SendSchema = defineEntity({
-  name: "Send",
-  tableName: "sends",
+export const SendSchema = defineEntity({
+  name: "sends",
   filters: tenantFilters,
   indexes: [{ properties: ["status"] }, { properties: ["resourceId"] }],
   properties: {
@@ -179,9 +173,8 @@ const SendSchema = defineEntity({
 export class Send extends SendSchema.class {}
 SendSchema.setClass(Send);
 
-const SendLaneSchema = defineEntity({
-  name: "SendLane",
-  tableName: "send_lanes",
+export const SendLaneSchema = defineEntity({
+  name: "send_lanes",
   properties: {
     sendId: code().primary(),
     accountId: code().primary(),
@@ -203,9 +196,8 @@ export const RECIPIENT_STATES = ["QUEUED", "SENDING", ...OUTCOMES] as const;
 export type RecipientState = (typeof RECIPIENT_STATES)[number];
 
 /** `state` stands in no index, so that the two updates that a mail costs stay within their page (HOT). */
-const SendRecipientSchema = defineEntity({
-  name: "SendRecipient",
-  tableName: "send_recipients",
+export const SendRecipientSchema = defineEntity({
+  name: "send_recipients",
   properties: {
     sendId: code().primary(),
     seq: p.integer().primary(),
@@ -234,9 +226,8 @@ const SendRecipientSchema = defineEntity({
 });
 
 /** By a trigger. With all recipients QUEUED at first, they are the send's counts. */
-const SendCountSchema = defineEntity({
-  name: "SendCount",
-  tableName: "send_counts",
+export const SendCountSchema = defineEntity({
+  name: "send_counts",
   indexes: [{ properties: ["sendId"] }],
   properties: {
     seq: p.bigint().primary().autoincrement(),
@@ -246,9 +237,8 @@ const SendCountSchema = defineEntity({
   },
 });
 
-const ReconcilerPassSchema = defineEntity({
-  name: "ReconcilerPass",
-  tableName: "reconciler_passes",
+export const ReconcilerPassSchema = defineEntity({
+  name: "reconciler_passes",
   properties: {
     kind: code().primary(),
     completedAt: instant().defaultRaw("now()"),
@@ -256,9 +246,8 @@ const ReconcilerPassSchema = defineEntity({
 });
 
 /** Always the sum of its `credit_entries`. */
-const CreditBalanceSchema = defineEntity({
-  name: "CreditBalance",
-  tableName: "credit_balances",
+export const CreditBalanceSchema = defineEntity({
+  name: "credit_balances",
   properties: {
     ...tenantKey,
     available: p.bigint(),
@@ -269,9 +258,8 @@ const CreditBalanceSchema = defineEntity({
 
 export type CreditKind = "GRANT" | "RESERVE" | "CONSUME" | "RELEASE";
 
-const CreditEntrySchema = defineEntity({
-  name: "CreditEntry",
-  tableName: "credit_entries",
+export const CreditEntrySchema = defineEntity({
+  name: "credit_entries",
   indexes: [{ properties: ["teamId", "environment"] }],
   uniques: [{ properties: ["kind", "sendId", "cause"] }],
   properties: {
@@ -286,28 +274,11 @@ const CreditEntrySchema = defineEntity({
   },
 });
 
-const DailySendUsageSchema = defineEntity({
-  name: "DailySendUsage",
-  tableName: "daily_send_usage",
+export const DailySendUsageSchema = defineEntity({
+  name: "daily_send_usage",
   properties: {
     lineageId: code().primary(),
     day: expiring("60 days", p.date()).primary(),
     used: p.integer(),
   },
 });
-
-export const sendEntities = [
-  NewsletterSchema,
-  NewsletterListSchema,
-  CampaignSchema,
-  SendPreviewSchema,
-  SendRefusalSchema,
-  SendSchema,
-  SendLaneSchema,
-  SendRecipientSchema,
-  SendCountSchema,
-  ReconcilerPassSchema,
-  CreditBalanceSchema,
-  CreditEntrySchema,
-  DailySendUsageSchema,
-] as const;

@@ -7,9 +7,8 @@ export type Role = (typeof ROLES)[number];
 export const PLANS = ["FREE", "BUSINESS"] as const;
 export type Plan = (typeof PLANS)[number];
 
-const TeamSchema = defineEntity({
-  name: "Team",
-  tableName: "teams",
+export const TeamSchema = defineEntity({
+  name: "teams",
   properties: {
     id: code().primary(),
     name: text("team"),
@@ -27,9 +26,8 @@ const TeamSchema = defineEntity({
 export class Team extends TeamSchema.class {}
 TeamSchema.setClass(Team);
 
-const MemberSchema = defineEntity({
-  name: "Member",
-  tableName: "members",
+export const MemberSchema = defineEntity({
+  name: "members",
   indexes: [{ properties: ["teamId"] }],
   properties: {
     id: code().primary(),
@@ -44,9 +42,8 @@ const MemberSchema = defineEntity({
 export class Member extends MemberSchema.class {}
 MemberSchema.setClass(Member);
 
-const ApiKeySchema = defineEntity({
-  name: "ApiKey",
-  tableName: "api_keys",
+export const ApiKeySchema = defineEntity({
+  name: "api_keys",
   indexes: [{ properties: ["teamId"] }, { properties: ["lineageId"] }],
   properties: {
     id: code().primary(),
@@ -72,9 +69,8 @@ const ApiKeySchema = defineEntity({
 export class ApiKey extends ApiKeySchema.class {}
 ApiKeySchema.setClass(ApiKey);
 
-const RevokedTokenSchema = defineEntity({
-  name: "RevokedToken",
-  tableName: "revoked_tokens",
+export const RevokedTokenSchema = defineEntity({
+  name: "revoked_tokens",
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
     jti: code().primary(),
@@ -82,5 +78,3 @@ const RevokedTokenSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-
-export const teamEntities = [TeamSchema, MemberSchema, ApiKeySchema, RevokedTokenSchema] as const;

@@ -18,9 +18,8 @@ export type DisabledReason = (typeof DISABLED_REASONS)[number];
 /** The app makes APP endpoints, which are not listed. The deliveries of a LISTENER are taken by `webhook:listen`. */
 export type EndpointOrigin = "API" | "APP" | "LISTENER";
 
-const WebhookEndpointSchema = defineEntity({
-  name: "WebhookEndpoint",
-  tableName: "webhook_endpoints",
+export const WebhookEndpointSchema = defineEntity({
+  name: "webhook_endpoints",
   filters: tenantFilters,
   indexes: listIndexes,
   properties: {
@@ -53,9 +52,8 @@ export class WebhookEndpoint extends WebhookEndpointSchema.class {}
 WebhookEndpointSchema.setClass(WebhookEndpoint);
 
 /** Apart from the endpoint, so that deliveries neither wait for an edit nor move its `updated_at`. */
-const WebhookHealthSchema = defineEntity({
-  name: "WebhookHealth",
-  tableName: "webhook_health",
+export const WebhookHealthSchema = defineEntity({
+  name: "webhook_health",
   properties: {
     webhookId: code().primary(),
     consecutiveFailures: p.integer().default(0),
@@ -78,9 +76,8 @@ const WebhookHealthSchema = defineEntity({
 });
 
 /** One row per change, or per batch of like changes; the relay makes events of a team's rows in order of `seq`. */
-const WebhookOutboxSchema = defineEntity({
-  name: "WebhookOutbox",
-  tableName: "webhook_outbox",
+export const WebhookOutboxSchema = defineEntity({
+  name: "webhook_outbox",
   indexes: [{ properties: ["teamId", "seq"] }],
   properties: {
     seq: p.bigint().primary().autoincrement(),
@@ -92,9 +89,8 @@ const WebhookOutboxSchema = defineEntity({
   },
 });
 
-const WebhookEventSchema = defineEntity({
-  name: "WebhookEvent",
-  tableName: "webhook_events",
+export const WebhookEventSchema = defineEntity({
+  name: "webhook_events",
   filters: tenantFilters,
   indexes: [{ properties: ["keptUntil"] }],
   properties: {
@@ -118,9 +114,8 @@ export const isFailure = (status: DeliveryStatus): status is DeliveryFailure =>
   DELIVERY_FAILURES.some((failure) => failure === status);
 
 /** One attempt to deliver one event to one endpoint; the next attempt is a row of its own. */
-const WebhookDeliverySchema = defineEntity({
-  name: "WebhookDelivery",
-  tableName: "webhook_deliveries",
+export const WebhookDeliverySchema = defineEntity({
+  name: "webhook_deliveries",
   filters: tenantFilters,
   indexes: [{ properties: ["webhookId", "createdAt", "id"] }],
   properties: {
@@ -160,18 +155,16 @@ const WebhookDeliverySchema = defineEntity({
 });
 
 /** Its log is not all deleted yet. */
-const DeletedWebhookSchema = defineEntity({
-  name: "DeletedWebhook",
-  tableName: "deleted_webhooks",
+export const DeletedWebhookSchema = defineEntity({
+  name: "deleted_webhooks",
   properties: {
     webhookId: code().primary(),
     deletedAt: instant().defaultRaw("now()"),
   },
 });
 
-const WebhookReplaySchema = defineEntity({
-  name: "WebhookReplay",
-  tableName: "webhook_replays",
+export const WebhookReplaySchema = defineEntity({
+  name: "webhook_replays",
   properties: {
     id: code().primary(),
     teamId: code().nullable(),
@@ -191,13 +184,3 @@ const WebhookReplaySchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-
-export const webhookEntities = [
-  WebhookEndpointSchema,
-  WebhookHealthSchema,
-  WebhookOutboxSchema,
-  WebhookEventSchema,
-  WebhookDeliverySchema,
-  DeletedWebhookSchema,
-  WebhookReplaySchema,
-] as const;
