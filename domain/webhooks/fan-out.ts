@@ -123,7 +123,7 @@ async function lockRows(em: EntityManager, after: string): Promise<Locked> {
       select *, sum(octet_length(objects)) over (order by turn, n) as bytes, row_number() over (order by turn, n) as place from turns
     )
     select r.seq, r.team_id, r.environment, r.type, r.objects, r.created_at, r.turn::int as turn, share.last_team as "lastTeam",
-      coalesce((select max(turn) >= share.most or max(bytes) > ${sql.lit(MOST_BYTES)} from sized), false) as "isFull"
+      coalesce((select max(turn) from sized) >= share.most or (select max(bytes) from sized) > ${sql.lit(MOST_BYTES)}, false) as "isFull"
     from share left join sized r on r.bytes <= ${sql.lit(MOST_BYTES)} or r.place = 1 order by r.place`.execute(
     kysely(em),
   );
