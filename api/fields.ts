@@ -8,15 +8,26 @@ import { itIs } from "./rest/messages.ts";
 /** ISO 8601, UTC, milliseconds. */
 export const timestamp = z.iso.datetime().meta({ examples: ["2026-11-21T17:00:00.000Z"] });
 
-export const idOf = (kind: IdKind, description = "The id of the record.") =>
-  z.string().meta({ description, examples: [exampleId(kind)] });
-
-/** @param example whether the example has one */
-export const nullableIdOf = (kind: IdKind, description: string, example = true) =>
+/** A field of an answer with what the document says of it; one that may be null shows that as its example unless given. */
+export const text = (description: string, example: string) => z.string().meta({ description, examples: [example] });
+export const textOrNull = (description: string, example: string | null = null) =>
   z
     .string()
     .nullable()
-    .meta({ description, examples: [example ? exampleId(kind) : null] });
+    .meta({ description, examples: [example] });
+export const int = (description: string, example: number) => z.int().meta({ description, examples: [example] });
+export const intOrNull = (description: string, example: number | null = null) =>
+  z
+    .int()
+    .nullable()
+    .meta({ description, examples: [example] });
+export const timestampOrNull = (description: string) => timestamp.nullable().meta({ description, examples: [null] });
+
+export const idOf = (kind: IdKind, description = "The id of the record.") => text(description, exampleId(kind));
+
+/** @param example whether the example has one */
+export const nullableIdOf = (kind: IdKind, description: string, example = true) =>
+  textOrNull(description, example ? exampleId(kind) : null);
 
 export const timestamps = {
   created_at: timestamp.describe("When the record was created."),
@@ -85,10 +96,9 @@ export const addressFilter = z
 
 /** The mail that asks for the confirmation of a double opt-in: when it was sent, and why it is withheld at present. */
 export const confirmationFields = {
-  confirmation_sent_at: timestamp.nullable().meta({
-    description: "When the mail that asks for the confirmation was last sent; null if none was.",
-    examples: [null],
-  }),
+  confirmation_sent_at: timestampOrNull(
+    "When the mail that asks for the confirmation was last sent; null if none was.",
+  ),
   confirmation_withheld: z
     .enum(WITHHELD_REASONS)
     .nullable()

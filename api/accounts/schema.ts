@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
-import { idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { idOf, shownAddress, text, timestamp, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
 export const accountParams = z.strictObject({ accountId: idParamOf("account", "The id of the sending account.") });
@@ -10,7 +10,7 @@ export const emailAccount = z
     object: z.literal("email_account"),
     id: idOf("account"),
     email: shownAddress.meta({ description: "The address that it sends from.", examples: ["news@example.com"] }),
-    display_name: z.string().meta({ description: "The name beside the address.", examples: ["Example News"] }),
+    display_name: text("The name beside the address.", "Example News"),
     provider: z
       .enum(ACCOUNT_PROVIDERS)
       .meta({ description: "A hosted mailbox, or `SMTP_` for a relay.", examples: ["SMTP_OTHER"] }),

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { exampleId } from "../../domain/ids.ts";
-import { idOf, name } from "../fields.ts";
+import { idOf, name, textOrNull } from "../fields.ts";
 import {
   contentFields,
   previewConfirmation,
@@ -42,14 +42,10 @@ export const campaign = z
     ...shownContent(FIELD_TAGS),
     status,
     status_reason,
-    segment_id: z
-      .string()
-      .nullable()
-      .meta({
-        description:
-          "The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it.",
-        examples: [exampleId("segment")],
-      }),
+    segment_id: textOrNull(
+      "The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it.",
+      exampleId("segment"),
+    ),
     account_ids: z.array(z.string()).meta({
       description: "Ids of the sending accounts that mail it; they are set in the app.",
       examples: [[exampleId("account")]],

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { CONTACT_FIELD_TYPES, EMAIL_STATUSES } from "../../db/entities/contact.ts";
 import { exampleId } from "../../domain/ids.ts";
-import { address, deleted, idOf } from "../fields.ts";
+import { address, deleted, idOf, text, textOrNull } from "../fields.ts";
 import { shownAs } from "../openapi/schemas.ts";
 import { personBody, personPatch, shownPerson } from "../people.ts";
 import { idParamOf } from "../rest/route.ts";
@@ -45,8 +45,8 @@ export const contact = z
 export const contactField = z
   .object({
     object: z.literal("contact_field"),
-    id: z.string().meta({ description: "The name.", examples: ["city"] }),
-    name: z.string().meta({ description: "The key in `fields` of a contact.", examples: ["city"] }),
+    id: text("The name.", "city"),
+    name: text("The key in `fields` of a contact.", "city"),
     type: z.enum(CONTACT_FIELD_TYPES).meta({ description: "The type of its values.", examples: ["text"] }),
   })
   .meta({ id: "ContactField", description: "A custom field of the team's contacts." });
@@ -82,35 +82,20 @@ export const contactBatch = z
               .int()
               .min(0)
               .meta({ description: "The place of the item in `contacts`, from 0.", examples: [0] }),
-            email: z
-              .string()
-              .nullable()
-              .meta({
-                description: "The address of the item; null if it has none, or if its person was erased.",
-                examples: ["ada@example.com"],
-              }),
+            email: textOrNull(
+              "The address of the item; null if it has none, or if its person was erased.",
+              "ada@example.com",
+            ),
             status: z.enum(["created", "updated", "unchanged", "failed"]).meta({
               description: "`unchanged`: the contact had every given value already. `failed`: see `error`.",
               examples: ["created"],
             }),
-            id: z
-              .string()
-              .nullable()
-              .meta({
-                description: "The id of the contact; null if the item failed.",
-                examples: [exampleId("contact")],
-              }),
+            id: textOrNull("The id of the contact; null if the item failed.", exampleId("contact")),
             error: z
               .object({
-                code: z.string().meta({ description: "As the `code` of an error.", examples: ["validation_failed"] }),
+                code: text("As the `code` of an error.", "validation_failed"),
                 message: z.string().meta({ examples: ["contacts[0].email is required."] }),
-                param: z
-                  .string()
-                  .nullable()
-                  .meta({
-                    description: "The field at fault, by its place in the body.",
-                    examples: ["contacts[0].email"],
-                  }),
+                param: textOrNull("The field at fault, by its place in the body.", "contacts[0].email"),
               })
               .meta({ id: "ContactBatchError", description: "Why an item of a bulk call failed." })
               .nullable()

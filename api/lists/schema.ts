@@ -1,7 +1,18 @@
 import { z } from "zod";
 import { OPTINS, SUBSCRIPTION_STATUSES, type SubscriptionStatus } from "../../db/entities/audience.ts";
 import { exampleId, MAX_ID_LENGTH } from "../../domain/ids.ts";
-import { confirmationFields, deleted, idOf, name, shownAddress, shownNames, timestamp, timestamps } from "../fields.ts";
+import {
+  confirmationFields,
+  deleted,
+  idOf,
+  name,
+  shownAddress,
+  shownNames,
+  textOrNull,
+  timestamp,
+  timestampOrNull,
+  timestamps,
+} from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
 const MAX_DESCRIPTION_LENGTH = 1_000;
@@ -62,10 +73,7 @@ export const list = z
     object: z.literal("list"),
     id: idOf("list"),
     name: z.string().meta({ examples: ["Customers"] }),
-    description: z
-      .string()
-      .nullable()
-      .meta({ description: "A note for the team.", examples: ["Customers who asked for news"] }),
+    description: textOrNull("A note for the team.", "Customers who asked for news"),
     optin,
     ...timestamps,
   })
@@ -84,9 +92,7 @@ export const listSubscriber = z
     status,
     confirmed_at: timestamp.nullable().describe("When the subscription became `CONFIRMED`."),
     ...confirmationFields,
-    unsubscribed_at: timestamp
-      .nullable()
-      .meta({ description: "When the subscriber opted out of the list.", examples: [null] }),
+    unsubscribed_at: timestampOrNull("When the subscriber opted out of the list."),
     created_at: timestamp.describe("When the subscription was created."),
     updated_at: timestamp.describe("When the subscription was last changed."),
   })

@@ -4,24 +4,19 @@ import { ROLES } from "../../db/entities/team.ts";
 import { presentKeyId } from "../../domain/access/keys.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
-import { idOf } from "../fields.ts";
+import { idOf, text } from "../fields.ts";
 
 /** The key a request came with, as the API shows it. */
 export const apiKey = z
   .object({
     object: z.literal("api_key"),
     id: idOf("apiKey"),
-    key_id: z.string().meta({
-      description: "The part of the key that may be shown.",
-      examples: [presentKeyId("LIVE", "5f0c1c4a4d3f")],
-    }),
+    key_id: text("The part of the key that may be shown.", presentKeyId("LIVE", "5f0c1c4a4d3f")),
     environment: z.enum(ENVIRONMENTS).describe("Test keys have records of their own and never send."),
     team: z.object({ id: idOf("team", "The id of the team.") }),
     role: z.enum(ROLES).meta({ description: "The role of the key's creator at this moment.", examples: ["ADMIN"] }),
     role_at_issue: z.enum(ROLES).meta({ description: "Their role when the key was created.", examples: ["ADMIN"] }),
-    api_version: z
-      .string()
-      .meta({ description: "The dated version that the key is pinned to.", examples: [CURRENT_API_VERSION] }),
+    api_version: text("The dated version that the key is pinned to.", CURRENT_API_VERSION),
     scopes: z
       .array(z.enum(SCOPES))
       .meta({ description: "The scopes that the key has at this moment.", examples: [["lists:read", "lists:write"]] }),

@@ -4,7 +4,7 @@ import { SCOPES, type Scope, TOKEN_SCOPES } from "../../domain/access/scopes.ts"
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { exampleId } from "../../domain/ids.ts";
-import { idOf, timestamp } from "../fields.ts";
+import { idOf, int, textOrNull, timestamp } from "../fields.ts";
 import type { Impact, QuotaImpact } from "../rest/definition.ts";
 import { docUrl, type Links } from "../rest/envelope.ts";
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
@@ -17,10 +17,10 @@ const count = z.int().meta({ minimum: 0, examples: [1] });
 const quotaImpact: z.ZodType<QuotaImpact> = z
   .object({
     kind: z.enum(["contact_slots", "email_credits"]).meta({ examples: ["email_credits"] }),
-    amount: z.int().meta({ description: "Units that the request would use.", examples: [120] }),
-    used: z.int().meta({ description: "Units in use before the request.", examples: [4200] }),
-    limit: z.int().meta({ description: "Units that the team may use.", examples: [10000] }),
-    remaining: z.int().meta({ description: "Units of the limit that are left.", examples: [5800] }),
+    amount: int("Units that the request would use.", 120),
+    used: int("Units in use before the request.", 4200),
+    limit: int("Units that the team may use.", 10000),
+    remaining: int("Units of the limit that are left.", 5800),
   })
   .meta({ id: "QuotaImpact", description: "The use of a limit by the request, and where the team stands." });
 
@@ -43,10 +43,7 @@ const pageOf = (next: string | null) =>
     has_more: z
       .boolean()
       .meta({ description: "Whether there are records after this page.", examples: [next !== null] }),
-    next_cursor: z
-      .string()
-      .nullable()
-      .meta({ description: "The `cursor` of the next page; null on the last one.", examples: [next] }),
+    next_cursor: textOrNull("The `cursor` of the next page; null on the last one.", next),
   });
 
 export const METAS = {

@@ -4,7 +4,16 @@ import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
 import type { EventObject, ObjectType } from "../../domain/webhooks/objects.ts";
 import { campaign } from "../campaigns/schema.ts";
 import { contact } from "../contacts/schema.ts";
-import { confirmationFields, idOf, nullableIdOf, shownAddress, timestamp, timestamps } from "../fields.ts";
+import {
+  confirmationFields,
+  idOf,
+  nullableIdOf,
+  shownAddress,
+  text,
+  textOrNull,
+  timestamp,
+  timestamps,
+} from "../fields.ts";
 import { newsletter } from "../newsletters/schema.ts";
 import { EMAIL_ID, recipient, recipientStates } from "../sends/schema.ts";
 import { subscriber } from "../subscribers/schema.ts";
@@ -54,17 +63,11 @@ export const EVENT_OBJECTS = {
       object: z.literal("event"),
       id: idOf("tracking"),
       kind: z.enum(["open", "click"]),
-      email_id: z.string().meta({ description: "The id of the mail.", examples: [EMAIL_ID] }),
+      email_id: text("The id of the mail.", EMAIL_ID),
       newsletter_id: nullableIdOf("newsletter", "The newsletter that the mail is of."),
       campaign_id: nullableIdOf("campaign", "The campaign that the mail is of.", false),
       email: shownAddress,
-      url: z
-        .string()
-        .nullable()
-        .meta({
-          description: "The link that was followed, as its author wrote it; null for an open.",
-          examples: [null],
-        }),
+      url: textOrNull("The link that was followed, as its author wrote it; null for an open."),
       created_at: timestamp,
     })
     .meta({ id: "TrackedEvent", description: "An open or a click." }),
@@ -78,10 +81,7 @@ export const EVENT_OBJECTS = {
       display_name: z.string().meta({ examples: ["Example News"] }),
       provider: z.enum(ACCOUNT_PROVIDERS).meta({ examples: ["SMTP_OTHER"] }),
       status: z.enum(ACCOUNT_STATUSES).meta({ examples: ["ERROR"] }),
-      last_error: z
-        .string()
-        .nullable()
-        .meta({ description: "A code.", examples: ["login_refused"] }),
+      last_error: textOrNull("A code.", "login_refused"),
       last_checked_at: timestamp.nullable(),
       ...timestamps,
     })

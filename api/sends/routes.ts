@@ -10,6 +10,7 @@ import { type ResourceType, type SendResource, sendScope } from "../../domain/se
 import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { readCreditUsage } from "../../domain/teams/credits.ts";
 import type { RequestContext } from "../context.ts";
+import { text } from "../fields.ts";
 import { toApiError } from "../rest/failures.ts";
 import { idParamOf, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { durationText } from "../units.ts";
@@ -67,10 +68,10 @@ async function dryRunPreview({ em, tenant, access, env }: RequestContext, resour
  */
 const confirmationBody = z.strictObject({ confirmation_token: z.string().nullish() }).optional();
 const documentedConfirmation = z.strictObject({
-  confirmation_token: z.string().meta({
-    description: "`confirmation.token` of the preview.",
-    examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
-  }),
+  confirmation_token: text(
+    "`confirmation.token` of the preview.",
+    "send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE",
+  ),
 });
 
 export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(kind: SentKind<Preview, Send>) {

@@ -4,7 +4,17 @@ import { MAX_NAME_LENGTH } from "../../domain/audience/rules.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
-import { nullableIdOf, oneLine, shownAddress, timestamp, timestamps } from "../fields.ts";
+import {
+  intOrNull,
+  nullableIdOf,
+  oneLine,
+  shownAddress,
+  text,
+  textOrNull,
+  timestamp,
+  timestampOrNull,
+  timestamps,
+} from "../fields.ts";
 import { durationText } from "../units.ts";
 
 /*
@@ -48,7 +58,7 @@ export const contentFields = (moreTags = "") => ({
 });
 
 export const shownContent = (moreTags = "") => ({
-  name: z.string().meta({ description: "The name, for the team alone.", examples: ["November news"] }),
+  name: text("The name, for the team alone.", "November news"),
   subject: z.string().nullable().meta(SUBJECT),
   from_name: z.string().nullable().meta(FROM_NAME),
   body: z.string().nullable().meta(bodyMeta(moreTags)),
@@ -56,25 +66,17 @@ export const shownContent = (moreTags = "") => ({
 
 export const shownProgress = {
   status: z.enum(BROADCAST_STATUSES).meta({ description: "Only a `DRAFT` can be changed, deleted or sent." }),
-  status_reason: z
-    .string()
-    .nullable()
-    .meta({
-      description:
-        "Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status.",
-      examples: [null],
-    }),
-  send_id: z
-    .string()
-    .nullable()
-    .meta({ description: "The id of its send; null before the confirmation.", examples: [null] }),
+  status_reason: textOrNull(
+    "Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status.",
+  ),
+  send_id: textOrNull("The id of its send; null before the confirmation."),
   send_days: z.array(z.int()).meta({
     description: "ISO weekdays, 1 for Monday, in the team's time zone; none means any day.",
     examples: [[]],
   }),
-  send_at: timestamp.nullable().meta({ description: "When it is to be sent.", examples: [null] }),
-  started_at: timestamp.nullable().meta({ description: "When its first mails left.", examples: [null] }),
-  completed_at: timestamp.nullable().meta({ description: "When its send ended.", examples: [null] }),
+  send_at: timestampOrNull("When it is to be sent."),
+  started_at: timestampOrNull("When its first mails left."),
+  completed_at: timestampOrNull("When its send ended."),
   ...timestamps,
 };
 
@@ -107,26 +109,19 @@ export const EMAIL_ID = `1.${exampleId("send")}`;
 export const recipient = z
   .object({
     object: z.literal("email"),
-    id: z.string().meta({ description: "The left part of its Message-ID.", examples: [EMAIL_ID] }),
+    id: text("The left part of its Message-ID.", EMAIL_ID),
     newsletter_id: nullableIdOf("newsletter", "The newsletter that it is of."),
     campaign_id: nullableIdOf("campaign", "The campaign that it is of.", false),
     subscriber_id: nullableIdOf("subscriber", "The subscriber that it was sent to."),
     contact_id: nullableIdOf("contact", "The contact that it was sent to.", false),
     email: shownAddress,
     status: z.enum(RECIPIENT_STATES).meta({ examples: ["SENT"] }),
-    reason: z
-      .string()
-      .nullable()
-      .meta({ description: "A code.", examples: [null] }),
+    reason: textOrNull("A code."),
     attempts: z.int().meta({ description: "Attempts to send it.", minimum: 0, examples: [1] }),
     updated_at: timestamp,
-    smtp_code: z
-      .int()
-      .nullable()
-      .meta({
-        description: "The code of the reply by which a server refused or deferred it, such as 550; null without one.",
-        examples: [null],
-      }),
+    smtp_code: intOrNull(
+      "The code of the reply by which a server refused or deferred it, such as 550; null without one.",
+    ),
   })
   .meta({ id: "Recipient", description: "One mail to one recipient, as the ledger of its send has it." });
 
@@ -167,10 +162,10 @@ export const previewConfirmation = (sendOperation: string) => ({
     .describe("Complaints over delivered mail, as fractions. At the threshold the API sends nothing."),
   confirmation: z
     .object({
-      token: z.string().meta({
-        description: "Confirms this plan, once.",
-        examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
-      }),
+      token: text(
+        "Confirms this plan, once.",
+        "send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE",
+      ),
       expires_at: timestamp.describe(`${durationText(TOKEN_LIFETIME_SECONDS)} after the preview.`),
     })
     .describe(`For the confirmation by \`${sendOperation}\`.`),

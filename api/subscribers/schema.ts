@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { confirmationFields, deleted, idOf, timestamp, timestamps } from "../fields.ts";
+import { confirmationFields, deleted, idOf, timestamp, timestampOrNull, timestamps } from "../fields.ts";
 import { personBody, personPatch, shownPerson } from "../people.ts";
 import { idParamOf } from "../rest/route.ts";
 
@@ -31,9 +31,7 @@ export const subscriberWithSubscriptions = subscriber
             .meta({ description: "Only `CONFIRMED` subscriptions get mails.", examples: ["CONFIRMED"] }),
           confirmed_at: timestamp.nullable().describe("When the subscription became `CONFIRMED`."),
           ...confirmationFields,
-          unsubscribed_at: timestamp
-            .nullable()
-            .meta({ description: "When the subscriber opted out of the list.", examples: [null] }),
+          unsubscribed_at: timestampOrNull("When the subscriber opted out of the list."),
           ...timestamps,
         })
         .meta({ id: "Subscription", description: "The place of a subscriber on one list." }),

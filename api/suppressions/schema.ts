@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
-import { address, deleted, idOf, shownAddress, timestamps } from "../fields.ts";
+import { address, deleted, idOf, shownAddress, text, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
 export const MAX_BATCH = 100;
@@ -27,11 +27,10 @@ export const suppression = z
     object: z.literal("suppression"),
     id: idOf("suppression"),
     email: shownAddress,
-    reason: z.string().meta({
-      description:
-        "Why: `MANUAL`, `UNSUBSCRIBED`, `bounce:hard`, `bounce:soft` or `bounce:complaint`. Others may follow.",
-      examples: ["MANUAL"],
-    }),
+    reason: text(
+      "Why: `MANUAL`, `UNSUBSCRIBED`, `bounce:hard`, `bounce:soft` or `bounce:complaint`. Others may follow.",
+      "MANUAL",
+    ),
     ...timestamps,
   })
   .meta({ id: "Suppression", description: "An address that the team does not mail." });

@@ -1,22 +1,18 @@
 import { z } from "zod";
 import { exampleId } from "../../domain/ids.ts";
-import { idOf, shownAddress, timestamp } from "../fields.ts";
+import { idOf, shownAddress, text, textOrNull, timestamp } from "../fields.ts";
 
 export const unsubscribe = z
   .object({
     object: z.literal("unsubscribe"),
     id: idOf("unsubscribe"),
     email: shownAddress,
-    reason: z.string().meta({ description: "Why the record exists.", examples: ["UNSUBSCRIBED"] }),
-    source: z.string().meta({
-      description:
-        "How: `link` for a page, `one_click` for the button of a mail program, `mailto` for a mail. Others may follow.",
-      examples: ["link"],
-    }),
-    campaign_id: z
-      .string()
-      .nullable()
-      .meta({ description: "The newsletter or campaign whose mail was left.", examples: [exampleId("newsletter")] }),
+    reason: text("Why the record exists.", "UNSUBSCRIBED"),
+    source: text(
+      "How: `link` for a page, `one_click` for the button of a mail program, `mailto` for a mail. Others may follow.",
+      "link",
+    ),
+    campaign_id: textOrNull("The newsletter or campaign whose mail was left.", exampleId("newsletter")),
     unsubscribed_at: timestamp.describe("When the recipient opted out."),
     created_at: timestamp.describe("When the record was created."),
   })

@@ -1,20 +1,20 @@
 import { z } from "zod";
 import { PLAN_LIMITS } from "../../domain/teams/plans.ts";
-import { timestamp } from "../fields.ts";
+import { int, intOrNull, text, timestamp } from "../fields.ts";
 
 const limitUse = (description: string, [limit, use]: readonly [number, number]) =>
   z
     .object({
-      limit: z.int().meta({ description: "The most that may be used.", examples: [limit] }),
-      used: z.int().meta({ description: "The part that is used.", examples: [use] }),
-      remaining: z.int().meta({ description: "The part that is left.", examples: [limit - use] }),
+      limit: int("The most that may be used.", limit),
+      used: int("The part that is used.", use),
+      remaining: int("The part that is left.", limit - use),
     })
     .describe(description);
 
 export const usage = z
   .object({
     object: z.literal("usage"),
-    id: z.string().meta({ description: "The period, as year and month.", examples: ["2026-11"] }),
+    id: text("The period, as year and month.", "2026-11"),
     period: z
       .object({
         start: timestamp.meta({ description: "Its first instant.", examples: ["2026-11-01T00:00:00.000Z"] }),
@@ -34,21 +34,15 @@ export const usage = z
           "Email credits of the period. `limit` are those that were left when it began and those granted since; `used` were consumed in it.",
           [10_000, 2_500],
         ).extend({
-          reserved: z.int().meta({ description: "Set aside for sends that have not ended.", examples: [500] }),
-          remaining: z.int().meta({ description: "Neither used nor reserved.", examples: [7_000] }),
+          reserved: int("Set aside for sends that have not ended.", 500),
+          remaining: int("Neither used nor reserved.", 7_000),
         }),
         [PLAN_LIMITS.contactSlots.name]: limitUse(
           "Distinct addresses of contacts and subscribers; an address that is both counts once.",
           [50_000, 1_200],
         ).extend({
-          limit: z
-            .int()
-            .nullable()
-            .meta({ description: "As many as the plan allows; null for any number.", examples: [50_000] }),
-          remaining: z
-            .int()
-            .nullable()
-            .meta({ description: "The part that is left; null without a limit.", examples: [48_800] }),
+          limit: intOrNull("As many as the plan allows; null for any number.", 50_000),
+          remaining: intOrNull("The part that is left; null without a limit.", 48_800),
         }),
         [PLAN_LIMITS.webhookEndpoints.name]: limitUse("Webhook endpoints.", [20, 2]),
         "email.sends_today": limitUse(

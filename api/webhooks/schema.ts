@@ -7,7 +7,7 @@ import { ENDPOINT_HEALTH } from "../../domain/webhooks/endpoint-health.ts";
 import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
-import { deleted, idOf, name, timestamp, timestamps } from "../fields.ts";
+import { deleted, idOf, intOrNull, name, text, textOrNull, timestamp, timestampOrNull, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
 export const MIN_URL_LENGTH = 8;
@@ -118,9 +118,7 @@ export const webhook = z
     active: z.boolean().describe("Whether events are delivered to it."),
     description: z.string().nullable().meta(DESCRIPTION),
     signature_version: z.literal("v1"),
-    api_version: z
-      .string()
-      .meta({ description: "The dated version that shapes the payloads.", examples: [CURRENT_API_VERSION] }),
+    api_version: text("The dated version that shapes the payloads.", CURRENT_API_VERSION),
     header_names: z
       .array(z.string())
       .meta({ description: "Names of its own headers; the values are not shown.", examples: [["Authorization"]] }),
@@ -129,13 +127,11 @@ export const webhook = z
         "`working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other.",
       examples: ["working"],
     }),
-    next_probe_at: timestamp
-      .nullable()
-      .meta({ description: "When a failing endpoint gets its next delivery, at the earliest.", examples: [null] }),
+    next_probe_at: timestampOrNull("When a failing endpoint gets its next delivery, at the earliest."),
     consecutive_failures: z.int().meta({ description: "Failures since the last success.", minimum: 0, examples: [0] }),
     last_success_at: timestamp.nullable().describe("When a delivery last succeeded."),
-    last_failure_at: timestamp.nullable().meta({ description: "When a delivery last failed.", examples: [null] }),
-    disabled_at: timestamp.nullable().meta({ description: "When it became inactive.", examples: [null] }),
+    last_failure_at: timestampOrNull("When a delivery last failed."),
+    disabled_at: timestampOrNull("When it became inactive."),
     disabled_reason: z
       .enum(DISABLED_REASONS)
       .nullable()
@@ -144,10 +140,10 @@ export const webhook = z
   })
   .meta({ id: "WebhookEndpoint", description: "A URL that gets events, without its secret." });
 
-const secret = z.string().meta({
-  description: "Verifies the signatures. It is shown this once.",
-  examples: ["whsec_example0example0example0example0example0"],
-});
+const secret = text(
+  "Verifies the signatures. It is shown this once.",
+  "whsec_example0example0example0example0example0",
+);
 
 /** As its registration answers: with the secret, this once. */
 export const newWebhook = webhook
@@ -200,36 +196,18 @@ export const delivery = z
         "`PENDING`: queued or on its way. `SUCCEEDED`: answered with a 2xx. `RETRYING`: failed, another attempt follows. `FAILED`: failed. `BLOCKED`: never sent.",
       examples: ["SUCCEEDED"],
     }),
-    response_status: z
-      .int()
-      .nullable()
-      .meta({ description: "The status of the endpoint's answer.", examples: [200] }),
-    response_body: z
-      .string()
-      .nullable()
-      .meta({ description: "The beginning of that answer.", examples: ["ok"] }),
-    error_message: z
-      .string()
-      .nullable()
-      .meta({ description: "Why it failed.", examples: [null] }),
-    duration_ms: z
-      .int()
-      .nullable()
-      .meta({ description: "Milliseconds from start to end.", examples: [84] }),
+    response_status: intOrNull("The status of the endpoint's answer.", 200),
+    response_body: textOrNull("The beginning of that answer.", "ok"),
+    error_message: textOrNull("Why it failed."),
+    duration_ms: intOrNull("Milliseconds from start to end.", 84),
     is_replay: z.boolean().meta({ description: "Whether it was queued by hand.", examples: [false] }),
-    replay_of_id: z
-      .string()
-      .nullable()
-      .meta({ description: "The delivery that it repeats.", examples: [null] }),
+    replay_of_id: textOrNull("The delivery that it repeats."),
     is_final: z.boolean().meta({
       description: "Whether the delivery has ended with it: neither another attempt nor a replay followed.",
       examples: [true],
     }),
-    superseded_by_id: z
-      .string()
-      .nullable()
-      .meta({ description: "The attempt or the replay that followed.", examples: [null] }),
-    next_attempt_at: timestamp.nullable().meta({ description: "When the next attempt is due.", examples: [null] }),
+    superseded_by_id: textOrNull("The attempt or the replay that followed."),
+    next_attempt_at: timestampOrNull("When the next attempt is due."),
     ...timestamps,
   })
   .meta({ id: "WebhookDelivery", description: "One attempt to deliver an event, without its payload." });
@@ -274,7 +252,7 @@ export const webhookReplay = z
     total: z.int().meta({ description: "Deliveries that matched when it was requested.", minimum: 0, examples: [250] }),
     replayed: z.int().meta({ description: "Deliveries that are queued again.", minimum: 0, examples: [100] }),
     created_at: timestamps.created_at,
-    completed_at: timestamp.nullable().meta({ description: "When the last one was queued.", examples: [null] }),
+    completed_at: timestampOrNull("When the last one was queued."),
   })
   .meta({ id: "WebhookReplay", description: "A replay of many deliveries to a webhook endpoint, and its progress." });
 
@@ -282,11 +260,9 @@ export const webhookReplay = z
 export const eventType = z
   .object({
     object: z.literal("webhook_event_type"),
-    id: z.string().meta({ description: "The name.", examples: ["unsubscribe.created"] }),
-    type: z.string().meta({ description: "The name to subscribe with.", examples: ["unsubscribe.created"] }),
+    id: text("The name.", "unsubscribe.created"),
+    type: text("The name to subscribe with.", "unsubscribe.created"),
     description: z.string().meta({ examples: ["A recipient unsubscribed."] }),
-    object_type: z
-      .string()
-      .meta({ description: "The `object` of the record in its payload.", examples: ["unsubscribe"] }),
+    object_type: text("The `object` of the record in its payload.", "unsubscribe"),
   })
   .meta({ id: "WebhookEventType", description: "An event that an endpoint can subscribe to." });
