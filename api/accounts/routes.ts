@@ -1,9 +1,8 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
 import { defineList } from "../rest/list.ts";
-import { readRecord } from "../rest/record.ts";
+import { readRecord, recordOf } from "../rest/record.ts";
 import { ok, route, router } from "../rest/route.ts";
-import { accountRecord } from "./present.ts";
 import { accountParams, emailAccount } from "./schema.ts";
 
 const accounts = defineList({
@@ -15,6 +14,8 @@ const accounts = defineList({
     provider: z.enum(ACCOUNT_PROVIDERS).optional().describe("Only accounts of this provider."),
   },
 });
+
+const accountRecord = recordOf(emailAccount);
 
 const page = route("GET /accounts", {
   scope: "accounts:read",

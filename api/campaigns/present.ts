@@ -1,28 +1,17 @@
 import { sql } from "kysely";
 import type { z } from "zod";
-import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import { countsRecord } from "../../domain/sends/counts.ts";
 import type { PreviewRow } from "../../domain/sends/preview.ts";
+import { recordOf } from "../rest/record.ts";
 import { presentArmed, presentConfirmation, presentCost } from "../sends/present.ts";
-import type { campaign, campaignSend, campaignSendPreview, campaignWithRecipients } from "./schema.ts";
+import { campaign, type campaignSend, type campaignSendPreview, campaignWithRecipients } from "./schema.ts";
 
-const fieldsOf = (row: string): JsonColumns<Exclude<keyof z.input<typeof campaign>, "object">> => ({
-  ...plain(row, "id", "name", "subject", "from_name", "body", "status", "status_reason", "segment_id", "account_ids"),
-  ...plain(row, "send_id"),
-  send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
-  ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
-});
+export const campaignRecord = recordOf(campaign);
 
-/** SQL: a campaign, of a row of `campaigns`. */
-export const campaignRecord = (row: string) => jsonRecord<z.input<typeof campaign>>("campaign", fieldsOf(row));
-
-/** SQL: the same with its recipients by state. */
-export const wholeCampaignRecord = (row: string) =>
-  jsonRecord<z.input<typeof campaignWithRecipients>>("campaign", {
-    ...fieldsOf(row),
-    recipients: countsRecord(sql.ref(`${row}.send_id`)),
-  });
+export const wholeCampaignRecord = recordOf(campaignWithRecipients, (row) => ({
+  recipients: countsRecord(sql.ref(`${row}.send_id`)),
+}));
 
 export const presentPreview = (row: PreviewRow, token: string): z.input<typeof campaignSendPreview> => ({
   object: "campaign_send_preview",

@@ -1,7 +1,6 @@
 import { sql } from "kysely";
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { JsonText } from "../../db/json.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import {
   addSubscribers,
@@ -12,9 +11,8 @@ import {
   updateList,
 } from "../../domain/audience/lists.ts";
 import { optOut } from "../../domain/audience/opt-outs.ts";
-import { notFound } from "../../domain/errors.ts";
 import { defineList } from "../rest/list.ts";
-import { readRecord } from "../rest/record.ts";
+import { readRecord, readRowRecord } from "../rest/record.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { numberText } from "../units.ts";
 import { listRecord, listSubscriberRecord, presentBatch } from "./present.ts";
@@ -179,11 +177,8 @@ const updateMember = route("PATCH /lists/{listId}/subscribers/{subscriberId}", {
     const row = subscriptionsOf(ctx.em, listId)
       .where(ofTenant(ctx.tenant, "subscriptions"))
       .where("subscriber_id", "=", subscriberId);
-    const { record } = await kysely(ctx.em)
-      .selectFrom(row.as("m"))
-      .select(listSubscriberRecord("m").$castTo<string>().as("record"))
-      .executeTakeFirstOrThrow(() => notFound());
-    return ok(new JsonText(record), { impact: updateImpact(subscriberId, isChanged) });
+    const shown = await readRowRecord(ctx.em, row, listSubscriberRecord);
+    return ok(shown, { impact: updateImpact(subscriberId, isChanged) });
   });
 
 const removeMember = route("DELETE /lists/{listId}/subscribers/{subscriberId}", {

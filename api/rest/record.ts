@@ -1,24 +1,65 @@
-import { type RawBuilder, sql } from "kysely";
-import { JsonText } from "../../db/json.ts";
+import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
+import { z } from "zod";
+import { instants, type JsonColumns, JsonText, jsonRecord, plain } from "../../db/json.ts";
 import { type Database, type EntityManager, kysely, ofTenant, tenantOf } from "../../db/orm.ts";
-import { orNotFound } from "../../domain/errors.ts";
+import { notFound } from "../../domain/errors.ts";
+
+type RecordShape = z.ZodRawShape & { object: z.ZodLiteral<string> };
+
+const isInstant = (field: unknown): boolean =>
+  (field instanceof z.ZodNullable ? field.unwrap() : field) instanceof z.ZodISODateTime;
 
 /**
- * A record of the tenant of `em` as its list shows it, after the changes that `em` holds.
- * @param record SQL: its JSON, from the alias of its row
- * @param value of the unique column `column`
- * @throws {ApiError} `not_found`
+ * SQL: a record of a schema, from the alias of its row: each field is the column of its name.
+ * @param own the SQL of other fields
  */
-export async function readRecord<T, Table extends keyof Database & string>(
+export function recordOf<Shape extends RecordShape>(
+  schema: z.ZodObject<Shape>,
+  own: (row: string) => Partial<JsonColumns<Exclude<keyof Shape, "object">>> = () => ({}),
+): (row: string) => RawBuilder<z.input<z.ZodObject<Shape>>> {
+  const { object, ...fields } = schema.shape;
+  return (row) => {
+    const given: Partial<JsonColumns<string>> = own(row);
+    const columns = Object.entries(fields).map(([name, field]) => {
+      const sqlOf = given[name];
+      if (sqlOf) return { [name]: sqlOf };
+      return isInstant(field) ? instants(row, name) : plain(row, name);
+    });
+    return jsonRecord(String(object.value), Object.assign({}, ...columns));
+  };
+}
+
+/**
+ * The record of the one row of a statement, after the changes that `em` holds.
+ * @throws {ApiError} `not_found` without a row
+ */
+export async function readRowRecord<From extends keyof Database, Row, T>(
+  em: EntityManager,
+  rows: SelectQueryBuilder<Database, From, Row>,
+  record: (row: string) => RawBuilder<T>,
+): Promise<JsonText<T>> {
+  await em.flush();
+  const { shown } = await kysely(em)
+    .selectFrom(rows.as("r"))
+    .select(record("r").$castTo<string>().as("shown"))
+    .executeTakeFirstOrThrow(() => notFound());
+  return new JsonText(shown);
+}
+
+/** The same of a row of a table of the tenant of `em`, by the value of a unique column. */
+export const readRecord = <T, Table extends keyof Database & string>(
   em: EntityManager,
   table: Table,
   record: (row: string) => RawBuilder<T>,
   value: string,
   column: keyof Database[Table] & string = "id" as keyof Database[Table] & string,
-): Promise<JsonText<T>> {
-  await em.flush();
-  const { rows } = await sql<{ record: string }>`
-    select ${record("r")} as record from ${sql.table(table)} r
-    where ${sql.ref(`r.${column}`)} = ${value} and ${ofTenant(tenantOf(em), "r")}`.execute(kysely(em));
-  return new JsonText(orNotFound(rows[0]).record);
-}
+): Promise<JsonText<T>> =>
+  readRowRecord(
+    em,
+    kysely(em)
+      .selectFrom(table as "lists")
+      .selectAll()
+      .where(sql<boolean>`${sql.ref(`${table}.${column}`)} = ${value}`)
+      .where(ofTenant(tenantOf(em), table)),
+    record,
+  );

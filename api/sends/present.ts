@@ -1,7 +1,6 @@
 import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/complaint-rate.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import type { PreviewRow } from "../../domain/sends/preview.ts";
-import { instantOfText } from "../rest/instant.ts";
 
 export const presentCost = (row: PreviewRow) => ({
   credits_required: row.credits_required,
@@ -18,7 +17,7 @@ export const presentConfirmation = (row: PreviewRow, token: string) => ({
     threshold: COMPLAINT_THRESHOLD,
     window_days: COMPLAINT_WINDOW_DAYS,
   },
-  confirmation: { token, expires_at: instantOfText(row.expires_at) },
+  confirmation: { token, expires_at: new Date(row.expires_at).toISOString() },
 });
 
 export const presentArmed = (send: ArmedSend) => ({

@@ -1,9 +1,8 @@
 import { sql } from "kysely";
-import type { z } from "zod";
-import { instants, jsonRecord, plain } from "../../db/json.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { shownEmail } from "../../domain/webhooks/records.ts";
-import type { subscriberWithSubscriptions } from "./schema.ts";
+import { recordOf } from "../rest/record.ts";
+import { subscriberWithSubscriptions } from "./schema.ts";
 
 /** The subscriptions of a row of `subscribers`, oldest first. */
 const subscriptionsOf = (row: string) => sql`coalesce((
@@ -15,12 +14,8 @@ const subscriptionsOf = (row: string) => sql`coalesce((
   ) order by s.created_at, s.list_id)
   from subscriptions s where s.subscriber_id = ${sql.ref(`${row}.id`)}), '[]')`;
 
-/** SQL: a subscriber with the subscriptions, of a row of `subscribers`. */
-export const wholeSubscriberRecord = (row: string) =>
-  jsonRecord<z.input<typeof subscriberWithSubscriptions>>("subscriber", {
-    ...plain(row, "id"),
-    email: shownEmail(row),
-    ...plain(row, "first_name", "last_name"),
-    ...instants(row, "created_at", "updated_at"),
-    subscriptions: subscriptionsOf(row),
-  });
+/** Of a row of `subscribers`. */
+export const wholeSubscriberRecord = recordOf(subscriberWithSubscriptions, (row) => ({
+  email: shownEmail(row),
+  subscriptions: subscriptionsOf(row),
+}));

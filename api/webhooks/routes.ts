@@ -3,33 +3,29 @@ import { z } from "zod";
 import { DELIVERY_STATUSES, isFailure } from "../../db/entities/webhook.ts";
 import { ofTenant } from "../../db/orm.ts";
 import { afterCommit } from "../../db/transaction.ts";
-import { DEFAULT_PER_SECOND, readEndpointReplay, requestEndpointReplay } from "../../domain/webhooks/bulk-replay.ts";
+import { orNotFound } from "../../domain/errors.ts";
+import { DEFAULT_PER_SECOND, REPLAYABLE, replayRow, requestEndpointReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import {
   checkPatch,
   checkRegistration,
   createEndpoint,
   deleteEndpoint,
+  endpointRow,
   endpointRows,
-  readEndpoint,
   updateEndpoint,
 } from "../../domain/webhooks/endpoints.ts";
-import { deliveryRows, isFinal, readDelivery } from "../../domain/webhooks/log.ts";
+import { deliveryRow, deliveryRows, isFinal } from "../../domain/webhooks/log.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { DELIVERY_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
 import { rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
 import { queueTest, TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
+import type { RequestContext } from "../context.ts";
 import { defineList } from "../rest/list.ts";
+import { readRowRecord } from "../rest/record.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
-import {
-  deliveryRecord,
-  presentDelivery,
-  presentEventType,
-  presentReplay,
-  presentWebhook,
-  webhookRecord,
-} from "./present.ts";
+import { deliveryRecord, presentEventType, replayRecord, webhookRecord } from "./present.ts";
 import {
   deletedWebhook,
   delivery,
@@ -81,6 +77,19 @@ const deliveries = defineList({
   largeColumn: "response_body",
 });
 
+type Reader = Pick<RequestContext, "em" | "tenant">;
+
+const showWebhook = ({ em, tenant }: Reader, webhookId: string) =>
+  readRowRecord(em, endpointRow(em, tenant, webhookId), webhookRecord);
+
+const showDelivery = ({ em, tenant }: Reader, webhookId: string, deliveryId: string) =>
+  readRowRecord(em, deliveryRow(em, tenant, webhookId, deliveryId), deliveryRecord);
+
+/** @throws {ApiError} `not_found` when the tenant has no such endpoint */
+async function refuseMissing({ em, tenant }: Reader, webhookId: string): Promise<void> {
+  orNotFound(await endpointRow(em, tenant, webhookId).executeTakeFirst());
+}
+
 const page = route("GET /webhooks", {
   scope: "webhooks:read",
   operationId: "listWebhooks",
@@ -118,9 +127,10 @@ const create = route("POST /webhooks", {
   .before(({ ctx, input }) => checkRegistration(ctx.access, input.body, ctx.checkWebhookUrl))
   .mutation(async ({ ctx, input }) => {
     const registration = { ...ctx.tenant, origin: "API", apiVersion: ctx.access.caller.apiVersion } as const;
-    const { endpoint, secret } = await createEndpoint(ctx.em, ctx.vault, registration, input.body);
-    const neededScopes = carriesContactData(endpoint.events) ? CONTACT_SCOPES : undefined;
-    return ok({ ...presentWebhook(endpoint), secret }, { impact: impact({ would_create: 1 }), neededScopes });
+    const { id, secret } = await createEndpoint(ctx.em, ctx.vault, registration, input.body);
+    const shown = (await showWebhook(ctx, id)).toJSON();
+    const neededScopes = carriesContactData(input.body.events) ? CONTACT_SCOPES : undefined;
+    return ok({ ...shown, secret }, { impact: impact({ would_create: 1 }), neededScopes });
   });
 
 const listEventTypes = route("GET /webhooks/events", {
@@ -142,7 +152,7 @@ const retrieve = route("GET /webhooks/{webhookId}", {
 })
   .input(z.strictObject({ params: webhookParams }))
   .output(webhook)
-  .query(async ({ ctx, input }) => ok(presentWebhook(await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId))));
+  .query(async ({ ctx, input }) => ok(await showWebhook(ctx, input.params.webhookId)));
 
 const update = route("PATCH /webhooks/{webhookId}", {
   scope: "webhooks:write",
@@ -158,7 +168,7 @@ const update = route("PATCH /webhooks/{webhookId}", {
   .before(({ ctx, input }) => checkPatch(ctx.em, ctx.access, input.params.webhookId, input.body, ctx.checkWebhookUrl))
   .mutation(async ({ ctx, input }) => {
     const { webhookId } = input.params;
-    const { record, isChanged, switched } = await updateEndpoint(ctx.em, ctx.vault, ctx.access, webhookId, input.body);
+    const { isChanged, switched } = await updateEndpoint(ctx.em, ctx.vault, ctx.access, webhookId, input.body);
     if (switched) {
       afterCommit(ctx.em, updateEndpoint, () =>
         ctx.log.info({ webhookId, state: switched }, `an endpoint is ${switched}`),
@@ -166,8 +176,8 @@ const update = route("PATCH /webhooks/{webhookId}", {
     }
     // A key without these scopes changes only fields that need none; for another one it is not known whether they were needed.
     const holdsOne = CONTACT_SCOPES.some((scope) => ctx.access.scopes.includes(scope));
-    return ok(presentWebhook(record), {
-      impact: updateImpact(record.id, isChanged),
+    return ok(await showWebhook(ctx, webhookId), {
+      impact: updateImpact(webhookId, isChanged),
       neededScopes: holdsOne && (input.body.events || input.body.url) ? CONTACT_SCOPES : undefined,
     });
   });
@@ -217,11 +227,12 @@ const pageDeliveries = route("GET /webhooks/{webhookId}/deliveries", {
   .input(z.strictObject({ params: webhookParams, query: deliveries.query }))
   .output(z.array(delivery))
   .query(async ({ ctx, input }) => {
-    const { id } = await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId);
+    const { webhookId } = input.params;
+    await refuseMissing(ctx, webhookId);
     const { status, final } = input.query;
     const failure = status !== undefined && isFailure(status) ? status : undefined;
     const values = {
-      webhookId: id,
+      webhookId,
       ...(final ? { finalFailure: failure, failure: undefined } : { finalFailure: undefined, failure }),
       pending: status === "PENDING" || undefined,
       succeeded: status === "SUCCEEDED" || undefined,
@@ -257,7 +268,7 @@ const retrieveDelivery = route("GET /webhooks/{webhookId}/deliveries/{deliveryId
   .output(delivery)
   .query(async ({ ctx, input }) => {
     const { webhookId, deliveryId } = input.params;
-    return ok(presentDelivery(await readDelivery(ctx.em, ctx.tenant, webhookId, deliveryId)));
+    return ok(await showDelivery(ctx, webhookId, deliveryId));
   });
 
 const replay = route("POST /webhooks/{webhookId}/deliveries/{deliveryId}/replay", {
@@ -274,8 +285,8 @@ const replay = route("POST /webhooks/{webhookId}/deliveries/{deliveryId}/replay"
   .output(delivery)
   .mutation(async ({ ctx, input }) => {
     const { webhookId, deliveryId } = input.params;
-    const queued = await replayDelivery(ctx.em, ctx.tenant, webhookId, deliveryId);
-    return ok(presentDelivery(queued), { impact: impact({ would_create: 1 }) });
+    const { id } = await replayDelivery(ctx.em, ctx.tenant, webhookId, deliveryId);
+    return ok(await showDelivery(ctx, webhookId, id), { impact: impact({ would_create: 1 }) });
   });
 
 const replayMany = route("POST /webhooks/{webhookId}/replays", {
@@ -293,10 +304,12 @@ const replayMany = route("POST /webhooks/{webhookId}/replays", {
   .output(webhookReplay)
   .mutation(async ({ ctx, input }) => {
     const { webhookId } = input.params;
-    const { event_types: eventTypes, until = new Date(), ...chosen } = input.body;
-    const filter = { ...chosen, eventTypes, until };
-    const requested = await requestEndpointReplay(ctx.em, ctx.tenant, webhookId, filter);
-    return ok(presentReplay(webhookId, requested), { impact: impact({ would_create: requested.total }) });
+    const { event_types: eventTypes, until = new Date(), since, statuses: given } = input.body;
+    const statuses = REPLAYABLE.filter((status) => given.includes(status));
+    const filter = { since, until, eventTypes, statuses };
+    const { id, total } = await requestEndpointReplay(ctx.em, ctx.tenant, webhookId, filter);
+    const shown = await readRowRecord(ctx.em, replayRow(ctx.em, webhookId, id), replayRecord);
+    return ok(shown, { impact: impact({ would_create: total }) });
   });
 
 const retrieveReplay = route("GET /webhooks/{webhookId}/replays/{replayId}", {
@@ -308,8 +321,9 @@ const retrieveReplay = route("GET /webhooks/{webhookId}/replays/{replayId}", {
   .input(z.strictObject({ params: replayParams }))
   .output(webhookReplay)
   .query(async ({ ctx, input }) => {
-    const { id } = await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId);
-    return ok(presentReplay(id, await readEndpointReplay(ctx.em, id, input.params.replayId)));
+    const { webhookId, replayId } = input.params;
+    await refuseMissing(ctx, webhookId);
+    return ok(await readRowRecord(ctx.em, replayRow(ctx.em, webhookId, replayId), replayRecord));
   });
 
 const test = route("POST /webhooks/{webhookId}/test", {
@@ -326,8 +340,9 @@ const test = route("POST /webhooks/{webhookId}/test", {
   .input(z.strictObject({ params: webhookParams, body: testBody }))
   .output(delivery)
   .mutation(async ({ ctx, input }) => {
-    const queued = await queueTest(ctx.em, ctx.tenant, input.params.webhookId, input.body.type);
-    return ok(presentDelivery(queued), { impact: impact({ would_create: 1 }) });
+    const { webhookId } = input.params;
+    const { id } = await queueTest(ctx.em, ctx.tenant, webhookId, input.body.type);
+    return ok(await showDelivery(ctx, webhookId, id), { impact: impact({ would_create: 1 }) });
   });
 
 export const webhooksRouter = router({

@@ -30,12 +30,12 @@ export const commands: Commands = {
       const tenant = await tenantOf(session, options);
       await guardedUrl(openUrlGuard(session.env))(url);
       const registration = { ...tenant, origin: "APP", apiVersion: CURRENT_API_VERSION } as const;
-      const { endpoint, secret } = await inTenant(session, tenant, (em) =>
+      const { id, secret } = await inTenant(session, tenant, (em) =>
         createEndpoint(em, session.vault, registration, { url, events, name, description: null, headers: {} }),
       );
       return {
-        text: `${secret}\nWebhook endpoint ${endpoint.id}. Keep the secret: it is not shown again.`,
-        data: { webhook: { id: endpoint.id, url, events: endpoint.events, secret } },
+        text: `${secret}\nWebhook endpoint ${id}. Keep the secret: it is not shown again.`,
+        data: { webhook: { id, url, events, secret } },
       };
     },
   ),

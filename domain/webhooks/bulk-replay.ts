@@ -2,7 +2,6 @@ import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { notifyDue } from "./notify.ts";
 import { holdEndpoint, refuseInactive } from "./replay-delivery.ts";
@@ -103,20 +102,11 @@ export async function requestEndpointReplay(
   refuseInactive(await holdEndpoint(em, tenant, webhookId));
   const filter = { teamId: tenant.teamId, webhookId, ...chosen };
   const total = (await countReplayable(em, filter, tenant)).reduce((sum, { deliveries }) => sum + deliveries, 0);
-  return readEndpointReplay(em, webhookId, await requestReplay(em, filter, { perSecond: DEFAULT_PER_SECOND, total }));
+  return { id: await requestReplay(em, filter, { perSecond: DEFAULT_PER_SECOND, total }), total };
 }
 
-/** @throws {ApiError} `not_found` */
-export async function readEndpointReplay(em: EntityManager, webhookId: string, replayId: string) {
-  const replay = await kysely(em)
-    .selectFrom("webhook_replays")
-    .selectAll()
-    .where("id", "=", replayId)
-    .where("webhook_id", "=", webhookId)
-    .executeTakeFirst();
-  if (!replay) throw notFound();
-  return replay;
-}
+export const replayRow = (em: EntityManager, webhookId: string, replayId: string) =>
+  kysely(em).selectFrom("webhook_replays").selectAll().where("id", "=", replayId).where("webhook_id", "=", webhookId);
 
 export interface ReplayProgress {
   total: number;

@@ -7,7 +7,7 @@ import { effectivePort, type UrlGuard } from "../../lib/url-guard.ts";
 import { type Access, requireScope } from "../access/access.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
+import { changesOf, isDirty, type Patch } from "../patch.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { endpointLimit, readPlanLimits } from "../teams/plans.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
@@ -86,17 +86,8 @@ export const endpointRows = (em: EntityManager) =>
       sql<string | null>`case when webhook_endpoints.active then webhook_health.probe_at end`.as("next_probe_at"),
     ]);
 
-export type EndpointRow = Awaited<ReturnType<ReturnType<typeof endpointRows>["executeTakeFirstOrThrow"]>>;
-
-/** @throws {ApiError} `not_found` */
-export async function readEndpoint(em: EntityManager, tenant: Tenant, webhookId: string): Promise<EndpointRow> {
-  const row = await endpointRows(em)
-    .where("webhook_endpoints.id", "=", webhookId)
-    .where(ofTenant(tenant, "webhook_endpoints"))
-    .executeTakeFirst();
-  if (!row) throw notFound();
-  return row;
-}
+export const endpointRow = (em: EntityManager, tenant: Tenant, webhookId: string) =>
+  endpointRows(em).where("webhook_endpoints.id", "=", webhookId).where(ofTenant(tenant, "webhook_endpoints"));
 
 /**
  * Whether a key may register an endpoint. Not to be called in a transaction.
@@ -127,7 +118,7 @@ export async function createEndpoint(
   vault: Vault,
   { origin, apiVersion, ...tenant }: Registration,
   fields: EndpointFields,
-): Promise<{ endpoint: EndpointRow; secret: string }> {
+): Promise<{ id: string; secret: string }> {
   if (origin === "API") {
     await holdPlace(em, tenant, OWN_ENDPOINTS, endpointLimit(await readPlanLimits(em, tenant.teamId)));
   }
@@ -152,7 +143,7 @@ export async function createEndpoint(
     })
     .execute();
   await db.insertInto("webhook_health").values({ webhook_id: id }).execute();
-  return { endpoint: await readEndpoint(em, tenant, id), secret };
+  return { id, secret };
 }
 
 type Stored = Pick<WebhookEndpoint, "id" | "url" | "events">;
@@ -211,6 +202,9 @@ async function hasSentContactData(
   return found !== undefined;
 }
 
+/** Earlier than any `checkPatch` of the same request, which searched the log before that: new events wait for the endpoint's lock. */
+const SINCE_CHECK = sql<string>`now() - interval '10 minutes'`;
+
 /**
  * Changes an endpoint. A re-activation starts the 72 hours of the switch-off again. Stopping one that is switched off already makes it
  * a stop by hand. @throws {ApiError} `not_found`; `insufficient_scope` as in `checkPatch`
@@ -220,26 +214,8 @@ export async function updateEndpoint(
   vault: Vault,
   access: Access,
   webhookId: string,
-  patch: Patch<EndpointPatch>,
-): Promise<Patched<EndpointRow> & Switched> {
-  const change = await changeEndpoint(em, vault, access, webhookId, patch);
-  return { record: await readEndpoint(em, access.tenant, webhookId), ...change };
-}
-
-interface Switched {
-  switched?: "on" | "off";
-}
-
-/** Earlier than any `checkPatch` of the same request, which searched the log before that: new events wait for the endpoint's lock. */
-const SINCE_CHECK = sql<string>`now() - interval '10 minutes'`;
-
-async function changeEndpoint(
-  em: EntityManager,
-  vault: Vault,
-  access: Access,
-  webhookId: string,
   { headers, active, ...fields }: Patch<EndpointPatch>,
-): Promise<{ isChanged: boolean } & Switched> {
+): Promise<{ isChanged: boolean; switched?: "on" | "off" }> {
   // The edit may be the repair. Before the endpoint is locked: a settlement locks the two in this order.
   if (fields.url !== undefined || headers !== undefined || active === true) {
     if (await probeNow(em, access.tenant, webhookId)) await notifyDue(em, [webhookId]);

@@ -40,14 +40,14 @@ export async function openListener(
 ): Promise<string> {
   const registration = { ...tenant, origin: "LISTENER", apiVersion: CURRENT_API_VERSION } as const;
   const fields = { url, events, name: "webhook:listen", description: null, headers: {} };
-  const { endpoint } = await createEndpoint(em, vault, registration, fields);
+  const { id } = await createEndpoint(em, vault, registration, fields);
   await kysely(em)
     .updateTable("webhook_endpoints")
     .set({ active: false, disabled_reason: "delivery_failures", disabled_at: sql`now()` })
     .where(ofTenant(tenant))
-    .where("id", "=", endpoint.id)
+    .where("id", "=", id)
     .execute();
-  return endpoint.id;
+  return id;
 }
 
 export async function readListenerDeliveries(

@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 import { isFailing } from "./endpoint-health.ts";
 
 /** When a delivery is attempted next, as clients read it: at a failing endpoint's next probe; one never attempted is on its way. */
@@ -26,9 +26,8 @@ export const deliveryRows = (em: EntityManager) =>
     .select(shownNextAttempt("webhook_deliveries").as("shown_next_attempt_at"))
     .select(isFinal("webhook_deliveries").as("is_final"));
 
-/** @throws {ApiError} `not_found` */
-export async function readDelivery(em: EntityManager, tenant: Tenant, webhookId: string, deliveryId: string) {
-  const delivery = await deliveryRows(em)
+export const deliveryRow = (em: EntityManager, tenant: Tenant, webhookId: string, deliveryId: string) =>
+  deliveryRows(em)
     .where("webhook_deliveries.id", "=", deliveryId)
     .where("webhook_deliveries.webhook_id", "=", webhookId)
     .where(ofTenant(tenant, "webhook_deliveries"))
@@ -37,11 +36,7 @@ export async function readDelivery(em: EntityManager, tenant: Tenant, webhookId:
       exists(
         selectFrom("webhook_endpoints as e").select("e.id").where("e.id", "=", webhookId).where(ofTenant(tenant, "e")),
       ),
-    )
-    .executeTakeFirst();
-  if (!delivery) throw notFound();
-  return delivery;
-}
+    );
 
 /** One attempt of a delivery, as operators read it at a command line. */
 interface AttemptFacts {

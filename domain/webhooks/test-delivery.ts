@@ -80,6 +80,6 @@ async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, 
       event_type: type,
       next_attempt_at: TEST_DUE,
     })
-    .returningAll()
+    .returning("id")
     .executeTakeFirstOrThrow();
 }

@@ -117,7 +117,7 @@ export async function insertAppEndpoint(team: TestTeam, fields: Partial<Endpoint
     origin: "APP",
     apiVersion: "2026-08-15",
   } as const;
-  const { endpoint } = await transaction(team.em, (em) =>
+  const { id } = await transaction(team.em, (em) =>
     createEndpoint(em, team.vault, registration, {
       url: PUBLIC_URL,
       events: [QUIET_EVENT],
@@ -126,7 +126,7 @@ export async function insertAppEndpoint(team: TestTeam, fields: Partial<Endpoint
       ...fields,
     }),
   );
-  return endpoint.id;
+  return id;
 }
 
 type DeliveryFields = Partial<Insertable<Database["webhook_deliveries"]>>;
