@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { recordLogin, recordRefusedLogin } from "../domain/accounts/accounts.ts";
@@ -8,7 +7,6 @@ import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { sealContext, type Vault } from "../domain/secrets/crypto.ts";
 import {
   type AccountServer,
-  idleLease,
   LEASE_SECONDS,
   leaseConnections,
   readAccountServer,
@@ -68,8 +66,6 @@ export interface AccountPool {
 export interface NoPool {
   /** It has to wait; without a refusal, other workers hold all connections. */
   refusal?: Refusal | undefined;
-  /** The others do not use them, and close them soon. */
-  isYielding?: true | undefined;
   isGone?: true | undefined;
 }
 
@@ -83,14 +79,8 @@ interface Held extends AccountPool {
   fingerprint: string;
 }
 
-/**
- * An unused pool keeps its connections for 5 s, more than the gap between two slices. After each of these waits, in
- * milliseconds, it looks whether a slice elsewhere wants them.
- */
-const IDLE_LOOKS_MS = [200, 400, 800, 1_600, 2_000];
-/** How long a slice waits for connections that another process does not use, and how often it asks for them. */
-const YIELD_MS = 3_000;
-const YIELD_POLL_MS = 100;
+/** An unused pool keeps its connections for longer than the gap between two slices; others may wait for them. */
+const IDLE_MS = 1_000;
 
 export interface LoginDeps {
   orm: MikroORM;
@@ -153,11 +143,8 @@ export class AccountPools {
   }
 
   /** @param options `tryNow`: an operator's command, it does not wait after a refusal */
-  async acquire(account: SendingAccount, options: { tryNow?: boolean | undefined }): Promise<AccountPool | NoPool> {
-    for (const giveUpAt = performance.now() + YIELD_MS; ; await delay(YIELD_POLL_MS)) {
-      const acquired = await this.#inTurn(account.accountId, () => this.#acquire(account, options));
-      if ("pool" in acquired || !acquired.isYielding || performance.now() > giveUpAt) return acquired;
-    }
+  acquire(account: SendingAccount, options: { tryNow?: boolean | undefined }): Promise<AccountPool | NoPool> {
+    return this.#inTurn(account.accountId, () => this.#acquire(account, options));
   }
 
   async #acquire(
@@ -168,9 +155,9 @@ export class AccountPools {
     const { accountId, teamId } = account;
     const isLoggedIn = this.#held.get(accountId)?.pool.isLoggedIn ?? false;
     const lease = await leaseConnections(orm.em.fork(), account, workerId, { isLoggedIn, tryNow });
-    const { connections, refusal, isYielding, isGone } = lease;
+    const { connections, refusal, isGone } = lease;
     if (refusal) this.#refused.add(accountId);
-    if (connections === 0) return refusal && refusal.retryInMs > 0 ? { refusal } : { isYielding, isGone };
+    if (connections === 0) return refusal && refusal.retryInMs > 0 ? { refusal } : { isGone };
     const server = await readAccountServer(orm.em.fork(), account);
     const fingerprint = JSON.stringify(server);
     let held = this.#held.get(accountId);
@@ -211,40 +198,27 @@ export class AccountPools {
     return held;
   }
 
-  /** A pool that stays unused is closed after a while, or for another process: the lease says so when this resolves. */
-  async release(accountId: string, { pool }: AccountPool): Promise<void> {
-    await this.#turns.get(accountId);
+  /** A pool that stays unused is closed after a moment. */
+  release(accountId: string, { pool }: AccountPool): void {
     const held = this.#held.get(accountId);
-    if (held?.pool !== pool) return;
-    held.users--;
-    await this.#inTurn(accountId, () => this.#watchIdle(accountId, held));
+    if (held?.pool === pool && --held.users === 0) this.#closeUnused(accountId, held);
   }
 
-  /**
-   * Closes an unused pool when another process wants its connections, and after the last look; those with a late dot
-   * are kept. Never rejects.
-   */
-  async #watchIdle(accountId: string, held: Held, look = 0): Promise<void> {
-    const { orm, workerId } = this.#options;
-    const isIdle = () => held.users === 0 && this.#held.get(accountId) === held;
-    if (!isIdle()) return;
-    const waitMs = IDLE_LOOKS_MS[look];
-    const isWanted = await idleLease(orm.em.fork(), accountId, workerId).catch(() => false);
-    if (!isIdle()) return;
-    const { late } = held.pool;
-    if ((isWanted || waitMs === undefined) && late === 0) {
-      this.#held.delete(accountId);
-      void this.#drop(accountId, held);
-      return;
-    }
-    if (isWanted || waitMs === undefined) {
-      // The other connections are given back by a renewal.
+  #closeUnused(accountId: string, held: Held): void {
+    const close = () => {
+      const { late } = held.pool;
+      if (late === 0) {
+        this.#held.delete(accountId);
+        void this.#drop(accountId, held);
+        return;
+      }
+      // Connections with a late dot are kept; a renewal gives back the others.
       held.connections = late;
       held.pool.setConnections(late);
       void this.#renew(accountId);
-    }
-    const lookAgain = () => this.#inTurn(accountId, () => this.#watchIdle(accountId, held, look + 1));
-    held.idle = setTimeout(() => void lookAgain(), waitMs ?? IDLE_LOOKS_MS.at(-1)).unref();
+      this.#closeUnused(accountId, held);
+    };
+    held.idle = setTimeout(close, IDLE_MS).unref();
   }
 
   async close(): Promise<void> {

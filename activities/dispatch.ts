@@ -3,7 +3,6 @@ import type { Env } from "../config/env.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts/accounts.ts";
 import { openTokenPost } from "../domain/accounts/tokens.ts";
-import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { readContent } from "../domain/sends/content.ts";
 import { readCounts } from "../domain/sends/counts.ts";
@@ -21,15 +20,11 @@ import { logMove } from "../domain/sends/send-log.ts";
 import { elapsedMs } from "../lib/elapsed.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
-import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
-import { passCheckpoint } from "./dispatch/checkpoint.ts";
 import { composeMails } from "./dispatch/content.ts";
-import { Settler, settleLate } from "./dispatch/settler.ts";
-import { Stager } from "./dispatch/stager.ts";
+import { SliceLedger, settleLate } from "./dispatch/slice-ledger.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { beginDeadlineMs, bodyDeadlineMs, outcomeDeadlineMs, smtpLimits } from "./smtp/limits.ts";
-import type { DrainEnd } from "./smtp/pool.ts";
 
 const POLICY_REFUSALS_TO_PAUSE = 20;
 const SLICE_MS = 30_000;
@@ -64,15 +59,10 @@ type Next =
 export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true; epoch?: number } & Next;
 
 /**
- * `tryNow`: an operator's command does not wait after a refusal. `takesOver`: accounts that cannot mail, whose deferred
- * recipients the lane may take. `closedEpoch`: a slice stops when Postgres does not know of that `epoch`.
+ * `tryNow`: an operator's command does not wait after a refusal. `closedEpoch`: a slice stops when Postgres does not
+ * know of that `epoch`.
  */
-export type SliceInput = Lane & {
-  teamId: string;
-  tryNow?: true;
-  takesOver?: readonly string[];
-  closedEpoch?: number;
-};
+export type SliceInput = Lane & { teamId: string; tryNow?: true; closedEpoch?: number };
 
 export interface DispatchActivities {
   /**
@@ -96,7 +86,6 @@ export function createDispatchActivities(
     name: env.SMTP_HELO_NAME,
     limits,
   });
-  const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
   const mailMs = beginDeadlineMs(limits) + bodyDeadlineMs(limits) + limits.block + limits.connect;
   const limitMs = mailMs + OUTAGE_LIMIT_MS;
   return {
@@ -117,7 +106,8 @@ export function createDispatchActivities(
           },
         };
         const work = () => dispatchSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
-        return slots.run(slice.teamId, work, noSlot).finally(watched.end);
+        const full = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
+        return slots.run(slice.teamId, work, full).finally(watched.end);
       }),
     close: () => pools.close(),
   };
@@ -147,24 +137,25 @@ async function dispatchSlice(
   // After an operator's command the server gets as many tries as at first.
   if (slice.tryNow) dispatch.policyRefusals = 0;
   const { epoch, unknown } = dispatch;
+  const unmailed = (next: Next): SliceResult => ({ mailed: 0, epoch, unknown, ...next });
   deps.countMails({ UNKNOWN: unknown });
-  if (dispatch.status !== "SENDING") return { mailed: 0, epoch, unknown, next: "stopped" };
+  if (dispatch.status !== "SENDING") return unmailed({ next: "stopped" });
   if (dispatch.hasComplaints) {
     for (const paused of await pauseForComplaints(em, dispatch)) logMove(deps.log, paused);
     await closeDispatch(em, dispatch);
-    return { mailed: 0, epoch, unknown, next: "stopped" };
+    return unmailed({ next: "stopped" });
   }
   const account = await pools.acquire(dispatch, slice);
   if (!("pool" in account)) {
     await closeDispatch(em, dispatch);
-    if (account.isGone) return { mailed: 0, epoch, unknown, next: "failure", ...ACCOUNT_NOT_ACTIVE };
-    if (account.refusal) return { mailed: 0, epoch, unknown, next: "failure", ...account.refusal };
-    return { mailed: 0, epoch, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
+    if (account.isGone) return unmailed({ next: "failure", ...ACCOUNT_NOT_ACTIVE });
+    if (account.refusal) return unmailed({ next: "failure", ...account.refusal });
+    return unmailed({ next: "account_full", waitMs: CONNECTIONS_BUSY_MS });
   }
   try {
-    const mailing = await mailSlice(deps, pools, em, dispatch, account, run);
+    const mailing = await mailSlice(deps, em, dispatch, account, run);
     // An attempt that Postgres does not call ended shows the workflow that Postgres is behind.
-    const { mailed, hasReturned, isSetBack } = mailing.settler;
+    const { mailed, hasReturned, isSetBack } = mailing.ledger;
     if (isSetBack) return { mailed, epoch, unknown, next: "stopped" };
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
@@ -176,41 +167,33 @@ async function dispatchSlice(
     const sent = mailed > 0 ? { sent: (await readCounts(em, dispatch, dispatch.sendId)).SENT } : {};
     return { mailed, ...sent, epoch, unknown, ...(hasReturned && { returned: true }), ...next };
   } finally {
-    await pools.release(dispatch.accountId, account);
+    pools.release(dispatch.accountId, account);
   }
 }
 
-/** Recipients flow from the stager through the pool's connections to the settler. */
+/** Recipients flow from the ledger through the pool's connections and back. */
 async function mailSlice(
   deps: ActivityDeps,
-  pools: AccountPools,
   em: EntityManager,
   dispatch: OpenedDispatch,
   { pool, inFlight }: AccountPool,
   run: SliceRun,
-): Promise<Mailing> {
+) {
   const content = await readContent(em, dispatch);
   const fill = await composeMails(deps, dispatch, content);
   const due = await readDue(em, dispatch, deps.env.DISPATCH_SLICE_ROWS);
 
   const ended = new AbortController();
   const signal = AbortSignal.any([run.end, ended.signal]);
-  const allowance = new Allowance(em, dispatch.accountId, content.limits, inFlight);
-  const settler = new Settler({ deps, em, dispatch, allowance });
-  const stager = new Stager({
-    ...{ deps, em, dispatch, allowance, due, signal },
-    checkpoint: async () => {
-      // The slice that follows begins at the first row that went back.
-      if (settler.hasReturned || !run.mayContinue()) return undefined;
-      return passCheckpoint(deps, pools, { em, dispatch, content, pool });
-    },
+  const ledger = new SliceLedger({
+    ...{ deps, em, dispatch, inFlight, due, signal, limits: content.limits, mayContinue: run.mayContinue },
     batchSize: () => pool.batch,
   });
   // A process that was suspended and resumes long after must not begin staged rows: another may have them by now.
   const staleAfterMs = beginDeadlineMs(smtpLimits(deps.env));
-  const mails = pool.drain(stager.batches(), {
+  const mails = pool.drain(ledger.batches(), {
     fill,
-    mayBegin: ({ stagedAt, share }) => elapsedMs() - stagedAt < staleAfterMs && isWithinWindows(share),
+    mayBegin: ({ stagedAt, quota }) => elapsedMs() < Math.min(stagedAt + staleAfterMs, quota.endsAt),
     onLate: (mailed) => void settleLate(deps, dispatch, mailed),
     signal,
     policyRefusals: dispatch.policyRefusals,
@@ -218,32 +201,19 @@ async function mailSlice(
   });
   try {
     for await (const mailed of mails) {
-      await settler.settle(mailed);
-      run.onMailed({ mailed: settler.mailed, epoch: dispatch.epoch, afterSeq: dispatch.afterSeq });
-      if (mails.stopped || settler.failure || settler.isSetBack) ended.abort();
+      await ledger.settle(mailed);
+      run.onMailed({ mailed: ledger.mailed, epoch: dispatch.epoch, seq: mailed[0]?.item.seq ?? 0 });
+      if (mails.stopped || ledger.failure || ledger.isSetBack) ended.abort();
     }
   } finally {
-    // However the mailing ended: rows that were staged ahead go back, and the limits are free for others.
     ended.abort();
-    try {
-      const unsent = await stager.close();
-      await settler.settle(unsent.map((item) => ({ item, outcome: NOT_ATTEMPTED })));
-    } finally {
-      allowance.returnAllRows();
-    }
+    await ledger.close();
   }
-  if (settler.failure) throw settler.failure.error;
-  if (content.accountFailed && settler.hasAccepted) await recordAccountRecovery(em, dispatch);
+  if (ledger.failure) throw ledger.failure.error;
+  if (content.accountFailed && ledger.hasAccepted) await recordAccountRecovery(em, dispatch);
   // Once they have ended a slice, an operator decides; then they are counted anew.
   const policyRefusals = mails.end.ended === "policy_refusals" ? 0 : mails.policyRefusals;
-  return { end: mails.end, stager, settler, policyRefusals };
-}
-
-interface Mailing {
-  end: DrainEnd;
-  stager: Stager;
-  settler: Settler;
-  policyRefusals: number;
+  return { end: mails.end, ledger, policyRefusals };
 }
 
 /** A deferred recipient that is due waits so long at most for others, so that a slice mails many of them. */
@@ -257,11 +227,11 @@ const gatherMs = ({ DEFERRAL_LADDER_SECONDS: waits }: Env): number =>
 async function nextStep(
   em: EntityManager,
   dispatch: OpenedDispatch,
-  { end, stager, settler }: Mailing,
+  { end, ledger }: Awaited<ReturnType<typeof mailSlice>>,
   gatherMs: number,
 ): Promise<Next & { afterSeq: number }> {
-  const afterSeq = Math.min(stager.afterSeq, settler.firstReturnedSeq - 1);
-  const { limitWaitMs } = stager;
+  const { limitWaitMs } = ledger;
+  const afterSeq = Math.min(ledger.afterSeq, ledger.firstReturnedSeq - 1);
   if (end.ended === "account_failure") {
     const { reason, temporary, response } = end.failure;
     if (!temporary && isAccountFailure(reason)) await recordAccountFailure(em, dispatch, reason);
@@ -270,9 +240,8 @@ async function nextStep(
   if (end.ended === "policy_refusals") {
     return { next: "failure", reason: "policy_refusals", temporary: false, afterSeq };
   }
-  if (stager.isStopped) return { next: "stopped", afterSeq };
   if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
-  if (!stager.isExhausted) return { next: "continue", afterSeq };
+  if (!ledger.isExhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.
   const remaining = await readRemaining(em, dispatch, gatherMs);
   switch (remaining.left) {

@@ -78,8 +78,6 @@ export const AccountLeaseSchema = defineEntity({
     accountId: code().primary(),
     holder: code().primary(),
     connections: p.integer(),
-    /** No slice uses its connections: they are open, and closed when a slice of another holder asks for them. */
-    idle: p.boolean().default(false),
     expiresAt: expiring("1 hour", instant()),
   },
 });

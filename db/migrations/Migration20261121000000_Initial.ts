@@ -1,7 +1,7 @@
 import { Migration } from "@mikro-orm/migrations";
 
 const SCHEMA = `
-create table "account_leases" ("account_id" text not null, "holder" text not null, "connections" int not null, "idle" boolean not null default false, "expires_at" timestamptz(3) not null, primary key ("account_id", "holder"));
+create table "account_leases" ("account_id" text not null, "holder" text not null, "connections" int not null, "expires_at" timestamptz(3) not null, primary key ("account_id", "holder"));
 create table "account_refusals" ("account_id" text not null, "count" int not null, "since" timestamptz(3) not null, "reason" text not null, "temporary" boolean not null, "retry_at" timestamptz(3) not null, primary key ("account_id"));
 create table "account_checks" ("account_id" text not null, "next_at" timestamptz(3) not null, "findings" int not null default 0, primary key ("account_id"));
 create index "account_checks_next_at_index" on "account_checks" ("next_at");

@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { SmtpSecurity } from "../../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { elapsedMs } from "../../lib/elapsed.ts";
 import { type Refusal, takeTurnToTry } from "./account-refusals.ts";
 
 /** How long a lease lives without being renewed; a killed worker's connections are free again after that. */
@@ -53,8 +54,6 @@ export interface Lease {
   connections: number;
   /** The last refusal, while no login has worked since. The account has to wait while its `retryInMs` is above 0. */
   refusal?: Refusal | undefined;
-  /** Workers that do not use theirs hold all connections, and give them back when they see that another asks. */
-  isYielding?: true;
   /** The account was disconnected. */
   isGone?: true;
 }
@@ -75,7 +74,7 @@ export function leaseConnections(
   return transaction(em, async (tx) => {
     const held = await lockLeases(tx, account, holder);
     if (!held) return { connections: 0, isGone: true };
-    const { maxConnections, leased, idle, others, refusal } = held;
+    const { maxConnections, leased, others, refusal } = held;
     const isTrial = refusal !== null && !isLoggedIn;
     if (isTrial && refusal.retryInMs > 0 && !tryNow) return { connections: 0, refusal };
     const share = Math.max(1, Math.floor(maxConnections / (others + 1)));
@@ -83,11 +82,7 @@ export function leaseConnections(
     const connections = Math.max(0, Math.min(share, maxConnections - leased));
     await writeLease(tx, accountId, holder, connections);
     if (isTrial && connections > 0) await takeTurnToTry(tx, accountId);
-    return {
-      connections,
-      ...(connections === 0 && idle > 0 && { isYielding: true }),
-      ...(refusal && { refusal: { ...refusal, retryInMs: 0 } }),
-    };
+    return { connections, ...(refusal && { refusal: { ...refusal, retryInMs: 0 } }) };
   });
 }
 
@@ -95,10 +90,6 @@ export function leaseConnections(
 const CHECK_PREFIX = "check/";
 
 export const checkHolder = (workerId: string): string => `${CHECK_PREFIX}${workerId}`;
-
-/** SQL: a lease of a worker whose slices use its connections, or wait for some. */
-const isWorking = (lease: string) =>
-  sql<boolean>`(not ${sql.ref(`${lease}.idle`)} and not starts_with(${sql.ref(`${lease}.holder`)}, ${CHECK_PREFIX}))`;
 
 /**
  * Leases one connection to a check of the account's login.
@@ -119,8 +110,6 @@ interface HeldLeases {
   maxConnections: number;
   /** Connections that other holders have leased. */
   leased: number;
-  /** Those of them that their holders do not use. */
-  idle: number;
   /** Other workers that use or wait for connections. */
   others: number;
   refusal: Refusal | null;
@@ -139,8 +128,7 @@ async function lockLeases(em: EntityManager, account: SendingAccount, holder: st
   if (!limits) return undefined;
   const { rows } = await sql<Omit<HeldLeases, "maxConnections">>`
     select coalesce(sum(l.connections), 0)::int as leased,
-      coalesce(sum(l.connections) filter (where l.idle), 0)::int as idle,
-      count(l.holder) filter (where ${isWorking("l")})::int as others,
+      count(l.holder) filter (where not starts_with(l.holder, ${CHECK_PREFIX}))::int as others,
       (select jsonb_build_object('reason', r.reason, 'temporary', r.temporary,
           'retryInMs', greatest(0, ceil(extract(epoch from r.retry_at - clock_timestamp()) * 1000)))
         from account_refusals r where r.account_id = ${accountId}) as refusal
@@ -148,7 +136,7 @@ async function lockLeases(em: EntityManager, account: SendingAccount, holder: st
     where l.account_id = ${accountId} and l.holder <> ${holder} and l.expires_at > clock_timestamp()`.execute(
     kysely(em),
   );
-  return { maxConnections: limits.max_connections, ...(rows[0] ?? { leased: 0, idle: 0, others: 0, refusal: null }) };
+  return { maxConnections: limits.max_connections, ...(rows[0] ?? { leased: 0, others: 0, refusal: null }) };
 }
 
 async function writeLease(em: EntityManager, accountId: string, holder: string, connections: number): Promise<void> {
@@ -157,7 +145,7 @@ async function writeLease(em: EntityManager, accountId: string, holder: string, 
     values (${accountId}, ${holder}, ${connections},
       clock_timestamp() + make_interval(secs => ${connections > 0 ? LEASE_SECONDS : WAITING_SECONDS}::int))
     on conflict (account_id, holder) do update
-      set expires_at = greatest(account_leases.expires_at, excluded.expires_at), idle = false,
+      set expires_at = greatest(account_leases.expires_at, excluded.expires_at),
         connections = case when account_leases.expires_at > clock_timestamp()
           then greatest(account_leases.connections, excluded.connections) else excluded.connections end`.execute(
     kysely(em),
@@ -181,15 +169,6 @@ export async function renewLease(
   return renewed.numAffectedRows === 1n;
 }
 
-/** Marks a lease as unused: it gives way to others. @returns whether another worker uses or waits for connections */
-export async function idleLease(em: EntityManager, accountId: string, holder: string): Promise<boolean> {
-  const { rows } = await sql<{ wanted: boolean }>`
-    update account_leases l set idle = true where l.account_id = ${accountId} and l.holder = ${holder}
-    returning exists (select 1 from account_leases o where o.account_id = ${accountId} and o.holder <> ${holder}
-      and o.expires_at > clock_timestamp() and ${isWorking("o")}) as wanted`.execute(kysely(em));
-  return rows[0]?.wanted === true;
-}
-
 export async function releaseConnections(em: EntityManager, accountId: string, holder: string): Promise<void> {
   await kysely(em)
     .deleteFrom("account_leases")
@@ -209,7 +188,8 @@ export interface Quota {
   windows: { window: "HOUR" | "DAY"; startsAt: string }[];
   /** When nothing was granted: milliseconds until a window that is full begins anew. */
   retryInMs: number;
-  endsInMs: number;
+  /** `elapsedMs()` at which the first window ends: a mail that begins later could exceed the limit of the next one. */
+  endsAt: number;
 }
 
 const UNIT = { HOUR: "hour", DAY: "day" } as const;
@@ -224,7 +204,8 @@ export async function takeQuota(
   limits: AccountLimits,
   wanted: number,
 ): Promise<Quota> {
-  const all = (): Quota => ({ granted: wanted, windows: [], retryInMs: 0, endsInMs: Number.POSITIVE_INFINITY });
+  const askedAt = elapsedMs();
+  const all = (): Quota => ({ granted: wanted, windows: [], retryInMs: 0, endsAt: Number.POSITIVE_INFINITY });
   if (limits.hourly === null && limits.daily === null) return all();
   return transaction(em, async (tx) => {
     const db = kysely(tx);
@@ -250,7 +231,7 @@ export async function takeQuota(
         quota.granted = free;
         if (free === 0) quota.retryInMs = Math.max(quota.retryInMs, Math.ceil(row.left_ms));
       }
-      quota.endsInMs = Math.min(quota.endsInMs, row.left_ms);
+      quota.endsAt = Math.min(quota.endsAt, askedAt + row.left_ms);
       quota.windows.push({ window, startsAt: row.starts_at });
     }
     await addUsage(tx, accountId, quota.windows, quota.granted);
@@ -268,7 +249,7 @@ export async function returnQuota(
   { windows }: Quota,
   unused: number,
 ): Promise<void> {
-  if (windows.length > 0) await transaction(em, (tx) => addUsage(tx, accountId, windows, -unused));
+  if (windows.length > 0 && unused > 0) await transaction(em, (tx) => addUsage(tx, accountId, windows, -unused));
 }
 
 async function addUsage(

@@ -14,27 +14,21 @@ import { markUnknown } from "./unknown.ts";
 export interface Lane {
   sendId: string;
   accountId: string;
-}
-
-/** A lane, and the accounts of other lanes that cannot mail their recipients: it may take those. */
-export interface TakingLane extends Lane {
+  /** Accounts of other lanes that cannot mail their recipients: it may take those. */
   takesOver?: readonly string[] | undefined;
 }
 
-/** An attempt under way: its epoch, and the cursor that it saved last. */
-export type AttemptProgress = Pick<OpenedDispatch, "epoch" | "afterSeq">;
-
-/**
- * `closedEpoch`: of its last attempt that is known to have ended in order. `begun`: an attempt that is known to have
- * begun.
- */
-export interface LaneToOpen extends TakingLane {
+/** What is known of the attempts of a lane. `closedEpoch`: of the last one that ended in order. */
+interface KnownAttempts {
   closedEpoch?: number | undefined;
   begun?: AttemptProgress | undefined;
 }
 
+/** An attempt under way, and a recipient that it has staged. */
+export type AttemptProgress = Record<"epoch" | "seq", number>;
+
 /** An attempt to dispatch a lane, begun by `openDispatch`. */
-export interface OpenedDispatch extends TakingLane, Tenant {
+export interface OpenedDispatch extends Lane, Tenant {
   status: SendStatus;
   epoch: number;
   resource: SendResource;
@@ -54,7 +48,7 @@ export interface OpenedDispatch extends TakingLane, Tenant {
 export const SETTLEMENT_EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
 
 /** The condition on a ledger row that a lane may take it: no other lane holds it, or one that it takes over. */
-export const isFreeFor = ({ accountId, takesOver = [] }: TakingLane, table: string): Expression<SqlBool> => {
+export const isFreeFor = ({ accountId, takesOver = [] }: Lane, table: string): Expression<SqlBool> => {
   const account = sql.ref(`${table}.account_id`);
   return sql<SqlBool>`(${account} is null or ${account} = any(${[accountId, ...takesOver]}::text[]))`;
 };
@@ -85,7 +79,7 @@ export async function openLane(em: EntityManager, { sendId, accountId }: Lane): 
  */
 export function openDispatch(
   em: EntityManager,
-  { sendId, accountId, takesOver, closedEpoch = 0, begun }: LaneToOpen,
+  { sendId, accountId, takesOver, closedEpoch = 0, begun }: Lane & KnownAttempts,
   inFlightMs: number,
 ): Promise<OpenedDispatch | undefined> {
   return transaction(em, async (tx) => {
@@ -113,7 +107,7 @@ export function openDispatch(
       for share of s for update of l`.execute(db);
     const [lane] = rows;
     if (!lane || lane.epoch - Number(lane.dispatching) < closedEpoch) return undefined;
-    if (begun && isBehind(lane, begun)) return undefined;
+    if (begun && (lane.epoch < begun.epoch || (await isStagingLost(tx, sendId, [begun.seq])))) return undefined;
     const { teamId, environment, status, tracking, shared, afterSeq, policyRefusals } = lane;
     const tenant = { teamId, environment };
     const { eventsWanted, hasComplaints } = await db
@@ -141,43 +135,14 @@ export function openDispatch(
   });
 }
 
-/** Whether Postgres lost a part of an attempt: neither epochs nor an attempt's cursor fall, until it ends. */
-const isBehind = (lane: AttemptProgress, begun: AttemptProgress): boolean =>
-  lane.epoch < begun.epoch || (lane.epoch === begun.epoch && lane.afterSeq < begun.afterSeq);
-
-/**
- * Moves the cursor of an attempt. @returns false when Postgres lost a part of it, or another took over: this one must
- * end
- */
-export async function saveCursor(em: EntityManager, dispatch: OpenedDispatch, afterSeq: number): Promise<boolean> {
-  const saved = await ownCursor(em, dispatch).set({ after_seq: afterSeq }).executeTakeFirst();
-  if (saved.numUpdatedRows === 0n) return false;
-  dispatch.afterSeq = afterSeq;
-  return true;
-}
-
 /** Whether Postgres shows a recipient that was staged as one that never was: it has lost that commit. */
-export async function isStagingLost(
-  em: EntityManager,
-  { sendId }: Pick<OpenedDispatch, "sendId">,
-  seqs: readonly number[],
-): Promise<boolean> {
+export async function isStagingLost(em: EntityManager, sendId: string, seqs: readonly number[]): Promise<boolean> {
   const { rows } = await sql<{ lost: boolean }>`select exists (
     select from send_recipients where send_id = ${sendId} and seq = any(${[...seqs]}::int[]) and epoch = 0) as lost`.execute(
     kysely(em),
   );
   return rows[0]?.lost ?? false;
 }
-
-const ownCursor = (em: EntityManager, { sendId, accountId, epoch, afterSeq }: OpenedDispatch) =>
-  kysely(em)
-    .updateTable("send_lanes")
-    .where("send_id", "=", sendId)
-    .where("account_id", "=", accountId)
-    .where("epoch", "=", epoch)
-    .where("after_seq", "=", afterSeq);
-
-export type LanePlace = Pick<OpenedDispatch, "afterSeq" | "policyRefusals">;
 
 /**
  * Ends an attempt whose rows all have their outcomes; by default where it began. Does nothing when another attempt took
@@ -186,10 +151,15 @@ export type LanePlace = Pick<OpenedDispatch, "afterSeq" | "policyRefusals">;
 export async function closeDispatch(
   em: EntityManager,
   dispatch: OpenedDispatch,
-  { afterSeq = dispatch.afterSeq, policyRefusals = dispatch.policyRefusals }: Partial<LanePlace> = {},
+  { afterSeq, policyRefusals }: Pick<OpenedDispatch, "afterSeq" | "policyRefusals"> = dispatch,
 ): Promise<void> {
-  await ownCursor(em, dispatch)
+  await kysely(em)
+    .updateTable("send_lanes")
     .set({ dispatching: false, after_seq: afterSeq, policy_refusals: policyRefusals })
+    .where("send_id", "=", dispatch.sendId)
+    .where("account_id", "=", dispatch.accountId)
+    .where("epoch", "=", dispatch.epoch)
+    .where("after_seq", "=", dispatch.afterSeq)
     .execute();
   await foldCounts(em, dispatch.sendId);
 }
@@ -222,7 +192,7 @@ export async function closeAttempts(em: EntityManager, sendId: string): Promise<
 }
 
 /** The deferred recipients that the lane may take and that have been due longest, in the order of the ledger. */
-export async function readDue(em: EntityManager, lane: TakingLane, limit: number): Promise<number[]> {
+export async function readDue(em: EntityManager, lane: Lane, limit: number): Promise<number[]> {
   const { rows } = await sql<{ seq: number }>`
     select r.seq from send_recipients r
     where r.send_id = ${lane.sendId} and r.retry_at <= now() and r.state = 'DEFERRED' and ${isFreeFor(lane, "r")}

@@ -45,9 +45,10 @@ const ofSeqs = (seqs: readonly number[]) => sql<boolean>`seq = any(${[...seqs]}:
 
 const SENT = { outcome: "sent", reason: "accepted" } as const;
 const NO_RETRIES: SettlementPolicy = {
-  ladderSeconds: [0],
-  windowSeconds: 0,
-  softBounces: { SOFT_BOUNCES_TO_SUPPRESS: 0, SOFT_BOUNCE_WINDOW_DAYS: 0 },
+  DEFERRAL_LADDER_SECONDS: [0],
+  DEFERRAL_WINDOW_SECONDS: 0,
+  SOFT_BOUNCES_TO_SUPPRESS: 0,
+  SOFT_BOUNCE_WINDOW_DAYS: 0,
 };
 
 /** How many recipients were settled. `known`: their outcome was known already, and stays. */

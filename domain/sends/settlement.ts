@@ -1,4 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
+import type { Env } from "../../config/env.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
@@ -16,12 +17,7 @@ import type { StagedRecipient } from "./staging.ts";
 
 export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq">>;
 
-export interface SettlementPolicy {
-  /** Waits before the next try, in seconds; the last one repeats. */
-  ladderSeconds: readonly number[];
-  windowSeconds: number;
-  softBounces: SoftBouncePolicy;
-}
+export type SettlementPolicy = Pick<Env, "DEFERRAL_LADDER_SECONDS" | "DEFERRAL_WINDOW_SECONDS"> & SoftBouncePolicy;
 
 /** A DEFERRED one expires once its window has passed. */
 const STATES = {
@@ -93,7 +89,7 @@ async function runSettlement(
   em: EntityManager,
   dispatch: SettlingDispatch,
   mails: readonly MailedRecipient[],
-  { ladderSeconds, windowSeconds }: SettlementPolicy,
+  { DEFERRAL_LADDER_SECONDS: ladder, DEFERRAL_WINDOW_SECONDS: windowSeconds }: SettlementPolicy,
   withEvents: boolean,
 ): Promise<Settled[]> {
   const { sendId, accountId, epoch, shared, teamId, environment } = dispatch;
@@ -117,7 +113,7 @@ async function runSettlement(
         select r.ctid as row, o.reason, r.first_deferred_at, o.state = 'QUEUED' as unbegun,
           case when o.state = 'QUEUED' and r.first_deferred_at is not null then 'DEFERRED' else o.state end as state,
           case when o.state = 'DEFERRED' then now() + make_interval(secs =>
-              (${[...ladderSeconds]}::int[])[least(greatest(r.attempts::int, 1), ${ladderSeconds.length}::int)])
+              (${ladder}::int[])[least(greatest(r.attempts::int, 1), ${ladder.length}::int)])
             when o.state = 'QUEUED' and r.first_deferred_at is not null then now() end as retry_at,
           coalesce(r.first_deferred_at, now()) + make_interval(secs => ${windowSeconds}::int) as expires_at
         from send_recipients r join outcome o on o.seq = r.seq
@@ -222,7 +218,7 @@ export function settleOutcomes(
   return transaction(em, async (tx) => {
     const counts = await settleAll(tx, dispatch, mails, policy);
     // Those that were deferred are tried again, unless their time has passed.
-    if (counts.REJECTED || counts.EXPIRED) await recordSoftRefusals(tx, dispatch, refused, policy.softBounces);
+    if (counts.REJECTED || counts.EXPIRED) await recordSoftRefusals(tx, dispatch, refused, policy);
     return counts;
   });
 }

@@ -22,9 +22,9 @@ import { recordedKinds } from "../reports/mails.ts";
 import { credits, ledgerStates, makeSender, startUntaken, untilBlocked } from "../support/sending.ts";
 
 const POLICY = {
-  ladderSeconds: [60],
-  windowSeconds: 3_600,
-  softBounces: { SOFT_BOUNCES_TO_SUPPRESS: 2, SOFT_BOUNCE_WINDOW_DAYS: 30 },
+  DEFERRAL_LADDER_SECONDS: [60],
+  DEFERRAL_WINDOW_SECONDS: 3_600,
+  ...{ SOFT_BOUNCES_TO_SUPPRESS: 2, SOFT_BOUNCE_WINDOW_DAYS: 30 },
 };
 const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
 const DEFERRED: MailOutcome = { outcome: "deferred", reason: "temporary_refusal", retry: false };
@@ -344,7 +344,7 @@ describe("The end of a send", () => {
       const [last, ...others] = (await send.stage(dead, 3)).recipients.toReversed();
       assert.ok(last);
       assert.deepEqual(await send.settle(dead, others, SENT), { SENT: 2 });
-      await closeDispatch(send.em(), await send.open(), { afterSeq: 3 });
+      await closeDispatch(send.em(), await send.open(), { afterSeq: 3, policyRefusals: 0 });
       assert.deepEqual(await send.statesOf(), ["SENT", "SENT", "UNKNOWN"]);
       return { ...send, settleLate: (tx = send.em()) => send.settle(dead, [last], DEFERRED, tx) };
     }
@@ -388,7 +388,7 @@ describe("The end of a send", () => {
     const { sender, em, open, stage, setStates, finish, first, second } = await untaken(3, 2);
     const [working, dead] = [await open(first), await open(second)];
     assert.equal((await stage(dead, 1)).recipients.length, 1);
-    await closeDispatch(em(), working, { afterSeq: 3 });
+    await closeDispatch(em(), working, { afterSeq: 3, policyRefusals: 0 });
     await setStates(["SENDING", "SENT", "SENT"]);
 
     const { status, sent, unknown, lost } = await finish();
@@ -404,7 +404,7 @@ describe("The end of a send", () => {
     assert.equal((await stage(lane, 1)).recipients.length, 1);
     // After a failover the attempt ends in order: it had settled the first row, and Postgres does not know it.
     await setStates(["SENDING", "SENT", "SENT"]);
-    await closeDispatch(em(), lane, { afterSeq: 3 });
+    await closeDispatch(em(), lane, { afterSeq: 3, policyRefusals: 0 });
 
     const { status, sent, unknown, lost, reviewMs } = await finish();
     assert.deepEqual({ status, sent, unknown, lost }, { status: "SENT", sent: 2, unknown: 1, lost: 1 });

@@ -528,11 +528,7 @@ describe("Events of a send", () => {
             eventsWanted,
           },
           [{ item: mail, outcome: { outcome: "sent", reason: "accepted" } }],
-          {
-            ladderSeconds: [1],
-            windowSeconds: 1,
-            softBounces: SOFT_BOUNCE_POLICY,
-          },
+          { DEFERRAL_LADDER_SECONDS: [1], DEFERRAL_WINDOW_SECONDS: 1, ...SOFT_BOUNCE_POLICY },
         );
       assert.deepEqual(await settle(), { SENT: 1 });
       assert.deepEqual(
