@@ -15,7 +15,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   db: [],
   lib: ["config (types)"],
   domain: ["db", "lib", "config (types)"],
-  workflows: ["activities (types)", "domain (types)"],
+  workflows: ["activities (types)", "domain (types)", "domain/sends/pause-reasons.ts"],
   activities: ["config", "db", "domain", "lib", ...WORKFLOW_STARTS],
   workers: ["activities", "config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
   api: ["config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],

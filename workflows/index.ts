@@ -1,6 +1,4 @@
-export { checkAccountsWorkflow } from "./check-accounts.ts";
-export { reconcileWorkflow } from "./reconcile.ts";
-export { retentionWorkflow } from "./retention.ts";
+export { checkAccountsWorkflow, reconcileWorkflow, retentionWorkflow } from "./maintenance.ts";
 export { sendWorkflow } from "./send.ts";
 export { webhookEndpointWorkflow } from "./webhook-endpoint.ts";
 export { webhookReplayWorkflow } from "./webhook-replay.ts";

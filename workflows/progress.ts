@@ -1,5 +1,5 @@
 import type { SendState } from "../domain/sends/lifecycle.ts";
-import type { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
+import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 
 /** How far a send was when its workflow last heard of it. */
 export interface KnownProgress {
@@ -19,8 +19,6 @@ export function progressOf({ status, sent, resumes, closedEpochs }: SendState, k
   return { status, sent: Math.max(sent, known?.sent ?? 0), resumes, closedEpochs: closed };
 }
 
-const DATABASE_RESTORED: (typeof PAUSE_REASONS)["databaseRestored"] = "database_restored";
-
 const OPEN: ReadonlySet<SendState["status"]> = new Set(["SCHEDULED", "SENDING", "PAUSED"]);
 
 export const isOpen = (status: SendState["status"]): boolean => OPEN.has(status);
@@ -32,7 +30,7 @@ export const isOpen = (status: SendState["status"]): boolean => OPEN.has(status)
 export function isSetBack(known: KnownProgress, state: SendState): boolean {
   const { status, resumes, closedEpochs } = state;
   // An operator has held all sends after the restore.
-  if (state.pauseReason === DATABASE_RESTORED && state.sent < known.sent) return true;
+  if (state.pauseReason === PAUSE_REASONS.databaseRestored && state.sent < known.sent) return true;
   if (Object.entries(known.closedEpochs).some(([accountId, epoch]) => epoch > (closedEpochs[accountId] ?? 0)))
     return true;
   switch (known.status) {

@@ -1,5 +1,5 @@
 import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
-import type { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
+import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { decideLane, type LaneStep } from "./lane-decision.ts";
 import { isCallingOperator, isUnderWay, type LaneView } from "./lane-view.ts";
 import type { Shown } from "./operator-view.ts";
@@ -65,7 +65,7 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
   }
   // Before any command, and while other lanes are mailing: they would mail recipients once more.
   if (send && isOpen(send.status) && view.setBack?.isPaused === false) {
-    return { kind: "pauseForFailure", reason: REASONS.databaseRestored };
+    return { kind: "pauseForFailure", reason: PAUSE_REASONS.databaseRestored };
   }
   const waitsForSlices = isMailing && (send?.status !== "SENDING" || lanes.every(isUnderWay));
   if (!command && send && waitsForSlices && !view.isStale) return { status: send.status, ...duringSlices(view, send) };
@@ -103,7 +103,7 @@ function betweenSlices(view: SendView, send: SendState): Step {
   switch (send.status) {
     case "PAUSED": {
       if (reason === null) return wait("paused", DETAILS.paused);
-      if (reason === REASONS.client) return wait("paused", DETAILS.pausedByClient);
+      if (reason === PAUSE_REASONS.client) return wait("paused", DETAILS.pausedByClient);
       return wait("paused", detailsOfPause(send, reason), undefined, true);
     }
     case "SCHEDULED":
@@ -116,18 +116,10 @@ function betweenSlices(view: SendView, send: SendState): Step {
   }
 }
 
-/** `PAUSE_REASONS`, of which a workflow imports the type alone. */
-const REASONS: typeof PAUSE_REASONS = {
-  complaints: "complaint_rate_exceeded",
-  databaseRestored: "database_restored",
-  client: "paused_by_client",
-  workflowEnded: "workflow_ended",
-};
-
 function detailsOfPause({ complaintRate = 0 }: SendState, reason: string): string {
-  if (reason === REASONS.complaints) return DETAILS.pausedForComplaints(complaintRate);
-  if (reason === REASONS.databaseRestored) return DETAILS.setBack;
-  return reason === REASONS.workflowEnded ? DETAILS.cameBack : DETAILS.pausedFor(reason);
+  if (reason === PAUSE_REASONS.complaints) return DETAILS.pausedForComplaints(complaintRate);
+  if (reason === PAUSE_REASONS.databaseRestored) return DETAILS.setBack;
+  return reason === PAUSE_REASONS.workflowEnded ? DETAILS.cameBack : DETAILS.pausedFor(reason);
 }
 
 /** That of the first lane that can do something, else of all lanes together. */

@@ -1,4 +1,5 @@
 import { isUnderWay } from "./lane-view.ts";
+import { isOpen } from "./progress.ts";
 import type { SendView, Step } from "./send-decision.ts";
 import { mailedAgain } from "./send-messages.ts";
 import { instantOf } from "./steps.ts";
@@ -8,10 +9,9 @@ export function factsOf({ send, lanes, now, neverBegan, refusal, setBack }: Send
   if (!send) return neverBegan === "refused" && refusal !== undefined ? [`Refused: ${refusal}.`] : [];
   const { status, sent, recipients, since, startsAt } = send;
   if (next.kind === "end") return status === "CANCELLED" ? ["An operator or a client cancelled it."] : [];
-  const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
   // The number is read when a slice ends.
   const before = lanes.some(isUnderWay) ? " before the slices under way" : "";
-  const facts = isOpen ? [`${sent} of ${recipients} sent${before}; ${status} since ${since}.`] : [];
+  const facts = isOpen(status) ? [`${sent} of ${recipients} sent${before}; ${status} since ${since}.`] : [];
   if (setBack) {
     const again = mailedAgain(send, setBack);
     const needs = again > 0 ? ` A resume mails ${again} recipients again, and needs the input ${setBack.sent}.` : "";

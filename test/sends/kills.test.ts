@@ -100,10 +100,8 @@ describe("Two dispatching workers", () => {
 
   longIt("mail no recipient twice when one continues after the other took over its slice", async () => {
     const own = await openNamespace();
-    /** So that a slice passes many checkpoints. */
-    const rows = { DISPATCH_SLICE_ROWS: "10" };
     /** A suspended worker is still given work while it polls; one that is full does not poll. */
-    const full = { ...rows, ACTIVITY_CONCURRENCY: "1" };
+    const full = { ACTIVITY_CONCURRENCY: "1" };
     const [recipients, connections] = [200, 2];
     try {
       const [, suspended] = await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", full)]);
@@ -112,7 +110,7 @@ describe("Two dispatching workers", () => {
       suspended.signal("SIGSTOP");
       await setFaults([]);
       const before = await epochOf(sender, sendId);
-      await own.startWorker("dispatch", rows);
+      await own.startWorker("dispatch");
       await eventually(async () => (await epochOf(sender, sendId)) > before, { what: "the next try" });
       suspended.signal("SIGCONT");
       await untilStatus(sender, ["SENT"]);
