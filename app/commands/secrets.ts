@@ -32,7 +32,7 @@ export const commands: Commands = {
     // A key that is lost is missing here too.
     isAdmitted: false,
     ...command(
-      "let processes start without a key, which can then be taken out of their settings",
+      "end a key for good: processes start without it, and none with it in the first place",
       {
         setting: argument(KEY_SETTINGS.join(" or "), oneOf(KEY_SETTINGS)),
         id: argument("the key's id"),
@@ -56,7 +56,10 @@ const shown = (keys: KeyState[]): Outcome => ({
   },
 });
 
-function stateOf({ isFirst, usedSince, neededFor }: KeyState): string {
+function stateOf({ isFirst, usedSince, retiredAt, neededFor }: KeyState): string {
+  if (retiredAt !== null) {
+    return `retired: take it out of every process${neededFor === null ? "" : `; first: ${neededFor}`}`;
+  }
   if (neededFor !== null) return isFirst ? neededFor : `needed for ${neededFor}`;
   return usedSince === null ? "accepted, and not used yet" : "may go: secrets:retire";
 }

@@ -10,6 +10,8 @@ export const SecretFingerprintSchema = defineEntity({
     fingerprint: code(),
     /** From then on it has signed or encrypted. */
     usedSince: instant().nullable(),
+    /** From then on no process may sign or encrypt with it, nor needs it to start. */
+    retiredAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });

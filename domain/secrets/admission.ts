@@ -27,6 +27,7 @@ interface Fingerprint {
   key_id: string;
   fingerprint: string;
   used: boolean;
+  retired: boolean;
 }
 
 type Connection = Parameters<OnConnect>[0];
@@ -36,7 +37,8 @@ const UNDEFINED_TABLE = "42P01";
 async function readFingerprints(connection: Connection): Promise<Fingerprint[]> {
   try {
     const { rows } = await connection.query<Fingerprint>(
-      "select setting, key_id, fingerprint, used_since is not null as used from secret_fingerprints",
+      `select setting, key_id, fingerprint, used_since is not null as used, retired_at is not null as retired
+       from secret_fingerprints`,
     );
     return rows;
   } catch (error) {
@@ -47,10 +49,11 @@ async function readFingerprints(connection: Connection): Promise<Fingerprint[]> 
 
 /**
  * Compares the keys of a setting with the fingerprints, and adds those of new keys. A key rotates in two steps: every
- * process first gets the new key behind the old one, then in front of it.
+ * process first gets the new key behind the old one, then in front of it. A retired key may stand behind others, so that
+ * no process that is started again fails before its settings are changed.
  * @param keys the first one signs or encrypts
- * @throws {AdmissionError} for another key than the known one of its id, for a new key in the first place, and for a
- * missing key that was used
+ * @throws {AdmissionError} for another key than the known one of its id, for a new or retired key in the first place, and
+ * for a missing key that was used
  */
 async function checkKeys(connection: Connection, setting: KeySetting, keys: readonly SecretKey[]): Promise<void> {
   const known = (await readFingerprints(connection)).filter((row) => row.setting === setting);
@@ -61,16 +64,19 @@ async function checkKeys(connection: Connection, setting: KeySetting, keys: read
       throw new AdmissionError(`${setting}: the key ${id} is not the one that this database is used with.`);
     }
   }
-  const missing = known.find(({ key_id, used }) => used && !given.has(key_id));
+  const [[first] = [""]] = keys;
+  if (known.some(({ key_id, retired }) => retired && key_id === first)) {
+    throw new AdmissionError(`${setting}: the key ${first} is retired. Take it out of this setting.`);
+  }
+  const missing = known.find(({ key_id, used, retired }) => used && !retired && !given.has(key_id));
   if (missing) {
     throw new AdmissionError(
       `${setting}: the key ${missing.key_id} is missing, which this database is used with. ` +
         "`npm run app -- secrets:status` says when a key may go.",
     );
   }
-  const [[first] = [""]] = keys;
   const ids = new Set(known.map(({ key_id }) => key_id));
-  if (known.length > 0 && !ids.has(first)) {
+  if (known.some(({ retired }) => !retired) && !ids.has(first)) {
     throw new AdmissionError(
       `${setting}: the key ${first} is new to this database and stands first. ` +
         "Give it to every process in the last place, and only then in the first.",

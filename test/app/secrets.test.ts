@@ -126,7 +126,10 @@ describe("Rotating the secrets by the command line", () => {
     const alone = { ...keys, encryption: [fresh] };
     await refused(/ENCRYPTION_KEYS: the key e1 is missing/, alone, "secrets:status");
     await json(turned, "secrets:retire", "ENCRYPTION_KEYS", "e1");
-    await json(alone, "secrets:status");
+    const { retired_at } = stateOf(await json(turned, "secrets:status"), "ENCRYPTION_KEYS", "e1");
+    assert.ok(retired_at, "a process that still has it starts, and it stays retired");
+    await refused(/e1 is retired/, { ...keys, encryption: [old, fresh] }, "secrets:status");
+    assert.deepEqual(stateOf(await json(alone, "secrets:status"), "ENCRYPTION_KEYS", "e1").retired_at, retired_at);
 
     const { base } = await start(alone);
     const replayed = await register(base);
