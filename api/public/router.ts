@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import { transaction } from "../../db/transaction.ts";
-import { confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
+import { type Confirmation, confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
 import { type MailOrigin, readOrigin, type UnsubscribeScope, unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { readConfirmationToken, readUnsubscribeToken } from "../../domain/mail/links.ts";
@@ -39,24 +39,27 @@ const erasedPage = ({ teamName }: MailOrigin): Page => ({
   ],
 });
 
-function unsubscribePage(origin: MailOrigin): Page {
+/** @param left what the recipient has left already */
+function unsubscribePage(origin: MailOrigin, left: UnsubscribeScope | undefined): Page {
   const { teamName, listNames } = origin;
   const title = `Unsubscribe from ${teamName}`;
-  if (listNames.length === 0) {
-    const paragraphs = [`You will get no more mail from ${teamName} at this address.`];
-    return { title, paragraphs, buttons: [{ label: "Unsubscribe" }] };
-  }
+  const noMore = `You will get no more mail from ${teamName} at this address.`;
   const lists = listNames.length === 1 ? "list" : "lists";
+  const cameBy = `The mail came to you by the ${lists} ${namesOf(origin)} of ${teamName}.`;
+  const all = { label: `Unsubscribe from all mail of ${teamName}`, scope: "all" };
+  if (left === "all") {
+    return { title: "You are already unsubscribed", paragraphs: listNames.length > 0 ? [cameBy, noMore] : [noMore] };
+  }
+  if (listNames.length === 0) return { title, paragraphs: [noMore], buttons: [{ label: "Unsubscribe" }] };
+  if (left === "lists")
+    return { ...unsubscribedPage(origin), title: `You have left the ${lists} already`, buttons: [all] };
   return {
     title,
     paragraphs: [
-      `The mail came to you by the ${lists} ${namesOf(origin)} of ${teamName}.`,
+      cameBy,
       `Choose whether you leave the ${lists}, or get no more mail from ${teamName} at this address.`,
     ],
-    buttons: [
-      { label: `Leave ${namesOf(origin)}`, scope: "lists" },
-      { label: `Unsubscribe from all mail of ${teamName}`, scope: "all" },
-    ],
+    buttons: [{ label: `Leave ${namesOf(origin)}`, scope: "lists" }, all],
   };
 }
 
@@ -67,6 +70,12 @@ function unsubscribedPage(left: MailOrigin): Page {
     title: "You are unsubscribed",
     paragraphs: [`You will get no more mail${ofLists} from ${left.teamName} at this address.`],
   };
+}
+
+function confirmedPage({ listName, teamName, isSuppressed }: Confirmation, title = "You are subscribed"): Page {
+  if (!isSuppressed) return { title, paragraphs: [`You will get mail of ${listName} from ${teamName}.`] };
+  const held = `You get no mail yet: this address is on the do-not-mail list of ${teamName}. Ask ${teamName} to take it off that list.`;
+  return { title: "Your confirmation is recorded", paragraphs: [held] };
 }
 
 function show(res: Response, page: Page, status = 200): void {
@@ -97,7 +106,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     const origin = await inTurn(req.params.token, res, () => readOrigin(orm.em.fork(), mail));
     if (!origin) return refuse(res);
     if (origin.isErased) return show(res, erasedPage(origin));
-    show(res, unsubscribePage(origin));
+    show(res, unsubscribePage(origin, origin.left));
   });
 
   router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
@@ -119,6 +128,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     if (!token) return refuse(res);
     const confirmation = await inTurn(req.params.token, res, () => readConfirmation(orm.em.fork(), token));
     if (!confirmation) return show(res, SPENT, 404);
+    if (confirmation.isConfirmed) return show(res, confirmedPage(confirmation, "You are already subscribed"));
     const { listName, teamName } = confirmation;
     show(res, {
       title: `Subscribe to ${listName}`,
@@ -134,14 +144,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     const act = () => transaction(orm.em, (em) => confirmSubscription(em, token));
     const confirmed = await inTurn(req.params.token, res, act);
     if (!confirmed) return show(res, SPENT, 404);
-    const { teamName, isSuppressed } = confirmed;
-    const held = `You get no mail yet: this address is on the do-not-mail list of ${teamName}. Ask ${teamName} to take it off that list.`;
-    show(
-      res,
-      isSuppressed
-        ? { title: "Your confirmation is recorded", paragraphs: [held] }
-        : { title: "You are subscribed", paragraphs: [`You will get mail from ${teamName}.`] },
-    );
+    show(res, confirmedPage(confirmed));
   });
 
   const answerRefusal: ErrorRequestHandler = async (error, _req, res, next) => {

@@ -12,6 +12,7 @@ export interface Confirmation {
   teamName: string;
   /** The address is on the do-not-mail list: no mail comes yet. */
   isSuppressed: boolean;
+  isConfirmed: boolean;
 }
 
 /**
@@ -25,7 +26,6 @@ export async function readConfirmation(em: EntityManager, token: ConfirmationTok
 interface FoundSubscription extends Required<ConfirmationMailRef> {
   tenant: Tenant;
   confirmation: Confirmation;
-  isConfirmed: boolean;
 }
 
 async function findSubscription(
@@ -47,8 +47,8 @@ async function findSubscription(
     ${lock ? sql`for update of s for share of p` : sql``}`.execute(kysely(em));
   const [row] = rows;
   if (!row || !token.verify(row)) return undefined;
-  const { teamId, environment, email, signUp, isConfirmed, ...confirmation } = row;
-  return { tenant: { teamId, environment }, confirmation, email, signUp, isConfirmed };
+  const { teamId, environment, email, signUp, ...confirmation } = row;
+  return { tenant: { teamId, environment }, confirmation, email, signUp };
 }
 
 /**
@@ -61,11 +61,12 @@ export async function confirmSubscription(
   token: ConfirmationToken,
 ): Promise<Confirmation | undefined> {
   const present = await findSubscription(em, token);
-  if (!present || present.isConfirmed) return present?.confirmation;
+  if (!present || present.confirmation.isConfirmed) return present?.confirmation;
   // Locked, so that the address does not change before the confirmation is written.
   const found = await findSubscription(em, token, { lock: true });
-  if (!found || found.isConfirmed) return found?.confirmation;
-  const { tenant, confirmation, email, signUp } = found;
+  if (!found || found.confirmation.isConfirmed) return found?.confirmation;
+  const { tenant, email, signUp } = found;
+  const confirmation = { ...found.confirmation, isConfirmed: true };
   await kysely(em)
     .updateTable("subscriptions")
     .set({ ...CONFIRMED, unsubscribed_at: null })

@@ -51,13 +51,20 @@ const originOf = ({ team_name: teamName, email }: MailedRow, listNames: string[]
   isErased: isPlaceholder(email),
 });
 
-export async function readOrigin(em: EntityManager, ref: MailRef): Promise<MailOrigin | undefined> {
-  const mail = await readMail(em, ref);
-  return mail && originOf(mail, await readListNames(em, mail));
-}
-
 /** The lists by which the mail came, or all mail of the team. */
 export type UnsubscribeScope = "lists" | "all";
+
+/** @returns undefined when there is no such mail; `left`: what the recipient has left already */
+export async function readOrigin(
+  em: EntityManager,
+  ref: MailRef,
+): Promise<(MailOrigin & { left: UnsubscribeScope | undefined }) | undefined> {
+  const mail = await readMail(em, ref);
+  if (!mail) return undefined;
+  const isLeft = async (scope: UnsubscribeScope) => ((await isUnsubscribed(em, mail, scope)) ? scope : undefined);
+  const left = (await isLeft("all")) ?? (await isLeft("lists"));
+  return { ...originOf(mail, await readListNames(em, mail)), left };
+}
 
 /**
  * Unsubscribes the recipient of a mail, once, in the caller's transaction: opts them out of every list that the newsletter

@@ -118,6 +118,11 @@ describe("Pages for recipients", () => {
       assert.ok(html.includes(`You will get no more mail of One, Two from ${team.team.name}`));
       assert.deepEqual((await statusesOf(mail)).sort(), ["CONFIRMED", "UNSUBSCRIBED", "UNSUBSCRIBED"]);
       assert.equal((await suppressionOf(mail)).status, 404);
+      const halfway = await assertPage(await fetch(linkTo(mail)), 200);
+      assert.match(
+        halfway,
+        /You have left the lists already[\s\S]*One, Two[\s\S]*<form method="post"><button name="scope" value="all">/,
+      );
       assert.equal((await post(linkTo(mail), "scope=lists")).status, 200);
       assert.equal((await suppressionOf(mail)).status, 404, "a repetition is no wider");
       const [row] = await unsubscribesOf(mail);
@@ -126,7 +131,11 @@ describe("Pages for recipients", () => {
       const { id, reason } = (await suppressionOf(mail)).body.data;
       assert.equal(reason, "UNSUBSCRIBED");
       assert.equal((await unsubscribesOf(mail)).length, 2, "the wider opt-out has a record of its own");
+      const done = await assertPage(await fetch(linkTo(mail)), 200);
+      assert.match(done, /You are already unsubscribed[\s\S]*One, Two/);
+      assert.ok(!done.includes("<form"));
       await api(team.keys.cleanup).delete(`/suppressions/${id}`);
+      assert.match(await assertPage(await fetch(linkTo(mail)), 200), /value="all"/);
       for (let n = 0; n < 2; n++) assert.equal((await post(linkTo(mail), "scope=all")).status, 200);
       assert.equal((await unsubscribesOf(mail)).length, 3);
     });
@@ -342,6 +351,9 @@ describe("Pages for recipients", () => {
       assert.equal(await status(), "CONFIRMED");
       const before = await snapshotTables(team.em, team.team.id);
       await assertPage(await post(url), 200);
+      const used = await assertPage(await fetch(url), 200);
+      assert.match(used, /You are already subscribed[\s\S]*Weekly &lt;b&gt;/);
+      assert.ok(!used.includes("<form"));
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
     });
 
