@@ -30,8 +30,8 @@ export function decideLane({ slice, lastSlice, accountFailures, mayFindMore }: L
       return { kind: "done", held: lastSlice.held === true, state: LANE_STATES.done };
     case "deferred":
       if (mayFindMore) return dispatch;
-      return waitFor(lastSlice.waitMs, "until a deferred recipient is due", () => ({
-        details: DETAILS.deferred,
+      return waitFor(lastSlice.waitMs, "until a deferred recipient is due", (at) => ({
+        details: DETAILS.deferred(at),
         state: LANE_STATES.deferred,
       }));
     case "account_full":

@@ -99,7 +99,8 @@ export const DETAILS = {
     `Ended by an operator: Postgres does not know this send any more. ${sent} mails had been sent.`,
   cameBack:
     "Its workflow was terminated or failed, so it was restored paused. Updates: resume, or cancel to end it for good.",
-  deferred: "Only deferred recipients are left; waits for the next retry. Updates: retry, cancel.",
+  deferred: (at: number) =>
+    `Only deferred recipients are left; the next is due at ${instantOf(at)}. Updates: pause, cancel.`,
   accountFull:
     "Its account's connections or limits are used up, or its team mails as much as it may at once; continues when it can. Updates: pause, cancel.",
   accountFails: (reason: string, at: number) =>
@@ -148,6 +149,8 @@ export const ANSWERS = {
   retryPaused: "nothing to retry: the send is paused; update resume instead",
   retryScheduled: "looks at the clock again: it starts at its send_at",
   retryMailing: "nothing to retry: it is mailing already",
+  retryDeferred: (at: number) =>
+    `nothing is due: only deferred recipients are left, and the next is due at ${instantOf(at)}`,
   retry: "tries again now",
 } as const;
 
@@ -170,9 +173,10 @@ export function retryAnswer(view: {
   failing?: unknown;
   settled?: unknown;
   send?: { status: string } | undefined;
-  lanes: readonly Pick<LaneView, "slice">[];
+  lanes: readonly Pick<LaneView, "slice" | "lastSlice" | "mayFindMore">[];
+  now: number;
 }): string {
-  const { lanes } = view;
+  const { lanes, now } = view;
   if (view.failing) return ANSWERS.retry;
   if (view.settled) return ANSWERS.retryEnded;
   switch (view.send?.status) {
@@ -184,9 +188,19 @@ export function retryAnswer(view: {
     case "CANCELLED":
     case "FAILED":
       return view.send.status === "SENT" && !lanes.some(isUnderWay) ? ANSWERS.retryEnded : ANSWERS.retryEnding;
-    default:
-      return lanes.length > 0 && lanes.every(isUnderWay) ? ANSWERS.retryMailing : ANSWERS.retry;
+    default: {
+      if (lanes.length > 0 && lanes.every(isUnderWay)) return ANSWERS.retryMailing;
+      const dueAt = Math.min(...lanes.map(deferredUntil));
+      return now < dueAt && dueAt < Number.POSITIVE_INFINITY ? ANSWERS.retryDeferred(dueAt) : ANSWERS.retry;
+    }
   }
+}
+
+/** When the lane's next deferred recipient is due; 0 where it can mail before that. */
+function deferredUntil({ slice, lastSlice, mayFindMore }: Pick<LaneView, "slice" | "lastSlice" | "mayFindMore">) {
+  if (slice !== "none" || mayFindMore) return 0;
+  if (lastSlice?.next === "deferred") return lastSlice.at + lastSlice.waitMs;
+  return lastSlice?.next === "done" ? Number.POSITIVE_INFINITY : 0;
 }
 
 const hasTexts = (value: unknown, ...names: string[]): boolean =>

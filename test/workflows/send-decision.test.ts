@@ -117,7 +117,7 @@ const TABLE: Row[] = [
   [
     "waits for a deferred recipient",
     view(last({ next: "deferred", waitMs: 3_000 }, NOW - 1_000)),
-    { kind: "wait", ms: 2_000, details: DETAILS.deferred },
+    { kind: "wait", ms: 2_000, details: DETAILS.deferred(NOW + 2_000) },
   ],
   [
     "dispatches when a deferred recipient is due",
@@ -477,16 +477,26 @@ describe("The deferred recipients that a lane takes", () => {
 
 type AnswerRow = [
   what: string,
-  view: Omit<Parameters<typeof retryAnswer>[0], "lanes"> & { slice?: LaneView["slice"]; slices?: LaneView["slice"][] },
+  view: Omit<Parameters<typeof retryAnswer>[0], "lanes" | "now"> & {
+    slice?: LaneView["slice"];
+    slices?: LaneView["slice"][];
+    waitMs?: number;
+  },
   answer: string,
 ];
 
 describe("The answer to a retry", () => {
   const failing = { step: "settle", code: "database_57014", until: 0 };
-  for (const [what, { slice, slices = [slice ?? "none"], ...rest }, answer] of [
+  for (const [what, { slice, slices = [slice ?? "none"], waitMs, ...rest }, answer] of [
     ["while a step fails", { failing, send: { status: "CANCELLED" }, slice: "none" }, ANSWERS.retry],
     ["between two slices", { send: { status: "SENDING" }, slice: "none" }, ANSWERS.retry],
     ["while one of two lanes waits", { send: { status: "SENDING" }, slices: ["under way", "none"] }, ANSWERS.retry],
+    [
+      "while recipients are deferred",
+      { send: { status: "SENDING" }, waitMs: 2_000 },
+      ANSWERS.retryDeferred(NOW + 2_000),
+    ],
+    ["when a deferred recipient is due", { send: { status: "SENDING" }, waitMs: 0 }, ANSWERS.retry],
     ["during a slice", { send: { status: "SENDING" }, slice: "under way" }, ANSWERS.retryMailing],
     [
       "of a cancelled send with mails in flight",
@@ -499,7 +509,9 @@ describe("The answer to a retry", () => {
     ["of a cancelled resend with mails in flight", { send: { status: "SENT" }, slice: "ending" }, ANSWERS.retryEnding],
     ["of a settled send", { settled: {}, send: { status: "SENT" }, slice: "none" }, ANSWERS.retryEnded],
   ] as AnswerRow[]) {
-    const lanes = slices.map((each) => ({ slice: each }));
-    it(`${what} is: ${answer}`, () => assert.equal(retryAnswer({ ...rest, lanes }), answer));
+    const lanes = slices.map((each) =>
+      lane({ slice: each, ...(waitMs === undefined ? {} : last({ next: "deferred", waitMs })) }),
+    );
+    it(`${what} is: ${answer}`, () => assert.equal(retryAnswer({ ...rest, lanes, now: NOW }), answer));
   }
 });
