@@ -1,4 +1,4 @@
-/** `npm start`: the whole stack, until Ctrl-C. */
+/** `npm start`: the whole stack, until Ctrl-C. `npm run start:held`: after a restore, with every send held first. */
 import { relative } from "node:path";
 import { readStackSettings } from "./settings.ts";
 import { Stack } from "./stack.ts";
@@ -6,7 +6,13 @@ import { banner, explain, onSignals, printedStep } from "./terminal.ts";
 
 async function main(): Promise<void> {
   const settings = readStackSettings(process.env);
-  const stack = new Stack({ settings, source: process.env, step: printedStep, say: (message) => console.log(message) });
+  const stack = new Stack({
+    settings,
+    source: process.env,
+    holdsSends: process.argv.includes("--hold-sends"),
+    step: printedStep,
+    say: (message) => console.log(message),
+  });
 
   let stopping = false;
   onSignals(

@@ -39,6 +39,8 @@ export interface StackOptions {
   source: NodeJS.ProcessEnv;
   /** For tests: gives durability up for speed, and starts dead children again without growing waits. */
   ephemeral?: boolean;
+  /** Pauses every send before a worker runs: a restored database does not know the mails that left since its backup. */
+  holdsSends?: boolean;
   step: Step;
   /** Called when a child has died, and when it has been started again. */
   say: (message: string) => void;
@@ -89,7 +91,7 @@ export class Stack {
    * @throws {StackError | SettingsError} when the user can put something right
    */
   async start(): Promise<{ file: string; content: StackFile }> {
-    const { settings, ephemeral = false, step } = this.#options;
+    const { settings, ephemeral = false, holdsSends = false, step } = this.#options;
     const source = givenVariables(this.#options.source);
     const dataDir = settings.DATA_DIR;
     // Settings first: nothing is made or started on wrong ones. The placeholders stand for values that are found out below.
@@ -153,6 +155,7 @@ export class Stack {
     const env = readEnv(childEnv);
     this.#graceMs = env.SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
     await step("database schema", () => this.#migrate(infra));
+    if (holdsSends) await step("sends held", (report) => holdSends(infra, report));
     const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, ports, pools)]);
 
     const { postgres, temporal, api, ...workers } = this.#processes.pids();
@@ -258,6 +261,17 @@ export class Stack {
     await this.#saved;
     await removeFile();
     await this.#lock?.release();
+  }
+}
+
+async function holdSends({ databaseUrl }: Infra, report: (message: string) => void): Promise<void> {
+  const { openDatabase } = await import("../db/orm.ts");
+  const { holdOpenSends } = await import("../domain/sends/unfinished.ts");
+  const orm = await openDatabase(databaseUrl, { poolMax: 1 });
+  try {
+    report(`${await holdOpenSends(orm.em.fork())} are paused`);
+  } finally {
+    await orm.close(true);
   }
 }
 

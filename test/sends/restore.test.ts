@@ -1,15 +1,21 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile, rm } from "node:fs/promises";
+import { promisify } from "node:util";
+import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
+import { withSession } from "../../app/session.ts";
 import { kysely } from "../../db/orm.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
+import type { StackFile } from "../../stack/state.ts";
 import { RECONCILER_ID } from "../../workflows/ids.ts";
 import { ANSWERS, DETAILS } from "../../workflows/send-messages.ts";
+import { clearStacks, query, spawnStack, stop, temporaryFolder } from "../stack/support.ts";
+import { api } from "../support/api.ts";
 import { runApp } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
-import { makeDatabase } from "../support/own-database.ts";
-import { workerSettings } from "../support/processes.ts";
 import { type SendWorkflows, sendWorkflowsOf, useSendWorkflows } from "../support/send-workflows.ts";
 import {
   beginToday,
@@ -19,6 +25,7 @@ import {
   makeSender,
   type Sender,
   setFaults,
+  setTomorrow,
   startSend,
   startTomorrow,
   untilSent,
@@ -222,49 +229,76 @@ describe("After a restore of an older backup", () => {
     });
   });
 
-  longIt("of the whole database, sends that ended and sends under way wait for an operator's word", async () => {
-    const own = await makeDatabase();
-    const DATABASE_URL = own.url;
-    const namespace = await openNamespace({ DATABASE_URL });
-    const { app, startWorker } = namespace;
-    const workflows = sendWorkflowsOf(() => namespace.client);
-    const { command, workflowOf } = workflows;
+  longIt("of `npm start`, by the commands of the page, no send mails without an operator's word", async () => {
+    const folder = temporaryFolder();
+    const env = { DATA_DIR: `${folder}/.data` };
+    const page = await readFile(`${import.meta.dirname}/../../docs/operations/admin.md`, "utf8");
+    const [backUp = "", remove = "", restore = ""] = page.match(/^(tar|rm) .*$/gm) ?? [];
+    const shell = (...lines: string[]) => promisify(execFile)("/bin/sh", ["-ec", lines.join("\n")], { cwd: folder });
+    /** One run of the stack. Its sends mail to the catcher of the tests' own, which remembers all runs. */
+    async function run<T>(work: (file: StackFile) => Promise<T>, ...args: string[]): Promise<T> {
+      const stack = spawnStack({ dataDir: env.DATA_DIR, args });
+      const done = await work(await stack.ready());
+      assert.equal(await stop(stack, "SIGINT"), 0, stack.output());
+      return done;
+    }
+    const { stdin, stdout, stderr } = process;
     try {
-      assert.equal(await app.deps.connectDatabase(), undefined);
-      const options = { database: app.deps, base: app.base, account: { maxConnections: 1 } };
-      const sends = await startWorker("sends");
-      const [ended, underWay] = [
-        await makeSender({ ...options, recipients: 3, credits: 3 }),
-        await makeSender({ ...options, recipients: 600, credits: 600 }),
-      ];
-      await setFaults([{ stage: "data", match: underWay.audience, delayMs: 30 }]);
-      const endedId: string = (await startSend(ended)).data.id;
-      const underWayId: string = (await startSend(underWay)).data.id;
-      await own.backUp();
-      const dispatch = await startWorker("dispatch");
-      await eventually(async () => (await mailed(underWay)).length > 5 && (await mailed(ended)).length === 3);
-      const { outcome } = await workflowOf(endedId).result();
-      assert.equal(outcome, "SENT");
-      // The slice under way ends, and the workflow hears of it.
-      await dispatch.stop();
-      await sends.stop();
+      const sends = await run(({ api: base }) =>
+        withSession({ env, stdin, stdout, stderr }, async (database) => {
+          const options = { database, base, account: { maxConnections: 1 } };
+          const later = await makeSender({ ...options, recipients: 3, credits: 3 });
+          await setTomorrow(later);
+          const underWay = await makeSender({ ...options, recipients: 600, credits: 600 });
+          await setFaults([{ stage: "data", match: underWay.audience, delayMs: 30 }]);
+          const ids: string[] = [];
+          for (const sender of [later, underWay]) ids.push((await startSend(sender)).data.id);
+          await eventually(async () => (await mailed(underWay)).length > 5, { what: "some mails" });
+          return [later, underWay].map((sender, i) => ({ sender, sendId: ids[i] ?? "" }));
+        }),
+      );
+      const [later] = sends;
+      const clientOf = ({ api: base }: StackFile, sender: Sender) => ({
+        ...sender,
+        client: api(sender.keys.live, base),
+      });
+      await shell(backUp);
+      await setFaults([]);
+      await run(async (file) => {
+        await query(file, `update sends set send_at = now() where id = '${later?.sendId}'`);
+        const { code, stderr } = await runApp(["send:retry", later?.sendId ?? ""], { env });
+        assert.equal(code, 0, stderr);
+        await Promise.all(sends.map(({ sender }) => untilStatus(clientOf(file, sender), ["SENT"], 60_000)));
+      });
+      const all = await Promise.all(sends.map(({ sender }) => mailed(sender)));
+      assert.deepEqual(
+        all.map((addresses) => new Set(addresses).size),
+        [3, 600],
+      );
 
-      await own.restore();
-      const held = await runApp(["send:hold-all"], { env: { ...(await workerSettings()), DATABASE_URL } });
-      assert.match(held.stdout, /^PAUSED with database_restored: 2 sends\./, held.stderr);
-      await Promise.all((["sends", "dispatch", "maintenance"] as const).map((pool) => startWorker(pool)));
-      await Promise.all([untilHeld(workflows, ended, endedId), untilHeld(workflows, underWay, underWayId)]);
-      await Promise.all([assertNobodyTwice(ended), assertNobodyTwice(underWay)]);
-
-      await command(underWayId, "cancel");
-      await assert.rejects(command(endedId, "resume"), refusesWithout(3));
-      await command(endedId, "resume", 3);
-      await untilStatus(ended, ["SENT"]);
-      assert.equal((await mailed(ended)).length, 6, "an operator had all three mailed again");
-      await assertNobodyTwice(underWay);
+      const whole = restore.replace(/ --exclude.*/, "");
+      for (const lines of [
+        [remove, restore],
+        [remove, "rm -rf .data", whole],
+      ]) {
+        await shell(...lines);
+        const held = async (file: StackFile) => {
+          const connection = await Connection.connect({ address: file.temporal.address });
+          try {
+            const workflows = sendWorkflowsOf(() => new Client({ connection }));
+            for (const { sender, sendId } of sends) await untilHeld(workflows, clientOf(file, sender), sendId);
+          } finally {
+            await connection.close();
+          }
+          const { stdout } = await runApp(["send:hold-all"], { env });
+          assert.match(stdout, /^PAUSED with database_restored: 2 sends\./);
+        };
+        await run(held, "--hold-sends");
+        assert.deepEqual(await Promise.all(sends.map(({ sender }) => mailed(sender))), all);
+      }
     } finally {
-      await namespace.close();
-      await own.drop();
+      await clearStacks();
+      await rm(folder, { recursive: true });
     }
   });
 });

@@ -38,8 +38,12 @@ export interface SpawnedStack {
 const stacks: SpawnedStack[] = [];
 
 /** Starts a stack on free ports with a data folder of its own. */
-export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.ProcessEnv } = {}): SpawnedStack {
-  const child = spawn(process.execPath, [`${ROOT}/stack/start.mjs`], {
+export function spawnStack({
+  dataDir = temporaryFolder(),
+  args = [] as readonly string[],
+  env = {} as NodeJS.ProcessEnv,
+} = {}): SpawnedStack {
+  const child = spawn(process.execPath, [`${ROOT}/stack/start.mjs`, ...args], {
     cwd: ROOT,
     env: { ...INHERITED, ...FREE_PORTS, DATA_DIR: dataDir, ...env },
     stdio: ["ignore", "pipe", "pipe"],

@@ -22,13 +22,12 @@ export interface TestNamespace {
   close(): Promise<void>;
 }
 
-/** @param database that of its API and workers; the stack's unless given */
-export async function openNamespace(database: { DATABASE_URL?: string } = {}): Promise<TestNamespace> {
+export async function openNamespace(): Promise<TestNamespace> {
   const { temporal } = await stack();
   const namespace = unique("namespace");
   await prepareNamespace({ env: { TEMPORAL_ADDRESS: temporal.address }, namespace, embedded: false, create: true });
   const connection = await Connection.connect({ address: temporal.address });
-  const app = await serveRoutes(appRouter, { changes: { TEMPORAL_NAMESPACE: namespace, ...database } });
+  const app = await serveRoutes(appRouter, { changes: { TEMPORAL_NAMESPACE: namespace } });
   const workers: TestWorker[] = [];
   return {
     namespace,
@@ -37,7 +36,7 @@ export async function openNamespace(database: { DATABASE_URL?: string } = {}): P
     client: new Client({ connection, namespace }),
     within: (sender) => ({ ...sender, client: api(sender.keys.live, app.base) }),
     startWorker: async (pool, settings) => {
-      const worker = await startWorker(pool, { TEMPORAL_NAMESPACE: namespace, ...database, ...settings });
+      const worker = await startWorker(pool, { TEMPORAL_NAMESPACE: namespace, ...settings });
       workers.push(worker);
       return worker;
     },

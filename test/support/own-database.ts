@@ -29,9 +29,6 @@ export interface OwnDatabase {
   orm: MikroORM;
   /** The application's connection string. */
   url: string;
-  /** Copies it as it is now. Its connections are cut, and their processes connect again. */
-  backUp(): Promise<void>;
-  restore(): Promise<void>;
   drop(): Promise<void>;
 }
 
@@ -60,21 +57,12 @@ export async function makeDatabase({ poolMax = 2 } = {}): Promise<OwnDatabase> {
   const [owners, url] = await addressesOf(name);
   await onServer(`create database "${name}" template "${TEMPLATE}"`);
   const orm = await openDatabase(owners, { poolMax });
-  const backup = `${name}_backup`;
   return {
     orm,
     url,
-    backUp: () =>
-      onServer(
-        `alter database "${name}" with allow_connections false`,
-        `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
-        `create database "${backup}" template "${name}"`,
-        `alter database "${name}" with allow_connections true`,
-      ),
-    restore: () => onServer(`drop database "${name}" with (force)`, `create database "${name}" template "${backup}"`),
     drop: async () => {
       await orm.close(true);
-      await onServer(`drop database "${name}" with (force)`, `drop database if exists "${backup}" with (force)`);
+      await onServer(`drop database "${name}" with (force)`);
     },
   };
 }
