@@ -116,8 +116,8 @@ function betweenSlices(view: SendView, send: SendState): Step {
   }
 }
 
-function detailsOfPause({ complaintRate = 0 }: SendState, reason: string): string {
-  if (reason === PAUSE_REASONS.complaints) return DETAILS.pausedForComplaints(complaintRate);
+function detailsOfPause({ complaintRate }: SendState, reason: string): string {
+  if (reason === PAUSE_REASONS.complaints) return DETAILS.pausedForComplaints(complaintRate ?? 0);
   if (reason === PAUSE_REASONS.databaseRestored) return DETAILS.setBack;
   return reason === PAUSE_REASONS.workflowEnded ? DETAILS.cameBack : DETAILS.pausedFor(reason);
 }

@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { Env } from "../../config/env.ts";
 import { BROADCAST_STATUSES } from "../../db/entities/send.ts";
 import type { Patch } from "../../domain/patch.ts";
-import { type Broadcast, checkTemplates, createDraft, deleteDraft, updateDraft } from "../../domain/sends/drafts.ts";
+import { type Broadcast, checkTemplates, createDraft, lockDraft, updateDraft } from "../../domain/sends/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { deleted } from "../fields.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
@@ -145,7 +145,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     .output(deleted(type, type, `Deleted${noun}`))
     .mutation(async ({ ctx, input }) => {
       const id = idOf(input);
-      await deleteDraft(ctx.em, entity, id);
+      await ctx.em.remove(await lockDraft(ctx.em, entity, id)).flush();
       return ok({ object: type, id, deleted: true }, { impact: deleteImpact(id) });
     });
 

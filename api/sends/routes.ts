@@ -3,7 +3,7 @@ import { requireApiKey } from "../../domain/access/access.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/access/idempotency.ts";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
-import { checkConfirm } from "../../domain/sends/confirm-refusals.ts";
+import { checkToken } from "../../domain/sends/confirm-refusals.ts";
 import { type RefusedStep, recordRefusal } from "../../domain/sends/last-refusal.ts";
 import { checkDraft, type PreviewRow, readPreview, resolvePreview, tokenFacts } from "../../domain/sends/preview.ts";
 import { type ResourceType, type SendResource, sendScope } from "../../domain/sends/resource.ts";
@@ -195,7 +195,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
         const resource = resourceOf(input);
         const token = input.body?.confirmation_token ?? null;
         const key = requireApiKey(access, scope);
-        const check = () => checkConfirm(em, { tenant, resource, key, token, vault });
+        const check = () => checkToken(em, { tenant, resource, key }, { token, vault });
         const previewId = await check();
         ctx.locals.sendId = previewId;
         const idempotency = claimOf(ctx);

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { RESOURCE_TYPES, type ResourceType } from "../../db/entities/send.ts";
 import type { EntityManager } from "../../db/orm.ts";
-import { BROADCASTS, setDraftTracking, setSendDays } from "../../domain/sends/drafts.ts";
+import { BROADCASTS, updateDraft } from "../../domain/sends/drafts.ts";
 import { attachList, detachList } from "../../domain/sends/newsletters.ts";
 import { type AppCommand, argument, type Commands, command, required } from "../command.ts";
 import { oneOf, words } from "../options.ts";
@@ -46,11 +46,10 @@ const sendDays = (type: ResourceType): AppCommand =>
       days: required("<days>", `comma-separated, of ${WEEKDAYS.join(", ")} or 1 to 7; ${ANY_DAY} lifts it`, weekdays),
     },
     async (session, { id, days }) => {
-      const { sendDays: set } = await inOwnersTenant(session, `${type}s`, id, (em) =>
-        setSendDays(em, BROADCASTS[type], id, days),
-      );
-      const named = set.map((day) => WEEKDAYS[day - 1]).join(", ");
-      return { text: `${id} goes out on ${named || "any day"}`, data: { [type]: id, send_days: set } };
+      const sendDays = [...new Set(days)].sort();
+      await inOwnersTenant(session, `${type}s`, id, (em) => updateDraft(em, BROADCASTS[type], id, { sendDays }));
+      const named = sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
+      return { text: `${id} goes out on ${named || "any day"}`, data: { [type]: id, send_days: sendDays } };
     },
   );
 
@@ -62,11 +61,11 @@ const tracking = (type: ResourceType): AppCommand =>
       ...draftOf(type),
     },
     async (session, { id, switch: state }) => {
-      const isTracked = state === "team" ? null : state === "on";
-      await inOwnersTenant(session, `${type}s`, id, (em) => setDraftTracking(em, BROADCASTS[type], id, isTracked));
+      const tracking = state === "team" ? null : state === "on";
+      await inOwnersTenant(session, `${type}s`, id, (em) => updateDraft(em, BROADCASTS[type], id, { tracking }));
       return {
         text: `Tracking of ${id} is ${state === "team" ? "left to the team's setting" : state}`,
-        data: { [type]: id, tracking: isTracked },
+        data: { [type]: id, tracking },
       };
     },
   );

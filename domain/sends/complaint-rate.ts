@@ -6,7 +6,7 @@ import { DELIVERED, figureRows } from "../analytics/figures.ts";
 export const COMPLAINT_THRESHOLD = 0.002;
 export const COMPLAINT_WINDOW_DAYS = 30;
 /** A send that was resumed is paused again when the rate has risen by so much since. */
-export const COMPLAINT_RISE = 0.0005;
+const COMPLAINT_RISE = 0.0005;
 
 const TODAY = sql`(clock_timestamp() at time zone 'UTC')::date`;
 const RATE = sql`coalesce(complaints / nullif(greatest(delivered, complaints), 0), 0)`;
@@ -46,8 +46,8 @@ export async function readComplaintFigures(em: EntityManager, tenant: Tenant): P
 }
 
 /**
- * SQL: the rate at which a send is paused. Cut off in decimals: the sum of two floats can exceed the rate that it
+ * SQL: the rate at which a send of `sends s` is paused. Cut off in decimals: the sum of two floats can exceed the rate that it
  * should equal.
  */
-export const complaintLimit = (sends: string): RawBuilder<number> =>
-  sql<number>`coalesce(trunc(${sql.ref(`${sends}.complaint_rate`)}::numeric + ${sql.lit(COMPLAINT_RISE)}, 12), ${sql.lit(COMPLAINT_THRESHOLD)})::float8`;
+export const complaintLimit = sql<number>`coalesce(
+  trunc(s.complaint_rate::numeric + ${sql.lit(COMPLAINT_RISE)}, 12), ${sql.lit(COMPLAINT_THRESHOLD)})::float8`;

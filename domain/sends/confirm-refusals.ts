@@ -14,38 +14,22 @@ interface Check {
   resource: SendResource;
   key: SendingKey;
 }
-/** The API checks the token, before anything is locked. */
-interface TokenCheck extends Check {
-  /** Null or empty when the client sent none. */
-  token: string | null;
-  vault: Vault;
-}
-/** The activity checks the plan of the preview that the token named, under the draft's lock. */
-interface PlanCheck extends Check {
-  previewId: string;
-}
 
 export interface CheckedPlan extends PassedGates {
   draft: Draft;
   counts: PlanCounts;
 }
 
-/**
- * Makes every refusal of a confirm, in the order that a client meets them. The API calls it with the token, for the
- * refusals that need no lock; the activity with the preview's id, in the transaction that arms the send, for the plan
- * and gates too.
- * @returns for a token its preview's id; for a preview the plan that the send is armed with
- * @throws {ApiError} the first refusal that applies
- */
-export async function checkConfirm(em: EntityManager, check: TokenCheck): Promise<string>;
-export async function checkConfirm(em: EntityManager, check: PlanCheck): Promise<CheckedPlan>;
-export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCheck): Promise<string | CheckedPlan> {
-  const { tenant, resource, key } = check;
-  const underLock = "previewId" in check;
-
+/** Makes the refusals of a confirm before those of its plan, in the order that a client meets them. */
+async function checkConfirm(
+  em: EntityManager,
+  { tenant, resource, key }: Check,
+  findPreview: () => Promise<PreviewRow>,
+  options: { lock: boolean },
+) {
   assertKeyMaySend(key); // send_not_permitted
-  const draft = await readDraft(em, tenant, resource, { lock: underLock }); // not_found
-  const preview = underLock ? await findPreview(em, check) : await previewOfToken(em, check); // confirmation_required, confirmation_invalid
+  const draft = await readDraft(em, tenant, resource, options); // not_found
+  const preview = await findPreview(); // confirmation_required, confirmation_invalid
   if (preview.voided_at !== null) throw new Refusal("confirmation_stale", "voided");
   if (preview.used_at !== null) throw new Refusal("confirmation_stale", "used");
   if (preview.expired) throw new Refusal("confirmation_stale", "expired");
@@ -55,15 +39,48 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
     await voidForOtherKey(em, tenant, preview.id);
     throw new Refusal("send_plan_changed", "other_key");
   }
-  if (!underLock) return preview.id;
+  return { draft, preview };
+}
 
+/**
+ * The refusals that the API makes before anything is locked.
+ * @param token null or empty when the client sent none
+ * @returns the id of its preview
+ * @throws {ApiError} the first refusal that applies
+ */
+export async function checkToken(
+  em: EntityManager,
+  check: Check,
+  { token, vault }: { token: string | null; vault: Vault },
+): Promise<string> {
+  const findPreview = async () => {
+    if (!token) throw new ApiError("confirmation_required");
+    const previewId = previewIdOf(token);
+    const found = previewId && (await readPreview(em, check.tenant, check.resource, previewId));
+    if (!found || !isGenuine(vault, token, tokenFacts(found))) throw new ApiError("confirmation_invalid");
+    return found;
+  };
+  return (await checkConfirm(em, check, findPreview, { lock: false })).preview.id;
+}
+
+/**
+ * The same refusals and those of the plan, under the draft's lock, in the transaction that arms the send.
+ * @param previewId whose token was checked; its preview is missing only when it was deleted since
+ * @throws {ApiError} the first refusal that applies
+ */
+export async function checkPlan(em: EntityManager, check: Check, previewId: string): Promise<CheckedPlan> {
+  const findPreview = async () => {
+    const found = await readPreview(em, check.tenant, check.resource, previewId);
+    if (!found) throw notFound();
+    return found;
+  };
+  const { draft, preview } = await checkConfirm(em, check, findPreview, { lock: true });
   const { counts, digest } = await resolvePlan(em, withAccountsOf(preview, draft)).catch(refuseAsDrift);
   if (digest !== preview.plan_digest) throw new Refusal("send_plan_changed", "drift");
   // The digest holds the content, and the preview has read it: to read it again would wait, with locks held.
   // campaign_not_ready, sending_domain_unverified, send_domain_not_allowed, send_cap_exceeded, complaint_rate_exceeded,
   // quota_exceeded
-  const gates = await checkGates(em, tenant, key, draft, counts);
-  return { draft, counts, ...gates };
+  return { draft, counts, ...(await checkGates(em, check.tenant, check.key, draft, counts)) };
 }
 
 /** An account that is gone is no drift but a refusal of its own: the plan is compared as if it were there. */
@@ -78,23 +95,4 @@ function withAccountsOf(preview: PreviewRow, draft: Draft): Draft {
 function refuseAsDrift(error: unknown): never {
   if (error instanceof ApiError && error.code === "filter_unsupported") throw new Refusal("send_plan_changed", "drift");
   throw error;
-}
-
-/**
- * @throws {ApiError} `confirmation_required` without a token; `confirmation_invalid` for one that is not of this
- *   resource
- */
-async function previewOfToken(em: EntityManager, { tenant, resource, token, vault }: TokenCheck): Promise<PreviewRow> {
-  if (!token) throw new ApiError("confirmation_required");
-  const previewId = previewIdOf(token);
-  const preview = previewId === undefined ? undefined : await readPreview(em, tenant, resource, previewId);
-  if (!preview || !isGenuine(vault, token, tokenFacts(preview))) throw new ApiError("confirmation_invalid");
-  return preview;
-}
-
-/** The preview whose token was checked; it is missing only when it was deleted since. */
-async function findPreview(em: EntityManager, { tenant, resource, previewId }: PlanCheck): Promise<PreviewRow> {
-  const preview = await readPreview(em, tenant, resource, previewId);
-  if (!preview) throw notFound();
-  return preview;
 }

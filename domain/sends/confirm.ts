@@ -5,7 +5,7 @@ import { IsolationLevel, transaction } from "../../db/transaction.ts";
 import { type IdempotencyHandle, lockClaim, writeAnswer } from "../access/idempotency.ts";
 import { readAccess } from "../access/key-lookup.ts";
 import { lockBalance, reserveCredits } from "../teams/credits.ts";
-import { checkConfirm } from "./confirm-refusals.ts";
+import { checkPlan } from "./confirm-refusals.ts";
 import type { Draft } from "./draft.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
 import { copyRecipients } from "./ledger.ts";
@@ -40,7 +40,7 @@ const ARMED_STATUS = 202;
  * nothing.
  * @param planMs how long the recipients may take to be counted, and then to be copied
  * @throws {ApiError} `request_in_flight` when another attempt has taken the request over; as `readAccess`; as
- *   `checkConfirm`
+ *   `checkPlan`
  */
 export function confirmSend(em: EntityManager, request: ConfirmRequest, planMs: number): Promise<void> {
   let tries = 0;
@@ -61,7 +61,7 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const scope = sendScope(resource);
   // The API authenticated the key before this confirm waited for its turn.
   const { caller: key } = await readAccess(em, tenant, request.apiKeyId, scope);
-  const plan = await checkConfirm(em, { tenant, resource, key, previewId });
+  const plan = await checkPlan(em, { tenant, resource, key }, previewId);
   const recipients = plan.counts.eligible;
   await reserveCredits(em, tenant, previewId, recipients);
   const cap = await takeFromCap(em, key, recipients);

@@ -30,6 +30,10 @@ export const countsRecord = (sendId: Expression<unknown>): RawBuilder<unknown> =
     where of_send.id = ${sendId} group by of_send.recipients)`;
 };
 
+/** SQL: how many mails of a send a server accepted, beside `sends s`. */
+export const sentCount = sql<number>`(
+  select coalesce(sum(c.count), 0)::int from send_counts c where c.send_id = s.id and c.state = 'SENT')`;
+
 /** Makes one row per state of the many that a slice left. Rows that another call folds are left to it. */
 export async function foldCounts(em: EntityManager, sendId: string): Promise<void> {
   await sql`

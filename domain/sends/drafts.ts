@@ -94,51 +94,6 @@ export async function updateDraft<T extends Broadcast>(
   return { record: (await em.refreshOrFail(draft)) as T, isChanged };
 }
 
-/** @throws {ApiError} as `lockDraft` */
-export async function deleteDraft<T extends Broadcast>(
-  em: EntityManager,
-  kind: EntityClass<T>,
-  id: string,
-): Promise<void> {
-  await em.remove(await lockDraft(em, kind, id)).flush();
-}
-
-/**
- * Restricts the days on which a draft may start to go out.
- * @param days ISO weekdays, 1 Monday to 7 Sunday, in the team's time zone; none means any day
- * @throws {ApiError} as `lockDraft`; `validation_failed` for other numbers
- */
-export async function setSendDays<T extends Broadcast>(
-  em: EntityManager,
-  kind: EntityClass<T>,
-  id: string,
-  days: readonly number[],
-): Promise<T> {
-  if (!days.every((day) => Number.isInteger(day) && day >= 1 && day <= 7)) {
-    throw new ApiError("validation_failed", "Send days are numbers from 1 (Monday) to 7 (Sunday).", {
-      param: "send_days",
-    });
-  }
-  const draft = await lockDraft(em, kind, id);
-  draft.sendDays = [...new Set(days)].sort();
-  await em.flush();
-  return (await em.refreshOrFail(draft)) as T;
-}
-
-/**
- * Sets whether opens and clicks are counted; null leaves it to the team's setting. @throws {ApiError} as `lockDraft`
- */
-export async function setDraftTracking<T extends Broadcast>(
-  em: EntityManager,
-  kind: EntityClass<T>,
-  id: string,
-  tracking: boolean | null,
-): Promise<void> {
-  const draft = await lockDraft(em, kind, id);
-  draft.tracking = tracking;
-  await em.flush();
-}
-
 /** By then some of the team's templates that wait have been checked. */
 const TEMPLATES_RETRY_SECONDS = 5;
 

@@ -75,26 +75,6 @@ const MAX_SHOWN_TAGS = 20;
 const notComposable = (problem: string) =>
   new Refusal("campaign_not_ready", "content_not_composable", { detail: `The problem: ${problem}.` });
 
-function assertRecipients({ eligible }: PlanCounts): void {
-  if (eligible === 0) throw new Refusal("campaign_not_ready", "no_recipients");
-}
-
-/** A draft without an account was refused before its preview: here one that it had is gone. */
-function assertAccountsActive({ accounts, isAccountGone }: Pick<Draft, "accounts" | "isAccountGone">): void {
-  if (isAccountGone || accounts.length === 0) throw new Refusal("sending_domain_unverified", "account_gone");
-  if (accounts.some(({ status }) => status !== "ACTIVE")) {
-    throw new Refusal("sending_domain_unverified", "account_not_active");
-  }
-}
-
-function assertSendDomains({ fromAddresses }: Pick<Draft, "fromAddresses">, { sendDomains }: SendingKey): void {
-  if (sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
-  const allowed = new Set(sendDomains.map((domain) => domain.toLowerCase()));
-  if (!fromAddresses.every((address) => allowed.has(addressDomain(lookupAddress(address))))) {
-    throw new Refusal("send_domain_not_allowed", "domain_not_allowed");
-  }
-}
-
 /** By the database's UTC day. */
 export async function readSendCap(em: EntityManager, key: SendingKey): Promise<SendCap & { secondsToReset: number }> {
   const { rows } = await sql<{ used: number; secondsToReset: number }>`
@@ -115,22 +95,11 @@ export function capExceeded(secondsToReset: number): Refusal {
   return new Refusal("send_cap_exceeded", "cap_exceeded", { retryAfterSeconds: secondsToReset });
 }
 
-async function readCapFor(em: EntityManager, key: SendingKey, { eligible }: PlanCounts): Promise<SendCap> {
-  const { secondsToReset, ...cap } = await readSendCap(em, key);
-  if (eligible > cap.remaining) throw capExceeded(secondsToReset);
-  return cap;
-}
-
 /** @throws {Refusal} `complaint_rate_exceeded`, with the figures */
-export async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
+async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
   const { rate } = await kysely(em).selectNoFrom(complaintRate(tenant).as("rate")).executeTakeFirstOrThrow();
   if (rate < COMPLAINT_THRESHOLD) return rate;
   throw new Refusal("complaint_rate_exceeded", "complaints", { complaints: await readComplaintFigures(em, tenant) });
-}
-
-async function assertCredits(em: EntityManager, tenant: Tenant, { eligible }: PlanCounts): Promise<void> {
-  const { available } = await readCreditBalance(em, tenant);
-  if (available < eligible) throw new Refusal("quota_exceeded", "credits");
 }
 
 export interface PassedGates {
@@ -144,13 +113,24 @@ export async function checkGates(
   tenant: Tenant,
   key: SendingKey,
   draft: Draft,
-  counts: PlanCounts,
+  { eligible }: PlanCounts,
 ): Promise<PassedGates> {
-  assertRecipients(counts);
-  assertAccountsActive(draft);
-  assertSendDomains(draft, key);
-  const cap = await readCapFor(em, key, counts);
+  const { accounts, fromAddresses, isAccountGone } = draft;
+  if (eligible === 0) throw new Refusal("campaign_not_ready", "no_recipients");
+  // A draft without an account was refused before its preview: here one that it had is gone.
+  if (isAccountGone || accounts.length === 0) throw new Refusal("sending_domain_unverified", "account_gone");
+  if (accounts.some(({ status }) => status !== "ACTIVE")) {
+    throw new Refusal("sending_domain_unverified", "account_not_active");
+  }
+  if (key.sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
+  const allowed = new Set(key.sendDomains.map((domain) => domain.toLowerCase()));
+  if (!fromAddresses.every((address) => allowed.has(addressDomain(lookupAddress(address))))) {
+    throw new Refusal("send_domain_not_allowed", "domain_not_allowed");
+  }
+  const { secondsToReset, ...cap } = await readSendCap(em, key);
+  if (eligible > cap.remaining) throw capExceeded(secondsToReset);
   const complaintRate = await readComplaintRate(em, tenant);
-  await assertCredits(em, tenant, counts);
+  const { available } = await readCreditBalance(em, tenant);
+  if (available < eligible) throw new Refusal("quota_exceeded", "credits");
   return { cap, complaintRate };
 }

@@ -1,4 +1,4 @@
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import type { AccountStatus } from "../../db/entities/account.ts";
 import { RESOURCE_TYPES, type RecipientState, type ResourceType, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
@@ -9,7 +9,7 @@ import { mailId, messageIdOf } from "../mail/message-id.ts";
 import { domainOf } from "../sending-domains/keys.ts";
 import { shownEmail } from "../webhooks/records.ts";
 import { readResourceContent } from "./content.ts";
-import { readCounts } from "./counts.ts";
+import { readCounts, sentCount } from "./counts.ts";
 import { laneAccounts } from "./lanes.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
@@ -82,13 +82,10 @@ export interface AccountRefusal {
   retryAt: string;
 }
 
-/** SQL: an `AccountRefusal` of a row of `account_refusals`; null without one. */
-export const refusalJson = (refusals: string): RawBuilder<AccountRefusal | null> => {
-  const column = (name: string) => sql.ref(`${refusals}.${name}`);
-  return sql`case when ${column("account_id")} is not null then json_build_object('reason', ${column("reason")},
-    'temporary', ${column("temporary")}, 'count', ${column("count")}, 'since', ${isoInstant(column("since"))},
-    'retryAt', ${isoInstant(column("retry_at"))}) end`;
-};
+/** SQL: an `AccountRefusal` of a row of `account_refusals f`; null without one. */
+export const refusalJson = sql<AccountRefusal | null>`
+  case when f.account_id is not null then json_build_object('reason', f.reason, 'temporary', f.temporary,
+    'count', f.count, 'since', ${isoInstant(sql`f.since`)}, 'retryAt', ${isoInstant(sql`f.retry_at`)}) end`;
 
 export interface LaneFacts {
   accountId: string;
@@ -120,20 +117,17 @@ export interface SendFacts extends FoundSend {
   lanes: LaneFacts[];
 }
 
-const needs = (send: string): RawBuilder<string | null> => {
-  const column = (name: string) => sql.ref(`${send}.${name}`);
-  return sql<string | null>`case
-    when ${column("status")} = 'PAUSED' then nullif(${column("pause_reason")}, ${PAUSE_REASONS.client})
-    when ${column("review_until")} > now() then 'unknown_outcomes'
-    when ${column("status")} = 'SENDING' then (
+const needs = sql<string | null>`
+  case when s.status = 'PAUSED' then nullif(s.pause_reason, ${PAUSE_REASONS.client})
+    when s.review_until > now() then 'unknown_outcomes'
+    when s.status = 'SENDING' then (
       select string_agg(l.account_id || ' ' || case when a.id is null then 'account_gone'
           else coalesce(r.reason, a.last_error, 'account_not_active') end, ', ' order by l.account_id)
       from send_lanes l
       left join email_accounts a on a.id = l.account_id
       left join account_refusals r on r.account_id = l.account_id
-      where l.send_id = ${column("id")} and (a.id is null or a.status <> 'ACTIVE' or r.account_id is not null))
+      where l.send_id = s.id and (a.id is null or a.status <> 'ACTIVE' or r.account_id is not null))
     end`;
-};
 
 /** Reads a send in detail. With several accounts, it reads the whole ledger of the send. */
 export async function readSendFacts(em: EntityManager, found: FoundSend): Promise<SendFacts> {
@@ -144,7 +138,7 @@ export async function readSendFacts(em: EntityManager, found: FoundSend): Promis
   >`
     select coalesce(s.status, case when p.voided_at is not null then 'VOIDED' when p.expires_at > now() then 'PREVIEW'
         else 'EXPIRED' end) as status,
-      s.pause_reason as reason, ${needs("s")} as needs, ${isoInstant(sql`s.send_at`)} as "sendAt",
+      s.pause_reason as reason, ${needs} as needs, ${isoInstant(sql`s.send_at`)} as "sendAt",
       ${isoInstant(sql`s.started_at`)} as "startedAt", ${isoInstant(sql`s.completed_at`)} as "completedAt",
       ${isoInstant(sql`s.review_until`)} as "reviewUntil", coalesce(s.recipients, p.eligible) as total,
       coalesce(d.send_days, '{}') as send_days, t.time_zone as "timeZone"
@@ -176,7 +170,7 @@ async function readLanes(em: EntityManager, found: FoundSend): Promise<LaneFacts
       where r.send_id = ${sendId} group by 1, 2
     )
     select l.account_id as "accountId", a.status, a.last_error as "lastError",
-      ${refusalJson("f")} as refusal,
+      ${refusalJson} as refusal,
       coalesce((select json_object_agg(c.state, c.count) from counts c where c.account_id = l.account_id), '{}') as recipients
     from lanes l
     left join email_accounts a on a.id = l.account_id and ${ofTenant(found, "a")}
@@ -210,15 +204,15 @@ export async function listSends(em: EntityManager, { statuses, teamId, limit }: 
   const isOpen = sql`s.status in ('SCHEDULED', 'SENDING', 'PAUSED')`;
   const { rows } = await sql<ListedSend>`
     with found as (
-      select s.*, ${needs("s")} as needs, ${isOpen} as open from sends s
+      select s.*, ${needs} as needs, ${isOpen} as open from sends s
       where (${statuses ?? null}::text[] is null or s.status = any(${statuses ?? null}::text[]))
         and (${teamId ?? null}::text is null or s.team_id = ${teamId ?? null})
     ), listed as (
       select * from found f order by f.needs is null, not f.open, f.created_at desc, f.id limit ${limit}
     )
     select s.id as "sendId", s.resource_id as "resourceId", s.team_id as "teamId", s.environment, s.status, s.needs,
-      (select coalesce(sum(c.count), 0)::int from send_counts c where c.send_id = s.id and c.state = 'SENT') as sent,
-      s.recipients as total, ${isoInstant(sql`s.send_at`)} as "sendAt", ${laneAccounts("s")} as "accountIds"
+      ${sentCount} as sent, s.recipients as total, ${isoInstant(sql`s.send_at`)} as "sendAt",
+      ${laneAccounts} as "accountIds"
     from listed s order by s.needs is null, not s.open, s.created_at desc, s.id`.execute(kysely(em));
   return rows;
 }

@@ -1,4 +1,4 @@
-import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
+import { type Expression, type SqlBool, sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -53,17 +53,15 @@ export const isFreeFor = ({ accountId, takesOver = [] }: Lane, table: string): E
   return sql<SqlBool>`(${account} is null or ${account} = any(${[accountId, ...takesOver]}::text[]))`;
 };
 
-export const laneAccounts = (sends = "sends"): RawBuilder<string[]> =>
-  sql<string[]>`array(select account_id from send_lanes where send_id = ${sql.ref(`${sends}.id`)} order by account_id)`;
+/** SQL, as the next one: of a row of `sends s`. */
+export const laneAccounts = sql<string[]>`array(
+  select account_id from send_lanes where send_id = s.id order by account_id)`;
 
 /**
  * The epoch of each lane's last attempt that ended in order, by account. It never falls, unless Postgres lost commits.
  */
-export const closedEpochs = (sends = "sends"): RawBuilder<Record<string, number>> =>
-  sql<
-    Record<string, number>
-  >`(select coalesce(json_object_agg(account_id, epoch - dispatching::int), '{}') from send_lanes
-    where send_id = ${sql.ref(`${sends}.id`)})`;
+export const closedEpochs = sql<Record<string, number>>`(
+  select coalesce(json_object_agg(account_id, epoch - dispatching::int), '{}') from send_lanes where send_id = s.id)`;
 
 export async function openLane(em: EntityManager, { sendId, accountId }: Lane): Promise<void> {
   await kysely(em).insertInto("send_lanes").values({ send_id: sendId, account_id: accountId }).execute();
@@ -99,7 +97,7 @@ export function openDispatch(
       complaintLimit: number;
     }>`
       select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id, s.tracking,
-        ${complaintLimit("s")} as "complaintLimit",
+        ${complaintLimit} as "complaintLimit",
         l.epoch, l.dispatching, l.after_seq as "afterSeq", l.policy_refusals as "policyRefusals",
         exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}

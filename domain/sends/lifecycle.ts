@@ -6,10 +6,12 @@ import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { settleCredits } from "../teams/credits.ts";
 import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
+import { sentCount } from "./counts.ts";
 import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
 import { markMoved, type SendStep } from "./marks.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
+import type { SendResource } from "./resource.ts";
 import { openReview } from "./review.ts";
 import type { SendMove } from "./send-log.ts";
 import { markUnknown, readInFlightMs } from "./unknown.ts";
@@ -32,7 +34,7 @@ export interface SendState {
   pauseReason: string | null;
   resumes: number;
   /** If that paused it: a fraction of the delivered mail. */
-  complaintRate?: number;
+  complaintRate?: number | null;
   accountIds: string[];
   /** See `closedEpochs`. */
   closedEpochs: Record<string, number>;
@@ -46,46 +48,24 @@ export interface ChangedSend {
   from?: SendStatus;
 }
 
-const startsAt = sql<string>`(
-  select ${isoInstant(sql`sends.send_at`)} || case when days = '' then '' else ' (' || days || ' in ' || t.time_zone || ')' end
-  from teams t, lateral (
-    select coalesce(string_agg((array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'])[day], ', ' order by day), '') as days
-    from unnest(coalesce(
-      (select n.send_days from newsletters n where n.id = sends.resource_id),
-      (select c.send_days from campaigns c where c.id = sends.resource_id))) as d (day)
-  ) allowed where t.id = sends.team_id)`;
-
 /** @returns undefined when the send was never confirmed */
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
-  const row = await kysely(em)
-    .selectFrom("sends")
-    .select(["status", "recipients", "pause_reason", "complaint_rate", "resumes"])
-    .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
-    .select([laneAccounts().as("account_ids"), closedEpochs().as("closed_epochs")])
-    .select([
-      sql<number>`(select coalesce(sum(c.count), 0)::int from send_counts c where c.send_id = sends.id and c.state = 'SENT')`.as(
-        "sent",
-      ),
-      isoInstant(sql`case status when 'SENDING' then started_at else updated_at end`).as("since"),
-      startsAt.as("starts_at"),
-    ])
-    .where("id", "=", sendId)
-    .executeTakeFirst();
-  return (
-    row && {
-      status: row.status,
-      startsInMs: Math.ceil(row.starts_in_ms),
-      recipients: row.recipients,
-      sent: row.sent,
-      since: row.since,
-      startsAt: row.starts_at,
-      pauseReason: row.pause_reason,
-      resumes: row.resumes,
-      ...(row.pause_reason === PAUSE_REASONS.complaints && { complaintRate: Number(row.complaint_rate) }),
-      accountIds: row.account_ids,
-      closedEpochs: row.closed_epochs,
-    }
-  );
+  const { rows } = await sql<SendState>`
+    select s.status, ceil(extract(epoch from s.send_at - clock_timestamp()) * 1000)::float8 as "startsInMs",
+      s.recipients, ${sentCount} as sent,
+      ${isoInstant(sql`case s.status when 'SENDING' then s.started_at else s.updated_at end`)} as since, (
+        select ${isoInstant(sql`s.send_at`)} || case when days = '' then '' else ' (' || days || ' in ' || t.time_zone || ')' end
+        from teams t, lateral (
+          select coalesce(string_agg((array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'])[day], ', ' order by day), '') as days
+          from unnest(coalesce(
+            (select n.send_days from newsletters n where n.id = s.resource_id),
+            (select c.send_days from campaigns c where c.id = s.resource_id))) as d (day)
+        ) allowed where t.id = s.team_id) as "startsAt",
+      s.pause_reason as "pauseReason", s.resumes,
+      case when s.pause_reason = ${PAUSE_REASONS.complaints} then s.complaint_rate end as "complaintRate",
+      ${laneAccounts} as "accountIds", ${closedEpochs} as "closedEpochs"
+    from sends s where s.id = ${sendId}`.execute(kysely(em));
+  return rows[0];
 }
 
 interface Move {
@@ -95,46 +75,23 @@ interface Move {
 }
 
 /**
- * Takes a send and its resource to `to`; one that is there already has succeeded, without an event.
- * @returns whether the send is at `to` now
+ * Takes a send and its resource to `to`, in the caller's transaction; one that is there already has succeeded, without
+ * an event. @returns whether the send is at `to` now
  */
 async function move(em: EntityManager, sendId: string, { from, to, pauseReason = null }: Move): Promise<boolean> {
-  return transaction(em, async (tx) => {
-    const db = kysely(tx);
-    const before = await db
-      .selectFrom("sends")
-      .select(["status", "started_at"])
-      .where("id", "=", sendId)
-      .forUpdate()
-      .executeTakeFirst();
-    if (!before || ![...from, to].includes(before.status)) return false;
-    const moved = await db
-      .updateTable("sends")
-      .set({ status: to, pause_reason: pauseReason })
-      .$if(to === "SENDING", (query) => query.set({ started_at: sql<string>`coalesce(started_at, now())` }))
-      .$if(before.status === "PAUSED" && !TERMINAL.has(to) && to !== "PAUSED", (query) =>
-        query.set((eb) => ({ resumes: eb("resumes", "+", 1) })),
-      )
-      .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<string>`coalesce(completed_at, now())` }))
-      .where("id", "=", sendId)
-      .returning(["team_id", "environment", "resource_type", "resource_id", "started_at", "completed_at"])
-      .executeTakeFirstOrThrow();
-    const tenant = { teamId: moved.team_id, environment: moved.environment };
-    await markMoved(
-      tx,
-      tenant,
-      { type: moved.resource_type, id: moved.resource_id },
-      {
-        sendId,
-        to,
-        startedAt: moved.started_at,
-        completedAt: moved.completed_at,
-        reason: pauseReason,
-        step: before.status === to ? undefined : stepTo(to, before.started_at === null),
-      },
-    );
-    return true;
-  });
+  const { rows } = await sql<Tenant & SendResource & { hasMoved: boolean; isFirstStart: boolean }>`
+    update sends s set status = ${to}, pause_reason = ${pauseReason},
+      started_at = case when ${to === "SENDING"} then coalesce(s.started_at, now()) else s.started_at end,
+      completed_at = case when ${TERMINAL.has(to)} then coalesce(s.completed_at, now()) else s.completed_at end,
+      resumes = s.resumes + (s.status = 'PAUSED' and ${to === "SENDING" || to === "SCHEDULED"})::int
+    from sends was
+    where s.id = ${sendId} and was.id = s.id and s.status = any(${[...from, to]}::text[])
+    returning s.team_id as "teamId", s.environment, s.resource_type as type, s.resource_id as id,
+      was.status <> s.status as "hasMoved", was.started_at is null as "isFirstStart"`.execute(kysely(em));
+  const [moved] = rows;
+  if (!moved) return false;
+  await markMoved(em, moved, moved, sendId, moved.hasMoved ? stepTo(to, moved.isFirstStart) : undefined);
+  return true;
 }
 
 /** A cancel changes the row of each recipient, in one statement. */
@@ -243,7 +200,7 @@ export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Pro
       .select("s.id")
       .where(ofTenant(tenant, "s"))
       .where("s.status", "=", "SENDING")
-      .where(sql<boolean>`${complaintRate(tenant)} >= ${complaintLimit("s")}`)
+      .where(sql<boolean>`${complaintRate(tenant)} >= ${complaintLimit}`)
       .orderBy("s.id");
   if ((await overLimit(em).execute()).length === 0) return [];
   return transaction(em, async (tx) => {

@@ -1,21 +1,10 @@
 import { sql } from "kysely";
-import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { emit } from "../webhooks/emit.ts";
 import { campaignRow, newsletterRow } from "../webhooks/records.ts";
 import type { SendResource } from "./resource.ts";
 
 export type SendStep = "started" | "paused" | "completed" | "cancelled";
-
-interface MovedSend {
-  sendId: string;
-  to: SendStatus;
-  startedAt: string | null;
-  completedAt: string | null;
-  /** Why it is paused, see `pauseSend`; null in every other status. */
-  reason: string | null;
-  step: SendStep | undefined;
-}
 
 const ROWS = { newsletter: newsletterRow, campaign: campaignRow };
 
@@ -40,13 +29,17 @@ export async function markScheduled(
 /** A resource that was SENT stays SENT: later outcomes of its unknown recipients concern the send alone. */
 export async function markMoved(
   em: EntityManager,
-  tenant: Tenant,
+  { teamId, environment }: Tenant,
   resource: SendResource,
-  { sendId, to, startedAt, completedAt, reason, step }: MovedSend,
+  sendId: string,
+  step: SendStep | undefined,
 ): Promise<void> {
+  const tenant = { teamId, environment };
   const moved = await sql`
-    update ${sql.table(`${resource.type}s`)} set status = ${to}, status_reason = ${reason}, started_at = ${startedAt},
-      completed_at = ${completedAt}
-    where id = ${resource.id} and ${ofTenant(tenant)} and send_id = ${sendId} and status <> 'SENT'`.execute(kysely(em));
+    update ${sql.table(`${resource.type}s`)} r
+    set status = s.status, status_reason = s.pause_reason, started_at = s.started_at, completed_at = s.completed_at
+    from sends s
+    where s.id = ${sendId} and ${ofTenant(tenant, "s")} and r.id = s.resource_id and ${ofTenant(tenant, "r")}
+      and r.send_id = s.id and r.status <> 'SENT'`.execute(kysely(em));
   if (step && (moved.numAffectedRows ?? 0n) > 0n) await emitStep(em, tenant, resource, step);
 }

@@ -1,4 +1,4 @@
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
@@ -25,9 +25,10 @@ export interface SendsOverview {
 /** Only the last rows are searched for a QUEUED one: a send is mailed in their order. */
 const LAST_ROWS = 500;
 
-export const hasWaitingRows = (send: string): RawBuilder<boolean> => sql<boolean>`exists (
+/** SQL: of a row of `sends s`. */
+export const hasWaitingRows = sql<boolean>`exists (
   select 1 from (
-    select r.state from send_recipients r where r.send_id = ${sql.ref(`${send}.id`)} order by r.seq desc limit ${sql.lit(LAST_ROWS)}
+    select r.state from send_recipients r where r.send_id = s.id order by r.seq desc limit ${sql.lit(LAST_ROWS)}
   ) l where l.state = 'QUEUED')`;
 
 /**
@@ -46,7 +47,7 @@ export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
     select greatest(extract(epoch from clock_timestamp() - min(w.since)), 0)::float8 as seconds
     from sends s cross join lateral (
       select s.updated_at as since
-      where ${hasWaitingRows("s")}
+      where ${hasWaitingRows}
       union all
       select greatest(min(r.retry_at), s.updated_at) from send_recipients r where r.send_id = s.id and r.retry_at <= clock_timestamp()
       having min(r.retry_at) is not null

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { PlanSubject } from "./draft.ts";
 import { planMembers } from "./members.ts";
@@ -14,7 +14,7 @@ export interface PlanCounts {
 }
 
 /** Order-independent fingerprint of every member as (id, fingerprint, suppressed); see `planMembers`. */
-export interface MemberDigest {
+interface MemberDigest {
   xor: string;
   sum: string;
 }
@@ -29,21 +29,19 @@ export interface ResolvedPlan {
  * both. The permission is looked at before suppression.
  */
 export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {
-  const { rows } = await countingQuery(await planMembers(em, subject)).execute(kysely(em));
-  const [counted] = rows;
-  if (!counted) throw new Error("an aggregate query returned no row");
-  return counted;
-}
-
-export const countingQuery = (members: RawBuilder<unknown>) =>
-  sql<PlanCounts & MemberDigest>`
+  const members = await planMembers(em, subject);
+  const { rows } = await sql<PlanCounts & MemberDigest>`
     select count(*)::int as "total",
       (count(*) filter (where not permitted))::int as "ineligible",
       (count(*) filter (where permitted and suppressed))::int as "suppressed",
       (count(*) filter (where permitted and not suppressed))::int as "eligible",
       coalesce(bit_xor(hashtextextended(id, fingerprint # suppressed::int)), 0)::text as "xor",
       coalesce(sum(hashtextextended(id, ~(fingerprint # suppressed::int))), 0)::text as "sum"
-    from (${members}) members`;
+    from (${members}) members`.execute(kysely(em));
+  const [counted] = rows;
+  if (!counted) throw new Error("an aggregate query returned no row");
+  return counted;
+}
 
 /**
  * The digest a confirmation token is bound to: all that a client saw in the preview. It holds no clock, cap, complaint

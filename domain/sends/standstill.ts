@@ -17,7 +17,7 @@ export type StandstillCause = (typeof STANDSTILL_CAUSES)[number];
 export async function standstillSeconds(em: EntityManager): Promise<Record<StandstillCause, number>> {
   const { rows } = await sql<{ cause: StandstillCause; seconds: number }>`
     with sending as (
-      select s.id, ${hasWaitingRows("s")} as queued, (
+      select s.id, ${hasWaitingRows} as queued, (
           select min(r.retry_at) from send_recipients r where r.send_id = s.id and r.retry_at is not null) as retry_at,
         greatest(s.updated_at, (
           select max(r.updated_at) from send_lanes l join send_recipients r on r.send_id = l.send_id and r.seq = l.after_seq
