@@ -22,8 +22,6 @@ const REFUSALS = [
   "connections",
   /** It brought no mail in time. */
   "slow",
-  /** It sent many commands and no mail. */
-  "commands",
   /** The mail that the report is about has no outcome yet. */
   "unsettled",
   /** DNS did not answer for the key of a complaint's signature. */

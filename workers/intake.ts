@@ -14,9 +14,9 @@ import { reportsOf } from "../domain/reports/mail-reports.ts";
 import { isUnsubscribeRequest } from "../domain/reports/unsubscribe-mail.ts";
 import { openReporters } from "./feedback-loops.ts";
 import { readCertificate } from "./intake-certificate.ts";
-import { type Connection, IntakeClients, type IntakeTimes } from "./intake-clients.ts";
+import { IntakeClients, type IntakeTimes } from "./intake-clients.ts";
 import { type IntakeRefusal, openIntakeMetrics } from "./intake-metrics.ts";
-import { ReportRecorder } from "./report-recorder.ts";
+import { openReportBatches } from "./report-batches.ts";
 
 /** A larger mail is refused; of a smaller one, `MAX_READ_BYTES` are kept. */
 const MAX_MAIL_BYTES = 35 * 1024 * 1024;
@@ -67,8 +67,9 @@ const later = (reason: IntakeRefusal, message: string) => new Refusal(reason, 45
 /**
  * Reads a mail to its end and keeps its beginning. The beginning is copied: a mail of many short lines comes in pieces,
  * and each piece would keep a whole buffer in memory.
+ * @param onTooLong called beyond `MAX_DISCARDED_BYTES`
  */
-async function readStart(stream: SMTPServerDataStream, connection: Connection | undefined): Promise<Buffer> {
+async function readStart(stream: SMTPServerDataStream, onTooLong: () => void): Promise<Buffer> {
   let kept = Buffer.allocUnsafe(FIRST_BYTES);
   let length = 0;
   for await (const chunk of stream as AsyncIterable<Buffer>) {
@@ -78,10 +79,8 @@ async function readStart(stream: SMTPServerDataStream, connection: Connection | 
       chunk.copy(kept, length);
     }
     length += chunk.length;
-    connection?.addData(chunk.length);
-    if (length > MAX_DISCARDED_BYTES) connection?.cut("size");
+    if (length > MAX_DISCARDED_BYTES) onTooLong();
   }
-  connection?.endMail();
   return kept.subarray(0, length);
 }
 
@@ -106,14 +105,15 @@ export function startIntake(
       close: async () => {},
     };
   }
-  const recorder = new ReportRecorder(deps);
+  const record = openReportBatches(deps);
+  let reportsWaiting = 0;
   const reporterOf = openReporters(env, domain, dnsServers);
   const metrics = openIntakeMetrics(registry, {
     connections: () => clients.connections,
-    reportsWaiting: () => recorder.waiting,
+    reportsWaiting: () => reportsWaiting,
   });
   const limits = { connections, mailsPerMinute: env.INTAKE_MAILS_PER_MINUTE, times };
-  const clients = new IntakeClients(limits, metrics.refused);
+  const clients = new IntakeClients(limits);
   let certificate = readCertificate(env);
 
   /** @throws the refusal of an address that is no mailbox */
@@ -130,7 +130,7 @@ export function startIntake(
   };
 
   const takeReports = async (raw: Buffer, refs: readonly MailRef[], session: SMTPServerSession): Promise<void> => {
-    const mail = await clients.inTurn(session, () => classifyMail(raw));
+    const mail = await classifyMail(raw);
     const reports = reportsOf(vault, mail, refs);
     if (reports === undefined) return metrics.reported("none");
     if (reports.length === 0) {
@@ -144,7 +144,10 @@ export function startIntake(
       const facts = { reporter: mail.reporter, client: session.remoteAddress, isUnanswered: reporter === "unanswered" };
       log.info(facts, "a complaint of an unknown reporter suppresses its recipient and does not count");
     }
-    const outcomes = await recorder.record(reports);
+    reportsWaiting += reports.length;
+    const outcomes = await record(reports).finally(() => {
+      reportsWaiting -= reports.length;
+    });
     for (const outcome of outcomes) metrics.reported(outcome);
     // Its recipient is suppressed by now. The loop sends its report again, and that one counts.
     if (reporter === "unanswered") throw later("unverified", "DNS did not answer for the key of the signature");
@@ -154,7 +157,7 @@ export function startIntake(
   const takeUnsubscribes = async (raw: Buffer, refs: readonly MailRef[], session: SMTPServerSession): Promise<void> => {
     const { mailFrom } = session.envelope;
     const sender = mailFrom ? mailFrom.address : "";
-    const isRequest = await clients.inTurn(session, () => isUnsubscribeRequest(raw, sender));
+    const isRequest = await isUnsubscribeRequest(raw, sender);
     if (!isRequest) return metrics.reported("none");
     for (const ref of refs) {
       await transaction(deps.orm.em.fork(), (em) => unsubscribe(em, deps.vault, ref, "mailto", "lists"));
@@ -180,7 +183,8 @@ export function startIntake(
   };
 
   const answer = async (stream: SMTPServerDataStream, session: SMTPServerSession): Promise<Refusal | null> => {
-    const raw = await readStart(stream, clients.find(session));
+    const raw = await readStart(stream, () => cut(session, "size"));
+    clients.endMail(session);
     const readAt = performance.now();
     const refusal = await take(raw, stream, session).then(() => null, refusalOf);
     if (refusal) metrics.refused(refusal.reason);
@@ -202,6 +206,12 @@ export function startIntake(
     socketTimeout: times.idleMs,
     closeTimeout: Math.min(env.SHUTDOWN_GRACE_MS, CLOSE_MS),
     lenientAddressParsing: true,
+    onConnect: (session, done) => {
+      if (clients.open(session)) return done();
+      metrics.refused("connections");
+      done(new Refusal("connections", 421, "4.7.0 Too many connections"));
+    },
+    onClose: (session) => clients.close(session),
     onMailFrom: (_address, session, done) => {
       if (clients.takeMail(session)) return done();
       metrics.refused("mails");
@@ -230,7 +240,16 @@ export function startIntake(
   });
   // A client that hangs up is no failure of the intake.
   server.on("error", (error) => log.debug({ err: error }, "a connection of the intake failed"));
-  server.server.on("connection", (socket) => clients.open(socket));
+  const cut = (session: SMTPServerSession, reason: IntakeRefusal): void => {
+    for (const connection of server.connections) {
+      if (connection.session !== session) continue;
+      metrics.refused(reason);
+      connection.close();
+    }
+  };
+  const cutting = setInterval(() => {
+    for (const session of clients.slow()) cut(session, "slow");
+  }, times.checkMs).unref();
 
   const rarely = atMostOnceAMinute();
   const renewCertificate = (): void => {
@@ -258,7 +277,7 @@ export function startIntake(
     close: async () => {
       clearInterval(renewing);
       await new Promise<void>((closed) => server.close(() => closed()));
-      clients.close();
+      clearInterval(cutting);
     },
   };
 }
