@@ -1,20 +1,25 @@
 import { readFileSync } from "node:fs";
 import { Liquid } from "liquidjs";
 import { durationText, numberText, sizeText } from "../units.ts";
+import { ASSETS } from "./assets.ts";
 import type { Facts } from "./facts.ts";
-import type { PageEntry } from "./layout.ts";
-import { type Rendered, renderMarkdown } from "./markdown.ts";
+import { renderMarkdown } from "./markdown.ts";
 
 /** A guide: a Markdown file of the folder `guides` that takes facts as Liquid's `{{ … }}`. */
-export interface Guide extends PageEntry {
+export interface Guide {
+  path: string;
+  title: string;
   file: string;
 }
 
-const guide = (name: string, title: string): Guide => ({
-  path: `/docs/${name}`,
+const guide = (name: string, title: string, path = `/docs/${name}`): Guide => ({
+  path,
   title,
   file: `${import.meta.dirname}/guides/${name}.md`,
 });
+
+/** Around the interactive reference, which is made in the browser from `/openapi.json`. */
+export const REFERENCE = guide("reference", "API reference", "/docs");
 
 export const GUIDES: readonly Guide[] = [
   guide("getting-started", "Getting started"),
@@ -37,7 +42,12 @@ liquid.registerFilter("duration", durationText);
 liquid.registerFilter("size", sizeText);
 liquid.registerFilter("number", numberText);
 
+const PAGE = readFileSync(`${import.meta.dirname}/page.liquid`, "utf8");
+
 /** @throws {Error} for a guide that names a fact or a filter that does not exist */
-export function renderGuide({ file }: Guide, facts: Facts): Rendered {
-  return renderMarkdown(liquid.parseAndRenderSync(readFileSync(file, "utf8"), facts));
+export function renderGuide({ path, title, file }: Guide, facts: Facts): string {
+  const { html, sections } = renderMarkdown(liquid.parseAndRenderSync(readFileSync(file, "utf8"), facts));
+  const [heading = "", content = ""] = html.split(/(?<=<\/h1>\n)/);
+  const pages = [REFERENCE, ...GUIDES];
+  return liquid.parseAndRenderSync(PAGE, { path, title, pages, heading, sections, content, assets: ASSETS });
 }

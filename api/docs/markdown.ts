@@ -1,9 +1,15 @@
 import { Marked, type Tokens } from "marked";
 import { escapeHtml } from "../../domain/mail/template.ts";
-import type { Section } from "./layout.ts";
+
+/** A heading that the list "On this page" names. */
+interface Section {
+  id: string;
+  /** HTML. */
+  title: string;
+}
 
 /** A rendered text: its HTML, and its headings of the second level. */
-export interface Rendered {
+interface Rendered {
   html: string;
   sections: Section[];
 }

@@ -1,11 +1,9 @@
 import { Router } from "express";
 import type { Env } from "../../config/env.ts";
-import { type KeptAnswer, serveKept } from "../kept-answer.ts";
+import { serveKept } from "../kept-answer.ts";
 import { ASSETS } from "./assets.ts";
 import { factsOf } from "./facts.ts";
-import { GUIDES, renderGuide } from "./guides.ts";
-import { renderLayout } from "./layout.ts";
-import { REFERENCE, REFERENCE_CONTENT, REFERENCE_HEAD } from "./reference.ts";
+import { GUIDES, REFERENCE, renderGuide } from "./guides.ts";
 
 const NOTHING_ELSE = ["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"];
 /** A guide loads its style sheet and its icon, and runs nothing. */
@@ -23,16 +21,6 @@ const REFERENCE_POLICY = [
   ...NOTHING_ELSE,
 ].join("; ");
 
-const page = (policy: string, render: () => string): KeptAnswer => ({
-  headers: {
-    "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": policy,
-    // Cached, and asked for each time whether it has changed.
-    "Cache-Control": "no-cache",
-  },
-  read: async () => Buffer.from(render()),
-});
-
 /**
  * The documentation for developers of clients: the interactive reference at `/docs`, guides below it, and the assets of
  * both. Pages are rendered when they are first asked for and kept, compressed: less than a megabyte in all.
@@ -40,15 +28,15 @@ const page = (policy: string, render: () => string): KeptAnswer => ({
  */
 export function docsRouter(env: Env, basePath: string): Router {
   const router = Router({ caseSensitive: true });
-  const pages = [REFERENCE, ...GUIDES];
-  const reference = () => renderLayout({ pages, current: REFERENCE, content: REFERENCE_CONTENT, head: REFERENCE_HEAD });
-  router.get(REFERENCE.path, serveKept(page(REFERENCE_POLICY, reference)));
-  for (const guide of GUIDES) {
-    const render = () => {
-      const { html, sections } = renderGuide(guide, factsOf(env, basePath));
-      return renderLayout({ pages, current: guide, content: html, sections });
+  for (const guide of [REFERENCE, ...GUIDES]) {
+    const headers = {
+      "Content-Type": "text/html; charset=utf-8",
+      "Content-Security-Policy": guide === REFERENCE ? REFERENCE_POLICY : GUIDE_POLICY,
+      // Cached, and asked for each time whether it has changed.
+      "Cache-Control": "no-cache",
     };
-    router.get(guide.path, serveKept(page(GUIDE_POLICY, render)));
+    const read = async () => Buffer.from(renderGuide(guide, factsOf(env, basePath)));
+    router.get(guide.path, serveKept({ headers, read }));
   }
   for (const { path, type, read } of Object.values(ASSETS)) {
     const headers = { "Content-Type": type, "Cache-Control": "public, max-age=31536000, immutable" };
