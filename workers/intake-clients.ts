@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import type { SMTPServerSession } from "smtp-server";
 import { networkOf, plainAddress } from "../config/client-network.ts";
 import { WindowCounts } from "../config/window-counts.ts";
@@ -23,53 +24,59 @@ const MAX_CLIENTS = 50_000;
 /** Share of the connections that one client may hold. */
 const CLIENT_SHARE = 1 / 4;
 
-const clientOf = ({ remoteAddress }: SMTPServerSession): string => networkOf(plainAddress(remoteAddress));
+/** No event reports the close of a socket that `smtp-server` has wrapped in TLS. */
+const openOf = (sockets: readonly Socket[] = []): Socket[] => sockets.filter(({ destroyed }) => !destroyed);
+
+const clientOf = (remoteAddress: string): string => networkOf(plainAddress(remoteAddress));
 
 /** Limits the connections and mails of each client: an IPv4 address, or an IPv6 network of 64 bits. */
 export class IntakeClients {
   readonly #limits: Limits;
   readonly #mails = new WindowCounts({ windowMs: 60_000, maxKeys: MAX_CLIENTS });
-  readonly #open = new Map<SMTPServerSession, { client: string; openedAt: number; mailAt: number }>();
+  readonly #sockets = new Map<string, Socket[]>();
+  readonly #sessions = new WeakMap<SMTPServerSession, { openedAt: number; mailAt: number }>();
 
   constructor(limits: Limits) {
     this.#limits = limits;
   }
 
-  get connections(): number {
-    return this.#open.size;
-  }
-
   /** @returns whether the client may hold this connection too */
-  open(session: SMTPServerSession): boolean {
-    const client = clientOf(session);
-    const held = [...this.#open.values()].filter((other) => other.client === client).length;
-    if (held >= Math.floor(this.#limits.connections * CLIENT_SHARE)) return false;
-    const openedAt = performance.now();
-    this.#open.set(session, { client, openedAt, mailAt: openedAt });
-    return true;
-  }
-
-  close(session: SMTPServerSession): void {
-    this.#open.delete(session);
+  admit(socket: Socket): boolean {
+    const { remoteAddress } = socket;
+    // The client has closed it already.
+    if (remoteAddress === undefined) return true;
+    const client = clientOf(remoteAddress);
+    const open = openOf(this.#sockets.get(client));
+    const isAdmitted = open.length < Math.floor(this.#limits.connections * CLIENT_SHARE);
+    this.#sockets.set(client, isAdmitted ? [...open, socket] : open);
+    return isAdmitted;
   }
 
   /** Counts a mail of the client. @returns whether the client is within its mails of a minute */
-  takeMail(session: SMTPServerSession): boolean {
-    return this.#mails.add(clientOf(session)) <= this.#limits.mailsPerMinute;
+  takeMail({ remoteAddress }: SMTPServerSession): boolean {
+    return this.#mails.add(clientOf(remoteAddress)) <= this.#limits.mailsPerMinute;
+  }
+
+  opened(session: SMTPServerSession): void {
+    const openedAt = performance.now();
+    this.#sessions.set(session, { openedAt, mailAt: openedAt });
   }
 
   /** Notes that a mail has been read to its end. */
   endMail(session: SMTPServerSession): void {
-    const connection = this.#open.get(session);
-    if (connection) connection.mailAt = performance.now();
+    const times = this.#sessions.get(session);
+    if (times) times.mailAt = performance.now();
   }
 
-  /** The connections that brought no mail in time, or are open for too long. */
-  slow(): SMTPServerSession[] {
+  /** Whether a connection brought no mail in time, or is open for too long. */
+  isSlow(session: SMTPServerSession): boolean {
     const now = performance.now();
     const { mailMs, sessionMs } = this.#limits.times;
-    return [...this.#open].flatMap(([session, { mailAt, openedAt }]) =>
-      now - mailAt > mailMs || now - openedAt > sessionMs ? [session] : [],
-    );
+    const { mailAt, openedAt } = this.#sessions.get(session) ?? { mailAt: now, openedAt: now };
+    return now - mailAt > mailMs || now - openedAt > sessionMs;
+  }
+
+  forgetClosed(): void {
+    for (const [client, sockets] of this.#sockets) if (openOf(sockets).length === 0) this.#sockets.delete(client);
   }
 }

@@ -109,7 +109,7 @@ export function startIntake(
   let reportsWaiting = 0;
   const reporterOf = openReporters(env, domain, dnsServers);
   const metrics = openIntakeMetrics(registry, {
-    connections: () => clients.connections,
+    connections: () => server.connections.size,
     reportsWaiting: () => reportsWaiting,
   });
   const limits = { connections, mailsPerMinute: env.INTAKE_MAILS_PER_MINUTE, times };
@@ -183,7 +183,7 @@ export function startIntake(
   };
 
   const answer = async (stream: SMTPServerDataStream, session: SMTPServerSession): Promise<Refusal | null> => {
-    const raw = await readStart(stream, () => cut(session, "size"));
+    const raw = await readStart(stream, () => closeThose("size", (other) => other === session));
     clients.endMail(session);
     const readAt = performance.now();
     const refusal = await take(raw, stream, session).then(() => null, refusalOf);
@@ -207,11 +207,9 @@ export function startIntake(
     closeTimeout: Math.min(env.SHUTDOWN_GRACE_MS, CLOSE_MS),
     lenientAddressParsing: true,
     onConnect: (session, done) => {
-      if (clients.open(session)) return done();
-      metrics.refused("connections");
-      done(new Refusal("connections", 421, "4.7.0 Too many connections"));
+      clients.opened(session);
+      done();
     },
-    onClose: (session) => clients.close(session),
     onMailFrom: (_address, session, done) => {
       if (clients.takeMail(session)) return done();
       metrics.refused("mails");
@@ -240,15 +238,21 @@ export function startIntake(
   });
   // A client that hangs up is no failure of the intake.
   server.on("error", (error) => log.debug({ err: error }, "a connection of the intake failed"));
-  const cut = (session: SMTPServerSession, reason: IntakeRefusal): void => {
+  server.server.on("connection", (socket) => {
+    if (clients.admit(socket)) return;
+    metrics.refused("connections");
+    socket.destroy();
+  });
+  const closeThose = (reason: IntakeRefusal, isConcerned: (session: SMTPServerSession) => boolean): void => {
     for (const connection of server.connections) {
-      if (connection.session !== session) continue;
+      if (!isConcerned(connection.session)) continue;
       metrics.refused(reason);
       connection.close();
     }
   };
-  const cutting = setInterval(() => {
-    for (const session of clients.slow()) cut(session, "slow");
+  const checking = setInterval(() => {
+    closeThose("slow", (session) => clients.isSlow(session));
+    clients.forgetClosed();
   }, times.checkMs).unref();
 
   const rarely = atMostOnceAMinute();
@@ -277,7 +281,7 @@ export function startIntake(
     close: async () => {
       clearInterval(renewing);
       await new Promise<void>((closed) => server.close(() => closed()));
-      clearInterval(cutting);
+      clearInterval(checking);
     },
   };
 }
