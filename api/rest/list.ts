@@ -65,10 +65,8 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
   table: Table;
   /** The unique column that breaks ties; `id` unless given. */
   idColumn?: keyof Database[Table] & string;
-  /** The first is the default. */
+  /** The first is the default; a list with one takes no `sort`. */
   sorts: readonly [Sort, ...Sort[]];
-  /** False for a list with one fixed sort: it takes no `sort`. */
-  sortable?: boolean;
   updatedSince?: boolean;
   /** Each but an `ownFilters` asks for a value of the table's column of its name. */
   filters?: Filters;
@@ -138,25 +136,8 @@ function takeFitting(rows: readonly PageRow[], maxBytes: number): PageRow[] {
   return end < 0 ? [...rows] : rows.slice(0, end);
 }
 
-interface PageRequest {
-  sort: SortColumn;
-  order: Order;
-  limit: number;
-  filters: Readonly<Record<string, unknown>>;
-  /** Milliseconds since 1970. */
-  updatedSince: number | undefined;
-  /** List, tenant, sort, order and filters: a cursor belongs to them. */
-  binding: string;
-  /** The page begins behind it. */
-  after: Position | null;
-  /** `synced_through`; null on lists that have none. */
-  syncedMs: number | null;
-}
-
 /** The values of a page's statement, besides those of its own filters. */
-interface PageValues {
-  teamId: string;
-  environment: Tenant["environment"];
+interface PageValues extends Tenant {
   /** The limit and one more. */
   rows: number;
   updatedSince: string | undefined;
@@ -172,19 +153,8 @@ const wholeTable = (em: EntityManager, table: keyof Database): AnyRows =>
     .selectFrom(table as "lists")
     .selectAll();
 
-const pick = (values: NamedValues, names: readonly string[]): NamedValues =>
-  Object.fromEntries(names.map((name) => [name, values[name]]));
-
-const isoOf = (ms: number): string => new Date(ms).toISOString();
-
-const valuesOf = ({ teamId, environment }: Tenant, { limit, updatedSince, after }: PageRequest): PageValues => ({
-  teamId,
-  environment,
-  rows: limit + 1,
-  updatedSince: updatedSince === undefined ? undefined : isoOf(updatedSince),
-  afterAt: after ? isoOf(after.sortedAtMs) : undefined,
-  afterId: after?.id,
-});
+const isoOf = (ms: number | undefined): string | undefined =>
+  ms === undefined ? undefined : new Date(ms).toISOString();
 
 interface RecordsSpec<Values, From extends keyof Database, Row extends object, T> {
   /** The values that `rows` chooses by; those that are undefined do not choose. */
@@ -198,75 +168,11 @@ interface RecordsSpec<Values, From extends keyof Database, Row extends object, T
   record: (row: string) => RawBuilder<T>;
 }
 
-/** The parts of a list's declaration that its statements are made from. */
-interface StatementSpec {
-  table: keyof Database & string;
-  idColumn?: string;
-  sortColumns?: Readonly<Record<string, unknown>>;
-  ranges?: { filter: string; values: readonly string[] };
-  largeColumn?: string;
-  /** The filters that ask for a value of a column. */
-  equal: readonly string[];
-}
-
 /**
  * Rows that are read at most before the limit cuts them: the limit and one more, rounded up. Postgres plans a short walk
  * through an index for a number that stands in the statement; the statements of all limits are few.
  */
 const rowsToRead = (limit: number): number => (limit <= 25 ? 26 : 101);
-
-/** The part of a request that the text of its page's statement depends on. */
-type PageShape = Pick<PageRequest, "sort" | "order"> & { atMost: number; inRanges: boolean };
-
-/** The statement of a page: the records of its rows, up to its limit and one more. */
-function pageStatement(
-  spec: StatementSpec,
-  rows: AnyRows,
-  record: (row: string) => RawBuilder<unknown>,
-  { sort, order, atMost, inRanges }: PageShape,
-  { rows: limit, updatedSince, afterAt, afterId, teamId, environment, ...given }: PageValues & NamedValues,
-): RawBuilder<PageRow> {
-  const { table, idColumn = "id", sortColumns, ranges, largeColumn, equal } = spec;
-  const direction = sql.raw(order);
-  const sortColumn = String(sortColumns?.[sort] ?? sort);
-  const placeIn = (alias: string) => [sql.ref(`${alias}.${sortColumn}`), sql.ref(`${alias}.${idColumn}`)] as const;
-  const [sortedBy, id] = placeIn(table);
-  let selected = rows
-    .where(ofTenant({ teamId, environment }, table))
-    .orderBy(sortedBy, order)
-    .orderBy(id, order)
-    .limit(sql.lit(atMost));
-  for (const column of equal) {
-    if (given[column] !== undefined)
-      selected = selected.where(sql<boolean>`${sql.ref(`${table}.${column}`)} = ${given[column]}`);
-  }
-  if (updatedSince !== undefined)
-    selected = selected.where(sql<boolean>`${sql.ref(`${table}.updated_at`)} >= ${updatedSince}::timestamptz`);
-  if (afterAt !== undefined) {
-    const beyond = sql.raw(order === "asc" ? ">" : "<");
-    selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${afterAt}::timestamptz, ${afterId})`);
-  }
-  const parts =
-    ranges && inRanges
-      ? ranges.values.map(
-          (value) => sql`(${selected.where(sql<boolean>`${sql.ref(`${table}.${ranges.filter}`)} = ${value}`)})`,
-        )
-      : [sql`(${selected})`];
-  const [at, foundId] = placeIn("found");
-  const ordered = sql`order by ${at} ${direction}, ${foundId} ${direction}`;
-  const found = sql`(${sql.join(parts, sql` union all `)}) found`;
-  // Lengths are known without reading the texts.
-  const within = sql`(
-    select found.* from (
-      select *, count(*) over () as page_found, coalesce(sum(octet_length(${sql.ref(`found.${largeColumn}`)}::text)) over (
-        ${ordered} rows between unbounded preceding and 1 preceding), 0) as page_begins_at
-      from ${found}) found
-    where page_begins_at < ${sql.lit(MAX_PAGE_BYTES)}) found`;
-  // Whole milliseconds, exact as a float; `extract` would calculate in numeric, which takes longer.
-  return sql`select (date_part('epoch', ${at}) * 1000)::bigint as sorted_at_ms, ${foundId} as id,
-      ${record("found")} as record ${largeColumn ? sql`, page_found as found` : sql``}
-    from ${largeColumn ? within : found} ${ordered} limit ${limit}`;
-}
 
 /** `synced_through` of a page one: never before the instant since which the client asks for changes. */
 async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<number> {
@@ -282,43 +188,69 @@ export function defineList<
   Sort extends SortColumn,
   Filters extends z.ZodRawShape = Record<never, never>,
 >(spec: ListSpec<Table, Sort, Filters>) {
-  const { sorts, sortable = true, updatedSince = false } = spec;
+  const { table, idColumn = "id", sorts, updatedSince = false, ranges, largeColumn } = spec;
   const [defaultSort] = sorts;
   const filterNames = Object.keys(spec.filters ?? {});
   declareFilters(filterNames);
+  /** The filters that ask for a value of a column. */
   const equal = filterNames.filter((name) => !spec.ownFilters?.includes(name));
   const query = z.strictObject({
     ...paging,
-    ...(sortable
+    ...(sorts.length > 1
       ? { sort: z.enum(sorts).default(defaultSort).describe("The time that the records are sorted by.") }
       : {}),
     ...(updatedSince ? { updated_since: since.optional() } : {}),
     ...(spec.filters as Filters),
   });
-  const synced = sorts.some((sort) => sort === "updated_at");
+  const hasSync = sorts.some((sort) => sort === "updated_at");
+  const columnOf = (alias: string, column: PropertyKey) => sql.ref(`${alias}.${String(column)}`);
 
-  /** The order and the beginning of a page that a request asks for. @throws {ApiError} `cursor_invalid` */
-  async function readRequest(ctx: PageContext, input: z.output<typeof query>): Promise<PageRequest> {
-    const { limit, cursor, order, sort = defaultSort, updated_since: updatedSince, ...filters } = input as Paging;
-    const { teamId, environment } = ctx.tenant;
-    const binding = stableJson([ctx.target, teamId, environment, sort, order, updatedSince ?? null, filters]);
-    const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
-    const syncedMs = !synced ? null : after ? after.syncedMs : await readSyncedMs(ctx, updatedSince);
-    return { sort, order, limit, updatedSince, filters, binding, after, syncedMs };
+  /** The records of a page's rows, up to its limit and one more. */
+  function pageStatement(
+    rows: AnyRows,
+    record: (row: string) => RawBuilder<unknown>,
+    { sort, order, atMost, inRanges }: { sort: Sort; order: Order; atMost: number; inRanges: boolean },
+    { rows: limit, updatedSince, afterAt, afterId, teamId, environment, ...given }: PageValues & NamedValues,
+  ): RawBuilder<PageRow> {
+    const direction = sql.raw(order);
+    const placeIn = (alias: string) =>
+      [columnOf(alias, spec.sortColumns?.[sort] ?? sort), columnOf(alias, idColumn)] as const;
+    const [sortedBy, id] = placeIn(table);
+    let selected = rows
+      .where(ofTenant({ teamId, environment }, table))
+      .orderBy(sortedBy, order)
+      .orderBy(id, order)
+      .limit(sql.lit(atMost));
+    for (const name of equal) {
+      if (given[name] !== undefined) selected = selected.where(sql<boolean>`${columnOf(table, name)} = ${given[name]}`);
+    }
+    if (updatedSince !== undefined)
+      selected = selected.where(sql<boolean>`${columnOf(table, "updated_at")} >= ${updatedSince}::timestamptz`);
+    if (afterAt !== undefined) {
+      const beyond = sql.raw(order === "asc" ? ">" : "<");
+      selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${afterAt}::timestamptz, ${afterId})`);
+    }
+    const parts =
+      ranges && inRanges
+        ? ranges.values.map((value) => selected.where(sql<boolean>`${columnOf(table, ranges.filter)} = ${value}`))
+        : [selected];
+    const [at, foundId] = placeIn("found");
+    const ordered = sql`order by ${at} ${direction}, ${foundId} ${direction}`;
+    const found = sql`(${sql.join(parts, sql` union all `)}) found`;
+    // Lengths are known without reading the texts.
+    const within = sql`(
+      select found.* from (
+        select *, count(*) over () as page_found, coalesce(sum(octet_length(${columnOf("found", largeColumn ?? "")}::text)) over (
+          ${ordered} rows between unbounded preceding and 1 preceding), 0) as page_begins_at
+        from ${found}) found
+      where page_begins_at < ${sql.lit(MAX_PAGE_BYTES)}) found`;
+    // Whole milliseconds, exact as a float; `extract` would calculate in numeric, which takes longer.
+    return sql`select (date_part('epoch', ${at}) * 1000)::bigint as sorted_at_ms, ${foundId} as id,
+        ${record("found")} as record ${largeColumn ? sql`, page_found as found` : sql``}
+      from ${largeColumn ? within : found} ${ordered} limit ${limit}`;
   }
 
-  /** The `meta` of a page. @param next the row behind which the next page begins; undefined for the last page */
-  const metaOf = ({ vault }: PageContext, { binding, syncedMs }: PageRequest, next: PageRow | undefined) => ({
-    has_more: next !== undefined,
-    next_cursor: next
-      ? encodeCursor(vault, binding, { sortedAtMs: Number(next.sorted_at_ms), id: next.id, syncedMs })
-      : null,
-    ...(syncedMs === null ? {} : { synced_through: new Date(syncedMs).toISOString() }),
-  });
-
-  const maxBytes = spec.largeColumn ? MAX_PAGE_BYTES : Infinity;
-
-  /** The statements of pages of records, by the shape of the page and the names of the values that it filters by. */
+  /** By the shape of the page and the names of the values that it filters by. */
   const statements = new Map<string, DefinedStatement<NamedValues, PageRow>>();
 
   /** Reads one page. To be called in one place for each list: its statements are kept. @throws {ApiError} `cursor_invalid` */
@@ -327,27 +259,44 @@ export function defineList<
     input: z.output<typeof query>,
     { values: own, rows, record }: RecordsSpec<Values, From, Row, T>,
   ): Promise<Ok<T[]>> {
-    const request = await readRequest(ctx, input);
-    const { sort, order, limit, filters } = request;
-    const inRanges = spec.ranges !== undefined && Object.values(filters).every((value) => value === undefined);
-    const shape: PageShape = { sort, order, atMost: rowsToRead(limit), inRanges };
-    const values: PageValues & NamedValues = { ...own, ...pick(filters, equal), ...valuesOf(ctx.tenant, request) };
-    let key = `${sort} ${order} ${shape.atMost} ${inRanges}`;
-    for (const name in values) if (values[name] !== undefined) key += ` ${name}`;
+    const { limit, cursor, order, sort: given, updated_since: since, ...filters } = input as Paging & NamedValues;
+    const sort = (given ?? defaultSort) as Sort;
+    const { vault, target, tenant } = ctx;
+    const binding = stableJson([target, tenant.teamId, tenant.environment, sort, order, since ?? null, filters]);
+    const after = cursor === undefined ? null : decodeCursor(vault, binding, cursor);
+    const syncedMs = !hasSync ? null : after ? after.syncedMs : await readSyncedMs(ctx, since);
+
+    const values: PageValues & NamedValues = {
+      ...own,
+      ...Object.fromEntries(equal.map((name) => [name, filters[name]])),
+      ...{ teamId: tenant.teamId, environment: tenant.environment, rows: limit + 1 },
+      ...{ updatedSince: isoOf(since), afterAt: isoOf(after?.sortedAtMs), afterId: after?.id },
+    };
+    const inRanges = ranges !== undefined && Object.values(filters).every((value) => value === undefined);
+    const shape = { sort, order, atMost: rowsToRead(limit), inRanges };
+    const named = Object.keys(values).filter((name) => values[name] !== undefined);
+    const key = [...Object.values(shape), ...named].join(" ");
     let statement = statements.get(key);
     if (!statement) {
-      statement = defineStatement((em, given) => {
-        const named = given as unknown as Values & PageValues;
-        const from = rows ? (rows(em, named) as unknown as AnyRows) : wholeTable(em, spec.table);
-        return pageStatement({ ...spec, equal }, from, record, shape, named);
+      statement = defineStatement((em, placeholders) => {
+        const named = placeholders as unknown as Values & PageValues;
+        const from = rows ? (rows(em, named) as unknown as AnyRows) : wholeTable(em, table);
+        return pageStatement(from, record, shape, named);
       });
       statements.set(key, statement);
     }
     const { rows: found } = await statement(ctx.em, values);
-    const shown = takeFitting(found.slice(0, limit), maxBytes);
-    const hasMore = Number(found[0]?.found ?? found.length) > shown.length;
+    const shown = takeFitting(found.slice(0, limit), largeColumn ? MAX_PAGE_BYTES : Infinity);
+    const last = shown.at(-1);
+    const hasMore = last !== undefined && Number(found[0]?.found ?? found.length) > shown.length;
     return ok(new JsonText<T[]>(`[${shown.map(({ record }) => record).join()}]`), {
-      meta: metaOf(ctx, request, hasMore ? shown.at(-1) : undefined),
+      meta: {
+        has_more: hasMore,
+        next_cursor: hasMore
+          ? encodeCursor(vault, binding, { sortedAtMs: Number(last.sorted_at_ms), id: last.id, syncedMs })
+          : null,
+        ...(syncedMs === null ? {} : { synced_through: isoOf(syncedMs) }),
+      },
     });
   }
 

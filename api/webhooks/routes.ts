@@ -68,7 +68,6 @@ const webhooks = defineList({
 const deliveries = defineList({
   table: "webhook_deliveries",
   sorts: ["created_at"],
-  sortable: false,
   filters: {
     status: z.enum(DELIVERY_STATUSES).optional().describe("Only deliveries with this status."),
     final: isOrNot("Only attempts with which their delivery has ended, or only the others."),

@@ -18,7 +18,7 @@ const lists = defineList({
   updatedSince: true,
   filters: { name: z.string().max(50).optional() },
 });
-const plain = defineList({ table: "lists", sorts: ["created_at"], sortable: false });
+const plain = defineList({ table: "lists", sorts: ["created_at"] });
 const item = z.object({ id: z.string(), name: z.string(), created_at: z.string(), updated_at: z.string() });
 const record = (row: string) =>
   jsonRecord<{ object: "item" } & z.input<typeof item>>("item", {
