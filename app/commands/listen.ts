@@ -45,12 +45,21 @@ async function forward(
   tenant: Tenant,
   url: string,
   events: EventName[],
-  example: readonly EventName[] | undefined,
+  examples: readonly EventName[] | undefined,
 ): Promise<Outcome> {
   const ended = new AbortController();
-  const forwarder = new Forwarder(session, listenerSecret(session.vault, tenant), url, ended.signal);
-  forwarder.say(`${forwarder.secret} signs the deliveries: the secret for the receiver, the same each time.`);
-  if (example) return sendExamples(forwarder, example);
+  const say = (line: string) => void session.terminal.stderr.write(`${line}\n`);
+  const secret = listenerSecret(session.vault, tenant);
+  const { post, counts } = openForwarder(session, { secret, url, say, ended: ended.signal });
+  say(`${secret} signs the deliveries: the secret for the receiver, the same each time.`);
+  if (examples) {
+    for (const type of examples) await post(exampleDelivery(type));
+    const taken = counts.forwarded - counts.failed;
+    if (taken < examples.length) {
+      throw new Error(`${examples.length - taken} of ${examples.length} examples were not taken.`);
+    }
+    return { text: `${taken} taken`, data: counts };
+  }
 
   onSignals(
     () => ended.abort(),
@@ -58,24 +67,12 @@ async function forward(
   );
   const webhookId = await inTenant(session, tenant, (em) => openListener(em, session.vault, tenant, { url, events }));
   try {
-    forwarder.say(`Forwarding to ${url}, and waiting for it while it is down. Ctrl-C ends it.`);
-    const em = forTenant(session.orm.em, tenant);
-    await listen(em, tenant, webhookId, forwarder, ended.signal);
+    say(`Forwarding to ${url}, and waiting for it while it is down. Ctrl-C ends it.`);
+    await listen(forTenant(session.orm.em, tenant), tenant, webhookId, post, ended.signal);
   } finally {
     await inTenant(session, tenant, (em) => closeListener(em, webhookId));
   }
-  const { forwarded, failed } = forwarder;
-  return { text: `${forwarded} forwarded, ${failed} of them refused`, data: { forwarded, failed } };
-}
-
-/** @throws {Error} when the receiver did not take every one */
-async function sendExamples(forwarder: Forwarder, types: readonly EventName[]): Promise<Outcome> {
-  for (const type of types) await forwarder.post(exampleDelivery(type));
-  const { forwarded, failed } = forwarder;
-  if (failed > 0 || forwarded < types.length) {
-    throw new Error(`${types.length - forwarded + failed} of ${types.length} examples were not taken.`);
-  }
-  return { text: `${forwarded} taken`, data: { forwarded, failed } };
+  return { text: `${counts.forwarded} forwarded, ${counts.failed} of them refused`, data: counts };
 }
 
 /** Forwards deliveries in the order in which they were written, until the signal ends it. */
@@ -83,9 +80,10 @@ async function listen(
   em: EntityManager,
   tenant: Tenant,
   webhookId: string,
-  forwarder: Forwarder,
+  post: Post,
   ended: AbortSignal,
 ): Promise<void> {
+  const pause = (ms: number) => delay(ms, undefined, { signal: ended }).catch(() => undefined);
   let renewedAt = performance.now();
   const renew = async () => {
     if (performance.now() - renewedAt < RENEW_EVERY_MS) return;
@@ -101,66 +99,55 @@ async function listen(
     for (const delivery of await readListenerDeliveries(em, tenant, webhookId)) {
       await renew();
       // A delivery waits for a receiver that is down, and those after it wait with it.
-      while (!ended.aborted && !(await forwarder.post(delivery))) {
+      while (!ended.aborted && !(await post(delivery))) {
         await renew();
-        await pause(AGAIN_MS, ended);
+        await pause(AGAIN_MS);
       }
       if (ended.aborted) break;
       await dropListenerDelivery(em, tenant, delivery.facts.deliveryId);
     }
-    await pause(POLL_MS, ended);
+    await pause(POLL_MS);
   }
 }
 
-const pause = (ms: number, signal: AbortSignal): Promise<void> =>
-  delay(ms, undefined, { signal }).catch(() => undefined);
+/** Posts a delivery. @returns whether the receiver answered */
+type Post = (delivery: ListenerDelivery) => Promise<boolean>;
 
-/** Posts deliveries to one URL, and prints a line for each. */
-class Forwarder {
-  readonly secret: string;
+interface Forwarding {
+  secret: string;
+  url: string;
   /** Writes a line. Standard output is for the result. */
-  readonly say: (line: string) => void;
-  /** Deliveries that got an answer, and those of them with another status than 2xx. */
-  forwarded = 0;
-  failed = 0;
-  readonly #url: string;
-  readonly #ended: AbortSignal;
-  readonly #timeoutMs: number;
-  readonly #userAgent: string;
-  #isDown = false;
+  say(line: string): void;
+  ended: AbortSignal;
+}
 
-  constructor({ env, stack, terminal }: Session, secret: string, url: string, ended: AbortSignal) {
-    this.secret = secret;
-    this.say = (line) => void terminal.stderr.write(`${line}\n`);
-    this.#url = url;
-    this.#ended = ended;
-    this.#timeoutMs = env.WEBHOOK_TIMEOUT_MS;
-    this.#userAgent = userAgent(stack ? new URL(stack.api).origin : env.PUBLIC_URL);
-  }
-
-  /** @returns whether the receiver answered */
-  async post(delivery: ListenerDelivery): Promise<boolean> {
+/** Posts deliveries to one URL, prints a line for each, and counts those that got an answer, and another status than 2xx. */
+function openForwarder({ env, stack }: Session, { secret, url, say, ended }: Forwarding) {
+  const agent = userAgent(stack ? new URL(stack.api).origin : env.PUBLIC_URL);
+  const counts = { forwarded: 0, failed: 0 };
+  let isDown = false;
+  const post: Post = async (delivery) => {
     const { type, eventId } = delivery.facts;
-    const headers = { ...listenerHeaders(delivery, this.secret), "User-Agent": this.#userAgent };
     try {
-      const answer = await fetch(this.#url, {
+      const answer = await fetch(url, {
         method: "POST",
-        headers,
+        headers: { ...listenerHeaders(delivery, secret), "User-Agent": agent },
         body: delivery.body,
         redirect: "manual",
-        signal: AbortSignal.any([this.#ended, AbortSignal.timeout(this.#timeoutMs)]),
+        signal: AbortSignal.any([ended, AbortSignal.timeout(env.WEBHOOK_TIMEOUT_MS)]),
       });
       await answer.body?.cancel();
-      this.#isDown = false;
-      this.forwarded++;
-      if (!answer.ok) this.failed++;
-      this.say(`${type}  ${eventId}  ${answer.status}`);
+      isDown = false;
+      counts.forwarded++;
+      if (!answer.ok) counts.failed++;
+      say(`${type}  ${eventId}  ${answer.status}`);
       return true;
     } catch (error) {
       const why = error instanceof Error && error.cause !== undefined ? error.cause : error;
-      if (!this.#isDown && !this.#ended.aborted) this.say(`${type}  ${eventId}  no answer: ${lineOf(why)}`);
-      this.#isDown = true;
+      if (!isDown && !ended.aborted) say(`${type}  ${eventId}  no answer: ${lineOf(why)}`);
+      isDown = true;
       return false;
     }
-  }
+  };
+  return { post, counts };
 }

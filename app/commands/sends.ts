@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { Readable, type Writable } from "node:stream";
+import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { RECIPIENT_STATES, type RecipientState, SEND_STATUSES } from "../../db/entities/send.ts";
@@ -104,23 +104,13 @@ export const commands: Commands = {
       state: option("<states>", `comma-separated, of ${RECIPIENT_STATES.join(", ")}`, listOf(RECIPIENT_STATES)),
       csv: flag("print CSV (RFC 4180) with a header row"),
     },
-    async ({ orm, terminal, isJson }, { id, state, csv }) => {
-      const em = orm.em.fork();
-      const format = csv ? CSV : isJson ? JSON_LINES : TEXT;
-      await print(terminal.stdout, format, readRecipients(em, await findSend(em, id), state));
-      return undefined;
-    },
+    (session, { id, state: states, csv }) => print(session, { id, csv, states }, RECIPIENT),
   ),
 
   "send:unknown": command(
     "print the recipients of a send whose outcome is unknown, by row; fill in the last column of --csv for send:settle",
     { ...SEND, csv: flag("print CSV (RFC 4180) with a header row") },
-    async ({ orm, terminal, isJson }, { id, csv }) => {
-      const em = orm.em.fork();
-      const format = csv ? UNKNOWN_CSV : isJson ? UNKNOWN_JSON_LINES : UNKNOWN_TEXT;
-      await print(terminal.stdout, format, readRecipients(em, await findSend(em, id), ["UNKNOWN"]));
-      return undefined;
-    },
+    (session, { id, csv }) => print(session, { id, csv, states: ["UNKNOWN"] }, UNKNOWN),
   ),
 
   "send:settle": command(
@@ -254,62 +244,58 @@ const dataOf = (facts: SendFacts) => ({
 const listedText = ({ sendId, resourceId, teamId, status, needs, sent, total, sendAt }: ListedSend): string =>
   `${sendId}  ${resourceId}  ${teamId}  ${status}  ${sent} of ${total} sent  ${sendAt}${needs === null ? "" : `  needs you: ${needs}`}`;
 
-/** How recipients are printed: a first line, and one for each of them. */
+/** How recipients are printed: as columns of CSV or names of JSON, and as a line for people. */
 interface Format {
-  header?: string;
+  columns: Readonly<Record<string, (recipient: RecipientFacts) => string | number | null>>;
   line(recipient: RecipientFacts): string;
 }
 
-const COLUMNS = ["message_id", "email", "state", "reason", "attempts", "account", "updated_at"] as const;
+const outcomeOf = ({ reason }: RecipientFacts): string | null => (reason === NOT_SENT ? NOT_SENT : null);
 
-const columnsOf = (recipient: RecipientFacts): Record<(typeof COLUMNS)[number], string | number | null> => ({
-  message_id: recipient.messageId,
-  email: recipient.email,
-  state: recipient.state,
-  reason: recipient.reason,
-  attempts: recipient.attempts,
-  account: recipient.accountId,
-  updated_at: recipient.updatedAt,
-});
-
-const CSV: Format = {
-  header: csvLine(COLUMNS),
-  line: (recipient) => csvLine(Object.values(columnsOf(recipient))),
-};
-const JSON_LINES: Format = { line: (recipient) => `${JSON.stringify(columnsOf(recipient))}\n` };
-const TEXT: Format = {
-  line: ({ messageId, email, state, reason, updatedAt }) =>
-    `${messageId}  ${email}  ${state}${reason === null ? "" : ` (${reason})`}  ${updatedAt}\n`,
-};
-
-const outcomeOf = ({ reason }: RecipientFacts): string => (reason === NOT_SENT ? NOT_SENT : "");
-
-const UNKNOWN_CSV: Format = {
-  header: csvLine(["row", "email", "message_id", "outcome"]),
-  line: (recipient) => csvLine([recipient.row, recipient.email, recipient.messageId, outcomeOf(recipient)]),
-};
-const UNKNOWN_JSON_LINES: Format = {
-  line: (recipient) => {
-    const { row, email, messageId } = recipient;
-    return `${JSON.stringify({ row, email, message_id: messageId, outcome: outcomeOf(recipient) || null })}\n`;
+const RECIPIENT: Format = {
+  columns: {
+    message_id: ({ messageId }) => messageId,
+    email: ({ email }) => email,
+    state: ({ state }) => state,
+    reason: ({ reason }) => reason,
+    attempts: ({ attempts }) => attempts,
+    account: ({ accountId }) => accountId,
+    updated_at: ({ updatedAt }) => updatedAt,
   },
+  line: ({ messageId, email, state, reason, updatedAt }) =>
+    `${messageId}  ${email}  ${state}${reason === null ? "" : ` (${reason})`}  ${updatedAt}`,
 };
-const UNKNOWN_TEXT: Format = {
-  line: (recipient) => `${recipient.row}  ${recipient.email}  ${recipient.messageId}  ${outcomeOf(recipient)}\n`,
+
+const UNKNOWN: Format = {
+  columns: {
+    row: ({ row }) => row,
+    email: ({ email }) => email,
+    message_id: ({ messageId }) => messageId,
+    outcome: outcomeOf,
+  },
+  line: (recipient) => `${recipient.row}  ${recipient.email}  ${recipient.messageId}  ${outcomeOf(recipient) ?? ""}`,
 };
 
 /** Prints recipients as fast as they are read: by `head` for example, only the first ones. */
 async function print(
-  stdout: Writable,
-  { header, line }: Format,
-  recipients: AsyncIterable<RecipientFacts>,
-): Promise<void> {
+  { orm, terminal, isJson }: Session,
+  { id, csv, states }: { id: string; csv: boolean; states: RecipientState[] | undefined },
+  { columns, line }: Format,
+): Promise<undefined> {
+  const em = orm.em.fork();
+  const recipients = readRecipients(em, await findSend(em, id), states);
+  const fields = Object.entries(columns);
   async function* lines() {
-    if (header !== undefined) yield header;
-    for await (const recipient of recipients) yield line(recipient);
+    if (csv) yield csvLine(Object.keys(columns));
+    for await (const recipient of recipients) {
+      if (csv) yield csvLine(fields.map(([, pick]) => pick(recipient)));
+      else if (isJson)
+        yield `${JSON.stringify(Object.fromEntries(fields.map(([name, pick]) => [name, pick(recipient)])))}\n`;
+      else yield `${line(recipient)}\n`;
+    }
   }
   try {
-    await pipeline(Readable.from(lines()), stdout, { end: false });
+    await pipeline(Readable.from(lines()), terminal.stdout, { end: false });
   } catch (error) {
     if (!(error instanceof Error && "code" in error && error.code === "EPIPE")) throw error;
   }
