@@ -68,7 +68,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
   const vault = openVault(env);
-  const { registry, countedAlone, watchConnections, hits: hitMetrics, ...metrics } = openMetrics(log);
+  const { registry, watchConnections, hits: hitMetrics, ...metrics } = openMetrics();
   const guard = openUrlGuard(env);
   const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: "request" } as const;
   const { orm, connect } = await openAdmitted(env, vault, options);
@@ -84,7 +84,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     progress,
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
-    limits: new RequestLimits(env, countedAlone),
+    limits: new RequestLimits(env),
     // Half of the connections, and one at least.
     teamReads: new Turns(Math.max(1, Math.floor(env.DATABASE_POOL_MAX / 2))),
     publicTurns: new Turns(Math.max(1, Math.min(PUBLIC_CONNECTIONS, Math.floor(env.DATABASE_POOL_MAX / 2)))),

@@ -1,6 +1,4 @@
-import type { Logger } from "pino";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import { atMostOnceAMinute } from "../config/log.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import { watchConnections } from "../db/pool-metrics.ts";
 import type { HitMetrics } from "./public/hit-buffer.ts";
@@ -17,8 +15,6 @@ export interface EndedRequest {
 export interface ApiMetrics {
   registry: Registry;
   requestEnded: (request: EndedRequest) => void;
-  /** Reports a request, or a failed authentication, that this process counted alone, for this error of Postgres. */
-  countedAlone: (error: unknown) => void;
   unreadableEvents: (count: number) => void;
   watchConnections: (connections: ConnectionPool) => void;
   hits: HitMetrics;
@@ -58,14 +54,9 @@ function openHitMetrics(registry: Registry): HitMetrics {
 }
 
 /** The metrics of an API process, with the label by which those of the worker pools are told apart. */
-export function openMetrics(log: Logger): ApiMetrics {
+export function openMetrics(): ApiMetrics {
   const registry = new Registry();
   registry.setDefaultLabels({ pool: "api" });
-  const countedAlone = new Counter({
-    name: "mailkeel_requests_counted_alone_total",
-    help: "Requests and failed authentications that this process counted alone, because Postgres did not",
-    registers: [registry],
-  });
   const unreadable = new Counter({
     name: "mailkeel_provider_events_unreadable_total",
     help: "Events about mails of this service that their provider signed and this version cannot read",
@@ -78,7 +69,6 @@ export function openMetrics(log: Logger): ApiMetrics {
     buckets: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers: [registry],
   });
-  const rarely = atMostOnceAMinute();
   return {
     registry,
     requestEnded: ({ method, route = "none", status, durationMs }) => {
@@ -89,9 +79,5 @@ export function openMetrics(log: Logger): ApiMetrics {
     unreadableEvents: (count) => unreadable.inc(count),
     watchConnections: (connections) => watchConnections(registry, connections),
     hits: openHitMetrics(registry),
-    countedAlone: (err) => {
-      countedAlone.inc();
-      rarely("countedAlone", () => log.warn({ err }, "Postgres does not count requests: each process counts alone"));
-    },
   };
 }

@@ -9,8 +9,8 @@ const UNREACHABLE: ReadonlySet<string> = new Set([
   "ENETUNREACH",
 ]);
 
-/** SQLSTATEs of a server that is going down, starting, or full: connection exceptions, shutdowns, too many clients. */
-const DOWN = /^(?:08...|57P0[123]|53300)$/;
+/** SQLSTATEs of a server that is going down, starting, or takes no clients or no writes: its disk is full, or it is read only. */
+const DOWN = /^(?:08...|57P0[123]|53[13]00|25006)$/;
 
 const DRIVER_SAYS =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|not queryable|driver has already been destroyed|read timeout/i;

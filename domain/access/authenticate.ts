@@ -145,5 +145,5 @@ async function identifyByKey(
   const { row, window } = found;
   if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
   refuseEnded(row);
-  return admit(origin, keyOf(row), { holder: row, granted: row.granted_scopes, window: window(row.id) });
+  return admit(origin, keyOf(row), { holder: row, granted: row.granted_scopes, window });
 }

@@ -136,7 +136,7 @@ export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTi
     const found = await limits.findAndCount(em, { clientAddress, credential: token }, holderLookup, values);
     if (found?.row.team_id !== team) throw tokenRefusal("The OAuth token names no member of its team.");
     if (found.row.revoked) throw tokenRefusal("The OAuth token is revoked.");
-    return { caller, holder: found.row, granted: claims.scope, window: found.window(caller.id) };
+    return { caller, holder: found.row, granted: claims.scope, window: found.window };
   };
 }
 

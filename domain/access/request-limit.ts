@@ -3,7 +3,6 @@ import { type RawBuilder, sql } from "kysely";
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { defineStatement, type NamedValues } from "../../db/statements.ts";
-import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { Batches } from "../../lib/batches.ts";
 import { ApiError } from "../errors.ts";
 
@@ -80,11 +79,11 @@ interface CountValues {
 /** The row of a caller as the statement that counts gives it. */
 type CountedRow<Row> = Row & WindowCount & { failures: number };
 
-/** A look-up that was declared: with the count of requests, or where Postgres does not count, without. */
-export interface Lookup<Values, Row> {
-  counted(em: EntityManager, values: Values & CountValues): Promise<CountedRow<Row> | undefined>;
-  alone(em: EntityManager, values: Values): Promise<Row | undefined>;
-}
+/** A look-up that was declared, with the count of requests. */
+export type Lookup<Values, Row> = (
+  em: EntityManager,
+  values: Values & CountValues,
+) => Promise<CountedRow<Row> | undefined>;
 
 /** Declares a look-up of callers, which counts their requests in the same statement. */
 export function defineLookup<Values extends NamedValues, Row extends LimitedRow>({
@@ -109,19 +108,13 @@ export function defineLookup<Values extends NamedValues, Row extends LimitedRow>
       select row_to_json(looked_up) as found from (
         select found.*, (select count from counted) as count, ${RESET_MS} as "resetMs" from found) as looked_up`;
   });
-  return {
-    counted: async (em, values) => (await counted(em, values)).rows[0]?.found,
-    alone: (em, values) => query(em, values).executeTakeFirst(),
-  };
+  return async (em, values) => (await counted(em, values)).rows[0]?.found;
 }
-
-/** The result of a look-up, and why its requests were not counted, where they were not. */
-type LookedUp<Row> = { row: Row; counted: CountedRow<Row> | undefined; error?: unknown };
 
 export interface FoundCaller<Row> {
   row: Row;
-  /** The count after this request, of a credential that is good. Call it once. */
-  window: (callerId: string) => WindowCount;
+  /** After this request, of a credential that is good. */
+  window: WindowCount;
 }
 
 /** The name under which the failures of an address or a network are counted; empty, which counts none, for null. */
@@ -148,22 +141,16 @@ export class RequestLimits {
   /** Failed authentications of an address in a window. */
   readonly #maxFailures: number;
   readonly #maxRequests: number;
-  readonly #onCountedAlone: (error: unknown) => void;
   /** Addresses that have used up their failures, with the end of the window by `performance.now()`. */
   readonly #blocked = new Remembered<number>();
   /** Digests of credentials, with the time by `performance.now()` at which each worked last. */
   readonly #worked = new Remembered<number>();
-  /** Counts of this process alone, in windows of its own clock. */
-  readonly #counts = new Remembered<number>();
-  #countsFrom = 0;
   /** By address and credential. */
   readonly #lookUps = new Batches<undefined, unknown>();
 
-  /** @param onCountedAlone is given the error for which Postgres did not count */
-  constructor(settings: Settings, onCountedAlone: (error: unknown) => void) {
+  constructor(settings: Settings) {
     this.#maxRequests = settings.RATE_LIMIT_PER_MINUTE;
     this.#maxFailures = settings.FAILED_AUTHENTICATIONS_PER_MINUTE;
-    this.#onCountedAlone = onCountedAlone;
   }
 
   /** Requests of a caller in a window, by its team's own allowance: the smaller of the two limits. */
@@ -183,8 +170,7 @@ export class RequestLimits {
 
   /**
    * Looks a caller up and counts its request. Requests with one credential from one client share the next statement while
-   * one runs: its row of counts admits one statement at a time anyway. While Postgres finds the caller and does not count,
-   * this process counts alone.
+   * one runs: its row of counts admits one statement at a time anyway.
    * @returns undefined where there is no such caller
    * @throws {ApiError} `rate_limit_exceeded` when another process has counted the last failures of the address
    */
@@ -195,37 +181,18 @@ export class RequestLimits {
     values: Values,
   ): Promise<FoundCaller<Row> | undefined> {
     const name = `${clientAddress} ${credential}`;
-    const look = (requests: number) => this.#look(em, clientAddress, lookup, { values, requests });
+    const limits = { maxFailures: this.#maxFailures, maxRequests: this.#maxRequests };
+    const look = (requests: number) =>
+      lookup(em, { ...values, ...limits, address: callerIdOfAddress(clientAddress), requests });
     const { result, size, place } = await this.#lookUps.join(name, undefined, (requests) => look(requests.length));
     // Requests of one name have one look-up.
-    const looked = result as LookedUp<Row> | undefined;
-    if (looked === undefined) return undefined;
-    const { row, counted, error } = looked;
+    const row = result as CountedRow<Row> | undefined;
+    if (row === undefined) return undefined;
     const limit = this.limitFor(row.requests_per_minute);
-    if (!counted) return { row, window: (callerId) => this.#countAlone(callerId, limit, error) };
-    const { failures, resetMs } = counted;
+    const { failures, resetMs } = row;
     if (clientAddress !== null && failures >= this.#maxFailures) throw this.blockAddress(clientAddress, resetMs);
-    const count = counted.count === null ? null : counted.count - size + place + 1;
-    return { row, window: () => ({ count: count !== null && count > limit ? null : count, resetMs }) };
-  }
-
-  async #look<Values extends NamedValues, Row extends LimitedRow>(
-    em: EntityManager,
-    clientAddress: string | null,
-    lookup: Lookup<Values, Row>,
-    { values, requests }: { values: Values; requests: number },
-  ): Promise<LookedUp<Row> | undefined> {
-    const [maxFailures, maxRequests] = [this.#maxFailures, this.#maxRequests];
-    try {
-      const address = callerIdOfAddress(clientAddress);
-      const counted = await lookup.counted(em, { ...values, address, maxFailures, maxRequests, requests });
-      return counted && { row: counted, counted };
-    } catch (error) {
-      if (isUnreachable(error) || isCancelled(error)) throw error;
-      // The disk may be full, or the server takes no writes.
-      const row = await lookup.alone(em, values);
-      return row && { row, counted: undefined, error };
-    }
+    const count = row.count === null ? null : row.count - size + place + 1;
+    return { row, window: { count: count !== null && count > limit ? null : count, resetMs } };
   }
 
   /**
@@ -237,28 +204,10 @@ export class RequestLimits {
     if (refused) throw refused;
   }
 
-  /** Counts one request or failure; while Postgres does not, in this process alone. */
+  /** Counts one request or failure. */
   async #count(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
-    try {
-      const { rows } = await countRequest(em, { callerId, limit });
-      return rows[0] ?? { count: null, resetMs: WINDOW_MS };
-    } catch (error) {
-      return this.#countAlone(callerId, limit, error);
-    }
-  }
-
-  /** @param error for which Postgres did not count */
-  #countAlone(callerId: string, limit: number, error: unknown): WindowCount {
-    this.#onCountedAlone(error);
-    const now = Date.now();
-    const from = now - (now % WINDOW_MS);
-    if (from !== this.#countsFrom) this.#counts.clear();
-    this.#countsFrom = from;
-    const count = (this.#counts.get(callerId) ?? 0) + 1;
-    const resetMs = from + WINDOW_MS - now;
-    if (count > limit) return { count: null, resetMs };
-    this.#counts.set(callerId, count);
-    return { count, resetMs };
+    const { rows } = await countRequest(em, { callerId, limit });
+    return rows[0] ?? { count: null, resetMs: WINDOW_MS };
   }
 
   /**

@@ -6,7 +6,6 @@ import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { type ApiAnswer, api, type CallOptions, codeOf as code } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { backdoor, makeTeam, setLimits, type TestTeam, unique } from "../support/factories.ts";
-import { type Keys, makeClient, makeDatabase, newKey } from "../support/own-database.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { prune } from "../support/retention.ts";
 import { stack } from "../support/stack.ts";
@@ -249,47 +248,11 @@ describe("Rate limits", () => {
     });
   });
 
-  it("hold in each process alone while Postgres cannot count, and a metric says so", async () => {
-    const keys: Keys = { signing: [newKey("k1")], encryption: [newKey("e1")] };
-    const database = await makeDatabase();
-    try {
-      const { key } = await makeClient(database, keys);
-      const settings = { DATABASE_URL: database.url, SIGNING_SECRET: keys.signing, ENCRYPTION_KEYS: keys.encryption };
-      const app = await serve({ ...settings, RATE_LIMIT_PER_MINUTE: 3, FAILED_AUTHENTICATIONS_PER_MINUTE: 2 });
-      const countedAlone = async () =>
-        (await app.deps.metrics.getSingleMetric("mailkeel_requests_counted_alone_total")?.get())?.values[0]?.value;
-      const ask = async (given = key) => code(await api(given, app.base).get("/ping"));
-      assert.equal(await ask(), "200");
-      assert.equal(await countedAlone(), 0);
-
-      // The keys stay readable.
-      const owner = database.orm.em.fork();
-      await owner.execute("revoke insert, update on request_counts from public");
-      await owner.execute("alter table request_counts rename to request_counts_away");
-      const answers = [];
-      for (let i = 0; i < 4; i++) answers.push(await api(key, app.base).get("/ping"));
-      assert.deepEqual(answers.map(code), ["200", "200", "200", "rate_limit_exceeded"]);
-      assert.deepEqual(
-        answers.map((answer) => header(answer, "ratelimit-remaining")),
-        [2, 1, 0, 0],
-      );
-      assert.equal(await countedAlone(), 4);
-      assert.deepEqual(
-        [await ask("x"), await ask("x"), await ask("x")],
-        ["api_key_malformed", "api_key_malformed", "rate_limit_exceeded"],
-      );
-      assert.equal(await countedAlone(), 6);
-    } finally {
-      for (const app of apps.splice(0)) await app.close();
-      await database.drop();
-    }
-  });
-
   it("are shown in /metrics at the health port only, which serves nothing else of the API", async () => {
     const { origin, health } = await stack();
     const scraped = await fetch(`${health["api"]}/metrics`);
     assert.equal(scraped.status, 200);
-    assert.match(await scraped.text(), /^mailkeel_requests_counted_alone_total\{pool="api"\} \d+$/m);
+    assert.match(await scraped.text(), /^mailkeel_provider_events_unreadable_total\{pool="api"\} \d+$/m);
     for (const [url, status] of [
       [`${health["api"]}/healthz`, 200],
       [`${health["api"]}/readyz`, 200],

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { pino } from "pino";
 import { parse } from "yaml";
 import { openMetrics } from "../../api/metrics.ts";
 import { runCommand } from "../../app/program.ts";
@@ -111,7 +110,7 @@ describe("docs/operations/", () => {
   it("explains every metric of Mailkeel, and every Temporal metric that an alert reads", async () => {
     const ofPool = createMetrics("any", () => true).registry;
     openIntakeMetrics(ofPool, { connections: () => 0, reportsWaiting: () => 0 });
-    const registries = [ofPool, openMetrics(pino({ level: "silent" })).registry];
+    const registries = [ofPool, openMetrics().registry];
     const ours = registries.flatMap((registry) => registry.getMetricsAsArray()).map(({ name }) => name);
     const asked = read("deploy/prometheus/alerts.yml").match(/\b(mailkeel|temporal)_\w+/g) ?? [];
     for (const name of new Set([...ours.filter((metric) => metric.startsWith("mailkeel_")), ...asked])) {

@@ -117,7 +117,7 @@ const PRESENT = {
   'mailkeel_pool_ready{pool="dispatch"}': "1x90",
   'mailkeel_pool_ready{pool="webhooks"}': "1x90",
   'mailkeel_pool_ready{pool="maintenance"}': "1x90",
-  'mailkeel_requests_counted_alone_total{pool="api"}': "0x90",
+  'process_start_time_seconds{pool="api"}': "1x90",
 };
 
 /** @returns a test of promtool for an alert after 80 minutes of these series */
