@@ -10,7 +10,7 @@ import { EVENT_KEPT } from "./retention.ts";
 const BATCH_ROWS = 500;
 const TEAMS = 50;
 const LEAST_SHARE = 10;
-/** Bytes of `objects` that one batch reads, or one larger row: a row may hold 500 records, of 1 KB and more. */
+/** Bytes of `objects` that one batch takes, or one larger row: a row may hold 500 records, of 1 KB and more. */
 const MOST_BYTES = 2 * 1024 * 1024;
 /** Deliveries after which a batch takes no further row: its transaction holds the rows for a short time. */
 const MOST_DELIVERIES = 4_000;
@@ -23,12 +23,9 @@ export interface FannedOut {
   next: { after: string } | undefined;
 }
 
-type OutboxRow = Pick<
-  Selectable<Database["webhook_outbox"]>,
-  "seq" | "team_id" | "environment" | "type" | "created_at"
-> & {
-  /** JSON array of records. */
-  objects: string;
+type OutboxRow = Pick<Selectable<Database["webhook_outbox"]>, "seq" | "team_id" | "environment" | "type"> & {
+  /** Of a row that was broken by hand none: it must not stop all teams. */
+  records: number;
   /** Its place among the rows of its team, from 1. */
   turn: number;
 };
@@ -44,7 +41,8 @@ interface Endpoint {
 interface NewEvent {
   id: string;
   row: OutboxRow;
-  object: string;
+  /** Place of its record in the row, from 1. */
+  place: number;
 }
 
 interface NewDelivery {
@@ -71,9 +69,9 @@ export function fanOut(em: EntityManager, after: string): Promise<FannedOut> {
       if (deliveries.length >= MOST_DELIVERIES) break;
       taken.push(row.seq);
       const subscribed = byTenant.get(tenantKey(row))?.filter((endpoint) => endpoint.events.includes(row.type)) ?? [];
-      for (const object of subscribed.length === 0 ? [] : recordsOf(row.objects)) {
+      for (let place = 1; place <= (subscribed.length === 0 ? 0 : row.records); place++) {
         // The event's id, the same in every attempt and replay: receivers deduplicate on it.
-        const event = { id: newId("event"), row, object };
+        const event = { id: newId("event"), row, place };
         events.push(event);
         for (const endpoint of subscribed) deliveries.push({ id: newId("delivery"), event, endpoint });
       }
@@ -102,7 +100,7 @@ interface Locked {
 async function lockRows(em: EntityManager, after: string): Promise<Locked> {
   // Not prepared: Postgres would keep the plan that it made for an empty outbox, which sorts all rows of a full one. Not `=`: when
   // one team has nearly all rows, Postgres would read the primary key in order and filter, also for the others.
-  const { rows } = await sql<(OutboxRow | { seq: null; objects: null }) & Omit<Locked, "rows">>`
+  const { rows } = await sql<(OutboxRow | { seq: null }) & Omit<Locked, "rows">>`
     with recursive teams as (
       (select team_id, 1 as n from webhook_outbox where team_id > ${after} order by team_id limit 1)
       union all
@@ -122,7 +120,8 @@ async function lockRows(em: EntityManager, after: string): Promise<Locked> {
     ), sized as (
       select *, sum(octet_length(objects)) over (order by turn, n) as bytes, row_number() over (order by turn, n) as place from turns
     )
-    select r.seq, r.team_id, r.environment, r.type, r.objects, r.created_at, r.turn::int as turn, share.last_team as "lastTeam",
+    select r.seq, r.team_id, r.environment, r.type, r.turn::int as turn,
+      share.last_team as "lastTeam", case when r.objects is json array then json_array_length(r.objects::json) else 0 end as records,
       coalesce((select max(turn) from sized) >= share.most or (select max(bytes) from sized) > ${sql.lit(MOST_BYTES)}, false) as "isFull"
     from share left join sized r on r.bytes <= ${sql.lit(MOST_BYTES)} or r.place = 1 order by r.place`.execute(
     kysely(em),
@@ -145,44 +144,34 @@ async function readEndpoints(em: EntityManager, rows: readonly OutboxRow[]): Pro
   return Map.groupBy(endpoints, tenantKey);
 }
 
-/** The texts of the records in a row of the outbox. */
-function recordsOf(objects: string): string[] {
-  const records: unknown[] = JSON.parse(objects);
-  // Most rows hold one record, whose text is there already.
-  return records.length === 1 ? [objects.trim().slice(1, -1)] : records.map((record) => JSON.stringify(record));
-}
-
 async function write(
   em: EntityManager,
   taken: readonly string[],
   events: readonly NewEvent[],
   deliveries: readonly NewDelivery[],
 ): Promise<void> {
-  // Neither this statement nor the one below is prepared: a plan that Postgres made for an empty outbox reads all rows of a full one.
-  const deletion = sql`delete from webhook_outbox where seq = any(${[...taken]}::bigint[])`;
-  if (events.length === 0) {
-    await deletion.execute(kysely(em));
-    return;
-  }
+  const subscribed = events.map(({ row }) => row.seq);
+  // Neither this statement nor `lockRows` is prepared: a plan that Postgres made for an empty outbox reads all rows of a full one.
   await sql`
-    with events as (
+    with taken as (
+      delete from webhook_outbox where seq = any(${[...taken]}::bigint[]) returning *
+    ), events as (
       insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
-      select *, now() + ${EVENT_KEPT} from unnest(
-        ${events.map(({ id }) => id)}::text[], ${events.map(({ row }) => row.team_id)}::text[],
-        ${events.map(({ row }) => row.environment)}::text[], ${events.map(({ row }) => row.type)}::text[],
-        ${events.map(({ object }) => object)}::text[],
-        ${events.map(({ row }) => new Date(row.created_at).toISOString())}::timestamptz[])
-    ), deliveries as (
-      insert into webhook_deliveries
-        (id, team_id, environment, webhook_id, event_id, event_type, status, next_attempt_at, error_message)
-      select id, team_id, environment, webhook_id, event_id, event_type, case when active then 'PENDING' else 'BLOCKED' end,
-        case when active then now() end, case when active then null else ${ENDPOINT_OFF} end
-      from unnest(
-        ${deliveries.map(({ id }) => id)}::text[], ${deliveries.map(({ endpoint }) => endpoint.team_id)}::text[],
-        ${deliveries.map(({ endpoint }) => endpoint.environment)}::text[],
-        ${deliveries.map(({ endpoint }) => endpoint.id)}::text[], ${deliveries.map(({ event }) => event.id)}::text[],
-        ${deliveries.map(({ event }) => event.row.type)}::text[],
-        ${deliveries.map(({ endpoint }) => endpoint.active)}::boolean[]
-      ) as d (id, team_id, environment, webhook_id, event_id, event_type, active)
-    ) ${deletion}`.execute(kysely(em));
+      select e.id, o.team_id, o.environment, o.type, r.object, o.created_at, now() + ${EVENT_KEPT}
+      from taken o cross join lateral json_array_elements_text(o.objects::json) with ordinality as r (object, place)
+      join unnest(${events.map(({ id }) => id)}::text[], ${subscribed}::bigint[], ${events.map(({ place }) => place)}::int[]
+      ) as e (id, seq, place) on e.seq = o.seq and e.place = r.place
+      where o.seq = any(${subscribed}::bigint[])
+    )
+    insert into webhook_deliveries
+      (id, team_id, environment, webhook_id, event_id, event_type, status, next_attempt_at, error_message)
+    select id, team_id, environment, webhook_id, event_id, event_type, case when active then 'PENDING' else 'BLOCKED' end,
+      case when active then now() end, case when active then null else ${ENDPOINT_OFF} end
+    from unnest(
+      ${deliveries.map(({ id }) => id)}::text[], ${deliveries.map(({ endpoint }) => endpoint.team_id)}::text[],
+      ${deliveries.map(({ endpoint }) => endpoint.environment)}::text[],
+      ${deliveries.map(({ endpoint }) => endpoint.id)}::text[], ${deliveries.map(({ event }) => event.id)}::text[],
+      ${deliveries.map(({ event }) => event.row.type)}::text[],
+      ${deliveries.map(({ endpoint }) => endpoint.active)}::boolean[]
+    ) as d (id, team_id, environment, webhook_id, event_id, event_type, active)`.execute(kysely(em));
 }
