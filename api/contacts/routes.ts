@@ -39,6 +39,7 @@ const create = route("POST /contacts", {
   status: 201,
   scope: "contacts:write",
   ownCommit: true,
+  recall: (_ctx, facts) => facts,
   operationId: "createContact",
   summary: "Create a contact",
   description: paragraphs(
@@ -53,12 +54,13 @@ const create = route("POST /contacts", {
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     const make = async (em: EntityManager) => {
       await checkContactFields({ em, tenant: ctx.tenant }, fields);
-      return createContact(em, ctx.vault, ctx.tenant, { email, firstName, lastName, fields: fields ?? {} });
+      const given = { email, firstName, lastName, fields: fields ?? {} };
+      return createContact(em, ctx.vault, ctx.tenant, given, ctx.idempotency);
     };
     // The declarations of the fields stay locked until the contact is committed.
     const { record, slots } = await (fields ? transaction(ctx.em, make) : make(ctx.em));
     const quota = await slotQuota(ctx, slots);
-    return ok(record, { impact: impact({ would_create: 1, quota }) });
+    return ok(record, { impact: impact({ would_create: 1, quota }), requestId: ctx.requestId });
   });
 
 const upsert = route("POST /contacts/bulk", {

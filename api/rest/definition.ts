@@ -97,7 +97,7 @@ export interface RouteMeta {
    * An array of the body whose items the handler parses one by one, by `parseItem`: a bad one does not refuse the others.
    */
   itemsIn?: string;
-  /** Of a write: its handler commits the effect, unless an answer is to be remembered with it or it is a dry run. */
+  /** Of a write: its handler commits the effect, with the answer to remember, unless it is a dry run. */
   ownCommit?: boolean;
   /** Of a read: its answer may be as long as 2 MiB, so that fewer of them are under way at once. */
   largeAnswer?: boolean;

@@ -190,7 +190,7 @@ async function remembering<Result extends { ok: true; data: unknown } | { ok: fa
 /** Runs the effect in a transaction that also remembers the answer, and rolls it back after a failure and on a dry run. */
 const writing = (definition: RouteDefinition) =>
   once(definition).use(async ({ ctx, next }) => {
-    if (definition.ownCommit && ctx.idempotency === null && !ctx.dryRun) {
+    if (definition.ownCommit && !ctx.dryRun) {
       return remembering(ctx, definition, await next());
     }
     try {

@@ -27,6 +27,7 @@ const create = route("POST /subscribers", {
   status: 201,
   scope: "subscribers:write",
   ownCommit: true,
+  recall: (_ctx, facts) => facts,
   operationId: "createSubscriber",
   summary: "Create a subscriber, on no list yet",
   description:
@@ -37,9 +38,10 @@ const create = route("POST /subscribers", {
   .output(subscriber)
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName } = input.body;
-    const { record, slots } = await createSubscriber(ctx.em, ctx.vault, ctx.tenant, { email, firstName, lastName });
+    const person = { email, firstName, lastName };
+    const { record, slots } = await createSubscriber(ctx.em, ctx.vault, ctx.tenant, person, ctx.idempotency);
     const quota = await slotQuota(ctx, slots);
-    return ok(record, { impact: impact({ would_create: 1, quota }) });
+    return ok(record, { impact: impact({ would_create: 1, quota }), requestId: ctx.requestId });
   });
 
 const page = route("GET /subscribers", {

@@ -198,6 +198,26 @@ export async function writeAnswer(
   return numAffectedRows === 1n;
 }
 
+/**
+ * A query for `key_hash` and `attempt` of claims that have no answer. It locks them until the transaction ends.
+ * @param keyHashes an array, which may hold nulls
+ */
+export const lockedClaims = (tenant: Tenant, keyHashes: RawBuilder<unknown>) => sql`
+  select key_hash, attempt from idempotency_records
+  where ${ofTenant(tenant)} and key_hash = any(${keyHashes}::text[]) and status is null for update`;
+
+const CREATED_STATUS = 201;
+
+/**
+ * An update that writes the answers to creates under claims of `lockedClaims`.
+ * @param records a query for `keyHash`, which may be null, and the record's JSON as `object`
+ */
+export const rememberingRecords = (tenant: Tenant, keyHashes: RawBuilder<unknown>, records: RawBuilder<unknown>) => sql`
+  update idempotency_records i set status = ${sql.lit(CREATED_STATUS)}, payload = r.object::text, payload_kind = 'facts'
+  from (${records}) r
+  -- The array makes Postgres look each key up in the index; by the join alone it reads all keys of the tenant.
+  where ${ofTenant(tenant, "i")} and i.key_hash = any(${keyHashes}::text[]) and i.key_hash = r."keyHash"`;
+
 /** The stored form of a refusal. */
 export interface RefusalFacts {
   code: ErrorCode;

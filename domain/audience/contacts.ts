@@ -2,6 +2,7 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { Contact } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import type { IdempotencyHandle } from "../access/idempotency.ts";
 import { storedAddress } from "../address.ts";
 import { isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { orNotFound } from "../errors.ts";
@@ -46,8 +47,9 @@ export const createContact = (
   vault: Vault,
   tenant: Tenant,
   { fields, ...person }: ContactFields,
+  claim: IdempotencyHandle | null = null,
 ): Promise<Created<EventObject<"contact">>> =>
-  insertContact(em, vault, tenant, person, { fields: JSON.stringify(changedFields({}, fields)) });
+  insertContact(em, vault, tenant, person, claim, { fields: JSON.stringify(changedFields({}, fields)) });
 
 const lockContact = async (em: EntityManager, id: string): Promise<Contact> =>
   orNotFound(await em.findOne(Contact, { id }, { lockMode: LockMode.PESSIMISTIC_WRITE }));

@@ -5,6 +5,7 @@ import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { isConflict, transaction } from "../../db/transaction.ts";
 import { isLockTimeout, refusesValues } from "../../db/unreachable.ts";
 import { Batches } from "../../lib/batches.ts";
+import { type IdempotencyHandle, lockedClaims, rememberingRecords } from "../access/idempotency.ts";
 import { storedAddress } from "../address.ts";
 import { hashAddress, refuseErased } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
@@ -27,7 +28,7 @@ interface CreatedRow extends TakenSlots {
   emitted: boolean;
 }
 
-/** A record to be made: the text of each column by its name. */
+/** A record to be made: the value of each column by its name. */
 type Given = NamedValues & { id: string; email: string };
 
 /**
@@ -56,24 +57,31 @@ interface Creation<Name extends CreatedEvent> {
 }
 
 /**
- * Declares the function that makes a record of one kind, takes the contact slot of its address and emits its event. Records
- * of a tenant that come while a statement is under way share the next one: most of its cost is the same for any number.
+ * Declares the function that makes a record of one kind, takes the contact slot of its address, emits its event and
+ * remembers the answer. Records of a tenant that come while a statement is under way share the next one: most of its cost
+ * is the same for any number.
  */
 export function defineCreation<Name extends CreatedEvent>({ kind, event, record, insert, remedy }: Creation<Name>) {
   const statement = defineStatement((_em, { teamId, environment, lockMs, ...columns }: Tenant & NamedValues) => {
     const tenant = { teamId, environment };
     const names = sql.join(Object.keys(columns).map((name) => sql.id(name)));
+    const keyHashes = sql`${columns["keyHash"]}`;
     const lists = sql.join(Object.values(columns).map((values) => sql`${values}::text[]`));
     return sql<CreatedRow>`
-      with given as materialized (
+      with asked as materialized (
         -- The limit is set before the first row is read.
         select g.* from (
           select set_config('lock_timeout', coalesce(${lockMs}::text, current_setting('lock_timeout')), true) offset 0
         ) limited, unnest(${lists}) g (${names})),
+      claimed as materialized (${lockedClaims(tenant, keyHashes)}),
+      given as materialized (
+        select g.* from asked g left join claimed c on c.key_hash = g."keyHash"
+        where g."keyHash" is null or c.attempt = g.attempt::int),
       written as (${insert(tenant)} returning *),
       made as materialized (select id, email, ${record("written")} as object from written),
       ${takingSlots(tenant, sql`select email from written`)},
-      ${emitCreated(tenant, event)}
+      ${emitCreated(tenant, event)},
+      remembered as (${rememberingRecords(tenant, keyHashes, sql`select "keyHash", object from made join given using (id)`)})
       select id, object as record, (select slots from taken) as slots, exists (select from emitted) as emitted from made`;
   });
 
@@ -119,7 +127,9 @@ export function defineCreation<Name extends CreatedEvent>({ kind, event, record,
   }
 
   /**
-   * Makes a record in the transaction of `em`, or else commits it. @param more columns besides those of a person
+   * Makes a record in the transaction of `em`, or else commits it.
+   * @param claim of a request with an Idempotency-Key; nothing is made when it does not hold the key any more
+   * @param more columns besides those of a person
    * @throws {ApiError} `resource_already_exists`, `person_erased`, `quota_exceeded`
    */
   return async (
@@ -127,12 +137,14 @@ export function defineCreation<Name extends CreatedEvent>({ kind, event, record,
     vault: Vault,
     tenant: Tenant,
     { email, firstName, lastName }: PersonFields,
+    claim: IdempotencyHandle | null = null,
     more: NamedValues = {},
   ): Promise<Created<EventObjects[Name]>> => {
     const id = newId(kind);
     const address = storedAddress(email);
     const addressHash = hashAddress(vault, tenant, address.email);
-    const given = { ...more, id, ...address, addressHash, firstName, lastName };
+    const { keyHash = null, attempt = null } = claim ?? {};
+    const given = { ...more, keyHash, attempt, id, ...address, addressHash, firstName, lastName };
     const made = await (em.isInTransaction() ? makeOne : makeTogether)(em, tenant, given);
     if (made) return { id, record: new JsonText(made.record), slots: made.slots };
     await refuseErased(em, vault, tenant, email);

@@ -143,7 +143,7 @@ describe("While Postgres is away", () => {
     await client.post("/subscribers", { email: uniqueEmail("first") });
     const [email, name] = [uniqueEmail("lost"), unique("lost")];
     for (const [path, body, request, made] of [
-      ["/subscribers", { email }, "commit\0", () => team.em.fork().count(Subscriber, { email })],
+      ["/subscribers", { email }, email, () => team.em.fork().count(Subscriber, { email })],
       ["/lists", { name }, "commit\0", () => team.em.fork().count(List, { name })],
     ] as const) {
       const create = () => client.post(path, body, { idempotencyKey: path });
