@@ -98,7 +98,6 @@ export const AccountRefusalSchema = defineEntity({
 
 export const DkimKeySchema = defineEntity({
   name: "dkim_keys",
-  filters: tenantFilters,
   uniques: [{ properties: ["domain", "selector"] }],
   indexes: [{ properties: ["teamId", "environment", "domain"] }],
   properties: {

@@ -85,7 +85,6 @@ SubscriptionSchema.setClass(Subscription);
 /** The distinct addresses of a tenant's contacts and subscribers: each takes one contact slot. */
 export const AudienceAddressSchema = defineEntity({
   name: "audience_addresses",
-  filters: tenantFilters,
   properties: {
     ...tenantKey,
     email: text("person").primary(),
@@ -95,7 +94,6 @@ export const AudienceAddressSchema = defineEntity({
 
 export const ContactSlotCountSchema = defineEntity({
   name: "contact_slot_counts",
-  filters: tenantFilters,
   properties: {
     ...tenantKey,
     part: p.smallint().primary(),
@@ -106,7 +104,6 @@ export const ContactSlotCountSchema = defineEntity({
 /** Confirmation mails of the last days, which count towards the limits: one per list, mailbox and day. */
 export const ConfirmationMailSchema = defineEntity({
   name: "confirmation_mails",
-  filters: tenantFilters,
   indexes: [{ properties: ["day", "teamId", "environment"] }],
   properties: {
     ...tenantKey,
@@ -155,7 +152,6 @@ export type UnsubscribeSource = (typeof UNSUBSCRIBE_SOURCES)[number];
 
 export const UnsubscribeSchema = defineEntity({
   name: "unsubscribes",
-  filters: tenantFilters,
   indexes: [
     { properties: ["teamId", "environment", "source", "unsubscribedAt", "id"], name: "unsubscribes_source" },
     { properties: ["teamId", "environment", "campaignId", "unsubscribedAt", "id"], name: "unsubscribes_campaign" },
@@ -172,13 +168,10 @@ export const UnsubscribeSchema = defineEntity({
     unsubscribedAt: instant().defaultRaw("now()"),
   },
 });
-export class Unsubscribe extends UnsubscribeSchema.class {}
-UnsubscribeSchema.setClass(Unsubscribe);
 
 /** An HMAC of the address under the database's hash key. It differs between tenants. */
 export const ErasedAddressSchema = defineEntity({
   name: "erased_addresses",
-  filters: tenantFilters,
   properties: {
     ...tenantKey,
     addressHash: code().primary(),
@@ -191,7 +184,6 @@ export const ErasedAddressSchema = defineEntity({
 /** An opt-out of a list by an address that no subscriber has now. */
 export const ListOptOutSchema = defineEntity({
   name: "list_opt_outs",
-  filters: tenantFilters,
   indexes: [{ properties: ["listId"] }],
   properties: {
     ...tenantKey,

@@ -40,7 +40,6 @@ ContactSchema.setClass(Contact);
 
 export const ContactFieldSchema = defineEntity({
   name: "contact_fields",
-  filters: tenantFilters,
   properties: {
     ...tenantKey,
     name: code().primary(),

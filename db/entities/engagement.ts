@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, expiring, instant, tenancy, tenantFilters, text } from "./shared.ts";
+import { code, expiring, instant, tenancy, text } from "./shared.ts";
 
 /** A complaint by mail that any recipient can write: it suppresses its recipient, and no figure counts it. */
 export const UNKNOWN_REPORTER = "complaint:unknown";
@@ -15,7 +15,6 @@ export const WITHDRAWN = "complaint:withdrawn";
 /** Append-only. The ledger's row stays as it was: its `updated_at` is the time at which the mail was accepted. */
 export const MailReportSchema = defineEntity({
   name: "mail_reports",
-  filters: tenantFilters,
   properties: {
     sendId: code().primary(),
     seq: p.integer().primary(),
@@ -33,7 +32,6 @@ export type ReportProvider = (typeof REPORT_PROVIDERS)[number];
 /** Its URL has a signed token that names the row. */
 export const ReportSourceSchema = defineEntity({
   name: "report_sources",
-  filters: tenantFilters,
   properties: {
     id: code().primary(),
     ...tenancy,
@@ -51,7 +49,6 @@ export type EngagementKind = (typeof ENGAGEMENT_KINDS)[number];
 
 export const EngagementSchema = defineEntity({
   name: "engagements",
-  filters: tenantFilters,
   indexes: [{ properties: ["teamId", "environment", "kind", "lastAt"] }],
   properties: {
     sendId: code().primary(),

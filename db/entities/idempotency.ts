@@ -21,5 +21,3 @@ export const IdempotencyRecordSchema = defineEntity({
     expiresAt: expiring("0 s", instant()),
   },
 });
-export class IdempotencyRecord extends IdempotencyRecordSchema.class {}
-IdempotencyRecordSchema.setClass(IdempotencyRecord);

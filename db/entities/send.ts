@@ -79,7 +79,6 @@ export const NewsletterListSchema = defineEntity({
 
 export const SendPreviewSchema = defineEntity({
   name: "send_previews",
-  filters: tenantFilters,
   indexes: [{ properties: ["expiresAt"] }],
   properties: {
     id: code().primary(),
@@ -112,7 +111,6 @@ export const SendPreviewSchema = defineEntity({
 /** The last preview or confirm of a newsletter or campaign that was refused. */
 export const SendRefusalSchema = defineEntity({
   name: "send_refusals",
-  filters: tenantFilters,
   indexes: [{ properties: ["refusedAt"] }],
   properties: {
     resourceId: code().primary(),
@@ -136,7 +134,6 @@ export type LedgerState = (typeof LEDGER_STATES)[number];
 
 export const SendSchema = defineEntity({
   name: "sends",
-  filters: tenantFilters,
   indexes: [{ properties: ["status"] }, { properties: ["resourceId"] }],
   properties: {
     id: code().primary(),
@@ -170,8 +167,6 @@ export const SendSchema = defineEntity({
     ...timestamps,
   },
 });
-export class Send extends SendSchema.class {}
-SendSchema.setClass(Send);
 
 export const SendLaneSchema = defineEntity({
   name: "send_lanes",

@@ -91,7 +91,6 @@ export const WebhookOutboxSchema = defineEntity({
 
 export const WebhookEventSchema = defineEntity({
   name: "webhook_events",
-  filters: tenantFilters,
   indexes: [{ properties: ["keptUntil"] }],
   properties: {
     id: code().primary(),
@@ -116,7 +115,6 @@ export const isFailure = (status: DeliveryStatus): status is DeliveryFailure =>
 /** One attempt to deliver one event to one endpoint; the next attempt is a row of its own. */
 export const WebhookDeliverySchema = defineEntity({
   name: "webhook_deliveries",
-  filters: tenantFilters,
   indexes: [{ properties: ["webhookId", "createdAt", "id"] }],
   properties: {
     id: code().primary(),

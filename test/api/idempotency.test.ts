@@ -3,7 +3,7 @@ import { EventEmitter, once } from "node:events";
 import { mock } from "node:test";
 import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
-import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
+import { IdempotencyRecordSchema } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
 import { type IdempotencyHandle, writeAnswer } from "../../domain/access/idempotency.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -117,7 +117,7 @@ describe("Idempotency-Key", () => {
   const make = (name: string, idempotencyKey?: string, more: object = {}) =>
     client().post("/make", { name, ...more }, { idempotencyKey });
   const count = (name: string) => app.deps.orm.em.fork().count(Team, { name });
-  const records = () => app.deps.orm.em.fork().find(IdempotencyRecord, { teamId: team.team.id });
+  const records = () => app.deps.orm.em.fork().find(IdempotencyRecordSchema, { teamId: team.team.id });
   const age = (seconds: number) =>
     app.deps.orm.em
       .fork()

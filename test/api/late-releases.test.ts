@@ -5,7 +5,7 @@ import { listsRouter } from "../../api/lists/routes.ts";
 import { ok, router } from "../../api/rest/route.ts";
 import { subscribersRouter } from "../../api/subscribers/routes.ts";
 import { List, Subscriber } from "../../db/entities/audience.ts";
-import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
+import { IdempotencyRecordSchema } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
@@ -102,7 +102,7 @@ describe("While Postgres is away", () => {
       const passed = proxy.loseAnswerTo(team.team.id);
       const first = ask();
       await passed;
-      const claims = () => team.em.fork().count(IdempotencyRecord, { teamId: team.team.id });
+      const claims = () => team.em.fork().count(IdempotencyRecordSchema, { teamId: team.team.id });
       await eventually(async () => (await claims()) === 1, { what: "the claim" });
       proxy.cut();
       assert.equal(codeOf(await first), "service_unavailable");
