@@ -42,7 +42,7 @@ export async function sendCampaign(
       onRefused: () => {},
     });
     const definition = { field: "email", op: "contains", value: `@${domain}` };
-    return (await createSegment(em, tenant, { name: `Demo of ${domain}`, definition })).id;
+    return (await createSegment(em, tenant, { name: `Demo of ${domain}`, conditions: definition })).id;
   });
   say(`  ${segmentId}: ${count(recipients)} contacts`);
 

@@ -181,7 +181,7 @@ async function segments({ contacts, repeat }: AudienceBenchOptions): Promise<Mea
   const rows: Row[] = [];
   const problems: string[] = [];
   for (const [name, { definition, holds }] of Object.entries(segmentsOf(listId, resource))) {
-    const { id } = await transaction(team.em, (em) => createSegment(em, tenant, { name, definition }));
+    const { id } = await transaction(team.em, (em) => createSegment(em, tenant, { name, conditions: definition }));
     const times: number[] = [];
     let counted = 0;
     for (let run = 0; run <= repeat; run++) {

@@ -27,7 +27,7 @@ export const commands: Commands = {
     async (session, { name, file, conditions, ...options }) => {
       const definition = parseJson(conditions ?? (file && (await readFile(file, "utf8"))));
       const segment = await inTenantOf(session, options, (em, tenant) =>
-        createSegment(em, tenant, { name, definition }),
+        createSegment(em, tenant, { name, conditions: definition }),
       );
       return { text: `Segment ${segment.id} is stored`, data: { segment: toJson(segment) } };
     },
@@ -81,10 +81,9 @@ function parseJson(text: string | undefined): unknown {
   }
 }
 
-const toJson = ({ id, name, version, conditions, deletedAt, createdAt, updatedAt }: Segment) => ({
+const toJson = ({ id, name, conditions, deletedAt, createdAt, updatedAt }: Segment) => ({
   id,
   name,
-  version,
   conditions,
   ...(deletedAt && { deleted_at: deletedAt.toISOString() }),
   created_at: createdAt.toISOString(),

@@ -58,9 +58,7 @@ export const SegmentSchema = defineEntity({
     id: code().primary(),
     ...tenancy,
     name: text("team"),
-    version: p.integer(),
     conditions: holding("team", p.json<unknown>()),
-    fieldTypes: holding("none", p.json<Record<string, ContactFieldType>>()),
     /** No draft may target it any more; campaigns that were scheduled with it may. */
     deletedAt: instant().nullable(),
     ...timestamps,

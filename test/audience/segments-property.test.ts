@@ -217,7 +217,7 @@ describe("Segments against their plain meaning", () => {
   });
 
   async function selected(em: EntityManager, definition: Json): Promise<string[]> {
-    const { id } = await createSegment(em, world.tenant, { name: "any", definition });
+    const { id } = await createSegment(em, world.tenant, { name: "any", conditions: definition });
     const { rows } = await sql<{ id: string }>`
       select c.id from (${await segmentContacts(em, world.tenant, id)}) c order by c.id`.execute(kysely(em));
     await em.execute("delete from segments where id = ?", [id]);

@@ -258,7 +258,7 @@ export async function addSegment(
   definition: object = { field: "email", op: "exists", value: true },
 ): Promise<string> {
   const tenant = { teamId: team.id, environment: "LIVE" as const };
-  const { id } = await transaction(em, (tx) => createSegment(tx, tenant, { name: "Segment", definition }));
+  const { id } = await transaction(em, (tx) => createSegment(tx, tenant, { name: "Segment", conditions: definition }));
   return id;
 }
 

@@ -1,5 +1,4 @@
 import type { RawBuilder } from "kysely";
-import type { ContactFieldType } from "../../../db/entities/contact.ts";
 import type { Tenant } from "../../../db/orm.ts";
 import type { FieldTypes } from "../field-values.ts";
 import type { Place } from "./place.ts";
@@ -14,20 +13,14 @@ export const SEGMENT_LIMITS = {
 } as const;
 
 /** Collects what the conditions of a segment name while they are compiled. */
-export class Compilation {
-  readonly tenant: Tenant;
-  readonly declared: FieldTypes;
-  readonly fields = new Map<string, ContactFieldType>();
+export interface Compilation {
+  tenant: Tenant;
+  declared: FieldTypes;
   /** Queries for distinct addresses; the n-th is joined as `setAlias(n)`. */
-  readonly sets: RawBuilder<unknown>[] = [];
-  readonly lists: Place[] = [];
+  sets: RawBuilder<unknown>[];
+  lists: Place[];
   /** Newsletters and campaigns. */
-  readonly resources: Place[] = [];
-
-  constructor(tenant: Tenant, declared: FieldTypes) {
-    this.tenant = tenant;
-    this.declared = declared;
-  }
+  resources: Place[];
 }
 
 export const setAlias = (n: number): string => `set_${n}`;

@@ -154,7 +154,7 @@ const CUSTOM: { readonly [Type in ContactFieldType]: { column: (name: string) =>
 
 const CUSTOM_PREFIX = "fields.";
 
-function fieldOf(place: Place, { declared, fields }: Compilation): { column: Column; operators: Operators } {
+function fieldOf(place: Place, { declared }: Compilation): { column: Column; operators: Operators } {
   const { value } = place;
   const known = COLUMNS.get(value);
   if (known) return known;
@@ -162,10 +162,9 @@ function fieldOf(place: Place, { declared, fields }: Compilation): { column: Col
   const type = declared.get(name);
   if (type === undefined) {
     throw place.problem(
-      `must be ${[...COLUMNS.keys()].join(", ")} or ${CUSTOM_PREFIX} with the name of a declared custom field`,
+      `must be ${[...COLUMNS.keys()].join(", ")} or ${CUSTOM_PREFIX} with the name of a declared custom field${name && `, and there is no field ${name}`}`,
     );
   }
-  fields.set(name, type);
   const { column, operators } = CUSTOM[type];
   return { column: column(name), operators };
 }

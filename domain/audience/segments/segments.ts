@@ -8,16 +8,12 @@ import { ApiError, orNotFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
 import { readFields } from "../contact-fields.ts";
-import type { FieldTypes } from "../field-values.ts";
 import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../rules.ts";
-import { Compilation, SEGMENT_LIMITS } from "./compilation.ts";
+import { type Compilation, SEGMENT_LIMITS } from "./compilation.ts";
 import { contactsQuery } from "./condition.ts";
 import { ConditionProblem, type Place } from "./place.ts";
 
 export const MAX_SEGMENTS = 500;
-
-/** The only one that is known. */
-const CONDITIONS_VERSION = 1;
 
 const SAMPLE_SIZE = 10;
 
@@ -30,10 +26,6 @@ export interface SegmentCount {
   sample: string[];
 }
 
-async function readFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
-  return new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
-}
-
 function refuseUnknown(places: readonly Place[], known: readonly { id: string }[], rule: string): void {
   const ids = new Set<unknown>(known.map(({ id }) => id));
   const unknown = places.find(({ value }) => !ids.has(value));
@@ -44,8 +36,9 @@ function refuseUnknown(places: readonly Place[], known: readonly { id: string }[
  * Lists must exist: under `not`, a deleted one would select every contact. Newsletters and campaigns are checked when a
  * segment is made, because one that has mailed is never deleted. @throws {ConditionProblem}
  */
-async function compileConditions(em: EntityManager, tenant: Tenant, conditions: unknown, declared: FieldTypes) {
-  const compilation = new Compilation(tenant, declared);
+async function compileConditions(em: EntityManager, tenant: Tenant, conditions: unknown) {
+  const declared = new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
+  const compilation: Compilation = { tenant, declared, sets: [], lists: [], resources: [] };
   const query = contactsQuery(conditions, compilation);
   const { lists } = compilation;
   if (lists.length > 0) {
@@ -70,30 +63,20 @@ async function refuseUnknownResources(em: EntityManager, tenant: Tenant, { resou
   refuseUnknown(resources, known, "must be the id of a newsletter or campaign of the team");
 }
 
-function splitDefinition(definition: unknown): { version: unknown; conditions: unknown } {
-  if (typeof definition !== "object" || definition === null || Array.isArray(definition)) {
-    return { version: CONDITIONS_VERSION, conditions: definition };
-  }
-  const { version = CONDITIONS_VERSION, ...conditions } = definition as Record<string, unknown>;
-  return { version, conditions };
-}
-
 const refusal = (message: string, param?: string) => new ApiError("validation_failed", message, { param });
 
 /**
- * Stores a segment, in the caller's transaction. @param definition conditions, which may carry their `version`
+ * Stores a segment, in the caller's transaction.
  * @throws {ApiError} `validation_failed` with the JSON path of the part at fault; `resource_limit_reached`
  */
 export async function createSegment(
   em: EntityManager,
   tenant: Tenant,
-  { name, definition }: { name: string; definition: unknown },
+  { name, conditions }: { name: string; conditions: unknown },
 ): Promise<Segment> {
   if (name === "" || charactersIn(name) > MAX_NAME_LENGTH || hasControlCharacter(name) || !name.isWellFormed()) {
     throw refusal(`A segment's name has one line and 1 to ${MAX_NAME_LENGTH} characters.`, "name");
   }
-  const { version, conditions } = splitDefinition(definition);
-  if (version !== CONDITIONS_VERSION) throw refusal(`The version of conditions is ${CONDITIONS_VERSION}.`, "version");
   await holdPlace(
     em,
     tenant,
@@ -101,14 +84,13 @@ export async function createSegment(
     MAX_SEGMENTS,
   );
   try {
-    const { compilation } = await compileConditions(em, tenant, conditions, await readFieldTypes(em, tenant));
+    const { compilation } = await compileConditions(em, tenant, conditions);
     // Compiled first, which refuses conditions that are too deep for JSON.
     if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
       throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
     }
     await refuseUnknownResources(em, tenant, compilation);
-    const fieldTypes = Object.fromEntries(compilation.fields);
-    const segment = em.create(Segment, { id: newId("segment"), ...tenant, name, version, conditions, fieldTypes });
+    const segment = em.create(Segment, { id: newId("segment"), ...tenant, name, conditions });
     await em.flush();
     return em.refreshOrFail(segment);
   } catch (error) {
@@ -153,15 +135,6 @@ export async function deleteSegment(em: EntityManager, segmentId: string): Promi
     .execute();
 }
 
-function refuseChangedFields({ fieldTypes }: Segment, declared: FieldTypes): void {
-  for (const [name, type] of Object.entries(fieldTypes)) {
-    const now = declared.get(name);
-    if (now === undefined) throw new ConditionProblem(`the custom field ${name} no longer exists`);
-    if (now !== type)
-      throw new ConditionProblem(`the custom field ${name} was of type ${type} and now is of type ${now}`);
-  }
-}
-
 /**
  * A query for the contacts of a segment, each once. Read it as `from (query) c`: as a condition, Postgres may walk a whole
  * set of addresses per contact.
@@ -175,12 +148,7 @@ export async function segmentContacts(
   const segment = await readSegment(em, segmentId);
   refuseDeleted(segment);
   try {
-    if (segment.version !== CONDITIONS_VERSION) {
-      throw new ConditionProblem(`version ${segment.version} of conditions is not known`);
-    }
-    const declared = await readFieldTypes(em, tenant);
-    refuseChangedFields(segment, declared);
-    return (await compileConditions(em, tenant, segment.conditions, declared)).query;
+    return (await compileConditions(em, tenant, segment.conditions)).query;
   } catch (error) {
     if (!(error instanceof ConditionProblem)) throw error;
     throw new ApiError(
