@@ -1,12 +1,5 @@
-import { REPORT_PROVIDERS } from "../../db/entities/engagement.ts";
-import {
-  addSource,
-  changeSource,
-  listSources,
-  pathOfSource,
-  removeSource,
-  type SourceRow,
-} from "../../domain/reports/source.ts";
+import { REPORT_PROVIDERS, type Source } from "../../db/entities/engagement.ts";
+import { addSource, changeSource, listSources, pathOfSource, removeSource } from "../../domain/reports/source.ts";
 import { type Commands, command, OF_TENANT, option, required } from "../command.ts";
 import { oneOf } from "../options.ts";
 import { inOwnersTenant, inTenantOf, type Outcome, type Session } from "../session.ts";
@@ -37,9 +30,7 @@ export const commands: Commands = {
     { ...SOURCE, ...FIELDS },
     async (session, { source: id, topic: topicArn, publicKey }) =>
       shown(session, [
-        await inOwnersTenant(session, "report_sources", id, (em, tenant) =>
-          changeSource(em, tenant, id, { topicArn, publicKey }),
-        ),
+        await inOwnersTenant(session, "report_sources", id, (em) => changeSource(em, id, { topicArn, publicKey })),
       ]),
   ),
 
@@ -51,14 +42,14 @@ export const commands: Commands = {
     "remove a provider's webhook: its URL is refused from now on",
     SOURCE,
     async (session, { source: id }) => {
-      await inOwnersTenant(session, "report_sources", id, (em, tenant) => removeSource(em, tenant, id));
+      await inOwnersTenant(session, "report_sources", id, (em) => removeSource(em, id));
       return { text: `${id} is removed`, data: { source: { id, removed: true } } };
     },
   ),
 };
 
 /** The path below PUBLIC_URL, which the command line need not know. */
-function shown({ vault }: Session, sources: readonly SourceRow[]): Outcome {
+function shown({ vault }: Session, sources: readonly Source[]): Outcome {
   const lines = sources.map((source) => `${source.id} ${source.provider} PUBLIC_URL${pathOfSource(vault, source)}`);
   return {
     text: lines.join("\n") || "There is none; provider:add adds one",
@@ -67,8 +58,8 @@ function shown({ vault }: Session, sources: readonly SourceRow[]): Outcome {
         id: source.id,
         provider: source.provider,
         path: pathOfSource(vault, source),
-        topic: source.topicArn,
-        public_key: source.publicKey,
+        topic: source.topicArn ?? null,
+        public_key: source.publicKey ?? null,
       })),
     },
   };

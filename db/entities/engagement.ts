@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, expiring, instant, tenancy, text } from "./shared.ts";
+import { code, expiring, instant, tenancy, tenantFilters, text } from "./shared.ts";
 
 /** A complaint by mail that any recipient can write: it suppresses its recipient, and no figure counts it. */
 export const UNKNOWN_REPORTER = "complaint:unknown";
@@ -32,6 +32,7 @@ export type ReportProvider = (typeof REPORT_PROVIDERS)[number];
 /** Its URL has a signed token that names the row. */
 export const ReportSourceSchema = defineEntity({
   name: "report_sources",
+  filters: tenantFilters,
   properties: {
     id: code().primary(),
     ...tenancy,
@@ -43,6 +44,9 @@ export const ReportSourceSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
+
+export class Source extends ReportSourceSchema.class {}
+ReportSourceSchema.setClass(Source);
 
 export const ENGAGEMENT_KINDS = ["opened", "clicked"] as const;
 export type EngagementKind = (typeof ENGAGEMENT_KINDS)[number];

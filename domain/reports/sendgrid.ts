@@ -90,7 +90,7 @@ export function isSigned(
 export const SENDGRID: ReportSource<unknown[]> = {
   async verify({ body, header }, { publicKey }) {
     const [signature = "", timestamp = ""] = [SIGNATURE_HEADER, TIMESTAMP_HEADER].map(header);
-    if (publicKey === null) throw forged("The webhook has no public key yet; set it with provider:set.");
+    if (publicKey == null) throw forged("The webhook has no public key yet; set it with provider:set.");
     const age = Math.abs(Date.now() / 1_000 - (/^\d{1,12}$/.test(timestamp) ? Number(timestamp) : 0));
     if (age > MAX_AGE_SECONDS) throw forged("The request is too old, or from the future.");
     if (!isSigned({ body, timestamp, signature }, publicKey)) {

@@ -70,7 +70,7 @@ export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
   return {
     async verify({ body }, { topicArn }) {
       const message = await sns.verify(body);
-      const isFirst = topicArn === null && message.Type === "SubscriptionConfirmation";
+      const isFirst = topicArn == null && message.Type === "SubscriptionConfirmation";
       if (message.TopicArn !== topicArn && !isFirst) throw forged("The message is of another topic.");
       return message;
     },

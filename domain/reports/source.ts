@@ -1,21 +1,12 @@
 import { createPublicKey } from "node:crypto";
 import { ZodError } from "zod";
-import type { ReportProvider } from "../../db/entities/engagement.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type ReportProvider, Source } from "../../db/entities/engagement.ts";
+import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { ApiError, orNotFound } from "../errors.ts";
 import { idOfSuffix, newId, suffixOfId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
 import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
 import type { MailReport, ReportFinding } from "./record.ts";
-
-export interface SourceRow extends Tenant {
-  id: string;
-  provider: ReportProvider;
-  /** Of SES; null until its subscription is confirmed. */
-  topicArn: string | null;
-  /** Of SendGrid, base64 of SPKI in DER; null until it is set. */
-  publicKey: string | null;
-}
 
 export interface ProviderRequest {
   body: Buffer;
@@ -45,10 +36,10 @@ export interface ReportSource<Message = unknown> {
   /**
    * @throws {ApiError} 401 for a request that the provider has not signed for this webhook, 503 while that cannot be checked
    */
-  verify(request: ProviderRequest, source: SourceRow): Promise<Message>;
+  verify(request: ProviderRequest, source: Source): Promise<Message>;
   /** None in a message about something else. A field that is null counts as absent. */
   parse(message: Message): ParsedReport[];
-  confirm?(em: EntityManager, message: Message, source: SourceRow): Promise<void>;
+  confirm?(em: EntityManager, message: Message, source: Source): Promise<void>;
 }
 
 /** Counted as a failed authentication. It has no code of its own, because a provider reads the status alone. */
@@ -66,13 +57,8 @@ export const SOURCE_PATHS = { SES: "/hooks/ses", SENDGRID: "/hooks/sendgrid" } a
 const signatureOf = (vault: Vault, id: string): string => vault.hash("report-source", id);
 
 /** Keep it secret: a signed token names the webhook. */
-export const pathOfSource = (vault: Vault, { id, provider }: Pick<SourceRow, "id" | "provider">): string =>
+export const pathOfSource = (vault: Vault, { id, provider }: Pick<Source, "id" | "provider">): string =>
   `${SOURCE_PATHS[provider]}/${suffixOfId("reportSource", id)}.${signatureOf(vault, id)}`;
-
-const sourceRows = (em: EntityManager) =>
-  kysely(em)
-    .selectFrom("report_sources")
-    .select(["id", "team_id as teamId", "environment", "provider", "topic_arn as topicArn", "public_key as publicKey"]);
 
 const TOKEN = /^[0-9a-z]{26}\.[\w-]{43}$/;
 
@@ -84,14 +70,8 @@ export function readSourceToken(vault: Vault, token: string): string | undefined
   return equalConstantTime(signature, signatureOf(vault, id)) ? id : undefined;
 }
 
-export async function findSource(
-  em: EntityManager,
-  provider: ReportProvider,
-  id: string,
-): Promise<SourceRow | undefined> {
-  const row = await sourceRows(em).where("id", "=", id).executeTakeFirst();
-  return row?.provider === provider ? row : undefined;
-}
+export const findSource = (em: EntityManager, provider: ReportProvider, id: string): Promise<Source | null> =>
+  em.findOne(Source, { id, provider }, { filters: false });
 
 export interface SourceFields {
   topicArn?: string | undefined;
@@ -104,46 +84,24 @@ export async function addSource(
   tenant: Tenant,
   provider: ReportProvider,
   fields: SourceFields,
-): Promise<SourceRow> {
-  const row = { id: newId("reportSource"), provider, topicArn: null, publicKey: null, ...checked(provider, fields) };
-  await kysely(em)
-    .insertInto("report_sources")
-    .values({
-      id: row.id,
-      team_id: tenant.teamId,
-      environment: tenant.environment,
-      provider,
-      topic_arn: row.topicArn,
-      public_key: row.publicKey,
-    })
-    .execute();
-  return { ...row, ...tenant };
+): Promise<Source> {
+  const source = em.create(Source, { id: newId("reportSource"), ...tenant, provider, ...checked(provider, fields) });
+  await em.flush();
+  return source;
 }
 
-export async function changeSource(
-  em: EntityManager,
-  tenant: Tenant,
-  id: string,
-  fields: SourceFields,
-): Promise<SourceRow> {
-  const row = orNotFound(await sourceRows(em).where("id", "=", id).where(ofTenant(tenant)).executeTakeFirst());
-  const changed = { ...row, ...checked(row.provider, fields) };
-  await kysely(em)
-    .updateTable("report_sources")
-    .set({ topic_arn: changed.topicArn, public_key: changed.publicKey })
-    .where("id", "=", id)
-    .where(ofTenant(tenant))
-    .execute();
-  return changed;
+/** @throws {ApiError} `not_found` */
+export async function changeSource(em: EntityManager, id: string, fields: SourceFields): Promise<Source> {
+  const source = orNotFound(await em.findOne(Source, { id }));
+  em.assign(source, checked(source.provider, fields));
+  await em.flush();
+  return source;
 }
 
-export const listSources = (em: EntityManager, tenant: Tenant): Promise<SourceRow[]> =>
-  sourceRows(em).where(ofTenant(tenant)).orderBy("id").execute();
+export const listSources = (em: EntityManager): Promise<Source[]> => em.find(Source, {}, { orderBy: { id: "asc" } });
 
 /** Its URL is refused from the next request on. */
-export async function removeSource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
-  await kysely(em).deleteFrom("report_sources").where("id", "=", id).where(ofTenant(tenant)).execute();
-}
+export const removeSource = (em: EntityManager, id: string): Promise<number> => em.nativeDelete(Source, { id });
 
 /** Of a region of one of AWS's three public partitions. */
 const TOPIC_ARN = /^arn:(aws|aws-cn|aws-us-gov):sns:([a-z]{2}(?:-[a-z]+)+-\d{1,2}):\d{12}:[\w-]{1,256}(?:\.fifo)?$/;
@@ -155,7 +113,10 @@ export function hostOfTopic(topicArn: string): string | undefined {
   return `sns.${region}.amazonaws.com${partition === "aws-cn" ? ".cn" : ""}`;
 }
 
-function checked(provider: ReportProvider, { topicArn, publicKey }: SourceFields): Partial<SourceRow> {
+function checked(
+  provider: ReportProvider,
+  { topicArn, publicKey }: SourceFields,
+): Partial<Pick<Source, "topicArn" | "publicKey">> {
   const invalid = (message: string) => new ApiError("validation_failed", message);
   if (topicArn !== undefined && (provider !== "SES" || hostOfTopic(topicArn) === undefined))
     throw invalid("The topic is the ARN of an SNS topic, of a webhook of SES.");

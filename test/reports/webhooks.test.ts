@@ -4,17 +4,12 @@ import { Writable } from "node:stream";
 import { pino } from "pino";
 import { appRouter } from "../../api/router.ts";
 import { scrubError } from "../../config/scrub.ts";
+import type { Source } from "../../db/entities/engagement.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { mailId } from "../../domain/mail/message-id.ts";
 import { isSigned, SENDGRID } from "../../domain/reports/sendgrid.ts";
 import { sesSource } from "../../domain/reports/ses.ts";
-import {
-  addSource,
-  type ParsedReport,
-  pathOfSource,
-  removeSource,
-  type SourceRow,
-} from "../../domain/reports/source.ts";
+import { addSource, type ParsedReport, pathOfSource, removeSource } from "../../domain/reports/source.ts";
 import { openVault } from "../../domain/secrets/crypto.ts";
 import type { FetchText } from "../../lib/fetch-text.ts";
 import { type ApiAnswer, api, codeOf, type Json } from "../support/api.ts";
@@ -90,7 +85,7 @@ describe("Webhooks of providers", () => {
   });
 
   const post = async (
-    source: Pick<SourceRow, "id" | "provider">,
+    source: Pick<Source, "id" | "provider">,
     body: string,
     { to = app, headers = {} }: { to?: TestApp; headers?: Record<string, string> } = {},
   ): Promise<Answer> => {
@@ -110,7 +105,7 @@ describe("Webhooks of providers", () => {
   };
 
   describe("of Amazon SES", () => {
-    let source: SourceRow;
+    let source: Source;
     const send = (message: Json, to?: TestApp) =>
       post(source, JSON.stringify(message), {
         headers: { "content-type": "text/plain; charset=UTF-8" },
@@ -121,7 +116,7 @@ describe("Webhooks of providers", () => {
       assert.equal(status, 401, text);
       assert.match(JSON.parse(text).error.message, why);
     };
-    const topicOf = async ({ id }: SourceRow) =>
+    const topicOf = async ({ id }: Source) =>
       (await kysely(team.em).selectFrom("report_sources").select("topic_arn").where("id", "=", id).executeTakeFirst())
         ?.topic_arn;
 
@@ -378,7 +373,7 @@ describe("Webhooks of providers", () => {
   });
 
   describe("of SendGrid", () => {
-    let source: SourceRow;
+    let source: Source;
     let privateKey: KeyObject;
     const send = (events: Json, options: { key?: KeyObject; at?: number } = {}) => {
       const { body, headers } = sendGridRequest(events, options.key ?? privateKey, options);
@@ -616,7 +611,7 @@ describe("Webhooks of providers", () => {
       }
       assert.equal(await statusOf(path, "GET"), 404);
       assert.equal((await post(source, JSON.stringify(snsMessage()))).status, 204);
-      await removeSource(team.em, live(team), source.id);
+      await removeSource(team.em, source.id);
       assert.equal((await post(source, JSON.stringify(snsMessage()))).status, 401);
     });
 
