@@ -7,7 +7,7 @@ import { ApiError } from "../errors.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
 import { type AccessToken, MEMBER_FACTS } from "./access.ts";
 import { noTokens, type TokenVerifier } from "./authenticate.ts";
-import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
+import { KEY_SET_TIMES, openIssuerKeys } from "./oauth-keys.ts";
 import { defineLookup } from "./request-limit.ts";
 
 export interface TokenRules {
@@ -111,7 +111,7 @@ function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
  * claims, a member who is not the team's, revoked.
  * @param rules without them every token is refused
  */
-export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTimes = KEY_SET_TIMES): TokenVerifier {
+export function openTokenVerifier(rules: TokenRules | undefined, times = KEY_SET_TIMES): TokenVerifier {
   if (!rules) return noTokens;
   const findKey = openIssuerKeys(new URL(rules.keySetUrl), times);
   const options: JWTVerifyOptions = {
