@@ -18,43 +18,27 @@ export class JsonText<T> {
 
 export const jsonTextOf = (value: unknown): string => (value instanceof JsonText ? value.text : JSON.stringify(value));
 
-class JsonSql {
-  readonly text: RawBuilder<string>;
-
-  constructor(text: RawBuilder<string>) {
-    this.text = text;
-  }
-}
-
-export type JsonColumns<Name extends PropertyKey> = { [Column in Name]: RawBuilder<unknown> | JsonSql };
-
-/** A lone value in `coalesce` gets a type, also if it is a literal. */
-const jsonSql = (value: RawBuilder<unknown> | JsonSql): RawBuilder<string> =>
-  value instanceof JsonSql ? value.text : sql<string>`coalesce(to_json(coalesce(${value}))::text, 'null')`;
+export type JsonColumns<Name extends PropertyKey> = { [Column in Name]: RawBuilder<unknown> };
 
 /** Fields come in the order given. `row_to_json` would look up each column's type for each row. */
 export function jsonRecord<T, Name extends PropertyKey = Exclude<keyof T, "object">>(
   object: string,
   fields: JsonColumns<Name>,
 ): RawBuilder<T> {
-  const columns = Object.entries<RawBuilder<unknown> | JsonSql>(fields).map(
-    ([name, value]) => sql`${sql.lit(`,${JSON.stringify(name)}:`)} || ${jsonSql(value)}`,
+  const columns = Object.entries<RawBuilder<unknown>>(fields).map(
+    // A lone value in `coalesce` gets a type, also if it is a literal.
+    ([name, value]) =>
+      sql`${sql.lit(`,${JSON.stringify(name)}:`)} || coalesce(to_json(coalesce(${value}))::text, 'null')`,
   );
   const parts = [sql.lit(`{"object":${JSON.stringify(object)}`), ...columns, sql.lit("}")];
   return sql`(${sql.join(parts, sql` || `)})`;
 }
 
-const columnsOf = <Name extends string, Value>(
-  names: readonly Name[],
-  columnOf: (name: Name) => Value,
-): { [Column in Name]: Value } =>
-  Object.fromEntries(names.map((name) => [name, columnOf(name)])) as { [Column in Name]: Value };
+const columnsOf = <Name extends string>(names: readonly Name[], columnOf: (name: Name) => RawBuilder<unknown>) =>
+  Object.fromEntries(names.map((name) => [name, columnOf(name)])) as JsonColumns<Name>;
 
 export const plain = <Name extends string>(row: string, ...names: Name[]): JsonColumns<Name> =>
-  columnsOf(names, (name) => new JsonSql(sql<string>`coalesce(to_json(${sql.ref(`${row}.${name}`)})::text, 'null')`));
+  columnsOf(names, (name) => sql.ref(`${row}.${name}`));
 
 export const instants = <Name extends string>(row: string, ...names: Name[]): JsonColumns<Name> =>
-  columnsOf(
-    names,
-    (name) => new JsonSql(sql<string>`coalesce('"' || ${isoInstant(sql.ref(`${row}.${name}`))} || '"', 'null')`),
-  );
+  columnsOf(names, (name) => isoInstant(sql.ref(`${row}.${name}`)));
