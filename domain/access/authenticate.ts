@@ -3,7 +3,7 @@ import { ApiError } from "../errors.ts";
 import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
 import { type Access, type AccessToken, accessFor, type Caller, type MemberFacts } from "./access.ts";
 import { keyLookup, keyOf, refuseEnded } from "./key-lookup.ts";
-import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey } from "./keys.ts";
+import { hashSecret, KEY_PREFIX, parseKey } from "./keys.ts";
 import type { Allowance, RequestLimits, WindowCount } from "./request-limit.ts";
 
 /** The access of a request, and the requests that its caller has left. */
@@ -123,18 +123,8 @@ async function identify(
     return admit(origin, caller, verified);
   }
 
-  const parsed = parseKey(token);
-  if (!parsed) throw new ApiError("api_key_malformed");
-  return identifyByKey(em, vault, token, parsed, origin);
-}
-
-async function identifyByKey(
-  em: EntityManager,
-  vault: Vault,
-  token: string,
-  key: ParsedKey,
-  origin: RequestOrigin,
-): Promise<Admitted> {
+  const key = parseKey(token);
+  if (!key) throw new ApiError("api_key_malformed");
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
   const { limits, clientAddress } = origin;

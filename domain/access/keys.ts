@@ -5,7 +5,6 @@ import { sql } from "kysely";
 import { ENVIRONMENTS, type Environment } from "../../db/entities/shared.ts";
 import { ApiKey, Member } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
 import { normaliseDomain } from "../address.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError, notFound, orNotFound } from "../errors.ts";
@@ -124,7 +123,12 @@ const WORKING_KEYS: LimitedRecords = {
   remedy: "revoke one first",
 };
 
-async function mint(
+/**
+ * Mints a key for a member, in the caller's transaction; it cannot be shown again.
+ * @param limit keys that the team may have in the environment @param lineageId of the key that it replaces
+ * @throws {ApiError} `validation_failed`, `forbidden_scope_pair`, `role_insufficient`, `not_found`, `resource_limit_reached`
+ */
+export async function mintKey(
   em: EntityManager,
   vault: Vault,
   grant: KeyGrant,
@@ -172,15 +176,6 @@ async function mint(
   return { key: formatKey(parts), record };
 }
 
-/**
- * Mints a key for a member; it cannot be shown again.
- * @param limit keys that the team may have in the environment
- * @throws {ApiError} `validation_failed`, `forbidden_scope_pair`, `role_insufficient`, `not_found`, `resource_limit_reached`
- */
-export function mintKey(em: EntityManager, vault: Vault, grant: KeyGrant, limit: number): Promise<MintedKey> {
-  return transaction(em, (tx) => mint(tx, vault, grant, limit));
-}
-
 /** A team's key, named by its record's id or by its `mk_live_<id>`. */
 export interface KeyName {
   teamId: string;
@@ -220,7 +215,7 @@ export function rotateKey(
           { expiresAt: raw("least(expires_at, now() + make_interval(hours => ?))", [graceHours]) }
         : { revokedAt: raw("now()") };
     await em.nativeUpdate(ApiKey, { id: old.id }, ends);
-    return mint(
+    return mintKey(
       em,
       vault,
       { ...grant, requiresApproval, dailySendCap, expiresAt: expiresAt ?? null },

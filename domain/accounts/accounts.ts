@@ -308,7 +308,8 @@ export function recordRefusedLogin(
   return transaction(em, async (tx) => {
     await noteFinding(tx, account.accountId);
     // In the order in which connections are leased: the account's row, then that of its refusals.
-    await lockAccount(tx, account);
+    const row = sql`select from email_accounts where id = ${account.accountId} and ${ofTenant(account)} for update`;
+    await row.execute(kysely(tx));
     const refusals = await recordRefusal(tx, account.accountId, failure);
     const hasLasted = refusals.count >= FAILURES_TO_ERROR && refusals.lastedSeconds >= FAILING_SECONDS;
     if (!failure.temporary || hasLasted) await recordAccountFailure(tx, account, failure.reason);
@@ -341,16 +342,6 @@ async function setStatus(
     .executeTakeFirstOrThrow();
   const event = status === "ACTIVE" ? "account.recovered" : "account.error";
   if (numUpdatedRows > 0n) await emitStatus(em, account, event, account.accountId);
-}
-
-async function lockAccount(em: EntityManager, account: SendingAccount): Promise<void> {
-  await kysely(em)
-    .selectFrom("email_accounts")
-    .select("id")
-    .where("id", "=", account.accountId)
-    .where(ofTenant(account))
-    .forUpdate()
-    .execute();
 }
 
 const CHECK_AFTER_FINDING_SECONDS = 300;

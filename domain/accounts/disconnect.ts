@@ -17,18 +17,19 @@ export function disconnectAccount(em: EntityManager, account: SendingAccount): P
   const { accountId } = account;
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    const letters = await readDraftNewsletters(tx, account);
-    const before = await pickAccounts(tx, account, letters);
+    const letters: DraftLetter[] = [];
+    for (const letter of await readDraftNewsletters(tx, account)) {
+      if ((await pickAccount(tx, account, letter.from))?.id === accountId) letters.push(letter);
+    }
     const deleted = await db
       .deleteFrom("email_accounts")
       .where("id", "=", accountId)
       .where(ofTenant(account))
       .executeTakeFirst();
     if (deleted.numDeletedRows === 0n) throw notFound();
-    const after = await pickAccounts(tx, account, letters);
     const needed = await readNeeded(tx, account);
     for (const { id, from } of letters) {
-      if (before.get(from)?.id === accountId && after.get(from)?.status !== "ACTIVE") needed.push(id);
+      if ((await pickAccount(tx, account, from))?.status !== "ACTIVE") needed.push(id);
     }
     if (needed.length > 0) throw neededBy(needed);
     await db
@@ -70,10 +71,7 @@ async function readNeeded(em: EntityManager, account: SendingAccount): Promise<s
   return rows.map(({ id }) => id);
 }
 
-interface DraftLetter {
-  id: string;
-  from: string;
-}
+type DraftLetter = { id: string; from: string };
 
 const readDraftNewsletters = (em: EntityManager, tenant: Tenant): Promise<DraftLetter[]> =>
   kysely(em)
@@ -84,11 +82,3 @@ const readDraftNewsletters = (em: EntityManager, tenant: Tenant): Promise<DraftL
     .where("from_email", "is not", null)
     .$narrowType<DraftLetter>()
     .execute();
-
-/** The account that mails for each address in From. */
-async function pickAccounts(em: EntityManager, tenant: Tenant, letters: readonly DraftLetter[]) {
-  const picked = new Map<string, Awaited<ReturnType<typeof pickAccount>>>();
-  for (const from of new Set(letters.map((letter) => letter.from)))
-    picked.set(from, await pickAccount(em, tenant, from));
-  return picked;
-}

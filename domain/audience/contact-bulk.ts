@@ -75,14 +75,19 @@ export async function upsertContacts(
     }
   }
   const { slots, refused } = await takeSlotsInOrder(em, tenant, [...made.keys()]);
-  await takeBack(em, tenant, refused);
+  if (refused.length > 0) {
+    // They have no event yet, and no other transaction sees them.
+    await kysely(em).deleteFrom("contacts").where(ofTenant(tenant)).where("email", "in", refused).execute();
+  }
   for (const email of refused) {
     const person = made.get(email);
     if (person) refuse(person, slotsExceeded(1, 0), outcomes);
     made.delete(email);
   }
   const ids = [...made.values()].map(({ id }) => id);
-  await emitCreated(em, tenant, ids);
+  // Only now it is known which contacts stay.
+  const from = sql`contacts c where c.id = any(${ids})`;
+  if (ids.length > 0) await emit(em, tenant, "contact.created", { record: contactRecord("c"), from });
   return { outcomes, created: ids.length, updated, slots };
 }
 
@@ -146,19 +151,6 @@ async function makeMissing(
     waiting.delete(email);
   }
   return made;
-}
-
-/** After their slots were taken: only then it is known which contacts stay. */
-async function emitCreated(em: EntityManager, tenant: Tenant, ids: string[]): Promise<void> {
-  if (ids.length === 0) return;
-  const from = sql`contacts c where c.id = any(${ids})`;
-  await emit(em, tenant, "contact.created", { record: contactRecord("c"), from });
-}
-
-/** They have no event yet, and no other transaction sees them. */
-async function takeBack(em: EntityManager, tenant: Tenant, emails: string[]): Promise<void> {
-  if (emails.length === 0) return;
-  await kysely(em).deleteFrom("contacts").where(ofTenant(tenant)).where("email", "in", emails).execute();
 }
 
 function groupByAddress(items: readonly ContactUpsert[]): Map<string, Person> {

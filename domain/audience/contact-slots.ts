@@ -60,7 +60,7 @@ export function slotsRefusal(error: unknown): ApiError | undefined {
 }
 
 /** @throws {ApiError} `quota_exceeded` when a statement takes more slots than the plan allows */
-export async function executeTaking<Row>(em: EntityManager, statement: RawBuilder<Row>): Promise<Row[]> {
+async function executeTaking<Row>(em: EntityManager, statement: RawBuilder<Row>): Promise<Row[]> {
   try {
     return (await statement.execute(kysely(em))).rows;
   } catch (error) {

@@ -21,22 +21,18 @@ export interface SuppressionOutcome {
   erased: string[];
 }
 
-interface SuppressOptions {
-  /** Needed where a client names the addresses, so that no erased one is stored. */
-  vault?: Vault | undefined;
-}
-
 /**
  * Puts addresses on the team's do-not-mail list; one that is on it keeps its reason. UNSUBSCRIBED ends sign-ups that wait for
  * a confirmation, and a hard bounce makes contacts INVALID. MANUAL makes no event: the client adds the address.
  * @param emails valid addresses; one that is repeated, in any spelling, counts once, in its first spelling
+ * @param options `vault`: needed where a client names the addresses, so that no erased one is stored
  */
 export async function suppress(
   em: EntityManager,
   tenant: Tenant,
   emails: readonly string[],
   reason: SuppressionReason,
-  { vault }: SuppressOptions = {},
+  { vault }: { vault?: Vault | undefined } = {},
 ): Promise<SuppressionOutcome> {
   const distinct = new Map<string, string | null>();
   for (const { email, emailSpelling } of emails.map(storedAddress)) {

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { shownAddress } from "../address.ts";
+import { type StoredAddress, shownAddress } from "../address.ts";
 import { isPlaceholder } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
@@ -14,25 +14,20 @@ import { suppress } from "./suppressions.ts";
 
 const REASON = "UNSUBSCRIBED";
 
-interface MailedRow {
-  team_id: string;
-  environment: Tenant["environment"];
-  team_name: string;
-  resource_id: string;
-  resource_type: ResourceType;
-  member_id: string;
-  email: string;
-  email_spelling: string | null;
-  list_id: string | null;
+interface MailedRow extends Tenant, StoredAddress {
+  teamName: string;
+  resourceId: string;
+  resourceType: ResourceType;
+  memberId: string;
+  listId: string | null;
 }
-
-const tenantOfMail = ({ team_id, environment }: MailedRow): Tenant => ({ teamId: team_id, environment });
 
 /** The ledger knows its address even when the subscriber is gone or has another one. */
 async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
-    select s.team_id, s.environment, t.name as team_name, s.resource_id, s.resource_type,
-      r.member_id, r.email, r.email_spelling, r.list_id
+    select s.team_id as "teamId", s.environment, t.name as "teamName", s.resource_id as "resourceId",
+      s.resource_type as "resourceType", r.member_id as "memberId", r.email, r.email_spelling as "emailSpelling",
+      r.list_id as "listId"
     from send_recipients r join sends s on s.id = r.send_id join teams t on t.id = s.team_id
     where r.send_id = ${sendId} and r.seq = ${seq}`.execute(kysely(em));
   return rows[0];
@@ -45,7 +40,7 @@ export interface MailOrigin {
   isErased: boolean;
 }
 
-const originOf = ({ team_name: teamName, email }: MailedRow, listNames: string[]): MailOrigin => ({
+const originOf = ({ teamName, email }: MailedRow, listNames: string[]): MailOrigin => ({
   teamName,
   listNames,
   isErased: isPlaceholder(email),
@@ -85,14 +80,13 @@ export async function unsubscribe(
     return originOf(mail, scope === "lists" ? await readListNames(em, mail) : []);
   }
   // Of two clicks at once, the second waits here and then finds the row of the first.
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resource_id}/${mail.email}`}, 0))`.execute(
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resourceId}/${mail.email}`}, 0))`.execute(
     kysely(em),
   );
-  let changes = mail.resource_type === "newsletter" ? await optOutOfLists(em, vault, mail) : 0;
+  let changes = mail.resourceType === "newsletter" ? await optOutOfLists(em, vault, mail) : 0;
   const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {
-    const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
-    changes += (await suppress(em, tenantOfMail(mail), [address], REASON)).added.length;
+    changes += (await suppress(em, mail, [shownAddress(mail)], REASON)).added.length;
   }
   await record(em, mail, source, changes > 0);
   return originOf(mail, listNames);
@@ -102,41 +96,38 @@ export async function unsubscribe(
  * SQL: the lists `l` that the subscriber `p` leaves: the targeted lists that they are on, and the list that brought the mail.
  * Where they have another address now, the one who has the mail's address leaves too.
  */
-const leftLists = (mail: MailedRow) => {
-  const tenant = tenantOfMail(mail);
-  return sql`lists l join subscribers p on (p.id = ${mail.member_id} or p.email = ${mail.email}) and ${ofTenant(tenant, "p")}
-    where ${ofTenant(tenant, "l")}
-      and (l.id = ${mail.list_id} or exists (
-        select 1 from newsletter_lists n join subscriptions s on s.list_id = n.list_id and ${ofTenant(tenant, "s")}
-        where n.newsletter_id = ${mail.resource_id} and n.list_id = l.id and s.subscriber_id = p.id))
-    order by l.id`;
-};
+const leftLists = (mail: MailedRow) => sql`
+  lists l join subscribers p on (p.id = ${mail.memberId} or p.email = ${mail.email}) and ${ofTenant(mail, "p")}
+  where ${ofTenant(mail, "l")}
+    and (l.id = ${mail.listId} or exists (
+      select 1 from newsletter_lists n join subscriptions s on s.list_id = n.list_id and ${ofTenant(mail, "s")}
+      where n.newsletter_id = ${mail.resourceId} and n.list_id = l.id and s.subscriber_id = p.id))
+  order by l.id`;
 
 /** Asked without a lock: a request may come many times. */
 async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: UnsubscribeScope): Promise<boolean> {
-  const tenant = tenantOfMail(mail);
   const { rows } = await sql<{ done: boolean }>`
     with left_lists as (
       select coalesce(s.status = 'UNSUBSCRIBED' and s.signed_up_again_at is null, false) as is_opted_out
       from (select l.id, p.id as subscriber_id from ${leftLists(mail)}) l
-      left join subscriptions s on s.list_id = l.id and s.subscriber_id = l.subscriber_id and ${ofTenant(tenant, "s")}
+      left join subscriptions s on s.list_id = l.id and s.subscriber_id = l.subscriber_id and ${ofTenant(mail, "s")}
     )
     select not exists (select from left_lists where not is_opted_out)
       and exists (
         select from unsubscribes
-        where ${ofTenant(tenant)} and campaign_id = ${mail.resource_id} and email = ${mail.email})
+        where ${ofTenant(mail)} and campaign_id = ${mail.resourceId} and email = ${mail.email})
       and (
         ${scope === "lists"}::boolean and exists (select from left_lists)
-        or exists (select from suppressions where ${ofTenant(tenant)} and email = ${mail.email})
+        or exists (select from suppressions where ${ofTenant(mail)} and email = ${mail.email})
           and not exists (
-            select from subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
-            where ${ofTenant(tenant, "s")} and p.email = ${mail.email} and s.signed_up_again_at is not null)
+            select from subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(mail, "p")}
+            where ${ofTenant(mail, "s")} and p.email = ${mail.email} and s.signed_up_again_at is not null)
       ) as done`.execute(kysely(em));
   return rows[0]?.done === true;
 }
 
 async function readListNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
-  if (mail.resource_type !== "newsletter") return [];
+  if (mail.resourceType !== "newsletter") return [];
   const { rows } = await sql<{ name: string }>`select distinct on (l.id) l.name from ${leftLists(mail)}`.execute(
     kysely(em),
   );
@@ -151,32 +142,30 @@ async function optOutOfLists(em: EntityManager, vault: Vault, mail: MailedRow): 
   // Locked, so that neither of the two is deleted before the row is written.
   const rows = sql`select l.id as list_id, p.id as subscriber_id, now() as unsubscribed_at
     from ${leftLists(mail)} for key share of l, p`;
-  const tenant = tenantOfMail(mail);
-  const added = await insertOptOuts(em, tenant, rows);
+  const added = await insertOptOuts(em, mail, rows);
   const holders = await sql<{ id: string; email: string }>`
-    select id, email from subscribers where ${ofTenant(tenant)} and email = ${mail.email}`.execute(kysely(em));
-  if (holders.rows[0]?.id === mail.member_id) return added;
+    select id, email from subscribers where ${ofTenant(mail)} and email = ${mail.email}`.execute(kysely(em));
+  if (holders.rows[0]?.id === mail.memberId) return added;
   // The address that was mailed keeps them too, for the subscriber who has it or the next one.
   const kept = sql`select distinct l.id as list_id, now() as unsubscribed_at from (select l.id from ${leftLists(mail)}) l`;
-  await keepOptOuts(em, vault, tenant, mail.email, kept);
-  await restoreOptOuts(em, vault, tenant, holders.rows);
+  await keepOptOuts(em, vault, mail, mail.email, kept);
+  await restoreOptOuts(em, vault, mail, holders.rows);
   return added;
 }
 
 /** @param isNew a record of an earlier unsubscribe does not stand for this one */
 async function record(em: EntityManager, mail: MailedRow, source: UnsubscribeSource, isNew: boolean): Promise<void> {
-  const tenant = tenantOfMail(mail);
   const id = newId("unsubscribe");
   const { numAffectedRows } = await sql`
     insert into unsubscribes (id, team_id, environment, email, email_spelling, reason, source, campaign_id)
-    select ${id}, ${tenant.teamId}, ${tenant.environment}, ${mail.email}, ${mail.email_spelling}, ${REASON}, ${source},
-      ${mail.resource_id}
+    select ${id}, ${mail.teamId}, ${mail.environment}, ${mail.email}, ${mail.emailSpelling}, ${REASON}, ${source},
+      ${mail.resourceId}
     where ${isNew}::boolean or not exists (
       select 1 from unsubscribes
-      where ${ofTenant(tenant)} and campaign_id = ${mail.resource_id} and email = ${mail.email})`.execute(kysely(em));
+      where ${ofTenant(mail)} and campaign_id = ${mail.resourceId} and email = ${mail.email})`.execute(kysely(em));
   if (!numAffectedRows) return;
-  await emit(em, tenant, "unsubscribe.created", {
+  await emit(em, mail, "unsubscribe.created", {
     record: unsubscribeRecord("u"),
-    from: sql`unsubscribes u where ${ofTenant(tenant, "u")} and u.id = ${id}`,
+    from: sql`unsubscribes u where ${ofTenant(mail, "u")} and u.id = ${id}`,
   });
 }

@@ -4,7 +4,7 @@ import { limitStatements } from "../../db/statements.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
 import { type IdempotencyHandle, lockClaim, writeAnswer } from "../access/idempotency.ts";
 import { readAccess } from "../access/key-lookup.ts";
-import { lockBalance, reserveCredits } from "../teams/credits.ts";
+import { lockBalance, moveCredits } from "../teams/credits.ts";
 import { checkPlan } from "./confirm-refusals.ts";
 import type { Draft } from "./draft.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
@@ -63,7 +63,7 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const { caller: key } = await readAccess(em, tenant, request.apiKeyId, scope);
   const plan = await checkPlan(em, { tenant, resource, key }, previewId);
   const recipients = plan.counts.eligible;
-  await reserveCredits(em, tenant, previewId, recipients);
+  await moveCredits(em, tenant, { kind: "RESERVE", amount: recipients, sendId: previewId, cause: "confirm" });
   const cap = await takeFromCap(em, key, recipients);
   await writeSend(em, request, plan.draft, recipients, cap);
   // Locked last, so that a revocation never waits for the copy of the recipients: it makes this transaction conflict,

@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { isoInstant } from "../../db/sql.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
-import { settleCredits } from "../teams/credits.ts";
+import { moveCredits } from "../teams/credits.ts";
 import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
 import { sentCount } from "./counts.ts";
 import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";
@@ -305,8 +305,9 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     const status = TERMINAL.has(send.status) ? send.status : settled || sent + unknown > 0 ? "SENT" : "FAILED";
     if (!settled) {
       const used = sent + unknown;
-      await settleCredits(tx, send, "CONSUME", sendId, used, "settle");
-      await settleCredits(tx, send, "RELEASE", sendId, send.credits_reserved - used, "settle");
+      const ofSend = { sendId, cause: "settle" };
+      await moveCredits(tx, send, { ...ofSend, kind: "CONSUME", amount: used });
+      await moveCredits(tx, send, { ...ofSend, kind: "RELEASE", amount: send.credits_reserved - used });
       await db.updateTable("sends").set({ settled_at: sql<string>`now()` }).where("id", "=", sendId).execute();
     }
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });

@@ -22,8 +22,6 @@ export const CREDIT_EFFECT = {
 /** Every sum of credits is an exact number in JSON. */
 const MAX_CREDITS = 1_000_000_000_000_000;
 
-const RESERVE_CAUSE = "confirm";
-
 export async function readCreditBalance(em: EntityManager, tenant: Tenant): Promise<CreditBalance> {
   const row = await kysely(em)
     .selectFrom("credit_balances")
@@ -114,21 +112,6 @@ export async function grantCredits(em: EntityManager, tenant: Tenant, amount: nu
   await moveCredits(em, tenant, { kind: "GRANT", amount, sendId: null, cause });
 }
 
-/** Once per send, in the caller's transaction. @throws {ApiError} `quota_exceeded` */
-export async function reserveCredits(em: EntityManager, tenant: Tenant, sendId: string, amount: number): Promise<void> {
-  await moveCredits(em, tenant, { kind: "RESERVE", amount, sendId, cause: RESERVE_CAUSE });
-}
-
-/** Once per `cause`, in the caller's transaction. @throws {Error} beyond what is reserved */
-export const settleCredits = (
-  em: EntityManager,
-  tenant: Tenant,
-  kind: "CONSUME" | "RELEASE",
-  sendId: string,
-  amount: number,
-  cause: string,
-): Promise<void> => moveCredits(em, tenant, { kind, amount, sendId, cause });
-
 export function lockBalance(em: EntityManager, tenant: Tenant) {
   return kysely(em)
     .selectFrom("credit_balances")
@@ -138,7 +121,11 @@ export function lockBalance(em: EntityManager, tenant: Tenant) {
     .executeTakeFirst();
 }
 
-async function moveCredits(
+/**
+ * Once per kind, send and cause, in the caller's transaction.
+ * @throws {ApiError} `quota_exceeded` @throws {Error} beyond what is reserved
+ */
+export async function moveCredits(
   em: EntityManager,
   tenant: Tenant,
   { kind, amount, sendId, cause }: Movement,

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { transaction } from "../../db/transaction.ts";
 import { formatKey, generateKey, mintKey, parseKey, revokeKey, rotateKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
@@ -105,7 +106,7 @@ describe("the number of keys of a team in an environment", () => {
     return {
       ...made,
       mintOne: (environment: "LIVE" | "TEST" = "LIVE") =>
-        mintKey(orm.em.fork(), vault, { ...grant, environment }, limit),
+        transaction(orm.em, (em) => mintKey(em, vault, { ...grant, environment }, limit)),
       rotate: (key: string, graceHours: number) =>
         rotateKey(orm.em.fork(), vault, { teamId: team.id, key }, limit, graceHours),
     };

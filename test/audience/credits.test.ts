@@ -4,16 +4,13 @@ import type { CreditKind } from "../../db/entities/send.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
-import {
-  CREDIT_EFFECT,
-  grantCredits,
-  readCreditBalance,
-  reserveCredits,
-  settleCredits,
-} from "../../domain/teams/credits.ts";
+import { CREDIT_EFFECT, grantCredits, moveCredits, readCreditBalance } from "../../domain/teams/credits.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 
 const tenantOf = ({ team }: TestTeam): Tenant => ({ teamId: team.id, environment: "LIVE" });
+
+const reserve = ({ em, ...team }: TestTeam, sendId: string, amount: number) =>
+  transaction(em, (tx) => moveCredits(tx, tenantOf({ em, ...team }), { kind: "RESERVE", amount, sendId, cause: "" }));
 
 async function ledgerSum({ em, team }: TestTeam) {
   const rows = await kysely(em)
@@ -36,7 +33,7 @@ describe("Credits", () => {
     await transaction(team.em, (em) => grantCredits(em, tenant, 10, "start"));
     const elsewhere = { ...tenant, environment: "TEST" } as const;
     assert.deepEqual(await readCreditBalance(team.em, elsewhere), { available: 0, reserved: 0 });
-    const reserving = transaction(team.em, (em) => reserveCredits(em, tenant, newId("send"), 11));
+    const reserving = reserve(team, newId("send"), 11);
     await assert.rejects(reserving, { code: "quota_exceeded" });
     assert.deepEqual(await readCreditBalance(team.em, tenant), { available: 10, reserved: 0 });
   });
@@ -46,9 +43,7 @@ describe("Credits", () => {
     const tenant = tenantOf(team);
     await transaction(team.em, (em) => grantCredits(em, tenant, 10, "start"));
     const sends = Array.from({ length: 3 }, () => newId("send"));
-    const outcomes = await Promise.allSettled(
-      [...sends, ...sends].map((send) => transaction(team.em, (em) => reserveCredits(em, tenant, send, 4))),
-    );
+    const outcomes = await Promise.allSettled([...sends, ...sends].map((send) => reserve(team, send, 4)));
     assert.equal(outcomes.filter(({ status }) => status === "fulfilled").length, 4);
     assert.deepEqual(await readCreditBalance(team.em, tenant), { available: 2, reserved: 8 });
     assert.deepEqual(await ledgerSum(team), { available: 2, reserved: 8 });
@@ -79,8 +74,7 @@ describe("Credits", () => {
           const move = () =>
             transaction(team.em, (em) => {
               if (kind === "GRANT") return grantCredits(em, tenant, amount, `${cause}`);
-              if (kind === "RESERVE") return reserveCredits(em, tenant, sendId, amount);
-              return settleCredits(em, tenant, kind, sendId, amount, `${cause}`);
+              return moveCredits(em, tenant, { kind, amount, sendId, cause: kind === "RESERVE" ? "" : `${cause}` });
             });
           const once = {
             GRANT: `${cause}`,

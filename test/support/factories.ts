@@ -120,7 +120,7 @@ export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
       ...(options.dailySendCap === undefined ? {} : { dailySendCap: options.dailySendCap }),
       ...grant,
     };
-    return mintKey(em, vault, whole, MAX_API_KEYS);
+    return transaction(em, (tx) => mintKey(tx, vault, whole, MAX_API_KEYS));
   };
   const liveKey = await mint();
   const testKey = await mint({ environment: "TEST" });
