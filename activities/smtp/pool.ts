@@ -10,11 +10,12 @@ import {
 import { mostInFlight } from "../../domain/sends/account-capacity.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
+import { openSession, type SmtpAccount } from "./login.ts";
 import { OpeningPace } from "./opening-pace.ts";
-import { type SmtpAccount, SmtpSession } from "./session.ts";
+import { SmtpSession } from "./session.ts";
 
 export type { DrainEnd, DrainOptions } from "./drain.ts";
-export type { SmtpAccount } from "./session.ts";
+export type { SmtpAccount } from "./login.ts";
 export { type AccountCheck, verifyAccount } from "./verify.ts";
 
 export interface SmtpPoolOptions extends SmtpAccount {
@@ -56,12 +57,11 @@ const BATCH_MS = 100;
 export class SmtpPool {
   readonly #options: SmtpPoolOptions;
   readonly #pace = new OpeningPace();
+  readonly #opening = new Set<AbortController>();
+  /** That are logged in. */
   readonly #sessions = new Set<SmtpSession>();
-  readonly #opening = new Set<SmtpSession>();
-  readonly #loggedIn = new Set<SmtpSession>();
   /** Last in, first out, so that a connection that is not needed idles long enough to be closed. */
   readonly #idle: SmtpSession[] = [];
-  readonly #busy = new Set<SmtpSession>();
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
   #fruitless = 0;
@@ -103,11 +103,11 @@ export class SmtpPool {
   }
 
   get open(): number {
-    return this.#sessions.size;
+    return this.#sessions.size + this.#opening.size;
   }
 
   get isLoggedIn(): boolean {
-    return this.#loggedIn.size > 0;
+    return this.#sessions.size > 0;
   }
 
   get late(): number {
@@ -122,7 +122,7 @@ export class SmtpPool {
   /** Connections above the limit close as they become free. */
   setConnections(maxConnections: number): void {
     this.#maxConnections = maxConnections;
-    const tooMany = Math.max(0, this.#sessions.size - maxConnections);
+    const tooMany = Math.max(0, this.open - maxConnections);
     for (const session of this.#idle.splice(0, tooMany)) session.quit();
     this.#pump();
   }
@@ -157,11 +157,12 @@ export class SmtpPool {
   async #close({ graceMs }: { graceMs: number }): Promise<void> {
     this.#closed = true;
     for (const drain of this.#drains) drain.stop({ ended: "stopped" });
+    for (const opening of this.#opening) opening.abort();
     for (const session of this.#sessions) {
       if (session.isLate) session.destroy();
-      else if (!this.#busy.has(session)) session.quit();
+      else if (session.inFlight === 0) session.quit();
     }
-    if (this.#sessions.size === 0) return;
+    if (this.open === 0) return;
     const cut = setTimeout(() => {
       for (const session of this.#sessions) session.destroy();
     }, graceMs);
@@ -214,46 +215,42 @@ export class SmtpPool {
       this.#failWaiting(refusal);
       return;
     }
-    const openable = this.#pace.openable(now, this.#loggedIn.size, this.#opening.size);
-    const room = Math.min(
-      openable,
-      this.#maxConnections - this.#sessions.size,
-      this.#waiting.length - this.#opening.size,
-    );
-    for (let i = 0; i < room; i++) this.#open();
+    const openable = this.#pace.openable(now, this.#sessions.size, this.#opening.size);
+    const room = Math.min(openable, this.#maxConnections - this.open, this.#waiting.length - this.#opening.size);
+    for (let i = 0; i < room; i++) void this.#open();
   }
 
-  #open(): void {
-    const session = new SmtpSession(this.#options);
-    this.#sessions.add(session);
-    this.#opening.add(session);
-    session.onBody = () => this.#follow(session);
-    session.onEnd = () => this.#ended(session);
-    session.open((failure) => {
-      this.#opening.delete(session);
-      if (failure) this.#openFailed(failure);
-      else this.#opened(session);
-    });
+  async #open(): Promise<void> {
+    const opening = new AbortController();
+    this.#opening.add(opening);
     this.#sweep ??= setInterval(() => this.#sweepSessions(), SWEEP_MS).unref();
+    const opened = await openSession(this.#options, opening.signal);
+    this.#opening.delete(opening);
+    if (opened instanceof SmtpSession) this.#opened(opened);
+    else this.#openFailed(opened);
   }
 
   #opened(session: SmtpSession): void {
-    this.#loggedIn.add(session);
+    this.#sessions.add(session);
+    session.onBody = () => this.#follow(session);
+    session.onEnd = () => this.#ended(session);
     // Sessions that end at their first message are refusals too, only later.
     if (this.#fruitless < FRUITLESS_SESSIONS) {
-      this.#pace.recordLogin(this.#loggedIn.size);
-      if (this.#loggedIn.size === 1) this.#options.onAccess?.();
+      this.#pace.recordLogin(this.#sessions.size);
+      if (this.#sessions.size === 1) this.#options.onAccess?.();
     }
     this.#use(session);
     this.#openForWaiting();
   }
 
   #openFailed(failure: AccountFailure): void {
-    // The pool itself ended it.
-    if (this.#closed) return;
-    this.#refused(failure, this.#loggedIn.size);
-    // While other connections work, this was one more than the server allows, or the first to be refused.
-    if (!this.isLoggedIn) this.#failWaiting(failure);
+    // Else the pool itself ended it.
+    if (!this.#closed) {
+      this.#refused(failure, this.#sessions.size);
+      // While other connections work, this was one more than the server allows, or the first to be refused.
+      if (!this.isLoggedIn) this.#failWaiting(failure);
+    }
+    this.#closedOne();
   }
 
   /** @param working connections that say how many the server allows */
@@ -300,7 +297,7 @@ export class SmtpPool {
 
   #isSpent({ messages }: SmtpSession): boolean {
     const most = this.#options.messagesPerConnection ?? DEFAULT_MESSAGES_PER_CONNECTION;
-    return messages >= most || this.#closed || this.#sessions.size > this.#maxConnections;
+    return messages >= most || this.#closed || this.open > this.#maxConnections;
   }
 
   /** @returns false when the message cannot be sent: it has its outcome then */
@@ -340,7 +337,6 @@ export class SmtpPool {
       return false;
     }
     job.attempts++;
-    this.#busy.add(session);
     return true;
   }
 
@@ -388,20 +384,19 @@ export class SmtpPool {
   }
 
   #goOn(session: SmtpSession): void {
-    if (session.inFlight === 0) {
-      this.#busy.delete(session);
-      this.#use(session);
-    }
+    if (session.inFlight === 0) this.#use(session);
     this.#pump();
   }
 
   #ended(session: SmtpSession): void {
-    this.#busy.delete(session);
     this.#sessions.delete(session);
-    this.#loggedIn.delete(session);
     const index = this.#idle.indexOf(session);
     if (index >= 0) this.#idle.splice(index, 1);
-    if (this.#sessions.size === 0) {
+    this.#closedOne();
+  }
+
+  #closedOne(): void {
+    if (this.open === 0) {
       clearInterval(this.#sweep);
       this.#sweep = undefined;
       this.#onEmpty?.();
@@ -410,15 +405,11 @@ export class SmtpPool {
   }
 
   #sweepSessions(): void {
-    this.#closeStale();
-    // A pause after a refusal may have ended.
-    this.#openForWaiting();
-  }
-
-  #closeStale(): void {
     const now = elapsedMs();
     const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;
     for (const session of this.#idle.filter(({ idleSince }) => now - idleSince > idleMs)) session.quit();
-    for (const session of [...this.#opening, ...this.#busy]) session.checkTime();
+    for (const session of this.#sessions) session.checkTime();
+    // A pause after a refusal may have ended.
+    this.#openForWaiting();
   }
 }

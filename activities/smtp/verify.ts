@@ -1,7 +1,7 @@
 import type { SmtpReason } from "../../domain/mail/outcome.ts";
 import { SMTP_PORTS } from "../../domain/mail/smtp-guard.ts";
-import { loginDeadlineMs } from "./limits.ts";
-import { type SmtpAccount, SmtpSession } from "./session.ts";
+import { openSession, type SmtpAccount } from "./login.ts";
+import { SmtpSession } from "./session.ts";
 
 export { smtpLimits } from "./limits.ts";
 
@@ -34,25 +34,14 @@ const SENTENCES: Partial<Record<SmtpReason, string>> = {
 };
 
 /** Can this account send? @param signal cuts the check off; its result then says nothing about the account */
-export function verifyAccount(account: SmtpAccount, signal?: AbortSignal): Promise<AccountCheck> {
-  return new Promise((resolve) => {
-    const session = new SmtpSession(account);
-    // A reply that comes byte by byte meets no other time-out.
-    const cut = setTimeout(() => session.destroy("timeout"), loginDeadlineMs(account.limits));
-    const abort = () => session.destroy();
-    signal?.addEventListener("abort", abort);
-    session.open((failure) => {
-      clearTimeout(cut);
-      signal?.removeEventListener("abort", abort);
-      if (failure === undefined) {
-        session.quit();
-        resolve({ ok: true });
-        return;
-      }
-      const { reason, temporary, response } = failure;
-      const sentence = SENTENCES[reason] ?? "The server does not answer as an SMTP server does.";
-      const reply = response === undefined ? "" : ` It said: ${response}`;
-      resolve({ ok: false, reason, temporary, message: sentence + reply });
-    });
-  });
+export async function verifyAccount(account: SmtpAccount, signal?: AbortSignal): Promise<AccountCheck> {
+  const opened = await openSession(account, signal ?? new AbortController().signal);
+  if (opened instanceof SmtpSession) {
+    opened.quit();
+    return { ok: true };
+  }
+  const { reason, temporary, response } = opened;
+  const sentence = SENTENCES[reason] ?? "The server does not answer as an SMTP server does.";
+  const reply = response === undefined ? "" : ` It said: ${response}`;
+  return { ok: false, reason, temporary, message: sentence + reply };
 }
