@@ -1,7 +1,6 @@
 import { Context } from "@temporalio/activity";
 import {
   type Client,
-  WorkflowExecutionAlreadyStartedError,
   WorkflowIdConflictPolicy,
   WorkflowIdReusePolicy,
   WorkflowNotFoundError,
@@ -18,6 +17,12 @@ import { replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
 import { SEND_STATUS } from "../workflows/search-attributes.ts";
 import { replayStart, sendStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
+
+/** If a run began meanwhile, that one continues. */
+const ONE_RUN = {
+  workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+  workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
+} as const;
 
 const ITEMS_AT_ONCE = 16;
 const ITEM_DEADLINE_MS = 15_000;
@@ -83,7 +88,16 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
   }
   const { reason, sent } = await pauseOf(client, send, run);
   const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
-  await startSend(client, send, sent);
+  // It continues from the send's status in Postgres.
+  const start = sendStart({
+    previewId: send.id,
+    teamId: send.team_id,
+    environment: send.environment,
+    resource: { type: send.resource_type, id: send.resource_id },
+    expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
+    resume: { lanes: [], ...(sent !== undefined && { setBack: { sent, isPaused: true } }) },
+  });
+  await client.workflow.start("sendWorkflow", { ...start, ...ONE_RUN });
   log.warn({ sendId: send.id, end, ...(paused && { reason }) }, "a send had no workflow; it has one again");
   return paused ? "paused" : "started";
 }
@@ -132,7 +146,9 @@ async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
   await forEachAlone(log, "replays", replays, async ({ id }) => {
     const { end } = await readLatestRun(client, replayWorkflowId(id));
     if (end === "cut_off") await endReplay(orm.em.fork(), id);
-    else if (end !== "running") await begin(client, "webhookReplayWorkflow", replayStart({ replayId: id }));
+    else if (end !== "running") {
+      await client.workflow.start("webhookReplayWorkflow", { ...replayStart({ replayId: id }), ...ONE_RUN });
+    }
   });
 }
 
@@ -181,34 +197,5 @@ async function wakeUp(client: Client, sendId: string): Promise<void> {
     await client.workflow.getHandle(sendWorkflowId(sendId)).signal(WAKE_UP);
   } catch (error) {
     if (!(error instanceof WorkflowNotFoundError)) throw error;
-  }
-}
-
-/** Starts a run that continues from the send's status in Postgres. If a run began meanwhile, that one continues it. */
-async function startSend(client: Client, send: UnfinishedSend, sent: number | undefined): Promise<void> {
-  const input: Parameters<typeof sendStart>[0] = {
-    previewId: send.id,
-    teamId: send.team_id,
-    environment: send.environment,
-    resource: { type: send.resource_type, id: send.resource_id },
-    expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
-    resume: { lanes: [], ...(sent !== undefined && { setBack: { sent, isPaused: true } }) },
-  };
-  await begin(client, "sendWorkflow", sendStart(input));
-}
-
-async function begin(
-  client: Client,
-  workflow: "sendWorkflow" | "webhookReplayWorkflow",
-  start: ReturnType<typeof sendStart> | ReturnType<typeof replayStart>,
-): Promise<void> {
-  try {
-    await client.workflow.start(workflow, {
-      ...start,
-      workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
-      workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
-    });
-  } catch (error) {
-    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
   }
 }

@@ -8,11 +8,10 @@ import { pruningsOf } from "../domain/retention/prunings.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 
-const MOST_ROWS = 10_000;
-const LEAST_ROWS = 100;
-const FIRST_ROWS = 1_000;
-/** So long may another statement wait for a row that the batch holds. */
-const BATCH_MS = 200;
+/** They take some tens of ms, so long another statement may wait for a row that the batch holds. */
+const BATCH_ROWS = 1_000;
+/** So long, at least, a batch counts by which the next pause is measured. */
+const LEAST_MS = 10;
 const LOCK_WAIT_MS = 500;
 const STATEMENT_MS = 10_000;
 /** The part of the time in which a run is in the database. */
@@ -52,7 +51,6 @@ interface PruneOptions {
 
 interface Turns {
   pruning: Pruning;
-  rows: number;
   /** Sends whose batches failed. */
   failed: string[];
 }
@@ -62,56 +60,44 @@ interface Turns {
  * ends its send's turns, or its kind's, in this run.
  */
 export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}): Promise<Pruned> {
-  const { prunings = pruningsOf(deps.orm.em), mostRows = MOST_ROWS, runMs = RUN_MS } = options;
+  const { prunings = pruningsOf(deps.orm.em), mostRows = BATCH_ROWS, runMs = RUN_MS } = options;
   const result: Pruned = { rows: 0, failed: 0, more: false };
   const until = performance.now() + runMs;
-  let due = prunings.map((pruning): Turns => ({ pruning, rows: FIRST_ROWS, failed: [] }));
+  let due = prunings.map((pruning): Turns => ({ pruning, failed: [] }));
   while (due.length > 0) {
     const left: Turns[] = [];
     for (const turns of due) {
       if (deps.stopping.aborted || performance.now() > until) return { ...result, more: true };
-      const turn = await takeTurn(deps, turns, mostRows);
-      result.rows += turn.rows;
-      if (turn.isFailed) result.failed++;
-      if (turn.more) left.push(turns);
-      if (turn.pauseAfterMs !== undefined) await pause(deps.orm.em.fork(), turn.pauseAfterMs, deps.stopping);
+      const begunAt = performance.now();
+      const batch = await takeTurn(deps, turns, mostRows);
+      result.rows += batch.rows;
+      if (batch.isFailed) result.failed++;
+      if (batch.more) left.push(turns);
+      // A failed batch mostly waited for a lock, during which it cost the database nothing.
+      const tookMs = batch.isFailed ? 0 : performance.now() - begunAt;
+      if (batch.rows > 0 || batch.more) await pause(deps.orm.em.fork(), Math.max(tookMs, LEAST_MS), deps.stopping);
     }
     due = left;
   }
   return result;
 }
 
-interface Turn {
-  rows: number;
-  isFailed: boolean;
-  more: boolean;
-  /** Of the batch, by which the next pause is measured; undefined for no pause. */
-  pauseAfterMs: number | undefined;
-}
-
-async function takeTurn(deps: PruneDeps, turns: Turns, mostRows: number): Promise<Turn> {
-  const { orm, log, env, countFailedPruning } = deps;
-  const { pruning, failed } = turns;
-  const rows = Math.min(turns.rows, mostRows);
-  const begunAt = performance.now();
+async function takeTurn(
+  { orm, log, env, countFailedPruning }: PruneDeps,
+  { pruning, failed }: Turns,
+  rows: number,
+): Promise<PrunedBatch & { isFailed?: true }> {
   let sendId: string | undefined;
   const taking = (id: string) => {
     sendId = id;
   };
   try {
-    const batch = await pruneBatch(orm.em.fork(), pruning, rows, env, { failed, taking });
-    const tookMs = performance.now() - begunAt;
-    turns.rows = nextRows(rows, batch.rows, tookMs);
-    const isIdle = batch.rows === 0 && !batch.more;
-    return { ...batch, isFailed: false, pauseAfterMs: isIdle ? undefined : tookMs };
+    return await pruneBatch(orm.em.fork(), pruning, rows, env, { failed, taking });
   } catch (error) {
     countFailedPruning();
     log.warn({ pruning: pruning.name, sendId, err: error }, "old rows could not be pruned; tried again later");
-    if (sendId === undefined) return { rows: 0, isFailed: true, more: false, pauseAfterMs: undefined };
-    failed.push(sendId);
-    turns.rows = FIRST_ROWS;
-    // Most failures are waits for a lock, during which the batch cost the database nothing: pause as after a usual batch.
-    return { rows: 0, isFailed: true, more: true, pauseAfterMs: BATCH_MS };
+    if (sendId !== undefined) failed.push(sendId);
+    return { rows: 0, more: sendId !== undefined, isFailed: true };
   }
 }
 
@@ -129,22 +115,12 @@ function pruneBatch(
   });
 }
 
-/** As many as take `BATCH_MS`, and at most twice as many as before. */
-function nextRows(limit: number, pruned: number, tookMs: number): number {
-  if (pruned < limit && tookMs < BATCH_MS) return limit;
-  const inTime = Math.round((limit * BATCH_MS) / Math.max(tookMs, 1));
-  return Math.max(LEAST_ROWS, Math.min(inTime, limit * 2, MOST_ROWS));
-}
-
-export const pauseMs = (tookMs: number, { beside }: { beside: "sends" | "nothing" }): number =>
-  tookMs * (1 / (beside === "sends" ? SHARE_BESIDE_SENDS : SHARE) - 1);
-
 async function pause(em: EntityManager, tookMs: number, stopping: AbortSignal): Promise<void> {
   const { rows } = await sql<{ mails: boolean }>`
     select exists (select from sends where status = 'SENDING') as mails`
     .execute(kysely(em))
     // The next batch fails too, and says why.
     .catch(() => ({ rows: [] }));
-  const waitMs = pauseMs(tookMs, { beside: rows[0]?.mails === false ? "nothing" : "sends" });
-  await delay(waitMs, undefined, { signal: stopping }).catch(() => undefined);
+  const share = rows[0]?.mails === false ? SHARE : SHARE_BESIDE_SENDS;
+  await delay(tookMs * (1 / share - 1), undefined, { signal: stopping }).catch(() => undefined);
 }

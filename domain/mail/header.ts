@@ -48,7 +48,7 @@ function encodedWords(text: string): string {
   return words.join("\r\n ");
 }
 
-/** For From and Reply-To. @throws {UnsendableError} when the name holds a control character */
+/** For From. @throws {UnsendableError} when the name holds a control character */
 export function encodeMailbox(name: string | null | undefined, address: string, column: number): string {
   if (!name) return address;
   if (HAS_CONTROL.test(name)) throw new UnsendableError("control character in a display name");

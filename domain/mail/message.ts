@@ -23,9 +23,6 @@ export interface MessageContent {
   html: string;
   fromEmail: string;
   fromName?: string | null | undefined;
-  replyTo?: string | null | undefined;
-  /** Plain text above the link that is added to a body without one. */
-  footerText?: string | undefined;
   /** Where links are tracked: all but those below `ownUrl`. */
   tracking?: { ownUrl: string } | undefined;
 }
@@ -69,8 +66,6 @@ export interface ComposedMessage {
   fill(recipient: MessageRecipient): FilledMessage;
 }
 
-const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
-
 /** Gmail cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
 const MAX_SHOWN_BYTES = 90_000;
 
@@ -84,9 +79,9 @@ export interface PreparedContent {
 
 /** Reads the HTML, which takes up to some hundred milliseconds: see `prepareInThread`. @throws {TemplateError} */
 export function prepareContent(content: MessageContent): PreparedContent {
-  const { html: source, footerText = DEFAULT_FOOTER, tracking } = content;
-  const { source: html, template } = withUnsubscribeLink(source, footerText);
+  const { source: html, template } = withUnsubscribeLink(content.html);
   const text = deriveText(html, template);
+  const { tracking } = content;
   return tracking ? { html, text, links: findBodyLinks(html, splitTemplate(html), tracking.ownUrl) } : { html, text };
 }
 
@@ -100,7 +95,6 @@ export function composeMessage(
   tracked?: TrackedUrls,
 ): ComposedMessage {
   const from = toWireAddress(content.fromEmail);
-  const replyTo = content.replyTo ? toWireAddress(content.replyTo) : undefined;
   const subject = compileTemplate(content.subject, { escape: false, singleLine: true });
   const source = tracked ? trackBody(prepared.html, prepared.links ?? [], tracked, MAX_SHOWN_BYTES) : prepared.html;
   const html = compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
@@ -109,11 +103,7 @@ export function composeMessage(
 
   // Neither quoted-printable nor base64 contains "=_", so no content can contain the boundary.
   const boundary = `=_mailkeel_${randomBytes(12).toString("hex")}`;
-  const sender = [
-    `From: ${encodeMailbox(content.fromName, from.address, "From: ".length)}\r\n`,
-    replyTo ? `Reply-To: ${replyTo.address}\r\n` : "",
-    "To: ",
-  ].join("");
+  const sender = `From: ${encodeMailbox(content.fromName, from.address, "From: ".length)}\r\nTo: `;
   const beforeText = [
     "MIME-Version: 1.0",
     `Content-Type: multipart/alternative;\r\n boundary="${boundary}"`,
@@ -160,7 +150,7 @@ export function composeMessage(
     assertMessageSize(message.length);
     const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
     // Only an internationalised local part is not ASCII.
-    const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";
+    const encoding = smtpUtf8 ? "utf8" : "latin1";
     return {
       envelope: { from: recipient.envelopeFrom ?? from.address, to: to.address, smtpUtf8 },
       message: Buffer.from(message, encoding),

@@ -32,9 +32,8 @@ interface Answer<Stage> {
 
 export type OpeningAnswer = Answer<OpeningStage>;
 export type MessageAnswer = Answer<MessageStage>;
-export type SmtpAnswer = OpeningAnswer | MessageAnswer;
 
-const detailsOf = ({ code, enhanced, response }: SmtpAnswer, address: string | undefined): ReplyDetails => ({
+const detailsOf = ({ code, enhanced, response }: Answer<string>, address: string | undefined): ReplyDetails => ({
   code,
   enhanced,
   response: response === undefined ? undefined : scrubResponse(response, address),
@@ -63,11 +62,8 @@ const REFUSED_OPENING = {
   auth: "login_refused",
 } as const satisfies Record<OpeningStage, SmtpReason>;
 
-const isOpening = (answer: SmtpAnswer): answer is OpeningAnswer => Object.hasOwn(REFUSED_OPENING, answer.stage);
-
 /** @param to the recipient, whose address is removed from the reply */
-export function classifyAnswer(answer: SmtpAnswer, to?: string): MailOutcome {
-  if (isOpening(answer)) return classifyOpening(answer, to);
+export function classifyAnswer(answer: MessageAnswer, to?: string): MailOutcome {
   const { stage, code } = answer;
   // Such as 1xx, 3xx, or no SMTP at all.
   if (!isFinal(code)) return classifyNoReply(answer, detailsOf(answer, to));

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
 import { withinLimits } from "./html-limits.ts";
-import { compileTemplate, escapeHtml, type Template, TemplateError } from "./template.ts";
+import { compileTemplate, type Template, TemplateError } from "./template.ts";
 import { BODY_END } from "./tracked-body.ts";
 
 export const FOOTER_TAGS = 1;
@@ -11,19 +11,19 @@ const FOOTER_STYLE = "all:initial!important;font:12px/18px sans-serif!important;
 const BLOCK_STYLE = `${FOOTER_STYLE}display:block!important;clear:both!important;padding:24px 16px!important;background-color:#ffffff!important`;
 const LINK_STYLE = `${FOOTER_STYLE}text-decoration:underline!important`;
 
+const FOOTER =
+  `<div style="${BLOCK_STYLE}">You receive this email because you are on our mailing list.<br>` +
+  `<a href="{{ unsubscribe_url }}" style="${LINK_STYLE}">Unsubscribe</a></div>`;
+
 /**
- * Adds a footer at the end of the body, unless it has an unsubscribe link itself. @param footerText plain text
+ * Adds a footer at the end of the body, unless it has an unsubscribe link itself.
  * @throws {TemplateError} also when the body would swallow the footer
  */
-export function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
+export function withUnsubscribeLink(source: string): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
   if (hasUnsubscribeLink(template)) return { source, template };
-  const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
-  const footer =
-    `<div style="${BLOCK_STYLE}">${sentence}<br>` +
-    `<a href="{{ unsubscribe_url }}" style="${LINK_STYLE}">Unsubscribe</a></div>`;
   const place = BODY_END.exec(source)?.index ?? source.length;
-  const withFooter = source.slice(0, place) + footer + source.slice(place);
+  const withFooter = source.slice(0, place) + FOOTER + source.slice(place);
   const completed = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
   if (hasUnsubscribeLink(completed)) return { source: withFooter, template: completed };
   const message = "its end is inside a comment or an element that shows no links, such as `style`; close that";

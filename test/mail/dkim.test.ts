@@ -65,7 +65,6 @@ describe("A signed mail", () => {
     const pool = poolAt(sink.port);
     const mails = [
       compose(),
-      compose({ replyTo: "desk@example.com" }),
       compose({ fromName: "Bücher & Co", subject: "Größe  für {{ first_name }}" }, "jane@bücher.example", "Zoë   Ω"),
       compose({ subject: `Long ${"words ".repeat(60)}`, html: `<p>${"x".repeat(20_000)}</p>` }),
       compose({ html: `<p>.\r\n..\r\n\r\n\r\n  {{ first_name }}  \t\r\n</p>${"漢字".repeat(500)}\r\n\r\n\r\n` }),

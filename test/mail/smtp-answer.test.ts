@@ -1,6 +1,18 @@
 import assert from "node:assert/strict";
 import { classOfStatus } from "../../domain/mail/enhanced-status.ts";
-import { classifyAnswer, parseReply, type SmtpAnswer, scrubResponse } from "../../domain/mail/smtp-answer.ts";
+import {
+  classifyAnswer,
+  classifyOpening,
+  type MessageAnswer,
+  type OpeningAnswer,
+  parseReply,
+  scrubResponse,
+} from "../../domain/mail/smtp-answer.ts";
+
+type SmtpAnswer = OpeningAnswer | MessageAnswer;
+const isOpening = (answer: SmtpAnswer): answer is OpeningAnswer =>
+  ["connect", "greeting", "helo", "auth"].includes(answer.stage);
+const classify = (answer: SmtpAnswer) => (isOpening(answer) ? classifyOpening(answer) : classifyAnswer(answer));
 
 /** The classification with every flag: one that its kind of outcome does not have is not raised. */
 const classified = (answer: SmtpAnswer) => ({
@@ -8,7 +20,7 @@ const classified = (answer: SmtpAnswer) => ({
   policy: false,
   retry: false,
   temporary: false,
-  ...classifyAnswer(answer),
+  ...classify(answer),
 });
 
 /** An answer as "STAGE REPLY", where the reply is codes or what happened to the connection. */
@@ -70,7 +82,7 @@ describe("SMTP answers", () => {
   }
 
   it("tell the refusal of a name in EHLO from a busy server, both with 421", () => {
-    const reasonOf = (response: string) => classifyAnswer({ stage: "helo", code: 421, response }).reason;
+    const reasonOf = (response: string) => classifyOpening({ stage: "helo", code: 421, response }).reason;
     assert.equal(reasonOf("421 4.7.0 Try again later, closing connection. (EHLO)"), "helo_refused");
     assert.equal(reasonOf("421 4.3.2 Too many connections"), "server_closing");
   });
@@ -79,7 +91,7 @@ describe("SMTP answers", () => {
     const networks = ["refused", "name", "tls", "timeout", "lost", "protocol", undefined] as const;
     for (const network of networks) {
       for (const stage of ["connect", "greeting", "auth", "mail", "rcpt", "data"] as const) {
-        assert.notEqual(classifyAnswer({ stage, network }).outcome, "unknown");
+        assert.notEqual(classify({ stage, network }).outcome, "unknown");
       }
       assert.equal(classifyAnswer({ stage: "dot", network }).outcome, "unknown");
     }
