@@ -87,7 +87,7 @@ describe("A message", () => {
     assert.deepEqual(header("list-unsubscribe"), ["<https://mail.example.com/u/abc?x=1&y=2>"]);
     assert.deepEqual(header("list-unsubscribe-post"), ["List-Unsubscribe=One-Click"]);
     assert.deepEqual(header("mime-version"), ["1.0"]);
-    assert.equal(parsed.headers.length, 10);
+    assert.equal(parsed.headers.length, 9);
   });
 
   it("has a mailto form beside the one-click form, and takes no other URL for it", async () => {
