@@ -1,6 +1,6 @@
 import { readSlotUse } from "../domain/audience/contact-slots.ts";
 import type { RequestContext } from "./context.ts";
-import type { QuotaImpact } from "./rest/definition.ts";
+import type { QuotaImpact } from "./rest/impact.ts";
 
 /**
  * The team's use of its contact slots, without those that the transaction has taken: for the impact of a dry

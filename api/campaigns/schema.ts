@@ -26,12 +26,7 @@ export const campaignBody = z.strictObject({
   body: body.default(null),
 });
 
-export const campaignPatch = z.strictObject({
-  name: name.optional(),
-  subject: subject.optional(),
-  from_name: fromName.optional(),
-  body: body.optional(),
-});
+export const campaignPatch = z.strictObject({ name, subject, from_name: fromName, body }).partial();
 
 const { status, status_reason, send_id, ...progress } = shownProgress;
 

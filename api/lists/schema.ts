@@ -47,11 +47,7 @@ export const listBody = z.strictObject({
   description: description.default(null),
 });
 
-export const listPatch = z.strictObject({
-  name: name.optional(),
-  optin: optin.optional(),
-  description: description.optional(),
-});
+export const listPatch = z.strictObject({ name, optin, description }).partial();
 
 export const membershipBody = z.strictObject({
   subscriber_ids: z

@@ -30,13 +30,9 @@ export const newsletterBody = z.strictObject({
   body: body.default(null),
 });
 
-export const newsletterPatch = z.strictObject({
-  name: name.optional(),
-  subject: subject.optional(),
-  from_email: fromEmail.optional(),
-  from_name: fromName.optional(),
-  body: body.optional(),
-});
+export const newsletterPatch = z
+  .strictObject({ name, subject, from_email: fromEmail, from_name: fromName, body })
+  .partial();
 
 const { name: shownName, subject: shownSubject, from_name: shownFromName, body: shownBody } = shownContent();
 const { status, status_reason, send_id, ...progress } = shownProgress;

@@ -4,38 +4,14 @@ import { SCOPES, type Scope, TOKEN_SCOPES } from "../../domain/access/scopes.ts"
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { exampleId } from "../../domain/ids.ts";
-import { idOf, int, textOrNull, timestamp } from "../fields.ts";
-import type { Impact, QuotaImpact } from "../rest/definition.ts";
+import { idOf, textOrNull, timestamp } from "../fields.ts";
 import { docUrl, type Links } from "../rest/envelope.ts";
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
+import { impactSchema } from "../rest/impact.ts";
 import { VERSION_HEADER } from "../rest/versions.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
 
 const requestId = idOf("request", "The id of the request. On a replayed answer it is that of the first request.");
-const count = z.int().meta({ minimum: 0, examples: [1] });
-
-const quotaImpact: z.ZodType<QuotaImpact> = z
-  .object({
-    kind: z.enum(["contact_slots", "email_credits"]).meta({ examples: ["email_credits"] }),
-    amount: int("Units that the request would use.", 120),
-    used: int("Units in use before the request.", 4200),
-    limit: int("Units that the team may use.", 10000),
-    remaining: int("Units of the limit that are left.", 5800),
-  })
-  .meta({ id: "QuotaImpact", description: "The use of a limit by the request, and where the team stands." });
-
-const impact: z.ZodType<Impact> = z
-  .object({
-    object: z.literal("impact"),
-    would_create: count.describe("Records that the request would create."),
-    would_update: count.describe("Records that the request would change."),
-    would_delete: count.describe("Records that the request would delete."),
-    affected_count: count.describe("Records that the request would touch."),
-    affected_ids: z.array(z.string()).meta({ description: "Ids of existing records among them.", examples: [[]] }),
-    quota: quotaImpact.nullable().meta({ description: "Null when the request uses no limit.", examples: [null] }),
-  })
-  .meta({ id: "Impact", description: "The effect that a write would have." });
-
 /** @param next the example of `next_cursor` */
 const pageOf = (next: string | null) =>
   z.object({
@@ -58,7 +34,7 @@ export const METAS = {
     .object({ request_id: requestId, dry_run: z.literal(false) })
     .meta({ id: "WriteMeta", description: "The `meta` of a write that was done." }),
   dryRun: z
-    .object({ request_id: requestId, dry_run: z.literal(true), impact })
+    .object({ request_id: requestId, dry_run: z.literal(true), impact: impactSchema })
     .meta({ id: "DryRunMeta", description: "The `meta` of a dry run." }),
 } as const;
 

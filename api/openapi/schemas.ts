@@ -10,20 +10,9 @@ export const isObject = (value: unknown): value is JsonSchema =>
 
 export const refTo = (section: string, name: string): { $ref: string } => ({ $ref: `#/components/${section}/${name}` });
 
-const DEFS = "#/$defs/";
-
-/** A copy of a JSON value with every reference into `$defs` pointing into the document's components. */
-function withComponentRefs(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withComponentRefs);
-  if (!isObject(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) =>
-      name === "$ref" && typeof inner === "string" && inner.startsWith(DEFS)
-        ? [name, refTo("schemas", inner.slice(DEFS.length)).$ref]
-        : [name, withComponentRefs(inner)],
-    ),
-  );
-}
+/** A copy of a schema of zod's in which every reference into `$defs` points into the document's components. */
+const withComponentRefs = (schema: unknown): JsonSchema =>
+  JSON.parse(JSON.stringify(schema).replaceAll('"$ref":"#/$defs/', `"$ref":"${refTo("schemas", "").$ref}`));
 
 /**
  * Removes the keywords that zod writes for its own validator: the long pattern of a format, and the bounds of every safe
@@ -69,9 +58,9 @@ export class Schemas {
     if (known) return known;
     const { $schema, $defs = {}, ...root } = z.toJSONSchema(schema, { io, unrepresentable: "any", override });
     for (const [name, definition] of Object.entries($defs)) {
-      this.add(name, withComponentRefs(definition) as JsonSchema);
+      this.add(name, withComponentRefs(definition));
     }
-    const converted = withComponentRefs(root) as JsonSchema;
+    const converted = withComponentRefs(root);
     this.#converted[io].set(schema, converted);
     return converted;
   }

@@ -3,46 +3,7 @@ import type { JsonText } from "../../db/json.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
-
-/** The effect of a write, as `meta.impact` shows it on a dry run. */
-export interface Impact {
-  object: "impact";
-  would_create: number;
-  would_update: number;
-  would_delete: number;
-  affected_count: number;
-  affected_ids: string[];
-  quota: QuotaImpact | null;
-}
-
-/** How the team stands against a limit; `amount` is what the write takes of it. */
-export interface QuotaImpact {
-  kind: "contact_slots" | "email_credits";
-  amount: number;
-  used: number;
-  limit: number;
-  remaining: number;
-}
-
-/** Makes an impact. A count that is not given is zero; `affected_count` is the sum of the three unless given. */
-export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
-  const { would_create = 0, would_update = 0, would_delete = 0 } = effect;
-  return {
-    object: "impact",
-    would_create,
-    would_update,
-    would_delete,
-    affected_count: effect.affected_count ?? would_create + would_update + would_delete,
-    affected_ids: effect.affected_ids ?? [],
-    quota: effect.quota ?? null,
-  };
-}
-
-/** The impact of a change to one record: none when every given field had its value already. */
-export const updateImpact = (id: string, isChanged: boolean): Impact =>
-  isChanged ? impact({ would_update: 1, affected_ids: [id] }) : impact({});
-
-export const deleteImpact = (id: string): Impact => impact({ would_delete: 1, affected_ids: [id] });
+import type { Impact } from "./impact.ts";
 
 /** A list of scopes, any one of which is enough. */
 export type AnyScope = readonly [Scope, ...Scope[]];

@@ -13,7 +13,8 @@ import {
 } from "./definition.ts";
 import { procedureFor, type RouteHandler } from "./procedures.ts";
 
-export { deleteImpact, impact, ok, paragraphs, updateImpact } from "./definition.ts";
+export { ok, paragraphs } from "./definition.ts";
+export { deleteImpact, impact, updateImpact } from "./impact.ts";
 export { router } from "./procedures.ts";
 
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;

@@ -84,14 +84,8 @@ export const webhookBody = z.strictObject({
   headers: headers.default({}),
 });
 
-export const webhookPatch = z.strictObject({
-  url: url.optional(),
-  events: events.optional(),
-  name: name.optional(),
-  description: description.optional(),
-  headers: headers.optional(),
-  active: z.boolean().optional().describe("False stops the deliveries, true starts them again."),
-});
+const active = z.boolean().describe("False stops the deliveries, true starts them again.");
+export const webhookPatch = z.strictObject({ url, events, name, description, headers, active }).partial();
 
 /** The event whose example is sent; without a body, the first one that the endpoint is subscribed to. */
 export const testBody = z
@@ -146,14 +140,10 @@ const secret = text(
 );
 
 /** As its registration answers: with the secret, this once. */
-export const newWebhook = webhook
-  .extend({
-    secret,
-  })
-  .meta({
-    id: "NewWebhookEndpoint",
-    description: "A webhook endpoint as its registration answers it: with its secret.",
-  });
+export const newWebhook = webhook.extend({ secret }).meta({
+  id: "NewWebhookEndpoint",
+  description: "A webhook endpoint as its registration answers it: with its secret.",
+});
 
 export const rotationBody = z
   .strictObject({
