@@ -5,7 +5,7 @@ import { connectAccount, resumeAccount } from "../domain/accounts/accounts.ts";
 import { createSegment } from "../domain/audience/segments/segments.ts";
 import { importContacts } from "../domain/import/import.ts";
 import { attachAccounts, attachSegment } from "../domain/sends/campaigns.ts";
-import { DEMO_FROM, DEMO_SECOND_FROM } from "../stack/demo-team.ts";
+import { DEMO_FROM, DEMO_SECOND_FROM, demoAccount } from "../stack/demo-team.ts";
 import type { FaultRule } from "../stack/mail-faults.ts";
 import type { StackFile } from "../stack/state.ts";
 import { count, generateCsv, say, sayOutcome, sayPlaces, seconds, watch } from "./demo-steps.ts";
@@ -128,26 +128,10 @@ async function demoAccounts(session: Session, stack: StackFile, tenant: Tenant):
   return inTenant(session, tenant, async (em) => {
     for (const { id } of known) await resumeAccount(em, id, deps);
     if (known.some(({ email }) => email === DEMO_SECOND_FROM)) return known;
-    const second = await connectAccount(
-      em,
-      tenant,
-      {
-        email: DEMO_SECOND_FROM,
-        displayName: "Second demo account",
-        provider: "SMTP_OTHER",
-        allowedDomains: [],
-        host: hostname,
-        port: Number(port),
-        security: "none",
-        username: null,
-        password: null,
-        maxConnections: CONNECTIONS,
-        hourlyLimit: null,
-        dailyLimit: null,
-      },
-      deps,
-    );
-    return [...known, { id: second.id, email: DEMO_SECOND_FROM, connections: CONNECTIONS }];
+    const second = { email: DEMO_SECOND_FROM, displayName: "Second demo account", maxConnections: CONNECTIONS };
+    const account = { ...demoAccount({ host: hostname, port: Number(port) }), ...second };
+    const { id } = await connectAccount(em, tenant, account, deps);
+    return [...known, { id, email: DEMO_SECOND_FROM, connections: CONNECTIONS }];
   });
 }
 

@@ -35,6 +35,17 @@ interface DemoOptions {
   mail: { host: string; port: number };
 }
 
+/** The fields that every account on the mail catcher has. */
+export const demoAccount = (mail: DemoOptions["mail"]) => ({
+  ...mail,
+  ...({ provider: "SMTP_OTHER", security: "none" } as const),
+  allowedDomains: [DEMO_DOMAIN],
+  username: null,
+  password: null,
+  hourlyLimit: null,
+  dailyLimit: null,
+});
+
 /**
  * Makes a team to try things with: keys of every kind, a sending account on the mail catcher, a list, and credits.
  * Each call makes another team; its keys cannot be shown again, so the caller stores them.
@@ -75,26 +86,9 @@ export async function seedDemo({ env, mail }: DemoOptions): Promise<Demo> {
       }
       em.setFilterParams("tenant", live);
       await createList(em, live, { name: "Demo list", description: null, optin: "SINGLE" }, env.MAX_LISTS);
-      await connectAccount(
-        em,
-        live,
-        {
-          email: DEMO_FROM,
-          displayName: "Demo news",
-          provider: "SMTP_OTHER",
-          allowedDomains: [DEMO_DOMAIN],
-          host: mail.host,
-          port: mail.port,
-          security: "none",
-          username: null,
-          password: null,
-          maxConnections: CONNECTIONS,
-          hourlyLimit: null,
-          dailyLimit: null,
-        },
-        // The catcher takes every login, and the stack itself checks that it is up.
-        { vault, verify: async () => ({ ok: true }) },
-      );
+      const account = { ...demoAccount(mail), email: DEMO_FROM, displayName: "Demo news", maxConnections: CONNECTIONS };
+      // The catcher takes every login, and the stack itself checks that it is up.
+      await connectAccount(em, live, account, { vault, verify: async () => ({ ok: true }) });
       return { team: { id: team.id, owner: owner.id }, keys };
     });
   } finally {

@@ -28,7 +28,9 @@ export interface DataDirLock {
 export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
   const path = socketOf(dataDir);
   const afterKill = existsSync(path);
-  if (afterKill && (await isListening(path))) {
+  const holder = afterKill ? await connectToStack(dataDir) : undefined;
+  holder?.destroy();
+  if (holder) {
     const running = await readStackFile(dataDir);
     const where = running ? ` (${running.api})` : "";
     throw new StackError(
@@ -74,20 +76,10 @@ function socketOf(dataDir: string): string {
  * @returns the connection, which the stack ends when it stops, however that happens; undefined when no stack runs there
  */
 export function connectToStack(dataDir: string): Promise<Socket | undefined> {
-  return connectTo(socketOf(dataDir));
-}
-
-function connectTo(path: string): Promise<Socket | undefined> {
   return new Promise((resolve) => {
-    const socket = connect({ path, allowHalfOpen: true });
+    const socket = connect({ path: socketOf(dataDir), allowHalfOpen: true });
     socket.once("connect", () => resolve(socket.resume())).on("error", () => resolve(undefined));
   });
-}
-
-async function isListening(path: string): Promise<boolean> {
-  const socket = await connectTo(path);
-  socket?.destroy();
-  return socket !== undefined;
 }
 
 export async function readStackFile(dataDir: string): Promise<StackFile | undefined> {

@@ -1,6 +1,7 @@
 import express, { type Express, type RequestHandler, type Response } from "express";
 import PostalMime from "postal-mime";
 import { z } from "zod";
+import { escapeHtml } from "../domain/mail/template.ts";
 import { isLoopback } from "../lib/address-guard.ts";
 import { type Faults, faultRules } from "./mail-faults.ts";
 import type { CaughtMail, MailStore } from "./mail-store.ts";
@@ -20,9 +21,6 @@ const PAGE_POLICY =
   "default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; base-uri 'none'; form-action 'self'";
 /** The mail itself, in its frame: pictures and styles, no scripts. Its links open in tabs of their own. */
 const MAIL_POLICY = "default-src 'none'; img-src http: https: data:; style-src 'unsafe-inline'; sandbox allow-popups";
-
-const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
-const escapeHtml = (text: string) => text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? "");
 
 /** A template whose values are escaped, unless they come from `html` themselves. */
 class Html {

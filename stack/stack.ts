@@ -16,7 +16,7 @@ import {
 import { type DataDirLock, lockDataDir, waitForLeftovers } from "./lock.ts";
 import { BACKOFF_MS, Processes, StackError } from "./processes.ts";
 import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
-import { type Demo, loadSecrets, removeDrafts, type StackFile, saveSecrets, writeJson } from "./state.ts";
+import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
 /** The worker pools of every stack. */
 export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
@@ -105,7 +105,6 @@ export class Stack {
     // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
     await chmod(dataDir, 0o700);
     if (lock.afterKill) await waitForLeftovers(dataDir);
-    await removeDrafts(dataDir);
 
     const host = source["HOST"] ?? LOOPBACK;
     // The health port of each process: they cannot share one.
@@ -172,7 +171,8 @@ export class Stack {
       settings: workerSettings(childEnv),
       pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...workers },
     };
-    await writeJson(this.#file, this.#content);
+    this.#saved = writeJson(this.#file, this.#content);
+    await this.#saved;
     return { file: this.#file, content: this.#content };
   }
 

@@ -1,6 +1,6 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
-import { readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { readFile, rename, writeFile } from "node:fs/promises";
 import { StackError } from "./processes.ts";
 
 /** A team to try things with, and its keys. */
@@ -38,20 +38,14 @@ export interface Secrets {
   demos: Record<string, Demo>;
 }
 
-/** How the name of a file ends that `writeJson` has not finished. */
-const DRAFT = ".tmp";
-
-/** Writes a file that only its owner reads, in one step: a reader finds the old content or the new. */
+/**
+ * Writes a file that only its owner reads, in one step: a reader finds the old content or the new. Only the stack that holds
+ * the lock of the folder writes, one file after the other.
+ */
 export async function writeJson(file: string, content: unknown): Promise<void> {
-  const draft = `${file}.${randomUUID()}${DRAFT}`;
-  await writeFile(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600, flag: "wx" });
+  const draft = `${file}.tmp`;
+  await writeFile(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 });
   await rename(draft, file);
-}
-
-/** Deletes what a process left that was killed in `writeJson`. Only the stack that holds the lock of the folder may. */
-export async function removeDrafts(dataDir: string): Promise<void> {
-  const drafts = (await readdir(dataDir)).filter((name) => name.endsWith(DRAFT));
-  await Promise.all(drafts.map((name) => rm(`${dataDir}/${name}`, { force: true })));
 }
 
 const secretsFile = (dataDir: string) => `${dataDir}/secrets.json`;

@@ -130,7 +130,12 @@ export async function prepareNamespace(options: {
 
 /** Makes a namespace that is missing. Temporal Cloud, among others, lets nobody make one by this call. */
 async function createNamespace({ workflowService }: Connection, namespace: string): Promise<void> {
-  if (await hasNamespace(workflowService, namespace)) return;
+  // It fails also where the login may not know.
+  const isThere = await workflowService.describeNamespace({ namespace }).then(
+    () => true,
+    () => false,
+  );
+  if (isThere) return;
   const workflowExecutionRetentionPeriod = msToTs(RETENTION);
   try {
     await workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod });
@@ -143,16 +148,5 @@ async function createNamespace({ workflowService }: Connection, namespace: strin
         "TEMPORAL_NAMESPACE and the rights of the login.",
       { cause },
     );
-  }
-}
-
-/** Whether a namespace is there; false also when the login may not know. */
-async function hasNamespace(service: Connection["workflowService"], namespace: string): Promise<boolean> {
-  try {
-    await service.describeNamespace({ namespace });
-    return true;
-  } catch (error) {
-    if (isGrpcServiceError(error)) return false;
-    throw error;
   }
 }
