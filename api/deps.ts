@@ -89,7 +89,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     teamReads: new Turns(Math.max(1, Math.floor(env.DATABASE_POOL_MAX / 2))),
     publicTurns: new Turns(Math.max(1, Math.min(PUBLIC_CONNECTIONS, Math.floor(env.DATABASE_POOL_MAX / 2)))),
     hits: new HitBuffer({
-      record: (batchId, hits) => recordHits(orm.em.fork(), batchId, hits),
+      record: (hits) => recordHits(orm.em.fork(), hits),
       metrics: hitMetrics,
       progress,
       log,

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, expiring, instant, tenancy, tenantFilters, text } from "./shared.ts";
+import { code, instant, tenancy, tenantFilters, text } from "./shared.ts";
 
 /** A complaint by mail that any recipient can write: it suppresses its recipient, and no figure counts it. */
 export const UNKNOWN_REPORTER = "complaint:unknown";
@@ -80,16 +80,5 @@ export const AutomaticHitSchema = defineEntity({
     count: p.integer(),
     firstAt: instant(),
     lastAt: instant(),
-  },
-});
-
-/** Batches of hits that are in the database already: one that is repeated counts once. */
-export const HitBatchSchema = defineEntity({
-  name: "hit_batches",
-  indexes: [{ properties: ["updatedAt"] }],
-  properties: {
-    id: code().primary(),
-    /** A process repeats a batch while Postgres is away, which should end sooner. */
-    updatedAt: expiring("1 day", instant()).defaultRaw("now()"),
   },
 });

@@ -46,8 +46,6 @@ alter table "email_accounts" add constraint "email_accounts_team_id_environment_
 create table "engagements" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "resource_id" text not null, "email" text not null, "count" int not null, "first_at" timestamptz(3) not null, "last_at" timestamptz(3) not null, primary key ("send_id", "seq", "kind"));
 create index "engagements_team_id_environment_kind_last_at_index" on "engagements" ("team_id", "environment", "kind", "last_at");
 create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "placeholder" text null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));
-create table "hit_batches" ("id" text not null, "updated_at" timestamptz(3) not null default now(), primary key ("id"));
-create index "hit_batches_updated_at_index" on "hit_batches" ("updated_at");
 create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text null, "attempt" int not null, "locked_at" timestamptz(3) not null, "request_id" text null, "status" int null, "payload" text null, "payload_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));
 create index "idempotency_records_expires_at_index" on "idempotency_records" ("expires_at");
 create table "lists" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "description" text null, "optin" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
@@ -420,7 +418,6 @@ alter table "confirmation_mails" set (autovacuum_vacuum_threshold = 1000, autova
 alter table "contact_status_checks" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "daily_send_usage" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "deleted_webhooks" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
-alter table "hit_batches" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "request_counts" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "revoked_tokens" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 alter table "send_counts" set (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);

@@ -29,17 +29,9 @@ export interface RecordedHits {
 /** Gateways follow links when they receive a mail; a person needs longer to read it. */
 const TOO_SOON = sql.lit("1 second");
 
-/**
- * Records hits of mails in the ledger, and emits an event for each that counts. @param batchId is recorded once, also where
- * the answer to the commit was lost
- */
-export function recordHits(em: EntityManager, batchId: string, hits: readonly Hit[]): Promise<RecordedHits[]> {
+/** Records hits of mails in the ledger, and emits an event for each that counts. */
+export function recordHits(em: EntityManager, hits: readonly Hit[]): Promise<RecordedHits[]> {
   return transaction(em, async (tx) => {
-    const batch = await executePrepared(
-      tx,
-      sql`insert into hit_batches (id) values (${batchId}) on conflict do nothing`,
-    );
-    if (batch.numAffectedRows === 0n) return [];
     // Triggers of `engagements` lock these rows first for changed counts, then for new ones: two calls could deadlock. Locked
     // before that, in one order, and read by the next statement in their latest state.
     await executePrepared(

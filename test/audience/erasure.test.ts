@@ -15,7 +15,6 @@ import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { type ErasureReport, erasePerson } from "../../domain/erasure/erase.ts";
 import { readmitAddress } from "../../domain/erasure/erased-addresses.ts";
-import { newId } from "../../domain/ids.ts";
 import { type ImportOptions, importContacts, importSubscribers } from "../../domain/import/import.ts";
 import { recordReports } from "../../domain/reports/record.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
@@ -258,7 +257,7 @@ describe("The erasure of a person", () => {
       .execute();
     const mail = { sendId, seq: 1 };
     const hit = { ...mail, at: Date.now(), cause: null };
-    await recordHits(own.orm.em.fork(), newId("tracking"), [
+    await recordHits(own.orm.em.fork(), [
       { ...hit, kind: "opened", url: null },
       { ...hit, kind: "clicked", url: "https://example.com/" },
     ]);

@@ -9,7 +9,7 @@ import { type Hit, recordHits } from "../../domain/tracking/record.ts";
 import { makeLedger } from "../analytics/ledger.ts";
 import { serveRoutes } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { startApi } from "../support/own-database.ts";
 import { ImpatientProgress } from "../support/progress.ts";
 import { makeSender, type Sender, sendAndWait } from "../support/sending.ts";
@@ -26,32 +26,27 @@ const someHit = (seq: number): Hit => ({
 });
 const seqs = (hits: readonly Hit[]) => hits.map(({ seq }) => seq).sort((a, b) => a - b);
 /** An error as of a Postgres that cannot be reached. */
-const away = (message = "away") => Object.assign(new Error(message), { code: "ECONNREFUSED" });
+const away = () => Object.assign(new Error("away"), { code: "ECONNREFUSED" });
 const range = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
 
 /** A buffer over a record of hits that a test reads and interrupts. */
 function openBuffer(progress = new Progress()) {
-  const recorded = new Map<string, Hit[]>();
+  const recorded: Hit[][] = [];
   const state = {
     isAway: false,
     failures: 0,
-    isUnanswered: false,
     refused: -1,
-    tries: 0,
     dropped: 0,
     ignored: 0,
     waiting: 0,
   };
   const buffer = new HitBuffer({
-    record: async (id, hits) => {
+    record: async (hits) => {
       if (state.isAway || state.failures-- > 0) throw away();
       if (hits.some(({ seq }) => seq === state.refused)) {
-        state.tries++;
         throw Object.assign(new Error("invalid input"), { code: "22P02" });
       }
-      // As Postgres does: a batch counts once.
-      if (!recorded.has(id)) recorded.set(id, [...hits]);
-      if (state.isUnanswered) throw away("no answer");
+      recorded.push([...hits]);
       return [];
     },
     metrics: {
@@ -69,7 +64,7 @@ function openBuffer(progress = new Progress()) {
     progress,
     log: pino({ level: "silent" }),
   });
-  return { buffer, state, all: () => seqs([...recorded.values()].flat()), batches: () => recorded.size };
+  return { buffer, state, all: () => seqs(recorded.flat()), batches: () => recorded.length };
 }
 
 describe("Hits on their way to Postgres", () => {
@@ -108,13 +103,10 @@ describe("Hits on their way to Postgres", () => {
     assert.equal(state.waiting, 0);
   });
 
-  it("wait while Postgres is away, as many as come in a minute, and are recorded once", async () => {
+  it("wait while Postgres is away, as many as come in a minute", async () => {
     const { buffer, all, state } = openBuffer();
-    state.isUnanswered = true;
-    buffer.add(someHit(0));
-    await eventually(() => all().length === 1, { what: "the first record" });
-    Object.assign(state, { isAway: true, isUnanswered: false });
-    for (const seq of range(1, 120_010)) buffer.add(someHit(seq));
+    state.isAway = true;
+    for (const seq of range(0, 120_010)) buffer.add(someHit(seq));
     assert.equal(state.dropped, 10);
     assert.equal(state.waiting, 120_000);
     state.isAway = false;
@@ -131,7 +123,7 @@ describe("Hits on their way to Postgres", () => {
     assert.equal(state.dropped, 0);
   });
 
-  it("are dropped with their batch after three tries when Postgres refuses it, and delay no others", async () => {
+  it("are dropped with their batch when Postgres refuses it, and delay no others", async () => {
     const progress = new ImpatientProgress();
     const { buffer, all, state } = openBuffer(progress);
     buffer.add(someHit(0));
@@ -139,7 +131,7 @@ describe("Hits on their way to Postgres", () => {
     for (const seq of range(1, 2_500)) buffer.add(someHit(seq));
     await eventually(() => state.waiting === 0, { what: "an empty buffer" });
     assert.deepEqual(all(), [0, ...range(2_001, 2_500)]);
-    assert.deepEqual([state.tries, state.dropped], [3, 2_000]);
+    assert.equal(state.dropped, 2_000);
     assert.deepEqual(progress.stalled(), []);
   });
 
@@ -204,17 +196,14 @@ describe("Hits on their way to Postgres", () => {
       assert.deepEqual(found.sort(), expected.sort());
     });
 
-    it("count once, however often a batch of them is recorded", async () => {
+    it("count by mail and kind, and not on a mail that is unknown", async () => {
       const team = await makeTeam();
       const { sendId } = await makeLedger(team, 2);
       const hits = range(0, 100).map((i): Hit => ({ ...someHit((i % 2) + 1), sendId }));
-      const batch = unique("batch");
-      const record = () => recordHits(team.em.fork(), batch, hits);
-      await Promise.all([record(), record(), record()]);
-      assert.deepEqual(await record(), []);
+      await recordHits(team.em.fork(), hits);
       assert.deepEqual(await countsOf(team, sendId), ["opened 50"]);
       const unknown = [{ ...someHit(77), sendId }, someHit(1)];
-      assert.deepEqual(await recordHits(team.em.fork(), unique("batch"), unknown), []);
+      assert.deepEqual(await recordHits(team.em.fork(), unknown), []);
     });
 
     it("do not lock each other out when processes record them at once", async () => {
@@ -234,7 +223,7 @@ describe("Hits on their way to Postgres", () => {
             const hits = (process % 2 ? order : order.toReversed()).map(
               (seq): Hit => ({ ...someHit(seq), sendId, kind, at: Date.now() + 60_000 }),
             );
-            await recordHits(team.em.fork(), unique("batch"), hits);
+            await recordHits(team.em.fork(), hits);
           }
         }),
       );

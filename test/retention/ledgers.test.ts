@@ -145,7 +145,7 @@ describe("The ledger of a send that has ended", () => {
 
     assert.equal(await bounced({ sendId, seq: 4 }), "not_mailed");
     const hit = { sendId, seq: 4, kind: "opened", at: Date.now(), cause: null, url: null } as const;
-    assert.deepEqual(await recordHits(team.em.fork(), unique("batch"), [hit]), []);
+    assert.deepEqual(await recordHits(team.em.fork(), [hit]), []);
     assert.equal((await fetch(unsubscribeUrl(team.vault, origin, { sendId, seq: 4 }))).status, 404);
     assert.deepEqual(await factsOf(ledger), facts);
     assert.deepEqual(
