@@ -82,8 +82,6 @@ export interface DueDelivery {
   attemptsUsed: number;
   /** Since its first attempt was due. */
   ageMs: number;
-  /** When it fell due, as Postgres writes it. */
-  dueAt: string;
   /** JSON of the record the event is about. */
   object: string;
   /** ISO 8601. */
@@ -93,15 +91,15 @@ export interface DueDelivery {
 interface Claim extends Pick<TakenEndpoint, "webhookId" | "epoch" | "version"> {
   /** Claimed before and not settled. */
   held: readonly string[];
-  /** Deliveries that fell due earlier are not looked at. */
-  from: string;
   /** 0 renews the lease alone. */
   limit: number;
   testsAlone: boolean;
+  ladderLength: number;
 }
 
 /**
- * Claims deliveries that are due, and renews the lease. Of a failing endpoint tests, and others once its next probe is due.
+ * Claims deliveries that are due, and renews the lease. Of a failing endpoint tests, and others once its next probe is due. The next
+ * attempt of one that failed before gets a row of its own, which is claimed instead.
  * @returns them, and whether further ones may be due; undefined when the endpoint was changed, is off, paused or deleted, or has
  *   another owner
  */
@@ -109,7 +107,7 @@ export async function claimDue(
   em: EntityManager,
   claim: Claim,
 ): Promise<{ due: DueDelivery[]; isFull: boolean } | undefined> {
-  const { webhookId, epoch, version, held, from, limit, testsAlone } = claim;
+  const { webhookId, epoch, version, held, limit, testsAlone, ladderLength } = claim;
   const { rows } = await sql<DueDelivery | { id: string; object: null } | { id: null; object: null }>`
     with bounds as materialized (
       select case when ${testsAlone}::boolean then ${TEST_DUE} when not ${isFailing("h")} then now()
@@ -117,7 +115,7 @@ export async function claimDue(
       from webhook_health h where h.webhook_id = ${webhookId}
     ), due as materialized (
       select d.id, d.next_attempt_at from webhook_deliveries d
-      where d.webhook_id = ${webhookId} and d.next_attempt_at between ${from}::timestamptz and (select until from bounds)
+      where d.webhook_id = ${webhookId} and d.next_attempt_at <= (select until from bounds)
         and d.id <> all(${[...held]}::text[])
       order by d.next_attempt_at limit ${limit}
     ), claimed as (
@@ -129,7 +127,7 @@ export async function claimDue(
       returning 1
     )
     select due.id, d.status, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.is_test as "isTest",
-      d.attempts_used as "attemptsUsed", due.next_attempt_at::text as "dueAt", v.object,
+      d.attempts_used as "attemptsUsed", v.object,
       ceil(extract(epoch from now() - coalesce(
         (select f.created_at from webhook_deliveries f where f.id = d.first_id), d.created_at)) * 1000)::float8 as "ageMs",
       ${isoInstant(sql.ref("v.created_at"))} as "eventCreatedAt"
@@ -140,7 +138,11 @@ export async function claimDue(
   const gone = rows.flatMap(({ id, object }) => (id !== null && object === null ? [id] : []));
   if (gone.length > 0) await endWithoutEvent(em, gone);
   const due = rows.filter((row): row is DueDelivery => row.object !== null);
-  return { due, isFull: due.length + gone.length >= limit };
+  const failed = due.flatMap(({ id, status }) => (status === "RETRYING" ? [id] : []));
+  const retries = failed.length > 0 ? await supersede(em, claim, failed, { retryOf: ladderLength }) : [];
+  const retryOf = new Map(retries.map(({ old, ...retry }) => [old, retry]));
+  const current = due.filter(({ id, status }) => status !== "RETRYING" || retryOf.has(id));
+  return { due: current.map((one) => ({ ...one, ...retryOf.get(one.id) })), isFull: due.length + gone.length >= limit };
 }
 
 /** Ends deliveries FAILED whose event is gone: else they would be claimed for ever. */
@@ -151,71 +153,54 @@ async function endWithoutEvent(em: EntityManager, ids: readonly string[]): Promi
     where id = any(${[...ids]}::text[]) and next_attempt_at is not null`.execute(kysely(em));
 }
 
-/**
- * Begins the next attempts of claimed deliveries that failed before: each gets a row of its own, which is claimed instead.
- * @returns the new row for each id
- */
-export const beginRetries = (
-  em: EntityManager,
-  taken: Pick<TakenEndpoint, "webhookId" | "epoch">,
-  ids: readonly string[],
-  ladderLength: number,
-): Promise<Map<string, Retry>> =>
-  // Only a probe of a delivery that is too young to be given up comes after the last attempt of the ladder.
-  supersede(em, taken, ids, { status: "RETRYING", why: null, usesUp: 1, mostUsed: ladderLength - 1 });
-
 /** Lists attempts as unknown that the epoch before had claimed and not settled. They are due again, and use up no attempt. */
-export const noteUnknown = (
-  em: EntityManager,
-  taken: Pick<TakenEndpoint, "webhookId" | "epoch">,
-  ids: readonly string[],
-): Promise<unknown> => supersede(em, taken, ids, { status: "PENDING", why: OUTCOME_UNKNOWN, usesUp: 0, mostUsed: 0 });
+export const noteUnknown = (em: EntityManager, owner: Owner, ids: readonly string[]): Promise<unknown> =>
+  supersede(em, owner, ids, "unknown");
 
-type Retry = Pick<DueDelivery, "id" | "attemptsUsed">;
+type Owner = Pick<TakenEndpoint, "webhookId" | "epoch">;
 
-interface Superseding {
-  /** Rows with another status stay. */
-  status: DeliveryStatus;
-  /** Null keeps their error. */
-  why: string | null;
-  usesUp: 0 | 1;
-  /** `attempts_used` grows up to this. */
-  mostUsed: number;
+interface Superseded extends Pick<DueDelivery, "id" | "attemptsUsed"> {
+  old: string;
 }
 
-/** Closes rows as FAILED, each followed by a new PENDING one, as far as the epoch is still the latest. */
+/**
+ * Closes rows as FAILED, each followed by a new PENDING one, as far as the epoch is still the latest: those in flight, or those that
+ * failed before, whose new row is claimed and uses up an attempt of a ladder of so many.
+ */
 async function supersede(
   em: EntityManager,
-  { webhookId, epoch }: Pick<TakenEndpoint, "webhookId" | "epoch">,
+  { webhookId, epoch }: Owner,
   ids: readonly string[],
-  { status, why, usesUp, mostUsed }: Superseding,
-): Promise<Map<string, Retry>> {
-  const { rows } = await sql<Retry & { old: string }>`
+  as: "unknown" | { retryOf: number },
+): Promise<Superseded[]> {
+  const isRetry = as !== "unknown";
+  // Only a probe of a delivery that is too young to be given up comes after the last attempt of the ladder.
+  const used = isRetry ? sql`greatest(attempts_used, least(attempts_used + 1, ${as.retryOf - 1}))` : sql`attempts_used`;
+  const { rows } = await sql<Superseded>`
     with owned as materialized (
       select from webhook_health where webhook_id = ${webhookId} and epoch = ${epoch} for update
     ), closed as (
       update webhook_deliveries d
       set status = 'FAILED', superseded_by_id = n.new, next_attempt_at = null,
-        error_message = coalesce(${why}, d.error_message), updated_at = now()
+        error_message = ${isRetry ? sql`d.error_message` : OUTCOME_UNKNOWN}, updated_at = now()
       from unnest(${[...ids]}::text[], ${ids.map(() => newId("delivery"))}::text[]) as n (old, new)
       join webhook_deliveries before on before.id = n.old
-      where d.id = n.old and d.status = ${status} and exists (select from owned)
+      where d.id = n.old and d.status = ${isRetry ? "RETRYING" : "PENDING"} and exists (select from owned)
       returning d.*, before.next_attempt_at as due_at
     ), made as (
       insert into webhook_deliveries (id, first_id, team_id, environment, webhook_id, event_id, event_type, attempt,
         attempts_used, is_replay, replay_of_id, next_attempt_at)
       select superseded_by_id, coalesce(first_id, id), team_id, environment, webhook_id, event_id, event_type, attempt + 1,
-        greatest(attempts_used, least(attempts_used + ${usesUp}::int, ${mostUsed}::int)), is_replay, replay_of_id,
-        least(due_at, now())
+        ${used}, is_replay, replay_of_id, least(due_at, now())
       from closed returning id, attempts_used
     ), marked as (
       update webhook_health set claimed = claimed || array(select superseded_by_id from closed)
-      where ${status === "RETRYING"} and webhook_id = ${webhookId} and exists (select from owned)
+      where ${isRetry} and webhook_id = ${webhookId} and exists (select from owned)
     )
     select c.id as old, m.id, m.attempts_used as "attemptsUsed" from closed c join made m on m.id = c.superseded_by_id`.execute(
     kysely(em),
   );
-  return new Map(rows.map(({ old, ...retry }) => [old, retry]));
+  return rows;
 }
 
 interface EndedRun extends NamedValues {
