@@ -81,7 +81,6 @@ export class EndpointRun {
   #isDry = false;
   /** When the latest claim began, by `performance.now()`. */
   #claimedAt = 0;
-  #isClaimDue = false;
   #linger: NodeJS.Timeout | undefined;
   #isRunning = false;
   #isEnding = false;
@@ -144,7 +143,6 @@ export class EndpointRun {
     const timers = [
       setTimeout(end, BEGIN_FOR_MS),
       setInterval(() => {
-        if (performance.now() - this.#claimedAt > CLAIM_EVERY_MS) this.#isClaimDue = true;
         this.#pump();
         this.#tickedAt = performance.now();
       }, TICK_MS),
@@ -183,7 +181,6 @@ export class EndpointRun {
     this.#ended = Promise.withResolvers();
     this.#fault = undefined;
     this.#isDry = false;
-    this.#isClaimDue = false;
     this.#linger = undefined;
     this.#isRunning = true;
     this.#isEnding = false;
@@ -245,7 +242,7 @@ export class EndpointRun {
 
   #mayClaim(): boolean {
     if (this.#isClaiming) return false;
-    return this.#isClaimDue || (!this.#isDry && this.#hasRoom);
+    return performance.now() - this.#claimedAt > CLAIM_EVERY_MS || (!this.#isDry && this.#hasRoom);
   }
 
   get #hasRoom(): boolean {
@@ -265,7 +262,6 @@ export class EndpointRun {
     const taken = this.#taken;
     const hasRoom = this.#hasRoom;
     this.#isDry = true;
-    this.#isClaimDue = false;
     this.#claimedAt = performance.now();
     const em = orm.em.fork();
     if (this.#elsewhere.length > 0 && performance.now() > this.#elsewhereUntil)
