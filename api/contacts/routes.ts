@@ -39,7 +39,6 @@ const create = route("POST /contacts", {
   status: 201,
   scope: "contacts:write",
   ownCommit: true,
-  recall: (_ctx, facts) => facts,
   operationId: "createContact",
   summary: "Create a contact",
   description: paragraphs(

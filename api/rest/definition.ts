@@ -14,7 +14,7 @@ export interface Ok<T> {
   impact?: Impact;
   /** Joins `meta`. */
   meta?: Record<string, unknown>;
-  /** Remembered under the Idempotency-Key instead of the payload; the route's `recall` makes the payload from it. */
+  /** Remembered under the Idempotency-Key instead of the payload, which the route's `recall` makes from it. */
   facts?: unknown;
   /** Scopes, one of which the request needed besides the route's: a replay needs one of them too. Not beside `facts`. */
   neededScopes?: AnyScope | undefined;
@@ -64,7 +64,7 @@ export interface RouteMeta {
   largeAnswer?: boolean;
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;
-  /** Makes the payload of a remembered answer from the facts that were remembered in its place. */
+  /** Makes the payload of a remembered answer from the facts that were remembered in its place; they are the payload unless given. */
   recall?: (ctx: RequestContext, facts: unknown) => unknown;
   /** The name of the operation in the OpenAPI document and in clients: a verb and its object. It is never changed. */
   operationId: string;

@@ -1,26 +1,22 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { jsonTextOf } from "../../db/json.ts";
-import { isUnreachable } from "../../db/unreachable.ts";
 import { requireScope } from "../../domain/access/access.ts";
 import type { HeaderValues } from "../../domain/access/authenticate.ts";
 import {
-  findAnswer,
   type IdempotencyHandle,
   inFlight,
   type KeyedRequest,
-  openPayload,
   type RefusalFacts,
-  type Release,
   type RememberedAnswer,
-  type RequestClaim,
+  readAnswer,
   refusalAnswer,
   releaseKey,
   STALLED_SECONDS,
-  sealPayload,
   type WrittenAnswer,
   writeAnswer,
 } from "../../domain/access/idempotency.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { sealContext } from "../../domain/secrets/crypto.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import type { Call, RequestContext } from "../context.ts";
 import { type Answer, type Success, WRITE_META } from "./answer.ts";
@@ -77,7 +73,8 @@ export function keyedRequest(
   const parts = stableJson({ params, query, ...(input.shape.body ? { body } : {}) });
   const owner = secret ? [access.caller.lineageId] : [];
   return {
-    tenant,
+    teamId,
+    environment,
     requestId,
     keyHash: vault.hash("idempotency", "key", teamId, environment, idempotencyKey),
     fingerprint: vault.hash("idempotency", "request", version, method, path, parts, ...owner),
@@ -116,6 +113,10 @@ export class ReplayedRefusal extends ApiError {
 /** A remembered success that is not made from facts. */
 type RememberedPayload = Pick<Success, "data" | "meta" | "neededScopes">;
 
+/** Binds a sealed payload to its record. */
+const sealOf = ({ teamId, environment, keyHash }: KeyedRequest) =>
+  sealContext("idempotency_records", "payload", teamId, environment, keyHash);
+
 /** Packs a success to be remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
 function packAnswer(
   { vault }: Pick<RequestContext, "vault">,
@@ -126,7 +127,7 @@ function packAnswer(
   if (facts !== undefined) return { status, kind: "facts", payload: JSON.stringify(facts) };
   const payload = `{"data":${jsonTextOf(data)},${JSON.stringify({ meta, neededScopes }).slice(1)}`;
   return secret
-    ? { status, kind: "sealed", payload: sealPayload(vault, handle, payload) }
+    ? { status, kind: "sealed", payload: vault.encrypt(payload, sealOf(handle)) }
     : { status, kind: "payload", payload };
 }
 
@@ -155,11 +156,11 @@ export async function remember(
  */
 export async function recallAnswer(
   ctx: RequestContext & Pick<Call, "locals">,
-  { method, path, recall, output }: RouteDefinition,
-  { tenant, keyHash }: KeyedRequest,
+  { recall, output }: RouteDefinition,
+  request: KeyedRequest,
   { requestId, status, kind, payload }: RememberedAnswer,
 ): Promise<Answer> {
-  const text = kind === "sealed" ? openPayload(ctx.vault, { ...tenant, keyHash }, payload) : payload;
+  const text = kind === "sealed" ? ctx.vault.decrypt(payload, sealOf(request)) : payload;
   const replayed = () => {
     ctx.locals.headers["Idempotent-Replayed"] = "true";
   };
@@ -173,8 +174,8 @@ export async function recallAnswer(
     replayed();
     return { status, requestId, data, meta };
   }
-  if (!recall) throw new Error(`${method} ${path} cannot make a payload from remembered facts`);
-  const data = output.parse(await recall(ctx, JSON.parse(text)));
+  const facts: unknown = JSON.parse(text);
+  const data = output.parse(recall ? await recall(ctx, facts) : facts);
   replayed();
   return { status, requestId, data, meta: WRITE_META };
 }
@@ -189,16 +190,19 @@ const withNewKey = (refusal: ApiError): ApiError =>
       )
     : refusal;
 
-/** Gives a key back once Postgres answers again; else a retry would be refused until its request is presumed dead. */
-async function releaseLater(
+/**
+ * Gives a key back that could not be claimed or settled, once Postgres answers again: the claim may have been committed all the
+ * same, and a retry would be refused until its request is presumed dead.
+ */
+export async function releaseLater(
   { em, log }: Pick<RequestContext, "em" | "log">,
-  claim: RequestClaim,
-  release: Release,
+  request: KeyedRequest,
+  to: "same" | "any" = "same",
 ): Promise<void> {
   for (let seconds = 0; seconds < STALLED_SECONDS; seconds++) {
     await delay(1_000, undefined, { ref: false });
     try {
-      return void (await releaseKey(em, claim, release));
+      return void (await releaseKey(em, request, to));
     } catch (err) {
       log.warn({ err }, "key not released yet");
     }
@@ -206,56 +210,27 @@ async function releaseLater(
 }
 
 /**
- * Remembers a refusal under the key, or gives the key back after a failure.
- * @returns false when another attempt has taken it over, or the work is under way still, or has written its answer
- */
-async function refuseUnder(
-  ctx: RequestContext,
-  { kind }: RouteDefinition,
-  handle: IdempotencyHandle,
-  refusal: ApiError,
-): Promise<boolean> {
-  const isRemembered = isRememberedCode(refusal.code);
-  const release: Release = {
-    to: hasBegun(refusal.code) ? "same" : "any",
-    // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
-    attempt: kind === "workflow" && refusal.status >= 500 ? "same" : "new",
-  };
-  try {
-    if (isRemembered) return await writeAnswer(ctx.em, handle, refusalAnswer(refusal));
-    return await releaseKey(ctx.em, handle, release);
-  } catch (cause) {
-    void releaseLater(ctx, handle, release);
-    if (isRemembered) throw cause;
-    ctx.log.warn({ err: cause }, "key not released yet");
-    return true;
-  }
-}
-
-/** Gives a key back that could not be claimed because Postgres was away: the claim may have been committed all the same. */
-export function releaseLostClaim(
-  ctx: Pick<RequestContext, "em" | "log">,
-  { tenant, keyHash, requestId }: KeyedRequest,
-  thrown: unknown,
-): void {
-  if (isUnreachable(thrown)) {
-    void releaseLater(ctx, { ...tenant, keyHash, requestId }, { to: "same", attempt: "same" });
-  }
-}
-
-/**
- * Ends a request that failed under a claimed key.
+ * Ends a request that failed under a claimed key: its refusal is remembered, or the key is given back.
  * @returns the answer that another attempt of it has written meanwhile: a client that asks again would get that one too
  * @throws {ApiError} `request_in_flight` instead of a refusal that could not be remembered; else what was thrown
  */
 export async function settleFailure(
   ctx: RequestContext & Pick<Call, "locals">,
   definition: RouteDefinition,
-  { request, handle, thrown }: { request: KeyedRequest; handle: IdempotencyHandle; thrown: unknown },
+  handle: IdempotencyHandle,
+  thrown: unknown,
 ): Promise<Answer> {
   const refusal = withNewKey(toApiError(thrown));
-  if (await refuseUnder(ctx, definition, handle, refusal)) throw refusal;
-  const answer = await findAnswer(ctx.em, request);
-  if (answer) return recallAnswer(ctx, definition, request, answer);
-  throw isRememberedCode(refusal.code) ? inFlight() : refusal;
+  const isRemembered = isRememberedCode(refusal.code);
+  const to = hasBegun(refusal.code) ? "same" : "any";
+  const settled = isRemembered ? writeAnswer(ctx.em, handle, refusalAnswer(refusal)) : releaseKey(ctx.em, handle, to);
+  const isSettled = await settled.catch((error) => {
+    void releaseLater(ctx, handle, to);
+    throw isRemembered ? error : refusal;
+  });
+  if (isSettled) throw refusal;
+  // The key was taken over, or its work is under way still, or has written its answer.
+  const answer = await readAnswer(ctx.em, handle);
+  if (answer) return recallAnswer(ctx, definition, handle, answer);
+  throw isRemembered ? inFlight() : refusal;
 }

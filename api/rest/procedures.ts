@@ -2,20 +2,21 @@ import { initTRPC } from "@trpc/server";
 import { JsonText } from "../../db/json.ts";
 import { forTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { isUnreachable } from "../../db/unreachable.ts";
 import { requireScope } from "../../domain/access/access.ts";
 import { authenticate, type CallerSummary } from "../../domain/access/authenticate.ts";
-import { claimKey, keepClaim } from "../../domain/access/idempotency.ts";
+import { claimKey } from "../../domain/access/idempotency.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import type { Call, RequestContext } from "../context.ts";
-import { type Answer, type Success, successOf } from "./answer.ts";
+import { type Answer, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { thrownBy } from "./failures.ts";
 import {
   keyedRequest,
   readIdempotencyKey,
   recallAnswer,
-  releaseLostClaim,
+  releaseLater,
   remember,
   settleFailure,
 } from "./idempotency.ts";
@@ -145,24 +146,14 @@ const once = (definition: RouteDefinition) =>
       if (idempotencyKey === null || ctx.dryRun) return next();
       const request = keyedRequest(ctx, idempotencyKey, definition, partsOf(await getRawInput()));
       const claim = await claimKey(ctx.em, request).catch((thrown) => {
-        releaseLostClaim(ctx, request, thrown);
+        if (isUnreachable(thrown)) void releaseLater(ctx, request);
         throw thrown;
       });
-      if (claim.outcome === "replay") {
-        return resultOf(next, await recallAnswer(ctx, definition, request, claim.answer));
-      }
+      if (claim.answer) return resultOf(next, await recallAnswer(ctx, definition, request, claim.answer));
       const { handle } = claim;
-      const stopRenewing = keepClaim(ctx.em, handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
-      try {
-        const result = await next({ ctx: { idempotency: handle } });
-        if (result.ok) return result;
-        return resultOf(
-          next,
-          await settleFailure(ctx, definition, { request, handle, thrown: thrownBy(result.error) }),
-        );
-      } finally {
-        stopRenewing();
-      }
+      const result = await next({ ctx: { idempotency: handle } });
+      if (result.ok) return result;
+      return resultOf(next, await settleFailure(ctx, definition, handle, thrownBy(result.error)));
     })
     .use(async ({ ctx, input, next }) => {
       await definition.before?.(ctx, input);
@@ -178,30 +169,16 @@ class DryRunDone<Result> {
   }
 }
 
-/** Remembers the answer of an effect that the steps behind commit. */
-async function remembering<Result extends { ok: true; data: unknown } | { ok: false }>(
-  ctx: Parameters<typeof remember>[0],
-  definition: RouteDefinition,
-  result: Result,
-): Promise<Result> {
-  return result.ok ? { ...result, data: await remember(ctx, definition, result.data as Success) } : result;
-}
-
 /** Runs the effect in a transaction that also remembers the answer, and rolls it back after a failure and on a dry run. */
 const writing = (definition: RouteDefinition) =>
   once(definition).use(async ({ ctx, next }) => {
-    if (definition.ownCommit && !ctx.dryRun) {
-      return remembering(ctx, definition, await next());
-    }
+    if (definition.ownCommit && !ctx.dryRun) return next();
     try {
       return await transaction(ctx.em, async (em) => {
         const result = await next({ ctx: { em } });
         if (!result.ok) throw thrownBy(result.error);
-        // The database may refuse changes that are not flushed yet; on a dry run too.
-        await em.flush();
-        const remembered = await remembering({ ...ctx, em }, definition, result);
-        if (ctx.dryRun) throw new DryRunDone(remembered);
-        return remembered;
+        if (ctx.dryRun) throw new DryRunDone(result);
+        return result;
       });
     } catch (thrown) {
       if (thrown instanceof DryRunDone) return thrown.result;
@@ -209,22 +186,22 @@ const writing = (definition: RouteDefinition) =>
     }
   });
 
-/** In no transaction: a workflow commits the effect. */
-const startingWorkflow = (definition: RouteDefinition) =>
-  once(definition).use(async ({ ctx, next }) => remembering(ctx, definition, await next()));
-
 /** The procedure of a route. Its result is an `Answer`. */
 export function procedureFor(definition: RouteDefinition, handler: RouteHandler) {
-  /** A payload made here keeps the fields that the schema names, and no others; one that is JSON was made of named columns. */
-  const resolve = async ({ ctx, input }: { ctx: RequestContext; input: unknown }): Promise<Success> => {
+  const resolve = async ({ ctx, input }: { ctx: RequestContext; input: unknown }): Promise<Answer> => {
     const result = await handler({ ctx, input });
-    if (!("data" in result) || result.data instanceof JsonText) return successOf(ctx, definition, result);
-    return successOf(ctx, definition, { ...result, data: definition.output.parse(result.data) });
+    // The database may refuse changes that are not flushed yet; on a dry run too.
+    if (ctx.em.isInTransaction()) await ctx.em.flush();
+    // A payload that is JSON was made of named columns; any other keeps the fields that the schema names, and no others.
+    const isMade = "data" in result && !(result.data instanceof JsonText);
+    const shown = isMade ? { ...result, data: definition.output.parse(result.data) } : result;
+    return remember(ctx, definition, successOf(ctx, definition, shown));
   };
   const procedures = {
     read: () => reading(definition).query(resolve),
     write: () => writing(definition).mutation(resolve),
-    workflow: () => startingWorkflow(definition).mutation(resolve),
+    // In no transaction: a workflow commits the effect.
+    workflow: () => once(definition).mutation(resolve),
   };
   return procedures[definition.kind]();
 }

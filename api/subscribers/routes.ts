@@ -27,7 +27,6 @@ const create = route("POST /subscribers", {
   status: 201,
   scope: "subscribers:write",
   ownCommit: true,
-  recall: (_ctx, facts) => facts,
   operationId: "createSubscriber",
   summary: "Create a subscriber, on no list yet",
   description:

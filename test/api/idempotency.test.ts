@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
-import { mock } from "node:test";
 import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import { IdempotencyRecordSchema } from "../../db/entities/idempotency.ts";
@@ -10,7 +9,6 @@ import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
-import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 
 /** Lets a test hold a handler in the middle and watch it. */
@@ -125,7 +123,6 @@ describe("Idempotency-Key", () => {
         seconds,
         team.team.id,
       ]);
-  const lockedSecondsAgo = async () => Date.now() / 1000 - ((await records())[0]?.lockedAt.getTime() ?? 0) / 1000;
   const code = ({ status, body }: ApiAnswer) => body?.error?.code ?? String(status);
   const isReplay = (answer: ApiAnswer) => answer.headers.get("idempotent-replayed") === "true";
   /** Asks for a row whose request is held in the middle until `go` is emitted. */
@@ -287,22 +284,6 @@ describe("Idempotency-Key", () => {
       assert.equal(await count(name), 1);
     });
   }
-
-  it("does not take over a request that lives, however long it takes", async () => {
-    const name = unique("alive");
-    mock.timers.enable({ apis: ["setInterval"] });
-    try {
-      const first = await makeHeld(name);
-      await age(91);
-      mock.timers.tick(30_000);
-      await eventually(async () => (await lockedSecondsAgo()) < 60, { what: "the renewal" });
-      assert.equal(code(await make(name, "k", { hold: true })), "request_in_flight");
-      first.go();
-      assert.equal((await first.answer).status, 201);
-    } finally {
-      mock.timers.reset();
-    }
-  });
 
   it("takes no body, an empty one and {} as one request on a route without a body", async () => {
     const send = (body?: string, headers?: Record<string, string>) =>

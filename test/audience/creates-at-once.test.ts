@@ -13,17 +13,20 @@ describe("Creates of a team at once", () => {
     team = await makeTeam();
   });
 
-  const post = (path: string, email: string): Promise<ApiAnswer> =>
-    api(team.keys.live).post(path, { email, first_name: `of ${email}` });
+  const post = (path: string, email: string, idempotencyKey?: string): Promise<ApiAnswer> =>
+    api(team.keys.live).post(path, { email, first_name: `of ${email}` }, { idempotencyKey });
   const emails = (count: number) => Array.from({ length: count }, () => uniqueEmail());
 
   for (const path of ["/subscribers", "/contacts"]) {
-    it(`make each its own record, one of an address and none of an erased one: POST ${path}`, async () => {
+    it(`make each its own record, one of an address and none of an erased one, and remember the answers of keys: POST ${path}`, async () => {
       const [twice = "", erased = "", ...others] = emails(14);
       await post(path, erased);
       await erasePerson(team.em, team.vault, tenantOf(team), erased, { dryRun: false, waitMs: 20_000 });
       const given = [...others, twice, twice.toUpperCase(), erased];
-      const answers = await Promise.all(given.map((email) => post(path, email)));
+      const [keyed, plain] = [given.slice(4), given.slice(0, 4)];
+      const askKeyed = () => Promise.all(keyed.map((email) => post(path, email, email)));
+      const [ofPlain, ofKeyed] = await Promise.all([Promise.all(plain.map((email) => post(path, email))), askKeyed()]);
+      const answers = [...ofPlain, ...ofKeyed];
       for (const [i, email] of others.entries()) {
         const { status, body, text } = answers[i] ?? assert.fail();
         assert.equal(status, 201, text);
@@ -32,6 +35,8 @@ describe("Creates of a team at once", () => {
       const codes = answers.slice(-3).map((answer) => (answer.status === 201 ? "made" : codeOf(answer)));
       assert.deepEqual(codes.slice(0, 2).sort(), ["made", "resource_already_exists"]);
       assert.equal(codes.at(-1), "person_erased");
+      const texts = (of: ApiAnswer[]) => of.map(({ text }) => text);
+      assert.deepEqual(texts(await askKeyed()), texts(ofKeyed));
     });
   }
 
