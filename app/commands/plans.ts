@@ -1,7 +1,8 @@
 import { PLANS, type Team } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { PLAN_LIMIT_KEYS, PLAN_LIMITS, type PlanLimitKey, setPlan } from "../../domain/teams/plans.ts";
+import { PLAN_LIMIT_KEYS, PLAN_LIMITS, type PlanLimitKey } from "../../domain/teams/plans.ts";
+import { changeTeam } from "../../domain/teams/teams.ts";
 import { type Commands, command, OF_TEAM, option, type Parameter } from "../command.ts";
 import { NONE, numberOrNone, oneOf } from "../options.ts";
 import { teamOf } from "../session.ts";
@@ -24,7 +25,7 @@ export const commands: Commands = {
       const patch = Object.fromEntries(given.map((key) => [key, limits[key] === NONE ? null : limits[key]]));
       if (!plan && given.length === 0) throw new ApiError("validation_failed", "Name a plan or a limit to set.");
       const changed = await transaction(session.orm.em, (em) =>
-        setPlan(em, teamId, { ...(plan && { plan }), ...patch }),
+        changeTeam(em, teamId, { ...(plan && { plan }), ...patch }),
       );
       const limitsNow = limitsOf(changed);
       const lines = Object.entries(limitsNow).map(([name, limit]) => `${name}: ${limit ?? NONE}`);

@@ -1,13 +1,6 @@
 import { PLANS, ROLES } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
-import {
-  addMember,
-  changeRole,
-  createTeam,
-  removeMember,
-  setTeamTracking,
-  setTimeZone,
-} from "../../domain/teams/teams.ts";
+import { addMember, changeRole, changeTeam, createTeam, removeMember } from "../../domain/teams/teams.ts";
 import { argument, type Commands, command, OF_TEAM, option, required } from "../command.ts";
 import { address, oneOf, recordName } from "../options.ts";
 import { teamOf } from "../session.ts";
@@ -45,7 +38,7 @@ export const commands: Commands = {
     { zone: argument("IANA time zone, such as Europe/Berlin"), ...OF_TEAM },
     async (session, { zone, ...options }) => {
       const id = await teamOf(session, options);
-      const { timeZone } = await transaction(session.orm.em, (em) => setTimeZone(em, id, zone));
+      const { timeZone } = await transaction(session.orm.em, (em) => changeTeam(em, id, { timeZone: zone }));
       return { text: `Team ${id} now has the time zone ${timeZone}`, data: { team: { id, time_zone: timeZone } } };
     },
   ),
@@ -55,7 +48,7 @@ export const commands: Commands = {
     { switch: argument("on or off", oneOf(["on", "off"])), ...OF_TEAM },
     async (session, { switch: state, ...options }) => {
       const id = await teamOf(session, options);
-      await transaction(session.orm.em, (em) => setTeamTracking(em, id, state === "on"));
+      await transaction(session.orm.em, (em) => changeTeam(em, id, { tracking: state === "on" }));
       return {
         text: `Tracking is ${state} for team ${id}, from the next confirm on`,
         data: { team: { id, tracking: state === "on" } },

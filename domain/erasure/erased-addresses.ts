@@ -55,21 +55,12 @@ export async function recordErased(
   email: string,
 ): Promise<ErasedAddress> {
   const made = makePlaceholder();
-  const { placeholder, isNew } = await kysely(em)
-    .insertInto("erased_addresses")
-    .values({
-      team_id: tenant.teamId,
-      environment: tenant.environment,
-      address_hash: hashAddress(vault, tenant, email),
-      placeholder: made,
-    })
-    .onConflict((conflict) =>
-      conflict
-        .columns(["team_id", "environment", "address_hash"])
-        .doUpdateSet({ placeholder: sql<string>`coalesce(erased_addresses.placeholder, excluded.placeholder)` }),
-    )
-    .returning([sql<string>`placeholder`.as("placeholder"), sql<boolean>`xmax = 0`.as("isNew")])
-    .executeTakeFirstOrThrow();
+  const { rows } = await sql<Pick<ErasedAddress, "placeholder" | "isNew">>`
+    insert into erased_addresses as e (team_id, environment, address_hash, placeholder)
+    values (${tenant.teamId}, ${tenant.environment}, ${hashAddress(vault, tenant, email)}, ${made})
+    on conflict (team_id, environment, address_hash) do update set placeholder = coalesce(e.placeholder, excluded.placeholder)
+    returning placeholder, xmax = 0 as "isNew"`.execute(kysely(em));
+  const [{ placeholder, isNew } = { placeholder: made, isNew: true }] = rows;
   return { isNew, isResumed: placeholder !== made, placeholder };
 }
 

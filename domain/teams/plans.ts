@@ -1,7 +1,5 @@
-import type { Plan, Team } from "../../db/entities/team.ts";
+import type { Team } from "../../db/entities/team.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { changesOf, type Patch } from "../patch.ts";
-import { lockTeam } from "./teams.ts";
 
 /** On any plan. Endpoints that the app makes are not counted. */
 export const MAX_ENDPOINTS = 20;
@@ -42,30 +40,16 @@ export type PlanLimitKey = keyof typeof PLAN_LIMITS;
 export const PLAN_LIMIT_KEYS = Object.keys(PLAN_LIMITS) as PlanLimitKey[];
 export type PlanLimits = Record<PlanLimitKey, number | null>;
 
-/** A limit below what is in use deletes nothing. @throws {ApiError} `not_found` */
-export async function setPlan(
-  em: EntityManager,
-  teamId: string,
-  patch: Patch<PlanLimits & { plan: Plan }>,
-): Promise<Team> {
-  const team = await lockTeam(em, teamId);
-  em.assign(team, changesOf(patch));
-  await em.flush();
-  return team;
-}
-
-export async function readPlanLimits(em: EntityManager, teamId: string): Promise<PlanLimits> {
-  const row = await kysely(em)
+export const readPlanLimits = (em: EntityManager, teamId: string): Promise<PlanLimits> =>
+  kysely(em)
     .selectFrom("teams")
-    .select(["requests_per_minute", "contact_slots", "webhook_endpoints"])
+    .select([
+      "requests_per_minute as requestsPerMinute",
+      "contact_slots as contactSlots",
+      "webhook_endpoints as webhookEndpoints",
+    ])
     .where("id", "=", teamId)
     .executeTakeFirstOrThrow();
-  return {
-    requestsPerMinute: row.requests_per_minute,
-    contactSlots: row.contact_slots,
-    webhookEndpoints: row.webhook_endpoints,
-  };
-}
 
 export const endpointLimit = ({ webhookEndpoints }: PlanLimits): number =>
   Math.min(MAX_ENDPOINTS, webhookEndpoints ?? MAX_ENDPOINTS);

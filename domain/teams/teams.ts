@@ -4,6 +4,8 @@ import { Member, type Plan, type Role, Team } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
+import { changesOf, type Patch } from "../patch.ts";
+import type { PlanLimits } from "./plans.ts";
 
 interface Person {
   email: string;
@@ -11,13 +13,12 @@ interface Person {
 }
 
 /** Postgres and ICU read old abbreviations such as IST differently. @throws {ApiError} `validation_failed` */
-export function requireTimeZone(name: string): string {
+function refuseOtherZone(name: string): void {
   if (!IANAZone.isValidZone(name) || !(name.includes("/") || name.toUpperCase() === "UTC")) {
     throw new ApiError("validation_failed", `"${name}" is no IANA time zone; Europe/Berlin is one.`, {
       param: "time_zone",
     });
   }
-  return name;
 }
 
 /** In the caller's transaction. */
@@ -25,7 +26,8 @@ export async function createTeam(
   em: EntityManager,
   { name, plan, timeZone, owner }: { name: string; plan: Plan; timeZone: string; owner: Person },
 ): Promise<{ team: Team; owner: Member }> {
-  const team = em.create(Team, { id: newId("team"), name, plan, timeZone: requireTimeZone(timeZone) });
+  refuseOtherZone(timeZone);
+  const team = em.create(Team, { id: newId("team"), name, plan, timeZone });
   // The entities hold IDs, not relations, so the order of the inserts matters.
   await em.flush();
   const member = em.create(Member, { id: newId("member"), teamId: team.id, ...owner, role: "OWNER" });
@@ -33,18 +35,20 @@ export async function createTeam(
   return { team, owner: member };
 }
 
-/** @throws {ApiError} `not_found`; `validation_failed` when it is no IANA time zone */
-export async function setTimeZone(em: EntityManager, teamId: string, timeZone: string): Promise<Team> {
+/**
+ * A limit below what is in use deletes nothing; tracking holds for sends that are confirmed from now on.
+ * @throws {ApiError} `not_found`; `validation_failed` when it is no IANA time zone
+ */
+export async function changeTeam(
+  em: EntityManager,
+  teamId: string,
+  patch: Patch<PlanLimits & Pick<Team, "plan" | "timeZone" | "tracking">>,
+): Promise<Team> {
+  if (patch.timeZone !== undefined) refuseOtherZone(patch.timeZone);
   const team = await lockTeam(em, teamId);
-  em.assign(team, { timeZone: requireTimeZone(timeZone) });
+  em.assign(team, changesOf(patch));
   await em.flush();
   return team;
-}
-
-/** Holds for sends that are confirmed from now on. @throws {ApiError} `not_found` */
-export async function setTeamTracking(em: EntityManager, teamId: string, tracking: boolean): Promise<void> {
-  em.assign(await lockTeam(em, teamId), { tracking });
-  await em.flush();
 }
 
 /** @throws {ApiError} `not_found` for the team; `resource_already_exists` when they are a member */

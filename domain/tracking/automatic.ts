@@ -22,6 +22,12 @@ const MAX_CHARS = 500;
 const header = (name: string, { headers }: HitRequest): string => String(headers[name] ?? "").slice(0, MAX_CHARS);
 const userAgent = (request: HitRequest): string => header("user-agent", request).trim();
 
+const SCANNER =
+  /barracuda|proofpoint|mimecast|fireeye|trendmicro|symantec|sophos|zscaler|cloudmark|urldefense|safelinks|bingpreview|skypeuripreview|link-?expanding|facebookexternalhit|whatsapp\/|telegrambot|twitterbot|discordbot/i;
+/** At the beginning of a user agent; also browsers without a screen. */
+const LIBRARY =
+  /^(?:curl|wget|python|go-http-client|java|okhttp|axios|node|undici|ruby|php|libwww|apache-httpclient|aiohttp|lua-resty)\b|headless/i;
+
 /**
  * The first that a request shows decides. A proxy that fetches the pixel when the reader opens the mail shows none: Gmail's
  * (`GoogleImageProxy`) and Yahoo's count as opens.
@@ -56,24 +62,10 @@ export const SIGNS: readonly Sign[] = [
   },
   {
     cause: "program",
-    source: "RFC 9110, 10.1.5: a user agent should name itself. Every mail program, image proxy and browser does.",
-    isIn: (request) => userAgent(request) === "",
-  },
-  {
-    cause: "program",
-    source: "The names that scanners of mail gateways and previews of messengers give themselves.",
+    source:
+      "RFC 9110, 10.1.5: every mail program, image proxy and browser names itself. Scanners of mail gateways, previews of messengers and HTTP libraries do by these names.",
     isIn: (request) =>
-      /barracuda|proofpoint|mimecast|fireeye|trendmicro|symantec|sophos|zscaler|cloudmark|urldefense|safelinks|bingpreview|skypeuripreview|link-?expanding|facebookexternalhit|whatsapp\/|telegrambot|twitterbot|discordbot/i.test(
-        userAgent(request),
-      ),
-  },
-  {
-    cause: "program",
-    source: "The names of HTTP libraries at the beginning of a user agent, and of browsers without a screen.",
-    isIn: (request) =>
-      /^(?:curl|wget|python|go-http-client|java|okhttp|axios|node|undici|ruby|php|libwww|apache-httpclient|aiohttp|lua-resty)\b|headless/i.test(
-        userAgent(request),
-      ),
+      userAgent(request) === "" || SCANNER.test(userAgent(request)) || LIBRARY.test(userAgent(request)),
   },
   {
     cause: "program",

@@ -9,7 +9,8 @@ import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
 import { newId } from "../../domain/ids.ts";
 import { openAdmitted } from "../../domain/secrets/admission.ts";
 import { openVault, type Vault } from "../../domain/secrets/crypto.ts";
-import { type PlanLimits, setPlan } from "../../domain/teams/plans.ts";
+import type { PlanLimits } from "../../domain/teams/plans.ts";
+import { changeTeam } from "../../domain/teams/teams.ts";
 import { stack } from "./stack.ts";
 
 export interface Backdoor {
@@ -130,7 +131,7 @@ export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
 }
 
 export async function setLimits({ em, team }: TestTeam, limits: Partial<PlanLimits>): Promise<void> {
-  await transaction(em, (tx) => setPlan(tx, team.id, limits));
+  await transaction(em, (tx) => changeTeam(tx, team.id, limits));
 }
 
 /** Ended, past the service, so that no worker takes it up; the caller adds its recipients. @returns its id */
