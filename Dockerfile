@@ -38,6 +38,8 @@ COPY workers ./workers
 COPY api ./api
 COPY app ./app
 COPY stack ./stack
-# No process writes below /app.
+# Commands start in half the time with what the first one keeps. Later no process writes below /app.
+RUN install --directory --owner=node node_modules/.cache/mailkeel/compiled
 USER node
+RUN node app/main.mjs --help
 CMD ["node", "api/main.ts"]

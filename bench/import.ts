@@ -14,7 +14,7 @@ export interface ImportOptions extends StackChoice {
   repeat: number;
 }
 
-const APP = `${import.meta.dirname}/../app/main.ts`;
+const APP = `${import.meta.dirname}/../app/main.mjs`;
 const run = promisify(execFile);
 
 const report = z.object({

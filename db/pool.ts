@@ -32,7 +32,11 @@ export function reclaimLostConnections(pool: ConnectionPool): void {
   pool.on("release", (_error: unknown, client: Client) => inUse.delete(client));
   pool.on("connect", (client: Client) => {
     setImmediate(() => pool.ending && reclaim(client));
-    client.once("end", () => setTimeout(reclaim, GRACE_MS, client));
+    client.once("end", () => {
+      const timer = setTimeout(reclaim, GRACE_MS, client);
+      // A process that has closed its connections does not wait for it.
+      if (!inUse.has(client)) timer.unref();
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 import { domainToASCII, domainToUnicode } from "node:url";
-import validator from "validator";
+// The package itself loads a hundred files.
+import isEmail from "validator/lib/isEmail.js";
 
 /** Longest address that the API accepts, in characters. */
 export const MAX_ADDRESS_LENGTH = 320;
@@ -33,7 +34,7 @@ function trimAddress(text: string): string {
  */
 export function normaliseAddress(text: string): string | undefined {
   const trimmed = trimAddress(text);
-  if (trimmed.length > MAX_ADDRESS_LENGTH || !validator.isEmail(trimmed, SYNTAX)) return undefined;
+  if (trimmed.length > MAX_ADDRESS_LENGTH || !isEmail.default(trimmed, SYNTAX)) return undefined;
   if (INVISIBLE.test(trimmed)) return undefined;
   const at = trimmed.lastIndexOf("@");
   const local = trimmed.slice(0, at).toLowerCase().normalize("NFC");
@@ -45,7 +46,7 @@ export function normaliseAddress(text: string): string | undefined {
   if (ascii.split(".").some((label) => label.length > MAX_LABEL_LENGTH) || /(^|\.)xn--/.test(unicode)) return undefined;
   if (ascii === "" || ascii.length > MAX_DOMAIN_LENGTH) return undefined;
   // Checked again where it was mapped to ASCII: that may turn a name into something else, e.g. a number into an IP address.
-  if (ascii !== domain && !validator.isEmail(`a@${ascii}`, SYNTAX)) return undefined;
+  if (ascii !== domain && !isEmail.default(`a@${ascii}`, SYNTAX)) return undefined;
   return `${local}@${unicode}`;
 }
 

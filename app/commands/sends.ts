@@ -16,7 +16,6 @@ import {
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
 import { type LastRefusal, readLastRefusal } from "../../domain/sends/last-refusal.ts";
-import { parseOutcomes, settleUnknown } from "../../domain/sends/settle-unknown.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { holdOpenSends } from "../../domain/sends/unfinished.ts";
 import { NOT_SENT } from "../../domain/sends/unknown.ts";
@@ -347,6 +346,7 @@ async function giveUpdate(session: Session, id: string, update: string, input?: 
 }
 
 async function settle(session: Session, { id, file }: { id: string; file: string }): Promise<Outcome> {
+  const { parseOutcomes, settleUnknown } = await import("../../domain/sends/settle-unknown.ts");
   const em = session.orm.em.fork();
   const found = await findSend(em, id);
   const csv = file === "-" ? await text(session.terminal.stdin) : await readFile(file, "utf8");

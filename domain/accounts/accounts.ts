@@ -272,13 +272,6 @@ export const isAccountFailure = (reason: string): boolean => ACCOUNT_FAILURES.ha
 /** The failure that a working login does not disprove: the server takes no mail from the account's address. */
 const SENDER_REFUSED = "sender_refused" satisfies SmtpReason;
 
-/**
- * SQL: a send under way may mail over an account in ERROR, because a mail that its server takes makes it ACTIVE again.
- * @param accounts alias of `email_accounts`
- */
-export const mayMail = (accounts: string): RawBuilder<boolean> =>
-  sql<boolean>`(${sql.ref(`${accounts}.status`)} in ('ACTIVE', 'ERROR'))`;
-
 /** Only other credentials can make it ACTIVE again. */
 const ACCESS_REVOKED = "access_revoked" satisfies SmtpReason;
 

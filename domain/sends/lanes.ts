@@ -1,14 +1,20 @@
-import { type Expression, type SqlBool, sql } from "kysely";
+import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { mayMail } from "../accounts/accounts.ts";
 import type { EventName } from "../webhooks/catalogue.ts";
 import { isWanted } from "../webhooks/emit.ts";
 import { complaintLimit, complaintRate } from "./complaint-rate.ts";
 import { foldCounts } from "./counts.ts";
 import type { ResourceType, SendResource } from "./resource.ts";
 import { markUnknown } from "./unknown.ts";
+
+/**
+ * SQL: a send under way may mail over an account in ERROR, because a mail that its server takes makes it ACTIVE again.
+ * @param accounts alias of `email_accounts`
+ */
+export const mayMail = (accounts: string): RawBuilder<boolean> =>
+  sql<boolean>`(${sql.ref(`${accounts}.status`)} in ('ACTIVE', 'ERROR'))`;
 
 /** One account's part in a send: a newsletter's send has one lane, a campaign's one for each of its accounts. */
 export interface Lane {

@@ -4,8 +4,7 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
-import { mayMail } from "../accounts/accounts.ts";
-import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
+import { isFreeFor, mayMail, type OpenedDispatch } from "./lanes.ts";
 import { SELECT_INELIGIBLE } from "./members.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */

@@ -18,7 +18,7 @@ import { openReceiver } from "../support/receiver.ts";
 import { addAccount, addSegment } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
-const MAIN = join(import.meta.dirname, "../../app/main.ts");
+const MAIN = join(import.meta.dirname, "../../app/main.mjs");
 
 /** Settings for the tests' stack, as a shell would export them. */
 async function settings(): Promise<Record<string, string>> {

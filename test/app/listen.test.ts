@@ -18,7 +18,7 @@ import { openReceiver } from "../support/receiver.ts";
 import { prune } from "../support/retention.ts";
 import { makeEndpoint } from "../support/webhooks.ts";
 
-const MAIN = `${import.meta.dirname}/../../app/main.ts`;
+const MAIN = `${import.meta.dirname}/../../app/main.mjs`;
 
 /** A receiver on a port of its own: the service may not deliver there, the command may. */
 interface LocalReceiver {

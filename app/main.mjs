@@ -1,4 +1,7 @@
-/** The app's command line, for changes that the API does not offer: `npm run app -- <command> [--json]` */
+/**
+ * The app's command line, for changes that the API does not offer: `npm run app -- <command> [--json]`. Of TypeScript, this file
+ * alone would have to be stripped of its types at each start.
+ */
 import { enableCompileCache } from "node:module";
 
 // Shared with the stack: a command starts in half the time.
