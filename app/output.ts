@@ -29,6 +29,33 @@ export const toJson = (value: object): Record<string, unknown> =>
     ]),
   );
 
+type Cell = string | number | Date | null;
+
+const cellText = (cell: Cell): string =>
+  cell === null || cell === "" ? "-" : cell instanceof Date ? cell.toISOString() : String(cell).replace(/\s+/g, " ");
+
+/** A header line, and a line for each record. @param none stands where there is no record */
+export function table<T>(
+  records: readonly T[],
+  none: string,
+  columns: Readonly<Record<string, (record: T) => Cell>>,
+): string {
+  if (records.length === 0) return none;
+  const lines = [
+    Object.keys(columns),
+    ...records.map((each) => Object.values(columns).map((of) => cellText(of(each)))),
+  ];
+  const widths = Object.keys(columns).map((_, at) => Math.max(...lines.map((line) => line[at]?.length ?? 0)));
+  return lines
+    .map((line) =>
+      line
+        .map((cell, at) => cell.padEnd(widths[at] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
 /** A line of CSV (RFC 4180); null is an empty field. */
 export function csvLine(fields: readonly (string | number | null)[]): string {
   const cells = fields.map((field) => {

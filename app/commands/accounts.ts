@@ -23,7 +23,7 @@ import { ApiError } from "../../domain/errors.ts";
 import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/account-inspection.ts";
 import { argument, type Commands, command, flag, OF_ANY_TEAM, OF_TENANT, option, required } from "../command.ts";
 import { absoluteUrl, address, domains, listOf, NONE, numberOrNone, oneOf, wholeNumber } from "../options.ts";
-import { counted, refusedText, toJson } from "../output.ts";
+import { refusedText, table, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, ownerOf, type Session, type Terminal, tenantOf } from "../session.ts";
 
 const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
@@ -101,7 +101,16 @@ export const commands: Commands = {
     async (session, { status: statuses, ...options }) => {
       const teamId = await anyTeamOf(session, options);
       const accounts = await listAccounts(session.orm.em.fork(), { teamId, statuses });
-      return { text: accounts.map(lineOf).join("\n") || "No account", data: { accounts: accounts.map(dataOf) } };
+      return {
+        text: table(accounts, "No account", {
+          ACCOUNT: ({ id }) => id,
+          TEAM: ({ teamId }) => teamId,
+          EMAIL: ({ email }) => email,
+          "OPEN SENDS": ({ sends }) => sends.length,
+          STATUS: statusOf,
+        }),
+        data: { accounts: accounts.map(dataOf) },
+      };
     },
   ),
 
@@ -203,9 +212,6 @@ const statusOf = ({ status, lastError, refusal }: AccountFacts): string =>
     `${status}${lastError === null || status === "ACTIVE" ? "" : ` (${lastError})`}`,
     ...(refusal ? [refusedText(refusal)] : []),
   ].join(", ");
-
-const lineOf = (account: AccountFacts): string =>
-  `${account.id}  ${account.teamId}  ${account.email}  ${statusOf(account)}  ${counted(account.sends.length, "open send")}`;
 
 function describe(account: AccountFacts): string {
   const used = (usage: AccountFacts["hour"]) => (usage === null ? "no limit" : `${usage.used} of ${usage.limit}`);

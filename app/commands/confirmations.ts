@@ -1,5 +1,6 @@
 import { countWithheld } from "../../domain/audience/confirmation-mails.ts";
 import { type Commands, command, OF_TENANT } from "../command.ts";
+import { table } from "../output.ts";
 import { inTenantOf } from "../session.ts";
 
 /** Confirmation mails of double opt-ins. */
@@ -9,9 +10,12 @@ export const commands: Commands = {
     OF_TENANT,
     async (session, options) => {
       const withheld = await inTenantOf(session, options, countWithheld);
-      const lines = withheld.map(({ listId, reason, mails }) => `${listId}  ${reason}  ${mails}`);
       return {
-        text: lines.join("\n") || "No confirmation mail is withheld",
+        text: table(withheld, "No confirmation mail is withheld", {
+          LIST: ({ listId }) => listId,
+          REASON: ({ reason }) => reason,
+          MAILS: ({ mails }) => mails,
+        }),
         data: { withheld: withheld.map(({ listId, reason, mails }) => ({ list_id: listId, reason, mails })) },
       };
     },

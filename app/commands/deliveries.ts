@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { DELIVERY_STATUSES } from "../../db/entities/webhook.ts";
 import { ApiError } from "../../domain/errors.ts";
 import {
   countReplayable,
@@ -10,12 +11,12 @@ import {
   requestReplay,
 } from "../../domain/webhooks/bulk-replay.ts";
 import { commandEndpoint, retryWaiting } from "../../domain/webhooks/commands.ts";
-import { readDeliveryFacts } from "../../domain/webhooks/log.ts";
+import { listDeliveries, readDeliveryFacts } from "../../domain/webhooks/log.ts";
 import { notifyDue } from "../../domain/webhooks/notify.ts";
 import { endpointWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
-import { argument, type Commands, command, flag, OF_ANY_TEAM, option } from "../command.ts";
+import { argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
 import { collect, eventNames, instant, listOf, pastInstant, wholeNumber } from "../options.ts";
-import { progressLine, toJson } from "../output.ts";
+import { progressLine, table, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, ownerOf, type Session, uiOf } from "../session.ts";
 
 const PROGRESS_EVERY_MS = 500;
@@ -24,6 +25,35 @@ const DELIVERY = { id: argument("the delivery") };
 
 /** Webhook deliveries: their attempts, the workflow that one waits in, attempts at once, and replays in bulk. */
 export const commands: Commands = {
+  "delivery:list": command(
+    "list webhook deliveries by their last attempts, the newest first; those that were replayed are left out",
+    {
+      ...LIMIT,
+      webhook: option("<id>", "of one endpoint; all unless given"),
+      status: option("<statuses>", `comma-separated, of ${DELIVERY_STATUSES.join(", ")}`, listOf(DELIVERY_STATUSES)),
+      ...OF_ANY_TEAM,
+    },
+    async (session, { webhook: webhookId, status: statuses, limit, ...options }) => {
+      const teamId = await anyTeamOf(session, options);
+      if (webhookId !== undefined) await ownerOf(session, "webhook_endpoints", webhookId);
+      const deliveries = await listDeliveries(session.orm.em.fork(), { teamId, webhookId, statuses, limit });
+      return {
+        text: table(deliveries, "No delivery", {
+          DELIVERY: ({ id }) => id,
+          AT: ({ at }) => at,
+          TEAM: ({ team }) => team,
+          ENDPOINT: ({ webhook }) => webhook,
+          EVENT: ({ eventType }) => eventType,
+          STATUS: ({ status }) => status,
+          ATTEMPT: ({ attempt }) => attempt,
+          ANSWER: ({ responseStatus }) => responseStatus,
+          ERROR: ({ error }) => error,
+        }),
+        data: { deliveries: deliveries.map(toJson) },
+      };
+    },
+  ),
+
   "delivery:where": command("print the workflow that a webhook delivery waits in", DELIVERY, (session, { id }) =>
     where(session, id),
   ),

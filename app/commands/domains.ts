@@ -14,6 +14,7 @@ import { type DomainRecords, dkimRecord, recordsOf, zoneLine } from "../../domai
 import { openLookup } from "../../lib/dns.ts";
 import { type AppCommand, type Commands, command, flag, OF_TENANT, option, required } from "../command.ts";
 import { asciiDomain, oneOf } from "../options.ts";
+import { table } from "../output.ts";
 import { inTenant, inTenantOf, type Outcome, ownerOf, type Session, tenantOf } from "../session.ts";
 
 /** How long a signed mail may be under way: servers try for four to five days (RFC 5321, section 4.5.4.1). */
@@ -152,12 +153,13 @@ const dataOf = (key: SendingKey) => ({
   ...(key.use === "replaced" && { keep_record_until: keptUntil(key) }),
 });
 
-function listed(key: SendingKey): string {
-  const until = key.use === "replaced" ? `; keep its record until ${keptUntil(key)}` : "";
-  return `${key.id} ${key.algorithm} ${dkimRecord(key).name} is ${key.use}${until}`;
-}
-
 const shown = (keys: readonly SendingKey[]): Outcome => ({
-  text: keys.map(listed).join("\n") || "There is none; domain:add makes one",
+  text: table(keys, "There is none; domain:add makes one", {
+    KEY: ({ id }) => id,
+    ALGORITHM: ({ algorithm }) => algorithm,
+    RECORD: (key) => dkimRecord(key).name,
+    USE: ({ use }) => use,
+    "KEEP RECORD UNTIL": (key) => (key.use === "replaced" ? keptUntil(key) : null),
+  }),
   data: { keys: keys.map(dataOf) },
 });

@@ -3,6 +3,7 @@ import { forTenant } from "../../db/orm.ts";
 import { createField, deleteField, readFields } from "../../domain/audience/contact-fields.ts";
 import { argument, type Commands, command, OF_TENANT, required } from "../command.ts";
 import { oneOf } from "../options.ts";
+import { table } from "../output.ts";
 import { inTenantOf, tenantOf } from "../session.ts";
 
 /** Custom fields of contacts. */
@@ -22,8 +23,8 @@ export const commands: Commands = {
 
   "field:list": command("list the custom fields that are declared", OF_TENANT, async (session, options) => {
     const fields = await readFields(session.orm.em.fork(), await tenantOf(session, options));
-    const lines = fields.map(({ name, type }) => `${name}: ${type}`);
-    return { text: lines.join("\n") || "No custom field is declared", data: { fields } };
+    const text = table(fields, "No custom field is declared", { FIELD: ({ name }) => name, TYPE: ({ type }) => type });
+    return { text, data: { fields } };
   }),
 
   "field:delete": command(

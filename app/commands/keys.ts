@@ -1,4 +1,4 @@
-import { Member } from "../../db/entities/team.ts";
+import { ApiKey, Member } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import {
@@ -11,8 +11,9 @@ import {
 } from "../../domain/access/keys.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { type Commands, command, flag, OF_TEAM, OF_TENANT, option, required } from "../command.ts";
+import { type Commands, command, flag, LIMIT, OF_TEAM, OF_TENANT, option, required } from "../command.ts";
 import { domains, futureInstant, recordName, wholeNumber, words } from "../options.ts";
+import { table } from "../output.ts";
 import { type Outcome, teamOf, tenantOf } from "../session.ts";
 
 const KEY = { ...OF_TEAM, key: required("<id>", "the key's id, or its visible part mk_live_…") };
@@ -47,6 +48,33 @@ export const commands: Commands = {
     },
   ),
 
+  "key:list": command(
+    "list the keys of a team in both environments, the newest first; no key is shown again",
+    { ...OF_TEAM, ...LIMIT },
+    async (session, { limit, ...options }) => {
+      const teamId = await teamOf(session, options);
+      const keys = await session.orm.em.fork().find(ApiKey, { teamId }, { orderBy: { id: "desc" }, limit });
+      return {
+        text: table(keys, "No key", {
+          KEY: ({ id }) => id,
+          "VISIBLE PART": ({ environment, publicId }) => presentKeyId(environment, publicId),
+          NAME: ({ name }) => name,
+          MEMBER: ({ memberId }) => memberId,
+          STATE: stateOf,
+          EXPIRES: ({ expiresAt }) => expiresAt ?? null,
+          SCOPES: ({ grantedScopes }) => grantedScopes.join(","),
+        }),
+        data: {
+          team: teamId,
+          keys: keys.map((key) => ({
+            ...recordOf(key),
+            ...{ name: key.name, member: key.memberId, state: stateOf(key), created_at: key.createdAt },
+          })),
+        },
+      };
+    },
+  ),
+
   "key:rotate": command(
     "replace a key by a new one with the same rights and the same daily count",
     { ...KEY, graceHours: option("<hours>", "how long the old key still works", wholeNumber(0, 24 * 365), 0) },
@@ -69,20 +97,25 @@ async function firstOwner(em: EntityManager, teamId: string): Promise<string> {
   return owner.id;
 }
 
+function stateOf({ revokedAt, expiresAt }: ApiKey): "revoked" | "expired" | "works" {
+  if (revokedAt) return "revoked";
+  return expiresAt && expiresAt <= new Date() ? "expired" : "works";
+}
+
+/** Without the key itself. */
+const recordOf = (record: ApiKey) => ({
+  id: record.id,
+  key_id: presentKeyId(record.environment, record.publicId),
+  scopes: record.grantedScopes,
+  send_domains: record.sendDomains,
+  daily_send_cap: record.dailySendCap,
+  requires_approval: record.requiresApproval,
+  expires_at: record.expiresAt?.toISOString() ?? null,
+});
+
 function shown({ key, record }: MintedKey): Outcome {
   return {
     text: `${key}\nKey ${record.id}. Keep it: it is not shown again.`,
-    data: {
-      key: {
-        id: record.id,
-        key_id: presentKeyId(record.environment, record.publicId),
-        secret: key,
-        scopes: record.grantedScopes,
-        send_domains: record.sendDomains,
-        daily_send_cap: record.dailySendCap,
-        requires_approval: record.requiresApproval,
-        expires_at: record.expiresAt?.toISOString() ?? null,
-      },
-    },
+    data: { key: { ...recordOf(record), secret: key } },
   };
 }

@@ -1,11 +1,11 @@
-import { PLANS, type Team } from "../../db/entities/team.ts";
+import { PLANS, Team } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { PLAN_LIMIT_KEYS, PLAN_LIMITS, type PlanLimitKey } from "../../domain/teams/plans.ts";
 import { changeTeam } from "../../domain/teams/teams.ts";
 import { type Commands, command, OF_TEAM, option, type Parameter } from "../command.ts";
 import { NONE, numberOrNone, oneOf } from "../options.ts";
-import { teamOf } from "../session.ts";
+import { type Outcome, teamOf } from "../session.ts";
 
 const LIMITS = Object.fromEntries(
   PLAN_LIMIT_KEYS.map((key) => {
@@ -27,15 +27,17 @@ export const commands: Commands = {
       const changed = await transaction(session.orm.em, (em) =>
         changeTeam(em, teamId, { ...(plan && { plan }), ...patch }),
       );
-      const limitsNow = limitsOf(changed);
-      const lines = Object.entries(limitsNow).map(([name, limit]) => `${name}: ${limit ?? NONE}`);
-      return {
-        text: [`Team ${teamId} has the plan ${changed.plan}`, ...lines].join("\n"),
-        data: { team: { id: teamId, plan: changed.plan, limits: limitsNow } },
-      };
+      return shown(changed);
     },
+  ),
+
+  "plan:show": command("print a team's plan and its limits", OF_TEAM, async (session, options) =>
+    shown(await session.orm.em.fork().findOneOrFail(Team, { id: await teamOf(session, options) })),
   ),
 };
 
-const limitsOf = (team: Team): Record<string, number | null> =>
-  Object.fromEntries(PLAN_LIMIT_KEYS.map((key) => [PLAN_LIMITS[key].name, team[key] ?? null]));
+function shown({ id, plan, ...team }: Team): Outcome {
+  const limits = Object.fromEntries(PLAN_LIMIT_KEYS.map((key) => [PLAN_LIMITS[key].name, team[key] ?? null]));
+  const lines = Object.entries(limits).map(([name, limit]) => `${name}: ${limit ?? NONE}`);
+  return { text: [`Team ${id} has the plan ${plan}`, ...lines].join("\n"), data: { team: { id, plan, limits } } };
+}

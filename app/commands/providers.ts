@@ -2,6 +2,7 @@ import { REPORT_PROVIDERS, type Source } from "../../db/entities/engagement.ts";
 import { addSource, changeSource, listSources, pathOfSource, removeSource } from "../../domain/reports/source.ts";
 import { type Commands, command, OF_TENANT, option, required } from "../command.ts";
 import { oneOf } from "../options.ts";
+import { table } from "../output.ts";
 import { inOwnersTenant, inTenantOf, type Outcome, type Session } from "../session.ts";
 
 const SOURCE = { source: required("<id>", "the webhook") };
@@ -50,9 +51,12 @@ export const commands: Commands = {
 
 /** The path below PUBLIC_URL, which the command line need not know. */
 function shown({ vault }: Session, sources: readonly Source[]): Outcome {
-  const lines = sources.map((source) => `${source.id} ${source.provider} PUBLIC_URL${pathOfSource(vault, source)}`);
   return {
-    text: lines.join("\n") || "There is none; provider:add adds one",
+    text: table(sources, "There is none; provider:add adds one", {
+      SOURCE: ({ id }) => id,
+      PROVIDER: ({ provider }) => provider,
+      URL: (source) => `PUBLIC_URL${pathOfSource(vault, source)}`,
+    }),
     data: {
       sources: sources.map((source) => ({
         id: source.id,

@@ -10,6 +10,7 @@ import {
 } from "../../domain/audience/segments/segments.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { argument, type Commands, command, OF_TENANT, option } from "../command.ts";
+import { table } from "../output.ts";
 import { inOwnersTenant, inTenantOf, ownerOf, tenantOf } from "../session.ts";
 
 const SEGMENT = { id: argument("the segment") };
@@ -56,8 +57,8 @@ export const commands: Commands = {
   "segment:list": command("list the segments", OF_TENANT, async (session, options) => {
     const tenant = await tenantOf(session, options);
     const segments = (await readSegments(forTenant(session.orm.em, tenant))).map(toJson);
-    const lines = segments.map(({ id, name }) => `${id}: ${name}`);
-    return { text: lines.join("\n") || "There is no segment", data: { segments } };
+    const text = table(segments, "There is no segment", { SEGMENT: ({ id }) => id, NAME: ({ name }) => name });
+    return { text, data: { segments } };
   }),
 
   "segment:delete": command(

@@ -8,7 +8,6 @@ import {
   type FoundSend,
   findSend,
   type LaneFacts,
-  type ListedSend,
   listSends,
   type RecipientFacts,
   readRecipients,
@@ -32,7 +31,7 @@ import {
   required,
 } from "../command.ts";
 import { listOf, wholeNumber } from "../options.ts";
-import { counted, csvLine, RESTORED, refusedText, toJson } from "../output.ts";
+import { counted, csvLine, RESTORED, refusedText, table, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, type Session, uiOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 
@@ -86,7 +85,18 @@ export const commands: Commands = {
       const teamId = await anyTeamOf(session, options);
       const sends = await listSends(session.orm.em.fork(), { statuses, teamId, limit });
       return {
-        text: sends.map(listedText).join("\n") || "No send",
+        text: table(sends, "No send", {
+          SEND: ({ sendId }) => sendId,
+          OF: ({ resourceId }) => resourceId,
+          NAME: ({ name }) => name,
+          TEAM: ({ teamId }) => teamId,
+          STATUS: ({ status }) => status,
+          SENT: ({ sent, total }) => `${sent} of ${total}`,
+          "A MINUTE": ({ perMinute }) => perMinute,
+          LEFT: ({ minutesLeft }) => (minutesLeft === null ? null : hoursAndMinutes(minutesLeft)),
+          "SEND AT": ({ sendAt }) => sendAt,
+          "NEEDS YOU": ({ needs }) => needs,
+        }),
         data: {
           sends: sends.map(({ sendId: id, resourceId: resource, teamId: team, needs, total, accountIds, ...send }) =>
             toJson({ id, resource, team, ...send, needsOperator: needs, recipients: total, accounts: accountIds }),
@@ -240,8 +250,7 @@ const dataOf = (facts: SendFacts) => ({
   })),
 });
 
-const listedText = ({ sendId, resourceId, teamId, status, needs, sent, total, sendAt }: ListedSend): string =>
-  `${sendId}  ${resourceId}  ${teamId}  ${status}  ${sent} of ${total} sent  ${sendAt}${needs === null ? "" : `  needs you: ${needs}`}`;
+const hoursAndMinutes = (minutes: number): string => `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 
 /** How recipients are printed: as columns of CSV or names of JSON, and as a line for people. */
 interface Format {

@@ -1,8 +1,9 @@
-import { PLANS, ROLES } from "../../db/entities/team.ts";
+import { Member, PLANS, ROLES, Team } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
 import { addMember, changeRole, changeTeam, createTeam, removeMember } from "../../domain/teams/teams.ts";
-import { argument, type Commands, command, OF_TEAM, option, required } from "../command.ts";
+import { argument, type Commands, command, LIMIT, OF_TEAM, option, required } from "../command.ts";
 import { address, oneOf, recordName } from "../options.ts";
+import { table, toJson } from "../output.ts";
 import { teamOf } from "../session.ts";
 
 const MEMBER = { member: required("<id>", "the member") };
@@ -32,6 +33,24 @@ export const commands: Commands = {
       };
     },
   ),
+
+  "team:list": command("list the teams, the newest first", LIMIT, async ({ orm }, { limit }) => {
+    const teams = await orm.em.fork().find(Team, {}, { orderBy: { id: "desc" }, limit });
+    return {
+      text: table(teams, "No team", {
+        TEAM: ({ id }) => id,
+        NAME: ({ name }) => name,
+        PLAN: ({ plan }) => plan,
+        "TIME ZONE": ({ timeZone }) => timeZone,
+        CREATED: ({ createdAt }) => createdAt,
+      }),
+      data: {
+        teams: teams.map(({ id, name, plan, timeZone, tracking, createdAt }) =>
+          toJson({ id, name, plan, timeZone, tracking, createdAt }),
+        ),
+      },
+    };
+  }),
 
   "team:time-zone": command(
     "set the zone in which the team's send days are days",
@@ -70,6 +89,25 @@ export const commands: Commands = {
       return { text: `Member ${id} is ${role}`, data: { member: { id, role } } };
     },
   ),
+
+  "member:list": command("list the members of a team", OF_TEAM, async (session, options) => {
+    const teamId = await teamOf(session, options);
+    const where = { teamId, removedAt: null };
+    const members = await session.orm.em.fork().find(Member, where, { orderBy: { id: "asc" } });
+    return {
+      text: table(members, "No member", {
+        MEMBER: ({ id }) => id,
+        ROLE: ({ role }) => role,
+        NAME: ({ name }) => name,
+        EMAIL: ({ email }) => email,
+        ADDED: ({ createdAt }) => createdAt,
+      }),
+      data: {
+        team: teamId,
+        members: members.map(({ id, role, name, email, createdAt }) => toJson({ id, role, name, email, createdAt })),
+      },
+    };
+  }),
 
   "member:role": command(
     "give a member another role; their keys follow at once",

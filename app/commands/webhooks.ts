@@ -1,9 +1,11 @@
+import { DELIVERY_FAILURES } from "../../db/entities/webhook.ts";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { ApiError, notFound } from "../../domain/errors.ts";
 import { commandEndpoint } from "../../domain/webhooks/commands.ts";
 import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
-import { ENDPOINT_STATES, type ListedEndpoint, listEndpoints } from "../../domain/webhooks/endpoint-list.ts";
-import { createEndpoint, guardedUrl } from "../../domain/webhooks/endpoints.ts";
+import { ENDPOINT_STATES, listEndpoints } from "../../domain/webhooks/endpoint-list.ts";
+import { createEndpoint, endpointRow, guardedUrl } from "../../domain/webhooks/endpoints.ts";
+import { listDeliveries } from "../../domain/webhooks/log.ts";
 import { notifyDue } from "../../domain/webhooks/notify.ts";
 import { MOST_COUNTED, type Rest, readRest } from "../../domain/webhooks/queue.ts";
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
@@ -11,7 +13,7 @@ import { openUrlGuard } from "../../lib/url-guard.ts";
 import { endpointWorkflowId } from "../../workflows/ids.ts";
 import { argument, type Commands, command, LIMIT, OF_ANY_TEAM, OF_TENANT, option, required } from "../command.ts";
 import { absoluteUrl, eventNames, listOf, recordName, wholeNumber } from "../options.ts";
-import { toJson } from "../output.ts";
+import { table, toJson } from "../output.ts";
 import { anyTeamOf, inOwnersTenant, inTenant, ownerOf, type Session, tenantOf } from "../session.ts";
 
 const ENDPOINT = { id: argument("the webhook endpoint") };
@@ -51,11 +53,18 @@ export const commands: Commands = {
       const teamId = await anyTeamOf(session, options);
       const endpoints = await listEndpoints(session.orm.em.fork(), { states, teamId, limit });
       return {
-        text: endpoints.map(listedText).join("\n") || "No endpoint",
+        text: table(endpoints, "No endpoint", {
+          ENDPOINT: ({ id }) => id,
+          TEAM: ({ teamId }) => teamId,
+          URL: ({ url }) => originOf(url),
+          STATE: ({ state, reason }) => (reason === null ? state : `${state} (${reason})`),
+          SINCE: ({ failingSince }) => failingSince,
+          FAILURES: ({ failures }) => failures,
+        }),
         data: {
           webhooks: endpoints.map(({ teamId: team, url, reason, failures, ...endpoint }) =>
             toJson({
-              ...{ ...endpoint, team, origin: new URL(url).origin },
+              ...{ ...endpoint, team, origin: originOf(url) },
               ...{ disabledReason: reason, consecutiveFailures: failures },
             }),
           ),
@@ -65,24 +74,35 @@ export const commands: Commands = {
   ),
 
   "webhook:show": command(
-    "print an endpoint's health, its next probe and how many deliveries wait for it",
+    "print an endpoint's URL without its path, its health, its last failure, its next probe and how many deliveries wait for it",
     ENDPOINT,
     async (session, { id }) => {
+      const em = session.orm.em.fork();
       const { active, health, failures, failingSince, paused, waiting, nextAt } = await restOf(session, id);
+      const owner = await ownerOf(session, "webhook_endpoints", id);
+      const { url } = await endpointRow(em, owner, id).executeTakeFirstOrThrow();
+      const [last] = await listDeliveries(em, { webhookId: id, statuses: DELIVERY_FAILURES, limit: 1 });
       const workflow = waiting > 0 ? endpointWorkflowId(id) : null;
       const since = failingSince === null ? "" : ` since ${failingSince}`;
       const state = `${health}${since}${active ? "" : ", off"}${paused ? ", PAUSED" : ""}`;
       const many = waiting === MOST_COUNTED ? `${waiting} or more` : waiting;
       const next = nextAt === null ? "" : `, the next attempt is at ${nextAt}`;
       return {
-        text: `${state}; ${failures} failures in a row\n${many} deliveries wait${next}${workflow ? `: ${workflow}` : ""}`,
+        text: [
+          originOf(url),
+          `${state}; ${failures} failures in a row`,
+          ...(last ? [`${last.id} ${last.status} at ${last.at}: ${last.error ?? `HTTP ${last.responseStatus}`}`] : []),
+          `${many} deliveries wait${next}${workflow ? `: ${workflow}` : ""}`,
+        ].join("\n"),
         data: {
           webhook: id,
+          origin: originOf(url),
           active,
           health,
           paused,
           consecutive_failures: failures,
           failing_since: failingSince,
+          last_failure: last ? toJson(last) : null,
           next_attempt_at: nextAt,
           waiting,
           workflow,
@@ -159,11 +179,7 @@ export const commands: Commands = {
 };
 
 /** Without the path and the query of the URL, which may hold a token of the receiver's. */
-function listedText({ id, teamId, url, state, reason, failures, failingSince }: ListedEndpoint): string {
-  const since = failingSince === null ? "" : ` since ${failingSince}`;
-  const why = reason === null ? "" : ` (${reason})`;
-  return `${id}  ${teamId}  ${new URL(url).origin}  ${state}${why}${since}, ${failures} failures in a row`;
-}
+const originOf = (url: string): string => new URL(url).origin;
 
 /** @throws {ApiError} `not_found` */
 async function restOf(session: Session, id: string): Promise<Rest> {

@@ -183,14 +183,23 @@ export interface ListedSend {
   sendId: string;
   resourceId: string;
   teamId: string;
+  /** Of its newsletter or campaign. */
+  name: string | null;
   environment: Tenant["environment"];
   status: SendStatus;
   needs: string | null;
   sent: number;
   total: number;
+  /** Recipients settled in a minute, by the last ones of five minutes; null when it is not SENDING, or none was settled. */
+  perMinute: number | null;
+  /** At this rate. */
+  minutesLeft: number | null;
   sendAt: string;
   accountIds: string[];
 }
+
+const OPEN_STATES = sql.raw("('QUEUED', 'SENDING', 'DEFERRED')");
+const RATED_ROWS = 10_000;
 
 /** A field that is missing lets all through. */
 export interface SendFilter {
@@ -211,9 +220,20 @@ export async function listSends(em: EntityManager, { statuses, teamId, limit }: 
       select * from found f order by f.needs is null, not f.open, f.created_at desc, f.id limit ${limit}
     )
     select s.id as "sendId", s.resource_id as "resourceId", s.team_id as "teamId", s.environment, s.status, s.needs,
-      ${sentCount} as sent, s.recipients as total, ${isoInstant(sql`s.send_at`)} as "sendAt",
-      ${laneAccounts} as "accountIds"
-    from listed s order by s.needs is null, not s.open, s.created_at desc, s.id`.execute(kysely(em));
+      ${sentCount} as sent, s.recipients as total, coalesce(n.name, c.name) as name, round(r.per_minute)::int as "perMinute",
+      ceil((s.recipients + (select coalesce(sum(c.count), 0) from send_counts c
+        where c.send_id = s.id and c.state in ${OPEN_STATES})) / r.per_minute)::int as "minutesLeft",
+      ${isoInstant(sql`s.send_at`)} as "sendAt", ${laneAccounts} as "accountIds"
+    from listed s
+    left join newsletters n on n.id = s.resource_id
+    left join campaigns c on c.id = s.resource_id
+    left join lateral (
+      select nullif(count(*), 0) * 60 / greatest(extract(epoch from now() - min(r.updated_at)), 1) as per_minute
+      from (select max(after_seq) as seq from send_lanes where send_id = s.id) staged
+      join send_recipients r on r.send_id = s.id and r.seq between staged.seq - ${sql.lit(RATED_ROWS)} and staged.seq
+      where s.status = 'SENDING' and r.state not in ${OPEN_STATES} and r.updated_at > now() - interval '5 minutes'
+    ) r on true
+    order by s.needs is null, not s.open, s.created_at desc, s.id`.execute(kysely(em));
   return rows;
 }
 

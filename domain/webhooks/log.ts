@@ -62,6 +62,44 @@ export interface DeliveryFacts extends Tenant {
   attempts: AttemptFacts[];
 }
 
+export interface ListedDelivery {
+  id: string;
+  team: string;
+  environment: Tenant["environment"];
+  webhook: string;
+  eventType: string;
+  status: DeliveryStatus;
+  attempt: number;
+  responseStatus: number | null;
+  error: string | null;
+  /** Its last change, ISO 8601. */
+  at: string;
+}
+
+export interface DeliveryFilter {
+  teamId?: string | undefined;
+  webhookId?: string | undefined;
+  statuses?: readonly DeliveryStatus[] | undefined;
+  limit: number;
+}
+
+/** Lists deliveries by their last attempts, the newest first; those that were replayed are left out. */
+export async function listDeliveries(
+  em: EntityManager,
+  { teamId, webhookId, statuses, limit }: DeliveryFilter,
+): Promise<ListedDelivery[]> {
+  const { rows } = await sql<ListedDelivery>`
+    select d.id, d.team_id as team, d.environment, d.webhook_id as webhook, d.event_type as "eventType", d.status,
+      d.attempt, d.response_status as "responseStatus", d.error_message as error, ${isoInstant(sql`d.updated_at`)} as at
+    from webhook_deliveries d
+    where d.superseded_by_id is null
+      and (${teamId ?? null}::text is null or d.team_id = ${teamId ?? null})
+      and (${webhookId ?? null}::text is null or d.webhook_id = ${webhookId ?? null})
+      and (${statuses ?? null}::text[] is null or d.status = any(${statuses ?? null}::text[]))
+    order by d.id desc limit ${limit}`.execute(kysely(em));
+  return rows;
+}
+
 const firstOf = (delivery: string) => sql`coalesce(${sql.ref(`${delivery}.first_id`)}, ${sql.ref(`${delivery}.id`)})`;
 
 /** Reads a delivery by the id of any of its attempts. @throws {ApiError} `not_found` */

@@ -134,6 +134,7 @@ describe("npm run app -- plan:set", () => {
     assert.equal((await api(team.keys.live).get("/usage")).body.error.code, "plan_upgrade_required");
     const lifted = await planSet("--plan", "BUSINESS", "--requests-per-minute", "none", "--webhook-endpoints", "none");
     assert.deepEqual(lifted, { id: team.team.id, plan: "BUSINESS", limits: none });
+    assert.deepEqual((await command("plan:show", "--team", team.team.id, "--json")).json.team, lifted);
   });
 
   it("refuses more endpoints than any team may have, what is no number, and nothing at all", async () => {

@@ -117,6 +117,8 @@ describe("The app's command line", () => {
       assert.equal(made.team.time_zone, "Europe/Berlin");
       const key = await json(["key:mint", "--team", made.team.id, "--name", "k", "--scopes", "lists:write,lists:read"]);
       assert.equal((await api(key.key.secret).post("/lists", { name: "x" })).status, 201);
+      const { teams } = await json(["team:list", "--limit", "10000"]);
+      assert.equal(teams.find((each: Json) => each.id === made.team.id).time_zone, "Europe/Berlin");
     });
 
     it("accepts IANA time zones only", async () => {
@@ -138,7 +140,10 @@ describe("The app's command line", () => {
       await json(["member:role", "--member", member.id, "--role", "OWNER"]);
       await json(["member:role", "--member", team.owner.id, "--role", "ADMIN"]);
       await json(["member:role", "--member", team.owner.id, "--role", "OWNER"]);
+      const members = async () => (await json(["member:list", "--team", id])).members.map((each: Json) => each.id);
+      assert.deepEqual(await members(), [team.owner.id, member.id]);
       await json(["member:remove", "--member", member.id]);
+      assert.deepEqual(await members(), [team.owner.id]);
       await refused(["member:remove", "--member", member.id], /No record has this id/);
     });
 
@@ -174,6 +179,14 @@ describe("The app's command line", () => {
       assert.equal((await api(key.secret).get("/me")).body.error.code, "api_key_revoked");
       assert.equal((await api(next.secret).get("/me")).status, 200);
       await json(["key:revoke", "--team", id, "--key", next.key_id]);
+      const [listed, { stdout }] = [await json(["key:list", "--team", id]), await run(["key:list", "--team", id])];
+      const [latest] = listed.keys;
+      assert.deepEqual([latest.id, latest.state, latest.key_id], [next.id, "revoked", next.key_id]);
+      assert.match(
+        stdout,
+        new RegExp(`^KEY .* SCOPES\\n${next.id} +${next.key_id} +k +mbr_.* revoked .* lists:read\\n`),
+      );
+      assert.ok(![JSON.stringify(listed), stdout].some((shown) => shown.includes(next.secret)));
       assert.equal((await api(next.secret).get("/me")).body.error.code, "api_key_revoked");
     });
   });

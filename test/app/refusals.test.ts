@@ -43,6 +43,7 @@ const MISSING: [id: string, ...args: string[]][] = [
   ["team_none", "account:list", "--team", "team_none"],
   ["team_none", "domain:list", "--team", "team_none"],
   ["team_none", "confirmation:withheld", "--team", "team_none"],
+  ["whk_none", "delivery:list", "--webhook", "whk_none"],
   ["team_none", "plan:set", "--team", "team_none", "--plan", "FREE"],
 ];
 

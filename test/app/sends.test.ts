@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { listSends } from "../../domain/sends/inspection.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { app, inProcess, runApp } from "../support/command.ts";
 import { makeTeam, recordSend, uniqueEmail } from "../support/factories.ts";
@@ -103,12 +104,32 @@ describe("The commands for sends", () => {
     assert.deepEqual(data["sends"], [
       {
         ...{ id: endedId, resource: ended.newsletterId, team: ended.team.id, environment: "LIVE", status: "SENT" },
+        ...{ name: "Issue one", per_minute: null, minutes_left: null },
         ...{ needs_operator: "unknown_outcomes", sent: 2, recipients: 3, accounts: [ended.accountId] },
         send_at: all.flatMap((send) => (send.id === endedId && "send_at" in send ? [send.send_at] : []))[0],
       },
     ]);
-    assert.match(text, /2 of 3 sent .* needs you: unknown_outcomes/);
+    assert.match(text, /^SEND .* NEEDS YOU\nsend_.* SENT +2 of 3 .* unknown_outcomes$/);
     assert.equal((await inProcess("send:list", "--team", ended.team.id, "--status", "PAUSED")).text, "No send");
+  });
+
+  it("list a send under way with its rate by the last mails, and the time left at that rate", async () => {
+    const tx = ended.em.fork();
+    await tx.begin();
+    try {
+      for (const statement of [
+        sql`update sends set status = 'SENDING' where id = ${endedId}`,
+        sql`update send_lanes set after_seq = 2 where send_id = ${endedId}`,
+        sql`update send_recipients set updated_at = now() - (2 - seq) * interval '1 minute',
+          state = case seq when 3 then 'QUEUED' else state end where send_id = ${endedId}`,
+      ]) {
+        await statement.execute(kysely(tx));
+      }
+      const [send] = await listSends(tx, { teamId: ended.team.id, limit: 1 });
+      assert.deepEqual([send?.perMinute, send?.minutesLeft], [2, 1]);
+    } finally {
+      await tx.rollback();
+    }
   });
 
   it("list sends of the same kind with the newest first, and not by their ids", async () => {
@@ -145,7 +166,7 @@ describe("The commands for sends", () => {
       [id, state, why, failures].join(" "),
     );
     assert.deepEqual(told, [`${ids[2]} failing  7`, `${ids[1]} off delivery_failures 0`, `${ids[0]} unproven  0`]);
-    assert.match(text, /https:\/\/receiver\.example {2}failing since 20\S+, 7 failures in a row/);
+    assert.match(text, /https:\/\/receiver\.example +failing +20\S+ +7\n/);
     assert.match(text, /off \(delivery_failures\)/);
     assert.doesNotMatch(text + JSON.stringify(data), /token|\/failing/);
     const only = (await listed("--state", "unproven,off", "--limit", "1")).data["webhooks"] as { id: string }[];

@@ -143,11 +143,23 @@ describe("An operator of deliveries", () => {
     );
     await emitSome(team, 1);
     await untilLog(team, id, (log) => log.length === 2);
+    const listed = (await inProcess("delivery:list", "--webhook", id, "--team", team.team.id)).data["deliveries"] as {
+      status: string;
+    }[];
+    assert.deepEqual(
+      listed.map(({ status }) => status),
+      ["PENDING", "RETRYING"],
+    );
+    const retrying = await inProcess("delivery:list", "--webhook", id, "--status", "retrying");
+    assert.deepEqual(retrying.data["deliveries"], listed.slice(1));
+    assert.match(retrying.text, /^DELIVERY .* ERROR\ndlv_.* RETRYING +1 +429 +Answered with 429\.$/);
     const shown = await inProcess("webhook:show", id);
     assert.deepEqual(shown.data, {
+      ...{ origin: receiver.origin, last_failure: listed[1] },
       ...{ webhook: id, active: true, health: "unproven", paused: true, consecutive_failures: 1, failing_since: null },
       ...{ next_attempt_at: null, waiting: 2, workflow: `webhook-endpoint/${id}` },
     });
+    assert.match(shown.text, /\ndlv_\w+ RETRYING at 20\S+: Answered with 429\.\n2 deliveries wait/);
     assert.equal(await handle.executeUpdate("resume"), "delivers again");
     await receiver.until("/paused", 2);
     assert.equal((await inProcess("webhook:pause", id)).data["paused"], true);
