@@ -1,6 +1,6 @@
 import { Member, PLANS, ROLES, Team } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
-import { addMember, changeRole, changeTeam, createTeam, removeMember } from "../../domain/teams/teams.ts";
+import { addMember, changeMember, changeTeam, createTeam } from "../../domain/teams/teams.ts";
 import { argument, type Commands, command, LIMIT, OF_TEAM, option, required } from "../command.ts";
 import { address, oneOf, recordName } from "../options.ts";
 import { table, toJson } from "../output.ts";
@@ -113,7 +113,7 @@ export const commands: Commands = {
     "give a member another role; their keys follow at once",
     { ...MEMBER, ...ROLE },
     async ({ orm }, { member: id, role }) => {
-      await transaction(orm.em, (em) => changeRole(em, id, role));
+      await transaction(orm.em, (em) => changeMember(em, id, { role }));
       return { text: `Member ${id} is ${role}`, data: { member: { id, role } } };
     },
   ),
@@ -122,7 +122,7 @@ export const commands: Commands = {
     "take a member out of their team; their keys stop working",
     MEMBER,
     async ({ orm }, { member: id }) => {
-      await transaction(orm.em, (em) => removeMember(em, id));
+      await transaction(orm.em, (em) => changeMember(em, id, { removedAt: new Date() }));
       return { text: `Member ${id} left`, data: { member: { id, removed: true } } };
     },
   ),

@@ -55,25 +55,20 @@ export async function createField(
   });
 }
 
-export const readFields = (em: EntityManager, tenant: Tenant) =>
+const fieldsOf = (em: EntityManager, tenant: Tenant) =>
   kysely(em)
     .selectFrom("contact_fields")
     .select(["name", "type"])
     .where(ofTenant(tenant))
     .where("deleted_at", "is", null)
-    .orderBy("name")
-    .execute();
+    .orderBy("name");
+
+export const readFields = (em: EntityManager, tenant: Tenant) => fieldsOf(em, tenant).execute();
 
 /** None of the fields is deleted until the transaction ends. */
 export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
-  const rows = await kysely(em)
-    .selectFrom("contact_fields")
-    .select(["name", "type"])
-    .where(ofTenant(tenant))
-    .where("deleted_at", "is", null)
-    // A deletion updates the row first, and so waits for this transaction.
-    .forShare()
-    .execute();
+  // A deletion updates the row first, and so waits for this transaction.
+  const rows = await fieldsOf(em, tenant).forShare().execute();
   return new Map(rows.map(({ name, type }) => [name, type]));
 }
 

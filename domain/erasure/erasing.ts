@@ -28,28 +28,18 @@ interface Step {
   run(table: Table, action: ErasedRows["action"], statement: RawBuilder<unknown>): Promise<number>;
 }
 
-class DryRunDone<T> {
-  readonly result: T;
-
-  constructor(result: T) {
-    this.result = result;
-  }
-}
-
 /** Works in a transaction, which a dry run rolls back. */
 export async function inTransaction<T>(
   { em, dryRun }: Pick<Erasing, "em" | "dryRun">,
   work: (tx: EntityManager) => Promise<T>,
 ): Promise<T> {
+  if (!dryRun) return transaction(em, work);
+  const tx = em.fork();
+  await tx.begin();
   try {
-    return await transaction(em, async (tx) => {
-      const result = await work(tx);
-      if (dryRun) throw new DryRunDone(result);
-      return result;
-    });
-  } catch (thrown) {
-    if (thrown instanceof DryRunDone) return thrown.result;
-    throw thrown;
+    return await work(tx);
+  } finally {
+    await tx.rollback();
   }
 }
 

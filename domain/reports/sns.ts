@@ -69,7 +69,10 @@ export class SnsVerifier {
 
   /** @throws {ApiError} 401 unless SNS has signed it a short time ago; 503 when the certificate cannot be loaded */
   async verify(body: Buffer): Promise<SnsMessage> {
-    const message = parse(body);
+    const message = orForged(
+      () => snsMessage.parse(JSON.parse(body.toString("utf8"))),
+      "This is no message of Amazon SNS. Its raw message delivery must be off.",
+    );
     const host = hostOfTopic(message.TopicArn);
     if (host === undefined) throw forged("The message is of no topic of Amazon SNS.");
     if (Math.abs(Date.now() - Date.parse(message.Timestamp)) > MAX_AGE_MS) {
@@ -113,7 +116,7 @@ export class SnsVerifier {
       throw unavailable(`Amazon SNS answered with ${status} for a certificate.`);
     }
     if (status !== 200) throw forged("There is no such certificate of Amazon SNS.");
-    const certificate = certificateIn(text);
+    const certificate = orForged(() => new X509Certificate(text), "This is no certificate.");
     const now = Date.now();
     if (now < certificate.validFromDate.getTime() || now > certificate.validToDate.getTime()) {
       throw forged("The certificate is not valid today.");
@@ -130,19 +133,11 @@ export class SnsVerifier {
   }
 }
 
-function parse(body: Buffer): SnsMessage {
+function orForged<T>(read: () => T, problem: string): T {
   try {
-    return snsMessage.parse(JSON.parse(body.toString("utf8")));
+    return read();
   } catch {
-    throw forged("This is no message of Amazon SNS. Its raw message delivery must be off.");
-  }
-}
-
-function certificateIn(pem: string): X509Certificate {
-  try {
-    return new X509Certificate(pem);
-  } catch {
-    throw forged("This is no certificate.");
+    throw forged(problem);
   }
 }
 

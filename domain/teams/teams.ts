@@ -67,23 +67,19 @@ export async function addMember(
 }
 
 /**
- * Also changes the scopes of their keys. @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
+ * Their keys follow a new role, and stop working when they are removed.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
  */
-export async function changeRole(em: EntityManager, memberId: string, role: Role): Promise<Member> {
+export async function changeMember(
+  em: EntityManager,
+  memberId: string,
+  change: { role: Role } | { removedAt: Date },
+): Promise<void> {
   const member = await lockMember(em, memberId);
-  if (role !== "OWNER") await assertNotLastOwner(em, member);
-  em.assign(member, { role });
+  const staysOwner = "role" in change && change.role === "OWNER";
+  if (member.role === "OWNER" && !staysOwner) await refuseLastOwner(em, member.teamId);
+  em.assign(member, change);
   await em.flush();
-  return member;
-}
-
-/** Their keys stop working at once. @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner */
-export async function removeMember(em: EntityManager, memberId: string): Promise<Member> {
-  const member = await lockMember(em, memberId);
-  await assertNotLastOwner(em, member);
-  em.assign(member, { removedAt: new Date() });
-  await em.flush();
-  return member;
 }
 
 /** Changes of members wait for it, so that two owners cannot remove each other. @throws {ApiError} `not_found` */
@@ -101,8 +97,7 @@ async function lockMember(em: EntityManager, memberId: string): Promise<Member> 
   return member;
 }
 
-async function assertNotLastOwner(em: EntityManager, member: Member): Promise<void> {
-  if (member.role !== "OWNER") return;
-  const owners = await em.count(Member, { teamId: member.teamId, role: "OWNER", removedAt: null });
+async function refuseLastOwner(em: EntityManager, teamId: string): Promise<void> {
+  const owners = await em.count(Member, { teamId, role: "OWNER", removedAt: null });
   if (owners <= 1) throw new ApiError("resource_state_invalid", "They are the team's last owner.");
 }
