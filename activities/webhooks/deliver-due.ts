@@ -100,9 +100,9 @@ export class EndpointDeliveries {
       if (abandoned.length > 0 && !mayBeAnswered) await noteUnknown(em, taken, abandoned);
       const ends = [stopping, Context.current().cancellationSignal];
       const elsewhere = mayBeAnswered ? abandoned : [];
-      const { reason, ...left } = await run.run(taken, vault, elsewhere, leftForMs ?? 0, ends);
-      await endRun(em, { webhookId, epoch: taken.epoch, ...left });
-      return { rest: await readRest(em, webhookId), reason };
+      const ended = await run.run(taken, vault, elsewhere, leftForMs ?? 0, ends);
+      await endRun(em, taken, ended.left, ended.leftForMs);
+      return { rest: await readRest(em, webhookId), reason: ended.reason };
     } catch (error) {
       // Once an operator has given up what waited, a failing step need not be tried again.
       const rest = await readRest(em, webhookId);

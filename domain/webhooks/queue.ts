@@ -2,7 +2,6 @@ import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
-import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { newId } from "../ids.ts";
 import { type EndpointHealth, healthOf, isFailing } from "./endpoint-health.ts";
 
@@ -50,12 +49,7 @@ export interface TakenEndpoint {
  * @returns undefined when nothing may be sent to it: it is deleted, off or paused
  */
 export async function takeEndpoint(em: EntityManager, webhookId: string): Promise<TakenEndpoint | undefined> {
-  const { rows } = await take(em, { webhookId });
-  return rows[0];
-}
-
-const take = defineStatement(
-  (_em, { webhookId }: { webhookId: string }) => sql<TakenEndpoint>`
+  const { rows } = await sql<TakenEndpoint>`
     with endpoint as materialized (
       select e.id as "webhookId", e.team_id as "teamId", e.xmin::text as version, e.url, e.api_version as "apiVersion",
         e.encrypted_secret as "encryptedSecret", ${previousSecret("e")} as "previousEncryptedSecret",
@@ -67,8 +61,9 @@ const take = defineStatement(
       update webhook_health set epoch = epoch + 1, lease_until = ${leaseEnd}
       where webhook_id in (select "webhookId" from endpoint) returning epoch
     )
-    select endpoint.*, taken.epoch from endpoint, taken`,
-);
+    select endpoint.*, taken.epoch from endpoint, taken`.execute(kysely(em));
+  return rows[0];
+}
 
 /** One delivery to be attempted. */
 export interface DueDelivery {
@@ -203,20 +198,18 @@ async function supersede(
   return rows;
 }
 
-interface EndedRun extends NamedValues {
-  webhookId: string;
-  epoch: number;
-  left: readonly string[];
-  leftForMs: number;
+/** Ends a run in order and gives the lease back. @param left claims that it left behind, which may be settled for `leftForMs` */
+export async function endRun(
+  em: EntityManager,
+  owner: Owner,
+  left: readonly string[],
+  leftForMs: number,
+): Promise<void> {
+  await sql`
+    update webhook_health set claimed = ${[...left]}::text[], lease_until = null,
+      claimed_until = now() + make_interval(secs => ${leftForMs}::float8 / 1000)
+    where webhook_id = ${owner.webhookId} and epoch = ${owner.epoch}`.execute(kysely(em));
 }
-
-/** Ends a run in order and gives the lease back. It may have left claims behind, which may be settled for so long. */
-export const endRun = defineStatement(
-  (_em, { webhookId, epoch, left, leftForMs }: EndedRun) => sql`
-    update webhook_health
-    set claimed = ${left}::text[], claimed_until = now() + make_interval(secs => ${leftForMs}::float8 / 1000), lease_until = null
-    where webhook_id = ${webhookId} and epoch = ${epoch}`,
-);
 
 /** The state of an endpoint's queue, for its workflow and for operators. */
 export interface Rest {
