@@ -295,12 +295,14 @@ export class EndpointRun {
       const { outcome, reason, retryAfterMs } = classifyAnswer(due.id, answer, isLast, due.isTest);
       const isRetried = outcome.status === "RETRYING" && nextMs !== undefined;
       const retryInMs = isRetried ? Math.max(jittered(nextMs, Math.random()), retryAfterMs) : null;
+      const isSteady = this.#hasAnswered && this.#failures === 0;
       this.#note(outcome, reason);
       const written = writer.write(teamId, {
         ...outcome,
         webhookId,
         retryInMs,
         isProbe,
+        isSteady,
         askedWaitMs: retryAfterMs,
       });
       this.#pump();

@@ -1,17 +1,20 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type EndpointOutcome, writeOutcomes } from "../../domain/webhooks/outcomes.ts";
+import { areSteadySuccesses, type EndpointOutcome, writeOutcomes } from "../../domain/webhooks/outcomes.ts";
 import type { ActivityDeps } from "../deps.ts";
 
 /** How long outcomes are kept for a database that is away, and how often it is tried. */
 const KEEP_MS = 20_000;
 const AGAIN_MS = 250;
 
+/** Statements of a team under way at once, and how many outcomes a second one needs: successes of steady endpoints, in any order. */
+const AT_ONCE = 2;
+const ENOUGH = 8;
+
 interface TeamWrites {
   gathered: EndpointOutcome[];
-  /** Ends with the statement under way. */
-  writing: Promise<void>;
-  /** Ends with the statement that writes what is gathered. */
-  next: Promise<void> | undefined;
+  /** Resolves with the statement that writes what is gathered. */
+  next: PromiseWithResolvers<void>;
+  underWay: number;
 }
 
 /**
@@ -28,22 +31,29 @@ export class OutcomeWriter {
 
   /** @throws when Postgres was away for too long: the next owner of the endpoint lists the attempt as unknown */
   write(teamId: string, outcome: EndpointOutcome): Promise<void> {
-    const team = this.#teams.get(teamId) ?? { gathered: [], writing: Promise.resolve(), next: undefined };
+    const team = this.#teams.get(teamId) ?? { gathered: [], next: Promise.withResolvers<void>(), underWay: 0 };
     this.#teams.set(teamId, team);
     team.gathered.push(outcome);
-    team.next ??= team.writing.then(() => this.#writeGathered(teamId, team));
-    return team.next;
+    const { promise } = team.next;
+    this.#begin(teamId, team);
+    return promise;
   }
 
-  #writeGathered(teamId: string, team: TeamWrites): Promise<void> {
-    const written = this.#tryFor(team.gathered);
+  #begin(teamId: string, team: TeamWrites): void {
+    const { gathered, next, underWay } = team;
+    const isSecond = gathered.length >= ENOUGH && areSteadySuccesses(gathered);
+    if (gathered.length === 0 || underWay >= (isSecond ? AT_ONCE : 1)) return;
     team.gathered = [];
-    team.next = undefined;
+    team.next = Promise.withResolvers();
+    team.underWay++;
     const end = () => {
-      if (!team.next) this.#teams.delete(teamId);
+      team.underWay--;
+      this.#begin(teamId, team);
+      if (team.underWay === 0) this.#teams.delete(teamId);
     };
-    team.writing = written.then(end, end);
-    return written;
+    const written = this.#tryFor(gathered);
+    next.resolve(written);
+    written.then(end, end);
   }
 
   async #tryFor(outcomes: readonly EndpointOutcome[]): Promise<void> {

@@ -49,6 +49,12 @@ export interface Noted {
   change: Exclude<EndpointChange, "off"> | null;
 }
 
+/** Notes a success of endpoints that have answered and not failed since. */
+export const noteSuccesses = (webhookIds: string[]): RawBuilder<unknown> => sql`
+  update webhook_health set last_success_at = now()
+  where webhook_id = any(${webhookIds}::text[])
+    and last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)})`;
+
 /** An update that counts outcomes by endpoint, in the order in which they came, and begins, continues or ends the probes of each. */
 export function noteAttempts(byEndpoint: ReadonlyMap<string, readonly CountedOutcome[]>): RawBuilder<Noted> {
   const batches = [...byEndpoint].map(([webhookId, outcomes]) => {
