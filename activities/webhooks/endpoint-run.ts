@@ -26,6 +26,8 @@ const LEAST_UNSETTLED = 48;
 /** Deliveries that one statement claims at least, and with how many left the next ones are claimed. */
 const CLAIMED_AT_ONCE = 100;
 const CLAIM_BELOW = 32;
+/** After so many claims in a row the next one looks at the oldest deliveries again: some may have been committed late. */
+const CLAIMS_ONWARD = 20;
 const BEGIN_FOR_MS = 25_000;
 /** How long an end waits for requests in flight: it leaves the others behind, which this process settles all the same. */
 const END_WITHIN_MS = 500;
@@ -36,6 +38,7 @@ const TICK_MS = 500;
 const FROZEN_MS = 4_000;
 /** How often it looks whether the endpoint was changed, also while it can take no more. */
 const CLAIM_EVERY_MS = 2_000;
+const OLDEST = "-infinity";
 
 export interface RunDeps extends Pick<ActivityDeps, "orm"> {
   client: Pick<DeliveryClient, "post">;
@@ -79,6 +82,9 @@ export class EndpointRun {
   #isClaiming = false;
   /** The latest claim took all that was due. */
   #isDry = false;
+  #claimsOnward = 0;
+  /** The next claim begins here: it need not pass what was settled before. */
+  #claimFrom = OLDEST;
   /** When the latest claim began, by `performance.now()`. */
   #claimedAt = 0;
   #linger: NodeJS.Timeout | undefined;
@@ -181,6 +187,7 @@ export class EndpointRun {
     this.#ended = Promise.withResolvers();
     this.#fault = undefined;
     this.#isDry = false;
+    this.#claimFrom = OLDEST;
     this.#linger = undefined;
     this.#isRunning = true;
     this.#isEnding = false;
@@ -269,13 +276,17 @@ export class EndpointRun {
     const limit = !hasRoom ? 0 : this.#isProbing ? 1 : Math.max(CLAIMED_AT_ONCE, this.#width);
     const held = [...this.#held.keys(), ...this.#elsewhere];
     const testsAlone = this.#isProbing && this.#held.size > 0;
-    const claimed = await claimDue(em, { ...taken, held, limit, testsAlone, ladderLength: ladderMs.length });
+    const bounds = { from: this.#claimFrom, limit, testsAlone };
+    const claimed = await claimDue(em, { ...taken, ...bounds, held, ladderLength: ladderMs.length });
     // The endpoint was changed, paused or switched off: the next run reads it anew.
     if (!claimed || this.#isEnding) return this.end();
     const { due, isFull } = claimed;
     for (const one of due) this.#held.set(one.id, undefined);
     this.#queue.push(...due);
-    if (isFull) this.#isDry = false;
+    // A delivery that was committed late may be due since before: the claim that finds it begins at the oldest.
+    if (isFull || this.#claimFrom !== OLDEST) this.#isDry = false;
+    const isOnward = isFull && !this.#isProbing && ++this.#claimsOnward % CLAIMS_ONWARD > 0;
+    this.#claimFrom = isOnward ? (due.at(-1)?.dueAt ?? OLDEST) : OLDEST;
   }
 
   async #attempt(due: DueDelivery): Promise<void> {

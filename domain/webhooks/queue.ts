@@ -77,6 +77,8 @@ export interface DueDelivery {
   attemptsUsed: number;
   /** Since its first attempt was due. */
   ageMs: number;
+  /** When it fell due, as Postgres writes it. */
+  dueAt: string;
   /** JSON of the record the event is about. */
   object: string;
   /** ISO 8601. */
@@ -88,6 +90,8 @@ interface Claim extends Pick<TakenEndpoint, "webhookId" | "epoch" | "version"> {
   held: readonly string[];
   /** 0 renews the lease alone. */
   limit: number;
+  /** Deliveries that fell due earlier are not looked at. */
+  from: string;
   testsAlone: boolean;
   ladderLength: number;
 }
@@ -102,7 +106,7 @@ export async function claimDue(
   em: EntityManager,
   claim: Claim,
 ): Promise<{ due: DueDelivery[]; isFull: boolean } | undefined> {
-  const { webhookId, epoch, version, held, limit, testsAlone, ladderLength } = claim;
+  const { webhookId, epoch, version, held, from, limit, testsAlone, ladderLength } = claim;
   const { rows } = await sql<DueDelivery | { id: string; object: null } | { id: null; object: null }>`
     with bounds as materialized (
       select case when ${testsAlone}::boolean then ${TEST_DUE} when not ${isFailing("h")} then now()
@@ -110,7 +114,7 @@ export async function claimDue(
       from webhook_health h where h.webhook_id = ${webhookId}
     ), due as materialized (
       select d.id, d.next_attempt_at from webhook_deliveries d
-      where d.webhook_id = ${webhookId} and d.next_attempt_at <= (select until from bounds)
+      where d.webhook_id = ${webhookId} and d.next_attempt_at between ${from}::timestamptz and (select until from bounds)
         and d.id <> all(${[...held]}::text[])
       order by d.next_attempt_at limit ${limit}
     ), claimed as (
@@ -122,7 +126,7 @@ export async function claimDue(
       returning 1
     )
     select due.id, d.status, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.is_test as "isTest",
-      d.attempts_used as "attemptsUsed", v.object,
+      d.attempts_used as "attemptsUsed", due.next_attempt_at::text as "dueAt", v.object,
       ceil(extract(epoch from now() - coalesce(
         (select f.created_at from webhook_deliveries f where f.id = d.first_id), d.created_at)) * 1000)::float8 as "ageMs",
       ${isoInstant(sql.ref("v.created_at"))} as "eventCreatedAt"
