@@ -1,6 +1,25 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { code, tenantKey } from "./shared.ts";
 
+export const FIGURES = [
+  // Of the day on which the mails were accepted.
+  "sent",
+  "bounced_hard",
+  "bounced_soft",
+  "complained",
+  "opened",
+  "opened_unique",
+  "clicked",
+  "clicked_unique",
+  // Of the day on which they happened.
+  "rejected",
+  "suppressed",
+  "unknown",
+  "unsubscribed",
+  "complaints_received",
+] as const;
+export type Figure = (typeof FIGURES)[number];
+
 const count = () => p.integer().default(0);
 
 /** Sums of `analytics_changes`, which the maintenance pool adds here. They outlive the facts that they count. */
@@ -11,40 +30,9 @@ export const AnalyticsDaySchema = defineEntity({
     /** The id of a newsletter or campaign; empty for all of the tenant. */
     resourceId: code().primary(),
     day: p.date().primary(),
-    // Those of the day on which the mails were accepted.
-    sent: count(),
-    bouncedHard: count(),
-    bouncedSoft: count(),
-    complained: count(),
-    opened: count(),
-    openedUnique: count(),
-    clicked: count(),
-    clickedUnique: count(),
-    // Those of the day on which they happened.
-    rejected: count(),
-    suppressed: count(),
-    unknown: count(),
-    unsubscribed: count(),
-    complaintsReceived: count(),
+    ...(Object.fromEntries(FIGURES.map((figure) => [figure, count()])) as Record<Figure, ReturnType<typeof count>>),
   },
 });
-
-export const FIGURES = [
-  "sent",
-  "bounced_hard",
-  "bounced_soft",
-  "complained",
-  "opened",
-  "opened_unique",
-  "clicked",
-  "clicked_unique",
-  "rejected",
-  "suppressed",
-  "unknown",
-  "unsubscribed",
-  "complaints_received",
-] as const;
-export type Figure = (typeof FIGURES)[number];
 
 /** A change that is not in `analytics_days` yet, appended by triggers: no transaction waits for a row that counts. */
 export const AnalyticsChangeSchema = defineEntity({

@@ -17,9 +17,10 @@ export const WHOLE_TENANT = "";
 /** SQL: mails that were accepted and did not come back. */
 export const DELIVERED = sql<number>`sent - bounced_hard - bounced_soft`;
 
-const columns = sql.join(FIGURES.map((figure) => sql.id(figure)));
+/** The columns of `analytics_days`. */
+export const figureColumns = sql.join(FIGURES.map((figure) => sql.id(figure)));
 
-/** The columns of `analytics_days` for a row of `analytics_changes`. */
+/** The same for a row of `analytics_changes`. */
 const changed = sql.join(
   FIGURES.map((figure) => sql`case figure when ${sql.lit(figure)} then count else 0 end as ${sql.id(figure)}`),
 );
@@ -30,7 +31,7 @@ const changed = sql.join(
 export function figureRows(tenant: Tenant, { resourceId, from, to }: FigureScope): RawBuilder<unknown> {
   const ofResource = resourceId === undefined ? sql`` : sql`and resource_id = ${resourceId}`;
   return sql`
-    select day, ${columns} from analytics_days
+    select day, ${figureColumns} from analytics_days
     where ${ofTenant(tenant)} and resource_id = ${resourceId ?? WHOLE_TENANT} and day between ${from} and ${to}
     union all
     select day, ${changed} from analytics_changes

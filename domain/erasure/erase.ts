@@ -5,6 +5,7 @@ import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
 import { freeSlot } from "../audience/contact-slots.ts";
 import { suppress } from "../audience/suppressions.ts";
 import { ApiError } from "../errors.ts";
+import { inRange, type LedgerRange } from "../retention/ledgers.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { eraseAnswers, eraseDeliveries, eraseEvents, findMentions, type Mention } from "./erase-texts.ts";
 import { completeErased, recordErased } from "./erased-addresses.ts";
@@ -127,12 +128,6 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
   });
 }
 
-interface LedgerRange {
-  sendId: string;
-  after: number;
-  upTo: number;
-}
-
 async function* ledgerRanges({ em, tenant }: Erasing): AsyncGenerator<LedgerRange> {
   const { rows } = await sql<{ id: string; last: number | null }>`
     select s.id, (select max(r.seq) from send_recipients r where r.send_id = s.id) as last
@@ -141,9 +136,6 @@ async function* ledgerRanges({ em, tenant }: Erasing): AsyncGenerator<LedgerRang
     for (let after = 0; after < (last ?? 0); after += LEDGER_ROWS) yield { sendId, after, upTo: after + LEDGER_ROWS };
   }
 }
-
-const inRange = ({ sendId, after, upTo }: LedgerRange) =>
-  sql`send_id = ${sendId} and seq > ${after} and seq <= ${upTo}`;
 
 /** The rows stay, because their states add up to the plan. A row that waits to be mailed becomes SUPPRESSED. */
 async function eraseLedgers(erasing: Erasing): Promise<void> {

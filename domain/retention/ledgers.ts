@@ -11,14 +11,14 @@ import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "./prun
 
 const daysAgo = (days: number): RawBuilder<unknown> => sql`now() - make_interval(days => ${days}::int)`;
 
-/** After `after`, up to `upTo`. */
-interface Range {
+/** Rows after `after`, up to `upTo`. */
+export interface LedgerRange {
   sendId: string;
   after: number;
   upTo: number;
 }
 
-const inRange = ({ sendId, after, upTo }: Range) =>
+export const inRange = ({ sendId, after, upTo }: LedgerRange) =>
   sql`send_id = ${sendId} and seq > ${after}::int and seq <= ${upTo}::int`;
 
 interface Shortening {
@@ -27,7 +27,7 @@ interface Shortening {
   to: LedgerState;
   /** From day `since` after the end of the send on, and before day `before`. */
   days(settings: RetentionSettings): { since: number; before?: number };
-  shorten(range: Range): RawBuilder<unknown>;
+  shorten(range: LedgerRange): RawBuilder<unknown>;
 }
 
 interface DueSend {
