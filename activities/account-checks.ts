@@ -37,11 +37,9 @@ export interface AccountsChecked {
   postponed: number;
 }
 
-export interface AccountCheckActivities {
-  checkAccounts(): Promise<AccountsChecked>;
-}
+export type AccountCheckActivities = ReturnType<typeof createAccountCheckActivities>;
 
-export const createAccountCheckActivities = (deps: CheckDeps): AccountCheckActivities => ({
+export const createAccountCheckActivities = (deps: CheckDeps) => ({
   checkAccounts: () => whileBeating(() => checkDueAccounts(deps)),
 });
 

@@ -7,6 +7,7 @@ import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { readContent } from "../domain/sends/content.ts";
 import { readCounts } from "../domain/sends/counts.ts";
 import {
+  ACCOUNT_NOT_ACTIVE,
   type AttemptProgress,
   closeDispatch,
   type Lane,
@@ -64,18 +65,10 @@ export type SliceResult = { mailed: number; sent?: number; unknown: number; retu
  */
 export type SliceInput = Lane & { teamId: string; tryNow?: true; closedEpoch?: number };
 
-export interface DispatchActivities {
-  /**
-   * For 30 s at most, and no more than DISPATCH_SLICE_ROWS recipients while another slice may wait for its place.
-   */
-  dispatchSlice(slice: SliceInput): Promise<SliceResult>;
-}
+export type DispatchActivities = ReturnType<typeof createDispatchActivities>;
 
 /** @param places activities that this process runs at once */
-export function createDispatchActivities(
-  deps: ActivityDeps,
-  places: number,
-): DispatchActivities & { close(): Promise<void> } {
+export function createDispatchActivities(deps: ActivityDeps, places: number) {
   const { orm, vault, log, workerId, env } = deps;
   const limits = smtpLimits(env);
   const guard = openSmtpGuard(env);
@@ -89,7 +82,8 @@ export function createDispatchActivities(
   const mailMs = beginDeadlineMs(limits) + bodyDeadlineMs(limits) + limits.block + limits.connect;
   const limitMs = mailMs + OUTAGE_LIMIT_MS;
   return {
-    dispatchSlice: (slice) =>
+    /** For 30 s at most, and about DISPATCH_SLICE_ROWS recipients while another slice may wait for its place. */
+    dispatchSlice: (slice: SliceInput): Promise<SliceResult> =>
       whileBeating((report) => {
         const watched = deps.progress.watch("slice", limitMs);
         const deadline = AbortSignal.timeout(SLICE_MS);
@@ -112,8 +106,6 @@ export function createDispatchActivities(
     close: () => pools.close(),
   };
 }
-
-const ACCOUNT_NOT_ACTIVE = { reason: "account_not_active", temporary: false } as const;
 
 interface SliceRun {
   end: AbortSignal;
@@ -148,7 +140,7 @@ async function dispatchSlice(
   const account = await pools.acquire(dispatch, slice);
   if (!("pool" in account)) {
     await closeDispatch(em, dispatch);
-    if (account.isGone) return unmailed({ next: "failure", ...ACCOUNT_NOT_ACTIVE });
+    if (account.isGone) return unmailed(ACCOUNT_NOT_ACTIVE);
     if (account.refusal) return unmailed({ next: "failure", ...account.refusal });
     return unmailed({ next: "account_full", waitMs: CONNECTIONS_BUSY_MS });
   }
@@ -243,17 +235,5 @@ async function nextStep(
   if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
   if (!ledger.isExhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.
-  const remaining = await readRemaining(em, dispatch, gatherMs);
-  switch (remaining.left) {
-    case "stopped":
-      return { next: "stopped", afterSeq };
-    case "account_not_active":
-      return { next: "failure", ...ACCOUNT_NOT_ACTIVE, afterSeq };
-    case "queued":
-      return { next: "continue", afterSeq: remaining.seq - 1 };
-    case "deferred":
-      return { next: "deferred", waitMs: remaining.waitMs, afterSeq };
-    case "nothing":
-      return { next: "done", ...(remaining.held && { held: true }), afterSeq };
-  }
+  return { afterSeq, ...(await readRemaining(em, dispatch, gatherMs)) };
 }

@@ -40,20 +40,15 @@ export interface Reconciliation {
   failed: number;
 }
 
-export interface ReconcileActivities {
-  reconcileSends(): Promise<Reconciliation>;
-  reconcileReplays(): Promise<void>;
-}
-
 /** `paused`: the workflow was started, and waits for an operator. */
 type Restored = "running" | "started" | "paused";
 
-export function createReconcileActivities(deps: ActivityDeps): ReconcileActivities {
-  return {
-    reconcileSends: () => reconcileSends(deps),
-    reconcileReplays: () => reconcileReplays(deps),
-  };
-}
+export type ReconcileActivities = ReturnType<typeof createReconcileActivities>;
+
+export const createReconcileActivities = (deps: ActivityDeps) => ({
+  reconcileSends: () => reconcileSends(deps),
+  reconcileReplays: () => reconcileReplays(deps),
+});
 
 /** Compares all open sends with their workflows, page by page. A send that fails leaves the others alone. */
 async function reconcileSends({ orm, log, stopping }: ActivityDeps): Promise<Reconciliation> {

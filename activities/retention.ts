@@ -27,15 +27,13 @@ export interface Pruned {
   more: boolean;
 }
 
-export interface RetentionActivities {
-  pruneExpired(): Promise<Pruned>;
-}
-
 export type PruneDeps = Pick<ActivityDeps, "orm" | "log" | "stopping" | "countFailedPruning"> & {
   env: RetentionSettings;
 };
 
-export const createRetentionActivities = (deps: PruneDeps): RetentionActivities => ({
+export type RetentionActivities = ReturnType<typeof createRetentionActivities>;
+
+export const createRetentionActivities = (deps: PruneDeps) => ({
   pruneExpired: () => {
     const { cancellationSignal } = Context.current();
     const stopping = AbortSignal.any([deps.stopping, cancellationSignal]);

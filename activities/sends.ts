@@ -8,13 +8,11 @@ import {
   pauseSend,
   readSend,
   resumeSend,
-  type SendState,
-  type SettledSend,
 } from "../domain/sends/lifecycle.ts";
 import { PlanTooSlow, type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import { closeReview } from "../domain/sends/review.ts";
 import { logMove } from "../domain/sends/send-log.ts";
-import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
+import { requeueUnknown } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { LongPlans } from "./long-plans.ts";
@@ -25,31 +23,13 @@ const QUICK_PLAN_MS = 2_000;
 /** To copy so many keeps a connection, and a core of Postgres, busy for seconds: their confirm takes a place. */
 const LARGE_PLAN_RECIPIENTS = 50_000;
 
-/** Each may run twice, and has its effect once. */
-export interface SendActivities {
-  /** `slow`: `writeLongPreview` must write it. `large`: `confirmLargeSend` must confirm it. */
-  writePreview(request: PreviewRequest): Promise<"written" | "large" | "slow">;
-  writeLongPreview(request: PreviewRequest): Promise<void>;
-  confirmSend(request: ConfirmRequest): Promise<void>;
-  /** In one of the places for long plans. */
-  confirmLargeSend(request: ConfirmRequest): Promise<void>;
-  voidPreview(previewId: string): Promise<boolean>;
-  readSend(sendId: string): Promise<SendState | undefined>;
-  beginSend(sendId: string): Promise<ChangedSend>;
-  pauseSend(sendId: string, pauseReason?: string): Promise<ChangedSend>;
-  /** @param resumeId of the operator's command: its repetition changes nothing */
-  resumeSend(sendId: string, resumeId: string): Promise<ChangedSend>;
-  cancelSend(sendId: string): Promise<ChangedSend>;
-  closeLost(sendId: string): Promise<void>;
-  requeueUnknown(sendId: string): Promise<UnknownRequeued>;
-  finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled" | "lost" | "from">>;
-  closeReview(sendId: string): Promise<void>;
-}
+export type SendActivities = ReturnType<typeof createSendActivities>;
 
+/** Each may run twice, and has its effect once. */
 export function createSendActivities(
   { orm, env, countMails, log }: ActivityDeps,
   largePlanRecipients = LARGE_PLAN_RECIPIENTS,
-): SendActivities {
+) {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
   const longPlans = new LongPlans();
@@ -66,7 +46,8 @@ export function createSendActivities(
   };
   const close = async (sendId: string) => countMails({ UNKNOWN: await closeLost(em(), sendId) });
   return {
-    writePreview: async (request) => {
+    /** `slow`: `writeLongPreview` must write it. `large`: `confirmLargeSend` must confirm it. */
+    writePreview: async (request: PreviewRequest): Promise<"written" | "large" | "slow"> => {
       try {
         const recipients = await writePreview(em(), request, Math.min(QUICK_PLAN_MS, planLimitMs));
         return recipients < largePlanRecipients ? "written" : "large";
@@ -75,21 +56,24 @@ export function createSendActivities(
         throw error;
       }
     },
-    writeLongPreview: (request) =>
+    writeLongPreview: (request: PreviewRequest) =>
       whileBeating(() =>
         longPlans.run(request.teamId, async () => void (await writePreview(em(), request, planLimitMs))),
       ),
-    confirmSend: (request) => whileBeating(() => confirm(request)),
-    confirmLargeSend: (request) => whileBeating(() => longPlans.run(request.teamId, () => confirm(request))),
-    voidPreview: (previewId) => voidPreview(em(), previewId),
-    readSend: (sendId) => readSend(em(), sendId),
-    beginSend: (sendId) => logged(sendId, beginSend(em(), sendId)),
-    pauseSend: (sendId, pauseReason) => logged(sendId, pauseSend(em(), sendId, pauseReason ?? null)),
-    resumeSend: (sendId, resumeId) => logged(sendId, resumeSend(em(), sendId, resumeId)),
-    cancelSend: (sendId) => logged(sendId, cancelSend(em(), sendId)),
-    closeLost: (sendId) => whileBeating(() => close(sendId)),
-    requeueUnknown: (sendId) => whileBeating(() => requeueUnknown(em(), sendId)),
-    finishSend: (sendId) =>
+    confirmSend: (request: ConfirmRequest) => whileBeating(() => confirm(request)),
+    /** In one of the places for long plans. */
+    confirmLargeSend: (request: ConfirmRequest) =>
+      whileBeating(() => longPlans.run(request.teamId, () => confirm(request))),
+    voidPreview: (previewId: string) => voidPreview(em(), previewId),
+    readSend: (sendId: string) => readSend(em(), sendId),
+    beginSend: (sendId: string) => logged(sendId, beginSend(em(), sendId)),
+    pauseSend: (sendId: string, pauseReason?: string) => logged(sendId, pauseSend(em(), sendId, pauseReason)),
+    /** @param resumeId of the operator's command: its repetition changes nothing */
+    resumeSend: (sendId: string, resumeId: string) => logged(sendId, resumeSend(em(), sendId, resumeId)),
+    cancelSend: (sendId: string) => logged(sendId, cancelSend(em(), sendId)),
+    closeLost: (sendId: string) => whileBeating(() => close(sendId)),
+    requeueUnknown: (sendId: string) => whileBeating(() => requeueUnknown(em(), sendId)),
+    finishSend: (sendId: string) =>
       whileBeating(async () => {
         await close(sendId);
         const { cancelled, lost, from, ...settled } = await finishSend(em(), sendId);
@@ -97,6 +81,6 @@ export function createSendActivities(
         countMails({ CANCELLED: cancelled, UNKNOWN: lost });
         return settled;
       }),
-    closeReview: (sendId) => closeReview(em(), sendId),
+    closeReview: (sendId: string) => closeReview(em(), sendId),
   };
 }

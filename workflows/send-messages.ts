@@ -202,20 +202,3 @@ function deferredUntil({ slice, lastSlice, mayFindMore }: Pick<LaneView, "slice"
   if (lastSlice?.next === "deferred") return lastSlice.at + lastSlice.waitMs;
   return lastSlice?.next === "done" ? Number.POSITIVE_INFINITY : 0;
 }
-
-const hasTexts = (value: unknown, ...names: string[]): boolean =>
-  typeof value === "object" &&
-  value !== null &&
-  names.every((name) => typeof (value as Record<string, unknown>)[name] === "string");
-
-/** Sent by hand without its input, an update of the API would fail the workflow's task again and again. */
-export function assertPreviewCommand(command: unknown): void {
-  if (hasTexts(command, "apiKeyId")) return;
-  throw ApplicationFailure.nonRetryable("Used by the API alone: it takes an apiKeyId.", "validation_failed");
-}
-
-export function assertConfirmCommand(command: { idempotency?: unknown } | undefined): void {
-  const claim = command?.idempotency;
-  if (hasTexts(command, "apiKeyId") && hasTexts(claim, "teamId", "environment", "keyHash", "requestId")) return;
-  throw ApplicationFailure.nonRetryable("Used by the API alone: it takes its key and claim.", "validation_failed");
-}

@@ -30,12 +30,8 @@ export function sendWorkflow(input: messages.SendInput): Promise<messages.SendOu
   return CancellationScope.nonCancellable(() => send.run());
 }
 
-interface DrivenLane extends LaneView {
-  scope: CancellationScope;
-}
-
 interface RunView extends SendView {
-  lanes: DrivenLane[];
+  lanes: LaneView[];
   /** Replaced, never changed: a step is compared with how far the send was when the step began. */
   known?: KnownProgress | undefined;
   pauses: PendingCommand<Command>[];
@@ -49,6 +45,8 @@ class Send {
   readonly #id: string;
   readonly #ui = new OperatorView();
   readonly #view: RunView;
+  /** Of the slices under way, by account. */
+  readonly #scopes = new Map<string, CancellationScope>();
   #endedSlices = 0;
   #wakeUps = 0;
   /** When the preview was made whose token may be used, in ms of the workflow's clock. */
@@ -58,17 +56,15 @@ class Send {
     const { previewId, resume } = input;
     this.#input = input;
     this.#id = previewId;
-    const resumed = { ...resume, isStale: resume !== undefined, lanes: resume?.lanes.map(drivenLane) ?? [] };
+    const resumed = { ...resume, isStale: resume !== undefined, lanes: [...(resume?.lanes ?? [])] };
     const nothing = { review: "open", isLong: false } as const;
     // A run that follows another waits for no token.
     this.#view = { ...resumed, ...nothing, isTokenExpired: resume !== undefined, now: 0, pauses: [], cancels: [] };
     setHandler(messages.previewUpdate, async (sent) => void (await this.loop.submit({ ...sent, kind: "preview" })), {
       description: "Used by the API: resolve the plan",
-      validator: messages.assertPreviewCommand,
     });
     setHandler(messages.confirmUpdate, async (sent) => void (await this.loop.submit({ ...sent, kind: "confirm" })), {
       description: "Used by the API: arm the send with the token of its preview",
-      validator: messages.assertConfirmCommand,
     });
     setHandler(
       messages.wakeUpSignal,
@@ -249,7 +245,8 @@ class Send {
   /** An earlier request of the key under the same Idempotency-Key may have made the preview, and not have waited for it. */
   #hasToken({ apiKeyId }: PreviewRequest): boolean {
     const previewed = this.#previewed;
-    return previewed?.apiKeyId === apiKeyId && Date.now() < previewed.at + this.#input.expiresInMs / 2;
+    if (previewed === undefined || previewed.apiKeyId !== apiKeyId) return false;
+    return Date.now() < previewed.at + this.#input.expiresInMs / 2;
   }
 
   async #cancel(pending: PendingCommand<Command>): Promise<void> {
@@ -284,11 +281,12 @@ class Send {
       ...(closedEpoch !== undefined && { closedEpoch }),
     };
     const scope = new CancellationScope();
-    Object.assign(lane, { scope, slice: "under way", triesNow: false, mayFindMore: false });
+    this.#scopes.set(accountId, scope);
+    Object.assign(lane, { slice: "under way", triesNow: false, mayFindMore: false });
     void scope.run(() => mailSlice(slice)).then((result) => this.#endSlice(lane, slice, result));
   }
 
-  #endSlice(lane: DrivenLane, { tryNow }: SliceInput, result: SliceResult): void {
+  #endSlice(lane: LaneView, { tryNow }: SliceInput, result: SliceResult): void {
     const view = this.#view;
     // The result is out of date when an operator ended the slice or retries it, or when it found the send not SENDING.
     const isVoid = lane.slice !== "under way" || result.next === "stopped";
@@ -317,7 +315,7 @@ class Send {
   #endSlices(): void {
     for (const lane of this.#view.lanes.filter(isUnderWay)) {
       lane.slice = "ending";
-      lane.scope.cancel();
+      this.#scopes.get(lane.accountId)?.cancel();
     }
   }
 
@@ -335,7 +333,8 @@ class Send {
   #setSend(send: SendState | undefined, known: KnownProgress | undefined): void {
     const view = this.#view;
     const driven = new Map(view.lanes.map((lane) => [lane.accountId, lane]));
-    const lanes = send?.accountIds.map((accountId) => driven.get(accountId) ?? drivenLane({ accountId }));
+    const newLane = { slice: "none", accountFailures: 0, mayFindMore: false } as const;
+    const lanes = send?.accountIds.map((accountId) => driven.get(accountId) ?? { accountId, ...newLane });
     Object.assign(view, { send, lanes: lanes ?? [] });
     const wasSetBack = known !== undefined && (!send || isSetBack(known, send));
     if (wasSetBack) view.setBack = { sent: Math.max(known.sent, view.setBack?.sent ?? 0), isPaused: false };
@@ -375,17 +374,8 @@ class Send {
   async #continueAsNew(): Promise<void> {
     this.loop.drop("resendUnknown", ANSWERS.resendLost);
     if (!(await this.loop.areAllAnswered())) return;
-    const { known, setBack } = this.#view;
-    const lanes = this.#view.lanes.map(({ scope: _scope, ...lane }): LaneView => lane);
+    const { lanes, known, setBack } = this.#view;
     const resume = { lanes, ...(known && { known }), ...(setBack && { setBack }) };
     await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume });
   }
 }
-
-const drivenLane = (known: Pick<LaneView, "accountId"> & Partial<LaneView>): DrivenLane => ({
-  accountFailures: 0,
-  mayFindMore: false,
-  ...known,
-  slice: "none",
-  scope: new CancellationScope(),
-});

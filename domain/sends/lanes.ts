@@ -204,15 +204,17 @@ export async function readDue(em: EntityManager, lane: Lane, limit: number): Pro
   return rows.map(({ seq }) => seq).sort((a, b) => a - b);
 }
 
-/** The part of a send that is left to a lane. */
-export type Remaining =
-  | { left: "stopped" }
-  | { left: "account_not_active" }
-  | { left: "queued"; seq: number }
+export const ACCOUNT_NOT_ACTIVE = { next: "failure", reason: "account_not_active", temporary: false } as const;
+
+/** What a lane whose queue seems empty does next. */
+type Remaining =
+  | { next: "stopped" }
+  | typeof ACCOUNT_NOT_ACTIVE
+  | { next: "continue"; afterSeq: number }
   /** Milliseconds until the next deferred recipients are due; negative when they are due already. */
-  | { left: "deferred"; waitMs: number }
+  | { next: "deferred"; waitMs: number }
   /** `held`: other lanes keep recipients that they deferred, due or not. */
-  | { left: "nothing"; held: boolean };
+  | { next: "done"; held?: true };
 
 /**
  * Looks for recipients that are left to the lane, when its queue seems empty. The ledger is searched only when the
@@ -229,13 +231,13 @@ export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch,
     from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
     left join email_accounts a on a.id = l.account_id and ${ofTenant(dispatch, "a")}
     where s.id = ${sendId} and ${ofTenant(dispatch, "s")}`.execute(db);
-  if (!lanes[0]?.live) return { left: "stopped" };
-  if (!lanes[0].active) return { left: "account_not_active" };
+  if (!lanes[0]?.live) return { next: "stopped" };
+  if (!lanes[0].active) return ACCOUNT_NOT_ACTIVE;
   if (lanes[0].queued > 0) {
     const { rows } = await sql<{ seq: number }>`
       select r.seq from send_recipients r where r.send_id = ${sendId} and r.state = 'QUEUED' and ${isFreeFor(dispatch, "r")}
       order by r.seq limit 1`.execute(db);
-    if (rows[0]) return { left: "queued", seq: rows[0].seq };
+    if (rows[0]) return { next: "continue", afterSeq: rows[0].seq - 1 };
   }
   const { rows } = await sql<{ waitMs: number | null; held: boolean }>`
     select (
@@ -250,5 +252,6 @@ export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch,
     db,
   );
   const { waitMs, held } = rows[0] ?? { waitMs: null, held: false };
-  return waitMs === null ? { left: "nothing", held } : { left: "deferred", waitMs };
+  if (waitMs !== null) return { next: "deferred", waitMs };
+  return { next: "done", ...(held && { held }) };
 }

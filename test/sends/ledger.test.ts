@@ -165,10 +165,10 @@ describe("Two lanes of a send", () => {
     await settle(one, recipients.slice(2), UNBEGUN);
     await set(sql`retry_at = now()`, sql`state = 'DEFERRED'`);
     assert.deepEqual(await readDue(em(), two, 10), []);
-    assert.equal((await readRemaining(em(), two, GATHER_MS)).left, "queued");
+    assert.equal((await readRemaining(em(), two, GATHER_MS)).next, "continue");
     assert.deepEqual(seqsOf((await stage(two, 4)).recipients), seqsOf(recipients.slice(2)));
-    assert.deepEqual(await readRemaining(em(), two, GATHER_MS), { left: "nothing", held: true });
-    assert.equal((await readRemaining(em(), one, GATHER_MS)).left, "deferred");
+    assert.deepEqual(await readRemaining(em(), two, GATHER_MS), { next: "done", held: true });
+    assert.equal((await readRemaining(em(), one, GATHER_MS)).next, "deferred");
 
     assert.deepEqual(await readDue(em(), one, 1), [1]);
     const due = (await stageDue(one)).recipients;
@@ -268,7 +268,7 @@ describe("Deferred recipients", () => {
     await defer(10, 100);
     const waitFor = async (gatherMs: number) => {
       const remaining = await readRemaining(em(), lane, gatherMs);
-      return remaining.left === "deferred" ? Math.ceil(remaining.waitMs / 1_000) : Number.NaN;
+      return remaining.next === "deferred" ? Math.ceil(remaining.waitMs / 1_000) : Number.NaN;
     };
     const [none = 0, ...waits] = [await waitFor(0), await waitFor(3_000), await waitFor(60_000)];
     assert.deepEqual(
