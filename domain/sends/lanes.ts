@@ -2,8 +2,6 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import type { EventName } from "../webhooks/catalogue.ts";
-import { isWanted } from "../webhooks/emit.ts";
 import { complaintLimit, complaintRate } from "./complaint-rate.ts";
 import { foldCounts } from "./counts.ts";
 import type { ResourceType, SendResource } from "./resource.ts";
@@ -45,13 +43,10 @@ export interface OpenedDispatch extends Lane, Tenant {
   /** Recipients up to and including this `seq` were staged; some of them may be QUEUED again. */
   afterSeq: number;
   policyRefusals: number;
-  eventsWanted: boolean;
   hasComplaints: boolean;
   /** Rows that an earlier attempt left SENDING when it died: UNKNOWN now. */
   unknown: number;
 }
-
-export const SETTLEMENT_EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
 
 /** The condition on a ledger row that a lane may take it: no other lane holds it, or one that it takes over. */
 export const isFreeFor = ({ accountId, takesOver = [] }: Lane, table: string): Expression<SqlBool> => {
@@ -114,11 +109,8 @@ export function openDispatch(
     if (begun && (lane.epoch < begun.epoch || (await isStagingLost(tx, sendId, [begun.seq])))) return undefined;
     const { teamId, environment, status, tracking, shared, afterSeq, policyRefusals } = lane;
     const tenant = { teamId, environment };
-    const { eventsWanted, hasComplaints } = await db
-      .selectNoFrom([
-        isWanted(tenant, ...SETTLEMENT_EVENTS).as("eventsWanted"),
-        sql<boolean>`${complaintRate(tenant)} >= ${lane.complaintLimit}::float8`.as("hasComplaints"),
-      ])
+    const { hasComplaints } = await db
+      .selectNoFrom(sql<boolean>`${complaintRate(tenant)} >= ${lane.complaintLimit}::float8`.as("hasComplaints"))
       .executeTakeFirstOrThrow();
     // The scan walks the whole send, so it is done only when an attempt did not end in order.
     const unknown = lane.dispatching ? await markUnknown(tx, sendId, [accountId]) : 0;
@@ -134,7 +126,7 @@ export function openDispatch(
       .where("account_id", "=", accountId)
       .execute();
     const resource = { type: lane.type, id: lane.id };
-    const opened = { status, epoch, resource, tracking, shared, eventsWanted, hasComplaints, unknown };
+    const opened = { status, epoch, resource, tracking, shared, hasComplaints, unknown };
     return { sendId, accountId, takesOver, ...tenant, ...opened, afterSeq, policyRefusals };
   });
 }
