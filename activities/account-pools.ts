@@ -17,7 +17,8 @@ import {
 import type { Refusal } from "../domain/sends/account-refusals.ts";
 import type { TeamSlots } from "./dispatch/team-slots.ts";
 import type { SmtpLimits } from "./smtp/limits.ts";
-import { type SmtpAccount, SmtpPool } from "./smtp/pool.ts";
+import type { SmtpAccount } from "./smtp/login.ts";
+import { SmtpPool } from "./smtp/pool.ts";
 
 /** The limit of rows that all sends on a pool together may have SENDING. */
 export class InFlightLimit {
@@ -95,29 +96,21 @@ export function loginOf(
   { orm, vault, postForm, log }: LoginDeps,
 ): Pick<SmtpAccount, "host" | "port" | "secure" | "user" | "pass" | "accessToken"> {
   const { host, port, security: secure, username, encrypted_password: sealed, grant_version } = server;
-  const user = username ?? undefined;
-  if (grant_version !== null) {
-    const accessToken = async (refused?: string) => {
-      try {
-        return await accessTokenOf(orm.em.fork(), accountId, { vault, postForm }, refused);
-      } catch (error) {
-        // A TokenError is the account's failure, which is recorded; another one shows nowhere else.
-        if (!(error instanceof TokenError)) log.warn({ accountId, err: error }, "an access token could not be read");
-        throw error;
-      }
-    };
-    return { host, port, secure, user, accessToken };
+  const login = { host, port, secure, user: username ?? undefined };
+  if (grant_version === null) {
+    const context = sealContext("email_accounts", "encrypted_password", accountId);
+    return { ...login, pass: sealed === null ? undefined : vault.decrypt(sealed, context) };
   }
-  return {
-    host,
-    port,
-    secure,
-    user,
-    pass:
-      sealed === null
-        ? undefined
-        : vault.decrypt(sealed, sealContext("email_accounts", "encrypted_password", accountId)),
+  const accessToken = async (refused?: string) => {
+    try {
+      return await accessTokenOf(orm.em.fork(), accountId, { vault, postForm }, refused);
+    } catch (error) {
+      // A TokenError is the account's failure, which is recorded; another one shows nowhere else.
+      if (!(error instanceof TokenError)) log.warn({ accountId, err: error }, "an access token could not be read");
+      throw error;
+    }
   };
+  return { ...login, accessToken };
 }
 
 interface Options extends LoginDeps {

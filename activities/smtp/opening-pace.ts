@@ -9,7 +9,7 @@ const LIMIT_MS = 60_000;
 /**
  * When a pool may open another connection: as many at once as are logged in, so that a refusal is seen before most
  * attempts are made; after a refusal a pause, then one. Connections that work beside a refusal are the server's limit
- * for a while; without a reply it may be chance, and the limit lasts 1 s at first. All times in ms of the caller's
+ * for a while; without a reply it may be chance, and the limit lasts 1 s. All times in ms of the caller's
  * clock.
  */
 export class OpeningPace {
@@ -18,7 +18,6 @@ export class OpeningPace {
   #pausedUntil = 0;
   /** After `until` more may be opened, and each login beyond `connections` raises it. */
   #limit = { connections: Number.POSITIVE_INFINITY, until: 0 };
-  #suspicionMs = FIRST_PAUSE_MS;
 
   /** Those beside its last refusal, or that logged in since; all without one. */
   get most(): number {
@@ -44,9 +43,8 @@ export class OpeningPace {
     this.#last = refusal;
     this.#pausedUntil = now + Math.min(FIRST_PAUSE_MS * 2 ** (this.#refusals - 1), LONGEST_PAUSE_MS);
     if (loggedIn > 0) {
-      const hasReplied = refusal.code !== undefined;
-      this.#limit = { connections: loggedIn, until: now + (hasReplied ? LIMIT_MS : this.#suspicionMs) };
-      if (!hasReplied) this.#suspicionMs = Math.min(2 * this.#suspicionMs, LIMIT_MS);
+      const limitMs = refusal.code === undefined ? FIRST_PAUSE_MS : LIMIT_MS;
+      this.#limit = { connections: loggedIn, until: now + limitMs };
     }
     return true;
   }
@@ -55,9 +53,7 @@ export class OpeningPace {
     this.#refusals = 0;
     this.#pausedUntil = 0;
     // More than seemed to be allowed: a login takes longer than a refusal.
-    if (loggedIn <= this.#limit.connections) return;
-    this.#limit.connections = loggedIn;
-    this.#suspicionMs = FIRST_PAUSE_MS;
+    this.#limit.connections = Math.max(this.#limit.connections, loggedIn);
   }
 
   endPause(): void {

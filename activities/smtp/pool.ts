@@ -14,10 +14,6 @@ import { openSession, type SmtpAccount } from "./login.ts";
 import { OpeningPace } from "./opening-pace.ts";
 import { SmtpSession } from "./session.ts";
 
-export type { DrainEnd, DrainOptions } from "./drain.ts";
-export type { SmtpAccount } from "./login.ts";
-export { type AccountCheck, verifyAccount } from "./verify.ts";
-
 export interface SmtpPoolOptions extends SmtpAccount {
   maxConnections: number;
   /** Messages after which a connection is replaced; 1,000 by default */
@@ -44,11 +40,6 @@ const MAX_ATTEMPTS = 2;
 /** Sessions in a row that ended at their first message after which the server counts as refusing them. */
 const FRUITLESS_SESSIONS = 10;
 
-/** Messages in a row whose envelope left behind another body in vain: then each waits for the reply to the one before. */
-const LOST_FOLLOWERS = 3;
-/** How long they do: the connections may have been lost by chance. */
-const FOLLOW_AGAIN_MS = 60_000;
-
 /** One batch is staged, one is in flight, and one is not settled yet. */
 const BATCHES_IN_FLIGHT = 3;
 /** A batch holds the messages that the server takes in this time. */
@@ -65,9 +56,6 @@ export class SmtpPool {
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
   #fruitless = 0;
-  #lostFollowers = 0;
-  /** Until then no envelope leaves behind another body. */
-  #followsFrom = 0;
   /** `onAccess` knows of the last refusal. */
   #isRefusalReported = true;
   #maxConnections: number;
@@ -287,7 +275,7 @@ export class SmtpPool {
   /** While a body leaves, the next message's envelope leaves in the same write. */
   #follow(session: SmtpSession): void {
     const [job] = this.#waiting;
-    if (job === undefined || job.isAlone || performance.now() < this.#followsFrom) return;
+    if (job === undefined || job.isAlone) return;
     if (this.#isSpent(session) || this.#rests()) return;
     this.#waiting.shift();
     job.owner.waiting--;
@@ -325,10 +313,7 @@ export class SmtpPool {
     try {
       session.send(filled, {
         mayProceed: () => !isFollower || this.#mayMail(job),
-        done: (outcome) => {
-          if (isFollower) this.#lostFollowers = 0;
-          this.#answered(session, job, outcome, isFirst);
-        },
+        done: (outcome) => this.#answered(session, job, outcome, isFirst),
         late: () => job.settle(NO_ANSWER),
         takenBack: () => this.#takenBack(session, job),
       });
@@ -370,7 +355,6 @@ export class SmtpPool {
   #takenBack(session: SmtpSession, job: Job): void {
     if (!this.#mayMail(job)) job.settle(NOT_ATTEMPTED);
     else {
-      if (++this.#lostFollowers >= LOST_FOLLOWERS) this.#followsFrom = performance.now() + FOLLOW_AGAIN_MS;
       job.attempts--;
       job.isAlone = true;
       this.#putBack(job);

@@ -37,7 +37,7 @@ interface SessionOptions {
   limits: SmtpLimits;
 }
 
-type Verb = "MAIL" | "RCPT" | "DATA" | "DOT" | "EMPTY_DOT" | "RSET";
+type Verb = "MAIL" | "RCPT" | "DATA" | "DOT" | "RSET";
 
 interface Transaction {
   readonly message: FilledMessage;
@@ -59,8 +59,7 @@ interface Transaction {
  * are a body and the envelope of a next message (RFC 2920, 3.1). At most one dot is unanswered, so a lost connection
  * leaves at most one message unknown:
  * A body leaves only after its own RCPT was accepted and its own DATA was answered with 354. A 354 after a refused RCPT
- * is answered with a lone dot, which mails nothing; after an accepted RCPT it would mail an empty message, so the
- * connection is closed.
+ * closes the connection, which mails nothing.
  * A message that follows another one and is cut off or refused by its MAIL is taken back: that may be about the
  * connection. A reply that nothing asked for ends the connection.
  */
@@ -128,7 +127,7 @@ export class SmtpSession {
 
   #limitMs(verb: Verb, transaction: Transaction | undefined): number {
     const { mail, rcpt, data, block, dot } = this.#options.limits;
-    const limits = { MAIL: mail, RSET: mail, RCPT: rcpt, DATA: data, EMPTY_DOT: dot };
+    const limits = { MAIL: mail, RSET: mail, RCPT: rcpt, DATA: data };
     return verb === "DOT" ? (transaction?.hasDotLeft ? dot : block) : limits[verb];
   }
 
@@ -234,10 +233,6 @@ export class SmtpSession {
         break;
       case "DOT":
         this.#answerDot(transaction, reply);
-        break;
-      case "EMPTY_DOT":
-        transaction.isOpened = false;
-        this.#close(transaction);
     }
   }
 
@@ -255,8 +250,7 @@ export class SmtpSession {
       refuse(transaction, "data", reply);
       this.#close(transaction);
     } else if (transaction.refusal) {
-      this.#expected.push(["EMPTY_DOT", transaction]);
-      this.#socket.write(FINAL_DOT);
+      this.#report(transaction, transaction.refusal, { isLast: true });
     } else if (signature === undefined) {
       this.#writeBody(transaction);
     } else {

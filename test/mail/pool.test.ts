@@ -5,7 +5,9 @@ import { networkInterfaces } from "node:os";
 import { createInterface, type Interface } from "node:readline";
 import { mock } from "node:test";
 import PostalMime from "postal-mime";
-import { type SmtpAccount, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
+import type { SmtpAccount } from "../../activities/smtp/login.ts";
+import type { SmtpPoolOptions } from "../../activities/smtp/pool.ts";
+import { verifyAccount } from "../../activities/smtp/verify.ts";
 import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts";
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
@@ -448,13 +450,13 @@ describe("An SMTP pool", () => {
       assert.equal(bodies(log), 2);
     });
 
-    it("a 354 after a refused RCPT is answered with a lone dot, and the same connection continues", async () => {
+    it("a 354 after a refused RCPT ends the connection, and its message is not taken for sent", async () => {
       const { port, log, connections } = await pipeliningServer((what) => {
         if (what.startsWith("RCPT TO:<person1@") || what.startsWith("RCPT TO:<person3@")) return "550 5.1.1 unknown";
         return what === "empty body" ? "554 no valid recipients" : accept(what);
       });
       const results = await assertMailed(one(port), people(5), { sent: 3, rejected: 2 });
-      assert.deepEqual([bodies(log), log.filter((what) => what === "empty body").length, connections()], [3, 2, 1]);
+      assert.deepEqual([bodies(log), log.filter((what) => what === "empty body").length, connections()], [3, 0, 3]);
       assert.equal(results.get("person3@example.org")?.[0]?.reason, "mailbox_unknown");
     });
 
