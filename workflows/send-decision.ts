@@ -138,7 +138,8 @@ function nextOfLanes({ lanes, now, isLong }: SendView, { recipients }: SendState
     if (isDone || waits.length === 0) return { kind: "settle" };
   }
   const { ms, summary = "for the slice" } = waits[0] ?? {};
-  return wait(summary, detailsOf(steps, recipients), ms, lanes.every(isCallingOperator));
+  const states = steps.map(({ lane, state }) => `${lane.accountId} ${state}`);
+  return wait(summary, DETAILS.mailing(recipients, states), ms, lanes.every(isCallingOperator));
 }
 
 type StepOfLane = LaneStep & { lane: LaneView };
@@ -147,18 +148,6 @@ function reasonOf(steps: readonly StepOfLane[]): string {
   const failed = steps.flatMap((step) => (step.kind === "failed" ? [step] : []));
   const reasons = failed.map(({ lane, reason }) => (steps.length > 1 ? `${lane.accountId} ${reason}` : reason));
   return reasons.join(", ");
-}
-
-function detailsOf(steps: readonly StepOfLane[], recipients: number): string {
-  const [only, ...others] = steps;
-  if (only === undefined || others.length > 0) {
-    return DETAILS.mailingOver(
-      recipients,
-      steps.map(({ lane, state }) => `${lane.accountId} ${state}`),
-    );
-  }
-  if (only.kind === "wait") return only.details;
-  return only.lane.slice === "ending" ? DETAILS.continuing : DETAILS.mailing(recipients);
 }
 
 function ended({ settled, review, now }: SendView): Step {

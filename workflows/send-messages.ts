@@ -79,11 +79,9 @@ export const DETAILS = {
   previewed: "Previewed; waits for the confirm until the token expires.",
   neverConfirmed: "Never confirmed; nothing was sent.",
   scheduled: (recipients: number) => `${recipients} recipients; starts at its send_at. Updates: pause, cancel.`,
-  mailing: (recipients: number) => `Mailing ${recipients} recipients. Updates: pause, cancel.`,
-  mailingOver: (recipients: number, lanes: readonly string[]) =>
-    `Mailing ${recipients} recipients over ${lanes.length} accounts: ${lanes.join("; ")}. Updates: retry, pause, cancel.`,
+  mailing: (recipients: number, lanes: readonly string[]) =>
+    `Mailing ${recipients} recipients: ${lanes.join("; ")}. Updates: retry, pause, cancel.`,
   pausing: "Pausing: waits for the mails in flight. Updates: resume, cancel.",
-  continuing: "Continues once the mails in flight are done. Updates: pause, cancel.",
   cancelling: "Cancelling: waits for the mails in flight, then settles the credits.",
   paused: "Paused by an operator. Updates: resume, cancel.",
   pausedByClient:
@@ -99,12 +97,6 @@ export const DETAILS = {
     `Ended by an operator: Postgres does not know this send any more. ${sent} mails had been sent.`,
   cameBack:
     "Its workflow was terminated or failed, so it was restored paused. Updates: resume, or cancel to end it for good.",
-  deferred: (at: number) =>
-    `Only deferred recipients are left; the next is due at ${instantOf(at)}. Updates: pause, cancel.`,
-  accountFull:
-    "Its account's connections or limits are used up, or its team mails as much as it may at once; continues when it can. Updates: pause, cancel.",
-  accountFails: (reason: string, at: number) =>
-    `Cannot be mailed at present (${reason}); tries again at ${instantOf(at)}. Updates: retry, pause, cancel.`,
   settled: (sent: number, unknown: number) =>
     `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled.`,
   review: (until: number) =>
@@ -113,11 +105,11 @@ export const DETAILS = {
     `Waits until ${instantOf(at)} to resend the unknown outcomes: until then a worker that is presumed dead may have them in flight. Updates: cancel.`,
 } as const;
 
-/** The clauses that follow an account's id in `DETAILS.mailingOver`. */
+/** The clauses that follow an account's id in `DETAILS.mailing`. */
 export const LANE_STATES = {
   mailing: "is mailing",
   ending: "finishes its mails in flight",
-  deferred: "waits for its deferred recipients",
+  deferred: (at: number) => `waits for its deferred recipients, the next of which is due at ${instantOf(at)}`,
   accountFull: (at: number) =>
     `has its connections or limits used up, or its team's share, and continues at ${instantOf(at)}`,
   accountFails: (reason: string, at: number) =>

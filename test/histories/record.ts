@@ -236,7 +236,7 @@ const PATHS: Record<string, () => Promise<string>> = {
   "account-full-then-retried": async () => {
     const sender = await senderTo({ reader: 4 }, { account: { hourlyLimit: 2 } });
     const sendId = await start(sender);
-    await untilDetails(sendId, "connections or limits are used up");
+    await untilDetails(sendId, "connections or limits used up");
     await write(sender, sql`update email_accounts set hourly_limit = null where id = ${sender.accountId}`);
     await update(sendId, "retry");
     return sendId;

@@ -141,7 +141,7 @@ describe("The complaint gate of sends under way", () => {
   it("shows operators a pause that came while the workflow waited", async () => {
     const sender = await makeSender({ recipients: 2, account: { hourlyLimit: 1 } });
     const { data } = await startSend(sender);
-    await untilDetails(data.id, DETAILS.accountFull);
+    await untilDetails(data.id, "limits used up");
     await setFigures(sender, 1_000, 9);
     await pauseForComplaints(sender.em.fork(), live(sender));
     const reconcile = () => temporal.client.schedule.getHandle(RECONCILER_ID).trigger();

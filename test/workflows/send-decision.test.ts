@@ -57,7 +57,7 @@ const last = (result: Partial<SliceResult>, at = NOW) => ({
 const lanes = (changes: Partial<LaneView>[], change: Partial<SendView> = {}) =>
   view({ ...change, lanes: changes.map((each, i) => lane({ accountId: `acct_${i + 1}`, ...each })) });
 const over = (...states: string[]) =>
-  DETAILS.mailingOver(
+  DETAILS.mailing(
     7,
     states.map((state, i) => `acct_${i + 1} ${state}`),
   );
@@ -117,7 +117,7 @@ const TABLE: Row[] = [
   [
     "waits for a deferred recipient",
     view(last({ next: "deferred", waitMs: 3_000 }, NOW - 1_000)),
-    { kind: "wait", ms: 2_000, details: DETAILS.deferred(NOW + 2_000) },
+    { kind: "wait", ms: 2_000, details: over(LANE_STATES.deferred(NOW + 2_000)) },
   ],
   [
     "dispatches when a deferred recipient is due",
@@ -127,12 +127,12 @@ const TABLE: Row[] = [
   [
     "waits for room of the account",
     view(last({ next: "account_full", waitMs: 500 })),
-    { kind: "wait", ms: 500, details: DETAILS.accountFull },
+    { kind: "wait", ms: 500, details: over(LANE_STATES.accountFull(NOW + 500)) },
   ],
   [
     "waits after a first account failure",
     view({ accountFailures: 1, ...last({ next: "failure", reason: "timeout", temporary: true }) }),
-    { kind: "wait", ms: 5_000, needsOperator: false, details: DETAILS.accountFails("timeout", NOW + 5_000) },
+    { kind: "wait", ms: 5_000, needsOperator: false, details: over(LANE_STATES.accountFails("timeout", NOW + 5_000)) },
   ],
   [
     "calls an operator at the third account failure",
@@ -145,7 +145,12 @@ const TABLE: Row[] = [
       accountFailures: 3,
       ...last({ next: "failure", reason: "login_refused", temporary: true, retryInMs: 2_500 }),
     }),
-    { kind: "wait", ms: 2_500, needsOperator: true, details: DETAILS.accountFails("login_refused", NOW + 2_500) },
+    {
+      kind: "wait",
+      ms: 2_500,
+      needsOperator: true,
+      details: over(LANE_STATES.accountFails("login_refused", NOW + 2_500)),
+    },
   ],
   [
     "pauses for a failure that does not pass",
@@ -153,7 +158,7 @@ const TABLE: Row[] = [
     { kind: "pauseForFailure", reason: "login_refused" },
   ],
 
-  ["waits for the slice", view({ slice: "under way" }), { kind: "wait", details: DETAILS.mailing(7) }],
+  ["waits for the slice", view({ slice: "under way" }), { kind: "wait", details: over(LANE_STATES.mailing) }],
   ["reads at a wake-up during a slice", view({ slice: "under way", isStale: true }), { kind: "read" }],
   ["carries a pause out during a slice", view({ slice: "under way" }), { kind: "pause" }, "pause"],
   ["carries a cancel out during a slice", view({ slice: "under way" }), { kind: "cancel" }, "cancel"],
@@ -165,7 +170,7 @@ const TABLE: Row[] = [
   [
     "waits for the mails in flight before it mails on",
     view({ slice: "ending" }),
-    { kind: "wait", details: DETAILS.continuing },
+    { kind: "wait", details: over(LANE_STATES.ending) },
   ],
   [
     "lists the rows that a dead worker left in flight before a pause is answered",
@@ -287,7 +292,7 @@ const TABLE: Row[] = [
   [
     "waits for a slice after which an operator wants another at once",
     view({ slice: "retried" }),
-    { kind: "wait", details: DETAILS.mailing(7) },
+    { kind: "wait", details: over(LANE_STATES.mailing) },
   ],
 
   ["begins a slice of each lane", lanes([busy, {}, {}]), { kind: "dispatch", accountId: "acct_2" }],
