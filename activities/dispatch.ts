@@ -54,10 +54,10 @@ type Next =
   | { next: "done"; held?: true };
 
 /**
- * `sent`: of the whole send. `unknown`: left behind by a dead attempt. `returned`: recipients are in the queue again,
- * for any lane. `epoch`: of the lane's last attempt of which Postgres must know.
+ * `sent`: of the whole send. `returned`: recipients are in the queue again, for any lane. `epoch`: of the lane's last
+ * attempt of which Postgres must know.
  */
-export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true; epoch?: number } & Next;
+export type SliceResult = { mailed: number; sent?: number; returned?: true; epoch?: number } & Next;
 
 /**
  * `tryNow`: an operator's command does not wait after a refusal. `closedEpoch`: a slice stops when Postgres does not
@@ -100,7 +100,7 @@ export function createDispatchActivities(deps: ActivityDeps, places: number) {
           },
         };
         const work = () => dispatchSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
-        const full = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
+        const full = (waitMs: number): SliceResult => ({ mailed: 0, next: "account_full", waitMs });
         return slots.run(slice.teamId, work, full).finally(watched.end);
       }),
     close: () => pools.close(),
@@ -125,12 +125,12 @@ async function dispatchSlice(
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
   const dispatch = await openDispatch(em, slice, outcomeDeadlineMs(smtpLimits(deps.env)));
-  if (!dispatch) return { mailed: 0, ...(slice.begun && { epoch: slice.begun.epoch }), unknown: 0, next: "stopped" };
+  if (!dispatch) return { mailed: 0, ...(slice.begun && { epoch: slice.begun.epoch }), next: "stopped" };
   // After an operator's command the server gets as many tries as at first.
   if (slice.tryNow) dispatch.policyRefusals = 0;
-  const { epoch, unknown } = dispatch;
-  const unmailed = (next: Next): SliceResult => ({ mailed: 0, epoch, unknown, ...next });
-  deps.countMails({ UNKNOWN: unknown });
+  const { epoch } = dispatch;
+  const unmailed = (next: Next): SliceResult => ({ mailed: 0, epoch, ...next });
+  deps.countMails({ UNKNOWN: dispatch.unknown });
   if (dispatch.status !== "SENDING") return unmailed({ next: "stopped" });
   if (dispatch.hasComplaints) {
     for (const paused of await pauseForComplaints(em, dispatch)) logMove(deps.log, paused);
@@ -148,7 +148,7 @@ async function dispatchSlice(
     const mailing = await mailSlice(deps, em, dispatch, account, run);
     // An attempt that Postgres does not call ended shows the workflow that Postgres is behind.
     const { mailed, hasReturned, isSetBack } = mailing.ledger;
-    if (isSetBack) return { mailed, epoch, unknown, next: "stopped" };
+    if (isSetBack) return { mailed, epoch, next: "stopped" };
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
     if (mailing.end.ended === "account_failure") {
@@ -157,7 +157,7 @@ async function dispatchSlice(
       deps.log.warn({ sendId, accountId, teamId, reason, temporary, reply: response }, "a send's account failed");
     }
     const sent = mailed > 0 ? { sent: (await readCounts(em, dispatch, dispatch.sendId)).SENT } : {};
-    return { mailed, ...sent, epoch, unknown, ...(hasReturned && { returned: true }), ...next };
+    return { mailed, ...sent, epoch, ...(hasReturned && { returned: true }), ...next };
   } finally {
     pools.release(dispatch.accountId, account);
   }

@@ -75,7 +75,7 @@ export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
   try {
     return await dispatchSlice(slice);
   } catch (error) {
-    return { next: "failure", reason: failureCodeOf(error), temporary: true, mailed: 0, unknown: 0 };
+    return { next: "failure", reason: failureCodeOf(error), temporary: true, mailed: 0 };
   }
 }
 

@@ -1,5 +1,6 @@
 import { hash, type KeyObject, sign } from "node:crypto";
 import { promisify } from "node:util";
+import { foldEvery } from "./header.ts";
 
 export const DKIM_ALGORITHMS = ["rsa", "ed25519"] as const;
 export type DkimAlgorithm = (typeof DKIM_ALGORITHMS)[number];
@@ -29,6 +30,8 @@ export type SignedField = (typeof SIGNED_FIELDS)[number];
 
 /** RFC 5322 recommends 78. */
 const LINE_CHARS = 76;
+/** They leave room for ` b=`. */
+const SIGNATURE_CHARS = LINE_CHARS - 4;
 const END_OF_HEADER = "\r\n\r\n";
 
 /** RFC 6376, 3.3.1; RFC 8463, 3. */
@@ -65,7 +68,7 @@ export function dkimSigner(keys: readonly DkimKey[], except: readonly SignedFiel
           algorithm === "rsa"
             ? await signInPool("sha256", data, privateKey)
             : await signInPool(null, hash("sha256", data, "buffer"), privateKey);
-        return `${head}${foldBase64(signature.toString("base64"))}\r\n`;
+        return `${head}${foldEvery(signature.toString("base64"), SIGNATURE_CHARS, "\r\n ")}\r\n`;
       }),
     );
     return Buffer.from(signatures.join(""), "latin1");
@@ -115,13 +118,5 @@ function foldNames(names: readonly string[]): string {
     folded += item;
     used += item.length;
   }
-  return folded;
-}
-
-/** In lines that leave room for ` b=`. */
-function foldBase64(text: string): string {
-  const width = LINE_CHARS - 4;
-  let folded = text.slice(0, width);
-  for (let i = width; i < text.length; i += width) folded += `\r\n ${text.slice(i, i + width)}`;
   return folded;
 }

@@ -36,6 +36,13 @@ function fold(words: readonly string[], column: number): string {
   return folded;
 }
 
+/** Breaks a text after each `chars` characters. */
+export function foldEvery(text: string, chars: number, lineBreak: string): string {
+  let folded = text.slice(0, chars);
+  for (let i = chars; i < text.length; i += chars) folded += lineBreak + text.slice(i, i + chars);
+  return folded;
+}
+
 function encodedWords(text: string): string {
   const bytes = Buffer.from(text, "utf8");
   const words: string[] = [];

@@ -1,3 +1,4 @@
+import { foldEvery } from "./header.ts";
 import { type MergeValues, type PlainTemplate, printed, renderPlain, type Template } from "./template.ts";
 import { limits } from "./template-problem.ts";
 
@@ -99,22 +100,14 @@ function quotedPrintableParts({ literals, tags }: PlainTemplate) {
 /** Above this share, base64 is shorter. */
 const BASE64_SHARE = 1 / 6;
 
-function isMostlyAscii(text: string): boolean {
-  const bytes = Buffer.from(text, "utf8");
-  let outside = 0;
-  for (const byte of bytes) if (byte > 126) outside++;
-  return outside <= bytes.length * BASE64_SHARE;
-}
+const isMostlyAscii = (text: string): boolean =>
+  Buffer.byteLength(text.replace(/[\0-\x7e]+/g, "")) <= Buffer.byteLength(text) * BASE64_SHARE;
 
 const BASE64_LINE_CHARS = 76;
 
 function base64Lines(text: string): string {
   const encoded = Buffer.from(toCrlf(text), "utf8").toString("base64");
-  let lines = encoded.slice(0, BASE64_LINE_CHARS);
-  for (let i = BASE64_LINE_CHARS; i < encoded.length; i += BASE64_LINE_CHARS) {
-    lines += `\r\n${encoded.slice(i, i + BASE64_LINE_CHARS)}`;
-  }
-  return lines;
+  return foldEvery(encoded, BASE64_LINE_CHARS, "\r\n");
 }
 
 /** @param escapeValue the escaping that the template applies to its values */

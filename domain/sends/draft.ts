@@ -46,28 +46,22 @@ export interface DraftAccount {
   status: AccountStatus;
 }
 
-interface DraftRow {
-  status: BroadcastStatus;
-  subject: string | null;
-  body: string | null;
-  from_name: string | null;
-  send_days: string[];
-  time_zone: string;
-  tracking: boolean;
-  target_ids: string[];
-  from_email: string | null;
-  is_drip: boolean;
+type DraftRow = Pick<
+  Draft,
+  "status" | "subject" | "body" | "fromName" | "sendDays" | "timeZone" | "tracking" | "targetIds" | "isDrip"
+> & {
+  fromEmail: string | null;
   /** Of a campaign: one per attached account, in their order; nulls for one that is gone. */
   attached: { id: string | null; address: string | null; status: AccountStatus | null }[];
-}
+};
 
-const OF_NEWSLETTER = sql`d.from_email, false as is_drip, '[]'::json as attached, ${listIdsOf("d")} as target_ids`;
+const OF_NEWSLETTER = sql`d.from_email as "fromEmail", false as "isDrip", '[]'::json as attached, ${listIdsOf("d")} as "targetIds"`;
 
-const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as from_email, d.is_drip,
+const ofCampaign = (tenant: Tenant): RawBuilder<unknown> => sql`null as "fromEmail", d.is_drip as "isDrip",
   (select coalesce(json_agg(json_build_object('id', a.id, 'address', a.email, 'status', a.status) order by n), '[]')
     from unnest(d.account_ids) with ordinality as attached (id, n)
     left join email_accounts a on a.id = attached.id and ${ofTenant(tenant, "a")}) as attached,
-  array_remove(array[d.segment_id], null) as target_ids`;
+  array_remove(array[d.segment_id], null) as "targetIds"`;
 
 /**
  * @param options `lock` takes the row's lock, so that no edit is committed between the check and the arming
@@ -82,39 +76,32 @@ export async function readDraft(
   const tenant = { teamId, environment };
   const isNewsletter = type === "newsletter";
   const { rows } = await sql<DraftRow>`
-    select d.status, d.subject, d.body, d.from_name, d.send_days, t.time_zone,
+    select d.status, d.subject, d.body, d.from_name as "fromName", d.send_days::int[] as "sendDays", t.time_zone as "timeZone",
       coalesce(d.tracking, t.tracking) as tracking, ${isNewsletter ? OF_NEWSLETTER : ofCampaign(tenant)}
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id
     where d.id = ${id} and ${ofTenant(tenant, "d")}
     ${lock ? sql`for update of d` : sql``}`.execute(kysely(em));
   const [row] = rows;
   if (!row) throw notFound();
-  const picked = row.from_email === null ? null : await pickAccount(em, tenant, row.from_email);
-  const attached = row.attached.filter((account): account is DraftAccount => account.id !== null);
-  const accounts = isNewsletter ? (picked ? [picked] : []) : attached;
+  const { attached, fromEmail, ...draft } = row;
+  const picked = fromEmail === null ? null : await pickAccount(em, tenant, fromEmail);
+  const connected = attached.filter((account): account is DraftAccount => account.id !== null);
+  const accounts = isNewsletter ? (picked ? [picked] : []) : connected;
   const accountAddresses = accounts.map(({ address }) => address);
-  const newsletterFrom = row.from_email === null ? [] : [row.from_email];
-  const hasSender = isNewsletter ? row.from_email : row.attached.length > 0;
+  const newsletterFrom = fromEmail === null ? [] : [fromEmail];
+  const hasSender = isNewsletter ? fromEmail : attached.length > 0;
   return {
     ...tenant,
+    ...draft,
     resource: { type, id },
-    status: row.status,
-    subject: row.subject,
-    body: row.body,
     fromAddresses: isNewsletter ? newsletterFrom : accountAddresses,
-    fromName: row.from_name,
-    sendDays: row.send_days.map(Number),
-    timeZone: row.time_zone,
-    tracking: row.tracking,
-    targetIds: row.target_ids,
     accountAddresses,
     accounts,
-    isAccountGone: attached.length < row.attached.length,
-    isDrip: row.is_drip,
+    isAccountGone: connected.length < attached.length,
     fieldNames: isNewsletter ? [] : (await readFields(em, tenant)).map(({ name }) => name),
     missing: {
       sender: hasSender ? null : isNewsletter ? "no_from_email" : "no_attached_account",
-      targets: row.target_ids.length > 0 ? null : isNewsletter ? "no_list" : "no_segment",
+      targets: draft.targetIds.length > 0 ? null : isNewsletter ? "no_list" : "no_segment",
     },
   };
 }

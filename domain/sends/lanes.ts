@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { transaction } from "../../db/transaction.ts";
 import { complaintLimit, complaintRate } from "./complaint-rate.ts";
 import { foldCounts } from "./counts.ts";
-import type { ResourceType, SendResource } from "./resource.ts";
+import type { SendResource } from "./resource.ts";
 import { markUnknown } from "./unknown.ts";
 
 /**
@@ -48,6 +48,9 @@ export interface OpenedDispatch extends Lane, Tenant {
   unknown: number;
 }
 
+type LaneRow = Omit<OpenedDispatch, keyof Lane | "resource" | "hasComplaints" | "unknown"> &
+  SendResource & { dispatching: boolean; complaintLimit: number };
+
 /** The condition on a ledger row that a lane may take it: no other lane holds it, or one that it takes over. */
 export const isFreeFor = ({ accountId, takesOver = [] }: Lane, table: string): Expression<SqlBool> => {
   const account = sql.ref(`${table}.account_id`);
@@ -83,20 +86,7 @@ export function openDispatch(
 ): Promise<OpenedDispatch | undefined> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    const { rows } = await sql<{
-      teamId: string;
-      environment: Tenant["environment"];
-      status: SendStatus;
-      type: ResourceType;
-      id: string;
-      tracking: boolean;
-      epoch: number;
-      dispatching: boolean;
-      afterSeq: number;
-      policyRefusals: number;
-      shared: boolean;
-      complaintLimit: number;
-    }>`
+    const { rows } = await sql<LaneRow>`
       select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id, s.tracking,
         ${complaintLimit} as "complaintLimit",
         l.epoch, l.dispatching, l.after_seq as "afterSeq", l.policy_refusals as "policyRefusals",
@@ -107,27 +97,24 @@ export function openDispatch(
     const [lane] = rows;
     if (!lane || lane.epoch - Number(lane.dispatching) < closedEpoch) return undefined;
     if (begun && (lane.epoch < begun.epoch || (await isStagingLost(tx, sendId, [begun.seq])))) return undefined;
-    const { teamId, environment, status, tracking, shared, afterSeq, policyRefusals } = lane;
-    const tenant = { teamId, environment };
+    const { type, id, dispatching, complaintLimit: limit, ...opened } = lane;
     const { hasComplaints } = await db
-      .selectNoFrom(sql<boolean>`${complaintRate(tenant)} >= ${lane.complaintLimit}::float8`.as("hasComplaints"))
+      .selectNoFrom(sql<boolean>`${complaintRate(lane)} >= ${limit}::float8`.as("hasComplaints"))
       .executeTakeFirstOrThrow();
     // The scan walks the whole send, so it is done only when an attempt did not end in order.
-    const unknown = lane.dispatching ? await markUnknown(tx, sendId, [accountId]) : 0;
+    const unknown = dispatching ? await markUnknown(tx, sendId, [accountId]) : 0;
     const epoch = lane.epoch + 1;
     await db
       .updateTable("send_lanes")
       .set({
         epoch,
-        dispatching: status === "SENDING",
+        dispatching: lane.status === "SENDING",
         in_flight_ms: sql<number>`greatest(in_flight_ms, ${inFlightMs}::int)`,
       })
       .where("send_id", "=", sendId)
       .where("account_id", "=", accountId)
       .execute();
-    const resource = { type: lane.type, id: lane.id };
-    const opened = { status, epoch, resource, tracking, shared, hasComplaints, unknown };
-    return { sendId, accountId, takesOver, ...tenant, ...opened, afterSeq, policyRefusals };
+    return { ...opened, sendId, accountId, takesOver, epoch, resource: { type, id }, hasComplaints, unknown };
   });
 }
 

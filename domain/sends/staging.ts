@@ -59,15 +59,7 @@ export async function stageBatch(
     : sql`r.seq > ${request.afterSeq} and r.state = 'QUEUED'`;
   const { rows } = await executePrepared(
     em,
-    sql<{
-      seq: number;
-      state: RecipientState;
-      email: string;
-      first_name: string | null;
-      last_name: string | null;
-      list_id: string | null;
-      fields?: FieldValues | null;
-    }>`
+    sql<Omit<StagedRecipient, "stagedAt" | "wasDeferred"> & { state: RecipientState }>`
     with live as (
       select s.id, s.team_id, s.environment, s.resource_id
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
@@ -88,24 +80,11 @@ export async function stageBatch(
       ${wasDeferred ? sql`first_deferred_at = r.first_deferred_at + (now() - r.retry_at), retry_at = null,` : sql``}
       attempts = r.attempts + case when c.ineligible is null then 1 else 0 end
     from checked c where r.ctid = c.row
-    returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id${resource.type === "campaign" ? sql`, r.fields` : sql``}`,
+    returning r.seq, r.state, r.email, r.first_name as "firstName", r.last_name as "lastName", r.list_id as "listId", r.fields`,
   );
-  const recipients: StagedRecipient[] = [];
-  let lastSeq: number | undefined;
-  for (const row of rows) {
-    if (lastSeq === undefined || row.seq > lastSeq) lastSeq = row.seq;
-    if (row.state !== "SENDING") continue;
-    recipients.push({
-      seq: row.seq,
-      email: row.email,
-      firstName: row.first_name,
-      lastName: row.last_name,
-      listId: row.list_id,
-      fields: row.fields ?? null,
-      stagedAt,
-      wasDeferred,
-    });
-  }
+  const staged = rows.filter(({ state }) => state === "SENDING");
+  const recipients = staged.map((row) => Object.assign(row, { stagedAt, wasDeferred }));
+  const lastSeq = rows.length === 0 ? undefined : Math.max(...rows.map(({ seq }) => seq));
   return { recipients, suppressed: rows.length - recipients.length, lastSeq };
 }
 

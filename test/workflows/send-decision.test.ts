@@ -51,7 +51,7 @@ const view = ({
 
 const unconfirmed = (change: Partial<SendView> = {}) => view({ send: undefined, lanes: [], ...change });
 const last = (result: Partial<SliceResult>, at = NOW) => ({
-  lastSlice: { mailed: 0, unknown: 0, ...result, at } as NonNullable<LaneView["lastSlice"]>,
+  lastSlice: { mailed: 0, ...result, at } as NonNullable<LaneView["lastSlice"]>,
 });
 /** A send over the lanes of `acct_1`, `acct_2`, and so on. */
 const lanes = (changes: Partial<LaneView>[], change: Partial<SendView> = {}) =>
