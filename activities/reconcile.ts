@@ -9,9 +9,8 @@ import type { Logger } from "pino";
 import type { EntityManager } from "../db/orm.ts";
 import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
-import { beginPass, completePass } from "../domain/sends/reconciler-passes.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
-import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
+import { beginPass, completePass, readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
 import { SEND_STATUS } from "../workflows/search-attributes.ts";
@@ -84,11 +83,9 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
   const { reason, sent } = await pauseOf(client, send, run);
   const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
   // It continues from the send's status in Postgres.
+  const { id: previewId, teamId, environment, type, resourceId } = send;
   const start = sendStart({
-    previewId: send.id,
-    teamId: send.team_id,
-    environment: send.environment,
-    resource: { type: send.resource_type, id: send.resource_id },
+    ...{ previewId, teamId, environment, resource: { type, id: resourceId } },
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
     resume: { lanes: [], ...(sent !== undefined && { setBack: { sent, isPaused: true } }) },
   });

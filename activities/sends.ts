@@ -1,27 +1,50 @@
+import { ApplicationFailure } from "@temporalio/common";
 import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
 import { closeLost } from "../domain/sends/lanes.ts";
 import {
   beginSend,
   type ChangedSend,
   cancelSend,
+  closeReview,
   finishSend,
   pauseSend,
   readSend,
   resumeSend,
 } from "../domain/sends/lifecycle.ts";
 import { PlanTooSlow, type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
-import { closeReview } from "../domain/sends/review.ts";
 import { logMove } from "../domain/sends/send-log.ts";
 import { requeueUnknown } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { LongPlans } from "./long-plans.ts";
 
 /** So long the recipients may be counted in the workflow's task, which saves a round trip. */
 const QUICK_PLAN_MS = 2_000;
 
 /** To copy so many keeps a connection, and a core of Postgres, busy for seconds: their confirm takes a place. */
 const LARGE_PLAN_RECIPIENTS = 50_000;
+
+/** Each holds a connection or two, and keeps a core of Postgres busy. */
+const AT_ONCE = 3;
+const ASK_AGAIN = "1 second";
+
+/** Places for plans that take long, one for a team at most: a team must not take the connections of others. */
+class LongPlans {
+  readonly #teams = new Set<string>();
+
+  /** @throws {ApplicationFailure} when there is no place: Temporal tries the activity again soon */
+  async run<T>(teamId: string, work: () => Promise<T>): Promise<T> {
+    if (this.#teams.has(teamId) || this.#teams.size >= AT_ONCE) {
+      const type = "places_taken";
+      throw ApplicationFailure.create({ message: type, type, nextRetryDelay: ASK_AGAIN });
+    }
+    this.#teams.add(teamId);
+    try {
+      return await work();
+    } finally {
+      this.#teams.delete(teamId);
+    }
+  }
+}
 
 export type SendActivities = ReturnType<typeof createSendActivities>;
 

@@ -4,8 +4,8 @@ import type { ActivityDeps } from "../activities/deps.ts";
 import { readOverdueSeconds } from "../domain/retention/overdue.ts";
 import type { RetentionSettings } from "../domain/retention/pruning.ts";
 import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
-import { readPassAges } from "../domain/sends/reconciler-passes.ts";
 import { standstillSeconds } from "../domain/sends/standstill.ts";
+import { readPassAges } from "../domain/sends/unfinished.ts";
 import { countCreditMismatches } from "../domain/teams/credits.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
 

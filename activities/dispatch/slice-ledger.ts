@@ -1,4 +1,6 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { EntityManager } from "../../db/orm.ts";
+import { isConflict } from "../../db/transaction.ts";
 import { type Mailed, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
 import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
 import { isStagingLost, type OpenedDispatch } from "../../domain/sends/lanes.ts";
@@ -6,7 +8,7 @@ import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { type StagedRecipient, type StageRequest, stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 import type { ActivityDeps } from "../deps.ts";
-import { throughOutage } from "./outage.ts";
+import { failureCode } from "../failures.ts";
 
 export interface AllowedRecipient extends StagedRecipient {
   quota: Quota;
@@ -197,4 +199,29 @@ export async function settleLate(
   await throughOutage(deps, write).then(deps.countMails, (error: unknown) => {
     deps.log.warn({ sendId: dispatch.sendId, err: error }, "a late outcome could not be written: it stays unknown");
   });
+}
+
+const PATIENCE_MS = 120_000;
+const INTERVAL_MS = 250;
+
+/**
+ * Runs `write` until it succeeds, through an outage of the database; once without `patient`.
+ * @throws its error when that does not pass by itself, or the outage is too long
+ */
+async function throughOutage<T>(
+  { env, stopping }: Pick<ActivityDeps, "env" | "stopping">,
+  write: () => Promise<T>,
+  { patient = true }: { patient?: boolean } = {},
+): Promise<T> {
+  const since = performance.now();
+  for (;;) {
+    try {
+      return await write();
+    } catch (error) {
+      const isPassing = isConflict(error) || failureCode(error) === "dependency_unavailable";
+      const patienceMs = stopping.aborted ? env.SHUTDOWN_GRACE_MS : PATIENCE_MS;
+      if (!isPassing || !patient || performance.now() - since > patienceMs) throw error;
+      await delay(INTERVAL_MS);
+    }
+  }
 }

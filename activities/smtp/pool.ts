@@ -8,7 +8,6 @@ import {
   UNSENDABLE,
 } from "../../domain/mail/outcome.ts";
 import { mostInFlight } from "../../domain/sends/account-capacity.ts";
-import { elapsedMs } from "../../lib/elapsed.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
 import { openSession, type SmtpAccount } from "./login.ts";
 import { OpeningPace } from "./opening-pace.ts";
@@ -18,8 +17,6 @@ export interface SmtpPoolOptions extends SmtpAccount {
   maxConnections: number;
   /** Messages after which a connection is replaced; 1,000 by default */
   messagesPerConnection?: number | undefined;
-  /** Idle time after which a connection is closed; 30,000 by default */
-  idleMs?: number | undefined;
   /** Counts the time of filling messages, and says when the next one may be filled; without it, at any time */
   thread?: ThreadShare | undefined;
   /** Called when the first connection has logged in, and once for each refusal while none is logged in. */
@@ -33,7 +30,6 @@ export interface ThreadShare {
 }
 
 const DEFAULT_MESSAGES_PER_CONNECTION = 1_000;
-const DEFAULT_IDLE_MS = 30_000;
 const SWEEP_MS = 250;
 /** A message whose connection broke before the dot is sent once more over another; after that it is deferred. */
 const MAX_ATTEMPTS = 2;
@@ -51,7 +47,7 @@ export class SmtpPool {
   readonly #opening = new Set<AbortController>();
   /** That are logged in. */
   readonly #sessions = new Set<SmtpSession>();
-  /** Last in, first out, so that a connection that is not needed idles long enough to be closed. */
+  /** Last in, first out, so that the server closes a connection that is not needed. */
   readonly #idle: SmtpSession[] = [];
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
@@ -389,9 +385,6 @@ export class SmtpPool {
   }
 
   #sweepSessions(): void {
-    const now = elapsedMs();
-    const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;
-    for (const session of this.#idle.filter(({ idleSince }) => now - idleSince > idleMs)) session.quit();
     for (const session of this.#sessions) session.checkTime();
     // A pause after a refusal may have ended.
     this.#openForWaiting();

@@ -102,10 +102,6 @@ export class SmtpSession {
     return this.#open.length;
   }
 
-  get idleSince(): number {
-    return this.#waitsSince;
-  }
-
   /** It waits for the reply to a late dot, and ends with it. */
   get isLate(): boolean {
     return this.#isLate && !this.#ended;

@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
@@ -8,8 +8,7 @@ import { lockBalance, moveCredits } from "../teams/credits.ts";
 import { checkPlan } from "./confirm-refusals.ts";
 import type { Draft } from "./draft.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
-import { copyRecipients } from "./ledger.ts";
-import { markScheduled } from "./marks.ts";
+import { markScheduled } from "./lifecycle.ts";
 import { planMembers } from "./members.ts";
 import { type SendResource, sendScope } from "./resource.ts";
 import { nextSendAt } from "./send-days.ts";
@@ -83,6 +82,33 @@ async function takeFromCap(em: EntityManager, key: SendingKey, mails: number): P
   const [row] = rows;
   if (!row) throw capExceeded((await readSendCap(em, key)).secondsToReset);
   return { limit: key.dailySendCap, usedToday: row.used, remaining: key.dailySendCap - row.used };
+}
+
+interface Copy {
+  sendId: string;
+  accountIds: readonly string[];
+  members: RawBuilder<unknown>;
+  recipients: number;
+}
+
+const MOST_SORTED = 50_000;
+
+/**
+ * Copies the eligible members of a plan into the ledger and opens a lane for each account, in the transaction of the
+ * confirm. `seq` follows the members' ids where they are few enough to be sorted.
+ * @throws {Error} when the members are not as many as were planned
+ */
+async function copyRecipients(em: EntityManager, { sendId, accountIds, members, recipients }: Copy): Promise<void> {
+  // `permitted` alone would make a full join of the members a nested loop, see `selectSubscribers`.
+  const order = sql.raw(recipients <= MOST_SORTED ? "order by id" : "");
+  const { numAffectedRows: copied } = await sql`
+    insert into send_recipients (send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields)
+    select ${sendId}::text, (row_number() over (${order}))::int, id, email, email_spelling, first_name, last_name, list_id, fields
+    from (${members}) members
+    where coalesce(permitted, false) and not suppressed`.execute(kysely(em));
+  if (Number(copied) !== recipients) throw new Error(`planned ${recipients} recipients, copied ${copied}`);
+  const lanes = accountIds.map((accountId) => ({ send_id: sendId, account_id: accountId }));
+  await kysely(em).insertInto("send_lanes").values(lanes).execute();
 }
 
 async function writeSend(

@@ -2,6 +2,8 @@ import { type Expression, type RawBuilder, sql } from "kysely";
 import { RECIPIENT_STATES, type RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 
+export type StateCounts = Partial<Record<RecipientState, number>>;
+
 /** By the changes since the ledger was copied, see `SendCount`. They add up to the send's recipients, always. */
 export async function readCounts(
   em: EntityManager,
@@ -44,4 +46,15 @@ export async function foldCounts(em: EntityManager, sendId: string): Promise<voi
     )
     insert into send_counts (send_id, state, count)
     select ${sendId}, state, sum(count) from folded group by state having sum(count) <> 0`.execute(kysely(em));
+}
+
+/** By the rows, all of them, for the settlement of credits. `readCounts` costs less. */
+export async function countStates(em: EntityManager, sendId: string): Promise<StateCounts> {
+  const rows = await kysely(em)
+    .selectFrom("send_recipients")
+    .select(["state", (eb) => eb.fn.countAll<string>().as("count")])
+    .where("send_id", "=", sendId)
+    .groupBy("state")
+    .execute();
+  return Object.fromEntries(rows.map(({ state, count }) => [state, Number(count)]));
 }

@@ -67,10 +67,6 @@ export const laneAccounts = sql<string[]>`array(
 export const closedEpochs = sql<Record<string, number>>`(
   select coalesce(json_object_agg(account_id, epoch - dispatching::int), '{}') from send_lanes where send_id = s.id)`;
 
-export async function openLane(em: EntityManager, { sendId, accountId }: Lane): Promise<void> {
-  await kysely(em).insertInto("send_lanes").values({ send_id: sendId, account_id: accountId }).execute();
-}
-
 /**
  * Begins an attempt of a lane: raises its epoch, so that an older one that still lives stages nothing more, and turns
  * the rows that a dead one left SENDING into UNKNOWN. Locks come in the order of every other statement: the send, its

@@ -5,14 +5,13 @@ import { isoInstant } from "../../db/sql.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { moveCredits } from "../teams/credits.ts";
+import { emit } from "../webhooks/emit.ts";
+import { campaignRow, newsletterRow } from "../webhooks/records.ts";
 import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
-import { sentCount } from "./counts.ts";
+import { countStates, sentCount } from "./counts.ts";
 import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";
-import { countStates } from "./ledger.ts";
-import { markMoved, type SendStep } from "./marks.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
-import { openReview } from "./review.ts";
 import type { SendMove } from "./send-log.ts";
 import { markUnknown, readInFlightMs } from "./unknown.ts";
 
@@ -66,6 +65,46 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       ${laneAccounts} as "accountIds", ${closedEpochs} as "closedEpochs"
     from sends s where s.id = ${sendId}`.execute(kysely(em));
   return rows[0];
+}
+
+type SendStep = "started" | "paused" | "completed" | "cancelled";
+
+const ROWS = { newsletter: newsletterRow, campaign: campaignRow };
+
+const emitStep = (em: EntityManager, tenant: Tenant, { type, id }: SendResource, step: "scheduled" | SendStep) =>
+  emit(em, tenant, `${type}.${step}`, ROWS[type](id));
+
+export async function markScheduled(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  send: { id: string; sendAt: Date },
+): Promise<void> {
+  await kysely(em)
+    .updateTable(`${resource.type}s`)
+    .set({ status: "SCHEDULED", send_id: send.id, send_at: send.sendAt })
+    .where("id", "=", resource.id)
+    .where(ofTenant(tenant))
+    .execute();
+  await emitStep(em, tenant, resource, "scheduled");
+}
+
+/** A resource that was SENT stays SENT: later outcomes of its unknown recipients concern the send alone. */
+async function markMoved(
+  em: EntityManager,
+  { teamId, environment }: Tenant,
+  resource: SendResource,
+  sendId: string,
+  step: SendStep | undefined,
+): Promise<void> {
+  const tenant = { teamId, environment };
+  const moved = await sql`
+    update ${sql.table(`${resource.type}s`)} r
+    set status = s.status, status_reason = s.pause_reason, started_at = s.started_at, completed_at = s.completed_at
+    from sends s
+    where s.id = ${sendId} and ${ofTenant(tenant, "s")} and r.id = s.resource_id and ${ofTenant(tenant, "r")}
+      and r.send_id = s.id and r.status <> 'SENT'`.execute(kysely(em));
+  if (step && (moved.numAffectedRows ?? 0n) > 0n) await emitStep(em, tenant, resource, step);
 }
 
 interface Move {
@@ -322,4 +361,37 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       ...(status !== send.status && { from: send.status }),
     };
   });
+}
+
+const REVIEW = sql`interval '7 days'`;
+
+/**
+ * Opens the review of a send that has just ended with unknown outcomes, or keeps it open; without any, closes it. One
+ * that an operator closed stays closed. @returns milliseconds until it closes by itself; 0 when there is nothing to
+ * review
+ */
+async function openReview(em: EntityManager, sendId: string, unknown: number, hasJustEnded: boolean): Promise<number> {
+  if (unknown === 0) {
+    await closeReview(em, sendId);
+    return 0;
+  }
+  const row = await kysely(em)
+    .updateTable("sends")
+    .set({
+      review_until: sql<string>`case when review_until > clock_timestamp() then review_until else clock_timestamp() + ${REVIEW} end`,
+    })
+    .where("id", "=", sendId)
+    .$if(!hasJustEnded, (query) => query.where("review_until", ">", sql<string>`clock_timestamp()`))
+    .returning(sql<number>`ceil(extract(epoch from review_until - clock_timestamp()) * 1000)::float8`.as("ms"))
+    .executeTakeFirst();
+  return row?.ms ?? 0;
+}
+
+export async function closeReview(em: EntityManager, sendId: string): Promise<void> {
+  await kysely(em)
+    .updateTable("sends")
+    .set({ review_until: null })
+    .where("id", "=", sendId)
+    .where("review_until", "is not", null)
+    .execute();
 }

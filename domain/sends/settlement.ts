@@ -12,8 +12,8 @@ import type { EventName } from "../webhooks/catalogue.ts";
 import { intoOutbox, wantedTypes } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
+import type { StateCounts } from "./counts.ts";
 import type { OpenedDispatch } from "./lanes.ts";
-import type { StateCounts } from "./ledger.ts";
 import type { StagedRecipient } from "./staging.ts";
 
 export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq">>;

@@ -19,7 +19,7 @@ export async function* readUnfinishedSends(em: EntityManager): AsyncGenerator<Un
 const readPage = (em: EntityManager, after: string) =>
   kysely(em)
     .selectFrom("sends")
-    .select(["id", "team_id", "environment", "resource_type", "resource_id", "status"])
+    .select(["id", "team_id as teamId", "environment", "resource_type as type", "resource_id as resourceId", "status"])
     .where("id", ">", after)
     .where((eb) =>
       eb.or([
@@ -42,4 +42,33 @@ export async function holdOpenSends(em: EntityManager): Promise<number> {
     }
   }
   return held;
+}
+
+const kind = "sends";
+
+/** The age of the reconciler's passes counts from the first one. */
+export async function beginPass(em: EntityManager): Promise<void> {
+  await kysely(em)
+    .insertInto("reconciler_passes")
+    .values({ kind })
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}
+
+/** Records a pass that compared every send. */
+export async function completePass(em: EntityManager): Promise<void> {
+  await kysely(em)
+    .updateTable("reconciler_passes")
+    .set({ completed_at: sql<string>`clock_timestamp()` })
+    .where("kind", "=", kind)
+    .execute();
+}
+
+/** For how many seconds not every item was compared, by kind; one without any pass is missing. */
+export async function readPassAges(em: EntityManager): Promise<Record<string, number>> {
+  const rows = await kysely(em)
+    .selectFrom("reconciler_passes")
+    .select(["kind", sql<number>`extract(epoch from clock_timestamp() - completed_at)::float8`.as("seconds")])
+    .execute();
+  return Object.fromEntries(rows.map(({ kind, seconds }) => [kind, seconds]));
 }

@@ -262,19 +262,13 @@ describe("An SMTP pool", () => {
     );
   });
 
-  it("opens a new connection when there is mail again after one that idled was closed, by either side", async () => {
-    const closing: [SinkOptions, Partial<SmtpPoolOptions>][] = [
-      [{}, { idleMs: 50 }],
-      [{ socketTimeout: 300 }, {}],
-    ];
-    for (const [options, poolOptions] of closing) {
-      const sink = await sinkWith(options);
-      const pool = poolAt(sink.port, poolOptions);
-      await pool.send(fill(TO));
-      await until(() => sink.connections.open === 0);
-      assert.equal((await pool.send(fill(TO))).outcome, "sent");
-      assert.equal(sink.connections.made, 2);
-    }
+  it("opens a new connection when there is mail again after the server closed one that idled", async () => {
+    const sink = await sinkWith({ socketTimeout: 300 });
+    const pool = poolAt(sink.port);
+    await pool.send(fill(TO));
+    await until(() => sink.connections.open === 0);
+    assert.equal((await pool.send(fill(TO))).outcome, "sent");
+    assert.equal(sink.connections.made, 2);
   });
 
   it("keeps to the account's limit, also when that falls", async () => {

@@ -12,8 +12,7 @@ import {
   readDue,
   readRemaining,
 } from "../../domain/sends/lanes.ts";
-import { finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
-import { closeReview } from "../../domain/sends/review.ts";
+import { closeReview, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
 import { parseOutcomes, settleUnknown } from "../../domain/sends/settle-unknown.ts";
 import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
 import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
