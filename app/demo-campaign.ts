@@ -4,7 +4,7 @@ import { kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { connectAccount, resumeAccount } from "../domain/accounts/accounts.ts";
 import { createSegment } from "../domain/audience/segments/segments.ts";
 import { importContacts } from "../domain/import/import.ts";
-import { attachAccounts, attachSegment } from "../domain/sends/campaigns.ts";
+import { attachAccounts, attachSegment } from "../domain/sends/drafts.ts";
 import { DEMO_FROM, DEMO_SECOND_FROM, demoAccount } from "../stack/demo-team.ts";
 import type { FaultRule } from "../stack/mail-faults.ts";
 import type { StackFile } from "../stack/state.ts";

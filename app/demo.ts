@@ -8,7 +8,7 @@ import { SettingsError } from "../config/env.ts";
 import { forTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import { type ImportReport, importSubscribers } from "../domain/import/import.ts";
-import { attachList } from "../domain/sends/newsletters.ts";
+import { attachList } from "../domain/sends/drafts.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { DEMO_FROM } from "../stack/demo-team.ts";
 import type { StackFile } from "../stack/state.ts";

@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { z } from "zod";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import { countsRecord } from "../../domain/sends/counts.ts";
-import { listIdsOf } from "../../domain/sends/newsletters.ts";
+import { listIdsOf } from "../../domain/sends/drafts.ts";
 import type { PreviewRow } from "../../domain/sends/preview.ts";
 import { recordOf } from "../rest/record.ts";
 import { presentArmed, presentConfirmation, presentCost } from "../sends/present.ts";

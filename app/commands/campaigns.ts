@@ -1,5 +1,4 @@
-import { attachAccounts, attachSegment } from "../../domain/sends/campaigns.ts";
-import { createDraft } from "../../domain/sends/drafts.ts";
+import { attachAccounts, attachSegment, createDraft } from "../../domain/sends/drafts.ts";
 import { type Commands, command, flag, OF_TENANT, required } from "../command.ts";
 import { recordName, words } from "../options.ts";
 import { inOwnersTenant, inTenantOf } from "../session.ts";

@@ -107,15 +107,11 @@ const FINAL: ReadonlySet<NetworkFailure> = new Set<NetworkFailure>(["tls", "forb
 const classOf = ({ enhanced }: ReplyDetails): StatusClass | undefined =>
   enhanced === undefined ? undefined : classOfStatus(enhanced);
 
-/** The mailbox may take mail again, so the address is not suppressed. */
-const MAILBOX_REASONS = { disabled: "mailbox_disabled", full: "mailbox_full" } as const satisfies Partial<
-  Record<StatusClass, SmtpReason>
->;
-
 const REFUSED_RECIPIENT: Readonly<Record<StatusClass, (details: ReplyDetails) => MailOutcome>> = {
   unknown: (details) => rejected("mailbox_unknown", details, { suppress: true }),
-  disabled: (details) => rejected(MAILBOX_REASONS.disabled, details),
-  full: (details) => rejected(MAILBOX_REASONS.full, details),
+  // The mailbox may take mail again, so the address is not suppressed.
+  disabled: (details) => rejected("mailbox_disabled", details),
+  full: (details) => rejected("mailbox_full", details),
   // Given to RCPT by servers that delay their refusals of a sender.
   sender: (details) => rejected("policy_refused", details, { policy: true }),
   policy: (details) => rejected("policy_refused", details, { policy: true }),
@@ -151,7 +147,7 @@ function classifyRefusedMessage(details: ReplyDetails): MailOutcome {
 }
 
 const classifyDeferral = (details: ReplyDetails): MailOutcome =>
-  deferred(classOf(details) === "full" ? MAILBOX_REASONS.full : "temporary_refusal", details);
+  deferred(classOf(details) === "full" ? "mailbox_full" : "temporary_refusal", details);
 
 const NETWORK_REASONS = {
   refused: "connection_refused",

@@ -5,7 +5,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { addressDomain, lookupAddress } from "../address.ts";
 import { readFields } from "../audience/contact-fields.ts";
 import { notFound } from "../errors.ts";
-import { listIdsOf } from "./newsletters.ts";
+import { listIdsOf } from "./drafts.ts";
 import type { RefusalReason } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 

@@ -1,6 +1,11 @@
 import { type EntityClass, type FilterQuery, LockMode, type RequiredEntityData } from "@mikro-orm/postgresql";
+import { type RawBuilder, sql } from "kysely";
+import { EmailAccount } from "../../db/entities/account.ts";
+import { List } from "../../db/entities/audience.ts";
 import { Campaign, Newsletter, type ResourceType } from "../../db/entities/send.ts";
-import type { EntityManager, Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, type Tenant, tenantOf } from "../../db/orm.ts";
+import { touchNewsletters } from "../audience/lists.ts";
+import { lockSegment } from "../audience/segments/segments.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { examineContent, isCrowded } from "../mail/examination.ts";
@@ -121,3 +126,68 @@ export async function checkTemplates(
     param: problem.field === "html" ? "body" : "subject",
   });
 }
+
+/** Sending accounts of a campaign at most: each has a lane of its own in the send. */
+export const MAX_CAMPAIGN_ACCOUNTS = 20;
+
+/**
+ * Sets the accounts that mail a campaign, in this order; none takes them all away.
+ * @throws {ApiError} `not_found`, which names an account; `resource_state_invalid` unless a draft;
+ *   `resource_limit_reached`
+ */
+export async function attachAccounts(
+  em: EntityManager,
+  campaignId: string,
+  accountIds: readonly string[],
+): Promise<Campaign> {
+  const ids = [...new Set(accountIds)];
+  if (ids.length > MAX_CAMPAIGN_ACCOUNTS) {
+    throw new ApiError("resource_limit_reached", `A campaign has at most ${MAX_CAMPAIGN_ACCOUNTS} sending accounts.`);
+  }
+  const draft = await lockDraft(em, Campaign, campaignId);
+  const known = await em.find(EmailAccount, { id: { $in: ids } }, { fields: ["id"] });
+  const unknown = ids.find((id) => !known.some((account) => account.id === id));
+  if (unknown !== undefined) throw new ApiError("not_found", `The team has no sending account ${unknown}.`);
+  draft.accountIds = ids;
+  await em.flush();
+  return em.refreshOrFail(draft);
+}
+
+/** @throws {ApiError} `not_found` for either; `resource_state_invalid` unless a draft */
+export async function attachSegment(em: EntityManager, campaignId: string, segmentId: string): Promise<Campaign> {
+  await lockSegment(em, segmentId, LockMode.PESSIMISTIC_READ);
+  const draft = await lockDraft(em, Campaign, campaignId);
+  draft.segmentId = segmentId;
+  await em.flush();
+  return em.refreshOrFail(draft);
+}
+
+/** @throws {ApiError} `not_found` for either; `resource_state_invalid` unless a draft */
+export async function attachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
+  await lockDraft(em, Newsletter, newsletterId);
+  if (!(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_READ }))) throw notFound();
+  const { numInsertedOrUpdatedRows } = await kysely(em)
+    .insertInto("newsletter_lists")
+    .values({ newsletter_id: newsletterId, list_id: listId })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst();
+  if (numInsertedOrUpdatedRows) await touchNewsletters(em, tenantOf(em), [newsletterId]);
+}
+
+/** @throws {ApiError} `not_found` when it was not targeted; `resource_state_invalid` unless a draft */
+export async function detachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
+  await lockDraft(em, Newsletter, newsletterId);
+  const { numDeletedRows } = await kysely(em)
+    .deleteFrom("newsletter_lists")
+    .where("newsletter_id", "=", newsletterId)
+    .where("list_id", "=", listId)
+    .executeTakeFirst();
+  if (!numDeletedRows) throw notFound();
+  await touchNewsletters(em, tenantOf(em), [newsletterId]);
+}
+
+/** SQL: the ids of the lists that a newsletter targets, oldest first. @param newsletters alias in the query */
+export const listIdsOf = (newsletters: string): RawBuilder<string[]> =>
+  sql<
+    string[]
+  >`array(select list_id from newsletter_lists where newsletter_id = ${sql.ref(`${newsletters}.id`)} order by list_id)`;

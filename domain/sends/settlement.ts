@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Env } from "../../config/env.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
-import { type EntityManager, ofTenant } from "../../db/orm.ts";
+import { type EntityManager, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
@@ -45,10 +45,7 @@ function reasonOf(outcome: MailOutcome): string | null {
   }
 }
 
-export type SettlingDispatch = Omit<
-  OpenedDispatch,
-  "status" | "tracking" | "afterSeq" | "policyRefusals" | "hasComplaints" | "unknown"
->;
+export type SettlingDispatch = Pick<OpenedDispatch, "sendId" | "accountId" | "epoch" | "shared" | "resource"> & Tenant;
 
 const EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
 

@@ -16,7 +16,7 @@ import { createSubscriber, updateSubscriber } from "../../domain/audience/subscr
 import { suppress } from "../../domain/audience/suppressions.ts";
 import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { openVault, type Vault } from "../../domain/secrets/crypto.ts";
-import { attachList } from "../../domain/sends/newsletters.ts";
+import { attachList } from "../../domain/sends/drafts.ts";
 import { createTeam } from "../../domain/teams/teams.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";

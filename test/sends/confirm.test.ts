@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
-import { attachList } from "../../domain/sends/newsletters.ts";
+import { attachList } from "../../domain/sends/drafts.ts";
 import { confirmationToken } from "../../domain/sends/token.ts";
 import { api } from "../support/api.ts";
 import { unique, uniqueEmail } from "../support/factories.ts";
