@@ -1,5 +1,4 @@
 import { Context } from "@temporalio/activity";
-import type { Env } from "../config/env.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts/accounts.ts";
 import { openTokenPost } from "../domain/accounts/tokens.ts";
@@ -149,7 +148,9 @@ async function dispatchSlice(
     // An attempt that Postgres does not call ended shows the workflow that Postgres is behind.
     const { mailed, hasReturned, isSetBack } = mailing.ledger;
     if (isSetBack) return { mailed, epoch, next: "stopped" };
-    const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
+    // So long a deferred recipient that is due waits for others at most: a tenth of the shortest wait.
+    const gatherMs = 100 * Math.min(...deps.env.DEFERRAL_LADDER_SECONDS);
+    const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs);
     await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
     if (mailing.end.ended === "account_failure") {
       const { sendId, accountId, teamId } = dispatch;
@@ -207,13 +208,6 @@ async function mailSlice(
   const policyRefusals = mails.end.ended === "policy_refusals" ? 0 : mails.policyRefusals;
   return { end: mails.end, ledger, policyRefusals };
 }
-
-/** A deferred recipient that is due waits so long at most for others, so that a slice mails many of them. */
-const LONGEST_GATHER_MS = 30_000;
-
-/** In ms: a tenth of the shortest wait at most. */
-const gatherMs = ({ DEFERRAL_LADDER_SECONDS: waits }: Env): number =>
-  Math.min(LONGEST_GATHER_MS, 100 * Math.min(...waits));
 
 /** @returns the workflow's next step, and the `seq` after which the lane's next attempt begins to stage */
 async function nextStep(

@@ -9,14 +9,12 @@ import {
   type MergeValues,
   splitTemplate,
   type Template,
-  TemplateError,
 } from "./template.ts";
+import { TemplateError } from "./template-problem.ts";
 import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
 import { type BodyLink, findBodyLinks, type TrackedUrls, trackBody, withMailToken } from "./tracked-body.ts";
 import { assertMessageSize, encodePart } from "./transfer-encoding.ts";
 import { FOOTER_TAGS, withUnsubscribeLink } from "./unsubscribe-link.ts";
-
-export { UnsendableError } from "./header.ts";
 
 export interface MessageContent {
   subject: string;

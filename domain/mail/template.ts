@@ -4,10 +4,6 @@ import { createEngine, MAX_RENDER_MS, renderLiquid } from "./liquid-engine.ts";
 import { assertSize, parseSource, type SourcePart, splitSource } from "./liquid-source.ts";
 import { type ContentField, type ContentProblem, limits, TemplateError } from "./template-problem.ts";
 
-export type { SourcePart } from "./liquid-source.ts";
-export type { ContentField, ContentProblem } from "./template-problem.ts";
-export { TemplateError } from "./template-problem.ts";
-
 export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url"] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 

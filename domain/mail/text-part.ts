@@ -14,9 +14,8 @@ import {
   renderPlain,
   splitTemplate,
   type Template,
-  TemplateError,
 } from "./template.ts";
-import { limits } from "./template-problem.ts";
+import { limits, TemplateError } from "./template-problem.ts";
 
 /** The converter fails above the first. */
 const MAX_ROMAN = 3_999;

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
 import { MAX_CHARS } from "./liquid-engine.ts";
-import type { PlainTemplate, SourcePart, Template } from "./template.ts";
+import type { SourcePart } from "./liquid-source.ts";
+import type { PlainTemplate, Template } from "./template.ts";
 
 export interface BodyLink {
   /** In the source, without quotes. */

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { Parser } from "htmlparser2";
 import { withinLimits } from "./html-limits.ts";
-import { compileTemplate, type Template, TemplateError } from "./template.ts";
+import { compileTemplate, type Template } from "./template.ts";
+import { TemplateError } from "./template-problem.ts";
 import { BODY_END } from "./tracked-body.ts";
 
 export const FOOTER_TAGS = 1;

@@ -3,7 +3,7 @@ import type { SmtpSecurity } from "../../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
-import { type Refusal, takeTurnToTry } from "./account-refusals.ts";
+import type { SmtpReason } from "../mail/outcome.ts";
 
 /** How long a lease lives without being renewed; a killed worker's connections are free again after that. */
 export const LEASE_SECONDS = 12;
@@ -84,6 +84,56 @@ export function leaseConnections(
     if (isTrial && connections > 0) await takeTurnToTry(tx, accountId);
     return { connections, ...(refusal && { refusal: { ...refusal, retryInMs: 0 } }) };
   });
+}
+
+/** In all processes. It doubles with each further refusal in a row. */
+const FIRST_WAIT_SECONDS = 5;
+const LONGEST_WAIT_SECONDS = 300;
+const TURN_SECONDS = 12;
+
+export interface Refusal {
+  reason: SmtpReason;
+  /** The failure may pass by itself. */
+  temporary: boolean;
+  retryInMs: number;
+}
+
+export interface Refusals {
+  count: number;
+  lastedSeconds: number;
+}
+
+/** No process tries another connection for a while. */
+export async function recordRefusal(
+  em: EntityManager,
+  accountId: string,
+  { reason, temporary }: Pick<Refusal, "reason" | "temporary">,
+): Promise<Refusals> {
+  const wait = (count: ReturnType<typeof sql>) =>
+    sql`clock_timestamp() + make_interval(secs => least(${FIRST_WAIT_SECONDS} * 2 ^ least(${count}, 30), ${LONGEST_WAIT_SECONDS}))`;
+  const { rows } = await sql<Refusals>`
+    insert into account_refusals as r (account_id, count, since, reason, temporary, retry_at)
+    values (${accountId}, 1, clock_timestamp(), ${reason}, ${temporary}, ${wait(sql`0`)})
+    on conflict (account_id) do update set count = r.count + 1, reason = excluded.reason,
+      temporary = excluded.temporary, retry_at = ${wait(sql`r.count`)}
+    returning count, greatest(0, extract(epoch from clock_timestamp() - since))::float8 as "lastedSeconds"`.execute(
+    kysely(em),
+  );
+  return rows[0] ?? { count: 1, lastedSeconds: 0 };
+}
+
+/**
+ * Lets the caller try a login, and no other process meanwhile. Until its result the refusal counts as one that may
+ * pass, which pauses no other send.
+ */
+async function takeTurnToTry(em: EntityManager, accountId: string): Promise<void> {
+  await sql`update account_refusals
+    set temporary = true, retry_at = clock_timestamp() + make_interval(secs => ${TURN_SECONDS})
+    where account_id = ${accountId}`.execute(kysely(em));
+}
+
+export async function forgetRefusals(em: EntityManager, accountId: string): Promise<void> {
+  await kysely(em).deleteFrom("account_refusals").where("account_id", "=", accountId).execute();
 }
 
 /** A check's holder takes one connection, and does not count among the workers that share them. */

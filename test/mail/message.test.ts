@@ -3,13 +3,10 @@ import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import PostalMime from "postal-mime";
 import { runTask } from "../../domain/mail/examination-thread.ts";
-import {
-  composeMessage,
-  type MessageContent,
-  type MessageRecipient,
-  UnsendableError,
-} from "../../domain/mail/message.ts";
-import { compileTemplate, MERGE_TAGS, type MergeValues, TemplateError } from "../../domain/mail/template.ts";
+import { UnsendableError } from "../../domain/mail/header.ts";
+import { composeMessage, type MessageContent, type MessageRecipient } from "../../domain/mail/message.ts";
+import { compileTemplate, MERGE_TAGS, type MergeValues } from "../../domain/mail/template.ts";
+import { TemplateError } from "../../domain/mail/template-problem.ts";
 
 const newsletter = (name: string) => readFileSync(new URL(`../data/newsletters/${name}`, import.meta.url), "utf8");
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Liquid } from "liquidjs";
-import { checkContent, compileTemplate, TemplateError } from "../../domain/mail/template.ts";
+import { checkContent, compileTemplate } from "../../domain/mail/template.ts";
+import { TemplateError } from "../../domain/mail/template-problem.ts";
 
 const render = (source: string) => compileTemplate(source, { escape: false }).render({});
 
