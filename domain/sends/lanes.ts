@@ -2,6 +2,8 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import type { EventName } from "../webhooks/catalogue.ts";
+import { isWanted } from "../webhooks/emit.ts";
 import { complaintLimit, complaintRate } from "./complaint-rate.ts";
 import { foldCounts } from "./counts.ts";
 import type { SendResource } from "./resource.ts";
@@ -43,13 +45,16 @@ export interface OpenedDispatch extends Lane, Tenant {
   /** Recipients up to and including this `seq` were staged; some of them may be QUEUED again. */
   afterSeq: number;
   policyRefusals: number;
+  eventsWanted: boolean;
   hasComplaints: boolean;
   /** Rows that an earlier attempt left SENDING when it died: UNKNOWN now. */
   unknown: number;
 }
 
-type LaneRow = Omit<OpenedDispatch, keyof Lane | "resource" | "hasComplaints" | "unknown"> &
+type LaneRow = Omit<OpenedDispatch, keyof Lane | "resource" | "eventsWanted" | "hasComplaints" | "unknown"> &
   SendResource & { dispatching: boolean; complaintLimit: number };
+
+export const SETTLEMENT_EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
 
 /** The condition on a ledger row that a lane may take it: no other lane holds it, or one that it takes over. */
 export const isFreeFor = ({ accountId, takesOver = [] }: Lane, table: string): Expression<SqlBool> => {
@@ -94,8 +99,11 @@ export function openDispatch(
     if (!lane || lane.epoch - Number(lane.dispatching) < closedEpoch) return undefined;
     if (begun && (lane.epoch < begun.epoch || (await isStagingLost(tx, sendId, [begun.seq])))) return undefined;
     const { type, id, dispatching, complaintLimit: limit, ...opened } = lane;
-    const { hasComplaints } = await db
-      .selectNoFrom(sql<boolean>`${complaintRate(lane)} >= ${limit}::float8`.as("hasComplaints"))
+    const { eventsWanted, hasComplaints } = await db
+      .selectNoFrom([
+        isWanted(lane, ...SETTLEMENT_EVENTS).as("eventsWanted"),
+        sql<boolean>`${complaintRate(lane)} >= ${limit}::float8`.as("hasComplaints"),
+      ])
       .executeTakeFirstOrThrow();
     // The scan walks the whole send, so it is done only when an attempt did not end in order.
     const unknown = dispatching ? await markUnknown(tx, sendId, [accountId]) : 0;
@@ -110,7 +118,8 @@ export function openDispatch(
       .where("send_id", "=", sendId)
       .where("account_id", "=", accountId)
       .execute();
-    return { ...opened, sendId, accountId, takesOver, epoch, resource: { type, id }, hasComplaints, unknown };
+    const found = { epoch, resource: { type, id }, eventsWanted, hasComplaints, unknown };
+    return { ...opened, sendId, accountId, takesOver, ...found };
   });
 }
 

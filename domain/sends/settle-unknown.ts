@@ -81,7 +81,7 @@ export function settleUnknown(em: EntityManager, found: FoundSend, outcomes: Kno
     const [sent, notSent] = OUTCOMES.map((outcome) => unknown.filter(({ seq }) => outcomes.get(seq) === outcome));
     const byEpoch = Map.groupBy(sent ?? [], ({ epoch }) => epoch);
     for (const [epoch, items] of byEpoch) {
-      const attempt = { ...found, accountId: "", epoch, shared: false };
+      const attempt = { ...found, accountId: "", epoch, shared: false, eventsWanted: true };
       const mails = items.map((item) => ({ item, outcome: SENT }));
       await settleOutcomes(tx, attempt, mails, NO_RETRIES);
     }

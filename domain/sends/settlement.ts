@@ -8,12 +8,11 @@ import { newId } from "../ids.ts";
 import type { Mailed, MailOutcome } from "../mail/outcome.ts";
 import { recordSoftRefusals, type SoftBouncePolicy } from "../reports/record.ts";
 import { classifyReply } from "../reports/reply-rules.ts";
-import type { EventName } from "../webhooks/catalogue.ts";
-import { intoOutbox, wantedTypes } from "../webhooks/emit.ts";
+import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 import type { StateCounts } from "./counts.ts";
-import type { OpenedDispatch } from "./lanes.ts";
+import { type OpenedDispatch, SETTLEMENT_EVENTS } from "./lanes.ts";
 import type { StagedRecipient } from "./staging.ts";
 
 export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq">>;
@@ -45,32 +44,66 @@ function reasonOf(outcome: MailOutcome): string | null {
   }
 }
 
-export type SettlingDispatch = Pick<OpenedDispatch, "sendId" | "accountId" | "epoch" | "shared" | "resource"> & Tenant;
-
-const EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
+export type SettlingDispatch = Pick<
+  OpenedDispatch,
+  "sendId" | "accountId" | "epoch" | "shared" | "resource" | "eventsWanted"
+> &
+  Tenant;
 
 /**
  * Settles outcomes in one statement: the ledger, a suppression per hard bounce, and the events that endpoints of the
  * team want. A row found UNKNOWN takes its true outcome, unless that would put it back in the queue of a send that has
- * ended. A row that goes back is held by no lane; one that was deferred before is due at once.
+ * ended. A row that goes back is held by no lane; one that was deferred before is due at once. Teams without such
+ * endpoints have a statement without events, a fifth cheaper; should an endpoint want them by now, it settles nothing.
  * @returns the number of rows that came into each state; QUEUED for all that were not mailed
  */
 async function settleBatch(
   em: EntityManager,
   dispatch: SettlingDispatch,
   mails: readonly MailedRecipient[],
-  { DEFERRAL_LADDER_SECONDS: ladder, DEFERRAL_WINDOW_SECONDS: windowSeconds }: SettlementPolicy,
+  policy: SettlementPolicy,
 ): Promise<StateCounts> {
+  if (!dispatch.eventsWanted) {
+    const settled = await runSettlement(em, dispatch, mails, policy, false);
+    if (settled.length > 0) return countsOf(settled);
+  }
+  const settled = await runSettlement(em, dispatch, mails, policy, true);
+  if (settled[0]?.recorded) (em.isInTransaction() ? notifyRelayAfterCommit : notifyRelay)(em);
+  return countsOf(settled);
+}
+
+interface Settled {
+  state: RecipientState | null;
+  count: number;
+  /** An event was recorded for the relay. */
+  recorded?: boolean;
+}
+
+const countsOf = (rows: readonly Settled[]): StateCounts =>
+  Object.fromEntries(rows.flatMap(({ state, count }) => (state === null ? [] : [[state, count]])));
+
+/** SQL: a row that was not mailed is no deferral. */
+const countSettled = sql`
+  select case when unbegun then 'QUEUED' else state end as state, count(*)::int as count from settled group by 1`;
+
+async function runSettlement(
+  em: EntityManager,
+  dispatch: SettlingDispatch,
+  mails: readonly MailedRecipient[],
+  { DEFERRAL_LADDER_SECONDS: ladder, DEFERRAL_WINDOW_SECONDS: windowSeconds }: SettlementPolicy,
+  withEvents: boolean,
+): Promise<Settled[]> {
   const { sendId, accountId, epoch, shared, teamId, environment } = dispatch;
   const seqs = mails.map(({ item }) => item.seq);
   const bounced = mails.flatMap(({ item, outcome }) =>
     outcome.outcome === "rejected" && outcome.suppress ? [{ id: newId("suppression"), ...item }] : [],
   );
   const bounces = bounced.length > 0;
+  const mayRun = withEvents ? sql`true` : sql`not ${isWanted(dispatch, ...SETTLEMENT_EVENTS)}`;
   // A batch without a bounce has a statement without suppressions: an insert has its cost even when it inserts nothing.
   const { rows } = await executePrepared(
     em,
-    sql<{ state: RecipientState | null; count: number; recorded: boolean }>`
+    sql<Settled>`
       with outcome as (
         select * from unnest(
           ${seqs}::int[],
@@ -85,7 +118,7 @@ async function settleBatch(
             when o.state = 'QUEUED' and r.first_deferred_at is not null then now() end as retry_at,
           coalesce(r.first_deferred_at, now()) + make_interval(secs => ${windowSeconds}::int) as expires_at
         from send_recipients r join outcome o on o.seq = r.seq
-        where r.send_id = ${sendId} and r.seq = any(${seqs}::int[])
+        where r.send_id = ${sendId} and r.seq = any(${seqs}::int[]) and ${mayRun}
       ), settled as (
         update send_recipients r
         set state = case when not t.unbegun and t.retry_at > t.expires_at then 'EXPIRED' else t.state end,
@@ -102,7 +135,7 @@ async function settleBatch(
             or (t.state <> 'UNKNOWN' and exists (
               select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}
                 and s.status in ('SENDING', 'PAUSED') for share)))))
-        returning r.*, t.unbegun
+        returning ${withEvents ? sql`r.*` : sql`r.state`}, t.unbegun
       )${
         bounces
           ? sql`, suppressed as (
@@ -112,14 +145,14 @@ async function settleBatch(
         -- From the ledger, where an erased address is gone.
         cross join lateral (select r.email, r.email_spelling from send_recipients r
           where r.send_id = ${sendId} and r.seq = b.seq offset 0) r
+        where ${mayRun}
         on conflict (team_id, environment, email) do nothing
         returning *
       )`
           : sql``
-      }${recordAndCount(dispatch, bounces)}`,
+      }${withEvents ? recordAndCount(dispatch, bounces) : sql` ${countSettled}`}`,
   );
-  if (rows[0]?.recorded) (em.isInTransaction() ? notifyRelayAfterCommit : notifyRelay)(em);
-  return Object.fromEntries(rows.flatMap(({ state, count }) => (state === null ? [] : [[state, count]])));
+  return rows;
 }
 
 function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilder<unknown> {
@@ -131,13 +164,10 @@ function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilde
   const suppressions = sql`
         select w.type, ${suppressionRecord("b")} from wanted w cross join suppressed b where w.type = 'suppression.added'`;
   return sql`,
-      wanted as materialized (${wantedTypes(dispatch, EVENTS)}),
+      wanted as materialized (${wantedTypes(dispatch, SETTLEMENT_EVENTS)}),
       recorded as (${intoOutbox(dispatch, bounces ? sql`${mails} union all ${suppressions}` : mails)} returning 1)
       select s.state, s.count, e.recorded from (select exists (select from recorded) as recorded) e
-      left join (
-        -- A row that was not mailed is no deferral.
-        select case when unbegun then 'QUEUED' else state end as state, count(*)::int as count from settled group by 1
-      ) s on true`;
+      left join (${countSettled}) s on true`;
 }
 
 /** Reasons that may be the recipient's: their mailbox, or the server that holds it, takes no mail at present. */

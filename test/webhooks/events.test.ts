@@ -506,35 +506,39 @@ describe("Events of a send", () => {
     assert.equal(one.reason, "bounce:hard");
   });
 
-  it("report a mail whose outcome came late, once, to an endpoint that subscribed since its slice began", async () => {
-    const team = await makeTeam();
-    const mail = await mailLetter(team);
-    const since = emitted(team);
-    await listen(team);
-    await sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', epoch = 1, account_id = 'acct_x'
-      where send_id = ${mail.sendId}`.execute(kysely(team.em));
-    const settle = () =>
-      settleOutcomes(
-        team.em.fork(),
-        {
-          ...live(team),
-          sendId: mail.sendId,
-          accountId: "acct_x",
-          resource: { type: "newsletter", id: mail.newsletterId },
-          epoch: 1,
-          shared: false,
-        },
-        [{ item: mail, outcome: { outcome: "sent", reason: "accepted" } }],
-        { DEFERRAL_LADDER_SECONDS: [1], DEFERRAL_WINDOW_SECONDS: 1, ...SOFT_BOUNCE_POLICY },
+  for (const eventsWanted of [true, false]) {
+    const when = eventsWanted ? "before its slice began" : "since its slice began";
+    it(`report a mail whose outcome came late, once, to an endpoint that subscribed ${when}`, async () => {
+      const team = await makeTeam();
+      const mail = await mailLetter(team);
+      const since = emitted(team);
+      await listen(team);
+      await sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', epoch = 1, account_id = 'acct_x'
+        where send_id = ${mail.sendId}`.execute(kysely(team.em));
+      const settle = () =>
+        settleOutcomes(
+          team.em.fork(),
+          {
+            ...live(team),
+            sendId: mail.sendId,
+            accountId: "acct_x",
+            resource: { type: "newsletter", id: mail.newsletterId },
+            epoch: 1,
+            shared: false,
+            eventsWanted,
+          },
+          [{ item: mail, outcome: { outcome: "sent", reason: "accepted" } }],
+          { DEFERRAL_LADDER_SECONDS: [1], DEFERRAL_WINDOW_SECONDS: 1, ...SOFT_BOUNCE_POLICY },
+        );
+      assert.deepEqual(await settle(), { SENT: 1 });
+      assert.deepEqual(
+        (await since()).map(({ type, object }) => [type, object.email]),
+        [["email.sent", mail.email]],
       );
-    assert.deepEqual(await settle(), { SENT: 1 });
-    assert.deepEqual(
-      (await since()).map(({ type, object }) => [type, object.email]),
-      [["email.sent", mail.email]],
-    );
-    assert.deepEqual(await settle(), {});
-    assert.deepEqual(await since(), []);
-  });
+      assert.deepEqual(await settle(), {});
+      assert.deepEqual(await since(), []);
+    });
+  }
 
   it("report a mail that is sent again after it was unknown once, and the newsletter's end no second time", async () => {
     const sender = await makeSender({ recipients: 6 });
