@@ -8,7 +8,7 @@ import { attachAccounts, attachSegment } from "../domain/sends/drafts.ts";
 import { DEMO_FROM, DEMO_SECOND_FROM, demoAccount } from "../stack/demo-team.ts";
 import type { FaultRule } from "../stack/mail-faults.ts";
 import type { StackFile } from "../stack/state.ts";
-import { count, generateCsv, say, sayOutcome, sayPlaces, seconds, watch } from "./demo-steps.ts";
+import { count, generateCsv, say, sayPlaces, sendDraft } from "./demo-steps.ts";
 import { inTenant, type Session } from "./session.ts";
 
 /** Connections of the account that fails half-way. */
@@ -65,41 +65,24 @@ export async function sendCampaign(
   const shares = accounts.map(({ email, connections }) => `${count(connections)} connections of ${email}`);
   say(`  ${draft.id}: mailed over ${shares.join(" and ")}, each as fast as its connections allow`);
 
-  say("4. Preview: the recipients, and the senders");
-  const { data: preview } = await mailkeel.campaigns.previewSend(draft.id);
-  const { total, eligible, suppressed, invalid } = preview.recipients;
-  say(`  ${count(eligible)} of ${count(total)} (${count(suppressed)} suppressed, ${count(invalid)} invalid)`);
-  say(`  from ${preview.from_addresses.join(" and ")}`);
-
-  say("5. Confirm with the preview's token");
-  const { data: send } = await mailkeel.campaigns.send(draft.id, { confirmation_token: preview.confirmation.token });
-  say(`  scheduled for ${send.send_at}`);
-
-  say("6. It goes out, and the server refuses the second account half-way");
   const slow = { stage: "data", match: domain, delayMs: MAIL_MS } as const;
   await setFaults(stack, [slow]);
   let hasFailed = false;
+  const failHalfWay = async (part: number) => {
+    if (hasFailed || part < 0.5) return;
+    hasFailed = true;
+    const refusal = { stage: "mail", match: `^${DEMO_SECOND_FROM}$`, code: 550, message: "5.7.1 Not you" } as const;
+    await setFaults(stack, [slow, refusal]);
+    say(`  ${DEMO_SECOND_FROM} is refused from now on`);
+  };
   try {
-    const sent = await watch(
-      () => mailkeel.campaigns.retrieve(draft.id),
-      async (part) => {
-        if (hasFailed || part < 0.5) return;
-        hasFailed = true;
-        await setFaults(stack, [
-          slow,
-          { stage: "mail", match: `^${DEMO_SECOND_FROM}$`, code: 550, message: "5.7.1 Not you" },
-        ]);
-        say(`  ${DEMO_SECOND_FROM} is refused from now on`);
-      },
-    );
-    const tookMs = sayOutcome(sent);
+    const sent = await sendDraft(mailkeel.campaigns, draft.id, failHalfWay);
     const mails = await mailsTo(stack, domain);
     const mailed = [DEMO_FROM, DEMO_SECOND_FROM].map(
       (from) => `${count(mails.filter((mail) => mail.from === from).length)} from ${from}`,
     );
     const people = new Set(mails.flatMap(({ to }) => to)).size;
-    say(`  ${count(mails.length)} mails to ${count(people)} people in ${seconds(tookMs)}: ${mailed.join(", ")}`);
-    say("");
+    say(`  ${count(mails.length)} mails to ${count(people)} people: ${mailed.join(", ")}`);
     sayPlaces(stack, "/campaigns", sent);
   } finally {
     await setFaults(stack, []);

@@ -23,14 +23,53 @@ export function* generateCsv(recipients: number, domain: string): Generator<stri
 
 type Broadcast = NewsletterWithRecipients | CampaignWithRecipients;
 
+/** The operations on newsletters or campaigns that a demo needs. */
+interface Resource {
+  previewSend(id: string): Promise<{ data: { recipients: Record<string, number>; confirmation: { token: string } } }>;
+  send(id: string, body: { confirmation_token: string }): Promise<{ data: { send_at: string } }>;
+  retrieve(id: string): Promise<{ data: Broadcast }>;
+}
+
 /**
- * Shows the progress of a send until it has ended.
+ * Previews and confirms a draft, and shows the progress of its send until it has ended.
  * @param onProgress is called with the part that is done, 0 to 1
  */
-export async function watch<T extends Broadcast>(
-  retrieve: () => Promise<{ data: T }>,
+export async function sendDraft(
+  resource: Resource,
+  id: string,
   onProgress?: (part: number) => Promise<void>,
-): Promise<T> {
+): Promise<Broadcast> {
+  const startedAt = performance.now();
+  say("4. Preview: the recipients");
+  const { data: preview } = await resource.previewSend(id);
+  const { total = 0, eligible = 0, ...left } = preview.recipients;
+  const others = Object.entries(left).map(([why, people]) => `${count(people)} ${why.replaceAll("_", " ")}`);
+  say(`  ${count(eligible)} of ${count(total)} (${others.join(", ")})`);
+
+  say("5. Confirm with the preview's token");
+  const previewedAt = performance.now();
+  const { data: send } = await resource.send(id, { confirmation_token: preview.confirmation.token });
+  const confirmedAt = performance.now();
+  say(`  scheduled for ${send.send_at}`);
+
+  say("6. It goes out");
+  const sent = await watch(() => resource.retrieve(id), onProgress);
+  const { status, recipients, started_at, completed_at } = sent;
+  const states = Object.entries(recipients ?? {}).filter(([state, people]) => state !== "total" && people > 0);
+  say(`  ${status}: ${states.map(([state, people]) => `${count(people)} ${state}`).join(", ")}`);
+  const tookMs = Date.parse(completed_at ?? "") - Date.parse(started_at ?? "");
+  const perSecond = Math.round((recipients?.sent ?? 0) / (tookMs / 1_000));
+  say(
+    `  preview ${seconds(previewedAt - startedAt)}, confirm ${seconds(confirmedAt - previewedAt)}, ` +
+      `sending ${seconds(tookMs)}: ${count(perSecond)} mails/s`,
+  );
+  return sent;
+}
+
+async function watch(
+  retrieve: () => Promise<{ data: Broadcast }>,
+  onProgress?: (part: number) => Promise<void>,
+): Promise<Broadcast> {
   const line = progressLine();
   for (;;) {
     const { data: broadcast } = await retrieve();
@@ -48,15 +87,9 @@ export async function watch<T extends Broadcast>(
   }
 }
 
-/** Prints the outcome of a send, and gives how long it took in milliseconds. */
-export function sayOutcome({ status, recipients, started_at, completed_at }: Broadcast): number {
-  const states = Object.entries(recipients ?? {}).filter(([state, people]) => state !== "total" && people > 0);
-  say(`  ${status}: ${states.map(([state, people]) => `${count(people)} ${state}`).join(", ")}`);
-  return Date.parse(completed_at ?? "") - Date.parse(started_at ?? "");
-}
-
 /** Prints where to look at a send. @param collection path of the newsletters or campaigns in the API */
 export function sayPlaces(stack: StackFile, collection: string, { id, send_id: sendId }: Broadcast): void {
+  say("");
   const workflow = sendId && uiOf({ stack }, sendWorkflowId(sendId));
   say(`The mails:     ${stack.mail.api}`);
   if (workflow) say(`The workflow:  ${workflow}`);

@@ -14,7 +14,7 @@ import { DEMO_FROM } from "../stack/demo-team.ts";
 import type { StackFile } from "../stack/state.ts";
 import { sendCampaign } from "./demo-campaign.ts";
 import { type DemoReceiver, openReceiver } from "./demo-receiver.ts";
-import { count, generateCsv, POLL_MS, say, sayOutcome, sayPlaces, seconds, watch } from "./demo-steps.ts";
+import { count, generateCsv, POLL_MS, say, sayPlaces, seconds, sendDraft } from "./demo-steps.ts";
 import { eventNames, wholeNumber } from "./options.ts";
 import { lineOf, progressLine } from "./output.ts";
 import { inTenant, type Session, withSession } from "./session.ts";
@@ -59,57 +59,36 @@ async function importPeople(
   say(`  ${count(report.rows)} rows in ${seconds(performance.now() - startedAt)}; ${count(report.refused)} refused`);
 }
 
-/** Listens for webhooks and registers the endpoint; where that fails, prints why and gives undefined. */
-async function listen(mailkeel: Mailkeel, { webhooks }: StackFile, events: EventName[]) {
+/** Registers a receiver of webhooks; where that fails, prints why and gives undefined. */
+async function listen(
+  mailkeel: Mailkeel,
+  { webhooks }: StackFile,
+  events: EventName[],
+): Promise<DemoReceiver | undefined> {
   if (webhooks.receiver === null) {
     say("  left out: the service was started with WEBHOOK_ALLOWED_HOSTS of its own");
     return undefined;
   }
-  let receiver: DemoReceiver;
   try {
-    receiver = await openReceiver(webhooks.receiver);
+    const receiver = await openReceiver(mailkeel, webhooks.receiver, events);
+    say(`  ${receiver.endpointId} at ${receiver.url}`);
+    return receiver;
   } catch (error) {
     say(`  left out: ${lineOf(error)}; is another demo running?`);
     return undefined;
   }
-  try {
-    // Endpoints of a demo that was interrupted.
-    for await (const { id, url } of mailkeel.webhooks.list()) {
-      if (url === receiver.url) await mailkeel.webhooks.delete(id);
-    }
-    const { data: endpoint } = await mailkeel.webhooks.create({ name: "Demo", url: receiver.url, events });
-    receiver.expect(endpoint);
-    say(`  ${endpoint.id} at ${endpoint.url}`);
-    const close = async () => {
-      try {
-        await mailkeel.webhooks.delete(endpoint.id);
-      } finally {
-        await receiver.close();
-      }
-    };
-    return { receiver, endpoint, close };
-  } catch (error) {
-    await receiver.close();
-    throw error;
-  }
 }
 
 /** Waits until every event has arrived, or none has for QUIET_MS. */
-async function receiveAll(
-  mailkeel: Mailkeel,
-  { receiver, endpoint }: { receiver: DemoReceiver; endpoint: { id: string } },
-  lastEvent: EventName,
-) {
+async function receiveAll(mailkeel: Mailkeel, { received, endpointId }: DemoReceiver, lastEvent: EventName) {
   const line = progressLine();
-  const came = () => [...receiver.received().values()].reduce((sum, events) => sum + events, 0);
-  let last = { events: came(), at: performance.now() };
+  let last = { events: received.size, at: performance.now() };
   for (;;) {
-    const events = came();
-    if (events !== last.events) last = { events, at: performance.now() };
-    const { data: pending } = await mailkeel.webhooks.listDeliveries(endpoint.id, { status: "PENDING", limit: 1 });
-    const hasEnded = receiver.received().has(lastEvent) && pending.length === 0;
+    if (received.size !== last.events) last = { events: received.size, at: performance.now() };
+    const { data: pending } = await mailkeel.webhooks.listDeliveries(endpointId, { status: "PENDING", limit: 1 });
+    const hasEnded = [...received.values()].includes(lastEvent) && pending.length === 0;
     if (hasEnded || performance.now() - last.at > QUIET_MS) break;
-    line.show(`  ${count(events)} events`);
+    line.show(`  ${count(received.size)} events`);
     await delay(POLL_MS);
   }
   line.clear();
@@ -128,10 +107,11 @@ async function demo(session: Session, { csv, recipients, campaign, events: wante
     if (campaign) await sendCampaign(session, stack, mailkeel, { recipients });
     else await sendLetter(session, stack, mailkeel, { csv, recipients });
     if (listening) {
-      const { receiver } = listening;
       await receiveAll(mailkeel, listening, `${kind}.completed`);
-      const received = [...receiver.received()].map(([type, came]) => `${count(came)} ${type}`);
-      say(`The webhooks:  ${received.join(", ") || "none"}; ${count(receiver.refused)} with a wrong signature`);
+      const { received, counts } = listening;
+      const byType = Map.groupBy(received.values(), (type) => type);
+      const came = [...byType].map(([type, all]) => `${count(all.length)} ${type}`);
+      say(`The webhooks:  ${came.join(", ") || "none"}; ${count(counts.refused)} with a wrong signature`);
     }
   } finally {
     await listening?.close();
@@ -161,29 +141,7 @@ async function sendLetter(
   await inTenant(session, tenant, (em) => attachList(em, draft.id, list.id));
   say(`  ${draft.id}`);
 
-  say("4. Preview: the recipients");
-  const previewedAt = performance.now();
-  const { data: preview } = await mailkeel.newsletters.previewSend(draft.id);
-  const { total, eligible, suppressed, not_opted_in } = preview.recipients;
-  say(`  ${count(eligible)} of ${count(total)} (${count(suppressed)} suppressed, ${count(not_opted_in)} not opted in)`);
-  const confirmedAt = performance.now();
-
-  say("5. Confirm with the preview's token");
-  const token = { confirmation_token: preview.confirmation.token };
-  const { data: send } = await mailkeel.newsletters.send(draft.id, token);
-  const scheduledAt = performance.now();
-  say(`  scheduled for ${send.send_at}`);
-
-  say("6. It goes out");
-  const sent = await watch(() => mailkeel.newsletters.retrieve(draft.id));
-  const tookMs = sayOutcome(sent);
-
-  say("");
-  say(
-    `preview ${seconds(confirmedAt - previewedAt)}, confirm ${seconds(scheduledAt - confirmedAt)}, ` +
-      `sending ${seconds(tookMs)}: ${count(Math.round((sent.recipients?.sent ?? 0) / (tookMs / 1_000)))} mails/s`,
-  );
-  sayPlaces(stack, "/newsletters", sent);
+  sayPlaces(stack, "/newsletters", await sendDraft(mailkeel.newsletters, draft.id));
 }
 
 interface DemoOptions {
