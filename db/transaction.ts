@@ -11,6 +11,8 @@ export const isConflict = (error: unknown): boolean =>
 interface TransactionOptions {
   isolationLevel?: IsolationLevel;
   attempts?: number;
+  /** Undoes the work of one that succeeds, too. */
+  isRolledBack?: boolean;
 }
 
 const commits = new WeakMap<object, Map<unknown, () => void>>();
@@ -26,13 +28,17 @@ export function afterCommit(em: EntityManager, key: unknown, act: () => void): v
 async function once<T>(
   em: EntityManager,
   work: (em: EntityManager) => Promise<T>,
-  isolationLevel: IsolationLevel,
+  { isolationLevel = IsolationLevel.READ_COMMITTED, isRolledBack = false }: TransactionOptions,
 ): Promise<T> {
   const acts = new Map<unknown, () => void>();
   await em.begin({ isolationLevel });
   try {
     commits.set(em.getTransactionContext<object>() ?? em, acts);
     const result = await work(em);
+    if (isRolledBack) {
+      await em.rollback();
+      return result;
+    }
     await em.commit();
     for (const act of acts.values()) act();
     return result;
@@ -50,12 +56,13 @@ async function once<T>(
 export async function transaction<T>(
   em: EntityManager,
   work: (em: EntityManager) => Promise<T>,
-  { isolationLevel = IsolationLevel.READ_COMMITTED, attempts = 12 }: TransactionOptions = {},
+  options: TransactionOptions = {},
 ): Promise<T> {
+  const { attempts = 12 } = options;
   if (em.isInTransaction()) return work(em);
   for (let attempt = 1; ; attempt++) {
     try {
-      return await once(em.fork(), work, isolationLevel);
+      return await once(em.fork(), work, options);
     } catch (error) {
       if (!isConflict(error) || attempt >= attempts) throw error;
       // A random delay, so that the two that conflicted do not conflict again.

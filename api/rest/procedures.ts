@@ -1,6 +1,6 @@
 import { initTRPC } from "@trpc/server";
 import { JsonText } from "../../db/json.ts";
-import { forTenant } from "../../db/orm.ts";
+import { type EntityManager, forTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { requireScope } from "../../domain/access/access.ts";
@@ -44,12 +44,6 @@ function putCallerHeaders(
   headers[VERSION_HEADER] = apiVersion;
 }
 
-/** The meta of a procedure, which `procedureFor` gives to each. */
-function declared(meta: RouteDefinition | undefined): RouteDefinition {
-  if (!meta) throw new Error("a procedure is declared by route()");
-  return meta;
-}
-
 /** Requests of one caller that are under way at once in this process, from before its body is read until its answer has left. */
 export const TURNS_OF_A_CALLER = { read: 8, large_read: 2, write: 8, workflow: 16 } as const satisfies Record<
   RouteKind | "large_read",
@@ -79,37 +73,36 @@ const authenticated = t.procedure.use(async ({ ctx, next }) => {
 });
 
 /** Reads the headers and checks the scopes, in one step: tRPC copies the context for each. */
-const admitted = authenticated.use(({ ctx, meta, next }) => {
-  const { access, headers, locals } = ctx;
-  const definition = declared(meta);
-  const version = readVersion(headers, access.caller.apiVersion);
-  locals.headers[VERSION_HEADER] = version;
-  const { scope, alsoScope, dryRunScope } = definition;
-  if (scope) requireScope(access, scope);
-  if (alsoScope) requireScope(access, alsoScope);
-  const text = ctx.readDryRun();
-  if (text !== undefined && text !== "true" && text !== "false") {
-    throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
-  }
-  const dryRun = text === "true";
-  if (dryRun && dryRunScope) requireScope(access, dryRunScope);
-  return next({ ctx: { version, dryRun, idempotencyKey: readIdempotencyKey(headers, definition) } });
-});
+const admitted = (definition: RouteDefinition) =>
+  authenticated.meta(definition).use(({ ctx, next }) => {
+    const { access, headers, locals } = ctx;
+    const version = readVersion(headers, access.caller.apiVersion);
+    locals.headers[VERSION_HEADER] = version;
+    const { scope, alsoScope, dryRunScope } = definition;
+    if (scope) requireScope(access, scope);
+    if (alsoScope) requireScope(access, alsoScope);
+    const text = ctx.readDryRun();
+    if (text !== undefined && text !== "true" && text !== "false") {
+      throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
+    }
+    const dryRun = text === "true";
+    if (dryRun && dryRunScope) requireScope(access, dryRunScope);
+    return next({ ctx: { version, dryRun, idempotencyKey: readIdempotencyKey(headers, definition) } });
+  });
 
 /** Waits until the caller, and then its team, may have one more request of the kind under way. */
-const inTurn = admitted.use(async ({ ctx, meta, next }) => {
-  const { kind, largeAnswer } = declared(meta);
-  const { caller, tenant } = ctx.access;
-  const turn = largeAnswer ? "large_read" : kind;
-  await CALLER_TURNS[turn].take(caller.id, ctx.answering);
-  await TEAM_TURNS[turn].take(tenant.teamId, ctx.answering);
-  return next();
-});
+const inTurn = (definition: RouteDefinition) =>
+  admitted(definition).use(async ({ ctx, next }) => {
+    const { caller, tenant } = ctx.access;
+    const turn = definition.largeAnswer ? "large_read" : definition.kind;
+    await CALLER_TURNS[turn].take(caller.id, ctx.answering);
+    await TEAM_TURNS[turn].take(tenant.teamId, ctx.answering);
+    return next();
+  });
 
 /** Reads and checks the input, and gives the handler its context. */
 const parsed = (definition: RouteDefinition) =>
-  inTurn
-    .meta(definition)
+  inTurn(definition)
     .input(parserOf(definition))
     .use(({ ctx, input, next }) => {
       const { deps, locals, access } = ctx;
@@ -160,30 +153,16 @@ const once = (definition: RouteDefinition) =>
       return next();
     });
 
-/** Ends a dry run's transaction. */
-class DryRunDone<Result> {
-  readonly result: Result;
-
-  constructor(result: Result) {
-    this.result = result;
-  }
-}
-
 /** Runs the effect in a transaction that also remembers the answer, and rolls it back after a failure and on a dry run. */
 const writing = (definition: RouteDefinition) =>
   once(definition).use(async ({ ctx, next }) => {
     if (definition.ownCommit && !ctx.dryRun) return next();
-    try {
-      return await transaction(ctx.em, async (em) => {
-        const result = await next({ ctx: { em } });
-        if (!result.ok) throw thrownBy(result.error);
-        if (ctx.dryRun) throw new DryRunDone(result);
-        return result;
-      });
-    } catch (thrown) {
-      if (thrown instanceof DryRunDone) return thrown.result;
-      throw thrown;
-    }
+    const act = async (em: EntityManager) => {
+      const result = await next({ ctx: { em } });
+      if (!result.ok) throw thrownBy(result.error);
+      return result;
+    };
+    return transaction(ctx.em, act, { isRolledBack: ctx.dryRun });
   });
 
 /** The procedure of a route. Its result is an `Answer`. */
