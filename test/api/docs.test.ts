@@ -198,7 +198,7 @@ describe("The documentation", () => {
     const { env } = await stack();
     const facts = factsOf({ ...env, MAX_LISTS: 7, WEBHOOK_LADDER_SECONDS: [0, 90, 3_600] }, BASE_PATH);
     assert.deepEqual(
-      [facts.records.lists, facts.webhooks.attempts, facts.webhooks.waits, facts.webhooks.total],
+      [facts.env.MAX_LISTS, facts.ladder.attempts, facts.ladder.waits, facts.ladder.total],
       [7, 3, "1 minute and 30 seconds and 1 hour", "1 hour and 1 minute and 30 seconds"],
     );
     const text = textOf(await read("/docs/limits"));
