@@ -8,7 +8,7 @@ import type { Deps } from "../deps.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
 import type { Answer } from "./answer.ts";
 import type { RouteKind } from "./definition.ts";
-import { type Endpoint, endpointsOf, shapeOf } from "./endpoints.ts";
+import { type Endpoint, endpointsOf } from "./endpoints.ts";
 import { type HttpAnswer, renderSuccess } from "./envelope.ts";
 import { thrownBy, unavailable } from "./failures.ts";
 import {
@@ -101,22 +101,17 @@ async function call(
 
 const LIKE_AN_ID = /^[a-z]+_[0-9a-z]{26}$/;
 
-type Render = (answer: Answer) => HttpAnswer;
-
-const render: Render = ({ status, requestId, data, meta }) => ({
-  status,
-  headers: {},
-  body: renderSuccess(requestId, data, meta),
-});
-
-/** As `render`; the answer to a create names the path of the new record, which is below the path it was posted to. */
-function renderCreated({ baseUrl, path }: Request, locals: Locals, success: Answer): HttpAnswer {
-  const answer = render(success);
-  const { data } = success;
-  const { id } = Object(data instanceof JsonText ? data.toJSON() : data) as { id?: unknown };
-  if (success.status !== 201 || typeof id !== "string") return answer;
-  locals.resourceId = id;
-  return { ...answer, headers: { Location: `${baseUrl}${path}/${encodeURIComponent(id)}` } };
+/** The answer to a create names the path of the new record, which is below the path it was posted to. */
+function render({ baseUrl, path }: Request, locals: Locals, { status, requestId, data, meta }: Answer): HttpAnswer {
+  const headers: Record<string, string> = {};
+  if (status === 201) {
+    const { id } = Object(data instanceof JsonText ? data.toJSON() : data) as { id?: unknown };
+    if (typeof id === "string") {
+      locals.resourceId = id;
+      headers["Location"] = `${baseUrl}${path}/${encodeURIComponent(id)}`;
+    }
+  }
+  return { status, headers, body: renderSuccess(requestId, data, meta) };
 }
 
 /** Answers a request for a method that no endpoint of a path takes, and OPTIONS. */
@@ -136,10 +131,6 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLi
   const endpoints = endpointsOf(routes);
   const find = endpointFinder(endpoints);
   const backend = { routes, deps, uploads, clientAddresses: clientAddressesOf(deps.env) };
-  const retrieved = new Set(endpoints.filter(({ type }) => type === "query").map(({ meta }) => shapeOf(meta.path)));
-  const creating = new Set(
-    endpoints.filter(({ meta: { status, path } }) => status === 201 && retrieved.has(`${shapeOf(path)}/{}`)),
-  );
 
   return async (req, res, next) => {
     const found = find(req.method, req.path);
@@ -151,11 +142,13 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLi
     const resourceId = Object.values(params).findLast((value) => LIKE_AN_ID.test(value));
     if (resourceId !== undefined) locals.resourceId = resourceId;
     if (!endpoint) return answerOtherMethod(req, res, methods);
-    const success: Render = creating.has(endpoint) ? (created) => renderCreated(req, locals, created) : render;
     const answer = (pauseDeadline: PauseDeadline) =>
-      call(backend, endpoint, params, { req, res, pauseDeadline }).then(success, (error) => {
-        throw thrownBy(error);
-      });
+      call(backend, endpoint, params, { req, res, pauseDeadline }).then(
+        (success) => render(req, locals, success),
+        (error) => {
+          throw thrownBy(error);
+        },
+      );
     const { kind, secret = false } = endpoint.meta;
     // A preview's answer holds its confirmation token.
     const holdsSecret = secret || kind === "workflow";
