@@ -1,12 +1,15 @@
+import { readFileSync } from "node:fs";
 import express, { type Express, type RequestHandler, type Response } from "express";
+import { Liquid } from "liquidjs";
 import PostalMime from "postal-mime";
 import { z } from "zod";
-import { escapeHtml } from "../domain/mail/template.ts";
 import { isLoopback } from "../lib/address-guard.ts";
 import { type Faults, faultRules } from "./mail-faults.ts";
-import type { CaughtMail, MailStore } from "./mail-store.ts";
+import type { MailStore } from "./mail-store.ts";
 
 const LATEST = 100;
+/** Of the source of a mail on its page. */
+const MAX_SHOWN_BYTES = 200_000;
 
 const listQuery = z.strictObject({
   /** Only mails to this address. */
@@ -22,60 +25,15 @@ const PAGE_POLICY =
 /** The mail itself, in its frame: pictures and styles, no scripts. Its links open in tabs of their own. */
 const MAIL_POLICY = "default-src 'none'; img-src http: https: data:; style-src 'unsafe-inline'; sandbox allow-popups";
 
-/** A template whose values are escaped, unless they come from `html` themselves. */
-class Html {
-  readonly text: string;
-  constructor(text: string) {
-    this.text = text;
-  }
-}
-const html = (parts: TemplateStringsArray, ...values: (string | number | Html | Html[])[]): Html => {
-  const shown = values.map((value) =>
-    [value]
-      .flat()
-      .map((v) => (v instanceof Html ? v.text : escapeHtml(String(v))))
-      .join(""),
-  );
-  return new Html(parts.map((part, i) => part + (shown[i] ?? "")).join(""));
-};
+/** Every value is escaped. */
+const liquid = new Liquid({ outputEscape: "escape" });
+const PAGE = liquid.parse(readFileSync(`${import.meta.dirname}/mail-page.liquid`, "utf8"));
 
-const STYLE = new Html(`<style>
-  body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1d2733 }
-  table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .35rem .6rem; vertical-align: top }
-  tr + tr { border-top: 1px solid #dde3ea } td.when { white-space: nowrap; color: #5b6875 } dt { color: #5b6875 }
-  iframe { width: 100%; height: 32rem; border: 1px solid #dde3ea } pre { white-space: pre-wrap; overflow-wrap: anywhere }
-</style>`);
-
-function send(response: Response, title: string, body: Html): void {
+function send(response: Response, page: { title: string } & Record<string, unknown>): void {
   response
     .set({ "Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store" })
     .type("html")
-    .send(
-      html`<!doctype html><html lang="en"><meta charset="utf-8"><title>${title}</title>${STYLE}${body}</html>`.text,
-    );
-}
-
-function listPage(mails: CaughtMail[], store: MailStore, search: string): Html {
-  const { received, recipients } = store.stats();
-  const rows = mails.map(
-    (mail) => html`<tr><td class="when">${mail.at.slice(0, 19).replace("T", " ")}</td><td>${mail.from}</td>
-      <td>${mail.to.join(", ")}</td><td><a href="/messages/${mail.id}">${mail.subject || "(no subject)"}</a></td></tr>`,
-  );
-  return html`<meta http-equiv="refresh" content="5"><h1>Caught mail</h1>
-    <p>${received} mails to ${recipients} recipients. Nothing here was delivered to anyone.</p>
-    <form><input type="search" name="q" value="${search}" aria-label="Sender, recipient or subject"> <button>Search</button></form>
-    <table><tr><th>Arrived (UTC)</th><th>From</th><th>To</th><th>Subject</th></tr>${rows}</table>`;
-}
-
-async function mailPage(mail: CaughtMail, source: Buffer | undefined): Promise<Html> {
-  const head = html`<p><a href="/">All mails</a></p><h1>${mail.subject || "(no subject)"}</h1>
-    <dl><dt>From</dt><dd>${mail.from}</dd><dt>To</dt><dd>${mail.to.join(", ")}</dd><dt>Arrived</dt><dd>${mail.at}</dd></dl>`;
-  if (!source) return html`${head}<p>The content of a mail this old is not kept.</p>`;
-  const { html: body, text } = await PostalMime.parse(source);
-  return html`${head}
-    ${body ? html`<h2>HTML</h2><iframe sandbox="allow-popups allow-popups-to-escape-sandbox" src="/messages/${mail.id}/html"></iframe>` : []}
-    ${text ? html`<h2>Text</h2><pre>${text}</pre>` : []}
-    <h2>Source</h2><p><a href="/api/messages/${mail.id}/source">Download</a></p><pre>${source.toString("utf8", 0, 200_000)}</pre>`;
+    .send(liquid.renderSync(PAGE, page));
 }
 
 /**
@@ -99,13 +57,16 @@ export function mailPages(store: MailStore, faults: Faults): Express {
 
   app.get("/", (request, response) => {
     const search = String(request.query["q"] ?? "");
-    send(response, "Caught mail", listPage(store.latest(LATEST, search), store, search));
+    send(response, { title: "Caught mail", mails: store.latest(LATEST, search), stats: store.stats(), search });
   });
 
   app.get("/messages/:id", async (request, response) => {
     const mail = store.get(Number(request.params.id));
     if (!mail) return void missing(response);
-    send(response, mail.subject || "(no subject)", await mailPage(mail, store.source(mail.id)));
+    const bytes = store.source(mail.id);
+    const content = bytes && (await PostalMime.parse(bytes));
+    const source = bytes?.toString("utf8", 0, MAX_SHOWN_BYTES);
+    send(response, { title: mail.subject || "(no subject)", mail, content, source });
   });
 
   app.get("/messages/:id/html", async (request, response) => {
