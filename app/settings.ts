@@ -18,24 +18,19 @@ const UNUSED = {
   PUBLIC_URL: "http://127.0.0.1:3000",
 };
 
-function readJson<T>(file: string): T | undefined {
+/**
+ * The stack that runs over the data folder, undefined when none does.
+ * @throws {SettingsError} when its file is there but cannot be read
+ */
+function readStack(source: NodeJS.ProcessEnv): StackFile | undefined {
+  const file = `${resolve(source["DATA_DIR"] || ".data")}/stack.json`;
   try {
-    return JSON.parse(readFileSync(file, "utf8")) as T;
+    return JSON.parse(readFileSync(file, "utf8"));
   } catch (error) {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
     throw new SettingsError(`${file} cannot be read: ${error instanceof Error ? error.message : error}`);
   }
 }
-
-/**
- * The stack that runs over this data folder, undefined when none does.
- * @throws {SettingsError} when its file is there but cannot be read
- */
-export function readStack(source: NodeJS.ProcessEnv = process.env): StackFile | undefined {
-  return readJson<StackFile>(`${dataDir(source)}/stack.json`);
-}
-
-const dataDir = (source: NodeJS.ProcessEnv): string => resolve(source["DATA_DIR"] || ".data");
 
 /**
  * Settings from the environment when DATABASE_URL is set there, else those of the running stack.
