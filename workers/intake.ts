@@ -7,7 +7,7 @@ import { atMostOnceAMinute } from "../config/log.ts";
 import { UNKNOWN_REPORTER } from "../db/entities/engagement.ts";
 import { transaction } from "../db/transaction.ts";
 import { unsubscribe } from "../domain/audience/unsubscribes.ts";
-import { type MailRef, readReturnPath, readUnsubscribeAddress } from "../domain/mail/links.ts";
+import { type MailAddress, type MailRef, readMailAddress } from "../domain/mail/links.ts";
 import { classifyMail } from "../domain/reports/classify.ts";
 import { MAX_READ_BYTES } from "../domain/reports/incoming-mail.ts";
 import { reportsOf } from "../domain/reports/mail-reports.ts";
@@ -47,7 +47,7 @@ export const INTAKE_TIMES: IntakeTimes & { certificateMs: number } = {
 const MAILBOXES = new Set(["postmaster", "abuse", "bounces", "complaints"]);
 
 /** A mailbox of the domain: a return path or an unsubscribe address with its mail, or one of `MAILBOXES`. */
-type Mailbox = { use: "report" | "unsubscribe"; ref: MailRef } | { use: "any" };
+type Mailbox = MailAddress | { use: "any" };
 
 /** The answer to a mail or an address that the intake refuses. */
 class Refusal extends Error {
@@ -122,11 +122,9 @@ export function startIntake(
     if (address.slice(at + 1).toLowerCase() !== domain) throw new Refusal("recipient", 550, "5.7.1 Relaying is denied");
     const localPart = address.slice(0, at).toLowerCase();
     if (MAILBOXES.has(localPart)) return { use: "any" };
-    const reported = readReturnPath(vault, localPart);
-    if (reported !== undefined) return { use: "report", ref: reported };
-    const unsubscribed = readUnsubscribeAddress(vault, localPart);
-    if (unsubscribed !== undefined) return { use: "unsubscribe", ref: unsubscribed };
-    throw new Refusal("recipient", 550, "5.1.1 No such mailbox");
+    const mailbox = readMailAddress(vault, localPart);
+    if (mailbox === undefined) throw new Refusal("recipient", 550, "5.1.1 No such mailbox");
+    return mailbox;
   };
 
   const takeReports = async (raw: Buffer, refs: readonly MailRef[], session: SMTPServerSession): Promise<void> => {

@@ -54,31 +54,15 @@ export function readUnsubscribeToken(vault: Vault, token: string): MailRef | und
   return { sendId: idOfSuffix("send", send), seq: Number.parseInt(seq, 36) };
 }
 
-/** `b` receives the reports about a mail, `u` the unsubscribe request of its recipient. */
-type AddressKind = "b" | "u";
-
-const addressText = (kind: AddressKind, send: string, seq: string): string => `${kind}-${send}-${seq}`;
-
 /** At most 60 characters before the `@`, all in lower case, for one HMAC: every mail needs an address of each kind. */
-function mailAddress(vault: Vault, kind: AddressKind, domain: string, { sendId, seq }: MailRef): string {
-  const text = addressText(kind, suffixOfId("send", sendId), seq.toString(36));
+function mailAddress(vault: Vault, letter: "b" | "u", domain: string, { sendId, seq }: MailRef): string {
+  const text = `${letter}-${suffixOfId("send", sendId)}-${seq.toString(36)}`;
   return `${text}-${vault.sign("return-path", text)}@${domain}`;
 }
 
-function readMailAddress(vault: Vault, kind: AddressKind, localPart: string): MailRef | undefined {
-  const [, prefix, send = "", seq = "", signature = ""] =
-    /^([bu])-([0-9a-z]{26})-([0-9a-z]{1,6})-([0-9a-f]{24})$/.exec(localPart.toLowerCase()) ?? [];
-  if (prefix !== kind || !vault.verify(signature, "return-path", addressText(kind, send, seq))) return undefined;
-  return { sendId: idOfSuffix("send", send), seq: Number.parseInt(seq, 36) };
-}
-
-/** The envelope sender of one mail. @param domain RETURN_PATH_DOMAIN */
+/** The envelope sender of one mail, which receives the reports about it. @param domain RETURN_PATH_DOMAIN */
 export const returnPath = (vault: Vault, domain: string, mail: MailRef): string =>
   mailAddress(vault, "b", domain, mail);
-
-/** In any case; undefined for a local part that this service did not sign. */
-export const readReturnPath = (vault: Vault, localPart: string): MailRef | undefined =>
-  readMailAddress(vault, "b", localPart);
 
 /** Mail programs take it from the header. */
 export const UNSUBSCRIBE_SUBJECT = "unsubscribe";
@@ -89,9 +73,20 @@ export const unsubscribeAddress = (vault: Vault, domain: string, mail: MailRef):
 export const unsubscribeMailto = (vault: Vault, domain: string, mail: MailRef): string =>
   `mailto:${unsubscribeAddress(vault, domain, mail)}?subject=${UNSUBSCRIBE_SUBJECT}`;
 
-/** As `readReturnPath`. */
-export const readUnsubscribeAddress = (vault: Vault, localPart: string): MailRef | undefined =>
-  readMailAddress(vault, "u", localPart);
+export interface MailAddress {
+  /** A return path, or the address of an unsubscribe request. */
+  use: "report" | "unsubscribe";
+  ref: MailRef;
+}
+
+/** In any case; undefined for a local part that this service did not sign. */
+export function readMailAddress(vault: Vault, localPart: string): MailAddress | undefined {
+  const [, text = "", letter, send = "", seq = "", signature = ""] =
+    /^(([bu])-([0-9a-z]{26})-([0-9a-z]{1,6}))-([0-9a-f]{24})$/.exec(localPart.toLowerCase()) ?? [];
+  if (!vault.verify(signature, "return-path", text)) return undefined;
+  const ref = { sendId: idOfSuffix("send", send), seq: Number.parseInt(seq, 36) };
+  return { use: letter === "b" ? "report" : "unsubscribe", ref };
+}
 
 const MAIL_ADDRESS = /(?<![\w.+-])([bu]-[0-9a-z]{26}-[0-9a-z]{1,6}-[0-9a-f]{24})@/gi;
 

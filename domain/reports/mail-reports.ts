@@ -2,8 +2,7 @@ import type { MailReportKind } from "../../db/entities/engagement.ts";
 import {
   type MailRef,
   mailAddressesIn,
-  readReturnPath,
-  readUnsubscribeAddress,
+  readMailAddress,
   readUnsubscribeToken,
   unsubscribeTokensIn,
 } from "../mail/links.ts";
@@ -44,8 +43,8 @@ function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | unde
     if (ref !== undefined) return ref;
   }
   for (const localPart of mailAddressesIn(returned, MAX_TOKENS)) {
-    const ref = readReturnPath(vault, localPart) ?? readUnsubscribeAddress(vault, localPart);
-    if (ref !== undefined) return ref;
+    const address = readMailAddress(vault, localPart);
+    if (address !== undefined) return address.ref;
   }
   return undefined;
 }
