@@ -23,6 +23,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   app: [
     "activities/smtp/limits.ts",
     "activities/smtp/verify.ts",
+    "api/openapi/event-examples.ts",
     "api/temporal-gateway.ts",
     "client",
     "config",

@@ -1,7 +1,7 @@
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
-import { examplePayload } from "../../domain/webhooks/examples.ts";
+import { examplePayload } from "./event-examples.ts";
 import { EVENT_OBJECTS } from "./event-objects.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
 

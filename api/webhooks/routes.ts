@@ -22,6 +22,7 @@ import { rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
 import { queueTest, TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import type { RequestContext } from "../context.ts";
+import { exampleRecord } from "../openapi/event-examples.ts";
 import { defineList } from "../rest/list.ts";
 import { readRowRecord } from "../rest/record.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
@@ -340,7 +341,7 @@ const test = route("POST /webhooks/{webhookId}/test", {
   .output(delivery)
   .mutation(async ({ ctx, input }) => {
     const { webhookId } = input.params;
-    const { id } = await queueTest(ctx.em, ctx.tenant, webhookId, input.body.type);
+    const { id } = await queueTest(ctx.em, ctx.tenant, webhookId, exampleRecord, input.body.type);
     return ok(await showDelivery(ctx, webhookId, id), { impact: impact({ would_create: 1 }) });
   });
 

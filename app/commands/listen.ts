@@ -53,7 +53,8 @@ async function forward(
   const { post, counts } = openForwarder(session, { secret, url, say, ended: ended.signal });
   say(`${secret} signs the deliveries: the secret for the receiver, the same each time.`);
   if (examples) {
-    for (const type of examples) await post(exampleDelivery(type));
+    const { exampleRecord } = await import("../../api/openapi/event-examples.ts");
+    for (const type of examples) await post(exampleDelivery(type, exampleRecord(type)));
     const taken = counts.forwarded - counts.failed;
     if (taken < examples.length) {
       throw new Error(`${examples.length - taken} of ${examples.length} examples were not taken.`);

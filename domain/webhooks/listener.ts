@@ -9,7 +9,6 @@ import type { Vault } from "../secrets/crypto.ts";
 import type { EventName } from "./catalogue.ts";
 import { type DeliveryFacts, deliveryHeaders } from "./delivery-headers.ts";
 import { createEndpoint, deleteEndpoint } from "./endpoints.ts";
-import { exampleRecord } from "./examples.ts";
 import { renderEvent } from "./payload.ts";
 import { signerOf } from "./signature.ts";
 
@@ -83,9 +82,9 @@ function deliveryOf(
   return { facts: { ...facts, apiVersion }, body: renderEvent(apiVersion, { ...facts, ...event }) };
 }
 
-export function exampleDelivery(type: EventName): ListenerDelivery {
+export function exampleDelivery(type: EventName, record: object): ListenerDelivery {
   const ids = { deliveryId: newId("delivery"), webhookId: newId("webhook"), eventId: newId("event") };
-  const event = { eventCreatedAt: new Date().toISOString(), object: JSON.stringify(exampleRecord(type)) };
+  const event = { eventCreatedAt: new Date().toISOString(), object: JSON.stringify(record) };
   return deliveryOf({ ...ids, type, isReplay: false, isTest: true }, event);
 }
 

@@ -4,7 +4,6 @@ import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { MAX_ENDPOINTS } from "../teams/plans.ts";
 import { type EventName, isEventName } from "./catalogue.ts";
-import { exampleRecord } from "./examples.ts";
 import { notifyDue } from "./notify.ts";
 import { TEST_DUE } from "./queue.ts";
 import { holdEndpoint } from "./replay-delivery.ts";
@@ -15,9 +14,16 @@ export const TESTS_PER_MINUTE = MAX_ENDPOINTS;
 
 /**
  * Queues the example of an event, the first that the endpoint is subscribed to unless given, as a delivery that waits for no other.
+ * @param exampleOf makes the record
  * @throws {ApiError} `not_found`, `resource_state_invalid`, `validation_failed`, `rate_limit_exceeded`
  */
-export async function queueTest(em: EntityManager, tenant: Tenant, webhookId: string, type?: EventName) {
+export async function queueTest(
+  em: EntityManager,
+  tenant: Tenant,
+  webhookId: string,
+  exampleOf: (type: EventName) => object,
+  type?: EventName,
+) {
   const endpoint = await holdEndpoint(em, tenant, webhookId);
   if (!endpoint.active) {
     throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then test it.");
@@ -30,7 +36,7 @@ export async function queueTest(em: EntityManager, tenant: Tenant, webhookId: st
     });
   }
   await refuseTooManyTests(em, tenant);
-  return insertTest(em, tenant, webhookId, sent);
+  return insertTest(em, tenant, webhookId, sent, exampleOf(sent));
 }
 
 /** The lock, which ends with the transaction, lets racing requests count one after the other. */
@@ -53,7 +59,7 @@ async function refuseTooManyTests(em: EntityManager, tenant: Tenant): Promise<vo
   });
 }
 
-async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, type: EventName) {
+async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, type: EventName, record: object) {
   const db = kysely(em);
   const owner = { team_id: tenant.teamId, environment: tenant.environment };
   const eventId = newId("event");
@@ -63,7 +69,7 @@ async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, 
       ...owner,
       id: eventId,
       type,
-      object: JSON.stringify(exampleRecord(type)),
+      object: JSON.stringify(record),
       is_test: true,
       created_at: sql<string>`clock_timestamp()`,
       kept_until: sql<string>`now() + ${EVENT_KEPT}`,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
+import { examplePayload } from "../../api/openapi/event-examples.ts";
 import { Mailkeel, MailkeelError, verifyWebhook, WebhookSignatureError } from "../../client/index.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
-import { examplePayload } from "../../domain/webhooks/examples.ts";
 import { newSecret } from "../../domain/webhooks/secrets.ts";
 import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
 import { NOW, SECRET, SIGNATURE_CASES } from "../support/signature-cases.ts";

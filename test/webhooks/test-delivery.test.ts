@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
+import { exampleRecord } from "../../api/openapi/event-examples.ts";
 import { kysely } from "../../db/orm.ts";
-import { exampleRecord } from "../../domain/webhooks/examples.ts";
 import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
 import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
