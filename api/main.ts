@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { collectDefaultMetrics } from "prom-client";
 import { readEnv, SettingsError } from "../config/env.ts";
-import { serveHealth } from "../config/health.ts";
+import { portFailure, serveHealth } from "../config/health.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { AdmissionError } from "../domain/secrets/admission.ts";
@@ -20,8 +20,6 @@ const CONNECT_AGAIN_MS = 1_000;
 /** How often a stopping server looks for connections that have become idle. */
 const SWEEP_MS = 50;
 
-class StartError extends Error {}
-
 /**
  * Connections that the kernel holds until the process accepts them; Linux allows 4,096 by default. With Node's 511, a flood
  * of connections makes the kernel drop others, whose clients try again only after seconds.
@@ -30,10 +28,9 @@ const BACKLOG = 4_096;
 
 function listen(server: Server, host: string, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
-    server.once("error", (cause: NodeJS.ErrnoException) => {
-      const why = cause.code === "EADDRINUSE" ? "is in use" : `cannot be listened on (${cause.code})`;
-      reject(new StartError(`Port ${port} of ${host} ${why}. Set PORT to a free one, or to 0 for any.`, { cause }));
-    });
+    server.once("error", (cause: NodeJS.ErrnoException) =>
+      reject(portFailure({ host: "HOST", port: "PORT" }, host, port, cause)),
+    );
     server.listen({ port, host, backlog: BACKLOG }, () => resolve((server.address() as AddressInfo).port));
   });
 }
@@ -106,8 +103,8 @@ async function main(): Promise<void> {
 }
 
 function endWith(error: unknown): never {
-  const expected = [SettingsError, StartError, AdmissionError].some((known) => error instanceof known);
-  console.error(expected && error instanceof Error ? error.message : error);
+  const isExpected = error instanceof SettingsError || error instanceof AdmissionError;
+  console.error(isExpected ? error.message : error);
   process.exit(1);
 }
 
