@@ -4,8 +4,8 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { removeDataDir } from "../stack/postgres.ts";
-import { FREE_PORTS } from "../stack/settings.ts";
 import { measuredVariables } from "../test/support/own-stack.ts";
+import { FREE_PORTS } from "../test/support/stack-settings.ts";
 import { type BenchReport, median, type Row, round } from "./report.ts";
 
 export interface StartOptions {

@@ -39,6 +39,11 @@ const isAddressAndPort = (text: string): boolean =>
 
 const isHostAndAnyPort = (text: string): boolean => isHostAndPort(text.replace(/:\*$/, ":1"));
 
+const listeningAddress = z
+  .string()
+  .refine((text) => isIP(text) !== 0, "must be an IP address")
+  .default("127.0.0.1");
+
 const isNetwork = (text: string): boolean =>
   ipaddr.IPv4.isValidCIDRFourPartDecimal(text) || ipaddr.IPv6.isValidCIDR(text);
 
@@ -98,7 +103,7 @@ const keyring = (message: string, defaultId?: string) =>
 export const formatKeys = (keys: readonly SecretKey[]): string => keys.map((pair) => pair.join(":")).join(",");
 
 /** The comment of each setting is its line in docs/operations/settings.md. */
-const settings = z.object({
+export const settings = z.object({
   /** Postgres with the role that reads and writes rows: postgres://mailkeel_app:password@host:5432/mailkeel */
   DATABASE_URL: url("postgres:", "postgresql:"),
   /** The same database with the role that owns it; `prepare:cluster` and `npm start` alone take it. */
@@ -174,10 +179,7 @@ const settings = z.object({
   /** Least level that is logged. */
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   /** Address that the health port listens on; it asks for no credential. */
-  HEALTH_HOST: z
-    .string()
-    .refine((text) => isIP(text) !== 0, "must be an IP address")
-    .default("127.0.0.1"),
+  HEALTH_HOST: listeningAddress,
   /** Port of `/healthz`, `/readyz` and `/metrics` of the API or a worker; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
   /** Activities that a worker runs at once. */
@@ -236,10 +238,7 @@ const settings = z.object({
   /** Domain to which bounces, complaints and opt-outs come by mail; unless set, the intake does nothing. */
   RETURN_PATH_DOMAIN: domainName.optional(),
   /** Address that the intake of reports listens on. */
-  INTAKE_HOST: z
-    .string()
-    .refine((text) => isIP(text) !== 0, "must be an IP address")
-    .default("127.0.0.1"),
+  INTAKE_HOST: listeningAddress,
   /** Port of the intake for SMTP; 0 takes any free one. */
   INTAKE_SMTP_PORT: integer(0, 65_535).default(2525),
   /**
@@ -328,33 +327,8 @@ export class SettingsError extends Error {
   override name = "SettingsError";
 }
 
-/** The facts of a setting that documents state. */
-export interface SettingFacts {
-  required: boolean;
-  /** As it would be given; undefined where there is none. */
-  defaultText: string | undefined;
-}
-
-/** Whether each setting of a schema is required, and its default. */
-export function settingFacts<Name extends string>(schema: {
-  shape: Record<Name, z.ZodType>;
-}): Record<Name, SettingFacts> {
-  const entries = Object.entries<z.ZodType>(schema.shape).map(([name, setting]) => {
-    const { success, data } = setting.safeParse(undefined);
-    const text = Array.isArray(data) ? data.join(",") : String(data);
-    return [name, { required: !success, defaultText: data === undefined || text === "" ? undefined : text }];
-  });
-  return Object.fromEntries(entries);
-}
-
-/** Facts on every setting, by its name. */
-export const SETTINGS_FACTS = settingFacts(settings);
-
-/** Names of all settings. */
-export const SETTINGS = Object.keys(settings.shape) as (keyof Env)[];
-
 /** Whether a variable is a setting. */
-export const isSetting = (name: string): boolean => Object.hasOwn(SETTINGS_FACTS, name);
+export const isSetting = (name: string): boolean => Object.hasOwn(settings.shape, name);
 
 /** Variables that are set: an empty one is how shells and compose files spell "not set". */
 export function givenVariables(source: NodeJS.ProcessEnv): Record<string, string> {

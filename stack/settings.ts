@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { z } from "zod";
-import { givenVariables, SettingsError, settingFacts } from "../config/env.ts";
+import { givenVariables, SettingsError } from "../config/env.ts";
 
 const port = (standard: number, most = 65_535) =>
   z
@@ -11,7 +11,7 @@ const port = (standard: number, most = 65_535) =>
     .default(standard);
 
 /** Settings of the embedded stack alone; env.ts has those of the API and the workers. */
-const settings = z.object({
+export const stackSettings = z.object({
   /** Folder for databases, secrets and logs. */
   DATA_DIR: z
     .string()
@@ -40,44 +40,19 @@ const settings = z.object({
   TEMPORAL_CLI: z.string().optional(),
 });
 
-export type StackSettings = z.infer<typeof settings>;
+export type StackSettings = z.infer<typeof stackSettings>;
 
-export const STACK_SETTINGS_FACTS = settingFacts(settings);
-
-export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSettings)[];
+export const STACK_SETTINGS = Object.keys(stackSettings.shape) as (keyof StackSettings)[];
 
 /** Servers of sending accounts that the embedded stack may reach though they are not public: those of this machine. */
 export const LOOPBACK_SMTP = "127.0.0.1:*,[::1]:*,localhost:*";
-
-/** Limits that tests and measurements do not reach: they send from one address, and measure the API, not its limits. */
-export const NO_RATE_LIMITS = {
-  RATE_LIMIT_PER_MINUTE: "1000000000",
-  FAILED_AUTHENTICATIONS_PER_MINUTE: "1000000000",
-};
-
-/** Variables that programs need; none of them names a database or a cluster. */
-const SHELL =
-  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
-
-/**
- * Variables of this process for a stack of tests or measurements: without settings that name a database or a cluster.
- * @param also names of more variables to pass on
- */
-export function shellVariables(also?: RegExp): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => SHELL.test(name) || also?.test(name)));
-}
-
-/** A free port for each port setting: for stacks that run at the same time as others. */
-export const FREE_PORTS: Record<string, string> = Object.fromEntries(
-  STACK_SETTINGS.filter((name) => name.endsWith("PORT")).map((name) => [name, "0"]),
-);
 
 /**
  * Reads and checks the settings of the stack.
  * @throws {SettingsError} naming each setting that is wrong
  */
 export function readStackSettings(source: NodeJS.ProcessEnv): StackSettings {
-  const result = settings.safeParse(givenVariables(source));
+  const result = stackSettings.safeParse(givenVariables(source));
   if (result.success) return result.data;
   const lines = result.error.issues.map((issue) => `  ${issue.path.join(".")} ${issue.message}`);
   throw new SettingsError(`These settings are wrong:\n${lines.join("\n")}`);

@@ -10,11 +10,12 @@ import { PORT_PICKS } from "../config/ports.ts";
 import { reservePorts } from "../stack/infra.ts";
 import { removeDataDir } from "../stack/postgres.ts";
 import { StackError } from "../stack/processes.ts";
-import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "../stack/settings.ts";
+import { readStackSettings } from "../stack/settings.ts";
 import { COMPILE_CACHE, Stack } from "../stack/stack.ts";
 import { explain, onSignals } from "../stack/terminal.ts";
 import type { Failure, Job, JobResult } from "./support/lane.ts";
 import { QUICK } from "./support/quick.ts";
+import { FREE_PORTS, NO_RATE_LIMITS, shellVariables } from "./support/stack-settings.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const TESTS = "test/**/*.test.ts";

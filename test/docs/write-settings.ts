@@ -1,8 +1,9 @@
 /** `npm run settings`. It stands in `test/` because it joins files of `config/`, `stack/` and `workers/`. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import { SETTINGS_FACTS, type SettingFacts } from "../../config/env.ts";
-import { STACK_SETTINGS_FACTS } from "../../stack/settings.ts";
+import type { z } from "zod";
+import { settings } from "../../config/env.ts";
+import { stackSettings } from "../../stack/settings.ts";
 import { DEFAULT_ACTIVITIES, POOLS, type PoolDefinition } from "../../workers/pools.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -17,14 +18,16 @@ function purposesIn(path: string): Map<string, string> {
   );
 }
 
-function defaultOf({ required, defaultText }: SettingFacts): string {
-  if (required) return "required";
-  return defaultText === undefined ? "" : `\`${defaultText}\``;
+function defaultOf(setting: z.ZodType): string {
+  const { success, data } = setting.safeParse(undefined);
+  if (!success) return "required";
+  const text = [data ?? ""].flat().join(",");
+  return text === "" ? "" : `\`${text}\``;
 }
 
-function tableOf(path: string, facts: Record<string, SettingFacts>, defaults: Record<string, string> = {}): string {
+function tableOf(path: string, shape: Record<string, z.ZodType>, defaults: Record<string, string> = {}): string {
   const purposes = purposesIn(path);
-  const rows = Object.entries(facts).map(([name, each]) => {
+  const rows = Object.entries(shape).map(([name, each]) => {
     const purpose = purposes.get(name);
     if (!purpose) throw new Error(`${path} does not say what ${name} is for`);
     return `| \`${name}\` | ${defaults[name] ?? defaultOf(each)} | ${purpose.replaceAll("|", "\\|")} |`;
@@ -37,7 +40,7 @@ export function settingsPage(): string {
     activities === undefined ? [] : [`${pool} \`${activities}\``],
   );
   const ACTIVITY_CONCURRENCY = [`\`${DEFAULT_ACTIVITIES}\``, ...ofPools].join("; ");
-  const DATA_DIR = `\`${relative(process.cwd(), STACK_SETTINGS_FACTS.DATA_DIR.defaultText ?? "")}\``;
+  const DATA_DIR = `\`${relative(process.cwd(), stackSettings.shape.DATA_DIR.parse(undefined))}\``;
   return `<!-- Written by \`npm run settings\` from config/env.ts and stack/settings.ts: change the comments there. -->
 
 # Settings
@@ -45,11 +48,11 @@ export function settingsPage(): string {
 Every process reads them from its environment. It refuses to start on a wrong one and names it; an empty one counts as not set.
 [Which process needs which secret](deploy.md#processes).
 
-${tableOf("config/env.ts", SETTINGS_FACTS, { ACTIVITY_CONCURRENCY })}
+${tableOf("config/env.ts", settings.shape, { ACTIVITY_CONCURRENCY })}
 
 \`npm start\` fills in the required ones, and has these of its own; port 0 takes a free one:
 
-${tableOf("stack/settings.ts", STACK_SETTINGS_FACTS, { DATA_DIR })}
+${tableOf("stack/settings.ts", stackSettings.shape, { DATA_DIR })}
 `;
 }
 

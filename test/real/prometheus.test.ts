@@ -8,7 +8,7 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { parse, stringify } from "yaml";
 import { claimPort } from "../../config/ports.ts";
-import { STACK_SETTINGS_FACTS } from "../../stack/settings.ts";
+import { stackSettings } from "../../stack/settings.ts";
 import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { stack } from "../support/stack.ts";
@@ -179,7 +179,7 @@ describe("deploy/prometheus", () => {
   it("lets a Prometheus scrape every process of the stack and evaluate every rule", async () => {
     const sample = parse(readFileSync(`${DEPLOY}/prometheus.yml`, "utf8")) as Sample;
     const [{ targets }] = sample.scrape_configs[0].static_configs;
-    const first = Number(STACK_SETTINGS_FACTS.HEALTH_PORT.defaultText);
+    const first = stackSettings.shape.HEALTH_PORT.parse(undefined);
     const { health } = await stack();
     const ofStack = Object.values(health).map((url) => new URL(url).host);
     assert.deepEqual(

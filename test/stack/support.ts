@@ -9,9 +9,9 @@ import { type EntityManager, openDatabase } from "../../db/orm.ts";
 import { DEMO_FROM } from "../../stack/demo-team.ts";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { isAlive } from "../../stack/processes.ts";
-import { FREE_PORTS } from "../../stack/settings.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { until } from "../../stack/until.ts";
+import { FREE_PORTS } from "../support/stack-settings.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
 const START_TIMEOUT_MS = 120_000;

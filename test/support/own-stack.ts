@@ -2,11 +2,12 @@ import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import { removeDataDir } from "../../stack/postgres.ts";
-import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "../../stack/settings.ts";
+import { readStackSettings } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
 import type { PoolName } from "../../workflows/ids.ts";
 import { closeAll } from "./factories.ts";
 import { forkWorker, type TestWorker } from "./processes.ts";
+import { FREE_PORTS, NO_RATE_LIMITS, shellVariables } from "./stack-settings.ts";
 
 /** Settings that a measurement may vary. */
 const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX)$/;

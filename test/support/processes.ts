@@ -2,11 +2,11 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { formatKeys } from "../../config/env.ts";
-import { NO_RATE_LIMITS } from "../../stack/settings.ts";
 import type { PoolName } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
 import { QUICK } from "./quick.ts";
 import { stack } from "./stack.ts";
+import { NO_RATE_LIMITS } from "./stack-settings.ts";
 
 type Child = "api" | PoolName | "postgres" | "temporal";
 

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Env, readEnv } from "../../config/env.ts";
-import { LOOPBACK_SMTP, NO_RATE_LIMITS } from "../../stack/settings.ts";
+import { LOOPBACK_SMTP } from "../../stack/settings.ts";
+import { NO_RATE_LIMITS } from "./stack-settings.ts";
 
 export interface TestStack {
   /** Base URL of the API, with the version. */
