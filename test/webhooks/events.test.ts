@@ -4,6 +4,7 @@ import { Readable } from "node:stream";
 import { sql } from "kysely";
 import pg from "pg";
 import { examplePayload } from "../../api/openapi/event-examples.ts";
+import { EVENT_OBJECTS } from "../../api/openapi/event-objects.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { resumeAccount, suspendAccount } from "../../domain/accounts/accounts.ts";
@@ -69,6 +70,7 @@ describe("The catalogue of events", () => {
       const { data, ...around } = examplePayload(type);
       assert.deepEqual([around.object, around.type], ["event", type]);
       assert.equal(data.object.object, EVENTS[type].objectType);
+      EVENT_OBJECTS[EVENTS[type].objectType].parse(data.object);
     }
   });
 });
