@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { open } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import type { GuardedCommand, ReadyMessage } from "./guard.ts";
 import { until } from "./until.ts";
 
@@ -172,13 +173,7 @@ class ManagedProcess {
       const waitMs = this.#backoffMs;
       this.#backoffMs = Math.min(waitMs * 2, this.#mostBackoffMs);
       this.#events.died?.(this.spec.name, how, waitMs);
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, waitMs);
-        this.#stopping.signal.addEventListener("abort", () => {
-          clearTimeout(timer);
-          resolve();
-        });
-      });
+      await delay(waitMs, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
       if (this.#stopping.signal.aborted) return;
       try {
         await this.#launch();

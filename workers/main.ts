@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
@@ -63,7 +64,7 @@ async function connect(env: Env, log: Logger, stopping: AbortSignal): Promise<Na
     } catch (error) {
       if (stopping.aborted) throw error;
       log.warn({ err: error }, "Temporal is not reachable; trying again");
-      await new Promise((resolve) => setTimeout(resolve, CONNECT_AGAIN_MS));
+      await pause(CONNECT_AGAIN_MS, stopping);
     }
   }
 }
@@ -160,11 +161,10 @@ async function runPool(pool: PoolName): Promise<void> {
     }
     log.info({ port, workerId }, "ready");
     process.send?.({ type: "ready", port });
-    const stopped = new Promise<void>((resolve) => {
-      if (stop.signal.aborted) resolve();
-      stop.signal.addEventListener("abort", () => resolve(), { once: true });
-    });
-    await (worker?.runUntil(stopped) ?? stopped);
+    const stopped = async () => {
+      if (!stop.signal.aborted) await once(stop.signal, "abort");
+    };
+    await (worker?.runUntil(stopped) ?? stopped());
     log.info("stopping");
   } finally {
     listening = false;

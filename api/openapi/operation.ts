@@ -3,13 +3,14 @@ import { isDeepStrictEqual } from "node:util";
 import type { z } from "zod";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { isObject } from "../../lib/json-object.ts";
 import { answersList, isPaged, type RouteDefinition } from "../rest/definition.ts";
 import { isRememberedCode } from "../rest/idempotency.ts";
 import { impact } from "../rest/impact.ts";
 import { dryRunResponse, errorResponseOf, METAS, securityOf } from "./components.ts";
 import { errorsOf } from "./documented-errors.ts";
 import { COMMON_HEADERS, type HeaderName } from "./headers.ts";
-import { isObject, type JsonSchema, refTo, type Schemas } from "./schemas.ts";
+import { type JsonSchema, refTo, type Schemas } from "./schemas.ts";
 import { tagOf } from "./tags.ts";
 
 const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,12 +1,10 @@
 import { z } from "zod";
+import { isObject } from "../../lib/json-object.ts";
 
 /** A JSON Schema of dialect 2020-12, or a part of the document. */
 export interface JsonSchema {
   [keyword: string]: unknown;
 }
-
-export const isObject = (value: unknown): value is JsonSchema =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 export const refTo = (section: string, name: string): { $ref: string } => ({ $ref: `#/components/${section}/${name}` });
 

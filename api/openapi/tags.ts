@@ -18,20 +18,17 @@ export const TAGS = {
   Usage: "How much the team and the key have used of their limits.",
 } as const satisfies Record<string, string>;
 
-const TAG_OF: Readonly<Record<string, keyof typeof TAGS>> = {
-  ...{ me: "Identity", lists: "Lists", subscribers: "Subscribers", contacts: "Contacts", newsletters: "Newsletters" },
-  ...{
-    campaigns: "Campaigns",
-    suppressions: "Suppressions",
-    unsubscribes: "Suppressions",
-    accounts: "Sending accounts",
-  },
-  ...{ webhooks: "Webhooks", analytics: "Analytics", usage: "Usage" },
+/** The first segments of the paths of groups that are called otherwise. */
+const SEGMENTS: Readonly<Record<string, keyof typeof TAGS>> = {
+  me: "Identity",
+  unsubscribes: "Suppressions",
+  accounts: "Sending accounts",
 };
 
 /** The group of an operation, by the first segment of its path. @throws {Error} for a segment that has none */
-export function tagOf(path: string): keyof typeof TAGS {
-  const tag = TAG_OF[path.split("/")[1] ?? ""];
-  if (!tag) throw new Error(`${path} belongs to no tag`);
+export function tagOf(path: string): string {
+  const [, segment = ""] = path.split("/");
+  const tag = SEGMENTS[segment] ?? segment.replace(/^./, (letter) => letter.toUpperCase());
+  if (!Object.hasOwn(TAGS, tag)) throw new Error(`${path} belongs to no tag`);
   return tag;
 }

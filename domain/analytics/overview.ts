@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { FIGURES, type Figure } from "../../db/entities/analytics.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
-import { ID_PREFIX } from "../ids.ts";
+import { resourceTypeOf } from "../sends/inspection.ts";
 import { figureRows } from "./figures.ts";
 
 /** A leap year fits. */
@@ -27,14 +27,11 @@ export interface Overview {
   totals: Counts;
 }
 
-const RESOURCE_TABLES = { [ID_PREFIX.newsletter]: "newsletters", [ID_PREFIX.campaign]: "campaigns" } as const;
-
 /** @throws {ApiError} `not_found` */
 async function refuseUnknownResource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
-  const [, table] = Object.entries(RESOURCE_TABLES).find(([prefix]) => id.startsWith(`${prefix}_`)) ?? [];
-  const found =
-    table && (await kysely(em).selectFrom(table).select("id").where(ofTenant(tenant)).where("id", "=", id).execute());
-  if (!found?.length) throw notFound("resource_id");
+  const type = resourceTypeOf(id);
+  const rows = type && kysely(em).selectFrom(`${type}s`).select("id").where(ofTenant(tenant)).where("id", "=", id);
+  if (!(await rows?.executeTakeFirst())) throw notFound("resource_id");
 }
 
 const DAY_MS = 86_400_000;

@@ -4,9 +4,10 @@ import type { IncomingHttpHeaders } from "node:http";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
-import { isObject, type JsonSchema } from "../../api/openapi/schemas.ts";
+import type { JsonSchema } from "../../api/openapi/schemas.ts";
 import { withPlainCharacters } from "../../api/rest/request-path.ts";
 import { appRouter } from "../../api/router.ts";
+import { isObject } from "../../lib/json-object.ts";
 
 /** Headers of HTTP itself and of the security policy, which the document leaves to them. */
 const OF_HTTP: ReadonlySet<string> = new Set([
