@@ -1,6 +1,6 @@
 import { Resources, SERVICE_VERSION, type WebhookEvent } from "./generated.ts";
 import { type ClientOptions, Transport } from "./transport.ts";
-import { type Delivery, unwrapWebhook } from "./webhooks.ts";
+import { type Delivery, verifyWebhook } from "./webhooks.ts";
 
 /**
  * The API of one team:
@@ -18,6 +18,9 @@ export class Mailkeel extends Resources {
    * The event of a delivery. @throws {WebhookSignatureError} unless it is signed with the secret, within 300 seconds of now
    */
   static unwrapWebhook(delivery: Delivery): WebhookEvent {
-    return unwrapWebhook<WebhookEvent>(delivery);
+    verifyWebhook(delivery);
+    const { body } = delivery;
+    // Signed by the service: its shape is the document's.
+    return JSON.parse(typeof body === "string" ? body : new TextDecoder().decode(body));
   }
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { type ApiError, apiErrorOf, ConnectionError, type ErrorType, MailkeelError, TimeoutError } from "./errors.ts";
+import { apiErrorOf, ConnectionError, type ErrorType, MailkeelError, TimeoutError } from "./errors.ts";
 import { isInFlight, mayRetry, retryDelayMs } from "./retry.ts";
 
 /** Longer than the service's own deadline for an answer, 75 s for a send: it then says itself that it was too long. */
@@ -225,7 +225,9 @@ function answerOf<Result extends Answer<unknown>>(
   if (ok || typeof envelope?.error?.code !== "string") {
     throw unexpected(`the answer with status ${status} is not one of the API's`);
   }
-  throw readRefusal(status, headers, envelope.error, idempotencyKey);
+  const { type, code, message, param, doc_url: docUrl, request_id: requestId } = envelope.error;
+  const retryAfter = retryAfterOf(headers);
+  throw apiErrorOf({ status, type, code, message, param, docUrl, requestId, retryAfter, idempotencyKey });
 }
 
 function retryAfterOf(headers: Headers): number | undefined {
@@ -233,25 +235,6 @@ function retryAfterOf(headers: Headers): number | undefined {
   if (/^\d+$/.test(text)) return Number(text);
   const at = text.endsWith(" GMT") ? Date.parse(text) : Number.NaN;
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - Date.now()) / 1_000));
-}
-
-function readRefusal(
-  status: number,
-  headers: Headers,
-  error: NonNullable<Envelope["error"]>,
-  idempotencyKey: string | undefined,
-): ApiError {
-  return apiErrorOf({
-    status,
-    type: error.type,
-    code: error.code,
-    message: error.message,
-    param: error.param,
-    docUrl: error.doc_url,
-    requestId: error.request_id,
-    retryAfter: retryAfterOf(headers),
-    idempotencyKey,
-  });
 }
 
 const inCamelCase = (meta: Record<string, unknown>): Record<string, unknown> =>

@@ -34,11 +34,3 @@ export function verifyWebhook({ body, signature, secret, now = Date.now() / 1_00
   );
   if (!isSigned) throw new WebhookSignatureError("No signature of the delivery is made with this secret.");
 }
-
-/** @throws {WebhookSignatureError} */
-export function unwrapWebhook<Event>(delivery: Delivery): Event {
-  verifyWebhook(delivery);
-  const { body } = delivery;
-  // Signed by the service: its shape is the document's.
-  return JSON.parse(typeof body === "string" ? body : new TextDecoder().decode(body)) as Event;
-}
