@@ -42,8 +42,6 @@ export const stackSettings = z.object({
 
 export type StackSettings = z.infer<typeof stackSettings>;
 
-export const STACK_SETTINGS = Object.keys(stackSettings.shape) as (keyof StackSettings)[];
-
 /** Servers of sending accounts that the embedded stack may reach though they are not public: those of this machine. */
 export const LOOPBACK_SMTP = "127.0.0.1:*,[::1]:*,localhost:*";
 

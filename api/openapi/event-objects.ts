@@ -27,12 +27,6 @@ const counts = {
   }),
 };
 
-/** Without its body, which may be larger than receivers accept. */
-const newsletterOfEvent = newsletter
-  .omit({ body: true })
-  .extend(counts)
-  .meta({ id: "NewsletterOfEvent", description: "A newsletter as events show it: without its body." });
-
 export const EVENT_OBJECTS = {
   contact,
   subscriber,
@@ -49,7 +43,11 @@ export const EVENT_OBJECTS = {
       ...timestamps,
     })
     .meta({ id: "SubscriptionOfEvent", description: "A subscription as events show it; it is named by its two ids." }),
-  newsletter: newsletterOfEvent,
+  // Without its body, which may be larger than receivers accept.
+  newsletter: newsletter
+    .omit({ body: true })
+    .extend(counts)
+    .meta({ id: "NewsletterOfEvent", description: "A newsletter as events show it: without its body." }),
   campaign: campaign
     .omit({ body: true })
     .extend(counts)

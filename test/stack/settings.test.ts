@@ -3,11 +3,11 @@ import { createServer } from "node:net";
 import { type Env, readEnv, SettingsError } from "../../config/env.ts";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { StackError } from "../../stack/processes.ts";
-import { readStackSettings, STACK_SETTINGS, type StackSettings } from "../../stack/settings.ts";
+import { readStackSettings, type StackSettings } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
 import { testsOf } from "../support/long.ts";
 import { stack } from "../support/stack.ts";
-import { FREE_PORTS } from "../support/stack-settings.ts";
+import { FREE_PORTS, STACK_SETTINGS } from "../support/stack-settings.ts";
 import { allGone, clearStacks, spawnStack, temporaryFolder } from "./support.ts";
 
 const { it, longIt } = testsOf();

@@ -1,4 +1,6 @@
-import { STACK_SETTINGS } from "../../stack/settings.ts";
+import { type StackSettings, stackSettings } from "../../stack/settings.ts";
+
+export const STACK_SETTINGS = Object.keys(stackSettings.shape) as (keyof StackSettings)[];
 
 /** Limits that tests and measurements do not reach: they send from one address, and measure the API, not its limits. */
 export const NO_RATE_LIMITS = {
