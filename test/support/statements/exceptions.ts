@@ -27,10 +27,17 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "A signed link names the row that tells the tenant.",
     program: "api",
-    // Where the look-up of a provider's webhook waits for its turn.
-    file: /^(?:domain\/(?:audience\/(?:confirmations|unsubscribes)|reports\/source)|api\/rest\/turns)\.ts$/,
+    file: /^domain\/(?:audience\/(?:confirmations|unsubscribes)|reports\/source)\.ts$/,
     tables: ["sends", "subscriptions", "subscribers", "lists", "suppressions", "report_sources"],
     statement: BY_ID,
+  },
+  {
+    reason: "A signed path names the provider's webhook, which tells the tenant.",
+    program: "api",
+    // Run for the look-up that waited for its turn.
+    file: /^(?:domain\/reports\/source|api\/rest\/turns)\.ts$/,
+    tables: ["report_sources"],
+    statement: / where s0\.id = 'rps_/,
   },
   {
     reason: "Signed links name the mails that tell the tenants; each row carries its tenant along.",
