@@ -1,27 +1,19 @@
 import { Context } from "@temporalio/activity";
-import {
-  type Client,
-  WorkflowIdConflictPolicy,
-  WorkflowIdReusePolicy,
-  WorkflowNotFoundError,
-} from "@temporalio/client";
+import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { EntityManager } from "../db/orm.ts";
 import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
-import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import { beginPass, completePass, readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
+import { sweepSegment } from "../domain/sequences/enrolments.ts";
+import { readRunning, readToSweep } from "../domain/sequences/state.ts";
+import { leaveIneligible } from "../domain/sequences/waves.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
-import { replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
-import { SEND_STATUS } from "../workflows/search-attributes.ts";
-import { replayStart, sendStart } from "../workflows/start.ts";
+import { replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../workflows/ids.ts";
+import { replayStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
-
-/** If a run began meanwhile, that one continues. */
-const ONE_RUN = {
-  workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
-  workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
-} as const;
+import { restoreSequence } from "./sequence-wakes.ts";
+import { type LatestRun, listRunning, ONE_RUN, readLatestRun, startSend, wakeUp } from "./starts.ts";
 
 const ITEMS_AT_ONCE = 16;
 const ITEM_DEADLINE_MS = 15_000;
@@ -47,6 +39,8 @@ export type ReconcileActivities = ReturnType<typeof createReconcileActivities>;
 export const createReconcileActivities = (deps: ActivityDeps) => ({
   reconcileSends: () => reconcileSends(deps),
   reconcileReplays: () => reconcileReplays(deps),
+  /** Starts the workflows of sequences that are missing, and looks at their people. */
+  reconcileSequences: () => reconcileSequences(deps),
 });
 
 /** Compares all open sends with their workflows, page by page. A send that fails leaves the others alone. */
@@ -77,32 +71,22 @@ async function restoreSend(client: Client, em: EntityManager, log: Logger, send:
   const { end } = run;
   if (end === "running") {
     // Complaints paused the send while its workflow waits for something else, or Postgres was restored.
-    if (send.status !== run.sendStatus) await wakeUp(client, send.id);
+    if (send.status !== run.sendStatus) await wakeUp(client, sendWorkflowId(send.id));
     return "running";
   }
   const { reason, sent } = await pauseOf(client, send, run);
   const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
-  // It continues from the send's status in Postgres.
-  const { id: previewId, teamId, environment, type, resourceId } = send;
-  const start = sendStart({
-    ...{ previewId, teamId, environment, resource: { type, id: resourceId } },
-    expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
-    resume: { lanes: [], ...(sent !== undefined && { setBack: { sent, isPaused: true } }) },
-  });
-  await client.workflow.start("sendWorkflow", { ...start, ...ONE_RUN });
+  await startSend(client, send, sent);
   log.warn({ sendId: send.id, end, ...(paused && { reason }) }, "a send had no workflow; it has one again");
   return paused ? "paused" : "started";
 }
 
 /** Those that Temporal does not list as running with their status, and some others. */
 async function findStale(client: Client, page: readonly UnfinishedSend[]): Promise<UnfinishedSend[]> {
-  if (page.length === 0) return [];
-  const ids = page.map(({ id }) => `'${sendWorkflowId(id)}'`).join(", ");
-  const query = `ExecutionStatus = 'Running' AND WorkflowId IN (${ids})`;
-  const listed = new Map<string, unknown>();
-  for await (const { workflowId, typedSearchAttributes } of client.workflow.list({ query })) {
-    listed.set(workflowId, typedSearchAttributes.get(SEND_STATUS));
-  }
+  const listed = await listRunning(
+    client,
+    page.map(({ id }) => sendWorkflowId(id)),
+  );
   return page.filter(({ id, status }) => listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY);
 }
 
@@ -144,25 +128,22 @@ async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
   });
 }
 
-/** How a run of a workflow ended. `none`: Temporal knows of no run. `cut_off`: an operator terminated it, or it failed. */
-type RunEnd = "running" | "none" | "in_order" | "cut_off";
-
-interface LatestRun {
-  end: RunEnd;
-  sendStatus?: string | undefined;
-  runId?: string;
-}
-
-async function readLatestRun(client: Client, workflowId: string): Promise<LatestRun> {
-  try {
-    const { status, typedSearchAttributes, runId } = await client.workflow.getHandle(workflowId).describe();
-    const isRunning = status.name === "RUNNING" || status.name === "CONTINUED_AS_NEW" || status.name === "PAUSED";
-    const end = isRunning ? "running" : status.name === "COMPLETED" ? "in_order" : "cut_off";
-    return { end, sendStatus: typedSearchAttributes.get(SEND_STATUS), runId };
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return { end: "none" };
-    throw error;
+async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): Promise<void> {
+  const { client } = Context.current();
+  for await (const page of readRunning(orm.em.fork())) {
+    stopping.throwIfAborted();
+    const listed = await listRunning(
+      client,
+      page.map(({ id }) => sequenceWorkflowId(id)),
+    );
+    const missing = page.filter(({ id }) => !listed.has(sequenceWorkflowId(id)));
+    await forEachAlone(log, "sequences", missing, (sequence) => restoreSequence(client, orm.em.fork(), log, sequence));
   }
+  await forEachAlone(log, "sequences", await readToSweep(orm.em.fork()), async ({ id, all, hasSegment }) => {
+    const em = orm.em.fork();
+    if (hasSegment) await sweepSegment(em, vault, id, { all });
+    if (all) await leaveIneligible(em, id);
+  });
 }
 
 /**
@@ -181,13 +162,4 @@ async function pauseOf(
     .result();
   if (outcome === "expired" || outcome === "refused") return {};
   return { reason: PAUSE_REASONS.databaseRestored, sent };
-}
-
-/** A workflow that has ended meanwhile needs no wake-up. */
-async function wakeUp(client: Client, sendId: string): Promise<void> {
-  try {
-    await client.workflow.getHandle(sendWorkflowId(sendId)).signal(WAKE_UP);
-  } catch (error) {
-    if (!(error instanceof WorkflowNotFoundError)) throw error;
-  }
 }

@@ -14,6 +14,7 @@ import { DEMO_FROM } from "../stack/demo-team.ts";
 import type { StackFile } from "../stack/state.ts";
 import { sendCampaign } from "./demo-campaign.ts";
 import { type DemoReceiver, openReceiver } from "./demo-receiver.ts";
+import { runSequence } from "./demo-sequence.ts";
 import { count, generateCsv, POLL_MS, say, sayPlaces, seconds, sendDraft } from "./demo-steps.ts";
 import { eventNames, wholeNumber } from "./options.ts";
 import { lineOf, progressLine } from "./output.ts";
@@ -94,20 +95,27 @@ async function receiveAll(mailkeel: Mailkeel, { received, endpointId }: DemoRece
   line.clear();
 }
 
-async function demo(session: Session, { csv, recipients, campaign, events: wanted }: DemoOptions): Promise<void> {
+/** Events of a sequence whose number does not grow with its mails. */
+const SEQUENCE_EVENTS: EventName[] = ["sequence.entered", "sequence.completed", "sequence.left"];
+
+async function demo(
+  session: Session,
+  { csv, recipients, campaign, sequence, events: wanted }: DemoOptions,
+): Promise<void> {
   const { stack } = session;
   if (!stack) throw new SettingsError("The demo needs a running stack; start one with `npm start`.");
   const mailkeel = new Mailkeel({ apiKey: stack.keys.live, baseUrl: stack.api });
 
   const kind = campaign ? "campaign" : "newsletter";
-  const events = wanted ?? eventsOf(kind);
+  const events = wanted ?? (sequence ? SEQUENCE_EVENTS : eventsOf(kind));
   say("1. A webhook endpoint of its own");
   const listening = await listen(mailkeel, stack, events);
   try {
-    if (campaign) await sendCampaign(session, stack, mailkeel, { recipients });
+    if (sequence) await runSequence(session, stack, mailkeel);
+    else if (campaign) await sendCampaign(session, stack, mailkeel, { recipients });
     else await sendLetter(session, stack, mailkeel, { csv, recipients });
     if (listening) {
-      await receiveAll(mailkeel, listening, `${kind}.completed`);
+      await receiveAll(mailkeel, listening, sequence ? "sequence.completed" : `${kind}.completed`);
       const { received, counts } = listening;
       const byType = Map.groupBy(received.values(), (type) => type);
       const came = [...byType].map(([type, all]) => `${count(all.length)} ${type}`);
@@ -148,6 +156,7 @@ interface DemoOptions {
   recipients: number;
   csv?: string | undefined;
   campaign?: boolean;
+  sequence?: boolean;
   events?: EventName[];
 }
 
@@ -156,6 +165,9 @@ const program = new Command("demo")
   .option("--recipients <count>", "people to generate", wholeNumber(1, 10_000_000), 1_000)
   .addOption(new Option("--csv <file>", "import this file instead, for the newsletter").conflicts("campaign"))
   .option("--campaign", "send a campaign over two accounts, one of which fails half-way")
+  .addOption(
+    new Option("--sequence", "run a welcome series of two mails to those who subscribe").conflicts(["csv", "campaign"]),
+  )
   .option("--events <names>", "comma-separated events to receive as webhooks, * for all", eventNames)
   .action(async (options: DemoOptions) => {
     try {

@@ -29,6 +29,7 @@ const GROUPS: Readonly<Record<string, readonly (() => Promise<Commands>)[]>> = {
   complaint: [() => read(import("./commands/complaints.ts"))],
   analytics: [() => read(import("./commands/analytics.ts"))],
   provider: [() => read(import("./commands/providers.ts"))],
+  sequence: [() => read(import("./commands/sequences.ts"))],
   send: [() => read(import("./commands/sends.ts"))],
   confirmation: [() => read(import("./commands/confirmations.ts"))],
   webhook: [webhooks, deliveries, listen],

@@ -42,6 +42,20 @@ withDoubled(withStackOptions(program.command("send")))
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./send.ts")).benchSend(options)));
 
+withStackOptions(program.command("sequences"))
+  .description("sequences: the way to a welcome mail, the rate to those who are due, the cost of those that wait")
+  .option(
+    "--seconds <n>",
+    "for so long one person a second confirms a subscription; 0 leaves it out",
+    wholeNumber(0),
+    300,
+  )
+  .option("--due <n>", "people who are due at once; 0 leaves it out", wholeNumber(0), 100_000)
+  .option("--enrolled <n>", "people in that sequence", wholeNumber(1), 1_000_000)
+  .option("--idle <n>", "active sequences with nothing due; 0 leaves it out", wholeNumber(0), 1_000)
+  .option("--idle-seconds <n>", "for so long their cost is measured", wholeNumber(1), 120)
+  .action(async (options) => show(await (await import("./sequences.ts")).benchSequences(options)));
+
 withStackOptions(program.command("preview"))
   .description("a preview over HTTP beside a bare update-with-start")
   .option("--recipients <n>", "size of the list", wholeNumber(1), 20)

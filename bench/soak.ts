@@ -1,7 +1,7 @@
 /**
- * `npm run soak -- --minutes 10 --seed 7` sends newsletters at random over HTTP, with webhooks that report them, while
- * processes are killed, Postgres fails over to its standby and the SMTP server misbehaves, and checks the ledger,
- * credits, accounts, mail and webhooks. The seed decides the actions, not their timing. Exit code 1 when a check failed.
+ * `npm run soak -- --minutes 10 --seed 7` sends newsletters at random over HTTP, with webhooks that report them, and runs a
+ * sequence, while processes are killed, Postgres fails over to its standby and the SMTP server misbehaves, and checks the
+ * ledger, credits, accounts, mail, webhooks and the people of the sequence. The seed decides the actions, not their timing. Exit code 1 when a check failed.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
@@ -30,6 +30,7 @@ import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
 import { PostgresPair } from "./soak-postgres.ts";
+import { SoakSequence } from "./soak-sequence.ts";
 import { Watch } from "./soak-watch.ts";
 import { Webhooks } from "./soak-webhooks.ts";
 
@@ -423,6 +424,43 @@ async function failOver(soak: Soak, chance: Random): Promise<void> {
   }
 }
 
+/** Runs a sequence until the end of the soak. */
+async function runSequence(soak: Soak, chance: Random, sequence: SoakSequence): Promise<void> {
+  await soak.watch.addTeam(sequence.sender.team.id);
+  for (; !soak.over(); await delay(chance.between(200, 1_000))) {
+    try {
+      count(soak, await sequence.meddle(chance));
+      for (const { id, status } of await sequence.waves()) {
+        await soak.watch.addSend(id);
+        if (status === "SENDING" && chance.oneIn(100)) await soak.update(id, "cancel");
+      }
+      if (chance.oneIn(5)) await operateSequence(soak, sequence);
+    } catch {
+      count(soak, "tried again");
+    }
+  }
+}
+
+/** Resumes the sequence and its waves, and repairs its account. */
+async function operateSequence(soak: Soak, sequence: SoakSequence): Promise<void> {
+  for (const { id, status } of await sequence.waves()) {
+    await soak.watch.addSend(id);
+    if (status === "PAUSED") await soak.update(id, "resume");
+  }
+  const reason = await sequence.resume();
+  if (reason === undefined) return;
+  count(soak, `resumes of the sequence after ${reason}`);
+  if (reason === "account_not_active") await repairAccount(soak, sequence.sender.accountId);
+}
+
+/** Waits until nobody waits in the sequence any more. */
+async function untilSequenceDone(soak: Soak, sequence: SoakSequence): Promise<void> {
+  for (const deadline = Date.now() + END_WITHIN_MS; Date.now() < deadline; await delay(1_000)) {
+    await operateSequence(soak, sequence).catch(() => count(soak, "tried again"));
+    if (await sequence.isDone().catch(() => false)) return;
+  }
+}
+
 /** Has the SMTP server misbehave, and at last behave. */
 async function disturbMail(soak: Soak, chance: Random): Promise<void> {
   let refusal: readonly FaultRule[] = [];
@@ -453,7 +491,8 @@ async function untilDelivered(soak: Soak): Promise<void> {
 }
 
 /** Once nothing fails any more: waits for every send to end, and repairs the accounts. */
-async function bringHome(soak: Soak): Promise<void> {
+async function bringHome(soak: Soak, sequence: SoakSequence): Promise<void> {
+  await untilSequenceDone(soak, sequence);
   await untilEnded(soak);
   const failed = await patiently(soak, "the accounts", () => soak.watch.failedAccounts());
   for (const id of failed ?? []) await repairAccount(soak, id);
@@ -479,6 +518,7 @@ async function run(minutes: number, seed: number, receiverPort: number, postgres
   const temporal = await temporalClient();
   const watch = await Watch.open();
   const webhooks = await Webhooks.open(receiverPort, seed);
+  const sequence = await SoakSequence.make();
   const soak: Soak = {
     watch,
     webhooks,
@@ -529,8 +569,9 @@ async function run(minutes: number, seed: number, receiverPort: number, postgres
       kill(soak, random(seed, "kills")),
       failOver(soak, random(seed, "failovers")),
       disturbMail(soak, random(seed, "mail")),
+      runSequence(soak, random(seed, "sequence"), sequence),
     ]);
-    await bringHome(soak);
+    await bringHome(soak, sequence);
     ended.abort();
     await checking;
     await patiently(soak, "the last check", () => watch.checkAtEnd().then(() => true));
@@ -538,7 +579,10 @@ async function run(minutes: number, seed: number, receiverPort: number, postgres
     await patiently(soak, "the last check of webhooks", () =>
       webhooks.check((what) => watch.violated(what)).then(() => true),
     );
-    Object.assign(watch.summary, await webhooks.summary());
+    const people = await patiently(soak, "the people of the sequence", () =>
+      sequence.check((what) => watch.violated(what)),
+    );
+    Object.assign(watch.summary, people, await webhooks.summary());
   } catch (error) {
     // Work that is under way may end the process before the error reaches its caller.
     console.error(error);

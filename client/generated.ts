@@ -204,14 +204,16 @@ export type Campaign = {
   from_name: string | null;
   /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
   body: string | null;
-  /** Only a `DRAFT` can be changed, deleted or sent. */
-  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** Only a `DRAFT` can be changed, deleted or sent. A sequence is a `DRAFT`, `ACTIVE`, `PAUSED` or `STOPPED`. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
   /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
   segment_id: string | null;
   /** Ids of the sending accounts that mail it; they are set in the app. */
   account_ids: Array<string>;
+  /** It is a sequence of mails over time, which is changed and run in the app alone. */
+  is_drip: boolean;
   /** The id of its send; null before the confirmation. */
   send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
@@ -265,8 +267,8 @@ export type CampaignOfEvent = {
   subject: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** Only a `DRAFT` can be changed, deleted or sent. */
-  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** Only a `DRAFT` can be changed, deleted or sent. A sequence is a `DRAFT`, `ACTIVE`, `PAUSED` or `STOPPED`. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
   /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
@@ -410,7 +412,7 @@ export type CampaignStartedEvent = {
   };
 };
 
-/** A campaign with its recipients by state. */
+/** A campaign with its recipients by state, or a sequence with its steps. */
 export type CampaignWithRecipients = {
   object: "campaign";
   /** The id of the record. */
@@ -423,14 +425,16 @@ export type CampaignWithRecipients = {
   from_name: string | null;
   /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
   body: string | null;
-  /** Only a `DRAFT` can be changed, deleted or sent. */
-  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** Only a `DRAFT` can be changed, deleted or sent. A sequence is a `DRAFT`, `ACTIVE`, `PAUSED` or `STOPPED`. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
   /** Why its send is paused: `paused_by_client`, or the code of a failure, or the code of each account after its id; null when an operator paused it, and in every other status. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
   segment_id: string | null;
   /** Ids of the sending accounts that mail it; they are set in the app. */
   account_ids: Array<string>;
+  /** It is a sequence of mails over time, which is changed and run in the app alone. */
+  is_drip: boolean;
   /** The id of its send; null before the confirmation. */
   send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
@@ -468,6 +472,8 @@ export type CampaignWithRecipients = {
     /** Left out: the send was cancelled. */
     cancelled: number;
   } | null;
+  /** The steps of a sequence; else none. */
+  drip_steps: Array<DripStep>;
 };
 
 /** A person whom campaigns mail. */
@@ -659,6 +665,9 @@ export type CreateWebhookBody = {
     | "campaign.paused"
     | "campaign.completed"
     | "campaign.cancelled"
+    | "sequence.entered"
+    | "sequence.completed"
+    | "sequence.left"
     | "email.sent"
     | "email.rejected"
     | "email.bounced"
@@ -740,6 +749,29 @@ export type DeletedWebhookEndpoint = {
   /** The id of the record. */
   id: string;
   deleted: true;
+};
+
+/** A step of a sequence, and the people at it. */
+export type DripStep = {
+  /** Chosen by the team. */
+  id: string;
+  /** After the step before, or after entering. */
+  wait_minutes: number;
+  /** The next such time after the wait, in the team's time zone; null means any time. */
+  time_of_day: string | null;
+  /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
+  send_days: Array<number>;
+  subject: string;
+  /** People for whom it is the next step. */
+  waiting: number;
+  /** Mails that the sending account's server accepted. */
+  sent: number;
+  /** Mails that were opened. */
+  opened: number;
+  /** Mails with a link that was followed. */
+  clicked: number;
+  /** People who left the sequence while it was the next step. */
+  left: number;
 };
 
 /** A sending account, without its credentials. */
@@ -1400,6 +1432,9 @@ export type ReplayWebhookDeliveriesBody = {
     | "campaign.paused"
     | "campaign.completed"
     | "campaign.cancelled"
+    | "sequence.entered"
+    | "sequence.completed"
+    | "sequence.left"
     | "email.sent"
     | "email.rejected"
     | "email.bounced"
@@ -1435,6 +1470,62 @@ export type SendCap = {
 export type SendNewsletterBody = {
   /** `confirmation.token` of the preview. */
   confirmation_token: string;
+};
+
+/** A person has passed the last step of a sequence. */
+export type SequenceCompletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "sequence.completed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SequenceEnrolment;
+  };
+};
+
+/** A person in a sequence; it is named by the ids of the two. */
+export type SequenceEnrolment = {
+  object: "sequence_enrolment";
+  /** The id of the sequence. */
+  campaign_id: string;
+  /** The person in the sequence of a list. */
+  subscriber_id: string | null;
+  /** The person in the sequence of a segment. */
+  contact_id: string | null;
+  /** Null when the person was deleted. */
+  email: string | null;
+  state: "PRESENT" | "ACTIVE" | "COMPLETED" | "LEFT";
+  /** Why the person LEFT, as a code; else null. */
+  reason: string | null;
+  entered_at: string;
+};
+
+/** A person entered a sequence. */
+export type SequenceEnteredEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "sequence.entered";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SequenceEnrolment;
+  };
+};
+
+/** A person left a sequence before its end: a condition of a step ended it, or they may not be mailed any more. */
+export type SequenceLeftEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "sequence.left";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SequenceEnrolment;
+  };
 };
 
 /** A person with an email address. */
@@ -1656,6 +1747,9 @@ export type TestWebhookBody = {
     | "campaign.paused"
     | "campaign.completed"
     | "campaign.cancelled"
+    | "sequence.entered"
+    | "sequence.completed"
+    | "sequence.left"
     | "email.sent"
     | "email.rejected"
     | "email.bounced"
@@ -1796,6 +1890,9 @@ export type UpdateWebhookBody = {
     | "campaign.paused"
     | "campaign.completed"
     | "campaign.cancelled"
+    | "sequence.entered"
+    | "sequence.completed"
+    | "sequence.left"
     | "email.sent"
     | "email.rejected"
     | "email.bounced"
@@ -2079,6 +2176,9 @@ export type WebhookEvents = {
   "campaign.paused": CampaignPausedEvent;
   "campaign.completed": CampaignCompletedEvent;
   "campaign.cancelled": CampaignCancelledEvent;
+  "sequence.entered": SequenceEnteredEvent;
+  "sequence.completed": SequenceCompletedEvent;
+  "sequence.left": SequenceLeftEvent;
   "email.sent": EmailSentEvent;
   "email.rejected": EmailRejectedEvent;
   "email.bounced": EmailBouncedEvent;
@@ -2166,7 +2266,7 @@ export type ListCampaignsQuery = {
   /** Only records that were changed at that time or later: `synced_through` of the previous run. */
   updated_since?: string;
   /** Only campaigns with this status. */
-  status?: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  status?: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED" | "ACTIVE" | "STOPPED";
 };
 
 export type ListSuppressionsQuery = {

@@ -14,6 +14,7 @@ export const ID_PREFIX = {
   account: "acct",
   newsletter: "nl",
   campaign: "cmp",
+  stepVersion: "stepv",
   send: "send",
   creditEntry: "cred",
   request: "req",

@@ -7,6 +7,7 @@ import {
 } from "@temporalio/client";
 import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
+import { wakeSequences } from "../activities/sequence-wakes.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { STATEMENT_SECONDS } from "../db/pool.ts";
@@ -79,6 +80,7 @@ export function startMaintenance(deps: ActivityDeps): { connected(client: Client
   ];
   return {
     connected: (client) => {
+      loops.push(repeat(deps, "sequence wakes", LOOK_EVERY_MS, () => wakeSequences(deps, client)));
       for (const id of [RECONCILER_ID, ACCOUNT_CHECKS_ID, RETENTION_ID] as const) {
         loops.push(repeat(deps, `schedule ${id}`, SCHEDULE_EVERY_MS, () => ensureSchedule(client, id)));
       }

@@ -7,6 +7,7 @@ import { createDispatchActivities } from "../activities/dispatch.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
 import { createSendActivities } from "../activities/sends.ts";
+import { createSequenceActivities, createSequenceMemberActivities } from "../activities/sequences.ts";
 import type { Secret } from "../config/env.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
@@ -62,7 +63,7 @@ export const POOLS = {
     workflows: true,
     start: (deps) => {
       startExaminations();
-      return { activities: { ...createSendActivities(deps) } };
+      return { activities: { ...createSendActivities(deps), ...createSequenceActivities(deps) } };
     },
   },
   dispatch: {
@@ -90,11 +91,15 @@ export const POOLS = {
   },
   maintenance: {
     taskQueue: TASK_QUEUES.maintenance,
-    // Links in opt-in mails, and the server that takes these mails.
-    secrets: ["SIGNING_SECRET", "SYSTEM_SMTP_URL"],
+    // Links in opt-in mails, the server that takes these mails, and the key under which addresses are hashed.
+    secrets: ["SIGNING_SECRET", "SYSTEM_SMTP_URL", "ENCRYPTION_KEYS"],
     addMetrics: addDatabaseMetrics,
     start: (deps) => ({
-      activities: { ...createReconcileActivities(deps), ...createRetentionActivities(deps) },
+      activities: {
+        ...createReconcileActivities(deps),
+        ...createRetentionActivities(deps),
+        ...createSequenceMemberActivities(deps),
+      },
       ...startMaintenance(deps),
     }),
   },

@@ -14,11 +14,13 @@ export const endpointWorkflowId = (webhookId: string): string => `webhook-endpoi
 
 export const replayWorkflowId = (replayId: string): string => `webhook-replay/${replayId}`;
 
+export const sequenceWorkflowId = (campaignId: string): string => `sequence/${campaignId}`;
+
 export const ACCOUNT_CHECKS_ID = "account-checks";
 
 export const RECONCILER_ID = "reconciler";
 
 export const RETENTION_ID = "retention";
 
-/** Name of the signal that lets a workflow look at Postgres: that of a send at its state, that of an endpoint at what is due. */
+/** Name of the signal that lets a workflow look at Postgres: that of a send at its state, those of endpoints and sequences at what is due. */
 export const WAKE_UP = "wakeUp";

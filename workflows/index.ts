@@ -1,4 +1,5 @@
 export { checkAccountsWorkflow, reconcileWorkflow, retentionWorkflow } from "./maintenance.ts";
 export { sendWorkflow } from "./send.ts";
+export { sequenceWorkflow } from "./sequence.ts";
 export { webhookEndpointWorkflow } from "./webhook-endpoint.ts";
 export { webhookReplayWorkflow } from "./webhook-replay.ts";

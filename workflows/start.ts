@@ -1,8 +1,6 @@
-import { endpointWorkflowId, replayWorkflowId, sendWorkflowId, TASK_QUEUES } from "./ids.ts";
+import { endpointWorkflowId, replayWorkflowId, sendWorkflowId, sequenceWorkflowId, TASK_QUEUES } from "./ids.ts";
 import { RESOURCE_ID, TEAM_ID, WEBHOOK_ID } from "./search-attributes.ts";
 import type { SendInput } from "./send-messages.ts";
-import type { EndpointInput } from "./webhook-endpoint.ts";
-import type { ReplayInput } from "./webhook-replay.ts";
 
 export const sendStart = (input: SendInput) => ({
   workflowId: sendWorkflowId(input.previewId),
@@ -16,6 +14,30 @@ export const sendStart = (input: SendInput) => ({
   priority: { fairnessKey: input.teamId },
 });
 
+export interface SequenceInput {
+  campaignId: string;
+  teamId: string;
+  /** The last wave that Temporal knows of. */
+  wave: number;
+}
+
+export const sequenceStart = (input: SequenceInput) => ({
+  workflowId: sequenceWorkflowId(input.campaignId),
+  taskQueue: TASK_QUEUES.sends,
+  args: [input] as [SequenceInput],
+  typedSearchAttributes: [
+    { key: TEAM_ID, value: input.teamId },
+    { key: RESOURCE_ID, value: input.campaignId },
+  ],
+  staticSummary: `Sequence ${input.campaignId}`,
+  priority: { fairnessKey: input.teamId },
+});
+
+export interface EndpointInput {
+  webhookId: string;
+  teamId: string;
+}
+
 export const endpointStart = (input: EndpointInput) => ({
   workflowId: endpointWorkflowId(input.webhookId),
   taskQueue: TASK_QUEUES.webhooks,
@@ -27,6 +49,10 @@ export const endpointStart = (input: EndpointInput) => ({
   staticSummary: `Deliveries to ${input.webhookId}`,
   priority: { fairnessKey: input.teamId },
 });
+
+export interface ReplayInput {
+  replayId: string;
+}
 
 export const replayStart = (input: ReplayInput) => ({
   workflowId: replayWorkflowId(input.replayId),

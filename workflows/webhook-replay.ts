@@ -2,11 +2,8 @@ import { continueAsNew, defineUpdate, setHandler, sleep } from "@temporalio/work
 import { replayNext } from "./activities.ts";
 import { CommandLoop, isRunLong } from "./command-loop.ts";
 import { OperatorView } from "./operator-view.ts";
+import type { ReplayInput } from "./start.ts";
 import { failingStep } from "./steps.ts";
-
-export interface ReplayInput {
-  replayId: string;
-}
 
 type CommandKind = "pause" | "resume" | "retryNow";
 

@@ -1,4 +1,4 @@
-import { Campaign } from "../../db/entities/send.ts";
+import { CAMPAIGN_STATUSES, Campaign } from "../../db/entities/send.ts";
 import { router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
@@ -23,6 +23,7 @@ const kind = {
 export const campaignsRouter = router({
   drafts: draftRouter({
     ...kind,
+    statuses: CAMPAIGN_STATUSES,
     limit: (env) => env.MAX_CAMPAIGNS,
     setInApp: "Its segment, its sending accounts and its send days",
     body: campaignBody,

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { CAMPAIGN_STATUSES } from "../../db/entities/send.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { idOf, name, textOrNull } from "../fields.ts";
 import {
@@ -28,14 +29,17 @@ export const campaignBody = z.strictObject({
 
 export const campaignPatch = z.strictObject({ name, subject, from_name: fromName, body }).partial();
 
-const { status, status_reason, send_id, ...progress } = shownProgress;
+const { status: _, status_reason, send_id, ...progress } = shownProgress;
 
 export const campaign = z
   .object({
     object: z.literal("campaign"),
     id: idOf("campaign"),
     ...shownContent(FIELD_TAGS),
-    status,
+    status: z.enum(CAMPAIGN_STATUSES).meta({
+      description:
+        "Only a `DRAFT` can be changed, deleted or sent. A sequence is a `DRAFT`, `ACTIVE`, `PAUSED` or `STOPPED`.",
+    }),
     status_reason,
     segment_id: textOrNull(
       "The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it.",
@@ -45,14 +49,50 @@ export const campaign = z
       description: "Ids of the sending accounts that mail it; they are set in the app.",
       examples: [[exampleId("account")]],
     }),
+    is_drip: z.boolean().meta({
+      description: "It is a sequence of mails over time, which is changed and run in the app alone.",
+      examples: [false],
+    }),
     send_id,
     ...progress,
   })
   .meta({ id: "Campaign", description: "A mail to the contacts of a segment, over several sending accounts." });
 
+const people = (description: string) => z.int().meta({ minimum: 0, description, examples: [0] });
+
+const dripStep = z
+  .object({
+    id: z.string().meta({ description: "Chosen by the team.", examples: ["welcome"] }),
+    wait_minutes: z.int().meta({ description: "After the step before, or after entering.", examples: [4_320] }),
+    time_of_day: z
+      .string()
+      .nullable()
+      .meta({
+        description: "The next such time after the wait, in the team's time zone; null means any time.",
+        examples: ["09:30"],
+      }),
+    send_days: z.array(z.int()).meta({
+      description: "ISO weekdays, 1 for Monday, in the team's time zone; none means any day.",
+      examples: [[]],
+    }),
+    subject: z.string().meta({ examples: ["Welcome, {{ first_name }}"] }),
+    waiting: people("People for whom it is the next step."),
+    sent: people("Mails that the sending account's server accepted."),
+    opened: people("Mails that were opened."),
+    clicked: people("Mails with a link that was followed."),
+    left: people("People who left the sequence while it was the next step."),
+  })
+  .meta({ id: "DripStep", description: "A step of a sequence, and the people at it." });
+
 export const campaignWithRecipients = campaign
-  .extend({ recipients: recipientStates })
-  .meta({ id: "CampaignWithRecipients", description: "A campaign with its recipients by state." });
+  .extend({
+    recipients: recipientStates,
+    drip_steps: z.array(dripStep).meta({ description: "The steps of a sequence; else none.", examples: [[]] }),
+  })
+  .meta({
+    id: "CampaignWithRecipients",
+    description: "A campaign with its recipients by state, or a sequence with its steps.",
+  });
 
 export const campaignSendPreview = z
   .object({

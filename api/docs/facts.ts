@@ -35,7 +35,6 @@ import * as input from "../rest/input.ts";
 import * as list from "../rest/list.ts";
 import * as procedures from "../rest/procedures.ts";
 import { appRouter } from "../router.ts";
-import * as drafts from "../sends/schema.ts";
 import * as suppressions from "../suppressions/schema.ts";
 import { durationText } from "../units.ts";
 import * as webhooks from "../webhooks/schema.ts";
@@ -43,7 +42,7 @@ import * as webhooks from "../webhooks/schema.ts";
 /** Modules whose constants guides name as they are called: `http.MAX_BODY_BYTES`. */
 const MODULES = {
   ...{ adapter, http, input, keyed, list, procedures, requests },
-  ...{ address, analytics, campaigns, complaints, confirmations, contacts, drafts, fields, idempotency, keys, lists },
+  ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, keys, lists },
   ...{ plans, rules, suppressions, tokens },
   ...{ attempts, headers, health, replays, retention, rotation, tests, webhooks },
 };

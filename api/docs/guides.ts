@@ -27,6 +27,7 @@ export const GUIDES: readonly Guide[] = [
   guide("audience", "Your audience"),
   guide("sending", "Sending safely"),
   guide("campaign", "A campaign"),
+  guide("sequences", "A welcome series"),
   guide("idempotency", "Idempotency and retries"),
   guide("pagination", "Pagination and sync"),
   guide("webhooks", "Webhooks"),

@@ -1,4 +1,4 @@
-import { Newsletter } from "../../db/entities/send.ts";
+import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
 import { router } from "../rest/route.ts";
 import { commandRouter } from "../sends/commands.ts";
 import { draftRouter } from "../sends/drafts.ts";
@@ -23,6 +23,7 @@ const kind = {
 export const newslettersRouter = router({
   drafts: draftRouter({
     ...kind,
+    statuses: BROADCAST_STATUSES,
     limit: (env) => env.MAX_NEWSLETTERS,
     setInApp: "Its lists and its send days",
     body: newsletterBody,

@@ -46,6 +46,8 @@ const CHANGES: { [Name in EventName]?: Partial<EventObjects[Name]> } = {
   "campaign.paused": PAUSED,
   "campaign.completed": COMPLETED,
   "campaign.cancelled": CANCELLED,
+  "sequence.completed": { state: "COMPLETED" },
+  "sequence.left": { state: "LEFT", reason: "opted_out" },
   "email.rejected": { status: "REJECTED", reason: "mailbox_unknown:550_5.1.1" },
   "email.bounced": { status: "BOUNCED", reason: "bounce:hard" },
   "email.complained": { status: "COMPLAINED", reason: "complaint" },

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
+import { ENROLMENT_STATES } from "../../db/entities/sequence.ts";
 import type { EventObject, ObjectType } from "../../domain/webhooks/objects.ts";
 import { campaign } from "../campaigns/schema.ts";
 import { contact } from "../contacts/schema.ts";
@@ -49,9 +50,24 @@ export const EVENT_OBJECTS = {
     .extend(counts)
     .meta({ id: "NewsletterOfEvent", description: "A newsletter as events show it: without its body." }),
   campaign: campaign
-    .omit({ body: true })
+    .omit({ body: true, is_drip: true })
     .extend(counts)
     .meta({ id: "CampaignOfEvent", description: "A campaign as events show it: without its body." }),
+  sequence_enrolment: z
+    .object({
+      object: z.literal("sequence_enrolment"),
+      campaign_id: idOf("campaign", "The id of the sequence."),
+      subscriber_id: nullableIdOf("subscriber", "The person in the sequence of a list."),
+      contact_id: nullableIdOf("contact", "The person in the sequence of a segment.", false),
+      email: shownAddress.nullable().describe("Null when the person was deleted."),
+      state: z.enum(ENROLMENT_STATES).meta({ examples: ["ACTIVE"] }),
+      reason: z
+        .string()
+        .nullable()
+        .meta({ description: "Why the person LEFT, as a code; else null.", examples: [null] }),
+      entered_at: timestamp,
+    })
+    .meta({ id: "SequenceEnrolment", description: "A person in a sequence; it is named by the ids of the two." }),
   email: recipient
     .omit({ smtp_code: true })
     .extend({ status: z.enum(["SENT", "REJECTED", "BOUNCED", "COMPLAINED"]) })

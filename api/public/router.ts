@@ -141,7 +141,7 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
     if (!token) return refuse(res);
-    const act = () => transaction(orm.em, (em) => confirmSubscription(em, token));
+    const act = () => transaction(orm.em, (em) => confirmSubscription(em, vault, token));
     const confirmed = await inTurn(req.params.token, res, act);
     if (!confirmed) return show(res, SPENT, 404);
     show(res, confirmedPage(confirmed));

@@ -2,7 +2,7 @@ import type { EntityClass } from "@mikro-orm/postgresql";
 import type { RawBuilder } from "kysely";
 import { z } from "zod";
 import type { Env } from "../../config/env.ts";
-import { BROADCAST_STATUSES } from "../../db/entities/send.ts";
+import type { BroadcastStatus } from "../../db/entities/send.ts";
 import type { Patch } from "../../domain/patch.ts";
 import { type Broadcast, checkTemplates, createDraft, lockDraft, updateDraft } from "../../domain/sends/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
@@ -41,6 +41,7 @@ interface DraftedKind<T extends Broadcast, Shown extends z.ZodType, Whole extend
   extends ShownKind<T, Shown> {
   /** Records that a team may have in an environment. */
   limit(env: Env): number;
+  statuses: readonly BroadcastStatus[];
   /** The parts that only the app sets, as the subject of a sentence. */
   setInApp: string;
   body: z.ZodType<WrittenContent>;
@@ -70,7 +71,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     table,
     sorts: ["updated_at", "created_at"],
     updatedSince: true,
-    filters: { status: z.enum(BROADCAST_STATUSES).optional().describe(`Only ${table} with this status.`) },
+    filters: { status: z.enum(kind.statuses).optional().describe(`Only ${table} with this status.`) },
     largeColumn: "body",
   });
 

@@ -3,6 +3,7 @@ import { BROADCAST_STATUSES, RECIPIENT_STATES } from "../../db/entities/send.ts"
 import { MAX_NAME_LENGTH } from "../../domain/audience/rules.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
+import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../../domain/sends/drafts.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import {
   intOrNull,
@@ -21,9 +22,6 @@ import { durationText } from "../units.ts";
  * The fields that newsletters and campaigns have in common, and so have their previews and sends.
  */
 
-/** Longest line RFC 5322 allows; a subject is one. */
-export const MAX_SUBJECT_LENGTH = 998;
-export const MAX_BODY_BYTES = 1024 * 1024;
 /** As JSON, which writes a quote in two bytes and a control character in six: an answer with it stays within 2 MiB. */
 const MAX_BODY_JSON_BYTES = (2 * 1024 - 256) * 1024;
 

@@ -1,25 +1,24 @@
 import { attachAccounts, attachSegment, createDraft } from "../../domain/sends/drafts.ts";
-import { type Commands, command, flag, OF_TENANT, required } from "../command.ts";
+import { type Commands, command, OF_TENANT, required } from "../command.ts";
 import { recordName, words } from "../options.ts";
 import { inOwnersTenant, inTenantOf } from "../session.ts";
 
 const CAMPAIGN = { campaign: required("<id>", "the draft") };
 
-/** Facts of campaigns that the API cannot set: segment, sending accounts, and drip sequences. */
+/** Facts of campaigns that the API cannot set: segment and sending accounts. */
 export const commands: Commands = {
   "campaign:create": command(
     "draft a campaign; its content is written through the API",
     {
       ...OF_TENANT,
       name: required("<name>", "its name, for the team alone", recordName),
-      drip: flag("a sequence of mails over time, which send-preview refuses"),
     },
-    async (session, { name, drip, ...options }) => {
-      const fields = { name, subject: null, fromName: null, body: null, isDrip: drip };
+    async (session, { name, ...options }) => {
+      const fields = { name, subject: null, fromName: null, body: null };
       const { id } = await inTenantOf(session, options, (em, tenant) =>
         createDraft(em, tenant, "campaign", fields, session.env.MAX_CAMPAIGNS),
       );
-      return { text: `${id} is drafted`, data: { campaign: id, drip } };
+      return { text: `${id} is drafted`, data: { campaign: id } };
     },
   ),
 

@@ -32,10 +32,11 @@ const IMPORT = command(
     },
     suppressions: {
       ...flag("put every address of the file on the do-not-mail list"),
-      conflicts: ["contacts", ...SUBSCRIBING],
+      conflicts: ["contacts", "enterSequences", ...SUBSCRIBING],
     },
     list: option("<id>", "subscribe every address of the file to this list"),
     confirmed: flag("the people have consented: confirm them even where the list asks for double opt-in"),
+    enterSequences: flag("let the people enter the sequences of the list, or of the segments that contacts come into"),
     statusColumn: option("<name>", "a column that says whether the person may be mailed; repeatable", collect),
     ignoreColumn: option("<name>", "a column that says nothing about that; repeatable", collect),
     report: option("<file>", "write the refused lines to this CSV file; standard error unless given"),
@@ -60,6 +61,7 @@ interface ImportOptions {
   suppressions: boolean;
   list: string | undefined;
   confirmed: boolean;
+  enterSequences: boolean;
   statusColumn: string[] | undefined;
   ignoreColumn: string[] | undefined;
   report: string | undefined;
@@ -71,7 +73,7 @@ async function importFile(
   file: string,
   options: ImportOptions,
 ): Promise<{ report: ImportReport | SuppressionReport; lines: string[] }> {
-  const { contacts, suppressions, list, confirmed, report: reportFile } = options;
+  const { contacts, suppressions, list, confirmed, enterSequences: entersSequences, report: reportFile } = options;
   const input: Readable = file === STDIN ? terminal.stdin : createReadStream(file);
   if (file !== STDIN) await once(input, "open");
   const output: Writable = reportFile === undefined ? terminal.stderr : createWriteStream(reportFile);
@@ -101,8 +103,8 @@ async function importFile(
       tenantEm,
       (em) =>
         contacts
-          ? importContacts(em, vault, tenant, input, reading)
-          : importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed }),
+          ? importContacts(em, vault, tenant, input, { ...reading, entersSequences })
+          : importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed, entersSequences }),
       { attempts: 1 },
     );
     return { report, lines: describePeople(report) };

@@ -18,6 +18,7 @@ import { type LastRefusal, readLastRefusal } from "../../domain/sends/last-refus
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { holdOpenSends } from "../../domain/sends/unfinished.ts";
 import { NOT_SENT } from "../../domain/sends/unknown.ts";
+import { holdSequences } from "../../domain/sequences/state.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import {
   type AppCommand,
@@ -132,13 +133,14 @@ export const commands: Commands = {
   ),
 
   "send:hold-all": command(
-    "after a restore of the database, before dispatch starts: pause every send that has not ended",
+    "after a restore of the database, before dispatch starts: pause every send that has not ended, and every sequence",
     {},
     async ({ orm }) => {
       const held = await holdOpenSends(orm.em.fork());
+      const sequences = await holdSequences(orm.em.fork());
       return {
-        text: `PAUSED with database_restored: ${counted(held, "send")}. Each continues by send:resume, or ends by send:cancel.`,
-        data: { held },
+        text: `PAUSED with database_restored: ${counted(held, "send")}, which send:resume or send:cancel takes on, and ${counted(sequences, "sequence")}, each of which sequence:resume asks about.`,
+        data: { held, sequences },
       };
     },
   ),

@@ -7,5 +7,6 @@ export * from "./idempotency.ts";
 export * from "./request.ts";
 export * from "./secret.ts";
 export * from "./send.ts";
+export * from "./sequence.ts";
 export * from "./team.ts";
 export * from "./webhook.ts";

@@ -19,7 +19,9 @@ export const RESOURCE_TYPES = ["newsletter", "campaign"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
 export const BROADCAST_STATUSES = ["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
-export type BroadcastStatus = (typeof BROADCAST_STATUSES)[number];
+/** A campaign that is a sequence is DRAFT, ACTIVE, PAUSED or STOPPED. */
+export const CAMPAIGN_STATUSES = [...BROADCAST_STATUSES, "ACTIVE", "STOPPED"] as const;
+export type BroadcastStatus = (typeof CAMPAIGN_STATUSES)[number];
 
 const broadcast = {
   id: code().primary(),
@@ -61,7 +63,7 @@ export const CampaignSchema = defineEntity({
     ...broadcast,
     segmentId: code().nullable(),
     accountIds: codes().default([]),
-    /** A sequence of mails over time, which no send mails. */
+    /** A sequence of mails over time, see `sequences`. */
     isDrip: p.boolean().default(false),
   },
 });
@@ -134,12 +136,15 @@ export type LedgerState = (typeof LEDGER_STATES)[number];
 
 export const SendSchema = defineEntity({
   name: "sends",
-  indexes: [{ properties: ["status"] }, { properties: ["resourceId"] }],
+  indexes: [{ properties: ["status"] }, { properties: ["resourceId", "sendAt"] }],
   properties: {
     id: code().primary(),
     ...tenancy,
     resourceType: code().$type<ResourceType>(),
     resourceId: code(),
+    /** Of a wave: the version of the step that it mails, and the list of the sequence, if it has one. */
+    stepVersionId: code().nullable(),
+    listId: code().nullable(),
     apiKeyId: code(),
     status: code().$type<SendStatus>(),
     recipients: p.integer(),

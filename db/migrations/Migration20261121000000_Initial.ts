@@ -67,9 +67,9 @@ create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" 
 create table "revoked_tokens" ("jti" text not null, "expires_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("jti"));
 create index "revoked_tokens_expires_at_index" on "revoked_tokens" ("expires_at");
 create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "retired_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));
-create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "ledger_state" text not null default 'COMPLETE', "pruned_seq" int not null default 0, "resume_id" text null, "resumes" int not null default 0, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
+create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "step_version_id" text null, "list_id" text null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "ledger_state" text not null default 'COMPLETE', "pruned_seq" int not null default 0, "resume_id" text null, "resumes" int not null default 0, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "sends_status_index" on "sends" ("status");
-create index "sends_resource_id_index" on "sends" ("resource_id");
+create index "sends_resource_id_send_at_index" on "sends" ("resource_id", "send_at");
 create table "send_counts" ("seq" bigserial primary key, "send_id" text not null, "state" text not null, "count" int not null);
 create index "send_counts_send_id_index" on "send_counts" ("send_id");
 create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, "in_flight_ms" int not null default 0, "policy_refusals" int not null default 0, primary key ("send_id", "account_id"));
@@ -78,6 +78,14 @@ create index "send_previews_expires_at_index" on "send_previews" ("expires_at");
 create table "send_refusals" ("resource_id" text not null, "team_id" text not null, "environment" text not null, "step" text not null, "code" text not null, "reason" text null, "request_id" text not null, "api_key_id" text null, "send_id" text null, "refused_at" timestamptz(3) not null default now(), primary key ("resource_id"));
 create index "send_refusals_refused_at_index" on "send_refusals" ("refused_at");
 create table "send_recipients" ("send_id" text not null, "seq" int not null, "member_id" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "list_id" text null, "state" text not null default 'QUEUED', "epoch" int not null default 0, "attempts" smallint not null default 0, "responded" boolean not null default false, "first_deferred_at" timestamptz(3) null, "retry_at" timestamptz(3) null, "reason" text null, "updated_at" timestamptz(3) not null default now(), "account_id" text null, "fields" jsonb null, primary key ("send_id", "seq"));
+create table "sequences" ("campaign_id" text not null, "team_id" text not null, "environment" text not null, "list_id" text null, "segment_id" text null, "from_email" text not null, "api_key_id" text null, "wave" int not null default 0, "open_waves" text[] not null default '{}', "claimed_at" timestamptz(3) null, "include_members" boolean not null default false, "started_at" timestamptz(3) null, "members_noted_at" timestamptz(3) null, "swept_at" timestamptz(3) null, "swept_all_at" timestamptz(3) null, primary key ("campaign_id"));
+create index "sequences_list_id_index" on "sequences" ("list_id");
+create table "sequence_enrolments" ("campaign_id" text not null, "address_hash" text not null, "member_id" text not null, "state" text not null, "reason" text null, "passed_step_id" text null, "passed_at" timestamptz(3) null, "step_id" text null, "due_at" timestamptz(3) null, "fell_due_at" timestamptz(3) null, "send_id" text null, "seq" int null, "entered_at" timestamptz(3) not null default now(), primary key ("campaign_id", "address_hash"));
+alter table "sequence_enrolments" add constraint "sequence_enrolments_campaign_id_member_id_unique" unique ("campaign_id", "member_id");
+create table "sequence_steps" ("campaign_id" text not null, "step_id" text not null, "place" int not null, "version_id" text not null, "removed_at" timestamptz(3) null, "sent" int not null default 0, "opened" int not null default 0, "clicked" int not null default 0, primary key ("campaign_id", "step_id"));
+create table "sequence_step_versions" ("id" text not null, "campaign_id" text not null, "step_id" text not null, "wait_minutes" int not null, "time_of_day" text null, "send_days" smallint[] not null default '{}', "subject" text not null, "body" text not null, "stop_if" jsonb null, "skip_if" jsonb null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
+create index "sequence_step_versions_campaign_id_index" on "sequence_step_versions" ("campaign_id");
+create table "sequence_wakes" ("seq" bigserial primary key, "campaign_id" text not null);
 create table "subscribers" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "subscribers_team_id_environment_updated_at_id_index" on "subscribers" ("team_id", "environment", "updated_at", "id");
 create index "subscribers_team_id_environment_created_at_id_index" on "subscribers" ("team_id", "environment", "created_at", "id");
@@ -141,6 +149,11 @@ alter table "contacts" add constraint "contacts_team_id_fk" foreign key ("team_i
 alter table "contact_fields" add constraint "contact_fields_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "segments" add constraint "segments_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "subscriptions" add constraint "subscriptions_list_id_fk" foreign key ("list_id") references "lists" ("id") on delete cascade;
+alter table "sequences" add constraint "sequences_campaign_id_fk" foreign key ("campaign_id") references "campaigns" ("id") on delete cascade;
+alter table "sequence_steps" add constraint "sequence_steps_campaign_id_fk" foreign key ("campaign_id") references "campaigns" ("id") on delete cascade;
+alter table "sequence_step_versions" add constraint "sequence_step_versions_campaign_id_fk" foreign key ("campaign_id") references "campaigns" ("id") on delete cascade;
+alter table "sequence_enrolments" add constraint "sequence_enrolments_campaign_id_fk" foreign key ("campaign_id") references "campaigns" ("id") on delete cascade;
+alter table "sequence_wakes" add constraint "sequence_wakes_campaign_id_fk" foreign key ("campaign_id") references "campaigns" ("id") on delete cascade;
 alter table "subscriptions" add constraint "subscriptions_subscriber_id_fk" foreign key ("subscriber_id") references "subscribers" ("id") on delete cascade;
 alter table "dkim_keys" add constraint "dkim_keys_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "email_accounts" add constraint "email_accounts_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
@@ -330,10 +343,23 @@ create function count_mail_reports() returns trigger language plpgsql as $$
 create trigger "mail_reports_count" after insert on "mail_reports"
   referencing new table as new_rows for each statement execute function count_mail_reports();
 create function count_first_engagements() returns trigger language plpgsql as $$
+  declare step record;
   begin
     perform hold_responding_mails(array_agg(send_id), array_agg(seq), false) from new_rows;
     perform add_mail_figures(array_agg(n.send_id), array_agg(n.seq), array_agg(f.figure), array_agg(f.count))
     from new_rows n cross join lateral (values (n.kind, n.count), (n.kind || '_unique', 1)) f (figure, count);
+    -- Of waves, by their step, in one order.
+    for step in
+      select v.campaign_id, v.step_id, count(*) filter (where n.kind = 'opened') as opened,
+        count(*) filter (where n.kind = 'clicked') as clicked
+      from new_rows n
+      cross join lateral (select step_version_id from sends where id = n.send_id offset 0) s
+      join sequence_step_versions v on v.id = s.step_version_id
+      group by 1, 2 order by 1, 2
+    loop
+      update sequence_steps s set opened = s.opened + step.opened, clicked = s.clicked + step.clicked
+      where s.campaign_id = step.campaign_id and s.step_id = step.step_id;
+    end loop;
     return null;
   end $$;
 create trigger "engagements_count_first" after insert on "engagements"
@@ -445,6 +471,10 @@ create index "credit_entries_of_sends" on "credit_entries" ("created_at") where 
 create unique index "credit_entries_rolled_up" on "credit_entries"
   ("team_id", "environment", "kind", "created_at") where "send_id" is null and "kind" <> 'GRANT';
 create index "webhook_replays_completed" on "webhook_replays" ("completed_at") where "completed_at" is not null;
+-- Those who wait in a sequence, by when they are due, and those whom a wave holds.
+create index "sequence_enrolments_due" on "sequence_enrolments" ("campaign_id", "due_at")
+  where "state" = 'ACTIVE' and "send_id" is null;
+create index "sequence_enrolments_held" on "sequence_enrolments" ("send_id", "seq") where "send_id" is not null;
 create index "subscriptions_confirmation_due" on "subscriptions" ("confirmation_due_at") where "confirmation_due_at" is not null;
 -- How often mail to an address bounced of late.
 create index "mail_reports_soft_bounces" on "mail_reports" ("team_id", "environment", "email", "created_at")

@@ -7,7 +7,7 @@ import { ApiKey, Member } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { normaliseDomain } from "../address.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
-import { ApiError, notFound, orNotFound } from "../errors.ts";
+import { ApiError, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
@@ -182,14 +182,14 @@ export interface KeyName {
   key: string;
 }
 
-async function lockKey(em: EntityManager, { teamId, key }: KeyName): Promise<ApiKey> {
+/** Keeps it as it is until the transaction ends. @throws {ApiError} `not_found` */
+export async function lockKey(em: EntityManager, { teamId, key }: KeyName): Promise<ApiKey> {
   const [, environment, publicId] = /^mk_(live|test)_([0-9A-Za-z]+)$/.exec(key) ?? [];
   const name = publicId
     ? { publicId, environment: environment === "live" ? ("LIVE" as const) : ("TEST" as const) }
     : { id: key };
   const record = await em.findOne(ApiKey, { teamId, ...name }, { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true });
-  if (!record) throw notFound();
-  return record;
+  return orNotFound(record);
 }
 
 /**

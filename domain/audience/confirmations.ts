@@ -1,6 +1,8 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { ConfirmationMailRef, ConfirmationToken } from "../mail/links.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import { enrolConfirmed } from "../sequences/enrolments.ts";
 import { emit } from "../webhooks/emit.ts";
 import { signUpMark } from "./confirmation-mails.ts";
 import { CONFIRMED } from "./initial-status.ts";
@@ -44,7 +46,7 @@ async function findSubscription(
     join teams t on t.id = s.team_id
     where s.list_id = ${token.listId} and s.subscriber_id = ${token.subscriberId}
       and (s.status <> 'UNSUBSCRIBED' or s.signed_up_again_at is not null)
-    ${lock ? sql`for update of s for share of p` : sql``}`.execute(kysely(em));
+    ${lock ? sql`for update of s for share of p, l` : sql``}`.execute(kysely(em));
   const [row] = rows;
   if (!row || !token.verify(row)) return undefined;
   const { teamId, environment, email, signUp, ...confirmation } = row;
@@ -58,6 +60,7 @@ async function findSubscription(
  */
 export async function confirmSubscription(
   em: EntityManager,
+  vault: Vault,
   token: ConfirmationToken,
 ): Promise<Confirmation | undefined> {
   const present = await findSubscription(em, token);
@@ -77,6 +80,7 @@ export async function confirmSubscription(
   const isOfSubscriber = sql`s.subscriber_id = ${token.subscriberId}`;
   const row = sql`${isOfSubscriber} and s.list_id = ${token.listId}`;
   await emit(em, tenant, "subscription.confirmed", subscriptionRows(tenant, row));
+  await enrolConfirmed(em, vault, tenant, token.listId, [{ id: token.subscriberId, email }]);
   if (signUp === null || !(await liftUnsubscribed(em, tenant, email))) return confirmation;
   const isOther = sql`${isOfSubscriber} and s.list_id <> ${token.listId}
     and not coalesce(s.confirmed_at >= s.signed_up_again_at, false)`;

@@ -6,6 +6,7 @@ import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import type { Vault } from "../secrets/crypto.ts";
+import { enrolConfirmed } from "../sequences/enrolments.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
 import { initialStatus, pending } from "./initial-status.ts";
@@ -120,7 +121,8 @@ export async function addSubscribers(
   const list = await lockListForInserts(em, listId);
   // In one order, so that two overlapping calls do not deadlock.
   const ids = [...new Set(subscriberIds)].sort();
-  await restoreOptOuts(em, vault, tenant, await lockSubscribers(em, tenant, subscriberIds, ids));
+  const subscribers = await lockSubscribers(em, tenant, subscriberIds, ids);
+  await restoreOptOuts(em, vault, tenant, subscribers);
 
   const status = initialStatus(list.optin, tenant.environment);
   const inserted = await kysely(em)
@@ -140,6 +142,15 @@ export async function addSubscribers(
   const added = new Set(inserted.map((row) => row.subscriber_id));
   const isAdded = sql`s.list_id = ${listId} and s.subscriber_id = any(${[...added]})`;
   if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(tenant, isAdded));
+  if (status.status === "CONFIRMED") {
+    await enrolConfirmed(
+      em,
+      vault,
+      tenant,
+      listId,
+      subscribers.filter(({ id }) => added.has(id)),
+    );
+  }
   const asked = list.optin === "DOUBLE" ? await askOptedOut(em, tenant, listId, ids) : [];
   const others = ids.filter((id) => !added.has(id));
   const statuses = others.length === 0 ? [] : await readStatuses(em, tenant, listId, others);

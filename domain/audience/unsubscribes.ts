@@ -22,6 +22,9 @@ interface MailedRow extends Tenant, StoredAddress {
   listId: string | null;
 }
 
+/** It is of a newsletter, or of a sequence of a list. */
+const cameByList = ({ resourceType, listId }: MailedRow): boolean => resourceType === "newsletter" || listId !== null;
+
 /** The ledger knows its address even when the subscriber is gone or has another one. */
 async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
@@ -83,7 +86,7 @@ export async function unsubscribe(
   await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resourceId}/${mail.email}`}, 0))`.execute(
     kysely(em),
   );
-  let changes = mail.resourceType === "newsletter" ? await optOutOfLists(em, vault, mail) : 0;
+  let changes = cameByList(mail) ? await optOutOfLists(em, vault, mail) : 0;
   const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {
     changes += (await suppress(em, mail, [shownAddress(mail)], REASON)).added.length;
@@ -127,7 +130,7 @@ async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: Unsubsc
 }
 
 async function readListNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
-  if (mail.resourceType !== "newsletter") return [];
+  if (!cameByList(mail)) return [];
   const { rows } = await sql<{ name: string }>`select distinct on (l.id) l.name from ${leftLists(mail)}`.execute(
     kysely(em),
   );

@@ -185,6 +185,8 @@ const TEXTS_ABOUT_OTHERS: [Table, readonly string[]][] = [
 export async function findMentions({ em, tenant, mentions }: Erasing): Promise<Mention[]> {
   const ownedIn = (table: Table) => {
     if (table === "teams") return sql`b.id = ${tenant.teamId}`;
+    if (table === "sequence_step_versions")
+      return sql`b.campaign_id in (select id from campaigns where ${ofTenant(tenant)})`;
     return table === "members" ? sql`b.team_id = ${tenant.teamId}` : ofTenant(tenant, "b");
   };
   const found: Mention[] = [];
@@ -192,8 +194,9 @@ export async function findMentions({ em, tenant, mentions }: Erasing): Promise<M
   const tables = new Map<Table, string[]>();
   for (const { table, column } of ofTeam) tables.set(table, [...(tables.get(table) ?? []), column]);
   for (const [table, columns] of [...tables, ...TEXTS_ABOUT_OTHERS]) {
-    for await (const texts of findTexts({ em, mentions }, { table, key: "id", columns, owned: ownedIn(table) })) {
-      found.push(...texts.filter(({ text }) => mentions.in(text)).map(({ key }) => ({ table, id: key })));
+    const key = table === "sequences" ? "campaign_id" : "id";
+    for await (const texts of findTexts({ em, mentions }, { table, key, columns, owned: ownedIn(table) })) {
+      found.push(...texts.filter(({ text }) => mentions.in(text)).map((row) => ({ table, id: row.key })));
     }
   }
   return found;

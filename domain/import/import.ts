@@ -16,6 +16,7 @@ import { suppress } from "../audience/suppressions.ts";
 import { hashAddress, isErased } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
+import { enrolConfirmed, noteWritten } from "../sequences/enrolments.ts";
 import { emitWritten, type WrittenEvents } from "../webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { contactRecord, subscriberRecord, subscriptionRecord } from "../webhooks/records.ts";
@@ -78,7 +79,12 @@ export interface ReadingOptions extends ColumnOptions {
   onProgress?: ((progress: ImportProgress) => void) | undefined;
 }
 
-export interface ImportOptions extends ReadingOptions {
+interface PeopleOptions extends ReadingOptions {
+  /** Those who come onto a list, or into a segment, enter its sequences. */
+  entersSequences?: boolean | undefined;
+}
+
+export interface ImportOptions extends PeopleOptions {
   listId?: string | undefined;
   /** CONFIRMED even on a list with double opt-in. */
   confirmed?: boolean | undefined;
@@ -132,7 +138,7 @@ export async function importSubscribers(
   vault: Vault,
   tenant: Tenant,
   input: Readable,
-  { listId, confirmed = false, ...options }: ImportOptions,
+  { listId, confirmed = false, entersSequences = false, ...options }: ImportOptions,
 ): Promise<ImportReport> {
   if (listId === undefined) return importPeople(em, vault, tenant, input, options, SUBSCRIBERS);
   const list = await lockListForInserts(em, listId);
@@ -145,6 +151,7 @@ export async function importSubscribers(
       await restoreOptOuts(em, vault, tenant, members.rows);
     }
     const written = await writeSubscriptions(em, tenant, list, confirmed, sql`${slice} and p.exclusion is null`);
+    if (entersSequences) await enrolConfirmed(em, vault, tenant, list.id, await readConfirmed(em, tenant, list, slice));
     const leaving = membersOf(tenant, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
     const newlyOptedOut = await insertOptOuts(
       em,
@@ -173,10 +180,12 @@ export async function importContacts(
   vault: Vault,
   tenant: Tenant,
   input: Readable,
-  options: ReadingOptions,
+  { entersSequences = false, ...options }: PeopleOptions,
 ): Promise<ImportReport> {
   const fields = await lockFieldTypes(em, tenant);
-  return importPeople(em, vault, tenant, input, options, contactsOf(tenant, fields));
+  const report = await importPeople(em, vault, tenant, input, options, contactsOf(tenant, fields));
+  if (!entersSequences) await noteWritten(em, vault, tenant);
+  return report;
 }
 
 /** @param afterWrite gets the condition of the people `p` that were just written, and their number */
@@ -417,6 +426,15 @@ function writeSubscriptions(
         confirmation_withheld, unsubscribed_at, created_at, updated_at
     ), ${emitAndCount(tenant, { created: "subscription.created", changed: "subscription.confirmed" }, subscriptionRecord)}`,
   );
+}
+
+/** Subscribers whom this transaction has confirmed. */
+async function readConfirmed(em: EntityManager, tenant: Tenant, list: List, slice: RawBuilder<unknown>) {
+  const { rows } = await sql<{ id: string; email: string }>`
+    select m.id, m.email from (${membersOf(tenant, slice)}) m
+    join subscriptions x on x.list_id = ${list.id} and x.subscriber_id = m.id and ${ofTenant(tenant, "x")}
+    where x.status = 'CONFIRMED' and x.confirmed_at = now()::timestamptz(3)`.execute(kysely(em));
+  return rows;
 }
 
 async function countMembers(

@@ -88,13 +88,21 @@ interface ReportedSend extends Tenant {
   id: string;
   resourceType: ResourceType;
   resourceId: string;
+  listId: string | null;
 }
 
 /** In one order, in which two calls lock the rows of sends. */
 async function readSends(em: EntityManager, ids: readonly string[], tenant?: Tenant): Promise<ReportedSend[]> {
   const rows = await kysely(em)
     .selectFrom("sends")
-    .select(["id", "team_id as teamId", "environment", "resource_type as resourceType", "resource_id as resourceId"])
+    .select([
+      "id",
+      "team_id as teamId",
+      "environment",
+      "resource_type as resourceType",
+      "resource_id as resourceId",
+      "list_id as listId",
+    ])
     .where("id", "=", sql<string>`any(${ids})`)
     .$if(tenant !== undefined, (query) => (tenant ? query.where(ofTenant(tenant)) : query))
     .orderBy("id")
@@ -175,7 +183,7 @@ async function recordBatch(
 }
 
 async function emitReported(em: EntityManager, send: ReportedSend, mails: readonly ReportedMail[]): Promise<void> {
-  const resource = { type: send.resourceType, id: send.resourceId };
+  const resource = { type: send.resourceType, id: send.resourceId, listId: send.listId };
   for (const [event, status, some] of [
     ["email.bounced", "BOUNCED", mails.filter(({ kind }) => kind === HARD_BOUNCE || kind === "bounce:soft")],
     ["email.complained", "COMPLAINED", mails.filter(({ kind }) => kind === "complaint")],

@@ -1,6 +1,8 @@
+import { sql } from "kysely";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
+import { sequenceRefusal } from "./drafts.ts";
 import { type ChangedSend, cancelSend, pauseSend, resumeForClient, TERMINAL } from "./lifecycle.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";
@@ -54,7 +56,7 @@ export function commandRefusal(
  * Carries out a client's command in Postgres alone; wake the workflow up after the commit. A resource that is SENT
  * stays so while its unknown recipients are mailed again.
  * @returns undefined on a dry run
- * @throws {ApiError} `not_found`; as `commandRefusal`
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for a sequence; as `commandRefusal`
  */
 export async function commandSend(
   em: EntityManager,
@@ -67,10 +69,12 @@ export async function commandSend(
     const record = await kysely(em)
       .selectFrom(`${type}s`)
       .select(["send_id", "status", "status_reason"])
+      .select(sql<boolean>`${type === "campaign" ? sql.ref("is_drip") : sql.lit(false)}`.as("isDrip"))
       .where("id", "=", id)
       .where(ofTenant(tenant))
       .executeTakeFirst();
     if (!record) throw notFound();
+    if (record.isDrip) throw sequenceRefusal();
     const refusal = commandRefusal(command, record.status, record.status_reason);
     if (refusal) throw refusal;
     return record.send_id;

@@ -70,8 +70,8 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   await readAccess(em, tenant, request.apiKeyId, scope, { lock: true });
 }
 
-/** In one conditional statement, so that two sends cannot overdraw the lineage's day. */
-async function takeFromCap(em: EntityManager, key: SendingKey, mails: number): Promise<SendCap> {
+/** In one conditional statement, so that two sends cannot overdraw the lineage's day. @throws {Refusal} `send_cap_exceeded` */
+export async function takeFromCap(em: EntityManager, key: SendingKey, mails: number): Promise<SendCap> {
   const { rows } = await sql<{ used: number }>`
     insert into daily_send_usage as u (lineage_id, day, used)
     select ${key.lineageId}, (clock_timestamp() at time zone 'UTC')::date, ${mails}

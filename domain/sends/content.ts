@@ -19,16 +19,25 @@ export interface LaneContent {
   accountFailed: boolean;
 }
 
-/** It does not change once the resource is scheduled. `fromEmail`: of a newsletter. */
-export async function readResourceContent(em: EntityManager, tenant: Tenant, { type, id }: SendResource) {
+/** It does not change once the resource is scheduled, or the wave claimed. `fromEmail`: of a newsletter or sequence. */
+export async function readResourceContent(
+  em: EntityManager,
+  tenant: Tenant,
+  { type, id }: SendResource,
+  sendId: string,
+) {
   const { rows } = await sql<Record<"subject" | "body" | "from_email" | "from_name", string | null>>`
-    select subject, body, from_name, ${type === "newsletter" ? sql`from_email` : sql`null as from_email`}
-    from ${sql.table(`${type}s`)} where id = ${id} and ${ofTenant(tenant)}`.execute(kysely(em));
+    select coalesce(v.subject, d.subject) as subject, coalesce(v.body, d.body) as body, d.from_name,
+      ${type === "newsletter" ? sql`d.from_email` : sql`q.from_email`}
+    from ${sql.table(`${type}s`)} d left join sequences q on q.campaign_id = d.id
+    left join sequence_step_versions v on v.id = (select step_version_id from sends where id = ${sendId} and ${ofTenant(tenant)})
+    where d.id = ${id} and ${ofTenant(tenant, "d")}`.execute(kysely(em));
   const [row] = rows;
   if (!row) throw new Error(`the ${type} of a send is gone`);
   const { rows: lists } = await sql<{ id: string; name: string }>`
-    select l.id, l.name from lists l join newsletter_lists n on n.list_id = l.id
-    where n.newsletter_id = ${id} and ${ofTenant(tenant, "l")}`.execute(kysely(em));
+    select l.id, l.name from lists l where ${ofTenant(tenant, "l")} and l.id in (
+      select list_id from newsletter_lists where newsletter_id = ${id}
+      union all select list_id from sends where id = ${sendId} and ${ofTenant(tenant)})`.execute(kysely(em));
   return {
     subject: row.subject ?? "",
     body: row.body ?? "",
@@ -40,7 +49,7 @@ export async function readResourceContent(em: EntityManager, tenant: Tenant, { t
 
 export async function readContent(em: EntityManager, dispatch: OpenedDispatch): Promise<LaneContent> {
   const { resource, accountId } = dispatch;
-  const { fromEmail, fromName, ...content } = await readResourceContent(em, dispatch, resource);
+  const { fromEmail, fromName, ...content } = await readResourceContent(em, dispatch, resource, dispatch.sendId);
   const account = await kysely(em)
     .selectFrom("email_accounts")
     .select(["email", "hourly_limit", "daily_limit", "display_name", "status", "provider"])

@@ -13,6 +13,10 @@ import { describeProblem } from "../mail/template-problem.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 
+/** Longest line RFC 5322 allows; a subject is one. */
+export const MAX_SUBJECT_LENGTH = 998;
+export const MAX_BODY_BYTES = 1024 * 1024;
+
 export type Broadcast = Newsletter | Campaign;
 
 export const BROADCASTS: { readonly [Type in ResourceType]: EntityClass<Broadcast> } = {
@@ -66,9 +70,14 @@ export async function readBroadcast<T extends Broadcast>(
   return record as T;
 }
 
+export const sequenceRefusal = (): ApiError =>
+  new ApiError("resource_state_invalid", "It is a sequence, which is changed and run in the app alone.", {
+    isFinal: true,
+  });
+
 /**
  * Locks a draft, so that of an edit and a confirm that race one loses.
- * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft, and for a sequence
  */
 export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: EntityClass<T>, id: string): Promise<T> {
   const record = await em.findOne(kind, { id } as FilterQuery<T>, {
@@ -77,6 +86,7 @@ export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: En
   });
   if (!record) throw notFound();
   const draft = record as T;
+  if ("isDrip" in draft && draft.isDrip) throw sequenceRefusal();
   if (draft.status !== "DRAFT") {
     throw new ApiError("resource_state_invalid", `It is ${draft.status}; only a draft can be changed.`, {
       isFinal: true,

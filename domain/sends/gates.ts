@@ -35,8 +35,8 @@ export function assertKeyMaySend(key: Pick<SendingKey, "environment" | "requires
 
 /** @throws {Refusal} `resource_state_invalid` */
 export function assertDraft({ status, isDrip }: Pick<Draft, "status" | "isDrip">): void {
-  if (status !== "DRAFT") throw new Refusal("resource_state_invalid", "not_draft");
   if (isDrip) throw new Refusal("resource_state_invalid", "drip_sequence");
+  if (status !== "DRAFT") throw new Refusal("resource_state_invalid", "not_draft");
 }
 
 const quoted = (names: Iterable<string>) => [...new Set(names)].map((name) => `{{ ${name} }}`).join(", ");
@@ -75,6 +75,22 @@ const MAX_SHOWN_TAGS = 20;
 const notComposable = (problem: string) =>
   new Refusal("campaign_not_ready", "content_not_composable", { detail: `The problem: ${problem}.` });
 
+type SenderFacts = Pick<Draft, "accounts" | "isAccountGone" | "fromAddresses">;
+
+/** The gates of a sender, in their order. @throws {Refusal} `sending_domain_unverified`, `send_domain_not_allowed` */
+export function assertSender({ accounts, fromAddresses, isAccountGone }: SenderFacts, key: SendingKey): void {
+  // A draft without an account was refused before its preview: here one that it had is gone.
+  if (isAccountGone || accounts.length === 0) throw new Refusal("sending_domain_unverified", "account_gone");
+  if (accounts.some(({ status }) => status !== "ACTIVE")) {
+    throw new Refusal("sending_domain_unverified", "account_not_active");
+  }
+  if (key.sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
+  const allowed = new Set(key.sendDomains.map((domain) => domain.toLowerCase()));
+  if (!fromAddresses.every((address) => allowed.has(addressDomain(lookupAddress(address))))) {
+    throw new Refusal("send_domain_not_allowed", "domain_not_allowed");
+  }
+}
+
 /** By the database's UTC day. */
 export async function readSendCap(em: EntityManager, key: SendingKey): Promise<SendCap & { secondsToReset: number }> {
   const { rows } = await sql<{ used: number; secondsToReset: number }>`
@@ -96,7 +112,7 @@ export function capExceeded(secondsToReset: number): Refusal {
 }
 
 /** @throws {Refusal} `complaint_rate_exceeded`, with the figures */
-async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
+export async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
   const { rate } = await kysely(em).selectNoFrom(complaintRate(tenant).as("rate")).executeTakeFirstOrThrow();
   if (rate < COMPLAINT_THRESHOLD) return rate;
   throw new Refusal("complaint_rate_exceeded", "complaints", { complaints: await readComplaintFigures(em, tenant) });
@@ -115,18 +131,8 @@ export async function checkGates(
   draft: Draft,
   { eligible }: PlanCounts,
 ): Promise<PassedGates> {
-  const { accounts, fromAddresses, isAccountGone } = draft;
   if (eligible === 0) throw new Refusal("campaign_not_ready", "no_recipients");
-  // A draft without an account was refused before its preview: here one that it had is gone.
-  if (isAccountGone || accounts.length === 0) throw new Refusal("sending_domain_unverified", "account_gone");
-  if (accounts.some(({ status }) => status !== "ACTIVE")) {
-    throw new Refusal("sending_domain_unverified", "account_not_active");
-  }
-  if (key.sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
-  const allowed = new Set(key.sendDomains.map((domain) => domain.toLowerCase()));
-  if (!fromAddresses.every((address) => allowed.has(addressDomain(lookupAddress(address))))) {
-    throw new Refusal("send_domain_not_allowed", "domain_not_allowed");
-  }
+  assertSender(draft, key);
   const { secondsToReset, ...cap } = await readSendCap(em, key);
   if (eligible > cap.remaining) throw capExceeded(secondsToReset);
   const complaintRate = await readComplaintRate(em, tenant);

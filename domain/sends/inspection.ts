@@ -275,7 +275,7 @@ export async function* readRecipients(
 ): AsyncGenerator<RecipientFacts> {
   const { sendId, resource } = found;
   await refuseWithoutLedger(em, found);
-  const { fromEmail } = await readResourceContent(em, found, resource);
+  const { fromEmail } = await readResourceContent(em, found, resource, sendId);
   for (let after = 0; ; ) {
     const { rows } = await sql<Omit<RecipientFacts, "messageId" | "row"> & { seq: number; from: string | null }>`
       with page as (

@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, forTenant, ofTenant } from "../../db/orm.ts";
 import { segmentContacts } from "../audience/segments/segments.ts";
 import type { PlanSubject } from "./draft.ts";
-import type { ResourceType } from "./resource.ts";
+import type { MailingRules } from "./resource.ts";
 
 /**
  * Makes the query for one row per address that a subject targets: `id`, `email`, `email_spelling`, `first_name`,
@@ -61,25 +61,30 @@ async function selectContacts(
     from (${contacts}) c left join suppressions x on ${ofTenant(tenant, "x")} and x.email = c.email`;
 }
 
-/**
- * Selects `row` and `ineligible` (why it may not be mailed any more, or null) of each recipient in `picked` (`row`,
- * `email`, `member_id`, `team_id`, `environment`, `resource_id`). Part of the statement that stages recipients.
- */
-export const SELECT_INELIGIBLE: Readonly<Record<ResourceType, RawBuilder<unknown>>> = {
-  newsletter: sql`
+const ineligibleSubscribers = (permission: RawBuilder<unknown>): RawBuilder<unknown> => sql`
       select p.row, case
           when u.id is null then 'subscriber_deleted'
           when u.email <> p.email then 'address_changed'
           when x.id is not null then 'suppressed'
-          when not exists (
-            select 1 from newsletter_lists l
-            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.member_id
-            where l.newsletter_id = p.resource_id and m.status = 'CONFIRMED'
+          when not exists (${permission}
           ) then 'opted_out'
         end as ineligible
       from picked p
       left join subscribers u on u.id = p.member_id
-      left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email`,
+      left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email`;
+
+/**
+ * Selects `row` and `ineligible` (why it may not be mailed any more, or null) of each recipient in `picked` (`row`,
+ * `email`, `member_id`, `list_id`, `team_id`, `environment`, `resource_id`). Part of the statement that stages recipients.
+ */
+export const SELECT_INELIGIBLE: Readonly<Record<MailingRules, RawBuilder<unknown>>> = {
+  newsletter: ineligibleSubscribers(sql`
+            select 1 from newsletter_lists l
+            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.member_id
+            where l.newsletter_id = p.resource_id and m.status = 'CONFIRMED'`),
+  list_sequence: ineligibleSubscribers(sql`
+            select 1 from subscriptions m
+            where m.list_id = p.list_id and m.subscriber_id = p.member_id and m.status = 'CONFIRMED'`),
   // The segment is not evaluated again: it decided at the confirm.
   campaign: sql`
       select p.row, case

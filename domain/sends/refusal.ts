@@ -40,7 +40,8 @@ export const REFUSAL_REASONS = {
     "Another key tried to confirm the preview, which made its confirmation token void; make a new send-preview.",
   drift: "Recipients, content or sending identity changed since the preview; make a new send-preview.",
   not_draft: "It is no longer a draft, so it cannot be sent; make a new one.",
-  drip_sequence: "The campaign is a drip sequence, which cannot be sent at once; make another campaign.",
+  drip_sequence:
+    "The campaign is a drip sequence, which is run in the app and never sent at once; make another campaign.",
 } as const;
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS;

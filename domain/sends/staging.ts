@@ -6,6 +6,7 @@ import { executePrepared } from "../../db/statements.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { isFreeFor, mayMail, type OpenedDispatch } from "./lanes.ts";
 import { SELECT_INELIGIBLE } from "./members.ts";
+import { rulesOf } from "./resource.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
 export interface StagedRecipient {
@@ -53,6 +54,7 @@ export async function stageBatch(
 ): Promise<StagedBatch> {
   const { sendId, accountId, epoch, resource, shared } = dispatch;
   const stagedAt = elapsedMs();
+  const rules = rulesOf(resource);
   const wasDeferred = "due" in request;
   const isWanted = wasDeferred
     ? sql`r.seq = any(${request.due}::int[]) and r.state = 'DEFERRED' and r.retry_at <= now()`
@@ -67,12 +69,12 @@ export async function stageBatch(
         and exists (select 1 from email_accounts a where a.id = l.account_id and ${ofTenant(dispatch, "a")} and ${mayMail("a")})
       for share of s, l skip locked
     ), picked as (
-      select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id
+      select r.ctid as row, r.email, r.member_id, r.list_id, live.team_id, live.environment, live.resource_id
       from live join send_recipients r on r.send_id = live.id
       where r.send_id = ${sendId} and ${isWanted} and ${isFreeFor(dispatch, "r")}
       order by r.seq ${wasDeferred ? sql`` : sql`limit ${sql.lit(request.limit)}`}
       ${shared ? sql`for update of r skip locked` : sql``}
-    ), checked as materialized (${SELECT_INELIGIBLE[resource.type]}
+    ), checked as materialized (${SELECT_INELIGIBLE[rules]}
     )
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,

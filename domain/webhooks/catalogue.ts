@@ -35,6 +35,12 @@ export const EVENTS = {
   "campaign.paused": event("campaign", "A campaign's send was paused."),
   "campaign.completed": event("campaign", "A campaign's send has ended."),
   "campaign.cancelled": event("campaign", "A campaign's send was cancelled."),
+  "sequence.entered": personal("sequence_enrolment", "A person entered a sequence."),
+  "sequence.completed": personal("sequence_enrolment", "A person has passed the last step of a sequence."),
+  "sequence.left": personal(
+    "sequence_enrolment",
+    "A person left a sequence before its end: a condition of a step ended it, or they may not be mailed any more.",
+  ),
   "email.sent": personal("email", "A mail was accepted by the sending account's server."),
   "email.rejected": personal(
     "email",

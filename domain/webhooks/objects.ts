@@ -34,6 +34,10 @@ interface Fields {
   >;
   newsletter: Named<Broadcast | "from_email" | "lists">;
   campaign: Named<Broadcast | "segment_id" | "account_ids">;
+  /** A person in a sequence; named by the ids of the two. */
+  sequence_enrolment: Named<
+    "campaign_id" | "subscriber_id" | "contact_id" | "email" | "state" | "reason" | "entered_at"
+  >;
   /** One mail to one recipient. */
   email: Named<
     | ("id" | "newsletter_id" | "campaign_id" | "subscriber_id" | "contact_id")

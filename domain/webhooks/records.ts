@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { countsRecord } from "../sends/counts.ts";
-import type { SendResource } from "../sends/resource.ts";
+import { mailsSubscribers, type SendResource } from "../sends/resource.ts";
 import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
 
 // The records of events, made in SQL: without a subscribed endpoint none is made, and none passes through Node. Each function takes the
@@ -93,6 +93,15 @@ export const campaignRow = (id: string) => ({
   from: sql`campaigns c where c.id = ${id}`,
 });
 
+/** Of a row with the columns of an enrolment, its person's address and their id as a subscriber or contact. */
+export const enrolmentRecord = (row: string): RawBuilder<EventObject<"sequence_enrolment">> =>
+  record("sequence_enrolment", {
+    ...plain(row, "campaign_id", "subscriber_id", "contact_id"),
+    email: shownEmail(row),
+    ...plain(row, "state", "reason"),
+    ...instants(row, "entered_at"),
+  });
+
 /** Of a row of `send_recipients`, or of its columns that are used here. */
 export const emailFields = (
   row: string,
@@ -102,8 +111,8 @@ export const emailFields = (
   id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
   newsletter_id: resource.type === "newsletter" ? sql`${resource.id}::text` : nothing,
   campaign_id: resource.type === "campaign" ? sql`${resource.id}::text` : nothing,
-  subscriber_id: resource.type === "newsletter" ? sql.ref(`${row}.member_id`) : nothing,
-  contact_id: resource.type === "campaign" ? sql.ref(`${row}.member_id`) : nothing,
+  subscriber_id: mailsSubscribers(resource) ? sql.ref(`${row}.member_id`) : nothing,
+  contact_id: mailsSubscribers(resource) ? nothing : sql.ref(`${row}.member_id`),
   email: shownEmail(row),
   status,
   ...plain(row, "reason", "attempts"),

@@ -431,9 +431,9 @@ describe("The app's command line", () => {
       ]) {
         await refused(command, /one line and 1 to 200 characters/);
       }
-      const { campaign, drip } = await json(["campaign:create", "--name", " Spring ", "--drip", "--team", id]);
+      const { campaign } = await json(["campaign:create", "--name", " Spring ", "--team", id]);
       const { name, status } = (await api(team.keys.live).get(`/campaigns/${campaign}`)).body.data;
-      assert.deepEqual([name, drip, status], ["Spring", true, "DRAFT"]);
+      assert.deepEqual([name, status], ["Spring", "DRAFT"]);
     });
   });
 

@@ -322,7 +322,8 @@ try {
     try {
       await setFaults(FAULTS);
       const { deliveryPaths } = await import("./deliveries.ts");
-      const paths = { ...sendPaths(), ...(await deliveryPaths(temporal)) };
+      const { sequencePaths } = await import("./sequences.ts");
+      const paths = { ...sendPaths(), ...sequencePaths(temporal), ...(await deliveryPaths(temporal)) };
       const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(paths);
       const counts = await Promise.all(wanted.map((path) => record(paths, path)));
       console.log(`${counts.reduce((a, b) => a + b, 0)} histories of ${wanted.length} paths`);

@@ -206,6 +206,8 @@ describe("A campaign", () => {
       from_name: null,
       body: "<html><body><p>Dear {{ first_name }}, welcome.</p></body></html>",
       status: "DRAFT",
+      is_drip: false,
+      drip_steps: [],
       status_reason: null,
       segment_id: sender.segmentId,
       account_ids: sender.accountIds,

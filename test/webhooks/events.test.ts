@@ -433,7 +433,7 @@ describe("Events of a send", () => {
 
   /** The newsletter or campaign as its events have it: as the API shows it, without its body, and counts of an ended send alone. */
   const shownBy = async (sender: AnySender): Promise<Json> => {
-    const { body, recipients, ...shown } = (await sender.client.get(pathOf(sender))).body.data;
+    const { body, recipients, is_drip, drip_steps, ...shown } = (await sender.client.get(pathOf(sender))).body.data;
     return { ...shown, recipients: shown.status === "SENT" ? recipients : null };
   };
   const never = (sender: AnySender) =>

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { bundleWorkflowCode, DefaultLogger, Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import { DeterminismViolationError } from "@temporalio/workflow";
 import { workflowBundle } from "../../workers/bundle.ts";
-import { endpointWorkflowId, replayWorkflowId, sendWorkflowId } from "../../workflows/ids.ts";
+import { endpointWorkflowId, replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../../workflows/ids.ts";
 import * as send from "../../workflows/send-messages.ts";
+import * as sequence from "../../workflows/sequence.ts";
 import * as endpoint from "../../workflows/webhook-endpoint.ts";
 import * as bulkReplay from "../../workflows/webhook-replay.ts";
 import { type RecordedHistory, readHistories, textsIn } from "../histories/files.ts";
@@ -34,6 +35,7 @@ interface WithUpdates {
 /** The recorded workflows, by the prefix of their ids. */
 const RECORDED: [name: string, prefix: string, workflow: WithUpdates, updates: number][] = [
   ["send", sendWorkflowId(""), send, 7],
+  ["sequence", sequenceWorkflowId(""), sequence, 4],
   ["delivery", endpointWorkflowId(""), endpoint, 4],
   ["bulk replay", replayWorkflowId(""), bulkReplay, 3],
 ];
@@ -120,7 +122,7 @@ describe("The recorded histories", () => {
     for (const { file, history } of recorded) {
       const texts = textsIn(history);
       assert.ok(
-        texts.some((text) => /"(previewId|webhookId|replayId)"/.test(text)),
+        texts.some((text) => /"(previewId|campaignId|webhookId|replayId)"/.test(text)),
         `the payloads of ${file} are decoded`,
       );
       // Its own version is all the SDK may say with an @. A token is a send's id and a signature; a link ends in one too.

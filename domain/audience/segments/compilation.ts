@@ -12,6 +12,16 @@ export const SEGMENT_LIMITS = {
   jsonLength: 100_000,
 } as const;
 
+/** In place of all contacts. */
+export interface Among {
+  /** A query with the columns of contacts that conditions read. */
+  people: RawBuilder<unknown>;
+  /** A query for their addresses. */
+  emails: RawBuilder<unknown>;
+  /** The newsletter or campaign that an event without a resource is of. */
+  eventsOf: string;
+}
+
 /** Collects what the conditions of a segment name while they are compiled. */
 export interface Compilation {
   tenant: Tenant;
@@ -21,6 +31,7 @@ export interface Compilation {
   lists: Place[];
   /** Newsletters and campaigns. */
   resources: Place[];
+  among?: Among | undefined;
 }
 
 export const setAlias = (n: number): string => `set_${n}`;

@@ -50,14 +50,19 @@ const compile: Compile = (place, compilation, depth) => {
  * than an import. The filters and `offset 0` keep it from replacing them.
  * @throws {ConditionProblem}
  */
-export function contactsQuery(conditions: unknown, compilation: Compilation): RawBuilder<unknown> {
+export function contactsQuery(
+  conditions: unknown,
+  compilation: Compilation,
+  only: RawBuilder<unknown> = sql`true`,
+): RawBuilder<unknown> {
   const condition = compile(new Place("conditions", conditions), compilation, 1);
-  const contacts = sql`select c.* from contacts c where ${ofTenant(compilation.tenant, "c")}`;
-  const { sets } = compilation;
-  if (sets.length === 0) return sql`${contacts} and ${condition}`;
+  const { sets, among, tenant } = compilation;
+  const contacts = among?.people ?? sql`select c.* from contacts c where ${ofTenant(tenant, "c")} and ${only}`;
+  if (sets.length === 0 && !among) return sql`${contacts} and ${condition}`;
   const joins = sets.map((addresses, n) => {
     const alias = setAlias(n);
-    return sql`full join (${addresses}) ${sql.ref(alias)} on ${sql.ref(`${alias}.email`)} = c.email`;
+    const some = among ? sql`select s.email from (${addresses}) s where s.email in (${among.emails})` : addresses;
+    return sql`full join (${some}) ${sql.ref(alias)} on ${sql.ref(`${alias}.email`)} = c.email`;
   });
   return sql`select c.* from (${contacts}) c ${sql.join(joins, sql` `)}
     where coalesce(c.id, '') <> '' and ${condition} offset 0`;

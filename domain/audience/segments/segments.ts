@@ -9,7 +9,8 @@ import { newId } from "../../ids.ts";
 import { holdPlace } from "../../teams/record-limit.ts";
 import { readFields } from "../contact-fields.ts";
 import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../rules.ts";
-import { type Compilation, SEGMENT_LIMITS } from "./compilation.ts";
+import type { Among, Compilation } from "./compilation.ts";
+import { SEGMENT_LIMITS } from "./compilation.ts";
 import { contactsQuery } from "./condition.ts";
 import { ConditionProblem, type Place } from "./place.ts";
 
@@ -36,10 +37,15 @@ function refuseUnknown(places: readonly Place[], known: readonly { id: string }[
  * Lists must exist: under `not`, a deleted one would select every contact. Newsletters and campaigns are checked when a
  * segment is made, because one that has mailed is never deleted. @throws {ConditionProblem}
  */
-async function compileConditions(em: EntityManager, tenant: Tenant, conditions: unknown) {
+async function compileConditions(
+  em: EntityManager,
+  tenant: Tenant,
+  conditions: unknown,
+  { among, only }: { among?: Among; only?: RawBuilder<unknown> | undefined } = {},
+) {
   const declared = new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
-  const compilation: Compilation = { tenant, declared, sets: [], lists: [], resources: [] };
-  const query = contactsQuery(conditions, compilation);
+  const compilation: Compilation = { tenant, declared, sets: [], lists: [], resources: [], among };
+  const query = contactsQuery(conditions, compilation, only);
   const { lists } = compilation;
   if (lists.length > 0) {
     const ids = lists.map(({ value }) => String(value));
@@ -138,23 +144,45 @@ export async function deleteSegment(em: EntityManager, segmentId: string): Promi
 /**
  * A query for the contacts of a segment, each once. Read it as `from (query) c`: as a condition, Postgres may walk a whole
  * set of addresses per contact.
+ * @param only SQL: a condition on a contact `c` that narrows it
  * @throws {ApiError} `not_found`; `filter_unsupported` naming the part that cannot be evaluated
  */
 export async function segmentContacts(
   em: EntityManager,
   tenant: Tenant,
   segmentId: string,
+  only?: RawBuilder<unknown>,
 ): Promise<RawBuilder<unknown>> {
   const segment = await readSegment(em, segmentId);
   refuseDeleted(segment);
   try {
-    return (await compileConditions(em, tenant, segment.conditions)).query;
+    return (await compileConditions(em, tenant, segment.conditions, { only })).query;
   } catch (error) {
     if (!(error instanceof ConditionProblem)) throw error;
     throw new ApiError(
       "filter_unsupported",
       `The segment ${segmentId} cannot be evaluated: ${error.message}. Make another segment in the app, and attach it.`,
     );
+  }
+}
+
+/**
+ * A query for the people, out of `among`, who meet conditions that no segment holds.
+ * @throws {ApiError} `filter_unsupported` naming the part that cannot be evaluated
+ */
+export async function matchingPeople(
+  em: EntityManager,
+  tenant: Tenant,
+  conditions: unknown,
+  among: Among,
+): Promise<RawBuilder<unknown>> {
+  try {
+    const { query, compilation } = await compileConditions(em, tenant, conditions, { among });
+    await refuseUnknownResources(em, tenant, compilation);
+    return query;
+  } catch (error) {
+    if (!(error instanceof ConditionProblem)) throw error;
+    throw new ApiError("filter_unsupported", `The condition cannot be evaluated: ${error.message}.`);
   }
 }
 

@@ -2,6 +2,7 @@ import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { SUBSCRIPTION_STATUSES } from "../../../db/entities/audience.ts";
 import { ENGAGEMENT_KINDS } from "../../../db/entities/engagement.ts";
 import { ofTenant, type Tenant } from "../../../db/orm.ts";
+import { ID_PREFIX } from "../../ids.ts";
 import { type Compilation, SEGMENT_LIMITS, setAlias } from "./compilation.ts";
 import type { Place } from "./place.ts";
 import { startOfDay } from "./team-days.ts";
@@ -55,14 +56,14 @@ export function eventCondition(place: Place, compilation: Compilation): RawBuild
   const event = place.at("event").word(EVENTS);
   const resource = place.at("resource");
   const within = place.at("within_days");
-  const isOfResource = resource.value !== undefined;
-  if (isOfResource) compilation.resources.push(resource);
+  if (resource.value !== undefined) compilation.resources.push(resource);
+  const named = resource.value === undefined ? compilation.among?.eventsOf : resource.text();
   const ofResource = (resourceId: RawBuilder<unknown>) =>
-    isOfResource ? sql`and ${resourceId} = ${resource.text()}` : sql``;
+    named === undefined ? sql`` : sql`and ${resourceId} = ${named}`;
   const since = (at: RawBuilder<unknown>) =>
     within.value === undefined ? sql`` : sql`and ${at} >= ${startOfDay(tenant.teamId, -within.days(0))}`;
-  // A newsletter or a campaign is sent once, and mails an address once.
-  const distinct = isOfResource ? sql`` : sql`distinct`;
+  // A newsletter is sent once, and mails an address once; a campaign may be a sequence.
+  const distinct = named?.startsWith(`${ID_PREFIX.newsletter}_`) ? sql`` : sql`distinct`;
   const addresses =
     event === "received"
       ? sql`select ${distinct} email from (

@@ -65,6 +65,13 @@ export const EXCEPTIONS: readonly Exception[] = [
       /(?:subscribers s where s|contacts c where c|newsletters n where n|campaigns c where c)\.id = (?:\$|any\(\$)/,
   },
   {
+    reason: "The sequence that the same transaction has locked under its tenant leads to its steps and its team.",
+    program: "api",
+    file: /^domain\/sequences\/enrolments\.ts$/,
+    tables: ["sequences"],
+    statement: /join sequences q on q\.campaign_id = s\.campaign_id/,
+  },
+  {
     reason: "The contacts that the same transaction has locked under their tenant, by ids alone for the same reason.",
     program: "api",
     file: /^domain\/audience\/contact-rows\.ts$/,
@@ -81,11 +88,12 @@ export const EXCEPTIONS: readonly Exception[] = [
   },
   {
     reason:
-      "A workflow carries the ids of its send and of what that consists of, and no tenant; ids cannot be guessed.",
+      "A workflow carries the ids of its send or sequence and of what that consists of, and no tenant; ids cannot be guessed.",
     program: "workers",
-    file: /^(?:domain\/sends|domain\/webhooks\/emit\.ts|activities)\b/,
+    file: /^(?:domain\/sends|domain\/sequences|domain\/webhooks\/emit\.ts|activities)\b/,
     tables: [
       "sends",
+      "sequences",
       "send_previews",
       "newsletters",
       "campaigns",
@@ -96,6 +104,13 @@ export const EXCEPTIONS: readonly Exception[] = [
       "suppressions",
     ],
     statement: BY_ID,
+  },
+  {
+    reason:
+      "Sweeps and wakes of sequences serve all tenants; a workflow carries the id of its sequence, and no tenant.",
+    program: "workers",
+    file: /^(?:domain\/sequences|activities)\b/,
+    tables: ["campaigns", "sequences", "contacts", "sends"],
   },
   {
     reason: "The relay and the deliveries serve all tenants; each row carries its tenant along.",

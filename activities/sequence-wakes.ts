@@ -1,0 +1,35 @@
+import type { Client } from "@temporalio/client";
+import type { Logger } from "pino";
+import type { EntityManager } from "../db/orm.ts";
+import { forgetWakes, pauseSequence, type RunningSequence, readWakes } from "../domain/sequences/state.ts";
+import { sequenceWorkflowId } from "../workflows/ids.ts";
+import { sequenceStart } from "../workflows/start.ts";
+import type { ActivityDeps } from "./deps.ts";
+import { ONE_RUN, readLatestRun, wakeUp } from "./starts.ts";
+
+/** Wakes the workflows of sequences about which something was written; the rows go once all were woken. */
+export async function wakeSequences({ orm, log }: ActivityDeps, client: Client): Promise<void> {
+  const em = orm.em.fork();
+  const { sequences, upTo } = await readWakes(em);
+  for (const sequence of sequences) {
+    if (!(await wakeUp(client, sequenceWorkflowId(sequence.id)))) await restoreSequence(client, em, log, sequence);
+  }
+  if (sequences.length > 0) await forgetWakes(em, upTo);
+}
+
+/** Starts the workflow of a sequence that has none. One that was terminated, or failed, is PAUSED first. */
+export async function restoreSequence(
+  client: Client,
+  em: EntityManager,
+  log: Logger,
+  { id, teamId, status }: RunningSequence,
+): Promise<void> {
+  const { end } = await readLatestRun(client, sequenceWorkflowId(id));
+  if (end === "running") return;
+  if (end === "cut_off" && status === "ACTIVE") await pauseSequence(em, id, "workflow_ended");
+  await client.workflow.start("sequenceWorkflow", {
+    ...sequenceStart({ campaignId: id, teamId, wave: 0 }),
+    ...ONE_RUN,
+  });
+  log.warn({ campaignId: id, end }, "a sequence had no workflow; it has one");
+}

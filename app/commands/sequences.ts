@@ -1,0 +1,163 @@
+import { readFile } from "node:fs/promises";
+import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
+import { lockKey, parseKey, presentKeyId } from "../../domain/access/keys.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { type SequenceProgress, type StepProgress, showSequence } from "../../domain/sequences/progress.ts";
+import { createSequence, resumeSequence, startSequence, stopSequence } from "../../domain/sequences/sequences.ts";
+import { pauseSequence, type Sequence } from "../../domain/sequences/state.ts";
+import { saveSteps } from "../../domain/sequences/steps.ts";
+import { type AppCommand, argument, type Commands, command, flag, OF_TEAM, option, required } from "../command.ts";
+import { address, recordName } from "../options.ts";
+import { counted, toJson } from "../output.ts";
+import { inOwnersTenant, inTenant, ownerOf, type Session, teamOf } from "../session.ts";
+import { WEEKDAYS } from "../weekdays.ts";
+
+const SEQUENCE = { id: argument("the sequence (cmp_…)") };
+
+const moving = (description: string, move: (em: EntityManager, id: string) => Promise<Sequence>): AppCommand =>
+  command(description, SEQUENCE, async ({ orm }, { id }) => {
+    const { status, reason } = await move(orm.em.fork(), id);
+    const text = `${id} is ${status}${reason === null ? "" : `: ${reason}`}`;
+    return { text, data: { sequence: { id, status, status_reason: reason } } };
+  });
+
+/** Sequences of mails over time: the API reads them, and never writes them. */
+export const commands: Commands = {
+  "sequence:create": command(
+    "make a sequence as a draft: mails that follow each other, to those who come onto a list or into a segment",
+    {
+      name: argument("its name, for the team alone", recordName),
+      ...OF_TEAM,
+      list: { ...option("<id>", "the list whose confirmed subscribers it mails"), conflicts: ["segment"] },
+      segment: option("<id>", "the segment whose contacts it mails"),
+      from: required("<address>", "the address in From", address),
+      fromName: option("<name>", "the name in From; that of the sending account unless given", recordName),
+    },
+    async (session, { name, list: listId, segment: segmentId, from: fromEmail, fromName = null, ...options }) => {
+      const tenant: Tenant = { teamId: await teamOf(session, options), environment: "LIVE" };
+      const sequence = { name, listId, segmentId, fromEmail, fromName };
+      const id = await inTenant(session, tenant, (em) =>
+        createSequence(em, tenant, sequence, session.env.MAX_CAMPAIGNS),
+      );
+      return { text: `${id} is drafted: give it steps with sequence:steps`, data: { sequence: { id } } };
+    },
+  ),
+
+  "sequence:steps": command(
+    "set the steps of a sequence, also while it runs; those that are left out are removed",
+    {
+      ...SEQUENCE,
+      file: required(
+        "<file>",
+        "JSON: a list of steps, each with id, wait_minutes, subject and body, and perhaps time_of_day, send_days, stop_if and skip_if",
+      ),
+    },
+    async (session, { id, file }) => {
+      const tenant = await ownerOf(session, "campaigns", id);
+      const saved = await saveSteps(forTenant(session.orm.em, tenant), tenant, id, await readJson(file));
+      const { steps, added, changed, removed } = saved;
+      return {
+        text: `${id} has ${counted(steps, "step")}: ${added} added, ${changed} changed, ${removed} removed`,
+        data: { sequence: { id, ...saved } },
+      };
+    },
+  ),
+
+  "sequence:start": command(
+    "start a sequence: those who come onto its list, or into its segment, from now on enter it",
+    {
+      ...SEQUENCE,
+      key: option(
+        "<id>",
+        "the key that gives it its domains and its daily cap: its id, or its visible part mk_live_…; that of a running stack unless given",
+      ),
+      includeMembers: flag("let those who are there now enter it, too"),
+    },
+    async (session, { id, key, includeMembers }) => {
+      await inOwnersTenant(session, "campaigns", id, async (em, tenant) => {
+        const { id: apiKeyId } = await lockKey(em, { teamId: tenant.teamId, key: key ?? keyOfStack(session) });
+        await startSequence(em, tenant, id, { apiKeyId, includeMembers });
+      });
+      return { text: `${id} is ACTIVE`, data: { sequence: { id, status: "ACTIVE" } } };
+    },
+  ),
+
+  "sequence:pause": moving("hold a sequence; mails that are under way are mailed", (em, id) =>
+    pauseSequence(em, id, null),
+  ),
+
+  "sequence:resume": command(
+    "continue a paused sequence: of those who fell due, 1,000 are mailed at once and the others within the hour",
+    {
+      ...SEQUENCE,
+      key: option("<id>", "in place of the key that it was started with"),
+      mailDue: {
+        ...flag("mail those who were due when it was paused: after a restore, some of them get the mail twice"),
+        conflicts: ["skipDue"],
+      },
+      skipDue: flag("let those pass their step unmailed: after a restore, some of them never get the mail"),
+    },
+    async (session, { id, key, mailDue, skipDue }) => {
+      const treatment = mailDue ? "mail" : skipDue ? "skip" : undefined;
+      const { sequence, ...counts } = await inOwnersTenant(session, "campaigns", id, async (em, { teamId }) => {
+        const apiKeyId = key === undefined ? undefined : (await lockKey(em, { teamId, key })).id;
+        return resumeSequence(em, id, { due: treatment, apiKeyId });
+      });
+      const { due, spread, skipped } = counts;
+      return {
+        text: `${id} is ${sequence.status}; mailed now: ${due - spread}, within the hour: ${spread}, skipped: ${skipped}`,
+        data: { sequence: { id, status: sequence.status, ...counts } },
+      };
+    },
+  ),
+
+  "sequence:stop": moving("end a sequence for good: those who wait leave it", stopSequence),
+
+  "sequence:show": command(
+    "print a sequence: status and reason, its people, and by step those who wait, and what became of its mails",
+    SEQUENCE,
+    async (session, { id }) => {
+      const tenant = await ownerOf(session, "campaigns", id);
+      const shown = await showSequence(forTenant(session.orm.em, tenant), tenant, id);
+      const { people, steps, ...facts } = shown;
+      return { text: describe(shown), data: { sequence: { id, ...toJson(facts), people, steps } } };
+    },
+  ),
+};
+
+/** The visible part of the key of the demo team. */
+export function keyOfStack({ stack }: Session): string {
+  const key = stack && parseKey(stack.keys.live);
+  if (!key) throw new ApiError("validation_failed", "Name the key with --key.");
+  return presentKeyId(key.environment, key.publicId);
+}
+
+async function readJson(file: string): Promise<unknown> {
+  const text = await readFile(file, "utf8");
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ApiError("validation_failed", `${file} is not valid JSON.`);
+  }
+}
+
+function describe(sequence: SequenceProgress): string {
+  const { campaignId, name, status, reason, listId, segmentId, fromEmail, areMembersNoted } = sequence;
+  const people = Object.entries(sequence.people).map(([state, count]) => `${count} ${state}`);
+  return [
+    `${campaignId}  ${name}`,
+    `status       ${reason === null ? status : `${status}: ${reason}`}`,
+    `mails        ${listId ?? segmentId} from ${fromEmail}`,
+    `people       ${people.join(", ") || "none"}${areMembersNoted || status === "DRAFT" ? "" : "; members are being noted"}`,
+    `next due     ${sequence.nextDueAt ?? "none"}`,
+    `mailed today ${sequence.mailedToday}`,
+    ...sequence.steps.map(stepText),
+  ].join("\n");
+}
+
+function stepText({ id, wait_minutes, time_of_day, send_days, ...counts }: StepProgress): string {
+  const days = send_days.map((day) => WEEKDAYS[day - 1]).join(", ");
+  const time = `${time_of_day === null ? "" : ` at ${time_of_day}`}${days === "" ? "" : ` on ${days}`}`;
+  const { waiting, sent, opened, clicked, left } = counts;
+  return `step ${id}, after ${wait_minutes} min${time}: ${waiting} waiting, ${sent} sent, ${opened} opened, ${clicked} clicked, ${left} left`;
+}

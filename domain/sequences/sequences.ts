@@ -1,0 +1,230 @@
+import { LockMode } from "@mikro-orm/postgresql";
+import { type RawBuilder, sql } from "kysely";
+import { List } from "../../db/entities/audience.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import type { AccessKey } from "../access/access.ts";
+import { readAccess } from "../access/key-lookup.ts";
+import { lockListForInserts } from "../audience/lists.ts";
+import { lockSegment, segmentContacts } from "../audience/segments/segments.ts";
+import { ApiError } from "../errors.ts";
+import { type DraftAccount, pickAccount } from "../sends/draft.ts";
+import { createDraft } from "../sends/drafts.ts";
+import { assertKeyMaySend, assertSender } from "../sends/gates.ts";
+import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
+import { movePeople } from "./enrolments.ts";
+import { isDue, isWaiting, moveSequence, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
+
+interface NewSequence {
+  name: string;
+  /** One of the two. */
+  listId?: string | undefined;
+  segmentId?: string | undefined;
+  /** Normalised. */
+  fromEmail: string;
+  fromName?: string | null;
+}
+
+/**
+ * Makes a sequence as a DRAFT, in the caller's transaction. @param limit campaigns that the team may have
+ * @returns its id, which is that of its campaign
+ * @throws {ApiError} `validation_failed` for the test environment; `not_found` for the list or segment;
+ *   `resource_limit_reached`
+ */
+export async function createSequence(
+  em: EntityManager,
+  tenant: Tenant,
+  { name, listId, segmentId, fromEmail, fromName = null }: NewSequence,
+  limit: number,
+): Promise<string> {
+  if (tenant.environment !== "LIVE") {
+    throw new ApiError("validation_failed", "A sequence is LIVE: the test environment mails nobody.");
+  }
+  if ((listId === undefined) === (segmentId === undefined)) {
+    throw new ApiError("validation_failed", "A sequence mails a list or a segment: name one of the two.");
+  }
+  if (listId !== undefined) await lockListForInserts(em, listId);
+  if (segmentId !== undefined) await lockSegment(em, segmentId, LockMode.PESSIMISTIC_READ);
+  const content = { name, subject: null, fromName, body: null, isDrip: true };
+  const { id } = await createDraft(em, tenant, "campaign", content, limit);
+  await sql`
+    insert into sequences (campaign_id, team_id, environment, list_id, segment_id, from_email)
+    values (${id}, ${tenant.teamId}, ${tenant.environment}, ${listId ?? null}, ${segmentId ?? null}, ${fromEmail})`.execute(
+    kysely(em),
+  );
+  return id;
+}
+
+export interface SequenceSender {
+  key: AccessKey;
+  account: DraftAccount;
+}
+
+/**
+ * The key and the account that mail a sequence, if they may: for its start and for each wave.
+ * @throws {ApiError} as `readAccess`; `send_not_permitted`, `sending_domain_unverified`, `send_domain_not_allowed`
+ */
+export async function readSender(
+  em: EntityManager,
+  sequence: Sequence,
+  apiKeyId: string,
+  { lock = false }: { lock?: boolean } = {},
+): Promise<SequenceSender> {
+  const { listId, fromEmail } = sequence;
+  const scope = listId === null ? "campaigns:send" : "newsletters:send";
+  const { caller: key } = await readAccess(em, sequence, apiKeyId, scope, { lock });
+  assertKeyMaySend(key);
+  const account = await pickAccount(em, sequence, fromEmail);
+  if (account === null) {
+    throw new ApiError(
+      "sending_domain_unverified",
+      `The team has no sending account with the address ${fromEmail}, or allowed for its domain; connect one in the app.`,
+    );
+  }
+  assertSender({ accounts: [account], isAccountGone: false, fromAddresses: [fromEmail] }, key);
+  return { key, account };
+}
+
+interface Start {
+  apiKeyId: string;
+  /** Those who are members now enter it; else they are noted as PRESENT. */
+  includeMembers: boolean;
+}
+
+/**
+ * Starts a DRAFT, in the caller's transaction: those who become members after its commit enter.
+ * @throws {ApiError} `not_found`, also for a list or segment that was deleted; `resource_state_invalid` unless it is a DRAFT
+ *   with steps; `filter_unsupported`; as `readSender`
+ */
+export async function startSequence(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  { apiKeyId, includeMembers }: Start,
+): Promise<void> {
+  const { listId, segmentId } = await readSequence(em, id, { tenant });
+  if (listId !== null && !(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE }))) {
+    throw new ApiError("not_found", "The list was deleted; make a sequence of another list.");
+  }
+  if (segmentId !== null) {
+    await lockSegment(em, segmentId, LockMode.PESSIMISTIC_READ);
+    await segmentContacts(em, tenant, segmentId);
+  }
+  const sequence = await readSequence(em, id, { lock: "entering" });
+  if (sequence.status !== "DRAFT") throw wrongState(`It is ${sequence.status}: only a DRAFT can be started.`);
+  const steps = await sql`select from sequence_steps where campaign_id = ${id} and removed_at is null limit 1`.execute(
+    kysely(em),
+  );
+  if (steps.rows.length === 0) throw wrongState("It has no steps; give it some with sequence:steps.");
+  const { key } = await readSender(em, sequence, apiKeyId);
+  await sql`
+    update sequences set api_key_id = ${key.id}, include_members = ${includeMembers}, started_at = clock_timestamp()
+    where campaign_id = ${id} and ${ofTenant(tenant)}`.execute(kysely(em));
+  await moveSequence(em, sequence, "ACTIVE", null);
+}
+
+/** Of the people who fell due during a pause, so many are mailed at once, and the others within the time. */
+const AT_ONCE = 1_000;
+const SPREAD_OVER = sql`interval '1 hour'`;
+
+export type ResumeDue = "mail" | "skip";
+
+export interface Resumed {
+  sequence: Sequence;
+  /** People who passed their step unmailed. */
+  skipped: number;
+  /** People who are due, and those of them who are mailed within the hour and not at once. */
+  due: number;
+  spread: number;
+}
+
+interface Resumption {
+  /** Whether those who were due when it was paused are mailed, perhaps again, or pass their step unmailed. */
+  due?: ResumeDue | undefined;
+  /** In place of the key that it was started with. */
+  apiKeyId?: string | undefined;
+}
+
+/**
+ * Continues a PAUSED sequence.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` unless it is PAUSED, and after a restore without `due` while
+ *   people had been due; as `readSender`
+ */
+export function resumeSequence(
+  em: EntityManager,
+  id: string,
+  { due: treatment, apiKeyId }: Resumption = {},
+): Promise<Resumed> {
+  return transaction(em, async (tx) => {
+    const sequence = await readSequence(tx, id, { lock: "claim" });
+    const { status, reason } = sequence;
+    if (status !== "PAUSED") throw wrongState(`It is ${status}: it can be resumed while it is PAUSED.`);
+    const { key } = await readSender(tx, sequence, apiKeyId ?? sequence.apiKeyId ?? "");
+    const pausedAt = sql`(select c.updated_at from campaigns c where c.id = ${id} and ${ofTenant(sequence, "c")})`;
+    const wereDue = sql`${isDue(id)} and e.due_at <= ${pausedAt}`;
+    if (reason === PAUSE_REASONS.databaseRestored && treatment === undefined) {
+      const doubtful = await countPeople(tx, wereDue);
+      if (doubtful > 0) {
+        throw wrongState(
+          `The database was restored, and ${doubtful} people who were due may have had their mail: resume with --mail-due, and some of them get it twice, or with --skip-due, and some of them never get it.`,
+        );
+      }
+    }
+    const skip = sql`select e.ctid as row, null as leaves, true as passes, e.step_id as passed, now() as since
+      from sequence_enrolments e where ${wereDue}`;
+    const skipped = treatment === "skip" ? (await movePeople(tx, sequence, skip)).people : 0;
+    const due = await countPeople(tx, isDue(id));
+    const spread = Math.max(0, due - AT_ONCE);
+    if (spread > 0) {
+      await sql`
+        update sequence_enrolments e set fell_due_at = coalesce(e.fell_due_at, e.due_at),
+          due_at = now() + ${SPREAD_OVER} * ((o.n - ${AT_ONCE})::float8 / ${spread})
+        from (select e.address_hash, row_number() over (order by e.due_at, e.address_hash) as n
+          from sequence_enrolments e where ${isDue(id)}) o
+        where e.campaign_id = ${id} and e.address_hash = o.address_hash and o.n > ${AT_ONCE}`.execute(kysely(tx));
+    }
+    await sql`update sequences set api_key_id = ${key.id} where campaign_id = ${id} and ${ofTenant(sequence)}`.execute(
+      kysely(tx),
+    );
+    return { sequence: await moveSequence(tx, sequence, "ACTIVE", null), skipped, due, spread };
+  });
+}
+
+async function countPeople(em: EntityManager, condition: RawBuilder<unknown>): Promise<number> {
+  const { rows } = await sql<{ people: number }>`
+    select count(*)::int as people from sequence_enrolments e where ${condition}`.execute(kysely(em));
+  return rows[0]?.people ?? 0;
+}
+
+/**
+ * Mails at once those whom a resume has spread over the hour. @returns how many
+ * @throws {ApiError} `not_found`; `resource_state_invalid` unless it is ACTIVE
+ */
+export function mailDueNow(em: EntityManager, id: string): Promise<number> {
+  return transaction(em, async (tx) => {
+    const { status } = await readSequence(tx, id, { lock: "claim" });
+    if (status !== "ACTIVE") throw wrongState(`It is ${status}: people are mailed while it is ACTIVE.`);
+    const { numAffectedRows = 0n } = await sql`
+      update sequence_enrolments e set due_at = now(), fell_due_at = null
+      where ${isWaiting(id)} and e.fell_due_at is not null`.execute(kysely(tx));
+    await wakeSequence(tx, id);
+    return Number(numAffectedRows);
+  });
+}
+
+/**
+ * Ends a sequence for good. Those who wait become LEFT without an event; waves under way end by themselves.
+ * @returns the sequence as it is then
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for a DRAFT
+ */
+export function stopSequence(em: EntityManager, id: string): Promise<Sequence> {
+  return transaction(em, async (tx) => {
+    const sequence = await readSequence(tx, id, { lock: "entering" });
+    if (sequence.status === "STOPPED") return sequence;
+    if (sequence.status === "DRAFT") throw wrongState("It is DRAFT: it can be stopped once it was started.");
+    await sql`
+      update sequence_enrolments e set state = 'LEFT', reason = 'stopped', due_at = null, fell_due_at = null
+      where ${isWaiting(id)}`.execute(kysely(tx));
+    return moveSequence(tx, sequence, "STOPPED", null);
+  });
+}

@@ -1,0 +1,186 @@
+import { type RawBuilder, sql } from "kysely";
+import type { BroadcastStatus } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { ApiError, orNotFound } from "../errors.ts";
+import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
+
+export const wrongState = (message: string): ApiError => new ApiError("resource_state_invalid", message);
+
+export interface Sequence extends Tenant {
+  campaignId: string;
+  name: string;
+  status: BroadcastStatus;
+  /** Why it is PAUSED; null where a command paused it. */
+  reason: string | null;
+  /** One of the two is null. */
+  listId: string | null;
+  segmentId: string | null;
+  fromEmail: string;
+  fromName: string | null;
+  apiKeyId: string | null;
+  wave: number;
+  openWaves: string[];
+  tracking: boolean;
+  includeMembers: boolean;
+  areMembersNoted: boolean;
+}
+
+/** SQL: enrolments `e` that wait for a wave, and those whom one may claim. */
+export const isWaiting = (campaignId: string): RawBuilder<unknown> =>
+  sql`e.campaign_id = ${campaignId} and e.state = 'ACTIVE' and e.send_id is null`;
+export const isDue = (campaignId: string): RawBuilder<unknown> =>
+  sql`${isWaiting(campaignId)} and e.due_at <= now()::timestamptz(3)`;
+
+const LOCKS = {
+  none: sql``,
+  /** One that claims, pauses or resumes. People may enter meanwhile. */
+  claim: sql`for no key update of q, c`,
+  /** One that changes what entering depends on: waits for transactions in which people enter, and they for it. */
+  entering: sql`for update of q, c`,
+};
+
+/** Both locks exclude each other. @param options `tenant`: of this one alone @throws {ApiError} `not_found` */
+export async function readSequence(
+  em: EntityManager,
+  campaignId: string,
+  { lock = "none", tenant }: { lock?: keyof typeof LOCKS; tenant?: Tenant } = {},
+): Promise<Sequence> {
+  const { rows } = await sql<Sequence>`
+    select q.campaign_id as "campaignId", q.team_id as "teamId", q.environment, c.name, c.status, c.status_reason as reason,
+      q.list_id as "listId", q.segment_id as "segmentId", q.from_email as "fromEmail", c.from_name as "fromName",
+      q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves", coalesce(c.tracking, t.tracking) as tracking,
+      q.include_members as "includeMembers", q.members_noted_at is not null as "areMembersNoted"
+    from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
+    where q.campaign_id = ${campaignId} and ${tenant ? ofTenant(tenant, "q") : sql`true`} ${LOCKS[lock]}`.execute(
+    kysely(em),
+  );
+  return orNotFound(rows[0]);
+}
+
+interface Running {
+  campaignId: string;
+  segmentId: string | null;
+}
+
+/** Keeps ACTIVE and PAUSED sequences, and their steps, as they are until the transaction ends. */
+export async function lockRunning(
+  em: EntityManager,
+  tenant: Tenant,
+  condition: RawBuilder<unknown>,
+): Promise<Running[]> {
+  const { rows } = await sql<Running>`
+    select q.campaign_id as "campaignId", q.segment_id as "segmentId"
+    from sequences q join campaigns c on c.id = q.campaign_id and ${ofTenant(tenant, "c")}
+    where ${ofTenant(tenant, "q")} and ${condition} and c.status in ('ACTIVE', 'PAUSED')
+    order by q.campaign_id for key share of q, c`.execute(kysely(em));
+  return rows;
+}
+
+/** Has the workflow of a sequence look at Postgres, once the caller's transaction is committed: see `readWakes`. */
+export async function wakeSequence(em: EntityManager, campaignId: string): Promise<void> {
+  await kysely(em).insertInto("sequence_wakes").values({ campaign_id: campaignId }).execute();
+}
+
+/** Also wakes its workflow. @returns the sequence as it is then */
+export async function moveSequence(
+  em: EntityManager,
+  sequence: Sequence,
+  status: BroadcastStatus,
+  reason: string | null,
+): Promise<Sequence> {
+  const { campaignId } = sequence;
+  await sql`
+    update campaigns set status = ${status}, status_reason = ${reason}
+    where id = ${campaignId} and ${ofTenant(sequence)}`.execute(kysely(em));
+  await wakeSequence(em, campaignId);
+  return { ...sequence, status, reason };
+}
+
+/**
+ * Nothing is claimed from its commit on; waves under way continue. One that is PAUSED keeps its reason.
+ * @param reason a code; null for a command
+ * @returns the sequence as it is then
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for a DRAFT or one that is STOPPED
+ */
+export function pauseSequence(em: EntityManager, id: string, reason: string | null): Promise<Sequence> {
+  return transaction(em, async (tx) => {
+    const sequence = await readSequence(tx, id, { lock: "claim" });
+    if (sequence.status === "PAUSED") return sequence;
+    if (sequence.status !== "ACTIVE")
+      throw wrongState(`It is ${sequence.status}: it can be paused while it is ACTIVE.`);
+    return moveSequence(tx, sequence, "PAUSED", reason);
+  });
+}
+
+/** A sequence that needs a workflow. */
+export interface RunningSequence {
+  id: string;
+  teamId: string;
+  status: string;
+}
+
+const PAGE = 500;
+const RUNNING = sql`c.is_drip and c.status in ('ACTIVE', 'PAUSED')`;
+
+/** Page by page. */
+export async function* readRunning(em: EntityManager): AsyncGenerator<RunningSequence[]> {
+  for (let after: string | undefined = ""; after !== undefined; ) {
+    const { rows }: { rows: RunningSequence[] } = await sql<RunningSequence>`
+      select c.id, c.team_id as "teamId", c.status from sequences q join campaigns c on c.id = q.campaign_id
+      where q.campaign_id > ${after} and ${RUNNING} order by q.campaign_id limit ${PAGE}`.execute(kysely(em));
+    yield rows;
+    after = rows[PAGE - 1]?.id;
+  }
+}
+
+export interface SequenceToSweep {
+  id: string;
+  hasSegment: boolean;
+  /** Not only contacts that were changed since the last sweep. */
+  all: boolean;
+}
+
+/** Those with a segment whose team has changed contacts since the last sweep, and all every quarter of an hour. */
+export async function readToSweep(em: EntityManager): Promise<SequenceToSweep[]> {
+  const { rows } = await sql<SequenceToSweep>`
+    select id, "hasSegment", "all" from (
+      select c.id, q.segment_id is not null as "hasSegment",
+        coalesce(q.swept_all_at < now() - interval '15 minutes', true) as "all",
+        q.segment_id is not null and exists (select from contacts k where k.team_id = q.team_id and k.environment = q.environment
+          and k.email_status = 'ACTIVE' and k.updated_at >= q.swept_at) as changed
+      from sequences q join campaigns c on c.id = q.campaign_id
+      where ${RUNNING} and q.members_noted_at is not null
+    ) s where s."all" or s.changed`.execute(kysely(em));
+  return rows;
+}
+
+/** For a restored database, before a process mails by it: pauses each sequence that runs. @returns how many */
+export async function holdSequences(em: EntityManager): Promise<number> {
+  const { numAffectedRows = 0n } = await sql`
+    update campaigns c set status = 'PAUSED', status_reason = ${PAUSE_REASONS.databaseRestored} where ${RUNNING}`.execute(
+    kysely(em),
+  );
+  return Number(numAffectedRows);
+}
+
+/** Rows that one look takes. */
+const WAKES = 10_000;
+
+export interface Wakes {
+  sequences: RunningSequence[];
+  /** The rows that were read. */
+  upTo: string[];
+}
+
+export async function readWakes(em: EntityManager): Promise<Wakes> {
+  const { rows } = await sql<RunningSequence & { seqs: string[] }>`
+    select c.id, c.team_id as "teamId", c.status, array_agg(w.seq::text) as seqs
+    from (select seq, campaign_id from sequence_wakes order by seq limit ${WAKES}) w
+    join campaigns c on c.id = w.campaign_id group by c.id`.execute(kysely(em));
+  return { sequences: rows.map(({ seqs: _seqs, ...sequence }) => sequence), upTo: rows.flatMap(({ seqs }) => seqs) };
+}
+
+export async function forgetWakes(em: EntityManager, upTo: readonly string[]): Promise<void> {
+  await sql`delete from sequence_wakes where seq = any(${[...upTo]}::bigint[])`.execute(kysely(em));
+}

@@ -1,0 +1,185 @@
+import { isDeepStrictEqual } from "node:util";
+import { sql } from "kysely";
+import { z } from "zod";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { readFields } from "../audience/contact-fields.ts";
+import { hasControlCharacter } from "../audience/rules.ts";
+import { ApiError } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { assertComposable, examineContent } from "../mail/examination.ts";
+import { UnsendableError } from "../mail/header.ts";
+import { describeProblem, TemplateError } from "../mail/template-problem.ts";
+import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts.ts";
+import { peopleWho } from "./conditions.ts";
+import { movePeople } from "./enrolments.ts";
+import { isWaiting, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
+
+const MAX_STEPS = 50;
+const MAX_WAIT_MINUTES = 365 * 24 * 60;
+
+const step = z.strictObject({
+  id: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/, "has 1 to 64 letters, digits, - and _"),
+  wait_minutes: z.int().min(0).max(MAX_WAIT_MINUTES),
+  time_of_day: z
+    .string()
+    .regex(/^([01]\d|2[0-3]):[0-5]\d$/, "is a time such as 09:30")
+    .nullable()
+    .default(null),
+  send_days: z
+    .array(z.int().min(1).max(7))
+    .default([])
+    .transform((days) => [...new Set(days)].sort()),
+  subject: z
+    .string()
+    .max(MAX_SUBJECT_LENGTH)
+    .refine((text) => text.trim() !== "" && !hasControlCharacter(text), "has one line and is not empty"),
+  body: z
+    .string()
+    .refine((text) => text.trim() !== "", "is empty")
+    .refine((text) => Buffer.byteLength(text) <= MAX_BODY_BYTES, `has at most ${MAX_BODY_BYTES} bytes`),
+  stop_if: z.unknown().default(null),
+  skip_if: z.unknown().default(null),
+});
+type Step = z.infer<typeof step>;
+
+const refusal = (param: string, message: string) =>
+  new ApiError("validation_failed", `${param}: ${message}`, { param });
+
+function parseSteps(given: unknown): Step[] {
+  const parsed = z.array(step).min(1).max(MAX_STEPS).safeParse(given);
+  if (!parsed.success) {
+    const [{ path, message } = { path: [], message: "" }] = parsed.error.issues;
+    throw refusal(
+      path.reduce<string>((text, key) => text + (typeof key === "number" ? `[${key}]` : `.${String(key)}`), "steps"),
+      `${message}.`,
+    );
+  }
+  const steps = parsed.data;
+  const repeated = steps.findIndex(({ id }, i) => steps.findIndex((other) => other.id === id) < i);
+  if (repeated >= 0) throw refusal(`steps[${repeated}].id`, "another step has this id.");
+  return steps;
+}
+
+interface SavedStep extends Step {
+  versionId: string;
+}
+
+/** Also removed ones, in their order. */
+async function readSteps(em: EntityManager, campaignId: string): Promise<SavedStep[]> {
+  const { rows } = await sql<SavedStep>`
+    select s.step_id as id, v.wait_minutes, v.time_of_day, v.send_days::int[] as send_days, v.subject, v.body, v.stop_if,
+      v.skip_if, v.id as "versionId"
+    from sequence_steps s join sequence_step_versions v on v.id = s.version_id
+    where s.campaign_id = ${campaignId} order by s.place`.execute(kysely(em));
+  return rows;
+}
+
+const contentOf = ({ versionId: _, ...content }: Partial<SavedStep> = {}): Partial<Step> => content;
+
+/** Content and conditions of one step can be used. @throws {ApiError} `validation_failed`, naming the part */
+async function checkStep(
+  em: EntityManager,
+  sequence: Sequence,
+  { subject, body: html, ...conditions }: Step,
+  at: string,
+): Promise<void> {
+  const { teamId, segmentId, fromEmail, fromName } = sequence;
+  const fields = segmentId === null ? [] : (await readFields(em, sequence)).map(({ name }) => name);
+  const [problem] = await examineContent(teamId, { subject, html }, fields);
+  if (problem) {
+    throw refusal(`${at}.${problem.field === "html" ? "body" : "subject"}`, `${describeProblem(problem)}.`);
+  }
+  try {
+    await assertComposable(teamId, { subject, html, fromEmail, fromName });
+  } catch (error) {
+    if (!(error instanceof TemplateError || error instanceof UnsendableError)) throw error;
+    throw refusal(at, `no message can be composed: ${error.message}.`);
+  }
+  const nobody = sql`select null::text where false`;
+  const among = { ids: nobody, emails: nobody };
+  for (const name of ["stop_if", "skip_if"] as const) {
+    if (conditions[name] === null) continue;
+    await peopleWho(em, sequence, { ...sequence, among }, conditions[name]).catch((error) => {
+      throw error instanceof ApiError ? refusal(`${at}.${name}`, error.message) : error;
+    });
+  }
+}
+
+/** A new step follows the one before it at once, so that those who have passed a removed step behind that do not get it. */
+function mergeOrder(saved: readonly SavedStep[], steps: readonly Step[]): string[] {
+  const order = saved.map(({ id }) => id);
+  const isKnown = new Set(order);
+  let place = 0;
+  for (const { id } of steps) {
+    if (!isKnown.has(id)) order.splice(place, 0, id);
+    else if (order.indexOf(id) < place)
+      throw refusal("steps", `the step ${id} would change its place: give it another id, and remove this one.`);
+    place = order.indexOf(id) + 1;
+  }
+  return order;
+}
+
+/**
+ * Gives a sequence its steps, also while it runs: a step that is left out is removed, and one that is changed gets a new
+ * version. Those who wait, in no wave, wait for what follows the step that they have passed.
+ * @param em in no transaction, with the tenant's filter
+ * @param given JSON: a list of steps
+ * @returns the number of steps, and how many of them are new, changed, removed
+ * @throws {ApiError} `not_found`; `validation_failed`, naming the part; `resource_state_invalid` for one that is STOPPED
+ */
+export async function saveSteps(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  given: unknown,
+): Promise<{ steps: number; added: number; changed: number; removed: number }> {
+  const steps = parseSteps(given);
+  const sequence = await readSequence(em, id, { tenant });
+  const before = new Map((await readSteps(em, id)).map((saved) => [saved.id, saved]));
+  // Before any lock: content waits for others of its team.
+  for (const [i, each] of steps.entries()) {
+    if (!isDeepStrictEqual(contentOf(before.get(each.id)), each)) await checkStep(em, sequence, each, `steps[${i}]`);
+  }
+  return transaction(em, async (tx) => {
+    const { status } = await readSequence(tx, id, { tenant, lock: "entering" });
+    if (status === "STOPPED") throw wrongState("It is STOPPED, and mails nothing any more.");
+    const saved = new Map((await readSteps(tx, id)).map((each) => [each.id, each]));
+    const order = mergeOrder([...saved.values()], steps);
+    const versions = new Map([...saved.values()].map((each) => [each.id, each.versionId]));
+    const differing = steps.filter((each) => !isDeepStrictEqual(contentOf(saved.get(each.id)), each));
+    for (const each of differing) versions.set(each.id, await insertVersion(tx, id, each));
+    const removed = await sql`
+      update sequence_steps set removed_at = now() where campaign_id = ${id} and removed_at is null
+        and step_id <> all(${steps.map((each) => each.id)}::text[])`.execute(kysely(tx));
+    await sql`
+      insert into sequence_steps as s (campaign_id, step_id, place, version_id)
+      select ${id}, o.step_id, o.place, o.version_id
+      from unnest(${order}::text[], ${order.map((stepId) => versions.get(stepId))}::text[]) with ordinality o (step_id, version_id, place)
+      on conflict (campaign_id, step_id) do update set place = excluded.place, version_id = excluded.version_id,
+        removed_at = case when s.step_id <> all(${steps.map((each) => each.id)}::text[]) then s.removed_at end`.execute(
+      kysely(tx),
+    );
+    await movePeople(
+      tx,
+      sequence,
+      sql`select e.ctid as row, null as leaves, true as passes, e.passed_step_id as passed,
+        coalesce(e.passed_at, e.entered_at) as since from sequence_enrolments e where ${isWaiting(id)}`,
+    );
+    await wakeSequence(tx, id);
+    const added = steps.filter((each) => !saved.has(each.id)).length;
+    const changed = differing.length - added;
+    return { steps: steps.length, added, changed, removed: Number(removed.numAffectedRows ?? 0n) };
+  });
+}
+
+async function insertVersion(em: EntityManager, campaignId: string, version: Step): Promise<string> {
+  const id = newId("stepVersion");
+  const { id: stepId, stop_if: stopIf, skip_if: skipIf, send_days, ...content } = version;
+  await sql`
+    insert into sequence_step_versions (id, campaign_id, step_id, wait_minutes, time_of_day, send_days, subject, body, stop_if, skip_if)
+    values (${id}, ${campaignId}, ${stepId}, ${content.wait_minutes}, ${content.time_of_day}, ${send_days}::smallint[],
+      ${content.subject}, ${content.body}, ${stopIf === null ? null : JSON.stringify(stopIf)}::jsonb,
+      ${skipIf === null ? null : JSON.stringify(skipIf)}::jsonb)`.execute(kysely(em));
+  return id;
+}

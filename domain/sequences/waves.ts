@@ -1,0 +1,289 @@
+import { type RawBuilder, sql } from "kysely";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { limitStatements } from "../../db/statements.ts";
+import { transaction } from "../../db/transaction.ts";
+import { ApiError, orNotFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { takeFromCap } from "../sends/confirm.ts";
+import { readComplaintRate, readSendCap } from "../sends/gates.ts";
+import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
+import { Refusal } from "../sends/refusal.ts";
+import type { UnfinishedSend } from "../sends/unfinished.ts";
+import { lockBalance, moveCredits } from "../teams/credits.ts";
+import { peopleWho } from "./conditions.ts";
+import { movePeople } from "./enrolments.ts";
+import { sentToday } from "./progress.ts";
+import { readSender } from "./sequences.ts";
+import { isDue, isWaiting, moveSequence, pauseSequence, readSequence, type Sequence } from "./state.ts";
+
+/** People whom one wave mails at most. */
+const WAVE_PEOPLE = 50_000;
+/** Waves begin at least so far apart. */
+const WAVE_EVERY_MS = 3_000;
+const CLAIM_LIMIT_MS = 300_000;
+
+/** Statuses of the sends of open waves beside which no other wave is claimed. */
+const BLOCKING = sql`('PAUSED', 'CANCELLED')`;
+
+export interface Claimed {
+  /** The send of the wave that was claimed. */
+  sendId?: string;
+  /** An open wave has people who are not mailed yet, or an operator has stopped it. */
+  isBusy?: boolean;
+  /** Until the daily cap of the key begins anew. */
+  capMs?: number;
+}
+
+/**
+ * Claims the people who are due for one version of a step as the next wave: its send with ledger, credits and cap, all or nothing.
+ * A refusal of a gate pauses the sequence. @param knownWave of Temporal: a smaller one in Postgres pauses it too
+ */
+export function claimWave(em: EntityManager, campaignId: string, knownWave: number): Promise<Claimed> {
+  return transaction(em, async (tx) => {
+    await limitStatements(tx, CLAIM_LIMIT_MS);
+    const sequence = await readSequence(tx, campaignId, { lock: "claim" });
+    if (sequence.wave < knownWave) {
+      await sql`update sequences set wave = ${knownWave} where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
+        kysely(tx),
+      );
+      if (sequence.status === "ACTIVE" || sequence.status === "PAUSED") {
+        await moveSequence(tx, sequence, "PAUSED", PAUSE_REASONS.databaseRestored);
+      }
+      return {};
+    }
+    if (await isBusy(tx, sequence)) return { isBusy: true };
+    if (sequence.status !== "ACTIVE" || !sequence.areMembersNoted) return {};
+    const step = await readDueStep(tx, campaignId);
+    if (!step) return {};
+    try {
+      return await claimStep(tx, sequence, step);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      await pauseSequence(tx, campaignId, (error instanceof Refusal && error.reason) || error.code);
+      return {};
+    }
+  });
+}
+
+/** Those who are DEFERRED hold up nobody. */
+async function isBusy(em: EntityManager, { openWaves, ...tenant }: Sequence): Promise<boolean> {
+  const { rows } = await sql<{ busy: boolean }>`
+    select exists (select from sends s where s.id = any(${openWaves}::text[]) and ${ofTenant(tenant, "s")} and (
+      s.status in ${BLOCKING} or s.status = 'SCHEDULED' or s.recipients + coalesce((
+        select sum(k.count) filter (where k.state in ('QUEUED', 'SENDING')) from send_counts k where k.send_id = s.id), 0) > 0)) as busy`.execute(
+    kysely(em),
+  );
+  return rows[0]?.busy === true;
+}
+
+interface DueStep {
+  stepId: string;
+  versionId: string;
+  stopIf: unknown;
+  skipIf: unknown;
+}
+
+/** The step for which someone has been due for the longest time. */
+async function readDueStep(em: EntityManager, campaignId: string): Promise<DueStep | undefined> {
+  const { rows } = await sql<DueStep>`
+    select v.step_id as "stepId", v.id as "versionId", v.stop_if as "stopIf", v.skip_if as "skipIf"
+    from (select step_id from sequence_enrolments e where ${isDue(campaignId)}
+      order by due_at limit 1) d
+    join sequence_steps s on s.campaign_id = ${campaignId} and s.step_id = d.step_id
+    join sequence_step_versions v on v.id = s.version_id`.execute(kysely(em));
+  return rows[0];
+}
+
+/** @throws {ApiError} as the gates of a send, before anything is written */
+async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): Promise<Claimed> {
+  const { campaignId, teamId, environment } = sequence;
+  const tenant: Tenant = { teamId, environment };
+  const { key, account } = await readSender(em, sequence, sequence.apiKeyId ?? "", { lock: true });
+  await readComplaintRate(em, tenant);
+  const conditions = await conditionsOf(em, sequence, step);
+  const credits = Number((await lockBalance(em, tenant))?.available ?? 0);
+  if (credits === 0) throw new Refusal("quota_exceeded", "credits");
+  const cap = await readSendCap(em, key);
+  if (cap.remaining === 0) return { capMs: cap.secondsToReset * 1_000 };
+
+  const sendId = newId("send");
+  const limit = Math.min(WAVE_PEOPLE, credits, cap.remaining);
+  const recipients = await moveDue(em, sequence, step, conditions, sendId, limit);
+  if (recipients === 0) return {};
+  await moveCredits(em, tenant, { kind: "RESERVE", amount: recipients, sendId, cause: "confirm" });
+  const { limit: capLimit, usedToday } = await takeFromCap(em, key, recipients);
+  await sql`
+    insert into sends (id, team_id, environment, resource_type, resource_id, step_version_id, list_id, api_key_id, status,
+      recipients, credits_reserved, cap_limit, cap_used_today, tracking, send_at)
+    values (${sendId}, ${teamId}, ${environment}, 'campaign', ${campaignId}, ${step.versionId}, ${sequence.listId}, ${key.id},
+      'SCHEDULED', ${recipients}, ${recipients}, ${capLimit}, ${usedToday}, ${sequence.tracking}, now())`.execute(
+    kysely(em),
+  );
+  await sql`insert into send_lanes (send_id, account_id) values (${sendId}, ${account.id})`.execute(kysely(em));
+  await sql`update sequences set wave = wave + 1, open_waves = open_waves || ${sendId}::text, claimed_at = now()
+    where campaign_id = ${campaignId} and ${ofTenant(tenant)}`.execute(kysely(em));
+  return { sendId };
+}
+
+interface Conditions {
+  stop: RawBuilder<unknown>;
+  skip: RawBuilder<unknown>;
+}
+
+const NOBODY = sql`select null::text as id where false`;
+
+/** Queries for the ids of those in the CTE `members` who meet the conditions. @throws {ApiError} `filter_unsupported` */
+async function conditionsOf(em: EntityManager, sequence: Sequence, step: DueStep): Promise<Conditions> {
+  const among = { ids: sql`select member_id from members`, emails: sql`select email from members` };
+  const who = (condition: unknown) =>
+    condition === null ? NOBODY : peopleWho(em, sequence, { ...sequence, among }, condition);
+  return { stop: await who(step.stopIf), skip: await who(step.skipIf) };
+}
+
+/** SQL: of `p` (`row`, `member_id`) the facts of a ledger's row, and `ineligible`: why they may not be mailed, or null. */
+const membersOf = ({ listId, ...tenant }: Pick<Sequence, "listId" | keyof Tenant>, picked: RawBuilder<unknown>) =>
+  listId
+    ? sql`
+      select p.row, p.member_id, m.email, m.email_spelling, m.first_name, m.last_name, ${listId}::text as list_id,
+        null::jsonb as fields, case when m.id is null then 'subscriber_deleted' when x.id is not null then 'suppressed'
+          when s.status = 'PENDING' then 'not_confirmed' when s.status is distinct from 'CONFIRMED' then 'opted_out' end as ineligible
+      from (${picked}) p left join subscribers m on m.id = p.member_id and ${ofTenant(tenant, "m")}
+      left join subscriptions s on s.list_id = ${listId} and s.subscriber_id = p.member_id and ${ofTenant(tenant, "s")}
+      left join suppressions x on ${ofTenant(tenant, "x")} and x.email = m.email`
+    : sql`
+      select p.row, p.member_id, m.email, m.email_spelling, m.first_name, m.last_name, null::text as list_id,
+        nullif(m.fields, '{}') as fields, case when m.id is null then 'contact_deleted' when x.id is not null then 'suppressed'
+          when m.email_status = 'INVALID' then 'address_invalid' end as ineligible
+      from (${picked}) p left join contacts m on m.id = p.member_id and ${ofTenant(tenant, "m")}
+      left join suppressions x on ${ofTenant(tenant, "x")} and x.email = m.email`;
+
+/**
+ * Puts those who are due into the ledger of the wave; who may not be mailed any more, and who is to stop, leaves; others skip.
+ * @returns how many are in the ledger
+ */
+async function moveDue(
+  em: EntityManager,
+  sequence: Sequence,
+  { stepId }: DueStep,
+  { stop, skip }: Conditions,
+  sendId: string,
+  limit: number,
+): Promise<number> {
+  const picked = sql`
+    select e.ctid as row, e.member_id from sequence_enrolments e
+    where ${isDue(sequence.campaignId)} and e.step_id = ${stepId} order by e.due_at limit ${limit}`;
+  const moves = sql`
+      with members as materialized (${membersOf(sequence, picked)})
+      select m.*, coalesce(m.ineligible, case when stop.id is not null then 'stop_if' end) as leaves,
+        skip.id is not null as passes, ${stepId}::text as passed, now() as since
+      from members m left join (${stop}) stop on stop.id = m.member_id left join (${skip}) skip on skip.id = m.member_id`;
+  const intoWave = sql`, chosen as materialized (
+      select m.*, (row_number() over ())::int as seq from moves m where m.leaves is null and not m.passes
+    ), held as (
+      update sequence_enrolments e set send_id = ${sendId}, seq = c.seq, fell_due_at = null from chosen c where e.ctid = c.row
+    ), copied as (
+      insert into send_recipients (send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields)
+      select ${sendId}::text, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields from chosen
+    )`;
+  return (await movePeople(em, sequence, moves, intoWave)).stayed;
+}
+
+/**
+ * Lets the people of open waves whose mail has its outcome go on: SENT, UNKNOWN, EXPIRED and a refusal that is no bounce pass the
+ * step; those whom the wave could not mail, and hard bounces, leave; those of a cancelled wave wait for the step again, and the
+ * sequence is paused. @returns whether anyone moved
+ */
+export function advanceWaves(em: EntityManager, campaignId: string): Promise<boolean> {
+  return transaction(em, async (tx) => {
+    await limitStatements(tx, CLAIM_LIMIT_MS);
+    const sequence = await readSequence(tx, campaignId, { lock: "claim" });
+    if (sequence.openWaves.length === 0) return false;
+    let people = 0;
+    let cancelled = 0;
+    for (const sendId of sequence.openWaves) {
+      const moved = await advance(tx, sequence, sendId);
+      people += moved.people;
+      cancelled += moved.stayed;
+    }
+    if (people === 0) return false;
+    await sql`update sequences set open_waves = array(
+        select w.id from unnest(open_waves) with ordinality as w (id, n)
+        where exists (select from sequence_enrolments e where e.send_id = w.id) order by n)
+      where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(kysely(tx));
+    if (cancelled > 0 && sequence.status === "ACTIVE") await pauseSequence(tx, campaignId, "wave_cancelled");
+    return true;
+  });
+}
+
+/** Those of a cancelled wave neither pass nor leave. */
+function advance(em: EntityManager, sequence: Sequence, sendId: string) {
+  const outcomes = sql`
+      select e.ctid as row, r.state, case r.state when 'SUPPRESSED' then r.reason
+          when 'REJECTED' then (select 'bounced' from suppressions x where ${ofTenant(sequence, "x")} and x.email = r.email) end as leaves,
+        r.state <> 'CANCELLED' as passes, v.step_id as passed, r.updated_at as since
+      from sequence_enrolments e join send_recipients r on r.send_id = e.send_id and r.seq = e.seq
+      join sends s on s.id = r.send_id and ${ofTenant(sequence, "s")} join sequence_step_versions v on v.id = s.step_version_id
+      where e.send_id = ${sendId} and r.state not in ('QUEUED', 'SENDING', 'DEFERRED')`;
+  const also = sql`, returned as (
+      update sequence_enrolments e set send_id = null, seq = null from moves m where e.ctid = m.row and m.leaves is null and not m.passes
+    ), counted as (
+      update sequence_steps s set sent = s.sent + m.sent
+      from (select passed, count(*) as sent from moves where state = 'SENT' group by passed) m
+      where s.campaign_id = ${sequence.campaignId} and s.step_id = m.passed
+    )`;
+  return movePeople(em, sequence, outcomes, also);
+}
+
+/** Lets those leave who wait in a sequence and may not be mailed any more. @returns how many */
+export function leaveIneligible(em: EntityManager, campaignId: string): Promise<number> {
+  return transaction(em, async (tx) => {
+    const sequence = await readSequence(tx, campaignId, { lock: "claim" });
+    const waiting = sql`select e.ctid as row, e.member_id from sequence_enrolments e where ${isWaiting(campaignId)}`;
+    const moves = sql`
+      select m.row, m.ineligible as leaves, false as passes, null as passed, null::timestamptz as since
+      from (${membersOf(sequence, waiting)}) m where m.ineligible is not null`;
+    return (await movePeople(tx, sequence, moves)).people;
+  });
+}
+
+/** People counted at most for operators. */
+const MOST_COUNTED = 100_000;
+
+/** A sequence for its workflow. */
+export interface SequenceRest extends Sequence {
+  /** Sends of open waves whose workflow may be missing. */
+  unstarted: Omit<UnfinishedSend, "status">[];
+  isBlocked: boolean;
+  /** Since the last wave was claimed. */
+  claimedMs: number | null;
+  /** Until someone is due and a wave may begin, in ms; null when nobody waits. */
+  nextInMs: number | null;
+  /** ISO 8601. */
+  nextAt: string | null;
+  /** People by step. */
+  waiting: Record<string, number>;
+  sentToday: number;
+}
+
+/** @throws {ApiError} `not_found` */
+export async function readRest(em: EntityManager, campaignId: string): Promise<SequenceRest> {
+  const sequence = await readSequence(em, campaignId);
+  const { rows } = await sql<Omit<SequenceRest, keyof Sequence>>`
+    select (select coalesce(json_agg(json_build_object('id', s.id, 'teamId', s.team_id, 'environment', s.environment,
+          'type', s.resource_type, 'resourceId', s.resource_id)), '[]')
+        from sends s where s.id = any(q.open_waves) and s.status = 'SCHEDULED') as unstarted,
+      exists (select from sends s where s.id = any(q.open_waves) and s.status in ${BLOCKING}) as "isBlocked",
+      (extract(epoch from clock_timestamp() - q.claimed_at) * 1000)::float8 as "claimedMs",
+      case when ${sequence.status === "ACTIVE"} and d.due_at is not null then greatest(0, ceil(extract(epoch from greatest(
+        d.due_at, q.claimed_at + make_interval(secs => ${sql.lit(WAVE_EVERY_MS / 1_000)})) - clock_timestamp()) * 1000)::float8)
+      end as "nextInMs", ${isoInstant(sql`d.due_at`)} as "nextAt",
+      (select coalesce(json_object_agg(step_id, people), '{}') from (
+        select step_id, count(*)::int as people from (
+          select e.step_id from sequence_enrolments e where ${isWaiting(campaignId)} limit ${MOST_COUNTED}) w group by step_id) s) as waiting,
+      ${sentToday(sequence, campaignId)} as "sentToday"
+    from sequences q
+    left join lateral (select e.due_at from sequence_enrolments e where ${isWaiting(campaignId)} order by e.due_at limit 1) d on true
+    where q.campaign_id = ${campaignId} and ${ofTenant(sequence, "q")}`.execute(kysely(em));
+  return { ...sequence, ...orNotFound(rows[0]) };
+}

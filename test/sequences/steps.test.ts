@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { enrol } from "../../domain/sequences/enrolments.ts";
+import {
+  createSequence,
+  mailDueNow,
+  resumeSequence,
+  startSequence,
+  stopSequence,
+} from "../../domain/sequences/sequences.ts";
+import { pauseSequence } from "../../domain/sequences/state.ts";
+import { saveSteps } from "../../domain/sequences/steps.ts";
+import { makeCampaignSender, makeSender, type Sender } from "../support/sending.ts";
+import { enrolmentsOf, makeSequence, step, tenantOf } from "../support/sequences.ts";
+
+let sender: Sender;
+before(async () => {
+  sender = await makeSender({ recipients: 0 });
+});
+
+/** Runs work whose effects no worker may see. */
+const undone = async (work: (em: EntityManager) => Promise<void>): Promise<void> => {
+  const undo = new Error("undone");
+  const run = transaction(sender.em, async (em) => {
+    await work(em);
+    throw undo;
+  });
+  await run.catch((error) => assert.equal(error, undo));
+};
+
+let people = 0;
+/** People in a sequence who have passed these steps. */
+async function enter(em: EntityManager, id: string, ...passed: (string | null)[]): Promise<void> {
+  const members = passed.map(() => ({ id: `sub_${id}_${people++}`, email: `${people}@example.com` }));
+  await enrol(em, sender.vault, tenantOf(sender), id, members, "ACTIVE");
+  for (const [i, stepId] of passed.entries()) {
+    await sql`update sequence_enrolments set passed_step_id = ${stepId}, passed_at = case when ${stepId}::text is not null then now() end
+      where campaign_id = ${id} and member_id = ${members[i]?.id}`.execute(kysely(em));
+  }
+}
+
+describe("the steps of a sequence", () => {
+  const save = (id: string, steps: unknown, em = sender.em) => saveSteps(em, tenantOf(sender), id, steps);
+  const waiting = async (em: EntityManager, id: string) =>
+    Object.fromEntries(
+      (await enrolmentsOf(em, id)).map(({ passed, step: waited, state }) => [passed, waited ?? state]),
+    );
+
+  it("are got by those who have not passed their place", async () => {
+    const id = await makeSequence(sender);
+    await undone(async (em) => {
+      await enter(em, id, null, "a", "b");
+      const inserted = await save(id, [step("new"), step("a"), step("a2"), step("b"), step("c")], em);
+      assert.deepEqual(inserted, { steps: 5, added: 2, changed: 0, removed: 0 });
+      assert.deepEqual(await waiting(em, id), { null: "new", a: "a2", b: "c" });
+      const removed = await save(id, [step("new"), step("a"), step("b")], em);
+      assert.deepEqual(removed, { steps: 3, added: 0, changed: 0, removed: 2 });
+      assert.deepEqual(await waiting(em, id), { null: "new", a: "b", b: "COMPLETED" });
+      await save(id, [step("a2"), step("z")], em);
+      assert.deepEqual(await waiting(em, id), { null: "a2", a: "a2", b: "COMPLETED" });
+    });
+  });
+
+  it("are waited for anew when their time changes, and keep their version when nothing does", async () => {
+    const id = await makeSequence(sender);
+    await undone(async (em) => {
+      await enter(em, id, null);
+      const at = async () => Math.round((await enrolmentsOf(em, id))[0]?.minutes ?? 0);
+      assert.equal(await at(), 1_440);
+      const later = [step("a", { wait_minutes: 60 }), step("b"), step("c")];
+      assert.deepEqual(await save(id, later, em), { steps: 3, added: 0, changed: 1, removed: 0 });
+      assert.equal(await at(), 60);
+      assert.deepEqual(await save(id, later, em), { steps: 3, added: 0, changed: 0, removed: 0 });
+      const { rows } = await sql`select from sequence_step_versions where campaign_id = ${id}`.execute(kysely(em));
+      assert.equal(rows.length, 4);
+    });
+  });
+
+  const faults: [string, unknown, RegExp][] = [
+    ["no list", {}, /^steps: /],
+    ["none", [], /^steps: /],
+    ["51", Array.from({ length: 51 }, (_, i) => step(`s${i}`)), /^steps: /],
+    ["a wait of more than a year", [step("a", { wait_minutes: 525_601 })], /^steps\[0\]\.wait_minutes: /],
+    ["an unknown field", [step("a", { send_at: 1 })], /^steps\[0\]: .*send_at/],
+    ["an id twice", [step("a"), step("a")], /^steps\[1\]\.id: /],
+    ["an hour that there is not", [step("a", { time_of_day: "24:00" })], /^steps\[0\]\.time_of_day: /],
+    ["an unknown merge tag", [step("a"), step("b", { body: "{{ fields.city }}" })], /^steps\[1\]\.body: .*city/],
+    ["a template that is broken", [step("a", { subject: "{{ first_name" })], /^steps\[0\]\.subject: /],
+    ["a condition of no known kind", [step("a", { stop_if: { some: [] } })], /^steps\[0\]\.stop_if: .*no known kind/],
+    ["another order of known steps", [step("b"), step("a"), step("c")], /^steps: the step a would change its place/],
+  ];
+  it("are refused with the part at fault", async () => {
+    const id = await makeSequence(sender, { isStarted: false });
+    for (const [name, steps, message] of faults) {
+      await assert.rejects(save(id, steps), { code: "validation_failed", message }, name);
+    }
+  });
+});
+
+describe("a sequence", () => {
+  const makeDue = (em: EntityManager, id: string, count: number) =>
+    sql`
+    insert into sequence_enrolments (campaign_id, address_hash, member_id, state, step_id, due_at)
+    select ${id}, n, 'sub_' || n, 'ACTIVE', 'a', now() - make_interval(mins => n) from generate_series(1, ${count}::int) n`.execute(
+      kysely(em),
+    );
+
+  it("mails a thousand of those who fell due during a pause at once, and the others within the hour", async () => {
+    const id = await makeSequence(sender);
+    await undone(async (em) => {
+      await makeDue(em, id, 1_600);
+      await pauseSequence(em, id, "quota_exceeded");
+      const { due, spread } = await resumeSequence(em, id);
+      assert.deepEqual([due, spread], [1_600, 600]);
+      const found = await enrolmentsOf(em, id);
+      const later = found.filter(({ fellMinutes }) => fellMinutes !== null);
+      assert.equal(later.length, 600);
+      // Those who have waited longest come first.
+      assert.ok(later.every(({ fellMinutes }) => (fellMinutes ?? 0) > -601));
+      const minutes = later.map((each) => each.minutes ?? 0);
+      assert.deepEqual(
+        [minutes[0], minutes[299], minutes[599]].map((at) => at?.toFixed(1)),
+        ["0.1", "30.0", "60.0"],
+      );
+      assert.equal(await mailDueNow(em, id), 600);
+      assert.ok(
+        (await enrolmentsOf(em, id)).every(({ minutes: at, fellMinutes }) => (at ?? 1) < 0.01 && fellMinutes === null),
+      );
+    });
+  });
+
+  it("is resumed after a restore only when it is told about those who were due", async () => {
+    const id = await makeSequence(sender);
+    await undone(async (em) => {
+      await makeDue(em, id, 3);
+      await pauseSequence(em, id, "database_restored");
+      await assert.rejects(resumeSequence(em, id), {
+        code: "resource_state_invalid",
+        message: /3 people .*--skip-due/,
+      });
+      assert.equal((await resumeSequence(em, id, { due: "skip" })).skipped, 3);
+      const passed = (await enrolmentsOf(em, id)).map((each) => [
+        each.passed,
+        each.step,
+        Math.round(each.minutes ?? 0),
+      ]);
+      assert.deepEqual(passed, Array(3).fill(["a", "b", 1_440]));
+      await pauseSequence(em, id, "database_restored");
+      assert.equal((await resumeSequence(em, id)).due, 0);
+    });
+  });
+
+  it("is moved from its states only", async () => {
+    const { em } = sender;
+    const tenant = tenantOf(sender);
+    const id = await makeSequence(sender, { isStarted: false });
+    const invalid = { code: "resource_state_invalid" };
+    const start = () =>
+      transaction(em, (tx) =>
+        startSequence(tx, tenant, id, { apiKeyId: sender.liveKey.record.id, includeMembers: false }),
+      );
+    const moves = [
+      () => pauseSequence(em, id, null),
+      () => resumeSequence(em, id),
+      () => stopSequence(em, id),
+      () => mailDueNow(em, id),
+    ];
+    for (const move of moves) await assert.rejects(move(), invalid);
+    await start();
+    await assert.rejects(start(), invalid);
+    await assert.rejects(resumeSequence(em, id), invalid);
+    assert.equal((await pauseSequence(em, id, "quota_exceeded")).reason, "quota_exceeded");
+    assert.equal((await pauseSequence(em, id, null)).reason, "quota_exceeded");
+    assert.equal((await stopSequence(em, id)).status, "STOPPED");
+    await assert.rejects(resumeSequence(em, id), invalid);
+    await assert.rejects(saveSteps(em, tenant, id, [step("a")]), invalid);
+  });
+
+  it("is resumed with another key when its own was revoked", async () => {
+    const { em, liveKey, mint } = sender;
+    const id = await makeSequence(sender, { apiKeyId: (await mint()).record.id });
+    await pauseSequence(em, id, "api_key_revoked");
+    await sql`update api_keys set revoked_at = now() where id = (select api_key_id from sequences where campaign_id = ${id})`.execute(
+      kysely(em),
+    );
+    await assert.rejects(resumeSequence(em, id), { code: "api_key_revoked" });
+    assert.equal((await resumeSequence(em, id, { apiKeyId: liveKey.record.id })).sequence.status, "ACTIVE");
+  });
+
+  it("starts with steps, a key that may send and an account that works", async () => {
+    const { em } = sender;
+    const tenant = tenantOf(sender);
+    const id = await makeSequence(sender, { isStarted: false });
+    const start = (campaignId: string, apiKeyId: string) =>
+      transaction(em, (tx) => startSequence(tx, tenant, campaignId, { apiKeyId, includeMembers: false }));
+    const target = { listId: sender.listId, name: "Welcome" };
+    const make = (fields: object) =>
+      transaction(em, (tx) => createSequence(tx, tenant, { ...target, fromEmail: sender.fromEmail, ...fields }, 1_000));
+    const empty = await make({});
+    await assert.rejects(start(empty, sender.liveKey.record.id), { code: "resource_state_invalid", message: /steps/ });
+    const { record: reader } = await sender.mint({ scopes: ["newsletters:read"] });
+    await assert.rejects(start(id, reader.id), { code: "insufficient_scope" });
+    const { record: elsewhere } = await sender.mint({ sendDomains: ["other.example"] });
+    await assert.rejects(start(id, elsewhere.id), { code: "send_domain_not_allowed" });
+    await assert.rejects(start(id, sender.testKey.record.id), { code: "api_key_invalid" });
+    const unknown = await make({ fromEmail: "news@nowhere.example" });
+    await saveSteps(em, tenant, unknown, [step("a")]);
+    await assert.rejects(start(unknown, sender.liveKey.record.id), { code: "sending_domain_unverified" });
+    const other = await makeCampaignSender();
+    await assert.rejects(make({ listId: undefined, segmentId: other.segmentId }), { code: "not_found" });
+    await assert.rejects(make({ segmentId: other.segmentId }), { code: "validation_failed" });
+  });
+});

@@ -1,0 +1,322 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { cancelSend, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
+import { resumeSequence } from "../../domain/sequences/sequences.ts";
+import { pauseSequence } from "../../domain/sequences/state.ts";
+import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences/waves.ts";
+import { sequenceWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import {
+  caughtMails,
+  makeCampaignSender,
+  makeSender,
+  readMail,
+  type Sender,
+  type SenderOptions,
+} from "../support/sending.ts";
+import {
+  addPerson,
+  enrolmentsOf,
+  makeDue,
+  makeSequence,
+  soon,
+  stateOf,
+  step,
+  untilEnrolled,
+} from "../support/sequences.ts";
+import { temporalClient } from "../support/temporal.ts";
+
+class RolledBack extends Error {}
+
+interface Scene {
+  em: EntityManager;
+  sender: Sender;
+  id: string;
+  /** Members, in the order of their enrolment. */
+  people: string[];
+  run(query: ReturnType<typeof sql>): Promise<unknown>;
+  claim(knownWave?: number): ReturnType<typeof claimWave>;
+  /** Gives all mails of a wave an outcome. */
+  settle(sendId: string, state: string, reason?: string): Promise<void>;
+  /** Where the people are, as `state step`. */
+  where(): Promise<string[]>;
+}
+
+/** A sequence of three people who are due, in a transaction that is rolled back: no workflow sees it. */
+async function scene(
+  work: (scene: Scene) => Promise<void>,
+  options: SenderOptions = {},
+  steps = [soon("a"), soon("b")],
+) {
+  const sender = await makeSender({ recipients: 3, ...options });
+  await transaction(sender.em, async (em) => {
+    const id = await makeSequence({ ...sender, em }, { steps, includeMembers: true });
+    const run = (query: ReturnType<typeof sql>) => query.execute(kysely(em));
+    const people = (await enrolmentsOf(em, id)).map(({ memberId }) => memberId);
+    assert.equal(people.length, 3);
+    await work({
+      em,
+      sender,
+      id,
+      people,
+      run,
+      claim: (knownWave = 0) => claimWave(em, id, knownWave),
+      settle: async (sendId, state, reason) => {
+        await run(
+          sql`update send_recipients set state = ${state}, reason = ${reason ?? null},
+            updated_at = date_trunc('milliseconds', now()) where send_id = ${sendId}`,
+        );
+      },
+      where: async () => (await enrolmentsOf(em, id)).map(({ state, step: waited }) => `${state} ${waited}`).sort(),
+    });
+    throw new RolledBack();
+  }).catch((error: unknown) => {
+    if (!(error instanceof RolledBack)) throw error;
+  });
+}
+
+const thrice = (text: string) => [text, text, text];
+
+describe("A wave", () => {
+  it("holds those who are due in the ledger of a send with their credits and cap, and nobody twice", () =>
+    scene(async ({ em, id, claim, where, run }) => {
+      const { sendId = "" } = await claim();
+      const { rows } =
+        (await run(sql`select s.status, s.recipients, s.credits_reserved as credits, s.cap_used_today as used,
+          (select count(*)::int from send_recipients r where r.send_id = s.id and r.list_id is not null) as rows,
+          (select count(*)::int from send_lanes l where l.send_id = s.id) as lanes from sends s where s.id = ${sendId}`)) as {
+          rows: unknown[];
+        };
+      assert.deepEqual(rows, [{ status: "SCHEDULED", recipients: 3, credits: 3, used: 3, rows: 3, lanes: 1 }]);
+      assert.deepEqual(await claim(), { isBusy: true });
+      assert.deepEqual(await where(), thrice("ACTIVE a"));
+      assert.deepEqual(await stateOf(em, id), { status: "ACTIVE", reason: null, wave: 1, waves: [sendId] });
+    }));
+
+  it("takes the least of what is due, what the cap and what the credits allow", async () => {
+    for (const options of [{ credits: 2 }, { dailySendCap: 2 }]) {
+      await scene(async ({ claim, settle, em, id }) => {
+        const { sendId = "" } = await claim();
+        await settle(sendId, "SENT");
+        await advanceWaves(em, id);
+        assert.equal((await enrolmentsOf(em, id)).filter(({ passed }) => passed === "a").length, 2);
+        const next = await claim();
+        const { status, reason } = await stateOf(em, id);
+        if (options.credits) assert.deepEqual([next, status, reason], [{}, "PAUSED", "credits"]);
+        else assert.ok((next.capMs ?? 0) > 0 && status === "ACTIVE");
+      }, options);
+    }
+  });
+
+  for (const [reason, close] of [
+    [
+      "api_key_revoked",
+      ({ sender, run }: Scene) =>
+        run(sql`update api_keys set revoked_at = now() where id = ${sender.liveKey.record.id}`),
+    ],
+    [
+      "account_not_active",
+      ({ sender, run }: Scene) =>
+        run(sql`update email_accounts set status = 'ERROR' where team_id = ${sender.team.id}`),
+    ],
+    [
+      "domain_not_allowed",
+      ({ sender, run }: Scene) =>
+        run(sql`update api_keys set send_domains = '{other.example}' where id = ${sender.liveKey.record.id}`),
+    ],
+    [
+      "complaints",
+      ({ sender, run }: Scene) =>
+        run(sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
+        values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 100, 2)`),
+    ],
+  ] as const) {
+    it(`is not claimed and pauses the sequence when a gate refuses it: ${reason}`, () =>
+      scene(async (stage) => {
+        await close(stage);
+        assert.deepEqual(await stage.claim(), {});
+        assert.deepEqual(await stateOf(stage.em, stage.id), { status: "PAUSED", reason, wave: 0, waves: [] });
+        assert.deepEqual(await stage.where(), thrice("ACTIVE a"));
+      }));
+  }
+
+  it("lets people pass the step whose mail was sent, may have been sent, or came too late", () =>
+    scene(async ({ em, id, claim, settle, where }) => {
+      for (const [outcome, then] of [
+        ["SENT", thrice("ACTIVE b")],
+        ["UNKNOWN", thrice("COMPLETED null")],
+      ] as const) {
+        const { sendId = "" } = await claim();
+        assert.equal(await advanceWaves(em, id), false);
+        await settle(sendId, outcome);
+        await advanceWaves(em, id);
+        assert.deepEqual(await where(), then);
+      }
+      assert.deepEqual((await stateOf(em, id)).waves, []);
+    }));
+
+  it("holds nobody up by those who are DEFERRED, and lets these go on later", () =>
+    scene(async ({ em, id, claim, settle, where, run, people }) => {
+      const { sendId = "" } = await claim();
+      await settle(sendId, "SENT");
+      await run(
+        sql`update send_recipients set state = 'DEFERRED' where send_id = ${sendId} and member_id = ${people[0]}`,
+      );
+      await advanceWaves(em, id);
+      assert.deepEqual(await where(), ["ACTIVE a", "ACTIVE b", "ACTIVE b"]);
+      await run(sql`update sends set status = 'SENDING' where id = ${sendId}`);
+      const second = await claim();
+      assert.ok(second.sendId && second.sendId !== sendId);
+      await settle(sendId, "EXPIRED");
+      await advanceWaves(em, id);
+      assert.deepEqual((await stateOf(em, id)).waves, [second.sendId]);
+      assert.deepEqual(await where(), thrice("ACTIVE b"));
+    }));
+
+  it("makes those leave whom it could not mail, and hard bounces", () =>
+    scene(async ({ em, id, claim, settle, run, people, sender }) => {
+      const { sendId = "" } = await claim();
+      await settle(sendId, "SUPPRESSED", "opted_out");
+      await run(
+        sql`update send_recipients set state = 'REJECTED' where send_id = ${sendId} and member_id <> ${people[0]}`,
+      );
+      await run(sql`insert into suppressions (id, team_id, environment, email, reason)
+        select 'supp_x', ${sender.team.id}, 'LIVE', email, 'bounce:hard' from subscribers where id = ${people[1]}`);
+      await advanceWaves(em, id);
+      const left = new Map(
+        (await enrolmentsOf(em, id)).map(({ memberId, state, reason }) => [memberId, `${state} ${reason}`]),
+      );
+      assert.deepEqual(
+        people.map((person) => left.get(person)),
+        ["LEFT opted_out", "LEFT bounced", "ACTIVE null"],
+      );
+    }));
+
+  it("gives its people back when it is cancelled, and pauses the sequence", () =>
+    scene(async ({ em, id, claim, where }) => {
+      const { sendId = "" } = await claim();
+      await pauseSend(em, sendId);
+      assert.deepEqual(await claim(), { isBusy: true });
+      await cancelSend(em, sendId);
+      await finishSend(em, sendId);
+      await advanceWaves(em, id);
+      assert.deepEqual(await where(), thrice("ACTIVE a"));
+      assert.deepEqual(await stateOf(em, id), { status: "PAUSED", reason: "wave_cancelled", wave: 1, waves: [] });
+      await resumeSequence(em, id);
+      assert.ok((await claim()).sendId);
+    }));
+
+  it("is not claimed by a Postgres that is behind its workflow, nor while the sequence is paused", () =>
+    scene(async ({ em, id, claim }) => {
+      await pauseSequence(em, id, null);
+      assert.deepEqual(await claim(), {});
+      assert.deepEqual(await claim(7), {});
+      assert.deepEqual(await stateOf(em, id), { status: "PAUSED", reason: "database_restored", wave: 7, waves: [] });
+    }));
+
+  it("leaves out those who may not be mailed any more: they leave, at the claim or at the sweep", () =>
+    scene(async ({ em, id, claim, run, people, sender }) => {
+      await run(sql`update subscriptions set status = 'UNSUBSCRIBED' where subscriber_id = ${people[0]}`);
+      await run(sql`delete from subscribers where id = ${people[1]}`);
+      assert.ok((await claim()).sendId);
+      await run(sql`insert into suppressions (id, team_id, environment, email, reason)
+        select 'supp_y', ${sender.team.id}, 'LIVE', email, 'MANUAL' from subscribers where id = ${people[2]}`);
+      await run(sql`update sequence_enrolments set send_id = null where campaign_id = ${id}`);
+      assert.equal(await leaveIneligible(em, id), 1);
+      const reasons = new Map((await enrolmentsOf(em, id)).map(({ memberId, reason }) => [memberId, reason]));
+      assert.deepEqual(
+        people.map((person) => reasons.get(person)),
+        ["opted_out", "subscriber_deleted", "suppressed"],
+      );
+    }));
+
+  it("looks at the conditions of its step when it is due: stop_if ends, skip_if passes the step unmailed", () => {
+    const opened = { event: "opened" };
+    const steps = [
+      soon("a"),
+      soon("b", { stop_if: opened, skip_if: { field: "first_name", op: "eq", value: "First2" } }),
+    ];
+    return scene(
+      async ({ em, id, claim, settle, run, people, sender }) => {
+        const { sendId = "" } = await claim();
+        await settle(sendId, "SENT");
+        await advanceWaves(em, id);
+        await run(sql`insert into engagements (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
+          select send_id, seq, 'opened', ${sender.team.id}, 'LIVE', ${id}, email, 1, now(), now()
+          from send_recipients where send_id = ${sendId} and member_id = ${people[0]}`);
+        assert.ok((await claim()).sendId);
+        const rows = await enrolmentsOf(em, id);
+        const named = rows.map(({ state, reason }) => `${state} ${reason}`).sort();
+        assert.deepEqual(named, ["ACTIVE null", "COMPLETED null", "LEFT stop_if"]);
+        assert.equal(rows.find(({ memberId }) => memberId === people[0])?.reason, "stop_if");
+      },
+      {},
+      steps,
+    );
+  });
+});
+
+describe("A sequence", () => {
+  it("mails each step once to those who come onto its list, by the rules of the list, until they leave it", async () => {
+    const sender = await makeSender({ recipients: [] });
+    const body = "<p>Welcome to {{ list_name }}</p>";
+    const id = await makeSequence(sender, { steps: [soon("a", { body }), soon("b"), step("later")] });
+    const people = [];
+    for (let n = 0; n < 3; n++) people.push(await addPerson(sender, `p${n}@${sender.audience}`));
+    await untilEnrolled(sender, id, (rows) => rows.length === 3 && rows.every(({ passed }) => passed === "b"));
+    const mails = await caughtMails(sender);
+    assert.deepEqual(mails.map(({ to, subject }) => `${to[0]?.split("@")[0]} ${subject.at(-1)}`).sort(), [
+      "p0 a",
+      "p0 b",
+      "p1 a",
+      "p1 b",
+      "p2 a",
+      "p2 b",
+    ]);
+    const { html, headers } = await readMail(mails[0]?.id ?? 0);
+    assert.match(html ?? "", /Welcome to Readers/);
+    const link = headers.find(({ key }) => key === "list-unsubscribe")?.value.match(/<(http[^>]+)>/)?.[1] ?? "";
+    assert.equal(
+      (await fetch(link, { method: "POST", body: new URLSearchParams({ "List-Unsubscribe": "One-Click" }) })).status,
+      200,
+    );
+    await makeDue(sender, id);
+    const rows = await untilEnrolled(sender, id, (all) =>
+      all.every(({ state }) => state === "COMPLETED" || state === "LEFT"),
+    );
+    assert.equal(rows.filter(({ state }) => state === "LEFT").length, 1);
+    assert.equal((await caughtMails(sender)).length, 8);
+  });
+
+  it("mails contacts of a segment with their fields, and shows operators where it is", async () => {
+    const sender = await makeCampaignSender({ recipients: 2 });
+    const id = await makeSequence(sender, { steps: [soon("a")], includeMembers: true });
+    await untilEnrolled(sender, id, (rows) => rows.length === 2 && rows.every(({ state }) => state === "COMPLETED"));
+    const handle = (await temporalClient()).client.workflow.getHandle(sequenceWorkflowId(id));
+    const answer = await handle.executeUpdate("pause");
+    assert.match(String(answer), /^PAUSED/);
+    assert.equal((await stateOf(sender.em, id)).status, "PAUSED");
+    assert.match(String(await handle.executeUpdate("stop")), /^STOPPED/);
+    await handle.result();
+    assert.equal((await caughtMails(sender)).length, 2);
+  });
+
+  it("comes back PAUSED when its workflow is terminated, and continues after a resume", async () => {
+    const sender = await makeSender({ recipients: [] });
+    const id = await makeSequence(sender, { steps: [soon("a")] });
+    await addPerson(sender, `first@${sender.audience}`);
+    await untilEnrolled(sender, id, (rows) => rows.length === 1 && rows.every(({ state }) => state === "COMPLETED"));
+    const handle = (await temporalClient()).client.workflow.getHandle(sequenceWorkflowId(id));
+    await handle.terminate();
+    await addPerson(sender, `second@${sender.audience}`);
+    await eventually(async () => (await stateOf(sender.em.fork(), id)).reason === "workflow_ended", {
+      what: "the pause",
+    });
+    await resumeSequence(sender.em.fork(), id);
+    await untilEnrolled(sender, id, (rows) => rows.length === 2 && rows.every(({ state }) => state === "COMPLETED"));
+    await pauseSequence(sender.em.fork(), id, null);
+    assert.equal((await caughtMails(sender)).length, 2);
+  });
+});

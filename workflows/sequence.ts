@@ -1,0 +1,63 @@
+import { continueAsNew } from "@temporalio/workflow";
+import type { SequenceCommand, SequenceRun } from "../activities/sequences.ts";
+import type { ResumeDue } from "../domain/sequences/sequences.ts";
+import { sequenceStepsFor } from "./activities.ts";
+import { OperatorView } from "./operator-view.ts";
+import type { SequenceInput } from "./start.ts";
+import { failingStep } from "./steps.ts";
+import { runWhenWoken } from "./wake-loop.ts";
+
+/** Operators' updates, as the UI explains them. */
+export const OPERATOR_UPDATES: readonly [SequenceCommand, string][] = [
+  ["pause", "Claim nobody any more. A wave under way ends by itself; pause its send to hold it."],
+  [
+    "resume",
+    'Claim again who is due: 1,000 at once, the others over an hour. After a restore of Postgres it needs an input: "mail" mails those who are due, perhaps twice, "skip" lets them pass the step.',
+  ],
+  ["stop", "End the sequence for good: who waits leaves it."],
+  ["mailDueNow", "Mail at once those whom the last resume has spread over an hour."],
+];
+
+/** Has waves of a sequence claimed and mailed, and sleeps between them. All state is in Postgres. ID: sequence/{campaign}. */
+export function sequenceWorkflow(input: SequenceInput): Promise<void> {
+  const { campaignId, teamId } = input;
+  const steps = sequenceStepsFor(teamId);
+  const ui = new OperatorView();
+  let wave = input.wave;
+  let areMembersNoted = false;
+  const show = (details: string, needsOperator: boolean, status?: string) =>
+    ui.show({ details: `Sequence ${campaignId}. ${details}`, needsOperator, ...(status !== undefined && { status }) });
+
+  return runWhenWoken<SequenceCommand>({
+    updates: OPERATOR_UPDATES,
+    onCancel: "pause",
+    step: "mail",
+    waitSummary: "until someone is due",
+    command: (kind, due) => steps.commandSequence(campaignId, kind, due as ResumeDue | undefined),
+    run: async () => {
+      if (!areMembersNoted) await steps.noteMembers(campaignId);
+      const run = await steps.runSequence({ campaignId, wave });
+      ({ wave, areMembersNoted } = run);
+      show(runText(run), run.isBlocked || (run.status === "PAUSED" && run.reason !== null), run.status);
+      const hasEnded = run.status === "STOPPED" || run.status === "DRAFT";
+      return hasEnded && !run.hasWaves ? undefined : (run.nextInMs ?? Number.POSITIVE_INFINITY);
+    },
+    showFailing: (failing) => show(failingStep(failing, "pause, stop"), true),
+    continueAsNew: () => continueAsNew<typeof sequenceWorkflow>({ ...input, wave }),
+  });
+}
+
+function runText(run: SequenceRun): string {
+  const people = Object.entries(run.waiting).map(([step, count]) => `${count} for ${step}`);
+  const state = `${run.wave} waves, ${run.sentToday} mails today (UTC); waiting: ${people.join(", ") || "nobody"}`;
+  const blocked = run.isBlocked ? " A wave is PAUSED: resume or cancel its send." : "";
+  const next = run.nextAt === null ? "" : ` Next due at ${run.nextAt}.`;
+  switch (run.status) {
+    case "PAUSED":
+      return `PAUSED${run.reason === null ? "" : ` (${run.reason})`}: ${state}.${blocked} Updates: resume, stop.`;
+    case "ACTIVE":
+      return `ACTIVE: ${state}.${next}${blocked} Updates: pause, stop, mailDueNow.`;
+    default:
+      return `${run.status}: ${state}.`;
+  }
+}
