@@ -24,8 +24,12 @@ const invalid = (message: string) => new ApiError("validation_failed", message);
  */
 export function parseOutcomes(csv: string, sendId: string): KnownOutcomes {
   const outcomes = new Map<number, KnownOutcome>();
-  const options = { bom: true, delimiter: [",", ";", "\t"], relaxColumnCount: true, skipEmptyLines: true, trim: true };
-  const records: string[][] = parse(csv, options);
+  const records: string[][] = parse(csv, {
+    ...{ bom: true, relaxColumnCount: true, skipEmptyLines: true, trim: true },
+    delimiter: [",", ";", "\t"],
+    // Of lines that a tool has edited some end otherwise than the others.
+    recordDelimiter: ["\r\n", "\n"],
+  });
   for (const [at, record] of records.entries()) {
     const [key = ""] = record;
     const text = record.length > 1 ? record.at(-1) : "";

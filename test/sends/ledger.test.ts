@@ -229,7 +229,7 @@ describe("Unknown outcomes", () => {
     const { sendId, em, set, setStates, rows, statesOf } = send;
     await setStates(["UNKNOWN", "UNKNOWN", "UNKNOWN", "UNKNOWN", "SENT"]);
     await set(sql`epoch = seq, updated_at = now() - interval '1 hour'`);
-    const csv = `\u{feff}row;email;message_id;outcome\r\n1;a@b.example;<1.${sendId}@b.example>;sent\r\n2;;;not_sent\r\n3;;;\r\n`;
+    const csv = `\u{feff}row;email;message_id;outcome\r\n1;a@b.example;<1.${sendId}@b.example>;sent\n2;;;\rnot_sent\n3;;;\r\n`;
     assert.deepEqual(await settledBy(send, csv), { sent: 1, not_sent: 1, known: 0 });
     assert.deepEqual(await settledBy(send, `<1.${sendId}@b.example>,not_sent\n5,not_sent`), {
       sent: 0,
