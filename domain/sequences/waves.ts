@@ -105,10 +105,12 @@ async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): 
   const credits = Number((await lockBalance(em, tenant))?.available ?? 0);
   if (credits === 0) throw new Refusal("quota_exceeded", "credits");
   const cap = await readSendCap(em, key);
-  if (cap.remaining === 0) return { capMs: cap.secondsToReset * 1_000 };
+  // Locks the use of the day: a refusal after the ledger is written would leave its people in a wave without a send.
+  const { remaining } = cap.remaining === 0 ? cap : await takeFromCap(em, key, 0);
+  if (remaining === 0) return { capMs: cap.secondsToReset * 1_000 };
 
   const sendId = newId("send");
-  const limit = Math.min(WAVE_PEOPLE, credits, cap.remaining);
+  const limit = Math.min(WAVE_PEOPLE, credits, remaining);
   const recipients = await moveDue(em, sequence, step, conditions, sendId, limit);
   if (recipients === 0) return {};
   await moveCredits(em, tenant, { kind: "RESERVE", amount: recipients, sendId, cause: "confirm" });

@@ -15,6 +15,7 @@ import {
   readMail,
   type Sender,
   type SenderOptions,
+  untilBlocked,
 } from "../support/sending.ts";
 import {
   addPerson,
@@ -109,6 +110,27 @@ describe("A wave", () => {
       }, options);
     }
   });
+
+  it("holds no person when another send takes the rest of the cap at that moment", () =>
+    scene(
+      async ({ em, id, claim, sender }) => {
+        const other = sender.em.fork();
+        await other.begin();
+        await sql`insert into daily_send_usage (lineage_id, day, used)
+          values (${sender.liveKey.record.lineageId}, (now() at time zone 'UTC')::date, 2)`.execute(kysely(other));
+        const claiming = claim();
+        await untilBlocked(sender, "%daily_send_usage%");
+        await other.commit();
+        assert.ok(((await claiming).capMs ?? 0) > 0);
+        const { rows } =
+          await sql`select from sequence_enrolments where campaign_id = ${id} and send_id is not null`.execute(
+            kysely(em),
+          );
+        assert.equal(rows.length, 0);
+        assert.equal((await stateOf(em, id)).status, "ACTIVE");
+      },
+      { dailySendCap: 2 },
+    ));
 
   for (const [reason, close] of [
     [
