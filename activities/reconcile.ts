@@ -128,6 +128,7 @@ async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
   });
 }
 
+/** Starts the workflows of sequences that are missing, and sweeps those that are due for it. */
 async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): Promise<void> {
   const { client } = Context.current();
   for await (const page of readRunning(orm.em.fork())) {
@@ -139,9 +140,9 @@ async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): 
     const missing = page.filter(({ id }) => !listed.has(sequenceWorkflowId(id)));
     await forEachAlone(log, "sequences", missing, (sequence) => restoreSequence(client, orm.em.fork(), log, sequence));
   }
-  await forEachAlone(log, "sequences", await readToSweep(orm.em.fork()), async ({ id, all, hasSegment }) => {
+  await forEachAlone(log, "sequences", await readToSweep(orm.em.fork()), async ({ id, all }) => {
     const em = orm.em.fork();
-    if (hasSegment) await sweepSegment(em, vault, id, { all });
+    await sweepSegment(em, vault, id, { all });
     if (all) await leaveIneligible(em, id);
   });
 }

@@ -7,14 +7,13 @@ import { sequenceStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { ONE_RUN, readLatestRun, wakeUp } from "./starts.ts";
 
-/** Wakes the workflows of sequences about which something was written; the rows go once all were woken. */
+/** Wakes the workflows of sequences about which something was written; the rows of each go once it was woken. */
 export async function wakeSequences({ orm, log }: ActivityDeps, client: Client): Promise<void> {
   const em = orm.em.fork();
-  const { sequences, upTo } = await readWakes(em);
-  for (const sequence of sequences) {
+  for (const { seqs, ...sequence } of await readWakes(em)) {
     if (!(await wakeUp(client, sequenceWorkflowId(sequence.id)))) await restoreSequence(client, em, log, sequence);
+    await forgetWakes(em, seqs);
   }
-  if (sequences.length > 0) await forgetWakes(em, upTo);
 }
 
 /** Starts the workflow of a sequence that has none. One that was terminated, or failed, is PAUSED first. */

@@ -257,7 +257,8 @@ export async function sweepSegment(
   const members = await membersOrPause(em, sequence, among);
   if (!members) return 0;
   const entered = await enrolAll(em, vault, sequence, campaignId, members, "ACTIVE");
-  await sql`update sequences set swept_at = ${now}, swept_all_at = ${all ? sql`${now}` : sql`swept_all_at`}
-    where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(kysely(em));
+  await sql`update sequences set swept_at = ${now} where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
+    kysely(em),
+  );
   return entered;
 }

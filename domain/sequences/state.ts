@@ -134,9 +134,8 @@ export async function* readRunning(em: EntityManager): AsyncGenerator<RunningSeq
   }
 }
 
-export interface SequenceToSweep {
+interface SequenceToSweep {
   id: string;
-  hasSegment: boolean;
   /** Not only contacts that were changed since the last sweep. */
   all: boolean;
 }
@@ -144,9 +143,8 @@ export interface SequenceToSweep {
 /** Those with a segment whose team has changed contacts since the last sweep, and all every quarter of an hour. */
 export async function readToSweep(em: EntityManager): Promise<SequenceToSweep[]> {
   const { rows } = await sql<SequenceToSweep>`
-    select id, "hasSegment", "all" from (
-      select c.id, q.segment_id is not null as "hasSegment",
-        coalesce(q.swept_all_at < now() - interval '15 minutes', true) as "all",
+    select id, "all" from (
+      select c.id, coalesce(q.swept_all_at < now() - interval '15 minutes', true) as "all",
         q.segment_id is not null and exists (select from contacts k where k.team_id = q.team_id and k.environment = q.environment
           and k.email_status = 'ACTIVE' and k.updated_at >= q.swept_at) as changed
       from sequences q join campaigns c on c.id = q.campaign_id
@@ -167,20 +165,15 @@ export async function holdSequences(em: EntityManager): Promise<number> {
 /** Rows that one look takes. */
 const WAKES = 10_000;
 
-export interface Wakes {
-  sequences: RunningSequence[];
-  /** The rows that were read. */
-  upTo: string[];
-}
-
-export async function readWakes(em: EntityManager): Promise<Wakes> {
+/** @returns the sequences whose workflows are to be woken, with their rows */
+export async function readWakes(em: EntityManager): Promise<(RunningSequence & { seqs: string[] })[]> {
   const { rows } = await sql<RunningSequence & { seqs: string[] }>`
     select c.id, c.team_id as "teamId", c.status, array_agg(w.seq::text) as seqs
     from (select seq, campaign_id from sequence_wakes order by seq limit ${WAKES}) w
     join campaigns c on c.id = w.campaign_id group by c.id`.execute(kysely(em));
-  return { sequences: rows.map(({ seqs: _seqs, ...sequence }) => sequence), upTo: rows.flatMap(({ seqs }) => seqs) };
+  return rows;
 }
 
-export async function forgetWakes(em: EntityManager, upTo: readonly string[]): Promise<void> {
-  await sql`delete from sequence_wakes where seq = any(${[...upTo]}::bigint[])`.execute(kysely(em));
+export async function forgetWakes(em: EntityManager, seqs: readonly string[]): Promise<void> {
+  await sql`delete from sequence_wakes where seq = any(${[...seqs]}::bigint[])`.execute(kysely(em));
 }

@@ -237,7 +237,7 @@ function advance(em: EntityManager, sequence: Sequence, sendId: string) {
   return movePeople(em, sequence, outcomes, also);
 }
 
-/** Lets those leave who wait in a sequence and may not be mailed any more. @returns how many */
+/** The last part of a sweep of all: people who wait and have become ineligible leave. @returns how many */
 export function leaveIneligible(em: EntityManager, campaignId: string): Promise<number> {
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, campaignId, { lock: "claim" });
@@ -245,7 +245,11 @@ export function leaveIneligible(em: EntityManager, campaignId: string): Promise<
     const moves = sql`
       select m.row, m.ineligible as leaves, false as passes, null as passed, null::timestamptz as since
       from (${membersOf(sequence, waiting)}) m where m.ineligible is not null`;
-    return (await movePeople(tx, sequence, moves)).people;
+    const { people } = await movePeople(tx, sequence, moves);
+    await sql`update sequences set swept_all_at = now() where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
+      kysely(tx),
+    );
+    return people;
   });
 }
 

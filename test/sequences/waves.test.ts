@@ -4,7 +4,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { cancelSend, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
 import { resumeSequence } from "../../domain/sequences/sequences.ts";
-import { pauseSequence } from "../../domain/sequences/state.ts";
+import { pauseSequence, readToSweep } from "../../domain/sequences/state.ts";
 import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences/waves.ts";
 import { sequenceWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
@@ -246,7 +246,10 @@ describe("A wave", () => {
       await run(sql`insert into suppressions (id, team_id, environment, email, reason)
         select 'supp_y', ${sender.team.id}, 'LIVE', email, 'MANUAL' from subscribers where id = ${people[2]}`);
       await run(sql`update sequence_enrolments set send_id = null where campaign_id = ${id}`);
+      const isToSweep = async () => (await readToSweep(em)).some((each) => each.id === id);
+      assert.equal(await isToSweep(), true);
       assert.equal(await leaveIneligible(em, id), 1);
+      assert.equal(await isToSweep(), false, "not again within a quarter of an hour");
       const reasons = new Map((await enrolmentsOf(em, id)).map(({ memberId, reason }) => [memberId, reason]));
       assert.deepEqual(
         people.map((person) => reasons.get(person)),
