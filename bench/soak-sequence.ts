@@ -82,12 +82,12 @@ export class SoakSequence {
     return rows;
   }
 
-  /** Nobody waits any more. */
+  /** No person waits. */
   async isDone(): Promise<boolean> {
     return (await this.#people()).every(({ state }) => state !== "ACTIVE");
   }
 
-  /** Nobody got a step twice, and nobody who stayed lost one. @returns counts, of unknown mails too */
+  /** No person got a step twice, and no person who stayed lost one. @returns counts, of unknown mails too */
   async check(violated: (what: string) => void): Promise<Record<string, number>> {
     const counts: Record<string, number> = {};
     for (const { email, state, reason, steps } of await this.#people()) {

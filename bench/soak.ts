@@ -453,7 +453,7 @@ async function operateSequence(soak: Soak, sequence: SoakSequence): Promise<void
   if (reason === "account_not_active") await repairAccount(soak, sequence.sender.accountId);
 }
 
-/** Waits until nobody waits in the sequence any more. */
+/** Waits until no person waits in the sequence. */
 async function untilSequenceDone(soak: Soak, sequence: SoakSequence): Promise<void> {
   for (const deadline = Date.now() + END_WITHIN_MS; Date.now() < deadline; await delay(1_000)) {
     await operateSequence(soak, sequence).catch(() => count(soak, "tried again"));

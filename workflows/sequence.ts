@@ -9,12 +9,12 @@ import { runWhenWoken } from "./wake-loop.ts";
 
 /** Operators' updates, as the UI explains them. */
 export const OPERATOR_UPDATES: readonly [SequenceCommand, string][] = [
-  ["pause", "Claim nobody any more. A wave under way ends by itself; pause its send to hold it."],
+  ["pause", "Claim no more people. A wave under way ends by itself; pause its send to hold it."],
   [
     "resume",
     'Claim again who is due: 1,000 at once, the others over an hour. After a restore of Postgres it needs an input: "mail" mails those who are due, perhaps twice, "skip" lets them pass the step.',
   ],
-  ["stop", "End the sequence for good: who waits leaves it."],
+  ["stop", "End the sequence for good: people who wait leave it."],
   ["mailDueNow", "Mail at once those whom the last resume has spread over an hour."],
 ];
 
@@ -49,7 +49,7 @@ export function sequenceWorkflow(input: SequenceInput): Promise<void> {
 
 function runText(run: SequenceRun): string {
   const people = Object.entries(run.waiting).map(([step, count]) => `${count} for ${step}`);
-  const state = `${run.wave} waves, ${run.sentToday} mails today (UTC); waiting: ${people.join(", ") || "nobody"}`;
+  const state = `${run.wave} waves, ${run.sentToday} mails today (UTC); waiting: ${people.join(", ") || "none"}`;
   const blocked = run.isBlocked ? " A wave is PAUSED: resume or cancel its send." : "";
   const next = run.nextAt === null ? "" : ` Next due at ${run.nextAt}.`;
   switch (run.status) {

@@ -134,7 +134,7 @@ function openingAnswer(stage: Stage, error: SMTPError): OpeningAnswer {
     const refused = error.code === "EAUTH" && reply.code === undefined ? { code: 535 } : reply;
     return { stage, ...refused, response, network };
   }
-  // Whatever the server replied to STARTTLS, there is no TLS.
+  // There is no TLS, also where the server accepted STARTTLS.
   if (error.code === "ETLS") return { stage: "connect", network, response };
   if (/^(?:EHLO|HELO)$/.test(error.command ?? "") && reply.code !== undefined)
     return { stage: "helo", ...reply, response };

@@ -1,7 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { code, codes, holding, instant, tenancy, text } from "./shared.ts";
 
-/** What a sequence has besides its campaign, whose `status` and `statusReason` are its own too. */
+/** The facts of a sequence beside its row of `campaigns`, which holds its name, `status` and `statusReason`. */
 export const SequenceSchema = defineEntity({
   name: "sequences",
   indexes: [{ properties: ["listId"] }],

@@ -150,7 +150,7 @@ export async function noteWritten(em: EntityManager, vault: Vault, tenant: Tenan
       const written = await membersOf(em, tenant, { listId: null, segmentId }, now);
       await enrolAll(em, vault, tenant, campaignId, written, "PRESENT");
     } catch (error) {
-      // Nobody enters by a segment that cannot be evaluated.
+      // A segment that cannot be evaluated lets no contact enter.
       if (!(error instanceof ApiError && error.code === "filter_unsupported")) throw error;
     }
   }

@@ -50,7 +50,7 @@ export function sentToday(tenant: Tenant, resourceId: string): RawBuilder<number
 export interface SequenceProgress extends Sequence {
   steps: StepProgress[];
   people: Partial<Record<EnrolmentState, number>>;
-  /** ISO 8601; null while nobody waits. */
+  /** ISO 8601; null while no person waits. */
   nextDueAt: string | null;
   /** In the UTC day. */
   mailedToday: number;

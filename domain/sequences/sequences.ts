@@ -38,7 +38,7 @@ export async function createSequence(
   limit: number,
 ): Promise<string> {
   if (tenant.environment !== "LIVE") {
-    throw new ApiError("validation_failed", "A sequence is LIVE: the test environment mails nobody.");
+    throw new ApiError("validation_failed", "A sequence is LIVE: the test environment sends no mail.");
   }
   if ((listId === undefined) === (segmentId === undefined)) {
     throw new ApiError("validation_failed", "A sequence mails a list or a segment: name one of the two.");

@@ -96,8 +96,8 @@ async function checkStep(
     if (!(error instanceof TemplateError || error instanceof UnsendableError)) throw error;
     throw refusal(at, `no message can be composed: ${error.message}.`);
   }
-  const nobody = sql`select null::text where false`;
-  const among = { ids: nobody, emails: nobody };
+  const none = sql`select null::text where false`;
+  const among = { ids: none, emails: none };
   for (const name of ["stop_if", "skip_if"] as const) {
     if (conditions[name] === null) continue;
     await peopleWho(em, sequence, { ...sequence, among }, conditions[name]).catch((error) => {
@@ -143,7 +143,7 @@ export async function saveSteps(
   }
   return transaction(em, async (tx) => {
     const { status } = await readSequence(tx, id, { tenant, lock: "entering" });
-    if (status === "STOPPED") throw wrongState("It is STOPPED, and mails nothing any more.");
+    if (status === "STOPPED") throw wrongState("It is STOPPED, and sends no more mails.");
     const saved = new Map((await readSteps(tx, id)).map((each) => [each.id, each]));
     const order = mergeOrder([...saved.values()], steps);
     const versions = new Map([...saved.values()].map((each) => [each.id, each.versionId]));

@@ -66,7 +66,7 @@ export function claimWave(em: EntityManager, campaignId: string, knownWave: numb
   });
 }
 
-/** Those who are DEFERRED hold up nobody. */
+/** DEFERRED people alone do not make a wave busy. */
 async function isBusy(em: EntityManager, { openWaves, ...tenant }: Sequence): Promise<boolean> {
   const { rows } = await sql<{ busy: boolean }>`
     select exists (select from sends s where s.id = any(${openWaves}::text[]) and ${ofTenant(tenant, "s")} and (
@@ -133,13 +133,13 @@ interface Conditions {
   skip: RawBuilder<unknown>;
 }
 
-const NOBODY = sql`select null::text as id where false`;
+const NO_IDS = sql`select null::text as id where false`;
 
 /** Queries for the ids of those in the CTE `members` who meet the conditions. @throws {ApiError} `filter_unsupported` */
 async function conditionsOf(em: EntityManager, sequence: Sequence, step: DueStep): Promise<Conditions> {
   const among = { ids: sql`select member_id from members`, emails: sql`select email from members` };
   const who = (condition: unknown) =>
-    condition === null ? NOBODY : peopleWho(em, sequence, { ...sequence, among }, condition);
+    condition === null ? NO_IDS : peopleWho(em, sequence, { ...sequence, among }, condition);
   return { stop: await who(step.stopIf), skip: await who(step.skipIf) };
 }
 
@@ -161,7 +161,7 @@ const membersOf = ({ listId, ...tenant }: Pick<Sequence, "listId" | keyof Tenant
       left join suppressions x on ${ofTenant(tenant, "x")} and x.email = m.email`;
 
 /**
- * Puts those who are due into the ledger of the wave; who may not be mailed any more, and who is to stop, leaves; others skip.
+ * Puts people who are due into the ledger of the wave. Ineligible ones, and those of `stop_if`, leave; those of `skip_if` pass.
  * @returns how many are in the ledger
  */
 async function moveDue(
@@ -263,7 +263,7 @@ export interface SequenceRest extends Sequence {
   isBlocked: boolean;
   /** Since the last wave was claimed. */
   claimedMs: number | null;
-  /** Until someone is due and a wave may begin, in ms; null when nobody waits. */
+  /** Until someone is due and a wave may begin, in ms; null when no person waits. */
   nextInMs: number | null;
   /** ISO 8601. */
   nextAt: string | null;

@@ -80,7 +80,7 @@ describe("A sequence", () => {
     await again;
   });
 
-  it("whose waves Postgres has forgotten in a restore is PAUSED, and mails nobody again unless an operator says so", async () => {
+  it("whose waves Postgres has forgotten in a restore is PAUSED, and mails no person again unless an operator says so", async () => {
     const sender = await makeSender({ recipients: 3 });
     const id = await makeSequence(sender, { steps: [soon("a"), step("b")], includeMembers: true });
     await untilEnrolled(sender, id, (people) => people.every(({ passed }) => passed === "a"));

@@ -192,7 +192,7 @@ describe("A sequence, beside a model of it", () => {
     });
   }
 
-  it(`gives nobody a step twice, loses nobody, and mails nobody who left, through ${DAYS} days (seed ${SEED})`, async () => {
+  it(`gives no person a step twice, loses none, and mails none who left, through ${DAYS} days (seed ${SEED})`, async () => {
     const plays = fc.asyncProperty(script, fc.array(action, { maxLength: 25 }), play);
     await fc.assert(plays, { numRuns: RUNS, seed: SEED });
   });

@@ -81,7 +81,7 @@ async function scene(
 const thrice = (text: string) => [text, text, text];
 
 describe("A wave", () => {
-  it("holds those who are due in the ledger of a send with their credits and cap, and nobody twice", () =>
+  it("holds those who are due in the ledger of a send with their credits and cap, each once", () =>
     scene(async ({ em, id, claim, where, run }) => {
       const { sendId = "" } = await claim();
       const { rows } =
@@ -179,7 +179,7 @@ describe("A wave", () => {
       assert.deepEqual((await stateOf(em, id)).waves, []);
     }));
 
-  it("holds nobody up by those who are DEFERRED, and lets these go on later", () =>
+  it("does not delay others by DEFERRED people, who continue later", () =>
     scene(async ({ em, id, claim, settle, where, run, people }) => {
       const { sendId = "" } = await claim();
       await settle(sendId, "SENT");
@@ -238,7 +238,7 @@ describe("A wave", () => {
       assert.deepEqual(await stateOf(em, id), { status: "PAUSED", reason: "database_restored", wave: 7, waves: [] });
     }));
 
-  it("leaves out those who may not be mailed any more: they leave, at the claim or at the sweep", () =>
+  it("leaves out people who have become ineligible: they leave, at the claim or at the sweep", () =>
     scene(async ({ em, id, claim, run, people, sender }) => {
       await run(sql`update subscriptions set status = 'UNSUBSCRIBED' where subscriber_id = ${people[0]}`);
       await run(sql`delete from subscribers where id = ${people[1]}`);
