@@ -19,7 +19,8 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   activities: ["config", "db", "domain", "lib", ...WORKFLOW_STARTS],
   workers: ["activities", "config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
   api: ["config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
-  stack: ["config", "db", "domain", "lib", "workers/main.ts", ...WORKFLOW_STARTS],
+  console: ["api (types)"],
+  stack: ["config", "console/build.ts", "db", "domain", "lib", "workers/main.ts", ...WORKFLOW_STARTS],
   app: [
     "activities/smtp/limits.ts",
     "activities/smtp/verify.ts",

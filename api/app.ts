@@ -4,6 +4,7 @@ import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { BASE_PATH } from "./base-path.ts";
+import { consoleHandler } from "./console/http.ts";
 import type { Locals } from "./context.ts";
 import type { Deps } from "./deps.ts";
 import { GUIDES, REFERENCE } from "./docs/guides.ts";
@@ -108,6 +109,7 @@ export function createApp(
   if (tracking) app.use(tracking);
   app.use(BASE_PATH, restHandler(routes, deps, uploads));
   app.use(setHeadersOfAll, systemRouter(deps));
+  app.use("/console", consoleHandler(deps));
   app.all(READ_PATHS, readOnly);
   app.use(docsRouter(deps.env, BASE_PATH));
   app.use(documentRouter(routes, deps.env, BASE_PATH));

@@ -1,8 +1,9 @@
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import type { EntityManager, Tenant } from "../db/orm.ts";
-import type { Admitted, HeaderValues } from "../domain/access/authenticate.ts";
+import type { Admitted, CallerSummary, HeaderValues } from "../domain/access/authenticate.ts";
 import type { IdempotencyHandle } from "../domain/access/idempotency.ts";
+import type { Scope } from "../domain/access/scopes.ts";
 import type { ApiVersion } from "../domain/api-version.ts";
 import type { Vault } from "../domain/secrets/crypto.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
@@ -32,10 +33,13 @@ export interface Locals {
 export interface Call {
   deps: Deps;
   locals: Locals;
-  /** Credentials and the Idempotency-Key are in here. */
+  /** The Idempotency-Key and the version are in here. */
   headers: HeaderValues;
-  /** An IPv4 address or an IPv6 network of 64 bits; null where it is not known. */
-  clientAddress: string | null;
+  /**
+   * Identifies the caller: over REST by a key or a token, in the console by a session.
+   * @param scope of the route @param onCallerKnown as `RequestOrigin.onCallerKnown`
+   */
+  authenticate: (scope: Scope | null, onCallerKnown: (summary: CallerSummary) => void) => Promise<Admitted>;
   answering: Answering;
   /** The text of `dry_run`. @throws {ApiError} `validation_failed` for a query string that cannot be read */
   readDryRun: () => string | undefined;

@@ -26,6 +26,7 @@ export const ID_PREFIX = {
   replay: "rpl",
   reportSource: "rps",
   dkimKey: "dkim",
+  signInLink: "link",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

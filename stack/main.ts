@@ -1,5 +1,7 @@
 /** `npm start`: the whole stack, until Ctrl-C. `npm run start:held`: after a restore, with every send held first. */
 import { relative } from "node:path";
+import { buildConsole } from "../console/build.ts";
+import { signInLink } from "./console-link.ts";
 import { readStackSettings } from "./settings.ts";
 import { Stack } from "./stack.ts";
 import { banner, explain, onSignals, printedStep } from "./terminal.ts";
@@ -31,10 +33,12 @@ async function main(): Promise<void> {
   const startedAt = performance.now();
   console.log("Starting Mailkeel");
   try {
+    await printedStep("console", () => buildConsole());
     const { content } = await stack.start();
+    const signIn = await signInLink(content);
     console.log(`  ready after ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`);
     const inside = relative(process.cwd(), settings.DATA_DIR);
-    console.log(banner(content, inside.startsWith("..") ? settings.DATA_DIR : inside));
+    console.log(banner(content, signIn, inside.startsWith("..") ? settings.DATA_DIR : inside));
   } catch (error) {
     if (stopping) return;
     await stack.stop();

@@ -21,10 +21,12 @@ export function explain(error: unknown): string {
 }
 
 /** Addresses, keys and a first request that works. */
-export function banner({ api, temporal, mail, keys }: StackFile, dataDir: string): string {
+export function banner({ api, temporal, mail, keys }: StackFile, signIn: string, dataDir: string): string {
   return `
 Mailkeel is ready. Ctrl-C stops it; data stays in ${dataDir}.
 
+  Console       ${signIn}
+                signs in as the demo team's owner, once, within 15 minutes; later: npm run app -- member:link
   API           ${api}
   Temporal UI   ${temporal.ui ?? `the one of ${temporal.address}`}
   Caught mail   ${mail.api}

@@ -1,6 +1,7 @@
 import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
 import type { Request, RequestHandler, Response } from "express";
 import { JsonText } from "../../db/json.ts";
+import { authenticate } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type ClientAddresses, clientAddressesOf } from "../client-address.ts";
 import type { Call, Locals } from "../context.ts";
@@ -78,7 +79,10 @@ async function call(
     deps,
     locals,
     headers: req.headersDistinct,
-    clientAddress: clientAddresses.ofRequest(req),
+    authenticate: (_scope, onCallerKnown) => {
+      const origin = { limits: deps.limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
+      return authenticate(deps.orm.em, deps.vault, req.headersDistinct, origin, deps.verifyToken);
+    },
     answering: res,
     readDryRun: () => query().dryRun,
   };

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { Role } from "../../db/entities/team.ts";
 import type { JsonText } from "../../db/json.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
@@ -50,6 +51,8 @@ export interface RouteMeta {
   scope: Scope | null;
   /** A second scope that the key must hold. */
   alsoScope?: Scope;
+  /** The least role of the member, on a procedure that the console alone has. */
+  role?: Role;
   /** Whether an Idempotency-Key acts here: `optional` on writes, `none` on GET and DELETE unless given. */
   idempotency?: "none" | "optional" | "required";
   /** Takes `?dry_run=true`, as every write with a scope unless given; the handler must then give an impact. */

@@ -1,10 +1,7 @@
 import { jsonTextOf } from "../../db/json.ts";
-import { type ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import type { ApiError, ErrorCode } from "../../domain/errors.ts";
 import { BASE_PATH } from "../base-path.ts";
-import { shortened } from "./messages.ts";
-
-/** The longest message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
-const MAX_MESSAGE = 8_000;
+import { refusalFacts } from "./failures.ts";
 
 export interface HttpAnswer {
   status: number;
@@ -63,16 +60,16 @@ function challenge({ code, message }: ApiError, { resourceMetadata }: Links): st
 
 /** The answer to a request that was refused or failed. The cause of a failure is in the log, under the request id. */
 export function renderError(requestId: string, error: ApiError, links: Links): HttpAnswer {
-  const { status, type, meaning } = ERRORS[error.code];
+  const { status, type, code, message, param } = refusalFacts(error);
   const headers: Record<string, string> = {};
   if (error.retryAfterSeconds !== undefined) headers["Retry-After"] = String(Math.ceil(error.retryAfterSeconds));
   if (status === 401 || CHALLENGED.has(error.code)) headers["WWW-Authenticate"] = challenge(error, links);
   const body = {
     error: {
       type,
-      code: error.code,
-      message: status === 500 ? meaning : shortened(error.message, MAX_MESSAGE),
-      ...(error.param === undefined ? {} : { param: error.param }),
+      code,
+      message,
+      ...(param === undefined ? {} : { param }),
       doc_url: docUrl(links, error.code),
       request_id: requestId,
     },

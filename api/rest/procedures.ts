@@ -3,15 +3,15 @@ import { JsonText } from "../../db/json.ts";
 import { type EntityManager, forTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
-import { requireScope } from "../../domain/access/access.ts";
-import { authenticate, type CallerSummary } from "../../domain/access/authenticate.ts";
+import { requireRole, requireScope } from "../../domain/access/access.ts";
+import type { CallerSummary } from "../../domain/access/authenticate.ts";
 import { claimKey } from "../../domain/access/idempotency.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import type { Call, RequestContext } from "../context.ts";
 import { type Answer, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
-import { thrownBy } from "./failures.ts";
+import { refusalFacts, thrownBy, toApiError } from "./failures.ts";
 import {
   keyedRequest,
   readIdempotencyKey,
@@ -24,7 +24,16 @@ import { parserOf, partsOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
 import { readVersion, VERSION_HEADER } from "./versions.ts";
 
-const t = initTRPC.context<Call>().meta<RouteDefinition>().create();
+const t = initTRPC
+  .context<Call>()
+  .meta<RouteDefinition>()
+  .create({
+    // For callers by tRPC: REST has an envelope of its own.
+    errorFormatter: ({ shape, error, ctx }) => {
+      const { message, ...facts } = refusalFacts(toApiError(thrownBy(error)));
+      return { ...shape, message, data: { ...facts, requestId: ctx?.locals.requestId } };
+    },
+  });
 
 /** Puts routes, or routers of routes, into one. */
 export const router = t.router;
@@ -61,26 +70,26 @@ const turnsFor = (callers: number) => ({
 const CALLER_TURNS = turnsFor(1);
 const TEAM_TURNS = turnsFor(CALLERS_OF_A_TEAM);
 
-/** The first step: another router may put sessions in the place of keys and tokens. The steps' order is that of refusals. */
-const authenticated = t.procedure.use(async ({ ctx, next }) => {
-  const { deps, headers, clientAddress, locals } = ctx;
-  const onCallerKnown = (summary: CallerSummary) => putCallerHeaders(locals.headers, summary);
-  const origin = { limits: deps.limits, clientAddress, onCallerKnown };
-  const access = await authenticate(deps.orm.em, deps.vault, headers, origin, deps.verifyToken);
-  locals.teamId = access.tenant.teamId;
-  if (access.caller.kind === "api_key") locals.keyId = access.caller.id;
-  return next({ ctx: { access } });
-});
+/** The first step. The steps' order is that of refusals. */
+const authenticated = (definition: RouteDefinition) =>
+  t.procedure.meta(definition).use(async ({ ctx, next }) => {
+    const { locals } = ctx;
+    const access = await ctx.authenticate(definition.scope, (summary) => putCallerHeaders(locals.headers, summary));
+    locals.teamId = access.tenant.teamId;
+    if (access.caller.kind === "api_key") locals.keyId = access.caller.id;
+    return next({ ctx: { access } });
+  });
 
 /** Reads the headers and checks the scopes, in one step: tRPC copies the context for each. */
 const admitted = (definition: RouteDefinition) =>
-  authenticated.meta(definition).use(({ ctx, next }) => {
+  authenticated(definition).use(({ ctx, next }) => {
     const { access, headers, locals } = ctx;
     const version = readVersion(headers, access.caller.apiVersion);
     locals.headers[VERSION_HEADER] = version;
     const { scope, alsoScope, dryRunScope } = definition;
     if (scope) requireScope(access, scope);
     if (alsoScope) requireScope(access, alsoScope);
+    if (definition.role) requireRole(access, definition.role);
     const text = ctx.readDryRun();
     if (text !== undefined && text !== "true" && text !== "false") {
       throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });

@@ -1,5 +1,6 @@
 import { Member, PLANS, ROLES, Team } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
+import { makeLink, signInUrl } from "../../domain/access/sessions.ts";
 import { addMember, changeMember, changeTeam, createTeam } from "../../domain/teams/teams.ts";
 import { argument, type Commands, command, LIMIT, OF_TEAM, option, required } from "../command.ts";
 import { address, oneOf, recordName } from "../options.ts";
@@ -108,6 +109,15 @@ export const commands: Commands = {
       },
     };
   }),
+
+  "member:link": command(
+    "print a link by which a member signs in to the console once, within 15 minutes, in any browser: for whom no mail reaches",
+    MEMBER,
+    async ({ orm, vault, env }, { member }) => {
+      const url = signInUrl(vault, env.PUBLIC_URL, await makeLink(orm.em.fork(), member));
+      return { text: url, data: { member: { id: member, url } } };
+    },
+  ),
 
   "member:role": command(
     "give a member another role; their keys follow at once",

@@ -8,5 +8,6 @@ export * from "./request.ts";
 export * from "./secret.ts";
 export * from "./send.ts";
 export * from "./sequence.ts";
+export * from "./session.ts";
 export * from "./team.ts";
 export * from "./webhook.ts";

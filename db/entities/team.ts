@@ -60,6 +60,8 @@ export const ApiKeySchema = defineEntity({
     requiresApproval: p.boolean().default(false),
     dailySendCap: p.integer(),
     lineageId: code(),
+    /** Of the sessions of its member in the console, which send by it; its secret is known to no one. */
+    forSessions: p.boolean().default(false),
     apiVersion: code(),
     expiresAt: instant().nullable(),
     revokedAt: instant().nullable(),

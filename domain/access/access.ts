@@ -3,7 +3,7 @@ import type { Environment } from "../../db/entities/shared.ts";
 import type { Plan, Role } from "../../db/entities/team.ts";
 import type { Tenant } from "../../db/orm.ts";
 import { ApiError } from "../errors.ts";
-import { isScope, refuseForbiddenPairs, roleHolds, type Scope, SEND_SCOPES } from "./scopes.ts";
+import { isScope, refuseForbiddenPairs, roleHolds, SCOPES, type Scope, SEND_SCOPES } from "./scopes.ts";
 
 interface CallerFacts {
   /** Requests are counted and take turns by it: the id of a key's record, `<team id>/oauth_<client_id>` for a token. */
@@ -35,7 +35,12 @@ export interface AccessToken extends CallerFacts {
   tokenId: string;
 }
 
-export type Caller = AccessKey | AccessToken;
+/** A member who is signed in to the console. */
+export interface AccessSession extends CallerFacts {
+  kind: "session";
+}
+
+export type Caller = AccessKey | AccessToken | AccessSession;
 
 /** A request's caller, its team, and the scopes it has now. */
 export interface Access<C extends Caller = Caller> {
@@ -79,7 +84,20 @@ const API_PLAN: Plan = "BUSINESS";
 const MEMBER: Record<Caller["kind"], string> = {
   api_key: "The member who created this key",
   oauth_token: "The member whom this token acts for",
+  session: "The member who is signed in",
 };
+
+/** The scopes of a session: those of its member's role, without the send tier. */
+export const sessionScopes = (role: Role): Scope[] =>
+  SCOPES.filter((scope) => roleHolds(role, scope) && !SEND_SCOPES.includes(scope));
+
+const RANK: readonly Role[] = ["VIEWER", "EDITOR", "ADMIN", "OWNER"];
+
+/** Lets a request pass whose member has at least this role. @throws {ApiError} `role_insufficient` */
+export function requireRole({ role }: Pick<Access, "role">, least: Role): void {
+  if (RANK.indexOf(role) >= RANK.indexOf(least)) return;
+  throw new ApiError("role_insufficient", `You are ${role} in this team; this needs the role ${least}.`);
+}
 
 /**
  * The access of a caller whose credential is good.
@@ -117,6 +135,9 @@ export function requireScope({ caller, scopes, grantedScopes, role }: Access, ..
 }
 
 function insufficientScope({ kind }: Caller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
+  if (kind === "session") {
+    return new ApiError("role_insufficient", `Your role in this team does not hold ${anyOf.join(" or ")}.`);
+  }
   const named = `This needs the scope ${anyOf.join(" or ")}`;
   if (kind === "api_key") return new ApiError("insufficient_scope", `${named}, which the key was not granted.`);
   return anyOf.every((scope) => SEND_SCOPES.includes(scope))

@@ -88,6 +88,7 @@ export interface KeyGrant {
   /** Mails per UTC day. */
   dailySendCap?: number;
   expiresAt?: Date | null;
+  forSessions?: boolean;
 }
 
 /** A new key: `key` is shown this once. */
@@ -119,7 +120,7 @@ function readSendDomains(given: readonly string[]): string[] {
 const WORKING_KEYS: LimitedRecords = {
   table: "api_keys",
   name: "API keys that work",
-  condition: sql`revoked_at is null and (expires_at is null or expires_at > clock_timestamp())`,
+  condition: sql`not for_sessions and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())`,
   remedy: "revoke one first",
 };
 
@@ -171,6 +172,7 @@ export async function mintKey(
     lineageId: lineageId ?? id,
     apiVersion: CURRENT_API_VERSION,
     expiresAt: grant.expiresAt ?? null,
+    forSessions: grant.forSessions ?? false,
   });
   await em.flush();
   return { key: formatKey(parts), record };
@@ -206,6 +208,8 @@ export function rotateKey(
 ): Promise<MintedKey> {
   return em.transactional(async (em) => {
     const old = await lockKey(em, name);
+    if (old.forSessions)
+      throw new ApiError("resource_state_invalid", "It is the key of a member's sessions; revoke it.");
     if (old.revokedAt) throw new ApiError("resource_state_invalid", "The key is revoked; mint a new one.");
     const { teamId, memberId, environment, sendDomains, requiresApproval, dailySendCap, expiresAt } = old;
     const grant = { teamId, memberId, environment, name: old.name, scopes: old.grantedScopes, sendDomains };

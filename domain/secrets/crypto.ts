@@ -4,9 +4,15 @@ import type { Database } from "../../db/orm.ts";
 import { type Hmac, hmacUnder } from "../../lib/hmac.ts";
 
 /** Each has a key of its own under each signing secret. */
-export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path";
+export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path" | "sign-in";
 /** Each has a key of its own under the database's hash key. */
-export type HashPurpose = "api-key" | "idempotency" | "webhook-listener" | "report-source" | "erased-address";
+export type HashPurpose =
+  | "api-key"
+  | "idempotency"
+  | "webhook-listener"
+  | "report-source"
+  | "erased-address"
+  | "session";
 
 type Part = string | number;
 

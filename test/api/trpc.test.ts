@@ -4,6 +4,7 @@ import type { inferRouterInputs, inferRouterOutputs } from "@trpc/server";
 import { fetchRequestHandler } from "@trpc/server/adapters/fetch";
 import type { Call, Locals } from "../../api/context.ts";
 import { appRouter } from "../../api/router.ts";
+import { authenticate } from "../../domain/access/authenticate.ts";
 import { newId } from "../../domain/ids.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
@@ -22,9 +23,15 @@ describe("The router over tRPC", () => {
   async function call<Output>(path: string, method: "GET" | "POST", input: unknown, headers: Record<string, string>) {
     const locals: Locals = { requestId: newId("request"), headers: {} };
     const answering = Object.assign(new EventEmitter(), { closed: false });
+    const given = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, [value]]));
     const context: Call = {
-      ...{ deps: app.deps, locals, answering, clientAddress: null },
-      headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, [value]])),
+      ...{ deps: app.deps, locals, answering, headers: given },
+      authenticate: (_scope, onCallerKnown) =>
+        authenticate(app.deps.orm.em, app.deps.vault, given, {
+          limits: app.deps.limits,
+          clientAddress: null,
+          onCallerKnown,
+        }),
       readDryRun: () => undefined,
     };
     const text = JSON.stringify(input);

@@ -1,0 +1,130 @@
+import { createExpressMiddleware } from "@trpc/server/adapters/express";
+import { type RequestHandler, Router } from "express";
+import { z } from "zod";
+import { ENVIRONMENTS } from "../../db/entities/shared.ts";
+import {
+  authenticateSession,
+  endSession,
+  newCookieToken,
+  openSession,
+  readSession,
+  requestLink,
+} from "../../domain/access/sessions.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { clientAddressesOf } from "../client-address.ts";
+import type { Call } from "../context.ts";
+import type { Deps } from "../deps.ts";
+import { thrownBy, toApiError } from "../rest/failures.ts";
+import { localsOf, MAX_BODY_BYTES, readBody, UPLOAD_LIMITS } from "../rest/http.ts";
+import { parseItem } from "../rest/input.ts";
+import { readCookie, setCookie } from "./cookies.ts";
+import { consolePages } from "./pages.ts";
+import { consoleRouter } from "./router.ts";
+
+/** Requests for a link that a network, and for an address, are answered in a minute. */
+const LINKS_PER_NETWORK = 10;
+const LINKS_PER_ADDRESS = 3;
+
+const signInBody = z.strictObject({ email: z.string().min(3).max(320) });
+const sessionBody = z.strictObject({ link: z.string().max(200) });
+
+/** Lets a write pass that a page of this service has made: a cookie alone would also come with another site's. */
+function ownOrigin(publicUrl: string): RequestHandler {
+  const own = new URL(publicUrl).origin;
+  return ({ method, headers }, _res, next) => {
+    if (method === "GET" || method === "HEAD" || headers.origin === own) return next();
+    throw new ApiError(
+      "role_insufficient",
+      `Open the console at ${own}/console: requests of other origins are refused.`,
+    );
+  };
+}
+
+/** The console: its pages, sign-in, and the procedures that they call. */
+export function consoleHandler(deps: Deps): Router {
+  const { env, orm, vault, limits } = deps;
+  const isSecure = env.PUBLIC_URL.startsWith("https:");
+  const clientAddresses = clientAddressesOf(env);
+  const router = Router();
+  router.use((_req, res, next) => {
+    localsOf(res).route = "/console";
+    res.set("Cache-Control", "no-store");
+    next();
+  });
+  router.use(ownOrigin(env.PUBLIC_URL));
+
+  router.post("/sign-in", async (req, res) => {
+    const { email } = parseItem(signInBody, await readBody(req, UPLOAD_LIMITS), []);
+    const em = orm.em.fork();
+    if (!vault.canHash()) await em.execute("select 1");
+    const network = clientAddresses.ofRequest(req) ?? "unknown";
+    await limits.limitRequests(em, `sign-in/${network}`, LINKS_PER_NETWORK);
+    await limits.limitRequests(em, `sign-in/${vault.hash("session", email.toLowerCase())}`, LINKS_PER_ADDRESS);
+    const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
+    await requestLink(em, vault, email, browser);
+    setCookie(res, "sign_in", browser, isSecure);
+    res.status(202).json({});
+  });
+
+  router.post("/session", async (req, res) => {
+    const { link } = parseItem(sessionBody, await readBody(req, UPLOAD_LIMITS), []);
+    const em = orm.em.fork();
+    const clientAddress = clientAddresses.ofRequest(req);
+    const token = await limits.limitFailures(em, clientAddress, async () => {
+      if (!vault.canHash()) await em.execute("select 1");
+      return openSession(em, vault, { link, browser: readCookie(req, "sign_in", isSecure) });
+    });
+    setCookie(res, "session", token, isSecure);
+    setCookie(res, "sign_in", undefined, isSecure);
+    res.json({});
+  });
+
+  router.get("/session", async (req, res) => {
+    const token = readCookie(req, "session", isSecure);
+    if (token === undefined) throw new ApiError("api_key_missing", "Sign in first.");
+    const em = orm.em.fork();
+    if (!vault.canHash()) await em.execute("select 1");
+    res.json(await readSession(em, vault, token));
+  });
+
+  router.delete("/session", async (req, res) => {
+    const token = readCookie(req, "session", isSecure);
+    if (token !== undefined) await endSession(orm.em.fork(), vault, token, req.query["everywhere"] === "true");
+    setCookie(res, "session", undefined, isSecure);
+    res.json({});
+  });
+
+  router.use(
+    "/trpc",
+    createExpressMiddleware({
+      router: consoleRouter,
+      allowBatching: false,
+      maxBodySize: MAX_BODY_BYTES,
+      createContext: ({ req, res }): Call => {
+        const environment = ENVIRONMENTS.find((name) => name === req.headers["mailkeel-environment"]) ?? "LIVE";
+        const teamId = String(req.headers["mailkeel-team"] ?? "");
+        const request = { token: readCookie(req, "session", isSecure), teamId, environment };
+        return {
+          deps,
+          locals: localsOf(res),
+          headers: req.headersDistinct,
+          answering: res,
+          readDryRun: () => req.headersDistinct["mailkeel-dry-run"]?.[0],
+          authenticate: (scope, onCallerKnown) => {
+            const origin = { limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
+            return authenticateSession(orm.em, vault, request, origin, scope);
+          },
+        };
+      },
+      responseMeta: ({ errors: [error] }) => (error ? { status: toApiError(thrownBy(error)).status } : {}),
+      onError: ({ error, ctx }) => {
+        const refusal = toApiError(thrownBy(error));
+        const { requestId, teamId } = ctx?.locals ?? {};
+        if (ctx) ctx.locals.code = refusal.code;
+        if (refusal.status >= 500) deps.log.error({ requestId, teamId, err: refusal }, refusal.code);
+      },
+    }),
+  );
+  router.use(consolePages());
+  return router;
+}

@@ -1,0 +1,75 @@
+import { createTRPCClient, httpLink, TRPCClientError } from "@trpc/client";
+import type { ConsoleRouter } from "../api/console/router.ts";
+
+/** The team and the environment that a page is about; they stand in its URL. */
+export interface Place {
+  team: string;
+  environment: "live" | "test";
+}
+
+export interface CallContext {
+  /** Changes nothing, and answers the impact. */
+  dryRun?: boolean;
+  /** One for each intended effect: a retry under the same key has no second effect. */
+  idempotencyKey?: string;
+}
+
+/** The procedures of the API (`api.*`) and of the app alone (`app.*`), for one team and environment. */
+export const clientOf = ({ team, environment }: Place) =>
+  createTRPCClient<ConsoleRouter>({
+    links: [
+      httpLink({
+        url: "/console/trpc",
+        headers: ({ op }) => {
+          const { dryRun, idempotencyKey } = op.context as CallContext;
+          return {
+            "mailkeel-team": team,
+            "mailkeel-environment": environment.toUpperCase(),
+            ...(dryRun && { "mailkeel-dry-run": "true" }),
+            ...(idempotencyKey && { "idempotency-key": idempotencyKey }),
+          };
+        },
+      }),
+    ],
+  });
+
+export type Client = ReturnType<typeof clientOf>;
+
+/** A refusal of the service, as the API answers it. */
+export interface Refusal {
+  message: string;
+  code?: string | undefined;
+  status?: number | undefined;
+  /** The field that it is about. */
+  param?: string | undefined;
+  requestId?: string | undefined;
+}
+
+export function refusalOf(error: unknown): Refusal {
+  if (error instanceof TRPCClientError && error.data) return { message: error.message, ...error.data };
+  if (error instanceof HttpRefusal) return error.refusal;
+  return { message: "The service cannot be reached. Check your connection, then try again." };
+}
+
+class HttpRefusal extends Error {
+  readonly refusal: Refusal;
+  constructor(refusal: Refusal) {
+    super(refusal.message);
+    this.refusal = refusal;
+  }
+}
+
+/** A request beside the procedures: sign-in, files. @throws {HttpRefusal} */
+export async function request<T>(method: string, path: string, body?: unknown, headers?: HeadersInit): Promise<T> {
+  const isFile = body instanceof Blob;
+  const response = await fetch(`/console${path}`, {
+    method,
+    headers: { ...(body !== undefined && !isFile && { "content-type": "application/json" }), ...headers },
+    ...(body !== undefined && { body: isFile ? body : JSON.stringify(body) }),
+  });
+  const answer = await response.json().catch(() => ({}));
+  if (response.ok) return answer as T;
+  const { error = {}, meta } = answer as { error?: Partial<Refusal>; meta?: { request_id?: string } };
+  const message = error.message ?? `The service answered ${response.status}.`;
+  throw new HttpRefusal({ ...error, message, status: response.status, requestId: meta?.request_id });
+}

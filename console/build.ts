@@ -1,0 +1,32 @@
+/** Builds the console, once per version: `npm run console`. */
+import { createHash } from "node:crypto";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { rename, rm, writeFile } from "node:fs/promises";
+import { resolve } from "node:path";
+
+const ROOT = resolve(import.meta.dirname, "..");
+/** Where the API process finds it. */
+const FOLDER = `${ROOT}/node_modules/.cache/mailkeel/console`;
+
+function fingerprint(): string {
+  const hash = createHash("sha256").update(readFileSync(`${ROOT}/package-lock.json`));
+  for (const name of globSync("console/**/*.{ts,tsx,css,html}", { cwd: ROOT }).sort()) {
+    hash.update(name).update(readFileSync(`${ROOT}/${name}`));
+  }
+  return hash.digest("hex");
+}
+
+/** Puts it in place by a rename: an API process may be reading the one before. */
+export async function buildConsole(): Promise<void> {
+  const version = fingerprint();
+  const stamp = `${FOLDER}/version`;
+  if (existsSync(stamp) && readFileSync(stamp, "utf8") === version) return;
+  const { build } = await import("vite");
+  const own = `${FOLDER}.${process.pid}`;
+  await build({ configFile: `${import.meta.dirname}/vite.config.ts`, logLevel: "warn", build: { outDir: own } });
+  await writeFile(`${own}/version`, version);
+  await rm(FOLDER, { recursive: true, force: true });
+  await rename(own, FOLDER);
+}
+
+if (import.meta.main) await buildConsole();

@@ -1,0 +1,110 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { Link, Navigate, Outlet, useNavigate, useParams } from "@tanstack/react-router";
+import { useMemo } from "react";
+import { clientOf, refusalOf, request } from "./api.ts";
+import { Loading, Problem } from "./parts/page.tsx";
+import { useSession, WorkspaceProvider } from "./session.tsx";
+
+/** The pages of a team, in the order of the navigation. */
+const PAGES = [
+  ["", "Overview"],
+  ["newsletters", "Newsletters"],
+  ["campaigns", "Campaigns"],
+  ["sequences", "Sequences"],
+  ["lists", "Lists"],
+  ["subscribers", "Subscribers"],
+  ["contacts", "Contacts"],
+  ["segments", "Segments"],
+  ["imports", "Imports"],
+  ["suppressions", "Suppressions"],
+  ["accounts", "Accounts"],
+  ["domains", "Domains"],
+  ["webhooks", "Webhooks"],
+  ["keys", "Keys"],
+  ["members", "Members"],
+  ["usage", "Usage"],
+] as const;
+
+/** Navigation and the team's choice around every page of a team. */
+export function Frame() {
+  const { team = "", environment = "" } = useParams({ strict: false }) as { team?: string; environment?: string };
+  const session = useSession();
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const place = useMemo(
+    () => ({ team, environment: environment === "test" ? ("test" as const) : ("live" as const) }),
+    [team, environment],
+  );
+  const client = useMemo(() => clientOf(place), [place]);
+
+  if (session.isPending) return <Loading />;
+  if (session.error) {
+    if (refusalOf(session.error).status === 401) return <Navigate to="/sign-in" />;
+    return <Problem error={session.error} />;
+  }
+  const current = session.data.teams.find(({ id }) => id === team);
+  if (!current || (environment !== "live" && environment !== "test")) return <Navigate to="/" />;
+  const base = `/${team}/${environment}`;
+
+  const signOut = async (everywhere: boolean) => {
+    await request("DELETE", `/session${everywhere ? "?everywhere=true" : ""}`);
+    queries.clear();
+    await navigate({ to: "/sign-in" });
+  };
+  return (
+    <WorkspaceProvider value={{ ...place, client, current, session: session.data, base }}>
+      <a className="skip" href="#page">
+        Skip to the page
+      </a>
+      <header className="top">
+        <strong>Mailkeel</strong>
+        <label>
+          <span className="hidden">Team</span>
+          <select value={team} onChange={({ target }) => navigate({ to: `/${target.value}/${environment}` })}>
+            {session.data.teams.map(({ id, name }) => (
+              <option key={id} value={id}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          <span className="hidden">Environment</span>
+          <select value={environment} onChange={({ target }) => navigate({ to: `/${team}/${target.value}` })}>
+            <option value="live">Live</option>
+            <option value="test">Test</option>
+          </select>
+        </label>
+        <details className="menu">
+          <summary>{session.data.email}</summary>
+          <div>
+            <p className="muted">{current.role}</p>
+            <button type="button" onClick={() => signOut(false)}>
+              Sign out
+            </button>
+            <button type="button" onClick={() => signOut(true)}>
+              Sign out everywhere
+            </button>
+          </div>
+        </details>
+      </header>
+      <div className="body">
+        <nav aria-label="Pages">
+          <ul>
+            {PAGES.map(([path, name]) => (
+              <li key={name}>
+                <Link to={path === "" ? base : `${base}/${path}`} activeOptions={{ exact: path === "" }}>
+                  {name}
+                </Link>
+              </li>
+            ))}
+          </ul>
+        </nav>
+        <main id="page" key={base}>
+          {environment === "test" && <p className="notice">Test environment: nothing is mailed from here.</p>}
+          <Outlet />
+        </main>
+      </div>
+    </WorkspaceProvider>
+  );
+}

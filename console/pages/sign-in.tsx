@@ -1,0 +1,79 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { request } from "../api.ts";
+import { Field, Form } from "../parts/form.tsx";
+
+/** Asks for a link, or uses the one in the URL: at a press, because programs that scan mails open links too. */
+export function SignIn() {
+  const [link, setLink] = useState(() => window.location.hash.slice(1));
+  return (
+    <main className="alone">
+      <h1>Mailkeel</h1>
+      {link === "" ? <AskForLink /> : <UseLink link={link} onAgain={() => setLink("")} />}
+    </main>
+  );
+}
+
+function AskForLink() {
+  const [sentTo, setSentTo] = useState<string>();
+  if (sentTo !== undefined) {
+    return (
+      <div role="status">
+        <p>
+          If {sentTo} belongs to a member of a team, a link is on its way there. Open it in this browser within 15
+          minutes.
+        </p>
+        <button type="button" onClick={() => setSentTo(undefined)}>
+          Use another address
+        </button>
+      </div>
+    );
+  }
+  return (
+    <Form
+      fields={["email"]}
+      submit="Send me a link"
+      onSubmit={async ({ email = "" }) => {
+        await request("POST", "/sign-in", { email });
+        setSentTo(email);
+      }}
+    >
+      {(problemOf) => (
+        <Field
+          label="Your address"
+          name="email"
+          type="email"
+          autoComplete="email"
+          required
+          problem={problemOf("email")}
+        />
+      )}
+    </Form>
+  );
+}
+
+function UseLink({ link, onAgain }: { link: string; onAgain: () => void }) {
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  return (
+    <>
+      <Form
+        fields={[]}
+        submit="Sign in"
+        onSubmit={async () => {
+          await request("POST", "/session", { link });
+          queries.clear();
+          await navigate({ to: "/", replace: true });
+        }}
+      >
+        {() => <p>Press to sign in with the link from your mail.</p>}
+      </Form>
+      <p>
+        <Link to="/sign-in" onClick={onAgain}>
+          Ask for a new link
+        </Link>
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,29 @@
+import { type ReactNode, useEffect, useId, useRef } from "react";
+
+interface DialogProps {
+  title: string;
+  onClose: () => void;
+  children: ReactNode;
+}
+
+/** A modal dialog of the browser: it holds the focus, and Escape closes it. Render it while it is open. */
+export function Dialog({ title, onClose, children }: DialogProps) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const dialog = ref.current;
+    dialog?.showModal();
+    return () => dialog?.close();
+  }, []);
+  return (
+    <dialog ref={ref} aria-labelledby={id} onClose={onClose}>
+      <div className="head">
+        <h2 id={id}>{title}</h2>
+        <button type="button" className="plain" aria-label="Close" onClick={onClose}>
+          ✕
+        </button>
+      </div>
+      {children}
+    </dialog>
+  );
+}

@@ -1,0 +1,63 @@
+import { useQuery } from "@tanstack/react-query";
+import { type ReactNode, useState } from "react";
+import type { CallContext } from "../api.ts";
+import { Dialog } from "./dialog.tsx";
+import { Form } from "./form.tsx";
+import { Loading, Problem } from "./page.tsx";
+
+interface RemoveProps {
+  /** Of the button and of the dialog: "Delete this list". */
+  title: string;
+  /** Makes the call; with `dryRun` it changes nothing and answers its impact. */
+  act: (context: CallContext) => Promise<{ meta: Record<string, unknown> }>;
+  /** What it means, in words. */
+  children?: ReactNode;
+  onDone: () => void;
+}
+
+/** A button for a destructive act: it shows the impact of a dry run before it acts. */
+export function Remove({ title, act, children, onDone }: RemoveProps) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <>
+      <button type="button" className="danger" onClick={() => setOpen(true)}>
+        {title}
+      </button>
+      {isOpen && (
+        <Dialog title={title} onClose={() => setOpen(false)}>
+          {children}
+          <Impact act={act} />
+          <Form
+            fields={[]}
+            submit={title}
+            onSubmit={async () => {
+              await act({ idempotencyKey: crypto.randomUUID() });
+              setOpen(false);
+              onDone();
+            }}
+          >
+            {() => null}
+          </Form>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Impact({ act }: Pick<RemoveProps, "act">) {
+  const query = useQuery({ queryKey: ["impact", act], queryFn: () => act({ dryRun: true }), retry: false, gcTime: 0 });
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  const impact = Object.entries((query.data.meta["impact"] ?? {}) as Record<string, unknown>);
+  return (
+    <ul>
+      {impact
+        .filter(([, value]) => typeof value === "number")
+        .map(([name, value]) => (
+          <li key={name}>
+            {name.replaceAll("_", " ")}: {String(value)}
+          </li>
+        ))}
+    </ul>
+  );
+}

@@ -1,0 +1,45 @@
+import { useQuery } from "@tanstack/react-query";
+import { createContext, use } from "react";
+import { type Client, type Place, request } from "./api.ts";
+
+export type Role = "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
+
+export interface Team {
+  id: string;
+  name: string;
+  memberId: string;
+  role: Role;
+  timeZone: string;
+  plan: string;
+}
+
+export interface Session {
+  email: string;
+  teams: Team[];
+}
+
+export const useSession = () =>
+  useQuery({ queryKey: ["session"], queryFn: () => request<Session>("GET", "/session"), retry: false });
+
+/** What every page below a team has. */
+export interface Workspace extends Place {
+  client: Client;
+  team: string;
+  current: Team;
+  session: Session;
+  /** The start of the links of this team and environment: `/team_…/live`. */
+  base: string;
+}
+
+const WorkspaceContext = createContext<Workspace | null>(null);
+export const WorkspaceProvider = WorkspaceContext.Provider;
+
+export function useWorkspace(): Workspace {
+  const workspace = use(WorkspaceContext);
+  if (!workspace) throw new Error("outside of a team's pages");
+  return workspace;
+}
+
+const RANK: readonly Role[] = ["VIEWER", "EDITOR", "ADMIN", "OWNER"];
+/** Whether the member has at least this role. The server decides; this hides what it would refuse. */
+export const useRole = (least: Role): boolean => RANK.indexOf(useWorkspace().current.role) >= RANK.indexOf(least);

@@ -1,0 +1,35 @@
+import { defineEntity } from "@mikro-orm/postgresql";
+import { code, expiring, instant, text } from "./shared.ts";
+
+/** A link by which a member signs in to the console. Its token is a signature of this row: no secret is stored. */
+export const SignInLinkSchema = defineEntity({
+  name: "sign_in_links",
+  indexes: [{ properties: ["mailDueAt"] }, { properties: ["expiresAt"] }],
+  properties: {
+    id: code().primary(),
+    /** In lower case. */
+    email: text("team"),
+    /** Hash of the cookie of the browser that asked; null for a link of an operator, which any browser may open. */
+    browserHash: code().nullable(),
+    /** Null once the mail was handed over, and for a link of an operator. */
+    mailDueAt: instant().nullable(),
+    usedAt: instant().nullable(),
+    expiresAt: expiring("1 day", instant()),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+
+/** A browser that is signed in: for every team that has a member with this address. */
+export const ConsoleSessionSchema = defineEntity({
+  name: "console_sessions",
+  indexes: [{ properties: ["email"] }, { properties: ["expiresAt"] }],
+  properties: {
+    tokenHash: code().primary(),
+    /** In lower case. */
+    email: text("team"),
+    /** Within five minutes. */
+    lastUsedAt: instant(),
+    expiresAt: expiring("1 day", instant()),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
