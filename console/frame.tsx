@@ -16,6 +16,7 @@ const PAGES = [
   ["contacts", "Contacts"],
   ["segments", "Segments"],
   ["imports", "Imports"],
+  ["fields", "Fields"],
   ["suppressions", "Suppressions"],
   ["accounts", "Accounts"],
   ["domains", "Domains"],
@@ -23,6 +24,7 @@ const PAGES = [
   ["keys", "Keys"],
   ["members", "Members"],
   ["usage", "Usage"],
+  ["settings", "Settings"],
 ] as const;
 
 /** Navigation and the team's choice around every page of a team. */

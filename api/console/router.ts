@@ -1,9 +1,24 @@
 import { router } from "../rest/route.ts";
 import { appRouter } from "../router.ts";
+import { accountsRouter } from "./accounts/routes.ts";
+import { audienceRouter } from "./audience/routes.ts";
+import { contentRouter } from "./content/routes.ts";
+import { importsRouter } from "./imports/routes.ts";
+import { overviewRouter } from "./overview/routes.ts";
+import { sequencesRouter } from "./sequences/routes.ts";
+import { teamRouter } from "./team/routes.ts";
 
 /** The procedures of the console: those of the REST API as they are, and those that only the app has. */
 export const consoleRouter = router({
   api: appRouter,
-  app: router({}),
+  app: router({
+    content: contentRouter,
+    audience: audienceRouter,
+    imports: importsRouter,
+    sequences: sequencesRouter,
+    accounts: accountsRouter,
+    team: teamRouter,
+    overview: overviewRouter,
+  }),
 });
 export type ConsoleRouter = typeof consoleRouter;

@@ -1,0 +1,3 @@
+import { router } from "../../rest/route.ts";
+
+export const contentRouter = router({});
