@@ -1,0 +1,88 @@
+import { createTRPCClient, httpLink, TRPCClientError } from "@trpc/client";
+import type { ConsoleRouter } from "../../api/console/router.ts";
+import { makeLink, signInUrl } from "../../domain/access/sessions.ts";
+import { backdoor } from "./factories.ts";
+import { stack } from "./stack.ts";
+
+/** What a browser keeps. */
+export type Cookies = Record<string, string>;
+
+/** A request to the console as a browser makes it: with its cookies, which the answer changes, and the page's origin. */
+export async function consoleFetch(
+  cookies: Cookies,
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+): Promise<Response> {
+  const { origin } = await stack();
+  const response = await fetch(`${origin}/console${path}`, {
+    method,
+    headers: {
+      cookie: Object.entries(cookies)
+        .map(([name, value]) => `${name}=${value}`)
+        .join("; "),
+      origin,
+      ...(body !== undefined && { "content-type": "application/json" }),
+      ...headers,
+    },
+    ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
+    redirect: "manual",
+  });
+  for (const set of response.headers.getSetCookie()) {
+    const [, name = "", value = ""] = /^([^=]+)=([^;]*)/.exec(set) ?? [];
+    if (value === "") delete cookies[name];
+    else cookies[name] = value;
+  }
+  return response;
+}
+
+/** A browser that is signed in as a member. */
+export async function signIn(memberId: string): Promise<Cookies> {
+  const { orm, vault } = await backdoor();
+  const { origin } = await stack();
+  const link = new URL(signInUrl(vault, origin, await makeLink(orm.em.fork(), memberId))).hash.slice(1);
+  const cookies: Cookies = {};
+  const { status } = await consoleFetch(cookies, "POST", "/session", { link });
+  if (status !== 200) throw new Error(`the link was answered ${status}`);
+  return cookies;
+}
+
+/** Calls the console's procedures with a browser's cookies, for a team. */
+export async function consoleClient(
+  cookies: Cookies,
+  teamId: string,
+  environment: "LIVE" | "TEST" = "LIVE",
+): Promise<ReturnType<typeof createTRPCClient<ConsoleRouter>>> {
+  const { origin } = await stack();
+  return createTRPCClient<ConsoleRouter>({
+    links: [
+      httpLink({
+        url: `${origin}/console/trpc`,
+        headers: ({ op }) => {
+          const { dryRun, idempotencyKey } = op.context as { dryRun?: boolean; idempotencyKey?: string };
+          return {
+            origin,
+            cookie: Object.entries(cookies)
+              .map(([name, value]) => `${name}=${value}`)
+              .join("; "),
+            "mailkeel-team": teamId,
+            "mailkeel-environment": environment,
+            ...(dryRun && { "mailkeel-dry-run": "true" }),
+            ...(idempotencyKey && { "idempotency-key": idempotencyKey }),
+          };
+        },
+      }),
+    ],
+  });
+}
+
+/** The code of the refusal of a call; "answered" when it is none. */
+export const refusalCodeOf = (call: Promise<unknown>): Promise<string> =>
+  call.then(
+    () => "answered",
+    (error) => {
+      if (error instanceof TRPCClientError) return (error.data as { code?: string } | null)?.code ?? error.message;
+      throw error;
+    },
+  );
