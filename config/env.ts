@@ -289,7 +289,7 @@ export const settings = z.object({
   /** DNS servers that are asked for webhook receivers, e.g. 9.9.9.9:53; the system's unless given. */
   WEBHOOK_DNS_SERVERS: list(isAddressAndPort, "must be address:port pairs separated by commas"),
   /** How long one attempt to deliver a webhook may take: look-up, connection, request and answer. */
-  // The activities of attempts end after 40 and 60 s: a longer attempt would be cut off, and made again and again.
+  // A run of an endpoint ends after 60 s: a longer attempt would be cut off, and made again and again.
   WEBHOOK_TIMEOUT_MS: integer(100, 15_000).default(15_000),
 });
 

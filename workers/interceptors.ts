@@ -9,7 +9,7 @@ import { Refusal } from "../domain/sends/refusal.ts";
 
 /**
  * Logs every failure of an activity, scrubbed, and passes a code on to Temporal: no address, text of a server or piece of
- * SQL reaches a workflow's history.
+ * SQL reaches a workflow's history by a failure.
  */
 export function failuresToCodes(log: Logger): (context: Context) => { inbound: ActivityInboundCallsInterceptor } {
   return ({ info }) => ({
