@@ -35,7 +35,20 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "workflows/ids.ts",
     "workflows/start.ts",
   ],
-  test: ["activities", "api", "app", "client", "config", "db", "domain", "lib", "stack", "workers", "workflows"],
+  test: [
+    "activities",
+    "api",
+    "app",
+    "client",
+    "config",
+    "console/build.ts",
+    "db",
+    "domain",
+    "lib",
+    "stack",
+    "workers",
+    "workflows",
+  ],
   bench: ["activities", "app", "config", "db", "domain", "lib", "stack", "test/support", "workers", "workflows"],
 };
 

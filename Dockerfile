@@ -12,11 +12,19 @@ COPY workflows ./workflows
 COPY workers/bundle.ts ./workers/
 RUN node workers/bundle.ts
 
+# Builds the console, whose packages only its build needs.
+FROM base AS console
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --ignore-scripts
+COPY console ./console
+RUN node console/build.ts
+
 # Without the bundler's compiler. The embedded Postgres and the package `node` are for `npm start` alone: devDependencies.
 FROM base AS dependencies
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --omit=optional --ignore-scripts
 COPY --from=bundle /app/node_modules/.cache/mailkeel ./node_modules/.cache/mailkeel
+COPY --from=console /app/node_modules/.cache/mailkeel/console ./node_modules/.cache/mailkeel/console
 
 FROM base AS mailkeel
 # Temporal's client takes the certificates it trusts from the system.
@@ -38,6 +46,7 @@ COPY workers ./workers
 COPY api ./api
 COPY app ./app
 COPY stack ./stack
+COPY console/build.ts ./console/
 # Commands start in half the time with what the first one keeps. Later no process writes below /app.
 RUN install --directory --owner=node node_modules/.cache/mailkeel/compiled
 USER node

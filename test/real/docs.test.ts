@@ -1,16 +1,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import axe from "axe-core";
-import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { GUIDES } from "../../api/docs/guides.ts";
 import type { Json } from "../support/api.ts";
+import { openBrowser, violationsOf, widthOf } from "../support/browser.ts";
 import { eventually } from "../support/eventually.ts";
+import { needs } from "../support/programs.ts";
 import { stack } from "../support/stack.ts";
-import { needs } from "./programs.ts";
 
 const PHONE = { width: 375, height: 740 };
-/** A busy machine renders the reference within seconds. */
-const PATIENCE_MS = 60_000;
 /** Most presses of Tab between two things of the page. */
 const MAX_TABS = 60;
 
@@ -24,8 +22,6 @@ function testKey(): string {
   return JSON.parse(readFileSync(file, "utf8")).keys.test;
 }
 
-const widthOf = (page: Page): Promise<number> => page.evaluate("document.documentElement.scrollWidth");
-
 /** Rules that the renderer of the reference breaks: its headings, its own `main`, the locks inside of its summaries. */
 const RENDERERS_OWN = [
   "heading-order",
@@ -36,57 +32,14 @@ const RENDERERS_OWN = [
   "scrollable-region-focusable",
 ];
 
-async function violationsOf(page: Page, except: readonly string[] = []): Promise<string[]> {
-  await page.evaluate(axe.source);
-  const rules = Object.fromEntries(except.map((rule) => [rule, { enabled: false }]));
-  const { violations } = (await page.evaluate(`axe.run(${JSON.stringify({ rules })})`)) as axe.AxeResults;
-  return violations.map(
-    ({ id, nodes }) =>
-      `${id}: ${nodes
-        .slice(0, 3)
-        .map(({ html }) => html.slice(0, 200))
-        .join(" | ")}`,
-  );
-}
-
 describe("The documentation in a browser", function () {
-  this.timeout(5 * PATIENCE_MS);
+  this.timeout(300_000);
   const program = needs("chromium");
-  let browser: Browser;
+  const inPage = openBrowser(program);
   let origin: string;
-
   before(async () => {
     ({ origin } = await stack());
-    // Chromium's sandbox refuses to run as root.
-    const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
-    browser = await chromium.launch({ executablePath: program(), args });
   });
-  after(() => browser?.close());
-
-  /** Runs `work` on a page; fails on any message of the console, failed request or request to another origin. */
-  async function inPage(options: BrowserContextOptions, work: (page: Page) => Promise<void>): Promise<void> {
-    const context = await browser.newContext(options);
-    context.setDefaultTimeout(PATIENCE_MS);
-    const page = await context.newPage();
-    const problems: string[] = [];
-    page.on("console", (message) => problems.push(`console: ${message.text()}`));
-    page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
-    page.on("requestfailed", (request) => {
-      // A picture may still be on its way when the next page is opened.
-      const reason = request.failure()?.errorText;
-      if (reason !== "net::ERR_ABORTED") problems.push(`failed: ${request.url()} ${reason}`);
-    });
-    page.on("request", (request) => {
-      const url = new URL(request.url());
-      if (url.protocol !== "data:" && url.origin !== origin) problems.push(`elsewhere: ${url.href}`);
-    });
-    try {
-      await work(page);
-      assert.deepEqual(problems, []);
-    } finally {
-      await context.close();
-    }
-  }
 
   async function openReference(page: Page): Promise<void> {
     await page.goto(`${origin}/docs`);

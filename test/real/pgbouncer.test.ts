@@ -9,8 +9,8 @@ import { reservePorts } from "../../stack/infra.ts";
 import { clearStacks, runDemo, spawnStack } from "../stack/support.ts";
 import { eventually } from "../support/eventually.ts";
 import { openStackDatabase, unique } from "../support/factories.ts";
+import { needs } from "../support/programs.ts";
 import { stack } from "../support/stack.ts";
-import { needs } from "./programs.ts";
 
 const RECIPIENTS = 300;
 

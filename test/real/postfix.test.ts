@@ -17,6 +17,7 @@ import { live, reasonOf } from "../reports/mails.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
+import { needs } from "../support/programs.ts";
 import { openReceiver } from "../support/receiver.ts";
 import { COMPLAINT, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import {
@@ -29,7 +30,6 @@ import {
   untilStatus,
 } from "../support/sending.ts";
 import { makeEndpoint } from "../support/webhooks.ts";
-import { needs } from "./programs.ts";
 
 const run = promisify(execFile);
 

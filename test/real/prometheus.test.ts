@@ -11,8 +11,8 @@ import { claimPort } from "../../config/ports.ts";
 import { stackSettings } from "../../stack/settings.ts";
 import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
+import { needs } from "../support/programs.ts";
 import { stack } from "../support/stack.ts";
-import { needs } from "./programs.ts";
 
 const DEPLOY = `${import.meta.dirname}/../../deploy/prometheus`;
 const run = promisify(execFile);

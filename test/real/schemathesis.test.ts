@@ -3,9 +3,9 @@ import { execFile } from "node:child_process";
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { promisify } from "node:util";
+import { needs } from "../support/programs.ts";
 import { makeSender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { needs } from "./programs.ts";
 
 /** Of each run: its phases repeat until then. */
 const MAX_SECONDS = 90;

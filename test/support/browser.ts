@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import axe from "axe-core";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { stack } from "./stack.ts";
+
+/** A busy machine renders a page within seconds. */
+const PATIENCE_MS = 60_000;
+
+export const widthOf = (page: Page): Promise<number> => page.evaluate("document.documentElement.scrollWidth");
+
+/** Breaches of axe's rules. @param except names of rules that are left out */
+export async function violationsOf(page: Page, except: readonly string[] = []): Promise<string[]> {
+  // By the debugger, which no Content-Security-Policy holds up.
+  await page.evaluate(axe.source);
+  const rules = Object.fromEntries(except.map((rule) => [rule, { enabled: false }]));
+  const { violations } = (await page.evaluate(`axe.run(${JSON.stringify({ rules })})`)) as axe.AxeResults;
+  return violations.map(
+    ({ id, nodes }) =>
+      `${id}: ${nodes
+        .slice(0, 3)
+        .map(({ html }) => html.slice(0, 200))
+        .join(" | ")}`,
+  );
+}
+
+/** Work on a page; it fails on any message of the browser's console, failed request or request to another origin. */
+export type InPage = (options: BrowserContextOptions, work: (page: Page) => Promise<void>) => Promise<void>;
+
+/**
+ * Opens a browser for the tests of a `describe`. @param program gives its path
+ * @param expected messages of the browser's console that are no problem
+ */
+export function openBrowser(program: () => string, expected = /^$/): InPage {
+  let browser: Browser;
+  let origin: string;
+  before(async () => {
+    ({ origin } = await stack());
+    // Chromium's sandbox refuses to run as root.
+    const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+    browser = await chromium.launch({ executablePath: program(), args });
+  });
+  after(() => browser?.close());
+
+  return async (options, work) => {
+    const context = await browser.newContext(options);
+    context.setDefaultTimeout(PATIENCE_MS);
+    const page = await context.newPage();
+    const problems: string[] = [];
+    page.on("console", (message) => {
+      if (!expected.test(message.text())) problems.push(`console: ${message.text()}`);
+    });
+    page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
+    page.on("requestfailed", (request) => {
+      // A picture may still be on its way when the next page is opened.
+      const reason = request.failure()?.errorText;
+      if (reason !== "net::ERR_ABORTED") problems.push(`failed: ${request.url()} ${reason}`);
+    });
+    page.on("request", (request) => {
+      const url = new URL(request.url());
+      if (url.protocol !== "data:" && url.origin !== origin) problems.push(`elsewhere: ${url.href}`);
+    });
+    try {
+      await work(page);
+      assert.deepEqual(problems, []);
+    } finally {
+      await context.close();
+    }
+  };
+}
