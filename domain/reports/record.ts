@@ -88,21 +88,13 @@ interface ReportedSend extends Tenant {
   id: string;
   resourceType: ResourceType;
   resourceId: string;
-  listId: string | null;
 }
 
 /** In one order, in which two calls lock the rows of sends. */
 async function readSends(em: EntityManager, ids: readonly string[], tenant?: Tenant): Promise<ReportedSend[]> {
   const rows = await kysely(em)
     .selectFrom("sends")
-    .select([
-      "id",
-      "team_id as teamId",
-      "environment",
-      "resource_type as resourceType",
-      "resource_id as resourceId",
-      "list_id as listId",
-    ])
+    .select(["id", "team_id as teamId", "environment", "resource_type as resourceType", "resource_id as resourceId"])
     .where("id", "=", sql<string>`any(${ids})`)
     .$if(tenant !== undefined, (query) => (tenant ? query.where(ofTenant(tenant)) : query))
     .orderBy("id")
@@ -183,7 +175,7 @@ async function recordBatch(
 }
 
 async function emitReported(em: EntityManager, send: ReportedSend, mails: readonly ReportedMail[]): Promise<void> {
-  const resource = { type: send.resourceType, id: send.resourceId, listId: send.listId };
+  const resource = { type: send.resourceType, id: send.resourceId };
   for (const [event, status, some] of [
     ["email.bounced", "BOUNCED", mails.filter(({ kind }) => kind === HARD_BOUNCE || kind === "bounce:soft")],
     ["email.complained", "COMPLAINED", mails.filter(({ kind }) => kind === "complaint")],
@@ -195,7 +187,7 @@ async function emitReported(em: EntityManager, send: ReportedSend, mails: readon
       record: emailRecord("r", { sendId: send.id, resource }, sql`${sql.lit(status)}::text`),
       // As the report leaves the record: the ledger's row is still that of the acceptance.
       from: sql`(
-        select r.seq, r.member_id, r.email, r.email_spelling, r.attempts, g.kind as reason, now() as updated_at
+        select r.seq, r.member_id, r.list_id, r.email, r.email_spelling, r.attempts, g.kind as reason, now() as updated_at
         from unnest(${seqs}::int[], ${some.map(({ kind }) => kind)}::text[]) as g (seq, kind)
         join send_recipients r on r.seq = g.seq
         where ${rowsOf(send.id, seqs)}

@@ -6,7 +6,7 @@ import type { EventName } from "../webhooks/catalogue.ts";
 import { isWanted } from "../webhooks/emit.ts";
 import { complaintLimit, complaintRate } from "./complaint-rate.ts";
 import { foldCounts } from "./counts.ts";
-import type { SendResource } from "./resource.ts";
+import type { MailingRules, SendResource } from "./resource.ts";
 import { markUnknown } from "./unknown.ts";
 
 /**
@@ -38,6 +38,7 @@ export interface OpenedDispatch extends Lane, Tenant {
   status: SendStatus;
   epoch: number;
   resource: SendResource;
+  rules: MailingRules;
   /** Opens and clicks of its mails are counted. */
   tracking: boolean;
   /** Other lanes stage recipients of the same send. */
@@ -52,7 +53,7 @@ export interface OpenedDispatch extends Lane, Tenant {
 }
 
 type LaneRow = Omit<OpenedDispatch, keyof Lane | "resource" | "eventsWanted" | "hasComplaints" | "unknown"> &
-  SendResource & { listId: string | null; dispatching: boolean; complaintLimit: number };
+  SendResource & { dispatching: boolean; complaintLimit: number };
 
 export const SETTLEMENT_EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
 
@@ -89,7 +90,7 @@ export function openDispatch(
     const db = kysely(tx);
     const { rows } = await sql<LaneRow>`
       select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id,
-        s.list_id as "listId", s.tracking,
+        case when s.list_id is null then s.resource_type else 'list_sequence' end as rules, s.tracking,
         ${complaintLimit} as "complaintLimit",
         l.epoch, l.dispatching, l.after_seq as "afterSeq", l.policy_refusals as "policyRefusals",
         exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
@@ -99,7 +100,7 @@ export function openDispatch(
     const [lane] = rows;
     if (!lane || lane.epoch - Number(lane.dispatching) < closedEpoch) return undefined;
     if (begun && (lane.epoch < begun.epoch || (await isStagingLost(tx, sendId, [begun.seq])))) return undefined;
-    const { type, id, listId, dispatching, complaintLimit: limit, ...opened } = lane;
+    const { type, id, dispatching, complaintLimit: limit, ...opened } = lane;
     const { eventsWanted, hasComplaints } = await db
       .selectNoFrom([
         isWanted(lane, ...SETTLEMENT_EVENTS).as("eventsWanted"),
@@ -119,7 +120,7 @@ export function openDispatch(
       .where("send_id", "=", sendId)
       .where("account_id", "=", accountId)
       .execute();
-    const found = { epoch, resource: { type, id, listId }, eventsWanted, hasComplaints, unknown };
+    const found = { epoch, resource: { type, id }, eventsWanted, hasComplaints, unknown };
     return { ...opened, sendId, accountId, takesOver, ...found };
   });
 }

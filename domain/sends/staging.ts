@@ -6,7 +6,6 @@ import { executePrepared } from "../../db/statements.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { isFreeFor, mayMail, type OpenedDispatch } from "./lanes.ts";
 import { SELECT_INELIGIBLE } from "./members.ts";
-import { rulesOf } from "./resource.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
 export interface StagedRecipient {
@@ -52,9 +51,8 @@ export async function stageBatch(
   dispatch: OpenedDispatch,
   request: StageRequest,
 ): Promise<StagedBatch> {
-  const { sendId, accountId, epoch, resource, shared } = dispatch;
+  const { sendId, accountId, epoch, rules, shared } = dispatch;
   const stagedAt = elapsedMs();
-  const rules = rulesOf(resource);
   const wasDeferred = "due" in request;
   const isWanted = wasDeferred
     ? sql`r.seq = any(${request.due}::int[]) and r.state = 'DEFERRED' and r.retry_at <= now()`

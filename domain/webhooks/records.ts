@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { countsRecord } from "../sends/counts.ts";
-import { mailsSubscribers, type SendResource } from "../sends/resource.ts";
+import type { SendResource } from "../sends/resource.ts";
 import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
 
 // The records of events, made in SQL: without a subscribed endpoint none is made, and none passes through Node. Each function takes the
@@ -102,6 +102,14 @@ export const enrolmentRecord = (row: string): RawBuilder<EventObject<"sequence_e
     ...instants(row, "entered_at"),
   });
 
+/** A wave of a list's sequence mails subscribers, whose rows name the list. */
+const personFields = (row: string, { type }: SendResource) => {
+  const [memberId, listId] = [sql.ref(`${row}.member_id`), sql.ref(`${row}.list_id`)];
+  if (type === "newsletter") return { subscriber_id: memberId, contact_id: nothing };
+  const memberIf = (holds: RawBuilder<unknown>) => sql`case when ${holds} then ${memberId} end`;
+  return { subscriber_id: memberIf(sql`${listId} is not null`), contact_id: memberIf(sql`${listId} is null`) };
+};
+
 /** Of a row of `send_recipients`, or of its columns that are used here. */
 export const emailFields = (
   row: string,
@@ -111,8 +119,7 @@ export const emailFields = (
   id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
   newsletter_id: resource.type === "newsletter" ? sql`${resource.id}::text` : nothing,
   campaign_id: resource.type === "campaign" ? sql`${resource.id}::text` : nothing,
-  subscriber_id: mailsSubscribers(resource) ? sql.ref(`${row}.member_id`) : nothing,
-  contact_id: mailsSubscribers(resource) ? nothing : sql.ref(`${row}.member_id`),
+  ...personFields(row, resource),
   email: shownEmail(row),
   status,
   ...plain(row, "reason", "attempts"),
