@@ -6,17 +6,16 @@ import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { beginPass, completePass, readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { sweepSegment } from "../domain/sequences/enrolments.ts";
-import { readRunning, readToSweep } from "../domain/sequences/state.ts";
+import { readRunning } from "../domain/sequences/state.ts";
 import { leaveIneligible } from "../domain/sequences/waves.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../workflows/ids.ts";
 import { replayStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
+import { whileBeating } from "./heartbeat.ts";
 import { restoreSequence } from "./sequence-wakes.ts";
-import { type LatestRun, listRunning, ONE_RUN, readLatestRun, startSend, wakeUp } from "./starts.ts";
+import { forEachAlone, type LatestRun, listRunning, ONE_RUN, readLatestRun, startSend, wakeUp } from "./starts.ts";
 
-const ITEMS_AT_ONCE = 16;
-const ITEM_DEADLINE_MS = 15_000;
 /**
  * Temporal's list is a store of its own, which may hold workflows that are gone: each item is asked for once an hour.
  */
@@ -37,26 +36,23 @@ type Restored = "running" | "started" | "paused";
 export type ReconcileActivities = ReturnType<typeof createReconcileActivities>;
 
 export const createReconcileActivities = (deps: ActivityDeps) => ({
-  reconcileSends: () => reconcileSends(deps),
-  reconcileReplays: () => reconcileReplays(deps),
-  /** Starts the workflows of sequences that are missing, and looks at their people. */
-  reconcileSequences: () => reconcileSequences(deps),
+  reconcileSends: () => whileBeating(() => reconcileSends(deps)),
+  reconcileReplays: () => whileBeating(() => reconcileReplays(deps)),
+  reconcileSequences: () => whileBeating(() => reconcileSequences(deps)),
 });
 
 /** Compares all open sends with their workflows, page by page. A send that fails leaves the others alone. */
 async function reconcileSends({ orm, log, stopping }: ActivityDeps): Promise<Reconciliation> {
-  const context = Context.current();
-  const { client } = context;
+  const { client } = Context.current();
   const em = orm.em.fork();
   await beginPass(em);
   const result: Reconciliation = { looked: 0, asked: 0, started: 0, paused: 0, failed: 0 };
   for await (const page of readUnfinishedSends(em)) {
     stopping.throwIfAborted();
-    context.heartbeat();
     const stale = await findStale(client, page);
     result.looked += page.length;
     result.asked += stale.length;
-    result.failed += await forEachAlone(log, "sends", stale, async (send) => {
+    result.failed += await forEachAlone(client, log, "sends", stale, async (send) => {
       const restored = await restoreSend(client, orm.em.fork(), log, send);
       if (restored !== "running") result.started++;
       if (restored === "paused") result.paused++;
@@ -90,36 +86,11 @@ async function findStale(client: Client, page: readonly UnfinishedSend[]): Promi
   return page.filter(({ id, status }) => listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY);
 }
 
-/** Several at once, each within a deadline. An item that fails leaves the others alone. @returns how many failed */
-async function forEachAlone<Item extends { id: string }>(
-  log: Logger,
-  kind: string,
-  items: readonly Item[],
-  work: (item: Item) => Promise<void>,
-): Promise<number> {
-  const context = Context.current();
-  const queue = items.values();
-  let failed = 0;
-  const workers = Array.from({ length: ITEMS_AT_ONCE }, async () => {
-    for (const item of queue) {
-      try {
-        await context.client.withDeadline(Date.now() + ITEM_DEADLINE_MS, () => work(item));
-      } catch (error) {
-        failed++;
-        log.error({ kind, id: item.id, err: error }, "an item could not be reconciled; tried again by the next pass");
-      }
-      context.heartbeat();
-    }
-  });
-  await Promise.all(workers);
-  return failed;
-}
-
 /** Continues a bulk replay that has no workflow; ends one whose workflow an operator ended. */
 async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
   const { client } = Context.current();
   const replays = (await unfinishedReplays(orm.em.fork())).map((id) => ({ id }));
-  await forEachAlone(log, "replays", replays, async ({ id }) => {
+  await forEachAlone(client, log, "replays", replays, async ({ id }) => {
     const { end } = await readLatestRun(client, replayWorkflowId(id));
     if (end === "cut_off") await endReplay(orm.em.fork(), id);
     else if (end !== "running") {
@@ -128,7 +99,7 @@ async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
   });
 }
 
-/** Starts the workflows of sequences that are missing, and sweeps those that are due for it. */
+/** Starts the workflows of sequences that are missing, and sweeps the people of those that are due for it. */
 async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): Promise<void> {
   const { client } = Context.current();
   for await (const page of readRunning(orm.em.fork())) {
@@ -137,14 +108,14 @@ async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): 
       client,
       page.map(({ id }) => sequenceWorkflowId(id)),
     );
-    const missing = page.filter(({ id }) => !listed.has(sequenceWorkflowId(id)));
-    await forEachAlone(log, "sequences", missing, (sequence) => restoreSequence(client, orm.em.fork(), log, sequence));
+    await forEachAlone(client, log, "sequences", page, async ({ sweep, ...sequence }) => {
+      const em = orm.em.fork();
+      const { id } = sequence;
+      if (!listed.has(sequenceWorkflowId(id))) await restoreSequence(client, em, log, sequence);
+      if (sweep !== "none") await sweepSegment(em, vault, id, { all: sweep === "all people" });
+      if (sweep === "all people") await leaveIneligible(em, id);
+    });
   }
-  await forEachAlone(log, "sequences", await readToSweep(orm.em.fork()), async ({ id, all }) => {
-    const em = orm.em.fork();
-    await sweepSegment(em, vault, id, { all });
-    if (all) await leaveIneligible(em, id);
-  });
 }
 
 /**

@@ -4,6 +4,7 @@ import {
   WorkflowIdReusePolicy,
   WorkflowNotFoundError,
 } from "@temporalio/client";
+import type { Logger } from "pino";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import type { UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { WAKE_UP } from "../workflows/ids.ts";
@@ -68,4 +69,31 @@ export async function startSend(client: Client, send: Omit<UnfinishedSend, "stat
     resume: { lanes: [], ...(sent !== undefined && { setBack: { sent, isPaused: true } }) },
   });
   await client.workflow.start("sendWorkflow", { ...start, ...ONE_RUN });
+}
+
+const ITEMS_AT_ONCE = 16;
+const ITEM_DEADLINE_MS = 15_000;
+
+/** Several at once, each within a deadline. An item that fails leaves the others alone. @returns how many failed */
+export async function forEachAlone<Item extends { id: string }>(
+  client: Client,
+  log: Logger,
+  kind: string,
+  items: readonly Item[],
+  work: (item: Item) => Promise<void>,
+): Promise<number> {
+  const queue = items.values();
+  let failed = 0;
+  const workers = Array.from({ length: ITEMS_AT_ONCE }, async () => {
+    for (const item of queue) {
+      try {
+        await client.withDeadline(Date.now() + ITEM_DEADLINE_MS, () => work(item));
+      } catch (error) {
+        failed++;
+        log.error({ kind, id: item.id, err: error }, "an item failed; tried again by the next pass");
+      }
+    }
+  });
+  await Promise.all(workers);
+  return failed;
 }

@@ -7,7 +7,7 @@ import { createDispatchActivities } from "../activities/dispatch.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
 import { createSendActivities } from "../activities/sends.ts";
-import { createSequenceActivities, createSequenceMemberActivities } from "../activities/sequences.ts";
+import { createSequenceActivities } from "../activities/sequences.ts";
 import type { Secret } from "../config/env.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
@@ -63,7 +63,7 @@ export const POOLS = {
     workflows: true,
     start: (deps) => {
       startExaminations();
-      return { activities: { ...createSendActivities(deps), ...createSequenceActivities(deps) } };
+      return { activities: { ...createSendActivities(deps) } };
     },
   },
   dispatch: {
@@ -98,7 +98,7 @@ export const POOLS = {
       activities: {
         ...createReconcileActivities(deps),
         ...createRetentionActivities(deps),
-        ...createSequenceMemberActivities(deps),
+        ...createSequenceActivities(deps),
       },
       ...startMaintenance(deps),
     }),

@@ -6,7 +6,7 @@ import {
 } from "@temporalio/workflow";
 import type { DispatchActivities, SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { SendActivities } from "../activities/sends.ts";
-import type { SequenceActivities, SequenceMemberActivities } from "../activities/sequences.ts";
+import type { SequenceActivities } from "../activities/sequences.ts";
 import type { DeliveryActivities } from "../activities/webhooks/deliver-due.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { TASK_QUEUES } from "./ids.ts";
@@ -80,14 +80,16 @@ export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
   }
 }
 
-export function sequenceStepsFor(teamId: string): SequenceActivities & SequenceMemberActivities {
-  const options = { ...LONG_PLAN, retry: STEP_RETRY, priority: { fairnessKey: teamId } };
-  const onSends = { ...options, taskQueue: TASK_QUEUES.sends };
-  const onMaintenance = { ...options, taskQueue: TASK_QUEUES.maintenance, summary: "note who is a member already" };
-  const { runSequence } = proxyActivities<SequenceActivities>({ ...onSends, summary: "mail who is due" });
-  const { commandSequence } = proxyActivities<SequenceActivities>({ ...onSends, summary: "carry out a command" });
-  const { noteMembers } = proxyActivities<SequenceMemberActivities>(onMaintenance);
-  return { runSequence, commandSequence, noteMembers };
+export function sequenceStepsFor(teamId: string): SequenceActivities {
+  const options = {
+    ...LONG_PLAN,
+    taskQueue: TASK_QUEUES.maintenance,
+    retry: STEP_RETRY,
+    priority: { fairnessKey: teamId },
+  };
+  const { runSequence } = proxyActivities<SequenceActivities>({ ...options, summary: "mail who is due" });
+  const { commandSequence } = proxyActivities<SequenceActivities>({ ...options, summary: "carry out a command" });
+  return { runSequence, commandSequence };
 }
 
 /** A worker that is lost is noticed sooner than elsewhere: what it had in flight is sent again within seconds. */

@@ -1,6 +1,5 @@
 import { continueAsNew } from "@temporalio/workflow";
 import type { SequenceCommand, SequenceRun } from "../activities/sequences.ts";
-import type { ResumeDue } from "../domain/sequences/sequences.ts";
 import { sequenceStepsFor } from "./activities.ts";
 import { OperatorView } from "./operator-view.ts";
 import type { SequenceInput } from "./start.ts";
@@ -23,8 +22,7 @@ export function sequenceWorkflow(input: SequenceInput): Promise<void> {
   const { campaignId, teamId } = input;
   const steps = sequenceStepsFor(teamId);
   const ui = new OperatorView();
-  let wave = input.wave;
-  let areMembersNoted = false;
+  let { wave } = input;
   const show = (details: string, needsOperator: boolean, status?: string) =>
     ui.show({ details: `Sequence ${campaignId}. ${details}`, needsOperator, ...(status !== undefined && { status }) });
 
@@ -33,11 +31,10 @@ export function sequenceWorkflow(input: SequenceInput): Promise<void> {
     onCancel: "pause",
     step: "mail",
     waitSummary: "until someone is due",
-    command: (kind, due) => steps.commandSequence(campaignId, kind, due as ResumeDue | undefined),
+    command: (kind, due) => steps.commandSequence(campaignId, kind, due),
     run: async () => {
-      if (!areMembersNoted) await steps.noteMembers(campaignId);
       const run = await steps.runSequence({ campaignId, wave });
-      ({ wave, areMembersNoted } = run);
+      ({ wave } = run);
       show(runText(run), run.isBlocked || (run.status === "PAUSED" && run.reason !== null), run.status);
       const hasEnded = run.status === "STOPPED" || run.status === "DRAFT";
       return hasEnded && !run.hasWaves ? undefined : (run.nextInMs ?? Number.POSITIVE_INFINITY);
@@ -49,9 +46,9 @@ export function sequenceWorkflow(input: SequenceInput): Promise<void> {
 
 function runText(run: SequenceRun): string {
   const people = Object.entries(run.waiting).map(([step, count]) => `${count} for ${step}`);
-  const state = `${run.wave} waves, ${run.sentToday} mails today (UTC); waiting: ${people.join(", ") || "none"}`;
+  const state = `${run.wave} waves, ${run.mailedToday} mails today (UTC); waiting: ${people.join(", ") || "none"}`;
   const blocked = run.isBlocked ? " A wave is PAUSED: resume or cancel its send." : "";
-  const next = run.nextAt === null ? "" : ` Next due at ${run.nextAt}.`;
+  const next = run.nextDueAt === null ? "" : ` Next due at ${run.nextDueAt}.`;
   switch (run.status) {
     case "PAUSED":
       return `PAUSED${run.reason === null ? "" : ` (${run.reason})`}: ${state}.${blocked} Updates: resume, stop.`;

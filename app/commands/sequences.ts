@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { lockKey, parseKey, presentKeyId } from "../../domain/access/keys.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { type SequenceProgress, type StepProgress, showSequence } from "../../domain/sequences/progress.ts";
+import { type ShownSequence, type StepProgress, showSequence } from "../../domain/sequences/progress.ts";
 import { createSequence, resumeSequence, startSequence, stopSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence, type Sequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
@@ -99,14 +99,14 @@ export const commands: Commands = {
     },
     async (session, { id, key, mailDue, skipDue }) => {
       const treatment = mailDue ? "mail" : skipDue ? "skip" : undefined;
-      const { sequence, ...counts } = await inOwnersTenant(session, "campaigns", id, async (em, { teamId }) => {
+      const counts = await inOwnersTenant(session, "campaigns", id, async (em, { teamId }) => {
         const apiKeyId = key === undefined ? undefined : (await lockKey(em, { teamId, key })).id;
         return resumeSequence(em, id, { due: treatment, apiKeyId });
       });
       const { due, spread, skipped } = counts;
       return {
-        text: `${id} is ${sequence.status}; mailed now: ${due - spread}, within the hour: ${spread}, skipped: ${skipped}`,
-        data: { sequence: { id, status: sequence.status, ...counts } },
+        text: `${id} is ACTIVE; mailed now: ${due - spread}, within the hour: ${spread}, skipped: ${skipped}`,
+        data: { sequence: { id, status: "ACTIVE", ...counts } },
       };
     },
   ),
@@ -141,7 +141,7 @@ async function readJson(file: string): Promise<unknown> {
   }
 }
 
-function describe(sequence: SequenceProgress): string {
+function describe(sequence: ShownSequence): string {
   const { campaignId, name, status, reason, listId, segmentId, fromEmail, areMembersNoted } = sequence;
   const people = Object.entries(sequence.people).map(([state, count]) => `${count} ${state}`);
   return [

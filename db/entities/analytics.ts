@@ -43,6 +43,8 @@ export const AnalyticsChangeSchema = defineEntity({
     /** Makes the key unique, within the index that readers need. */
     seq: p.bigint().primary().autoincrement(),
     resourceId: code(),
+    /** Of a wave of a sequence, whose versions of steps have sums of their own. */
+    stepVersionId: code().nullable(),
     figure: code().$type<Figure>(),
     count: p.integer(),
   },

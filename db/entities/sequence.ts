@@ -26,7 +26,7 @@ export const SequenceSchema = defineEntity({
     startedAt: instant().nullable(),
     /** All who were members at the start are noted. */
     membersNotedAt: instant().nullable(),
-    /** When changed contacts, and when all, were last looked at. */
+    /** When changed contacts, and when all people, were last looked at. */
     sweptAt: instant().nullable(),
     sweptAllAt: instant().nullable(),
   },
@@ -45,14 +45,10 @@ export const SequenceStepSchema = defineEntity({
     place: p.integer(),
     versionId: code(),
     removedAt: instant().nullable(),
-    /** Mails that a server accepted, that were opened, and with a link that was followed; they outlive the ledgers. */
-    sent: p.integer().default(0),
-    opened: p.integer().default(0),
-    clicked: p.integer().default(0),
   },
 });
 
-/** Never changed: a wave names the version that it mails. */
+/** Its content never changes: a wave names the version that it mails. */
 export const SequenceStepVersionSchema = defineEntity({
   name: "sequence_step_versions",
   indexes: [{ properties: ["campaignId"] }],
@@ -74,6 +70,10 @@ export const SequenceStepVersionSchema = defineEntity({
     /** In the language of segments. */
     stopIf: holding("team", p.json<unknown>()).nullable(),
     skipIf: holding("team", p.json<unknown>()).nullable(),
+    /** Mails that a server accepted, that were opened, and with a link that was followed: sums of `analytics_changes`. */
+    sent: p.integer().default(0),
+    opened: p.integer().default(0),
+    clicked: p.integer().default(0),
     createdAt: instant().defaultRaw("now()"),
   },
 });

@@ -7,7 +7,7 @@ create table "account_checks" ("account_id" text not null, "next_at" timestamptz
 create index "account_checks_next_at_index" on "account_checks" ("next_at");
 create table "account_grants" ("account_id" text not null, "encrypted_grant" text not null, "version" int not null default 1, "encrypted_access_token" text null, "token_expires_at" timestamptz(3) null, "refreshing_until" timestamptz(3) null, primary key ("account_id"));
 create table "account_usage" ("account_id" text not null, "window" text not null, "starts_at" timestamptz(3) not null, "used" int not null, primary key ("account_id", "window", "starts_at"));
-create table "analytics_changes" ("team_id" text not null, "environment" text not null, "day" date not null, "seq" bigserial, "resource_id" text not null, "figure" text not null, "count" int not null, primary key ("team_id", "environment", "day", "seq"));
+create table "analytics_changes" ("team_id" text not null, "environment" text not null, "day" date not null, "seq" bigserial, "resource_id" text not null, "step_version_id" text null, "figure" text not null, "count" int not null, primary key ("team_id", "environment", "day", "seq"));
 create table "analytics_days" ("team_id" text not null, "environment" text not null, "resource_id" text not null, "day" date not null, "sent" int not null default 0, "bounced_hard" int not null default 0, "bounced_soft" int not null default 0, "complained" int not null default 0, "opened" int not null default 0, "opened_unique" int not null default 0, "clicked" int not null default 0, "clicked_unique" int not null default 0, "rejected" int not null default 0, "suppressed" int not null default 0, "unknown" int not null default 0, "unsubscribed" int not null default 0, "complaints_received" int not null default 0, primary key ("team_id", "environment", "resource_id", "day"));
 create table "api_keys" ("id" text not null, "team_id" text not null, "environment" text not null, "public_id" text not null, "name" text not null, "secret_hash" text not null, "member_id" text not null, "role_at_issue" text not null, "granted_scopes" text[] not null, "send_domains" text[] not null, "requires_approval" boolean not null default false, "daily_send_cap" int not null, "lineage_id" text not null, "for_sessions" boolean not null default false, "api_version" text not null, "expires_at" timestamptz(3) null, "revoked_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 alter table "api_keys" add constraint "api_keys_public_id_unique" unique ("public_id");
@@ -88,8 +88,8 @@ create table "sequences" ("campaign_id" text not null, "team_id" text not null, 
 create index "sequences_list_id_index" on "sequences" ("list_id");
 create table "sequence_enrolments" ("campaign_id" text not null, "address_hash" text not null, "member_id" text not null, "state" text not null, "reason" text null, "passed_step_id" text null, "passed_at" timestamptz(3) null, "step_id" text null, "due_at" timestamptz(3) null, "fell_due_at" timestamptz(3) null, "send_id" text null, "seq" int null, "entered_at" timestamptz(3) not null default now(), primary key ("campaign_id", "address_hash"));
 alter table "sequence_enrolments" add constraint "sequence_enrolments_campaign_id_member_id_unique" unique ("campaign_id", "member_id");
-create table "sequence_steps" ("campaign_id" text not null, "step_id" text not null, "place" int not null, "version_id" text not null, "removed_at" timestamptz(3) null, "sent" int not null default 0, "opened" int not null default 0, "clicked" int not null default 0, primary key ("campaign_id", "step_id"));
-create table "sequence_step_versions" ("id" text not null, "campaign_id" text not null, "step_id" text not null, "wait_minutes" int not null, "time_of_day" text null, "send_days" smallint[] not null default '{}', "subject" text not null, "body" text not null, "stop_if" jsonb null, "skip_if" jsonb null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
+create table "sequence_steps" ("campaign_id" text not null, "step_id" text not null, "place" int not null, "version_id" text not null, "removed_at" timestamptz(3) null, primary key ("campaign_id", "step_id"));
+create table "sequence_step_versions" ("id" text not null, "campaign_id" text not null, "step_id" text not null, "wait_minutes" int not null, "time_of_day" text null, "send_days" smallint[] not null default '{}', "subject" text not null, "body" text not null, "stop_if" jsonb null, "skip_if" jsonb null, "sent" int not null default 0, "opened" int not null default 0, "clicked" int not null default 0, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "sequence_step_versions_campaign_id_index" on "sequence_step_versions" ("campaign_id");
 create table "sequence_wakes" ("seq" bigserial primary key, "campaign_id" text not null);
 create table "subscribers" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
@@ -205,22 +205,22 @@ create function count_recipient_states() returns trigger language plpgsql as $$
           else case when responded then 'sent' else 'unknown' end end as figure
       from changes where state in ('SENT', 'REJECTED', 'SUPPRESSED', 'UNKNOWN') group by 1, 2, 4
     ), figured as (
-      insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
-      select s.team_id, s.environment, s.resource_id, f.day, f.figure, f.change
+      insert into analytics_changes (team_id, environment, resource_id, step_version_id, day, figure, count)
+      select s.team_id, s.environment, s.resource_id, s.step_version_id, f.day, f.figure, f.change
       from figures f
-      cross join lateral (select team_id, environment, resource_id from sends where id = f.send_id offset 0) s
+      cross join lateral (select team_id, environment, resource_id, step_version_id from sends where id = f.send_id offset 0) s
       where f.change <> 0
     )
     select exists (select from changes where responded and change < 0) into has_moved_responses;
     if has_moved_responses then
-      insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
-      select s.team_id, s.environment, s.resource_id, utc_day(m.updated_at), f.figure, sum(f.count * m.change)
+      insert into analytics_changes (team_id, environment, resource_id, step_version_id, day, figure, count)
+      select s.team_id, s.environment, s.resource_id, s.step_version_id, utc_day(m.updated_at), f.figure, sum(f.count * m.change)
       from (
         select send_id, seq, state, updated_at, -1 as change from old_rows where responded
         union all
         select send_id, seq, state, updated_at, 1 from new_rows where responded
       ) m
-      cross join lateral (select team_id, environment, resource_id from sends where id = m.send_id offset 0) s
+      cross join lateral (select team_id, environment, resource_id, step_version_id from sends where id = m.send_id offset 0) s
       cross join lateral (
         select case kind when 'bounce:hard' then 'bounced_hard' when 'bounce:soft' then 'bounced_soft' else 'complained' end
           as figure, case kind when 'complaint:withdrawn' then -1 else 1 end as count
@@ -232,7 +232,7 @@ create function count_recipient_states() returns trigger language plpgsql as $$
         cross join lateral (values (e.kind, e.count), (e.kind || '_unique', 1)) f (figure, count)
         where e.send_id = m.send_id and e.seq = m.seq
       ) f
-      where m.state in ('SENT', 'UNKNOWN') group by 1, 2, 3, 4, 5 having sum(f.count * m.change) <> 0;
+      where m.state in ('SENT', 'UNKNOWN') group by 1, 2, 3, 4, 5, 6 having sum(f.count * m.change) <> 0;
     end if;
     return null;
   end $$;
@@ -303,14 +303,14 @@ create function hold_responding_mails(send_ids text[], seqs int[], sent_too bool
 create function add_mail_figures(send_ids text[], seqs int[], figures text[], counts int[])
   returns void language plpgsql as $$
   begin
-    insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
-    select s.team_id, s.environment, s.resource_id, r.day, m.figure, sum(m.count)
+    insert into analytics_changes (team_id, environment, resource_id, step_version_id, day, figure, count)
+    select s.team_id, s.environment, s.resource_id, s.step_version_id, r.day, m.figure, sum(m.count)
     from unnest(send_ids, seqs, figures, counts) m (send_id, seq, figure, count)
     cross join lateral (
       select utc_day(updated_at) as day from send_recipients r
       where r.send_id = m.send_id and r.seq = m.seq and r.state in ('SENT', 'UNKNOWN') offset 0) r
-    cross join lateral (select team_id, environment, resource_id from sends where id = m.send_id offset 0) s
-    group by 1, 2, 3, 4, 5 having sum(m.count) <> 0;
+    cross join lateral (select team_id, environment, resource_id, step_version_id from sends where id = m.send_id offset 0) s
+    group by 1, 2, 3, 4, 5, 6 having sum(m.count) <> 0;
   end $$;
 -- A mail with both kinds of bounces counts as a hard one alone. A complaint counts on the day of its coming, too; its
 -- withdrawal takes it from both days. A refusal concerns a mail that was not accepted, and a complaint of an unknown
@@ -349,23 +349,10 @@ create function count_mail_reports() returns trigger language plpgsql as $$
 create trigger "mail_reports_count" after insert on "mail_reports"
   referencing new table as new_rows for each statement execute function count_mail_reports();
 create function count_first_engagements() returns trigger language plpgsql as $$
-  declare step record;
   begin
     perform hold_responding_mails(array_agg(send_id), array_agg(seq), false) from new_rows;
     perform add_mail_figures(array_agg(n.send_id), array_agg(n.seq), array_agg(f.figure), array_agg(f.count))
     from new_rows n cross join lateral (values (n.kind, n.count), (n.kind || '_unique', 1)) f (figure, count);
-    -- Of waves, by their step, in one order.
-    for step in
-      select v.campaign_id, v.step_id, count(*) filter (where n.kind = 'opened') as opened,
-        count(*) filter (where n.kind = 'clicked') as clicked
-      from new_rows n
-      cross join lateral (select step_version_id from sends where id = n.send_id offset 0) s
-      join sequence_step_versions v on v.id = s.step_version_id
-      group by 1, 2 order by 1, 2
-    loop
-      update sequence_steps s set opened = s.opened + step.opened, clicked = s.clicked + step.clicked
-      where s.campaign_id = step.campaign_id and s.step_id = step.step_id;
-    end loop;
     return null;
   end $$;
 create trigger "engagements_count_first" after insert on "engagements"

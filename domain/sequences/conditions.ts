@@ -1,26 +1,21 @@
 import { type RawBuilder, sql } from "kysely";
-import { type EntityManager, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, ofTenant } from "../../db/orm.ts";
 import { matchingPeople } from "../audience/segments/segments.ts";
-
-interface People {
-  campaignId: string;
-  /** Subscribers of this list; null for contacts. */
-  listId: string | null;
-  /** Queries for the ids and addresses to look among. */
-  among: { ids: RawBuilder<unknown>; emails: RawBuilder<unknown> };
-}
+import type { Sequence } from "./state.ts";
 
 /**
- * Compiles the condition of a step to a query for the `id` of those of its people who meet it. Events without a resource are those of
- * the sequence's mails; a subscriber has the custom fields of the contact with their address.
+ * Compiles the condition of a step to a query for the `id` of those of its people who meet it; null is met by none. Events without a
+ * resource are those of the sequence's mails; a subscriber has the custom fields of the contact with their address.
+ * @param among queries for the ids and addresses to look among
  * @throws {ApiError} `filter_unsupported` naming the part that cannot be evaluated
  */
 export async function peopleWho(
   em: EntityManager,
-  { teamId, environment }: Tenant,
-  { campaignId, listId, among }: People,
+  { campaignId, listId, teamId, environment }: Sequence,
+  among: { ids: RawBuilder<unknown>; emails: RawBuilder<unknown> },
   condition: unknown,
 ): Promise<RawBuilder<unknown>> {
+  if (condition === null) return sql`select null::text as id where false`;
   const tenant = { teamId, environment };
   const people = listId
     ? sql`select p.id, p.email, p.email_spelling, p.first_name, p.last_name, p.created_at, p.updated_at,

@@ -10,7 +10,7 @@ import type { EventName } from "../webhooks/catalogue.ts";
 import { emit } from "../webhooks/emit.ts";
 import { enrolmentRecord } from "../webhooks/records.ts";
 import { nextStep } from "./due.ts";
-import { lockRunning, pauseSequence, readSequence, type Sequence, wakeSequence } from "./state.ts";
+import { lockRunning, OVERLAP, pauseSequence, readSequence, type Sequence, wakeSequence } from "./state.ts";
 
 /** A subscriber or contact, with the address as addresses are compared. */
 export interface Member {
@@ -22,9 +22,6 @@ type Entering = Extract<EnrolmentState, "ACTIVE" | "PRESENT">;
 type Moved = Extract<EventName, `sequence.${string}`>;
 
 const BATCH = 10_000;
-
-/** A contact whose transaction began so long before it committed is found by the sweep of all. */
-const OVERLAP = sql`interval '1 minute'`;
 
 /**
  * Enrols members of a running sequence that `lockRunning` has locked; those who were enrolled before are left out.
@@ -137,22 +134,15 @@ export async function enrolConfirmed(
   subscribers: readonly Member[],
 ): Promise<void> {
   if (subscribers.length === 0) return;
-  for (const { campaignId } of await lockRunning(em, tenant, sql`q.list_id = ${listId}`)) {
-    await enrol(em, vault, tenant, campaignId, subscribers, "ACTIVE");
+  for (const id of await lockRunning(em, tenant, sql`q.list_id = ${listId}`)) {
+    await enrol(em, vault, tenant, id, subscribers, "ACTIVE");
   }
 }
 
 /** Notes the contacts that the transaction has written as PRESENT in the sequences whose segment they are in. */
 export async function noteWritten(em: EntityManager, vault: Vault, tenant: Tenant): Promise<void> {
-  for (const { campaignId, segmentId } of await lockRunning(em, tenant, sql`q.segment_id is not null`)) {
-    try {
-      const now = sql`c.updated_at = now()::timestamptz(3)`;
-      const written = await membersOf(em, tenant, { listId: null, segmentId }, now);
-      await enrolAll(em, vault, tenant, campaignId, written, "PRESENT");
-    } catch (error) {
-      // A segment that cannot be evaluated lets no contact enter.
-      if (!(error instanceof ApiError && error.code === "filter_unsupported")) throw error;
-    }
+  for (const id of await lockRunning(em, tenant, sql`q.segment_id is not null`)) {
+    await enrolMembers(em, vault, await readSequence(em, id), sql`c.updated_at = now()::timestamptz(3)`, "PRESENT");
   }
 }
 
@@ -161,45 +151,28 @@ const mayBeMailed = (tenant: Tenant) => sql`c.email_status = 'ACTIVE' and not ex
   select from suppressions x where ${ofTenant(tenant, "x")} and x.email = c.email)`;
 
 /**
- * A query for `id` and `email` of the members now.
- * @param among on a subscription or contact `c`
- * @throws {ApiError} `filter_unsupported` for a segment that cannot be evaluated
+ * Enrols the members of now, in batches, each in a transaction unless the caller is in one. A segment that was deleted, or
+ * cannot be evaluated, pauses its sequence.
+ * @param among on a subscription or contact `c` @returns how many are new; undefined when the members are not known
  */
-async function membersOf(
-  em: EntityManager,
-  tenant: Tenant,
-  { listId, segmentId }: Pick<Sequence, "listId" | "segmentId">,
-  among: RawBuilder<unknown>,
-): Promise<RawBuilder<unknown>> {
-  if (segmentId !== null) return segmentContacts(forTenant(em, tenant), tenant, segmentId, among);
-  return sql`select p.id, p.email from subscriptions c join subscribers p on p.id = c.subscriber_id and ${ofTenant(tenant, "p")}
-    where c.list_id = ${listId} and ${ofTenant(tenant, "c")} and c.status = 'CONFIRMED' and ${among}`;
-}
-
-/** As `membersOf`. A segment that was deleted, or cannot be evaluated, pauses its sequence. */
-async function membersOrPause(
-  em: EntityManager,
-  sequence: Sequence,
-  among: RawBuilder<unknown>,
-): Promise<RawBuilder<unknown> | undefined> {
-  try {
-    return await membersOf(em, sequence, sequence, among);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    await pauseSequence(em, sequence.campaignId, error.code);
-    return undefined;
-  }
-}
-
-/** In batches, each in a transaction unless the caller is in one. @returns how many are new */
-async function enrolAll(
+async function enrolMembers(
   em: EntityManager,
   vault: Vault,
-  tenant: Tenant,
-  campaignId: string,
-  members: RawBuilder<unknown>,
+  sequence: Sequence,
+  among: RawBuilder<unknown>,
   state: Entering,
-): Promise<number> {
+): Promise<number | undefined> {
+  const { campaignId, listId, segmentId, teamId, environment } = sequence;
+  const tenant: Tenant = { teamId, environment };
+  let members = sql`select p.id, p.email from subscriptions c join subscribers p on p.id = c.subscriber_id and ${ofTenant(tenant, "p")}
+    where c.list_id = ${listId} and ${ofTenant(tenant, "c")} and c.status = 'CONFIRMED' and ${among}`;
+  try {
+    if (segmentId !== null) members = await segmentContacts(forTenant(em, tenant), tenant, segmentId, among);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    await pauseSequence(em, campaignId, error.code);
+    return undefined;
+  }
   let enrolled = 0;
   for (let after: string | undefined = ""; after !== undefined; ) {
     const { rows } = await sql<Member>`
@@ -220,16 +193,15 @@ async function enrolAll(
 /** Notes those who were members at the start, or enters them where that was asked for. A repetition continues. */
 export async function noteMembers(em: EntityManager, vault: Vault, campaignId: string): Promise<void> {
   const sequence = await readSequence(em, campaignId);
-  if (sequence.areMembersNoted) return;
+  if (sequence.areMembersNoted || sequence.status === "DRAFT") return;
   const { includeMembers, segmentId } = sequence;
   const startedAt = sql`(select q.started_at from sequences q where q.campaign_id = ${campaignId} and ${ofTenant(sequence, "q")})`;
   // Those who came later enter by themselves, or were imported.
   const wereThere =
     segmentId === null ? sql`coalesce(c.confirmed_at <= ${startedAt}, true)` : sql`c.created_at <= ${startedAt}`;
   const entering = includeMembers && segmentId !== null ? sql`${wereThere} and ${mayBeMailed(sequence)}` : wereThere;
-  const members = await membersOrPause(em, sequence, entering);
-  if (!members) return;
-  await enrolAll(em, vault, sequence, campaignId, members, includeMembers ? "ACTIVE" : "PRESENT");
+  const state = includeMembers ? "ACTIVE" : "PRESENT";
+  if ((await enrolMembers(em, vault, sequence, entering, state)) === undefined) return;
   await sql`update sequences set members_noted_at = now() where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
     kysely(em),
   );
@@ -254,9 +226,8 @@ export async function sweepSegment(
   const [{ now, since } = { now: "", since: "" }] = rows;
   const mayEnter = mayBeMailed(sequence);
   const among = all ? mayEnter : sql`${mayEnter} and c.updated_at >= ${since}::timestamptz`;
-  const members = await membersOrPause(em, sequence, among);
-  if (!members) return 0;
-  const entered = await enrolAll(em, vault, sequence, campaignId, members, "ACTIVE");
+  const entered = await enrolMembers(em, vault, sequence, among, "ACTIVE");
+  if (entered === undefined) return 0;
   await sql`update sequences set swept_at = ${now} where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
     kysely(em),
   );

@@ -3,17 +3,27 @@ import { type RawBuilder, sql } from "kysely";
 import { List } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import type { AccessKey } from "../access/access.ts";
 import { readAccess } from "../access/key-lookup.ts";
 import { lockListForInserts } from "../audience/lists.ts";
 import { lockSegment, segmentContacts } from "../audience/segments/segments.ts";
 import { ApiError } from "../errors.ts";
-import { type DraftAccount, pickAccount } from "../sends/draft.ts";
+import { pickAccount } from "../sends/draft.ts";
 import { createDraft } from "../sends/drafts.ts";
 import { assertKeyMaySend, assertSender } from "../sends/gates.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { movePeople } from "./enrolments.ts";
-import { isDue, isWaiting, moveSequence, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
+import {
+  endWaiting,
+  isDue,
+  isWaiting,
+  moveSequence,
+  readSequence,
+  type Sequence,
+  wakeSequence,
+  wrongState,
+} from "./state.ts";
+
+const refusal = (message: string) => new ApiError("resource_state_invalid", message);
 
 interface NewSequence {
   name: string;
@@ -28,8 +38,8 @@ interface NewSequence {
 /**
  * Makes a sequence as a DRAFT, in the caller's transaction. @param limit campaigns that the team may have
  * @returns its id, which is that of its campaign
- * @throws {ApiError} `validation_failed` for the test environment; `not_found` for the list or segment;
- *   `resource_limit_reached`
+ * @param tenant the LIVE one: the test environment sends no mail
+ * @throws {ApiError} `validation_failed` without one of the two; `not_found` for the list or segment; `resource_limit_reached`
  */
 export async function createSequence(
   em: EntityManager,
@@ -37,9 +47,6 @@ export async function createSequence(
   { name, listId, segmentId, fromEmail, fromName = null }: NewSequence,
   limit: number,
 ): Promise<string> {
-  if (tenant.environment !== "LIVE") {
-    throw new ApiError("validation_failed", "A sequence is LIVE: the test environment sends no mail.");
-  }
   if ((listId === undefined) === (segmentId === undefined)) {
     throw new ApiError("validation_failed", "A sequence mails a list or a segment: name one of the two.");
   }
@@ -55,11 +62,6 @@ export async function createSequence(
   return id;
 }
 
-export interface SequenceSender {
-  key: AccessKey;
-  account: DraftAccount;
-}
-
 /**
  * The key and the account that mail a sequence, if they may: for its start and for each wave.
  * @throws {ApiError} as `readAccess`; `send_not_permitted`, `sending_domain_unverified`, `send_domain_not_allowed`
@@ -69,7 +71,7 @@ export async function readSender(
   sequence: Sequence,
   apiKeyId: string,
   { lock = false }: { lock?: boolean } = {},
-): Promise<SequenceSender> {
+) {
   const { listId, fromEmail } = sequence;
   const scope = listId === null ? "campaigns:send" : "newsletters:send";
   const { caller: key } = await readAccess(em, sequence, apiKeyId, scope, { lock });
@@ -85,14 +87,9 @@ export async function readSender(
   return { key, account };
 }
 
-interface Start {
-  apiKeyId: string;
-  /** Those who are members now enter it; else they are noted as PRESENT. */
-  includeMembers: boolean;
-}
-
 /**
- * Starts a DRAFT, in the caller's transaction: those who become members after its commit enter.
+ * Starts a DRAFT, in the caller's transaction: those who become members after its commit enter. Those who are members now enter, or
+ * are noted as PRESENT.
  * @throws {ApiError} `not_found`, also for a list or segment that was deleted; `resource_state_invalid` unless it is a DRAFT
  *   with steps; `filter_unsupported`; as `readSender`
  */
@@ -100,7 +97,7 @@ export async function startSequence(
   em: EntityManager,
   tenant: Tenant,
   id: string,
-  { apiKeyId, includeMembers }: Start,
+  { apiKeyId, includeMembers }: { apiKeyId: string; includeMembers: boolean },
 ): Promise<void> {
   const { listId, segmentId } = await readSequence(em, id, { tenant });
   if (listId !== null && !(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE }))) {
@@ -111,11 +108,11 @@ export async function startSequence(
     await segmentContacts(em, tenant, segmentId);
   }
   const sequence = await readSequence(em, id, { lock: "entering" });
-  if (sequence.status !== "DRAFT") throw wrongState(`It is ${sequence.status}: only a DRAFT can be started.`);
+  if (sequence.status !== "DRAFT") throw wrongState(sequence);
   const steps = await sql`select from sequence_steps where campaign_id = ${id} and removed_at is null limit 1`.execute(
     kysely(em),
   );
-  if (steps.rows.length === 0) throw wrongState("It has no steps; give it some with sequence:steps.");
+  if (steps.rows.length === 0) throw refusal("It has no steps; give it some with sequence:steps.");
   const { key } = await readSender(em, sequence, apiKeyId);
   await sql`
     update sequences set api_key_id = ${key.id}, include_members = ${includeMembers}, started_at = clock_timestamp()
@@ -127,26 +124,16 @@ export async function startSequence(
 const AT_ONCE = 1_000;
 const SPREAD_OVER = sql`interval '1 hour'`;
 
-export type ResumeDue = "mail" | "skip";
-
-export interface Resumed {
-  sequence: Sequence;
-  /** People who passed their step unmailed. */
-  skipped: number;
-  /** People who are due, and those of them who are mailed within the hour and not at once. */
-  due: number;
-  spread: number;
-}
-
 interface Resumption {
   /** Whether those who were due when it was paused are mailed, perhaps again, or pass their step unmailed. */
-  due?: ResumeDue | undefined;
+  due?: "mail" | "skip" | undefined;
   /** In place of the key that it was started with. */
   apiKeyId?: string | undefined;
 }
 
 /**
  * Continues a PAUSED sequence.
+ * @returns people who passed their step unmailed; people who are due, and how many of them are mailed within the hour and not at once
  * @throws {ApiError} `not_found`; `resource_state_invalid` unless it is PAUSED, and after a restore without `due` while
  *   people had been due; as `readSender`
  */
@@ -154,25 +141,26 @@ export function resumeSequence(
   em: EntityManager,
   id: string,
   { due: treatment, apiKeyId }: Resumption = {},
-): Promise<Resumed> {
+): Promise<Record<"skipped" | "due" | "spread", number>> {
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, id, { lock: "claim" });
-    const { status, reason } = sequence;
-    if (status !== "PAUSED") throw wrongState(`It is ${status}: it can be resumed while it is PAUSED.`);
+    if (sequence.status !== "PAUSED") throw wrongState(sequence);
     const { key } = await readSender(tx, sequence, apiKeyId ?? sequence.apiKeyId ?? "");
     const pausedAt = sql`(select c.updated_at from campaigns c where c.id = ${id} and ${ofTenant(sequence, "c")})`;
     const wereDue = sql`${isDue(id)} and e.due_at <= ${pausedAt}`;
-    if (reason === PAUSE_REASONS.databaseRestored && treatment === undefined) {
+    if (sequence.reason === PAUSE_REASONS.databaseRestored && treatment === undefined) {
       const doubtful = await countPeople(tx, wereDue);
       if (doubtful > 0) {
-        throw wrongState(
+        throw refusal(
           `The database was restored, and ${doubtful} people who were due may have had their mail: resume with --mail-due, and some of them get it twice, or with --skip-due, and some of them never get it.`,
         );
       }
     }
-    const skip = sql`select e.ctid as row, null as leaves, true as passes, e.step_id as passed, now() as since
+    // As if they had got it on time: a step that follows it soon was due, too.
+    const skip = sql`select e.ctid as row, null as leaves, true as passes, e.step_id as passed, e.due_at as since
       from sequence_enrolments e where ${wereDue}`;
-    const skipped = treatment === "skip" ? (await movePeople(tx, sequence, skip)).people : 0;
+    const skipped = treatment === "skip" ? await countPeople(tx, wereDue) : 0;
+    for (let left = skipped; left > 0; ) left = (await movePeople(tx, sequence, skip)).people;
     const due = await countPeople(tx, isDue(id));
     const spread = Math.max(0, due - AT_ONCE);
     if (spread > 0) {
@@ -186,7 +174,8 @@ export function resumeSequence(
     await sql`update sequences set api_key_id = ${key.id} where campaign_id = ${id} and ${ofTenant(sequence)}`.execute(
       kysely(tx),
     );
-    return { sequence: await moveSequence(tx, sequence, "ACTIVE", null), skipped, due, spread };
+    await moveSequence(tx, sequence, "ACTIVE", null);
+    return { skipped, due, spread };
   });
 }
 
@@ -202,8 +191,8 @@ async function countPeople(em: EntityManager, condition: RawBuilder<unknown>): P
  */
 export function mailDueNow(em: EntityManager, id: string): Promise<number> {
   return transaction(em, async (tx) => {
-    const { status } = await readSequence(tx, id, { lock: "claim" });
-    if (status !== "ACTIVE") throw wrongState(`It is ${status}: people are mailed while it is ACTIVE.`);
+    const sequence = await readSequence(tx, id, { lock: "claim" });
+    if (sequence.status !== "ACTIVE") throw wrongState(sequence);
     const { numAffectedRows = 0n } = await sql`
       update sequence_enrolments e set due_at = now(), fell_due_at = null
       where ${isWaiting(id)} and e.fell_due_at is not null`.execute(kysely(tx));
@@ -213,7 +202,7 @@ export function mailDueNow(em: EntityManager, id: string): Promise<number> {
 }
 
 /**
- * Ends a sequence for good. Those who wait become LEFT without an event; waves under way end by themselves.
+ * Ends a sequence for good, and with it the wait of its people; waves under way end by themselves.
  * @returns the sequence as it is then
  * @throws {ApiError} `not_found`; `resource_state_invalid` for a DRAFT
  */
@@ -221,10 +210,8 @@ export function stopSequence(em: EntityManager, id: string): Promise<Sequence> {
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, id, { lock: "entering" });
     if (sequence.status === "STOPPED") return sequence;
-    if (sequence.status === "DRAFT") throw wrongState("It is DRAFT: it can be stopped once it was started.");
-    await sql`
-      update sequence_enrolments e set state = 'LEFT', reason = 'stopped', due_at = null, fell_due_at = null
-      where ${isWaiting(id)}`.execute(kysely(tx));
+    if (sequence.status === "DRAFT") throw wrongState(sequence);
+    await endWaiting(tx, id);
     return moveSequence(tx, sequence, "STOPPED", null);
   });
 }

@@ -5,7 +5,16 @@ import { transaction } from "../../db/transaction.ts";
 import { ApiError, orNotFound } from "../errors.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 
-export const wrongState = (message: string): ApiError => new ApiError("resource_state_invalid", message);
+/** How a sequence is moved on from its status. */
+const MOVED_BY: Partial<Record<BroadcastStatus, string>> = {
+  DRAFT: "sequence:start starts it",
+  ACTIVE: "it runs already",
+  PAUSED: "sequence:resume continues it, sequence:stop ends it",
+  STOPPED: "it has ended for good; sequence:create makes another one",
+};
+
+export const wrongState = ({ status }: Pick<Sequence, "status">): ApiError =>
+  new ApiError("resource_state_invalid", `It is ${status}: ${MOVED_BY[status]}.`);
 
 export interface Sequence extends Tenant {
   campaignId: string;
@@ -21,6 +30,8 @@ export interface Sequence extends Tenant {
   apiKeyId: string | null;
   wave: number;
   openWaves: string[];
+  /** The last wave was claimed long enough ago. */
+  mayClaim: boolean;
   tracking: boolean;
   includeMembers: boolean;
   areMembersNoted: boolean;
@@ -31,6 +42,18 @@ export const isWaiting = (campaignId: string): RawBuilder<unknown> =>
   sql`e.campaign_id = ${campaignId} and e.state = 'ACTIVE' and e.send_id is null`;
 export const isDue = (campaignId: string): RawBuilder<unknown> =>
   sql`${isWaiting(campaignId)} and e.due_at <= now()::timestamptz(3)`;
+
+/** Statuses of the sends of open waves beside which no other wave is claimed. */
+export const BLOCKING = sql`('PAUSED', 'CANCELLED')`;
+
+/** SQL, of a row `q` of `sequences`: when the next wave may be claimed, if one was claimed. */
+export const nextWaveAt = sql`(q.claimed_at + interval '3 seconds')`;
+
+/** People who wait in a sequence that has ended become LEFT, without an event. */
+export async function endWaiting(em: EntityManager, campaignId: string): Promise<void> {
+  await sql`update sequence_enrolments e set state = 'LEFT', reason = 'stopped', due_at = null, fell_due_at = null
+    where ${isWaiting(campaignId)}`.execute(kysely(em));
+}
 
 const LOCKS = {
   none: sql``,
@@ -44,12 +67,13 @@ const LOCKS = {
 export async function readSequence(
   em: EntityManager,
   campaignId: string,
-  { lock = "none", tenant }: { lock?: keyof typeof LOCKS; tenant?: Tenant } = {},
+  { lock = "none", tenant }: { lock?: keyof typeof LOCKS; tenant?: Tenant | undefined } = {},
 ): Promise<Sequence> {
   const { rows } = await sql<Sequence>`
     select q.campaign_id as "campaignId", q.team_id as "teamId", q.environment, c.name, c.status, c.status_reason as reason,
       q.list_id as "listId", q.segment_id as "segmentId", q.from_email as "fromEmail", c.from_name as "fromName",
-      q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves", coalesce(c.tracking, t.tracking) as tracking,
+      q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves",
+      coalesce(${nextWaveAt} <= clock_timestamp(), true) as "mayClaim", coalesce(c.tracking, t.tracking) as tracking,
       q.include_members as "includeMembers", q.members_noted_at is not null as "areMembersNoted"
     from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
     where q.campaign_id = ${campaignId} and ${tenant ? ofTenant(tenant, "q") : sql`true`} ${LOCKS[lock]}`.execute(
@@ -58,23 +82,18 @@ export async function readSequence(
   return orNotFound(rows[0]);
 }
 
-interface Running {
-  campaignId: string;
-  segmentId: string | null;
-}
-
-/** Keeps ACTIVE and PAUSED sequences, and their steps, as they are until the transaction ends. */
+/** Keeps ACTIVE and PAUSED sequences, and their steps, as they are until the transaction ends. @returns their ids */
 export async function lockRunning(
   em: EntityManager,
   tenant: Tenant,
   condition: RawBuilder<unknown>,
-): Promise<Running[]> {
-  const { rows } = await sql<Running>`
-    select q.campaign_id as "campaignId", q.segment_id as "segmentId"
+): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    select q.campaign_id as id
     from sequences q join campaigns c on c.id = q.campaign_id and ${ofTenant(tenant, "c")}
     where ${ofTenant(tenant, "q")} and ${condition} and c.status in ('ACTIVE', 'PAUSED')
     order by q.campaign_id for key share of q, c`.execute(kysely(em));
-  return rows;
+  return rows.map(({ id }) => id);
 }
 
 /** Has the workflow of a sequence look at Postgres, once the caller's transaction is committed: see `readWakes`. */
@@ -107,8 +126,7 @@ export function pauseSequence(em: EntityManager, id: string, reason: string | nu
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, id, { lock: "claim" });
     if (sequence.status === "PAUSED") return sequence;
-    if (sequence.status !== "ACTIVE")
-      throw wrongState(`It is ${sequence.status}: it can be paused while it is ACTIVE.`);
+    if (sequence.status !== "ACTIVE") throw wrongState(sequence);
     return moveSequence(tx, sequence, "PAUSED", reason);
   });
 }
@@ -120,37 +138,33 @@ export interface RunningSequence {
   status: string;
 }
 
+/** One that the reconciler looks at, and which of its people are due to be looked at. */
+interface WatchedSequence extends RunningSequence {
+  sweep: "none" | "changed contacts" | "all people";
+}
+
 const PAGE = 500;
 const RUNNING = sql`c.is_drip and c.status in ('ACTIVE', 'PAUSED')`;
 
-/** Page by page. */
-export async function* readRunning(em: EntityManager): AsyncGenerator<RunningSequence[]> {
+/** A contact whose transaction began so long before it committed is found by the next sweep. */
+export const OVERLAP = sql`interval '1 minute'`;
+
+/** Page by page. All people are due every quarter of an hour, once the members at the start are noted. */
+export async function* readRunning(em: EntityManager): AsyncGenerator<WatchedSequence[]> {
   for (let after: string | undefined = ""; after !== undefined; ) {
-    const { rows }: { rows: RunningSequence[] } = await sql<RunningSequence>`
-      select c.id, c.team_id as "teamId", c.status from sequences q join campaigns c on c.id = q.campaign_id
+    const { rows }: { rows: WatchedSequence[] } = await sql<WatchedSequence>`
+      select c.id, c.team_id as "teamId", c.status, case
+          when q.members_noted_at is null then 'none'
+          when coalesce(q.swept_all_at < now() - interval '15 minutes', true) then 'all people'
+          when q.segment_id is not null and exists (select from contacts k
+            where k.team_id = q.team_id and k.environment = q.environment and k.email_status = 'ACTIVE'
+              and k.updated_at >= q.swept_at - ${OVERLAP}) then 'changed contacts'
+          else 'none' end as sweep
+      from sequences q join campaigns c on c.id = q.campaign_id
       where q.campaign_id > ${after} and ${RUNNING} order by q.campaign_id limit ${PAGE}`.execute(kysely(em));
     yield rows;
     after = rows[PAGE - 1]?.id;
   }
-}
-
-interface SequenceToSweep {
-  id: string;
-  /** Not only contacts that were changed since the last sweep. */
-  all: boolean;
-}
-
-/** Those with a segment whose team has changed contacts since the last sweep, and all every quarter of an hour. */
-export async function readToSweep(em: EntityManager): Promise<SequenceToSweep[]> {
-  const { rows } = await sql<SequenceToSweep>`
-    select id, "all" from (
-      select c.id, coalesce(q.swept_all_at < now() - interval '15 minutes', true) as "all",
-        q.segment_id is not null and exists (select from contacts k where k.team_id = q.team_id and k.environment = q.environment
-          and k.email_status = 'ACTIVE' and k.updated_at >= q.swept_at) as changed
-      from sequences q join campaigns c on c.id = q.campaign_id
-      where ${RUNNING} and q.members_noted_at is not null
-    ) s where s."all" or s.changed`.execute(kysely(em));
-  return rows;
 }
 
 /** For a restored database, before a process mails by it: pauses each sequence that runs. @returns how many */
@@ -162,15 +176,11 @@ export async function holdSequences(em: EntityManager): Promise<number> {
   return Number(numAffectedRows);
 }
 
-/** Rows that one look takes. */
-const WAKES = 10_000;
-
 /** @returns the sequences whose workflows are to be woken, with their rows */
 export async function readWakes(em: EntityManager): Promise<(RunningSequence & { seqs: string[] })[]> {
   const { rows } = await sql<RunningSequence & { seqs: string[] }>`
     select c.id, c.team_id as "teamId", c.status, array_agg(w.seq::text) as seqs
-    from (select seq, campaign_id from sequence_wakes order by seq limit ${WAKES}) w
-    join campaigns c on c.id = w.campaign_id group by c.id`.execute(kysely(em));
+    from sequence_wakes w join campaigns c on c.id = w.campaign_id group by c.id`.execute(kysely(em));
   return rows;
 }
 

@@ -41,7 +41,7 @@ const step = z.strictObject({
   stop_if: z.unknown().default(null),
   skip_if: z.unknown().default(null),
 });
-type Step = z.infer<typeof step>;
+export type Step = z.infer<typeof step>;
 
 const refusal = (param: string, message: string) =>
   new ApiError("validation_failed", `${param}: ${message}`, { param });
@@ -99,8 +99,7 @@ async function checkStep(
   const none = sql`select null::text where false`;
   const among = { ids: none, emails: none };
   for (const name of ["stop_if", "skip_if"] as const) {
-    if (conditions[name] === null) continue;
-    await peopleWho(em, sequence, { ...sequence, among }, conditions[name]).catch((error) => {
+    await peopleWho(em, sequence, among, conditions[name]).catch((error) => {
       throw error instanceof ApiError ? refusal(`${at}.${name}`, error.message) : error;
     });
   }
@@ -143,7 +142,7 @@ export async function saveSteps(
   }
   return transaction(em, async (tx) => {
     const { status } = await readSequence(tx, id, { tenant, lock: "entering" });
-    if (status === "STOPPED") throw wrongState("It is STOPPED, and sends no more mails.");
+    if (status === "STOPPED") throw wrongState({ status });
     const saved = new Map((await readSteps(tx, id)).map((each) => [each.id, each]));
     const order = mergeOrder([...saved.values()], steps);
     const versions = new Map([...saved.values()].map((each) => [each.id, each.versionId]));
@@ -166,7 +165,8 @@ export async function saveSteps(
       sql`select e.ctid as row, null as leaves, true as passes, e.passed_step_id as passed,
         coalesce(e.passed_at, e.entered_at) as since from sequence_enrolments e where ${isWaiting(id)}`,
     );
-    await wakeSequence(tx, id);
+    // A DRAFT has no workflow.
+    if (status !== "DRAFT") await wakeSequence(tx, id);
     const added = steps.filter((each) => !saved.has(each.id)).length;
     const changed = differing.length - added;
     return { steps: steps.length, added, changed, removed: Number(removed.numAffectedRows ?? 0n) };

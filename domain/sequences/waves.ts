@@ -1,30 +1,31 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { isoInstant } from "../../db/sql.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
-import { ApiError, orNotFound } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { takeFromCap } from "../sends/confirm.ts";
 import { readComplaintRate, readSendCap } from "../sends/gates.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { Refusal } from "../sends/refusal.ts";
-import type { UnfinishedSend } from "../sends/unfinished.ts";
 import { lockBalance, moveCredits } from "../teams/credits.ts";
 import { peopleWho } from "./conditions.ts";
 import { movePeople } from "./enrolments.ts";
-import { sentToday } from "./progress.ts";
 import { readSender } from "./sequences.ts";
-import { isDue, isWaiting, moveSequence, pauseSequence, readSequence, type Sequence } from "./state.ts";
+import {
+  BLOCKING,
+  endWaiting,
+  isDue,
+  isWaiting,
+  moveSequence,
+  pauseSequence,
+  readSequence,
+  type Sequence,
+} from "./state.ts";
 
 /** People whom one wave mails at most. */
 const WAVE_PEOPLE = 50_000;
-/** Waves begin at least so far apart. */
-const WAVE_EVERY_MS = 3_000;
 const CLAIM_LIMIT_MS = 300_000;
-
-/** Statuses of the sends of open waves beside which no other wave is claimed. */
-const BLOCKING = sql`('PAUSED', 'CANCELLED')`;
 
 export interface Claimed {
   /** The send of the wave that was claimed. */
@@ -53,7 +54,7 @@ export function claimWave(em: EntityManager, campaignId: string, knownWave: numb
       return {};
     }
     if (await isBusy(tx, sequence)) return { isBusy: true };
-    if (sequence.status !== "ACTIVE" || !sequence.areMembersNoted) return {};
+    if (sequence.status !== "ACTIVE" || !sequence.areMembersNoted || !sequence.mayClaim) return {};
     const step = await readDueStep(tx, campaignId);
     if (!step) return {};
     try {
@@ -101,7 +102,9 @@ async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): 
   const tenant: Tenant = { teamId, environment };
   const { key, account } = await readSender(em, sequence, sequence.apiKeyId ?? "", { lock: true });
   await readComplaintRate(em, tenant);
-  const conditions = await conditionsOf(em, sequence, step);
+  const among = { ids: sql`select member_id from members`, emails: sql`select email from members` };
+  const stop = await peopleWho(em, sequence, among, step.stopIf);
+  const skip = await peopleWho(em, sequence, among, step.skipIf);
   const credits = Number((await lockBalance(em, tenant))?.available ?? 0);
   if (credits === 0) throw new Refusal("quota_exceeded", "credits");
   const cap = await readSendCap(em, key);
@@ -111,7 +114,7 @@ async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): 
 
   const sendId = newId("send");
   const limit = Math.min(WAVE_PEOPLE, credits, remaining);
-  const recipients = await moveDue(em, sequence, step, conditions, sendId, limit);
+  const recipients = await moveDue(em, sequence, { ...step, stop, skip, sendId, limit });
   if (recipients === 0) return {};
   await moveCredits(em, tenant, { kind: "RESERVE", amount: recipients, sendId, cause: "confirm" });
   const { limit: capLimit, usedToday } = await takeFromCap(em, key, recipients);
@@ -128,28 +131,14 @@ async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): 
   return { sendId };
 }
 
-interface Conditions {
-  stop: RawBuilder<unknown>;
-  skip: RawBuilder<unknown>;
-}
-
-const NO_IDS = sql`select null::text as id where false`;
-
-/** Queries for the ids of those in the CTE `members` who meet the conditions. @throws {ApiError} `filter_unsupported` */
-async function conditionsOf(em: EntityManager, sequence: Sequence, step: DueStep): Promise<Conditions> {
-  const among = { ids: sql`select member_id from members`, emails: sql`select email from members` };
-  const who = (condition: unknown) =>
-    condition === null ? NO_IDS : peopleWho(em, sequence, { ...sequence, among }, condition);
-  return { stop: await who(step.stopIf), skip: await who(step.skipIf) };
-}
-
 /** SQL: of `p` (`row`, `member_id`) the facts of a ledger's row, and `ineligible`: why they may not be mailed, or null. */
 const membersOf = ({ listId, ...tenant }: Pick<Sequence, "listId" | keyof Tenant>, picked: RawBuilder<unknown>) =>
   listId
     ? sql`
       select p.row, p.member_id, m.email, m.email_spelling, m.first_name, m.last_name, ${listId}::text as list_id,
         null::jsonb as fields, case when m.id is null then 'subscriber_deleted' when x.id is not null then 'suppressed'
-          when s.status = 'PENDING' then 'not_confirmed' when s.status is distinct from 'CONFIRMED' then 'opted_out' end as ineligible
+          when s.status is null then 'not_subscribed' when s.status = 'PENDING' then 'not_confirmed'
+          when s.status <> 'CONFIRMED' then 'opted_out' end as ineligible
       from (${picked}) p left join subscribers m on m.id = p.member_id and ${ofTenant(tenant, "m")}
       left join subscriptions s on s.list_id = ${listId} and s.subscriber_id = p.member_id and ${ofTenant(tenant, "s")}
       left join suppressions x on ${ofTenant(tenant, "x")} and x.email = m.email`
@@ -160,6 +149,14 @@ const membersOf = ({ listId, ...tenant }: Pick<Sequence, "listId" | keyof Tenant
       from (${picked}) p left join contacts m on m.id = p.member_id and ${ofTenant(tenant, "m")}
       left join suppressions x on ${ofTenant(tenant, "x")} and x.email = m.email`;
 
+interface MovedDue extends Pick<DueStep, "stepId"> {
+  /** Queries, on the CTE `members`, for the ids of people whom the conditions concern. */
+  stop: RawBuilder<unknown>;
+  skip: RawBuilder<unknown>;
+  sendId: string;
+  limit: number;
+}
+
 /**
  * Puts people who are due into the ledger of the wave. Ineligible ones, and those of `stop_if`, leave; those of `skip_if` pass.
  * @returns how many are in the ledger
@@ -167,10 +164,7 @@ const membersOf = ({ listId, ...tenant }: Pick<Sequence, "listId" | keyof Tenant
 async function moveDue(
   em: EntityManager,
   sequence: Sequence,
-  { stepId }: DueStep,
-  { stop, skip }: Conditions,
-  sendId: string,
-  limit: number,
+  { stepId, stop, skip, sendId, limit }: MovedDue,
 ): Promise<number> {
   const picked = sql`
     select e.ctid as row, e.member_id from sequence_enrolments e
@@ -193,48 +187,37 @@ async function moveDue(
 
 /**
  * Lets the people of open waves whose mail has its outcome go on: SENT, UNKNOWN, EXPIRED and a refusal that is no bounce pass the
- * step; those whom the wave could not mail, and hard bounces, leave; those of a cancelled wave wait for the step again, and the
- * sequence is paused. @returns whether anyone moved
+ * step; those whom the wave could not mail, and hard bounces, leave. Those of a cancelled wave wait anew for what follows the
+ * step that they have passed, and the sequence is paused. Of one that has ended no person waits.
  */
-export function advanceWaves(em: EntityManager, campaignId: string): Promise<boolean> {
+export function advanceWaves(em: EntityManager, campaignId: string): Promise<void> {
   return transaction(em, async (tx) => {
     await limitStatements(tx, CLAIM_LIMIT_MS);
     const sequence = await readSequence(tx, campaignId, { lock: "claim" });
-    if (sequence.openWaves.length === 0) return false;
-    let people = 0;
-    let cancelled = 0;
-    for (const sendId of sequence.openWaves) {
-      const moved = await advance(tx, sequence, sendId);
-      people += moved.people;
-      cancelled += moved.stayed;
-    }
-    if (people === 0) return false;
-    await sql`update sequences set open_waves = array(
+    const { openWaves, status, ...tenant } = sequence;
+    if (openWaves.length === 0) return;
+    const isCancelled = sql`r.state = 'CANCELLED'`;
+    const outcomes = sql`
+      select e.ctid as row, case r.state when 'SUPPRESSED' then r.reason
+          when 'REJECTED' then (select 'bounced' from suppressions x where ${ofTenant(tenant, "x")} and x.email = r.email) end as leaves,
+        true as passes, case when ${isCancelled} then e.passed_step_id else v.step_id end as passed,
+        case when ${isCancelled} then coalesce(e.passed_at, e.entered_at) else r.updated_at end as since
+      from sequence_enrolments e join send_recipients r on r.send_id = e.send_id and r.seq = e.seq
+      join sends s on s.id = r.send_id and ${ofTenant(tenant, "s")} join sequence_step_versions v on v.id = s.step_version_id
+      where e.send_id = any(${openWaves}::text[]) and r.state not in ('QUEUED', 'SENDING', 'DEFERRED')`;
+    const { people } = await movePeople(tx, sequence, outcomes);
+    if (people === 0) return;
+    const { rows } = await sql<{ cancelled: boolean }>`
+      update sequences set open_waves = array(
         select w.id from unnest(open_waves) with ordinality as w (id, n)
         where exists (select from sequence_enrolments e where e.send_id = w.id) order by n)
-      where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(kysely(tx));
-    if (cancelled > 0 && sequence.status === "ACTIVE") await pauseSequence(tx, campaignId, "wave_cancelled");
-    return true;
+      where campaign_id = ${campaignId} and ${ofTenant(tenant)} returning exists (
+        select from sends s where s.id = any(${openWaves}::text[]) and s.status = 'CANCELLED' and ${ofTenant(tenant, "s")}) as cancelled`.execute(
+      kysely(tx),
+    );
+    if (rows[0]?.cancelled && status === "ACTIVE") await pauseSequence(tx, campaignId, "wave_cancelled");
+    if (status === "STOPPED") await endWaiting(tx, campaignId);
   });
-}
-
-/** Those of a cancelled wave neither pass nor leave. */
-function advance(em: EntityManager, sequence: Sequence, sendId: string) {
-  const outcomes = sql`
-      select e.ctid as row, r.state, case r.state when 'SUPPRESSED' then r.reason
-          when 'REJECTED' then (select 'bounced' from suppressions x where ${ofTenant(sequence, "x")} and x.email = r.email) end as leaves,
-        r.state <> 'CANCELLED' as passes, v.step_id as passed, r.updated_at as since
-      from sequence_enrolments e join send_recipients r on r.send_id = e.send_id and r.seq = e.seq
-      join sends s on s.id = r.send_id and ${ofTenant(sequence, "s")} join sequence_step_versions v on v.id = s.step_version_id
-      where e.send_id = ${sendId} and r.state not in ('QUEUED', 'SENDING', 'DEFERRED')`;
-  const also = sql`, returned as (
-      update sequence_enrolments e set send_id = null, seq = null from moves m where e.ctid = m.row and m.leaves is null and not m.passes
-    ), counted as (
-      update sequence_steps s set sent = s.sent + m.sent
-      from (select passed, count(*) as sent from moves where state = 'SENT' group by passed) m
-      where s.campaign_id = ${sequence.campaignId} and s.step_id = m.passed
-    )`;
-  return movePeople(em, sequence, outcomes, also);
 }
 
 /** The last part of a sweep of all: people who wait and have become ineligible leave. @returns how many */
@@ -251,45 +234,4 @@ export function leaveIneligible(em: EntityManager, campaignId: string): Promise<
     );
     return people;
   });
-}
-
-/** People counted at most for operators. */
-const MOST_COUNTED = 100_000;
-
-/** A sequence for its workflow. */
-export interface SequenceRest extends Sequence {
-  /** Sends of open waves whose workflow may be missing. */
-  unstarted: Omit<UnfinishedSend, "status">[];
-  isBlocked: boolean;
-  /** Since the last wave was claimed. */
-  claimedMs: number | null;
-  /** Until someone is due and a wave may begin, in ms; null when no person waits. */
-  nextInMs: number | null;
-  /** ISO 8601. */
-  nextAt: string | null;
-  /** People by step. */
-  waiting: Record<string, number>;
-  sentToday: number;
-}
-
-/** @throws {ApiError} `not_found` */
-export async function readRest(em: EntityManager, campaignId: string): Promise<SequenceRest> {
-  const sequence = await readSequence(em, campaignId);
-  const { rows } = await sql<Omit<SequenceRest, keyof Sequence>>`
-    select (select coalesce(json_agg(json_build_object('id', s.id, 'teamId', s.team_id, 'environment', s.environment,
-          'type', s.resource_type, 'resourceId', s.resource_id)), '[]')
-        from sends s where s.id = any(q.open_waves) and s.status = 'SCHEDULED') as unstarted,
-      exists (select from sends s where s.id = any(q.open_waves) and s.status in ${BLOCKING}) as "isBlocked",
-      (extract(epoch from clock_timestamp() - q.claimed_at) * 1000)::float8 as "claimedMs",
-      case when ${sequence.status === "ACTIVE"} and d.due_at is not null then greatest(0, ceil(extract(epoch from greatest(
-        d.due_at, q.claimed_at + make_interval(secs => ${sql.lit(WAVE_EVERY_MS / 1_000)})) - clock_timestamp()) * 1000)::float8)
-      end as "nextInMs", ${isoInstant(sql`d.due_at`)} as "nextAt",
-      (select coalesce(json_object_agg(step_id, people), '{}') from (
-        select step_id, count(*)::int as people from (
-          select e.step_id from sequence_enrolments e where ${isWaiting(campaignId)} limit ${MOST_COUNTED}) w group by step_id) s) as waiting,
-      ${sentToday(sequence, campaignId)} as "sentToday"
-    from sequences q
-    left join lateral (select e.due_at from sequence_enrolments e where ${isWaiting(campaignId)} order by e.due_at limit 1) d on true
-    where q.campaign_id = ${campaignId} and ${ofTenant(sequence, "q")}`.execute(kysely(em));
-  return { ...sequence, ...orNotFound(rows[0]) };
 }

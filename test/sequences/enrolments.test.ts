@@ -20,7 +20,7 @@ import {
   makeSender,
   type Sender,
 } from "../support/sending.ts";
-import { enrolmentsOf, makeSequence, tenantOf } from "../support/sequences.ts";
+import { enrolmentsOf, makeSequence, stateOf, tenantOf } from "../support/sequences.ts";
 
 const statesOf = async ({ em }: Sender | CampaignSender, id: string) =>
   (await enrolmentsOf(em, id)).map(({ state, step: waited }) => `${state} ${waited}`).sort();
@@ -155,5 +155,9 @@ describe("the people of a segment's sequence", () => {
     assert.equal(await sweep(id, true), 0);
     await load(true);
     assert.equal(await sweep(id), 1);
+    await sql`update segments set deleted_at = now() where id = ${sender.segmentId}`.execute(kysely(sender.em));
+    await load(false);
+    const { status, reason } = await stateOf(sender.em, id);
+    assert.deepEqual([status, reason], ["PAUSED", "not_found"], "the segment was deleted");
   });
 });

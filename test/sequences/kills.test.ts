@@ -6,11 +6,11 @@ import { newId } from "../../domain/ids.ts";
 import { mostInFlight } from "../../domain/sends/account-capacity.ts";
 import { wakeSequence } from "../../domain/sequences/state.ts";
 import { claimWave } from "../../domain/sequences/waves.ts";
-import { sequenceWorkflowId } from "../../workflows/ids.ts";
+import { RECONCILER_ID, sequenceWorkflowId } from "../../workflows/ids.ts";
 import { sequenceStart } from "../../workflows/start.ts";
 import { eventually } from "../support/eventually.ts";
 import { kill } from "../support/processes.ts";
-import { type AnySender, caughtMails, credits, makeSender, setFaults } from "../support/sending.ts";
+import { type AnySender, caughtMails, credits, makeSender, setFaults, untilBlocked } from "../support/sending.ts";
 import {
   type Enrolment,
   makeDue,
@@ -58,8 +58,27 @@ describe("A sequence", () => {
     });
     assert.ok(claimed.sendId);
     await transaction(sender.em, (em) => wakeSequence(em, id));
+    await (await temporalClient()).client.schedule.getHandle(RECONCILER_ID).trigger();
     await untilEnrolled(sender, id, areDone);
     assert.equal(await assertHonest(sender, id, 3), 0);
+    await eventually(async () => (await credits(sender)).reserved === 0, { what: "the settlement" });
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+  });
+
+  it("mails each person once when Postgres dies during a claim", async () => {
+    const sender = await makeSender({ recipients: 3, credits: 3 });
+    const id = await makeSequence(sender, { steps: [step("a")], includeMembers: true });
+    const holding = sender.em.fork();
+    await holding.begin();
+    await sql`select from credit_balances where team_id = ${sender.team.id} for update`.execute(kysely(holding));
+    await makeDue(sender, id);
+    await untilBlocked(sender, "%credit_balances%");
+    const { again } = kill("postgres", "SIGQUIT");
+    await holding.rollback().catch(() => undefined);
+    await again;
+    await untilEnrolled(sender, id, areDone);
+    assert.equal(await assertHonest(sender, id, 3), 0);
+    await eventually(async () => (await credits(sender)).reserved === 0, { what: "the settlement" });
     assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
   });
 
@@ -96,6 +115,7 @@ describe("A sequence", () => {
     });
     const handle = (await temporalClient()).client.workflow.getHandle(sequenceWorkflowId(id));
     await assert.rejects(handle.executeUpdate("resume"));
+    await assert.rejects(handle.executeUpdate("resume", { args: ["--skip-due"] }));
     assert.equal(await handle.executeUpdate("resume", { args: ["skip"] }), "ACTIVE");
     await untilEnrolled(sender, id, (people) => people.every(({ passed }) => passed === "a"));
     assert.equal((await caughtMails(sender)).length, 3);

@@ -79,6 +79,7 @@ describe("A sequence, beside a model of it", () => {
       const model = new Map<string, Person>();
 
       const mail = async (state: string, cancelled = false, rare = 0) => {
+        await sql`update sequences set claimed_at = null where campaign_id = ${id}`.execute(kysely(em));
         const { sendId } = await claimWave(em, id, 0);
         if (!sendId) return false;
         const { rows } = await sql<{ member: string; seq: number; step: string }>`

@@ -13,7 +13,7 @@ import {
 import { pauseSequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { makeCampaignSender, makeSender, type Sender } from "../support/sending.ts";
-import { enrolmentsOf, makeSequence, step, tenantOf } from "../support/sequences.ts";
+import { enrolmentsOf, makeSequence, stateOf, step, tenantOf } from "../support/sequences.ts";
 
 let sender: Sender;
 before(async () => {
@@ -131,8 +131,8 @@ describe("a sequence", () => {
     });
   });
 
-  it("is resumed after a restore only when it is told about those who were due", async () => {
-    const id = await makeSequence(sender);
+  it("is resumed after a restore only with a word about those who were due, at this step and at steps soon after it", async () => {
+    const id = await makeSequence(sender, { steps: [step("a"), step("b", { wait_minutes: 0 }), step("c")] });
     await undone(async (em) => {
       await makeDue(em, id, 3);
       await pauseSequence(em, id, "database_restored");
@@ -141,12 +141,11 @@ describe("a sequence", () => {
         message: /3 people .*--skip-due/,
       });
       assert.equal((await resumeSequence(em, id, { due: "skip" })).skipped, 3);
-      const passed = (await enrolmentsOf(em, id)).map((each) => [
-        each.passed,
-        each.step,
-        Math.round(each.minutes ?? 0),
-      ]);
-      assert.deepEqual(passed, Array(3).fill(["a", "b", 1_440]));
+      const people = await enrolmentsOf(em, id);
+      assert.deepEqual(
+        people.map((each) => [each.passed, each.step, Math.round(each.minutes ?? 0)]),
+        [3, 2, 1].map((minutes) => ["b", "c", 1_440 - minutes]),
+      );
       await pauseSequence(em, id, "database_restored");
       assert.equal((await resumeSequence(em, id)).due, 0);
     });
@@ -186,7 +185,8 @@ describe("a sequence", () => {
       kysely(em),
     );
     await assert.rejects(resumeSequence(em, id), { code: "api_key_revoked" });
-    assert.equal((await resumeSequence(em, id, { apiKeyId: liveKey.record.id })).sequence.status, "ACTIVE");
+    await resumeSequence(em, id, { apiKeyId: liveKey.record.id });
+    assert.equal((await stateOf(em, id)).status, "ACTIVE");
   });
 
   it("starts with steps, a key that may send and an account that works", async () => {

@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { foldChanges } from "../../domain/analytics/fold.ts";
 import { cancelSend, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
-import { resumeSequence } from "../../domain/sequences/sequences.ts";
-import { pauseSequence, readToSweep } from "../../domain/sequences/state.ts";
+import { showSequence } from "../../domain/sequences/progress.ts";
+import { resumeSequence, stopSequence } from "../../domain/sequences/sequences.ts";
+import { pauseSequence, readRunning } from "../../domain/sequences/state.ts";
+import { saveSteps } from "../../domain/sequences/steps.ts";
 import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences/waves.ts";
 import { sequenceWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
@@ -25,6 +28,7 @@ import {
   soon,
   stateOf,
   step,
+  tenantOf,
   untilEnrolled,
 } from "../support/sequences.ts";
 import { temporalClient } from "../support/temporal.ts";
@@ -38,6 +42,7 @@ interface Scene {
   /** Members, in the order of their enrolment. */
   people: string[];
   run(query: ReturnType<typeof sql>): Promise<unknown>;
+  /** Not so soon after the wave before. */
   claim(knownWave?: number): ReturnType<typeof claimWave>;
   /** Gives all mails of a wave an outcome. */
   settle(sendId: string, state: string, reason?: string): Promise<void>;
@@ -63,7 +68,10 @@ async function scene(
       id,
       people,
       run,
-      claim: (knownWave = 0) => claimWave(em, id, knownWave),
+      claim: async (knownWave = 0) => {
+        await run(sql`update sequences set claimed_at = null where campaign_id = ${id}`);
+        return claimWave(em, id, knownWave);
+      },
       settle: async (sendId, state, reason) => {
         await run(
           sql`update send_recipients set state = ${state}, reason = ${reason ?? null},
@@ -171,10 +179,12 @@ describe("A wave", () => {
         ["UNKNOWN", thrice("COMPLETED null")],
       ] as const) {
         const { sendId = "" } = await claim();
-        assert.equal(await advanceWaves(em, id), false);
+        await advanceWaves(em, id);
+        assert.ok((await where()).every((at) => at.startsWith("ACTIVE")));
         await settle(sendId, outcome);
         await advanceWaves(em, id);
         assert.deepEqual(await where(), then);
+        assert.deepEqual(await claimWave(em, id, 0), {}, "within three seconds of the wave before");
       }
       assert.deepEqual((await stateOf(em, id)).waves, []);
     }));
@@ -216,15 +226,45 @@ describe("A wave", () => {
       );
     }));
 
-  it("gives its people back when it is cancelled, and pauses the sequence", () =>
-    scene(async ({ em, id, claim, where }) => {
+  it("counts a mail as sent also when that is known later, and who opened it", () =>
+    scene(async ({ em, id, claim, settle, run, people, sender }) => {
       const { sendId = "" } = await claim();
+      await settle(sendId, "UNKNOWN");
+      await advanceWaves(em, id);
+      await settle(sendId, "SENT");
+      await run(sql`insert into engagements (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
+        select send_id, seq, 'opened', ${sender.team.id}, 'LIVE', ${id}, email, 2, now(), now()
+        from send_recipients where send_id = ${sendId} and member_id = ${people[0]}`);
+      while ((await foldChanges(em, 10_000)) === 10_000);
+      const { steps } = await showSequence(em, tenantOf(sender), id);
+      assert.deepEqual(
+        steps.map(({ sent, opened, clicked }) => [sent, opened, clicked]),
+        [
+          [3, 1, 0],
+          [0, 0, 0],
+        ],
+      );
+    }));
+
+  it("lets no person wait after it when the sequence was stopped meanwhile", () =>
+    scene(async ({ em, id, claim, settle, where }) => {
+      const { sendId = "" } = await claim();
+      await stopSequence(em, id);
+      await settle(sendId, "SENT");
+      await advanceWaves(em, id);
+      assert.deepEqual(await where(), thrice("LEFT b"));
+    }));
+
+  it("gives its people back when it is cancelled, and pauses the sequence", () =>
+    scene(async ({ em, id, claim, where, sender }) => {
+      const { sendId = "" } = await claim();
+      await saveSteps(em, tenantOf(sender), id, [soon("b")]);
       await pauseSend(em, sendId);
       assert.deepEqual(await claim(), { isBusy: true });
       await cancelSend(em, sendId);
       await finishSend(em, sendId);
       await advanceWaves(em, id);
-      assert.deepEqual(await where(), thrice("ACTIVE a"));
+      assert.deepEqual(await where(), thrice("ACTIVE b"), "the step of the wave was removed meanwhile");
       assert.deepEqual(await stateOf(em, id), { status: "PAUSED", reason: "wave_cancelled", wave: 1, waves: [] });
       await resumeSequence(em, id);
       assert.ok((await claim()).sendId);
@@ -240,20 +280,25 @@ describe("A wave", () => {
 
   it("leaves out people who have become ineligible: they leave, at the claim or at the sweep", () =>
     scene(async ({ em, id, claim, run, people, sender }) => {
-      await run(sql`update subscriptions set status = 'UNSUBSCRIBED' where subscriber_id = ${people[0]}`);
+      await run(sql`delete from subscriptions where subscriber_id = ${people[0]}`);
       await run(sql`delete from subscribers where id = ${people[1]}`);
       assert.ok((await claim()).sendId);
       await run(sql`insert into suppressions (id, team_id, environment, email, reason)
         select 'supp_y', ${sender.team.id}, 'LIVE', email, 'MANUAL' from subscribers where id = ${people[2]}`);
       await run(sql`update sequence_enrolments set send_id = null where campaign_id = ${id}`);
-      const isToSweep = async () => (await readToSweep(em)).some((each) => each.id === id);
+      const isToSweep = async () => {
+        for await (const page of readRunning(em)) {
+          if (page.some((each) => each.id === id && each.sweep !== "none")) return true;
+        }
+        return false;
+      };
       assert.equal(await isToSweep(), true);
       assert.equal(await leaveIneligible(em, id), 1);
       assert.equal(await isToSweep(), false, "not again within a quarter of an hour");
       const reasons = new Map((await enrolmentsOf(em, id)).map(({ memberId, reason }) => [memberId, reason]));
       assert.deepEqual(
         people.map((person) => reasons.get(person)),
-        ["opted_out", "subscriber_deleted", "suppressed"],
+        ["not_subscribed", "subscriber_deleted", "suppressed"],
       );
     }));
 
@@ -284,6 +329,22 @@ describe("A wave", () => {
 });
 
 describe("A sequence", () => {
+  it("is not held up by another one whose workflow cannot be woken", async () => {
+    const sender = await makeSender({ recipients: [] });
+    const { em } = sender;
+    const id = await makeSequence(sender, { steps: [soon("a")] });
+    // Temporal takes no id of that length.
+    const broken = `cmp_0${"0".repeat(1_000)}`;
+    await sql`insert into campaigns (id, team_id, environment, name, status, is_drip)
+      values (${broken}, ${sender.team.id}, 'LIVE', 'Broken', 'ACTIVE', true)`.execute(kysely(em));
+    await sql`insert into sequence_wakes (campaign_id) values (${broken})`.execute(kysely(em));
+    await addPerson(sender, `first@${sender.audience}`);
+    await untilEnrolled(sender, id, (rows) => rows.length === 1 && rows.every(({ state }) => state === "COMPLETED"));
+    const { rows } = await sql`select from sequence_wakes where campaign_id = ${broken}`.execute(kysely(em));
+    await sql`delete from campaigns where id = ${broken}`.execute(kysely(em));
+    assert.equal(rows.length, 1);
+  });
+
   it("mails each step once to those who come onto its list, by the rules of the list, until they leave it", async () => {
     const sender = await makeSender({ recipients: [] });
     const body = "<p>Welcome to {{ list_name }}</p>";

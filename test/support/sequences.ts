@@ -65,6 +65,8 @@ export async function makeSequence(
   );
   await saveSteps(em, tenant, id, steps);
   if (!isStarted) return id;
+  // A look at a DRAFT has no effect.
+  await noteMembers(em, vault, id);
   await transaction(em, (tx) =>
     startSequence(tx, tenant, id, { apiKeyId: given.apiKeyId ?? liveKey.record.id, includeMembers }),
   );
