@@ -1,8 +1,9 @@
 /** Builds the console, once per version: `npm run console`. */
 import { createHash } from "node:crypto";
-import { existsSync, globSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
 import { rename, rm, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { gzipSync } from "node:zlib";
 
 const ROOT = resolve(import.meta.dirname, "..");
 /** Where the API process finds it. */
@@ -24,6 +25,10 @@ export async function buildConsole(): Promise<void> {
   const { build } = await import("vite");
   const own = `${FOLDER}.${process.pid}`;
   await build({ configFile: `${import.meta.dirname}/vite.config.ts`, logLevel: "warn", build: { outDir: own } });
+  for (const name of readdirSync(`${own}/assets`)) {
+    const file = `${own}/assets/${name}`;
+    await writeFile(`${file}.gz`, gzipSync(readFileSync(file), { level: 9 }));
+  }
   await writeFile(`${own}/version`, version);
   await rm(FOLDER, { recursive: true, force: true });
   await rename(own, FOLDER);
