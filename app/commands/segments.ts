@@ -1,5 +1,4 @@
 import { readFile } from "node:fs/promises";
-import type { Segment } from "../../db/entities/contact.ts";
 import { forTenant } from "../../db/orm.ts";
 import {
   countSegment,
@@ -7,6 +6,7 @@ import {
   deleteSegment,
   readSegment,
   readSegments,
+  segmentRecord,
 } from "../../domain/audience/segments/segments.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { argument, type Commands, command, OF_TENANT, option } from "../command.ts";
@@ -30,7 +30,7 @@ export const commands: Commands = {
       const segment = await inTenantOf(session, options, (em, tenant) =>
         createSegment(em, tenant, { name, conditions: definition }),
       );
-      return { text: `Segment ${segment.id} is stored`, data: { segment: toJson(segment) } };
+      return { text: `Segment ${segment.id} is stored`, data: { segment: segmentRecord(segment) } };
     },
   ),
 
@@ -39,7 +39,7 @@ export const commands: Commands = {
     SEGMENT,
     async (session, { id }) => {
       const tenant = await ownerOf(session, "segments", id);
-      const segment = toJson(await readSegment(forTenant(session.orm.em, tenant), id));
+      const segment = segmentRecord(await readSegment(forTenant(session.orm.em, tenant), id));
       return { text: JSON.stringify(segment, undefined, 2), data: { segment } };
     },
   ),
@@ -56,7 +56,7 @@ export const commands: Commands = {
 
   "segment:list": command("list the segments", OF_TENANT, async (session, options) => {
     const tenant = await tenantOf(session, options);
-    const segments = (await readSegments(forTenant(session.orm.em, tenant))).map(toJson);
+    const segments = (await readSegments(forTenant(session.orm.em, tenant))).map(segmentRecord);
     const text = table(segments, "There is no segment", { SEGMENT: ({ id }) => id, NAME: ({ name }) => name });
     return { text, data: { segments } };
   }),
@@ -81,12 +81,3 @@ function parseJson(text: string | undefined): unknown {
     throw new ApiError("validation_failed", "The conditions are not valid JSON.");
   }
 }
-
-const toJson = ({ id, name, conditions, deletedAt, createdAt, updatedAt }: Segment) => ({
-  id,
-  name,
-  conditions,
-  ...(deletedAt && { deleted_at: deletedAt.toISOString() }),
-  created_at: createdAt.toISOString(),
-  updated_at: updatedAt.toISOString(),
-});

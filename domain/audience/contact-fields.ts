@@ -72,6 +72,26 @@ export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise
   return new Map(rows.map(({ name, type }) => [name, type]));
 }
 
+export interface FieldUse {
+  /** Those that have a value. */
+  contacts: number;
+  /** Segments that ask for it; they cannot be evaluated without it. */
+  segments: { id: string; name: string }[];
+}
+
+/** @returns what a deletion of the field would touch */
+export async function readFieldUse(em: EntityManager, tenant: Tenant, name: string): Promise<FieldUse> {
+  const { rows } = await sql<FieldUse>`
+    select (select count(*)::int from contacts c where ${ofTenant(tenant, "c")} and jsonb_exists(c.fields, ${name})) as contacts,
+      coalesce((
+        select json_agg(json_build_object('id', s.id, 'name', s.name) order by s.name, s.id) from segments s
+        where ${ofTenant(tenant, "s")} and s.deleted_at is null
+          and strpos(s.conditions::text, ${`"fields.${name}"`}) > 0), '[]') as segments`.execute(kysely(em));
+  const [use] = rows;
+  if (!use) throw new Error("a count returned no row");
+  return use;
+}
+
 const DELETE_ROWS = 5_000;
 
 /**

@@ -1,3 +1,126 @@
-import { router } from "../../rest/route.ts";
+import { z } from "zod";
+import { CONTACT_FIELD_TYPES } from "../../../db/entities/contact.ts";
+import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
+import { createField, deleteField, readFieldUse } from "../../../domain/audience/contact-fields.ts";
+import { readMailHistory } from "../../../domain/audience/mail-history.ts";
+import { SEARCHED_TABLES, searchAddresses } from "../../../domain/audience/search.ts";
+import {
+  countConditions,
+  createSegment,
+  deleteSegment,
+  readSegment,
+  readSegments,
+  readSegmentUse,
+  segmentRecord,
+  updateSegment,
+} from "../../../domain/audience/segments/segments.ts";
+import { idParam, router } from "../../rest/route.ts";
+import { bodyOf, consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 
-export const audienceRouter = router({});
+const email = z.string().min(1).max(MAX_ADDRESS_LENGTH);
+const fieldBody = z.strictObject({ name: z.string() });
+const segmentParams = z.strictObject({ segmentId: idParam });
+const segmentBody = z.strictObject({ name: z.string().trim(), conditions: z.unknown() });
+
+const search = consoleQuery(
+  {
+    name: "audience.search",
+    role: "VIEWER",
+    input: z.strictObject({ query: z.strictObject({ in: z.enum(SEARCHED_TABLES), starts_with: email }) }),
+  },
+  ({ ctx, input: { query } }) => searchAddresses(ctx.em, ctx.tenant, query.in, query.starts_with),
+);
+
+const history = consoleQuery(
+  {
+    name: "audience.history",
+    role: "VIEWER",
+    input: z.strictObject({ query: z.strictObject({ email, before: idParam.optional() }) }),
+  },
+  ({ ctx, input: { query } }) => readMailHistory(ctx.em, ctx.tenant, lookupAddress(query.email), query.before),
+);
+
+const segments = consoleQuery({ name: "audience.segments", role: "VIEWER", input: noInput }, async ({ ctx }) =>
+  (await readSegments(ctx.em)).map(({ id, name, updatedAt }) => ({ id, name, updated_at: updatedAt.toISOString() })),
+);
+
+const segment = consoleQuery(
+  { name: "audience.segment", role: "VIEWER", input: z.strictObject({ params: segmentParams }) },
+  async ({ ctx, input: { params } }) => ({
+    ...segmentRecord(await readSegment(ctx.em, params.segmentId)),
+    used_by: await readSegmentUse(ctx.em, ctx.tenant, params.segmentId),
+  }),
+);
+
+const createSegmentRoute = consoleMutation(
+  { name: "audience.createSegment", role: "EDITOR", input: bodyOf(segmentBody) },
+  async ({ ctx, input }) => segmentRecord(await createSegment(ctx.em, ctx.tenant, input.body)),
+);
+
+const updateSegmentRoute = consoleMutation(
+  {
+    name: "audience.updateSegment",
+    role: "EDITOR",
+    input: z.strictObject({ params: segmentParams, body: segmentBody }),
+  },
+  async ({ ctx, input: { params, body } }) =>
+    segmentRecord(await updateSegment(ctx.em, ctx.tenant, params.segmentId, body)),
+);
+
+const deleteSegmentRoute = consoleMutation(
+  { name: "audience.deleteSegment", role: "EDITOR", input: z.strictObject({ params: segmentParams }) },
+  async ({ ctx, input: { params } }) => {
+    await deleteSegment(ctx.em, params.segmentId);
+    return { id: params.segmentId, deleted: true };
+  },
+);
+
+/** Members count while they write conditions, several at once. */
+const COUNT_LIMITS = { timeoutMs: 10_000, workMem: "16MB" };
+
+/** Not a query: conditions may be longer than a URL. */
+const countSegment = consoleMutation(
+  {
+    name: "audience.countSegment",
+    role: "VIEWER",
+    input: bodyOf(z.strictObject({ conditions: z.unknown() })),
+    ownCommit: true,
+  },
+  ({ ctx, input }) => countConditions(ctx.em, ctx.tenant, input.body.conditions, COUNT_LIMITS),
+);
+
+const fieldUse = consoleQuery(
+  { name: "audience.fieldUse", role: "VIEWER", input: z.strictObject({ query: fieldBody }) },
+  ({ ctx, input }) => readFieldUse(ctx.em, ctx.tenant, input.query.name),
+);
+
+const createFieldRoute = consoleMutation(
+  {
+    name: "audience.createField",
+    role: "EDITOR",
+    input: bodyOf(fieldBody.extend({ type: z.enum(CONTACT_FIELD_TYPES) })),
+  },
+  async ({ ctx, input: { body } }) => {
+    await createField(ctx.em, ctx.tenant, body.name, body.type);
+    return body;
+  },
+);
+
+const deleteFieldRoute = consoleMutation(
+  { name: "audience.deleteField", role: "EDITOR", input: bodyOf(fieldBody), ownCommit: true },
+  async ({ ctx, input: { body } }) => ({ contacts: await deleteField(ctx.em, ctx.tenant, body.name) }),
+);
+
+export const audienceRouter = router({
+  search,
+  history,
+  segments,
+  segment,
+  createSegment: createSegmentRoute,
+  updateSegment: updateSegmentRoute,
+  deleteSegment: deleteSegmentRoute,
+  countSegment,
+  fieldUse,
+  createField: createFieldRoute,
+  deleteField: deleteFieldRoute,
+});

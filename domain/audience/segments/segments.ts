@@ -18,9 +18,9 @@ export const MAX_SEGMENTS = 500;
 
 const SAMPLE_SIZE = 10;
 
-const COUNT_TIMEOUT_MS = 60_000;
-/** With Postgres' own 4 MB, a million addresses go to disk several times. Only operators count, one segment at a time. */
-const COUNT_WORK_MEM = "64MB";
+/** With Postgres' own 4 MB, a million addresses go to disk several times. Operators count one segment at a time. */
+const COUNT_LIMITS = { timeoutMs: 60_000, workMem: "64MB" };
+type CountLimits = Partial<typeof COUNT_LIMITS>;
 
 export interface SegmentCount {
   contacts: number;
@@ -71,6 +71,32 @@ async function refuseUnknownResources(em: EntityManager, tenant: Tenant, { resou
 
 const refusal = (message: string, param?: string) => new ApiError("validation_failed", message, { param });
 
+interface SegmentFields {
+  name: string;
+  conditions: unknown;
+}
+
+function refuseName(name: string): void {
+  if (name === "" || charactersIn(name) > MAX_NAME_LENGTH || hasControlCharacter(name) || !name.isWellFormed()) {
+    throw refusal(`A segment's name has one line and 1 to ${MAX_NAME_LENGTH} characters.`, "name");
+  }
+}
+
+/** @throws {ApiError} `validation_failed` with the JSON path of the part at fault */
+async function checkConditions(em: EntityManager, tenant: Tenant, conditions: unknown): Promise<RawBuilder<unknown>> {
+  try {
+    const { query, compilation } = await compileConditions(em, tenant, conditions);
+    // Compiled first, which refuses conditions that are too deep for JSON.
+    if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
+      throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
+    }
+    await refuseUnknownResources(em, tenant, compilation);
+    return query;
+  } catch (error) {
+    throw error instanceof ConditionProblem ? refusal(`${error.message}.`) : error;
+  }
+}
+
 /**
  * Stores a segment, in the caller's transaction.
  * @throws {ApiError} `validation_failed` with the JSON path of the part at fault; `resource_limit_reached`
@@ -78,30 +104,38 @@ const refusal = (message: string, param?: string) => new ApiError("validation_fa
 export async function createSegment(
   em: EntityManager,
   tenant: Tenant,
-  { name, conditions }: { name: string; conditions: unknown },
+  { name, conditions }: SegmentFields,
 ): Promise<Segment> {
-  if (name === "" || charactersIn(name) > MAX_NAME_LENGTH || hasControlCharacter(name) || !name.isWellFormed()) {
-    throw refusal(`A segment's name has one line and 1 to ${MAX_NAME_LENGTH} characters.`, "name");
-  }
+  refuseName(name);
   await holdPlace(
     em,
     tenant,
     { table: "segments", name: "segments", condition: sql`deleted_at is null` },
     MAX_SEGMENTS,
   );
-  try {
-    const { compilation } = await compileConditions(em, tenant, conditions);
-    // Compiled first, which refuses conditions that are too deep for JSON.
-    if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
-      throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
-    }
-    await refuseUnknownResources(em, tenant, compilation);
-    const segment = em.create(Segment, { id: newId("segment"), ...tenant, name, conditions });
-    await em.flush();
-    return em.refreshOrFail(segment);
-  } catch (error) {
-    throw error instanceof ConditionProblem ? refusal(`${error.message}.`) : error;
-  }
+  await checkConditions(em, tenant, conditions);
+  const segment = em.create(Segment, { id: newId("segment"), ...tenant, name, conditions });
+  await em.flush();
+  return em.refreshOrFail(segment);
+}
+
+/**
+ * Changes a segment, in the caller's transaction. Drafts and sequences that target it mail those whom it selects then.
+ * @throws {ApiError} `not_found`; `validation_failed` with the JSON path of the part at fault
+ */
+export async function updateSegment(
+  em: EntityManager,
+  tenant: Tenant,
+  segmentId: string,
+  { name, conditions }: SegmentFields,
+): Promise<Segment> {
+  const segment = await lockSegment(em, segmentId, LockMode.PESSIMISTIC_WRITE);
+  refuseName(name);
+  await checkConditions(em, tenant, conditions);
+  // Else the properties that are left out of the new conditions would stay.
+  em.assign(segment, { name, conditions }, { mergeObjectProperties: false });
+  await em.flush();
+  return em.refreshOrFail(segment);
 }
 
 /** Deleted or not. @throws {ApiError} `not_found` */
@@ -187,18 +221,26 @@ export async function matchingPeople(
 }
 
 /** @throws {ApiError} `not_found`; `filter_unsupported` when the segment cannot be evaluated, or not in time */
-export async function countSegment(
+export const countSegment = (em: EntityManager, tenant: Tenant, segmentId: string, limits?: CountLimits) =>
+  countContacts(em, (tx) => segmentContacts(tx, tenant, segmentId), `The segment ${segmentId}`, limits);
+
+/** The same of conditions that no segment holds. @throws {ApiError} `validation_failed`; `filter_unsupported` */
+export const countConditions = (em: EntityManager, tenant: Tenant, conditions: unknown, limits?: CountLimits) =>
+  countContacts(em, (tx) => checkConditions(tx, tenant, conditions), "This segment", limits);
+
+async function countContacts(
   em: EntityManager,
-  tenant: Tenant,
-  segmentId: string,
-  { timeoutMs = COUNT_TIMEOUT_MS } = {},
+  queryContacts: (tx: EntityManager) => Promise<RawBuilder<unknown>>,
+  subject: string,
+  limits: CountLimits = {},
 ): Promise<SegmentCount> {
+  const { timeoutMs, workMem } = { ...COUNT_LIMITS, ...limits };
   try {
     return await transaction(em, async (tx) => {
-      const contacts = await segmentContacts(tx, tenant, segmentId);
+      const contacts = await queryContacts(tx);
       const db = kysely(tx);
       await sql`select set_config('statement_timeout', ${`${timeoutMs}ms`}, true),
-        set_config('work_mem', ${COUNT_WORK_MEM}, true)`.execute(db);
+        set_config('work_mem', ${workMem}, true)`.execute(db);
       // In one pass: the conditions cost more than to keep the addresses.
       const { rows } = await sql<SegmentCount>`
         with selected as materialized (select coalesce(c.email_spelling, c.email) as email from (${contacts}) c)
@@ -212,7 +254,35 @@ export async function countSegment(
     if (!isCancelled(error)) throw error;
     throw new ApiError(
       "filter_unsupported",
-      `The segment ${segmentId} cannot be counted within ${timeoutMs} ms: give it fewer conditions.`,
+      `${subject} cannot be counted within ${timeoutMs} ms: give it fewer conditions.`,
     );
   }
 }
+
+export interface SegmentUse {
+  id: string;
+  name: string;
+  status: string;
+  is_sequence: boolean;
+}
+
+/** Drafts that would lose the segment with its deletion, and sequences that would pause. */
+export async function readSegmentUse(em: EntityManager, tenant: Tenant, segmentId: string): Promise<SegmentUse[]> {
+  const { rows } = await sql<SegmentUse>`
+    select c.id, c.name, c.status, c.is_drip as is_sequence
+    from campaigns c left join sequences q on q.campaign_id = c.id and ${ofTenant(tenant, "q")}
+    where ${ofTenant(tenant, "c")} and coalesce(q.segment_id, c.segment_id) = ${segmentId}
+      and (c.status = 'DRAFT' or c.is_drip and c.status in ('ACTIVE', 'PAUSED'))
+    order by c.name, c.id`.execute(kysely(em));
+  return rows;
+}
+
+/** A segment as the app shows it. */
+export const segmentRecord = ({ id, name, conditions, deletedAt, createdAt, updatedAt }: Segment) => ({
+  id,
+  name,
+  conditions,
+  ...(deletedAt && { deleted_at: deletedAt.toISOString() }),
+  created_at: createdAt.toISOString(),
+  updated_at: updatedAt.toISOString(),
+});

@@ -1,0 +1,72 @@
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+
+type Filters = Record<string, string | undefined>;
+
+/** The search parameters of the page's URL, and how to change some of them. */
+export function useFilters(): [Filters, (patch: Filters) => void] {
+  const search = useSearch({ strict: false }) as Filters;
+  const navigate = useNavigate();
+  return [search, (patch) => void navigate({ to: ".", search: { ...search, ...patch }, replace: true })];
+}
+
+/** Filters beside each other, above what they filter. */
+export const FilterBar = ({ children }: { children: ReactNode }) => <div className="filters">{children}</div>;
+
+/** A search that begins with Enter or its button. */
+export function SearchFilter({ name, label }: { name: string; label: string }) {
+  const [{ [name]: value = "" }, set] = useFilters();
+  return (
+    <search key={value}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          set({ [name]: String(new FormData(event.currentTarget).get(name)).trim() || undefined });
+        }}
+      >
+        <label>
+          <span className="muted">{label}</span>
+          <input type="search" name={name} defaultValue={value} maxLength={320} />
+        </label>
+        <button type="submit">Search</button>
+        {value && (
+          <button type="button" className="plain" onClick={() => set({ [name]: undefined })}>
+            Show all
+          </button>
+        )}
+      </form>
+    </search>
+  );
+}
+
+interface ChoiceProps {
+  name: string;
+  label: string;
+  /** What stands for no choice. */
+  any: string;
+  /** Texts by values. */
+  choices: Readonly<Record<string, string>>;
+}
+
+export function ChoiceFilter({ name, label, any, choices }: ChoiceProps) {
+  const [{ [name]: value = "" }, set] = useFilters();
+  return (
+    <label>
+      <span className="muted">{label}</span>
+      <select value={value} onChange={({ target }) => set({ [name]: target.value || undefined })}>
+        <option value="">{any}</option>
+        {Object.entries(choices).map(([choice, text]) => (
+          <option key={choice} value={choice}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** An instant in the reader's own time zone. */
+export const When = ({ at }: { at: string | null }) =>
+  at && (
+    <time dateTime={at}>{new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}</time>
+  );

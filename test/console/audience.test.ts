@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { mailed } from "../reports/mails.ts";
+import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { makeMember, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+
+const IN_ROME = { field: "fields.city", op: "eq", value: "Rome" };
+
+describe("The audience in the console", () => {
+  let team: TestTeam;
+  const as = async (role: "ADMIN" | "EDITOR" | "VIEWER", of = team) =>
+    consoleClient(await signIn((await makeMember(of.em, of.team.id, role)).id), of.team.id);
+  type Client = Awaited<ReturnType<typeof as>>;
+  const addContact = (client: Client, email: string, city: string) =>
+    client.api.contacts.create.mutate({ body: { email, fields: { city } } });
+  before(async () => {
+    team = await makeTeam();
+  });
+
+  it("lets an EDITOR declare fields and write segments, which a VIEWER reads and counts", async () => {
+    const editor = await as("EDITOR");
+    const viewer = await as("VIEWER");
+    const field = { name: "city", type: "text" } as const;
+    assert.equal(await refusalCodeOf(viewer.app.audience.createField.mutate({ body: field })), "role_insufficient");
+    await editor.app.audience.createField.mutate({ body: field });
+    const email = uniqueEmail();
+    await addContact(editor, email, "Rome");
+
+    const body = { name: "Romans", conditions: IN_ROME };
+    assert.equal(await refusalCodeOf(viewer.app.audience.createSegment.mutate({ body })), "role_insufficient");
+    const { data: made } = await editor.app.audience.createSegment.mutate({ body });
+    const counted = await viewer.app.audience.countSegment.mutate({ body: { conditions: IN_ROME } });
+    assert.deepEqual(counted.data, { contacts: 1, sample: [email] });
+    const use = await viewer.app.audience.fieldUse.query({ query: { name: "city" } });
+    assert.deepEqual(use.data, { contacts: 1, segments: [{ id: made.id, name: "Romans" }] });
+
+    const params = { segmentId: made.id };
+    const others = { name: "Others", conditions: { not: IN_ROME } };
+    await editor.app.audience.updateSegment.mutate({ params, body: others });
+    const { data: read } = await viewer.app.audience.segment.query({ params });
+    assert.deepEqual([read.name, read.conditions, read.used_by], ["Others", { not: IN_ROME }, []]);
+    const wrong = { name: "Others", conditions: { ...IN_ROME, op: "near" } };
+    assert.equal(
+      await refusalCodeOf(editor.app.audience.updateSegment.mutate({ params, body: wrong })),
+      "validation_failed",
+    );
+
+    const draft = await editor.api.campaigns.drafts.create.mutate({ body: { name: "Campaign" } });
+    await sql`update campaigns set segment_id = ${made.id} where id = ${(draft.data as { id: string }).id}`.execute(
+      kysely(team.em),
+    );
+    const { data: used } = await viewer.app.audience.segment.query({ params });
+    assert.deepEqual(
+      used.used_by.map(({ name, status }) => [name, status]),
+      [["Campaign", "DRAFT"]],
+    );
+    await editor.app.audience.deleteSegment.mutate({ params });
+    assert.deepEqual((await viewer.app.audience.segments.query({})).data, []);
+    assert.equal((await editor.app.audience.deleteField.mutate({ body: { name: "city" } })).data.contacts, 1);
+  });
+
+  it("answers not_found for a segment of another team", async () => {
+    const other = await makeTeam();
+    const foreign = await as("ADMIN", other);
+    const body = { name: "Active", conditions: { field: "email_status", op: "eq", value: "ACTIVE" } };
+    const { data } = await (await as("EDITOR")).app.audience.createSegment.mutate({ body });
+    const params = { segmentId: data.id };
+    const calls = [
+      foreign.app.audience.segment.query({ params }),
+      foreign.app.audience.updateSegment.mutate({ params, body }),
+      foreign.app.audience.deleteSegment.mutate({ params }),
+    ];
+    assert.deepEqual(await Promise.all(calls.map(refusalCodeOf)), ["not_found", "not_found", "not_found"]);
+  });
+
+  it("finds people by the beginning of their address, those of the team alone", async () => {
+    const other = await makeTeam();
+    const name = unique("find");
+    const editor = await as("EDITOR");
+    const foreign = await as("EDITOR", other);
+    for (const [client, email] of [
+      [editor, `${name}_b@example.com`],
+      [editor, `${name}a@example.com`],
+      [editor, `x${name}@example.com`],
+      [foreign, `${name}c@example.com`],
+    ] as const) {
+      await client.api.subscribers.create.mutate({ body: { email } });
+    }
+    const query = { in: "subscribers", starts_with: ` ${name.toUpperCase()}` } as const;
+    const { data } = await editor.app.audience.search.query({ query });
+    assert.deepEqual(
+      (data as unknown as { email: string }[]).map(({ email }) => email),
+      [`${name}_b@example.com`, `${name}a@example.com`],
+    );
+  });
+
+  it("shows what an address got and did, and nothing of another team's mails", async () => {
+    const other = await makeTeam();
+    const email = uniqueEmail();
+    await mailed(other, [email]);
+    const first = await mailed(team, [uniqueEmail(), email]);
+    const tenant = [team.team.id, "LIVE"] as const;
+    await sql`insert into engagements (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
+      values (${first.sendId}, 2, 'clicked', ${sql.join(tenant)}, ${first.newsletterId}, ${email}, 3, now(), now())`.execute(
+      kysely(team.em),
+    );
+    await sql`insert into mail_reports (send_id, seq, kind, team_id, environment, email)
+      values (${first.sendId}, 2, 'complaint', ${sql.join(tenant)}, ${email})`.execute(kysely(team.em));
+    const viewer = await as("VIEWER");
+    const { data } = await viewer.app.audience.history.query({ query: { email: email.toUpperCase() } });
+    assert.deepEqual(
+      data.mails.map(({ send_id, subject, status, opens, clicks, reports }) => ({
+        ...{ send_id, subject, status, opens, clicks },
+        reports: reports.map(({ kind }) => kind),
+      })),
+      [{ send_id: first.sendId, subject: "Letter", status: "SENT", opens: 0, clicks: 3, reports: ["complaint"] }],
+    );
+    assert.equal(data.next, null);
+    const older = await viewer.app.audience.history.query({ query: { email, before: first.sendId } });
+    assert.deepEqual(older.data, { mails: [], next: null });
+  });
+});
