@@ -1,5 +1,15 @@
-import { PageHead } from "../parts/page.tsx";
+import { People } from "../parts/audience/people.tsx";
 
+/** The people whom segments select, and campaigns mail. */
 export function Page() {
-  return <PageHead title="Contacts" />;
+  return (
+    <People
+      kind="contacts"
+      empty={
+        <p>
+          No contact yet. Segments select contacts, and campaigns mail them: make one here, or import many from a file.
+        </p>
+      }
+    />
+  );
 }
