@@ -19,6 +19,7 @@ import { localsOf, MAX_BODY_BYTES, readBody, UPLOAD_LIMITS } from "../rest/http.
 import { parseItem } from "../rest/input.ts";
 import { readCookie, setCookie } from "./cookies.ts";
 import { consolePages } from "./pages.ts";
+import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
 
 /** Requests for a link that a network, and for an address, are answered in a minute. */
@@ -125,6 +126,7 @@ export function consoleHandler(deps: Deps): Router {
       },
     }),
   );
+  router.use("/preview", mailPreview(deps, clientAddresses));
   router.use(consolePages());
   return router;
 }

@@ -1,7 +1,14 @@
 import { parentPort } from "node:worker_threads";
 import { UnsendableError } from "./header.ts";
-import { composeMessage, type MessageContent, type PreparedContent, prepareContent } from "./message.ts";
-import { checkContent, fieldValuesOf, longestFieldValue, tooSlow } from "./template.ts";
+import {
+  composeMessage,
+  type MessageContent,
+  type PreparedContent,
+  prepareContent,
+  type ShownMessage,
+  showMessage,
+} from "./message.ts";
+import { checkContent, fieldValuesOf, longestFieldValue, type MergeValues, tooSlow } from "./template.ts";
 import { type ContentField, type ContentProblem, TemplateError, type TemplateProblem } from "./template-problem.ts";
 
 // The thread behind `examination.ts`: takes one task at a time and answers it.
@@ -10,12 +17,14 @@ import { type ContentField, type ContentProblem, TemplateError, type TemplatePro
 export type ExaminationTask =
   | { task: "check"; content: Record<ContentField, string>; fields?: readonly string[] | undefined }
   | { task: "compose"; content: MessageContent }
-  | { task: "prepare"; content: MessageContent };
+  | { task: "prepare"; content: MessageContent }
+  | { task: "show"; content: Record<ContentField, string>; values: MergeValues };
 
 export interface ExaminationResults {
   check: ContentProblem[];
   compose: null;
   prepare: PreparedContent;
+  show: ShownMessage;
 }
 
 export type ExaminationAnswer =
@@ -36,6 +45,8 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
       return null;
     case "prepare":
       return prepareContent(task.content);
+    case "show":
+      return showMessage(task.content, task.values);
   }
 }
 

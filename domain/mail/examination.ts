@@ -2,7 +2,8 @@ import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import type { ExaminationAnswer, ExaminationResults, ExaminationTask } from "./examination-thread.ts";
 import { UnsendableError } from "./header.ts";
-import type { MessageContent, PreparedContent } from "./message.ts";
+import type { MessageContent, PreparedContent, ShownMessage } from "./message.ts";
+import type { MergeValues } from "./template.ts";
 import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
 
 /** A task of 1 MiB takes less than a second. */
@@ -140,3 +141,10 @@ export async function assertComposable(teamId: string, content: MessageContent):
 /** As `prepareContent`, in the thread. @throws {TemplateError} */
 export const prepareInThread = (teamId: string, content: MessageContent): Promise<PreparedContent> =>
   run(teamId, { task: "prepare", content });
+
+/** As `showMessage`, in the thread. @throws {TemplateError} */
+export const showInThread = (
+  teamId: string,
+  content: Record<ContentField, string>,
+  values: MergeValues,
+): Promise<ShownMessage> => run(teamId, { task: "show", content, values });

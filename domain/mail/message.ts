@@ -83,6 +83,26 @@ export function prepareContent(content: MessageContent): PreparedContent {
   return tracking ? { html, text, links: findBodyLinks(html, splitTemplate(html), tracking.ownUrl) } : { html, text };
 }
 
+const compileSubject = (source: string) => compileTemplate(source, { escape: false, singleLine: true });
+const compileHtml = (source: string) => compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
+
+/** What a reader sees of a mail, with the author's links. */
+export interface ShownMessage {
+  subject: string;
+  html: string;
+  text: string;
+}
+
+/** The parts that `composeMessage` encodes, for one recipient. @throws {TemplateError} */
+export function showMessage(content: Pick<MessageContent, "subject" | "html">, values: MergeValues): ShownMessage {
+  const { html, text } = prepareContent({ ...content, fromEmail: "" });
+  return {
+    subject: compileSubject(content.subject).render(values),
+    html: compileHtml(html).render(values),
+    text: compileText(text).render(values),
+  };
+}
+
 /**
  * Once per send. @param prepared of the same content @param tracked URLs for its links; the text part keeps the author's
  * @throws {TemplateError | UnsendableError} for the templates, and for the sender's address or name
@@ -93,9 +113,9 @@ export function composeMessage(
   tracked?: TrackedUrls,
 ): ComposedMessage {
   const from = toWireAddress(content.fromEmail);
-  const subject = compileTemplate(content.subject, { escape: false, singleLine: true });
+  const subject = compileSubject(content.subject);
   const source = tracked ? trackBody(prepared.html, prepared.links ?? [], tracked, MAX_SHOWN_BYTES) : prepared.html;
-  const html = compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
+  const html = compileHtml(source);
   const htmlPart = encodePart(tracked ? withMailToken(html, tracked.placeholder) : html, escapeHtml);
   const textPart = encodePart(compileText(prepared.text));
 

@@ -163,13 +163,13 @@ function toSingleLine(text: string): string {
   return text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
 }
 
-const SAMPLE: MergeValues = {
+export const SAMPLE = {
   email: "jane.doe@example.com",
   first_name: "Jane",
   last_name: "Doe",
   list_name: "News",
   unsubscribe_url: "https://example.com/unsubscribe",
-};
+} as const satisfies MergeValues;
 
 /** Lists every problem of a draft; none means that it can be sent. @param fields custom fields of its recipients */
 export function checkContent(content: Record<ContentField, string>, fields: readonly string[] = []): ContentProblem[] {

@@ -9,7 +9,12 @@ import { lockSegment } from "../audience/segments/segments.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { examineContent, isCrowded } from "../mail/examination.ts";
-import { describeProblem } from "../mail/template-problem.ts";
+import {
+  type ContentField,
+  type ContentProblem,
+  describeProblem,
+  type TemplateProblem,
+} from "../mail/template-problem.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 
@@ -123,19 +128,25 @@ export async function checkTemplates(
   { subject, body }: Patch<Pick<DraftContent, "subject" | "body">>,
 ): Promise<void> {
   if (!subject && !body) return;
-  // The content of a client that hung up still waits: without a limit such contents would fill the memory.
-  if (isCrowded(teamId)) {
-    throw new ApiError("rate_limit_exceeded", "Too many templates of the team wait to be checked.", {
-      retryAfterSeconds: TEMPLATES_RETRY_SECONDS,
-    });
-  }
+  refuseCrowd(teamId);
   const problems = await examineContent(teamId, { subject: subject ?? "", html: body ?? "" });
   const problem = problems.find(({ kind }) => kind !== "unknown_tag");
   if (!problem) return;
-  throw new ApiError("validation_failed", `The template cannot be used: ${describeProblem(problem)}.`, {
-    param: problem.field === "html" ? "body" : "subject",
+  throw templateRefusal(problem, problem.field);
+}
+
+/** The content of a client that hung up still waits: without a limit such contents would fill the memory. */
+export function refuseCrowd(teamId: string): void {
+  if (!isCrowded(teamId)) return;
+  throw new ApiError("rate_limit_exceeded", "Too many templates of the team wait to be checked.", {
+    retryAfterSeconds: TEMPLATES_RETRY_SECONDS,
   });
 }
+
+export const templateRefusal = (problem: TemplateProblem | ContentProblem, field: ContentField): ApiError =>
+  new ApiError("validation_failed", `The template cannot be used: ${describeProblem(problem)}.`, {
+    param: field === "html" ? "body" : "subject",
+  });
 
 /** Sending accounts of a campaign at most: each has a lane of its own in the send. */
 export const MAX_CAMPAIGN_ACCOUNTS = 20;

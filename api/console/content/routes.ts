@@ -1,3 +1,130 @@
-import { router } from "../../rest/route.ts";
+import { z } from "zod";
+import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
+import { Team } from "../../../db/entities/team.ts";
+import { readFields } from "../../../domain/audience/contact-fields.ts";
+import { readSegments } from "../../../domain/audience/segments/segments.ts";
+import { MERGE_TAGS } from "../../../domain/mail/template.ts";
+import {
+  attachAccounts,
+  attachList,
+  attachSegment,
+  BROADCASTS,
+  detachList,
+  readBroadcast,
+  updateDraft,
+} from "../../../domain/sends/drafts.ts";
+import { showDraft } from "../../../domain/sends/shown-draft.ts";
+import { idParam, router } from "../../rest/route.ts";
+import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";
 
-export const contentRouter = router({});
+const type = z.enum(RESOURCE_TYPES);
+const one = { type, id: idParam };
+const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam });
+/** ISO weekdays. */
+const sendDays = z.array(z.int().min(1).max(7)).max(7);
+
+/** The facts of a draft that the API does not show, and the merge tags that it may use. */
+const settings = consoleQuery(
+  { name: "content.settings", role: "VIEWER", input: z.strictObject({ query: z.strictObject(one) }) },
+  async ({ ctx, input }) => {
+    const { type, id } = input.query;
+    const { tracking } = await readBroadcast(ctx.em, BROADCASTS[type], id);
+    const team = await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId });
+    const fields = type === "campaign" ? await readFields(ctx.em, ctx.tenant) : [];
+    return {
+      tracking,
+      team_tracking: team.tracking,
+      merge_tags: [
+        ...MERGE_TAGS.filter((tag) => type === "newsletter" || tag !== "list_name"),
+        ...fields.map(({ name }) => `fields.${name}`),
+      ],
+    };
+  },
+);
+
+const change = consoleMutation(
+  {
+    name: "content.change",
+    role: "EDITOR",
+    input: bodyOf(
+      z.strictObject({ ...one, send_days: sendDays.optional(), tracking: z.boolean().nullable().optional() }),
+    ),
+  },
+  async ({ ctx, input: { body } }) => {
+    const days = body.send_days && [...new Set(body.send_days)].sort();
+    const patch = { sendDays: days, tracking: body.tracking };
+    const { record } = await updateDraft(ctx.em, BROADCASTS[body.type], body.id, patch);
+    return { send_days: record.sendDays, tracking: record.tracking };
+  },
+);
+
+const attach = consoleMutation(
+  { name: "content.attachList", role: "EDITOR", input: bodyOf(newsletterList) },
+  async ({ ctx, input: { body } }) => {
+    await attachList(ctx.em, body.newsletter_id, body.list_id);
+    return body;
+  },
+);
+
+const detach = consoleMutation(
+  { name: "content.detachList", role: "EDITOR", input: bodyOf(newsletterList) },
+  async ({ ctx, input: { body } }) => {
+    await detachList(ctx.em, body.newsletter_id, body.list_id);
+    return body;
+  },
+);
+
+const segment = consoleMutation(
+  {
+    name: "content.attachSegment",
+    role: "EDITOR",
+    input: bodyOf(z.strictObject({ campaign_id: idParam, segment_id: idParam })),
+  },
+  async ({ ctx, input: { body } }) => {
+    await attachSegment(ctx.em, body.campaign_id, body.segment_id);
+    return body;
+  },
+);
+
+const accounts = consoleMutation(
+  {
+    name: "content.attachAccounts",
+    role: "EDITOR",
+    input: bodyOf(z.strictObject({ campaign_id: idParam, account_ids: z.array(idParam).max(100) })),
+  },
+  async ({ ctx, input: { body } }) => {
+    const { accountIds } = await attachAccounts(ctx.em, body.campaign_id, body.account_ids);
+    return { campaign_id: body.campaign_id, account_ids: accountIds };
+  },
+);
+
+/** The mail as one person would get it; its HTML is a page of its own, see `previewHandler`. */
+const preview = consoleQuery(
+  {
+    name: "content.preview",
+    role: "VIEWER",
+    input: z.strictObject({ query: z.strictObject({ ...one, person: z.string().max(320).optional() }) }),
+  },
+  async ({ ctx, input: { query } }) => {
+    const { type, id, person } = query;
+    const { from, to, isSample, subject, text, problems } = await showDraft(ctx.em, ctx.tenant, { type, id }, person);
+    const name = [to.firstName, to.lastName].filter(Boolean).join(" ");
+    return { from, to: { name, address: to.email }, is_sample: isSample, subject, text, problems };
+  },
+);
+
+const segments = consoleQuery(
+  { name: "content.segments", role: "VIEWER", input: z.strictObject({}) },
+  async ({ ctx }) => (await readSegments(ctx.em)).map(({ id, name }) => ({ id, name })),
+);
+
+export const contentRouter = router({
+  settings,
+  change,
+  attachList: attach,
+  detachList: detach,
+  attachSegment: segment,
+  attachAccounts: accounts,
+  preview,
+  segments,
+});

@@ -1,0 +1,50 @@
+import { Router } from "express";
+import { forTenant } from "../../db/orm.ts";
+import { requireScope } from "../../domain/access/access.ts";
+import { authenticateSession } from "../../domain/access/sessions.ts";
+import { notFound } from "../../domain/errors.ts";
+import { resourceTypeOf } from "../../domain/sends/inspection.ts";
+import { showDraft } from "../../domain/sends/shown-draft.ts";
+import type { ClientAddresses } from "../client-address.ts";
+import type { Deps } from "../deps.ts";
+import { localsOf } from "../rest/http.ts";
+import { readCookie } from "./cookies.ts";
+
+/** The HTML is the team's own: it runs nothing, and acts on nothing but its own frame. */
+const POLICY = [
+  "sandbox",
+  "default-src 'none'",
+  "img-src http: https: data:",
+  "style-src 'unsafe-inline'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'self'",
+].join(";");
+
+/** `GET /{newsletters|campaigns}/{id}`: the HTML of a mail, as a page for a frame. `part=text` gives its text part. */
+export function mailPreview({ env, orm, vault, limits }: Deps, clientAddresses: ClientAddresses): Router {
+  const isSecure = env.PUBLIC_URL.startsWith("https:");
+  const router = Router();
+  router.get("/:kind/:id", async (req, res) => {
+    const { kind, id } = req.params;
+    const type = resourceTypeOf(id);
+    if (type === undefined || kind !== `${type}s`) throw notFound();
+    const parameters = new URL(req.url, env.PUBLIC_URL).searchParams;
+    const scope = `${type}s:read` as const;
+    const request = {
+      token: readCookie(req, "session", isSecure),
+      teamId: parameters.get("team") ?? "",
+      environment: parameters.get("environment") === "TEST" ? ("TEST" as const) : ("LIVE" as const),
+    };
+    const origin = { limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown: () => {} };
+    const access = await authenticateSession(orm.em, vault, request, origin, scope);
+    localsOf(res).teamId = access.tenant.teamId;
+    requireScope(access, scope);
+    const em = forTenant(orm.em, access.tenant);
+    const shown = await showDraft(em, access.tenant, { type, id }, parameters.get("person") || undefined);
+    res.set({ "Content-Security-Policy": POLICY, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
+    if (parameters.get("part") === "text") res.type("text").send(shown.text);
+    else res.type("html").send(shown.html);
+  });
+  return router;
+}

@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { Newsletter } from "../../db/entities/send.ts";
+import { transaction } from "../../db/transaction.ts";
+import { createField } from "../../domain/audience/contact-fields.ts";
+import { consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
+import { makeMember } from "../support/factories.ts";
+import { addSubscribers, makeCampaignSender, makeSender } from "../support/sending.ts";
+
+const BODY = `<p>Hello {{ first_name }} of {{ list_name }}</p><script>alert(1)</script>
+<form action="https://evil.example"><button>Go</button></form><meta http-equiv="refresh" content="0;url=https://evil.example">`;
+
+describe("The console's editor", () => {
+  it("shows the mail of a draft as a person would get it, and as a page that runs nothing", async () => {
+    const sender = await makeSender({ recipients: 0, body: BODY, subject: "News for {{ first_name }}" });
+    const cookies = await signIn(sender.owner.id);
+    const client = await consoleClient(cookies, sender.team.id);
+    const query = { type: "newsletter", id: sender.newsletterId } as const;
+    const sample = await client.app.content.preview.query({ query });
+    assert.deepEqual([sample.data.is_sample, sample.data.subject], [true, "News for Jane"]);
+
+    const [grace, ada] = [`grace@${sender.audience}`, `ada@${sender.audience}`];
+    const people = [
+      { email: grace, firstName: "<b>Grace</b>", status: "UNSUBSCRIBED" as const },
+      { email: ada, firstName: "Ada" },
+    ];
+    await addSubscribers(sender, sender.listId, people);
+    const first = await client.app.content.preview.query({ query });
+    assert.deepEqual([first.data.is_sample, first.data.to.address], [false, ada]);
+    assert.match(first.data.text, /^Hello Ada of /);
+    assert.equal(first.data.from?.address, sender.fromEmail);
+    const other = { query: { ...query, person: "nobody@example.com" } };
+    assert.equal(await refusalCodeOf(client.app.content.preview.query(other)), "not_found");
+
+    const place = `team=${sender.team.id}&environment=LIVE`;
+    const path = `/preview/newsletters/${sender.newsletterId}?${place}&person=${encodeURIComponent(grace.toUpperCase())}`;
+    const page = await consoleFetch(cookies, "GET", path);
+    const html = await page.text();
+    assert.match(html, /Hello &lt;b&gt;Grace&lt;\/b&gt; of .*<script>/s);
+    assert.match(html, /href="https:\/\/unsubscribe\.invalid\/"/);
+    assert.equal(
+      page.headers.get("content-security-policy"),
+      "sandbox;default-src 'none';img-src http: https: data:;style-src 'unsafe-inline';base-uri 'none';form-action 'none';frame-ancestors 'self'",
+    );
+    assert.equal(page.headers.get("x-frame-options"), "SAMEORIGIN");
+    assert.equal(page.headers.get("cache-control"), "no-store");
+    const text = await consoleFetch(cookies, "GET", `${path}&part=text`);
+    assert.match(text.headers.get("content-type") ?? "", /^text\/plain/);
+
+    const foreign = await makeSender();
+    const statuses = [
+      consoleFetch(cookies, "GET", `/preview/newsletters/${foreign.newsletterId}?${place}`),
+      consoleFetch(cookies, "GET", `/preview/campaigns/${sender.newsletterId}?${place}`),
+      consoleFetch(
+        cookies,
+        "GET",
+        `/preview/newsletters/${sender.newsletterId}?team=${foreign.team.id}&environment=LIVE`,
+      ),
+      consoleFetch({}, "GET", path),
+    ].map(async (answer) => (await answer).status);
+    assert.deepEqual(await Promise.all(statuses), [404, 404, 401, 401]);
+  });
+
+  it("shows a campaign with a contact's fields, and what a draft may use", async () => {
+    const sender = await makeCampaignSender({
+      recipients: [{ email: "ada@example.com", fields: { town: "London" } }],
+      body: "<p>{{ fields.town }} {{ fields.nothing }}</p>",
+    });
+    const tenant = { teamId: sender.team.id, environment: "LIVE" as const };
+    await transaction(sender.em, (tx) => createField(tx, tenant, "town", "text"));
+    const client = await consoleClient(await signIn(sender.owner.id), sender.team.id);
+    const query = { type: "campaign", id: sender.campaignId } as const;
+    const { data } = await client.app.content.preview.query({ query });
+    assert.match(data.text, /^London/);
+    assert.deepEqual(data.problems, [{ field: "body", message: "the merge tag {{ fields.nothing }} is unknown" }]);
+    const settings = await client.app.content.settings.query({ query });
+    assert.deepEqual(settings.data, {
+      tracking: null,
+      team_tracking: false,
+      merge_tags: ["email", "first_name", "last_name", "unsubscribe_url", "fields.town"],
+    });
+    const segments = await client.app.content.segments.query({});
+    assert.deepEqual(
+      segments.data.map(({ id }) => id),
+      [sender.segmentId],
+    );
+  });
+
+  it("lets an editor set targets, days and tracking of the team's drafts, and a viewer none", async () => {
+    const own = await makeSender({ detached: true });
+    const foreign = await makeSender();
+    const editor = await consoleClient(await signIn((await makeMember(own.em, own.team.id, "EDITOR")).id), own.team.id);
+    const viewer = await consoleClient(await signIn((await makeMember(own.em, own.team.id, "VIEWER")).id), own.team.id);
+    const body = { newsletter_id: own.newsletterId, list_id: own.listId };
+    const { attachList, detachList, change } = editor.app.content;
+    assert.equal(await refusalCodeOf(viewer.app.content.attachList.mutate({ body })), "role_insufficient");
+    for (const strange of [{ list_id: foreign.listId }, { newsletter_id: foreign.newsletterId }]) {
+      assert.equal(await refusalCodeOf(attachList.mutate({ body: { ...body, ...strange } })), "not_found");
+    }
+    await attachList.mutate({ body });
+    const read = async () =>
+      (await editor.api.newsletters.drafts.retrieve.query({ params: { newsletterId: own.newsletterId } })).data as {
+        lists: string[];
+        send_days: number[];
+      };
+    assert.deepEqual((await read()).lists, [own.listId]);
+    await detachList.mutate({ body });
+    assert.deepEqual((await read()).lists, []);
+
+    const one = { type: "newsletter", id: own.newsletterId } as const;
+    await change.mutate({ body: { ...one, send_days: [5, 1, 5] } });
+    await change.mutate({ body: { ...one, tracking: false } });
+    assert.deepEqual((await read()).send_days, [1, 5]);
+    assert.equal((await own.em.findOneOrFail(Newsletter, { id: own.newsletterId })).tracking, false);
+    assert.equal(await refusalCodeOf(change.mutate({ body: { ...one, send_days: [8] } })), "validation_failed");
+    const strange = { ...one, id: foreign.newsletterId, send_days: [] };
+    assert.equal(await refusalCodeOf(change.mutate({ body: strange })), "not_found");
+  });
+
+  it("attaches a campaign's segment and accounts", async () => {
+    const own = await makeCampaignSender({ detached: true });
+    const foreign = await makeCampaignSender();
+    const client = await consoleClient(await signIn(own.owner.id), own.team.id);
+    const { attachSegment, attachAccounts } = client.app.content;
+    const campaign = { campaign_id: own.campaignId };
+    const strange = { ...campaign, segment_id: foreign.segmentId };
+    assert.equal(await refusalCodeOf(attachSegment.mutate({ body: strange })), "not_found");
+    await attachSegment.mutate({ body: { ...campaign, segment_id: own.segmentId } });
+    const { data } = await attachAccounts.mutate({
+      body: { ...campaign, account_ids: [own.accountId, own.accountId] },
+    });
+    assert.deepEqual(data.account_ids, [own.accountId]);
+    const others = { ...campaign, account_ids: [foreign.accountId] };
+    assert.equal(await refusalCodeOf(attachAccounts.mutate({ body: others })), "not_found");
+  });
+});
