@@ -1,5 +1,3 @@
-import { PageHead } from "../parts/page.tsx";
+import { DraftPage } from "../parts/draft/draft-page.tsx";
 
-export function Page() {
-  return <PageHead title="Newsletter" />;
-}
+export const Page = () => <DraftPage kind="newsletter" />;

@@ -1,5 +1,3 @@
-import { PageHead } from "../parts/page.tsx";
+import { DraftList } from "../parts/draft/draft-list.tsx";
 
-export function Page() {
-  return <PageHead title="Newsletters" />;
-}
+export const Page = () => <DraftList kind="newsletter" />;

@@ -1,0 +1,105 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
+import { useState } from "react";
+import { useRole, useWorkspace } from "../../session.tsx";
+import { Loading, PageHead, Problem } from "../page.tsx";
+import { Remove } from "../remove.tsx";
+import { SendPanel } from "../send/send-panel.tsx";
+import { Time } from "../time.tsx";
+import { contentOf, type Draft, draftsOf, type Kind, paramsOf, STATES } from "./drafts.ts";
+import { Editor } from "./editor.tsx";
+import { Preview } from "./preview.tsx";
+import { Targets } from "./targets.tsx";
+
+const LIVE_STATES = ["SCHEDULED", "SENDING", "PAUSED"];
+const POLL_MS = 10_000;
+
+/** One newsletter or campaign: as a draft its editor, and from its confirmation on how its send goes. */
+export function DraftPage({ kind }: { kind: Kind }) {
+  const { client, base } = useWorkspace();
+  const params = useParams({ strict: false }) as Record<string, string>;
+  const id = params[`${kind}Id`] ?? "";
+  const query = useQuery({
+    queryKey: [base, `${kind}s`, id],
+    queryFn: async (): Promise<Draft> =>
+      (await draftsOf(client, kind).retrieve.query({ params: paramsOf(kind, id) })).data,
+    refetchInterval: ({ state }) => LIVE_STATES.includes(state.data?.status ?? "") && POLL_MS,
+    refetchIntervalInBackground: false,
+  });
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  if ("is_drip" in query.data && query.data.is_drip) return <Navigate to={`${base}/sequences/${id}`} replace />;
+  return <Shown key={id} kind={kind} draft={query.data} />;
+}
+
+function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
+  const { client, base } = useWorkspace();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [isDirty, setDirty] = useState(false);
+  const mayWrite = useRole("EDITOR");
+  const { id, name, status, updated_at } = draft;
+  const isDraft = status === "DRAFT";
+  const changed = () => queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
+  const copy = async () => {
+    const { from_email, ...content } = contentOf(draft);
+    const body = {
+      ...content,
+      name: `Copy of ${name}`.slice(0, 200),
+      ...(kind === "newsletter" && from_email && { from_email }),
+    };
+    const { data } = await draftsOf(client, kind).create.mutate({ body });
+    await changed();
+    await navigate({ to: `${base}/${kind}s/${data.id}` });
+  };
+  return (
+    <>
+      <PageHead title={name}>
+        <span className="state">{STATES[status]}</span>
+        {mayWrite && (
+          <button type="button" disabled={isDirty} onClick={copy}>
+            Copy to a new draft
+          </button>
+        )}
+        {mayWrite && isDraft && (
+          <Remove
+            title={`Delete this ${kind}`}
+            act={(context) =>
+              draftsOf(client, kind).remove.mutate({ params: paramsOf(kind, id) }, { context: { ...context } })
+            }
+            onDone={async () => {
+              setDirty(false);
+              await navigate({ to: `${base}/${kind}s`, ignoreBlocker: true });
+              await changed();
+            }}
+          />
+        )}
+      </PageHead>
+      {isDraft ? (
+        <>
+          <div className="draft">
+            <Editor kind={kind} draft={draft} onDirty={setDirty} />
+            <Preview kind={kind} id={id} version={updated_at} />
+          </div>
+          <Targets kind={kind} draft={draft} />
+          {isDirty ? (
+            <p className="notice">Save your changes: then the {kind} can be checked and sent.</p>
+          ) : (
+            <SendPanel kind={kind} id={id} name={name} status={status} />
+          )}
+        </>
+      ) : (
+        <>
+          <SendPanel kind={kind} id={id} name={name} status={status} />
+          <details>
+            <summary>The mail</summary>
+            <p className="muted">
+              Last changed <Time at={updated_at} />
+            </p>
+            <Preview kind={kind} id={id} version="sent" />
+          </details>
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,239 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useBlocker } from "@tanstack/react-router";
+import { useEffect, useRef, useState } from "react";
+import { refusalOf } from "../../api.ts";
+import { useRole, useWorkspace } from "../../session.tsx";
+import { Dialog } from "../dialog.tsx";
+import { Field } from "../form.tsx";
+import { Problem } from "../page.tsx";
+import {
+  type Content,
+  changesOf,
+  contentOf,
+  type Draft,
+  draftsOf,
+  type Kind,
+  paramsOf,
+  useAccounts,
+  useSettings,
+} from "./drafts.ts";
+import { usePreview } from "./preview.tsx";
+import { goTo, select, TagField } from "./tag-field.tsx";
+
+const FIELDS = ["name", "subject", "from_email", "from_name", "body"];
+
+interface EditorProps {
+  kind: Kind;
+  draft: Draft;
+  onDirty: (isDirty: boolean) => void;
+}
+
+/** The content of a draft, which is saved as a whole. */
+export function Editor({ kind, draft, onDirty }: EditorProps) {
+  const { client, base } = useWorkspace();
+  const queries = useQueryClient();
+  const mayWrite = useRole("EDITOR");
+  const [saved, setSaved] = useState(() => contentOf(draft));
+  const [content, setContent] = useState(saved);
+  const [error, setError] = useState<unknown>();
+  const [isBusy, setBusy] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  const subject = useRef<HTMLInputElement>(null);
+  const body = useRef<HTMLTextAreaElement>(null);
+  const tags = useSettings(kind, draft.id).data?.merge_tags ?? [];
+  const isDirty = Object.keys(changesOf(saved, content)).length > 0;
+  const current = contentOf(draft);
+
+  useEffect(() => onDirty(isDirty), [isDirty, onDirty]);
+  useEffect(() => {
+    const save = (event: KeyboardEvent) => {
+      if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "s") return;
+      event.preventDefault();
+      form.current?.requestSubmit();
+    };
+    window.addEventListener("keydown", save);
+    return () => window.removeEventListener("keydown", save);
+  }, []);
+  // Another member has saved it: without changes of its own this page follows.
+  if (!isDirty && !isBusy && Object.keys(changesOf(saved, current)).length > 0) {
+    setSaved(current);
+    setContent(current);
+  }
+
+  const save = async (): Promise<boolean> => {
+    const changes = changesOf(saved, content);
+    if (Object.keys(changes).length === 0) return true;
+    setBusy(true);
+    setError(undefined);
+    try {
+      const { data } = await draftsOf(client, kind).update.mutate({ params: paramsOf(kind, draft.id), body: changes });
+      queries.setQueryData([base, `${kind}s`, draft.id], (before: Draft) => ({ ...before, ...data }));
+      setSaved(contentOf(data as Draft));
+      setContent((now) => ({ ...contentOf(data as Draft), ...changedSince(content, now) }));
+      void queries.invalidateQueries({ queryKey: [base, `${kind}s`, "list"] });
+      return true;
+    } catch (thrown) {
+      setError(thrown);
+      const { param, message } = refusalOf(thrown);
+      const [, line, column] = /line (\d+), column (\d+)/.exec(message) ?? [];
+      const field = param === "body" ? body.current : param === "subject" ? subject.current : null;
+      if (field && line) goTo(field, Number(line), Number(column));
+      return false;
+    } finally {
+      setBusy(false);
+    }
+  };
+  const problemOf = (name: string) => {
+    const { param, message } = error ? refusalOf(error) : {};
+    return param === name ? message : undefined;
+  };
+  const set = (name: keyof Content) => (value: string) => setContent((before) => ({ ...before, [name]: value }));
+  const input = (name: keyof Content) => ({
+    name,
+    value: content[name],
+    readOnly: !mayWrite,
+    problem: problemOf(name),
+    onChange: ({ currentTarget }: { currentTarget: HTMLInputElement }) => set(name)(currentTarget.value),
+  });
+  const tagged = (name: "subject" | "body") => ({
+    ...{ name, value: content[name], onChange: set(name), tags, isReadOnly: !mayWrite, problem: problemOf(name) },
+  });
+
+  return (
+    <form
+      ref={form}
+      className="editor"
+      aria-label="Content"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save();
+      }}
+    >
+      <Field label="Name" required maxLength={200} hint="For the team alone." {...input("name")} />
+      <TagField label="Subject" field={subject} {...tagged("subject")} />
+      {kind === "newsletter" && <FromEmail {...input("from_email")} />}
+      <Field
+        label="Sender's name"
+        maxLength={200}
+        hint="Empty: the name of the sending account."
+        {...input("from_name")}
+      />
+      <TagField
+        label="HTML"
+        field={body}
+        rows={24}
+        hint="Type {{ for a person's data. Without a link to unsubscribe it gets one at its end."
+        {...tagged("body")}
+      />
+      {!isDirty && (
+        <Problems
+          {...{ kind, draft }}
+          onShow={(name, text) => {
+            const field = name === "body" ? body.current : subject.current;
+            const begin = field?.value.search(new RegExp(`\\b${text.replaceAll(".", "\\.")}\\b`)) ?? -1;
+            if (field && begin >= 0) select(field, begin, begin + text.length);
+          }}
+        />
+      )}
+      <Problem error={error} fields={FIELDS} />
+      {mayWrite && (
+        <div className="actions save">
+          <button type="submit" className="primary" disabled={isBusy || !isDirty}>
+            Save
+          </button>
+          <span className="muted" role="status">
+            {isDirty ? "Unsaved changes (Ctrl+S saves)" : "Saved"}
+          </span>
+        </div>
+      )}
+      <Guard isDirty={isDirty} save={save} />
+    </form>
+  );
+}
+
+/** What was typed while a save was under way. */
+const changedSince = (then: Content, now: Content): Partial<Content> =>
+  Object.fromEntries(Object.entries(now).filter(([name, value]) => value !== then[name as keyof Content]));
+
+function FromEmail(input: Omit<Parameters<typeof Field>[0], "label">) {
+  const { data = [] } = useAccounts();
+  return (
+    <>
+      <Field
+        label="Sender's address"
+        type="email"
+        list="sender-addresses"
+        hint="Of a connected account, or of a domain that one may send for."
+        {...input}
+      />
+      <datalist id="sender-addresses">
+        {data.map(({ id, email, display_name }) => (
+          <option key={id} value={email}>
+            {display_name}
+          </option>
+        ))}
+      </datalist>
+    </>
+  );
+}
+
+interface ProblemsProps extends Pick<EditorProps, "kind" | "draft"> {
+  onShow: (field: "subject" | "body", text: string) => void;
+}
+
+/** Why the saved draft could not be sent as it is. */
+function Problems({ kind, draft, onShow }: ProblemsProps) {
+  const { data, error } = usePreview({ kind, id: draft.id, version: draft.updated_at });
+  if (error || !data || data.problems.length === 0) return null;
+  return (
+    <div className="problem">
+      <p>Before it can be sent:</p>
+      <ul>
+        {data.problems.map(({ field, message }) => {
+          const [, tag] = /\{\{ (\S+) \}\}/.exec(message) ?? [];
+          return (
+            <li key={`${field} ${message}`}>
+              {field === "subject" ? "In the subject, " : ""}
+              {message}{" "}
+              {tag && (
+                <button type="button" className="plain" onClick={() => onShow(field, tag)}>
+                  Show it
+                </button>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+    </div>
+  );
+}
+
+/** Asks before the page is left with changes that are not saved. */
+function Guard({ isDirty, save }: { isDirty: boolean; save: () => Promise<boolean> }) {
+  const leaving = useBlocker({
+    shouldBlockFn: ({ current, next }) => isDirty && current.pathname !== next.pathname,
+    enableBeforeUnload: () => isDirty,
+    withResolver: true,
+  });
+  if (leaving.status !== "blocked") return null;
+  return (
+    <Dialog title="Unsaved changes" onClose={leaving.reset}>
+      <p>You have changed this draft and not saved it.</p>
+      <div className="actions">
+        <button
+          type="button"
+          className="primary"
+          onClick={async () => ((await save()) ? leaving.proceed() : leaving.reset())}
+        >
+          Save and leave
+        </button>
+        <button type="button" className="danger" onClick={leaving.proceed}>
+          Leave without saving
+        </button>
+        <button type="button" onClick={leaving.reset}>
+          Stay
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,125 @@
+import { type KeyboardEvent, type RefObject, useId, useState } from "react";
+
+type Element = HTMLInputElement | HTMLTextAreaElement;
+
+interface TagFieldProps {
+  label: string;
+  name: string;
+  value: string;
+  onChange: (value: string) => void;
+  /** Offered behind `{{`. */
+  tags: readonly string[];
+  field: RefObject<Element | null>;
+  isReadOnly: boolean;
+  problem?: string | undefined;
+  hint?: string;
+  /** Lines of text; one unless given. */
+  rows?: number;
+}
+
+/** Where a merge tag is being typed: from its braces to the cursor. */
+const BEGUN = /\{\{[ ]?([\w.]*)$/;
+
+/** A text with merge tags: behind `{{` it offers those that there are. */
+export function TagField({ label, name, value, onChange, tags, field, isReadOnly, problem, ...rest }: TagFieldProps) {
+  const { hint, rows } = rest;
+  const id = useId();
+  const [typed, setTyped] = useState<string>();
+  const [chosen, setChosen] = useState(0);
+  const [place, setPlace] = useState("");
+  const options = typed === undefined ? [] : tags.filter((tag) => tag.includes(typed));
+  const isOpen = options.length > 0;
+  const active = Math.min(chosen, options.length - 1);
+
+  const look = ({ value: text, selectionStart, selectionEnd }: Element) => {
+    const before = text.slice(0, selectionStart ?? 0);
+    const lines = before.split("\n");
+    setPlace(`Line ${lines.length}, column ${(lines.at(-1)?.length ?? 0) + 1}`);
+    setTyped(selectionStart === selectionEnd && !isReadOnly ? BEGUN.exec(before)?.[1] : undefined);
+  };
+  const insert = (tag: string) => {
+    const { current: element } = field;
+    if (!element) return;
+    const end = element.selectionStart ?? 0;
+    const begin = end - (BEGUN.exec(element.value.slice(0, end))?.[0].length ?? 0);
+    const closed = /^ ?\}\}/.exec(element.value.slice(end))?.[0].length ?? 0;
+    element.focus();
+    element.setSelectionRange(begin, end + closed);
+    // Deprecated, but the only change that can be undone by keyboard.
+    document.execCommand("insertText", false, `{{ ${tag} }}`);
+    setTyped(undefined);
+  };
+  const press = (event: KeyboardEvent) => {
+    if (!isOpen) return;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const tag = options[active];
+    if (step !== undefined) setChosen((active + step + options.length) % options.length);
+    else if ((event.key === "Enter" || event.key === "Tab") && tag !== undefined) insert(tag);
+    else if (event.key === "Escape") setTyped(undefined);
+    else return;
+    event.preventDefault();
+  };
+
+  const shared = {
+    ...{ id, name, value, readOnly: isReadOnly, spellCheck: rows === undefined, autoComplete: "off" },
+    "aria-autocomplete": "list" as const,
+    "aria-controls": isOpen ? `${id}-tags` : undefined,
+    "aria-activedescendant": isOpen ? `${id}-${active}` : undefined,
+    "aria-describedby": `${id}-text`,
+    "aria-invalid": problem ? true : undefined,
+    onChange: ({ currentTarget }: { currentTarget: Element }) => {
+      setChosen(0);
+      onChange(currentTarget.value);
+      look(currentTarget);
+    },
+    onSelect: ({ currentTarget }: { currentTarget: Element }) => look(currentTarget),
+    onBlur: () => setTyped(undefined),
+    onKeyDown: press,
+  };
+  return (
+    <div className="field">
+      <label htmlFor={id}>{label}</label>
+      {rows === undefined ? (
+        <input ref={field as RefObject<HTMLInputElement>} {...shared} />
+      ) : (
+        <textarea ref={field as RefObject<HTMLTextAreaElement>} className="code" rows={rows} {...shared} />
+      )}
+      {isOpen && (
+        <div id={`${id}-tags`} className="tags" role="listbox" aria-label="Merge tags">
+          {options.map((tag, index) => (
+            // biome-ignore lint/a11y/useFocusableInteractive: the field keeps the focus, and its keys choose
+            <div
+              key={tag}
+              id={`${id}-${index}`}
+              role="option"
+              aria-selected={index === active}
+              onMouseDown={(event) => {
+                event.preventDefault();
+                insert(tag);
+              }}
+            >
+              {tag}
+            </div>
+          ))}
+        </div>
+      )}
+      <p id={`${id}-text`} className={problem ? "wrong" : "muted"}>
+        {problem ?? hint} {rows !== undefined && place !== "" && <span className="muted">{place}</span>}
+      </p>
+    </div>
+  );
+}
+
+/** Puts the cursor at a place of the text, both counted from 1. */
+export function goTo(element: Element | null, line: number, column: number): void {
+  if (!element) return;
+  const before = element.value.split("\n").slice(0, line - 1);
+  select(element, before.join("\n").length + (line > 1 ? 1 : 0) + column - 1);
+}
+
+/** A browser scrolls to a selection when the field takes the focus. */
+export function select(element: Element, begin: number, end = begin): void {
+  element.blur();
+  element.setSelectionRange(begin, end);
+  element.focus();
+}
