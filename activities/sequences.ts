@@ -29,7 +29,7 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
       const em = orm.em.fork();
       await noteMembers(em, vault, campaignId);
       await advanceWaves(em, campaignId);
-      const { sendId, isBusy, capMs = 0 } = await claimWave(em, campaignId, wave);
+      const { sendId, isBusy, isBlocked = false, capMs = 0 } = await claimWave(em, campaignId, wave);
       const { openWaves, claimedMs, nextInMs, teamId, environment, ...shown } = await readProgress(em, campaignId);
       if (sendId) {
         const send = { id: sendId, teamId, environment, type: "campaign", resourceId: campaignId } as const;
@@ -41,7 +41,7 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
       const dueMs = nextInMs === null ? Number.POSITIVE_INFINITY : Math.max(nextInMs, capMs);
       // Beside a wave that holds only DEFERRED people the next one may begin.
       const nextMs = sendId || isBusy ? lookMs : Math.min(dueMs, hasWaves ? LATEST_LOOK_MS : Number.POSITIVE_INFINITY);
-      const { status, reason, isBlocked, waiting, mailedToday, nextDueAt } = shown;
+      const { status, reason, waiting, mailedToday, nextDueAt } = shown;
       return {
         ...{ status, reason, wave: shown.wave, isBlocked, waiting, mailedToday, nextDueAt, hasWaves },
         nextInMs: Number.isFinite(nextMs) ? nextMs : null,

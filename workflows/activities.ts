@@ -80,17 +80,11 @@ export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
   }
 }
 
-export function sequenceStepsFor(teamId: string): SequenceActivities {
-  const options = {
-    ...LONG_PLAN,
-    taskQueue: TASK_QUEUES.maintenance,
-    retry: STEP_RETRY,
+export const sequenceStepsFor = (teamId: string): SequenceActivities =>
+  proxyActivities<SequenceActivities>({
+    ...{ ...LONG_PLAN, taskQueue: TASK_QUEUES.maintenance, retry: STEP_RETRY },
     priority: { fairnessKey: teamId },
-  };
-  const { runSequence } = proxyActivities<SequenceActivities>({ ...options, summary: "mail who is due" });
-  const { commandSequence } = proxyActivities<SequenceActivities>({ ...options, summary: "carry out a command" });
-  return { runSequence, commandSequence };
-}
+  });
 
 /** A worker that is lost is noticed sooner than elsewhere: what it had in flight is sent again within seconds. */
 const DELIVERY_HEARTBEAT_MS = 5_000;

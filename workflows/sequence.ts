@@ -19,8 +19,8 @@ export const OPERATOR_UPDATES: readonly [SequenceCommand, string][] = [
 
 /** Has waves of a sequence claimed and mailed, and sleeps between them. All state is in Postgres. ID: sequence/{campaign}. */
 export function sequenceWorkflow(input: SequenceInput): Promise<void> {
-  const { campaignId, teamId } = input;
-  const steps = sequenceStepsFor(teamId);
+  const { campaignId } = input;
+  const steps = sequenceStepsFor(input.teamId);
   const ui = new OperatorView();
   let { wave } = input;
   const show = (details: string, needsOperator: boolean, status?: string) =>
@@ -44,17 +44,15 @@ export function sequenceWorkflow(input: SequenceInput): Promise<void> {
   });
 }
 
-function runText(run: SequenceRun): string {
-  const people = Object.entries(run.waiting).map(([step, count]) => `${count} for ${step}`);
-  const state = `${run.wave} waves, ${run.mailedToday} mails today (UTC); waiting: ${people.join(", ") || "none"}`;
-  const blocked = run.isBlocked ? " A wave is PAUSED: resume or cancel its send." : "";
-  const next = run.nextDueAt === null ? "" : ` Next due at ${run.nextDueAt}.`;
-  switch (run.status) {
-    case "PAUSED":
-      return `PAUSED${run.reason === null ? "" : ` (${run.reason})`}: ${state}.${blocked} Updates: resume, stop.`;
-    case "ACTIVE":
-      return `ACTIVE: ${state}.${next}${blocked} Updates: pause, stop, mailDueNow.`;
-    default:
-      return `${run.status}: ${state}.`;
-  }
+const UPDATES: Readonly<Record<string, string>> = {
+  PAUSED: " Updates: resume, stop.",
+  ACTIVE: " Updates: pause, stop, mailDueNow.",
+};
+
+function runText({ status, reason, wave, waiting, mailedToday, isBlocked, nextDueAt }: SequenceRun): string {
+  const people = Object.entries(waiting).map(([step, count]) => `${count} for ${step}`);
+  const state = `${wave} waves, ${mailedToday} mails today (UTC); waiting: ${people.join(", ") || "none"}`;
+  const blocked = isBlocked ? " A wave is PAUSED: resume or cancel its send." : "";
+  const next = status === "ACTIVE" && nextDueAt !== null ? ` Next due at ${nextDueAt}.` : "";
+  return `${status}${reason === null ? "" : ` (${reason})`}: ${state}.${next}${blocked}${UPDATES[status] ?? ""}`;
 }

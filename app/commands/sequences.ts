@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
-import { lockKey, parseKey, presentKeyId } from "../../domain/access/keys.ts";
+import { parseKey, presentKeyId } from "../../domain/access/keys.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type ShownSequence, type StepProgress, showSequence } from "../../domain/sequences/progress.ts";
 import { createSequence, resumeSequence, startSequence, stopSequence } from "../../domain/sequences/sequences.ts";
@@ -74,10 +74,8 @@ export const commands: Commands = {
       includeMembers: flag("let those who are there now enter it, too"),
     },
     async (session, { id, key, includeMembers }) => {
-      await inOwnersTenant(session, "campaigns", id, async (em, tenant) => {
-        const { id: apiKeyId } = await lockKey(em, { teamId: tenant.teamId, key: key ?? keyOfStack(session) });
-        await startSequence(em, tenant, id, { apiKeyId, includeMembers });
-      });
+      const start = { key: key ?? keyOfStack(session), includeMembers };
+      await inOwnersTenant(session, "campaigns", id, (em, tenant) => startSequence(em, tenant, id, start));
       return { text: `${id} is ACTIVE`, data: { sequence: { id, status: "ACTIVE" } } };
     },
   ),
@@ -98,11 +96,8 @@ export const commands: Commands = {
       skipDue: flag("let those pass their step unmailed: after a restore, some of them never get the mail"),
     },
     async (session, { id, key, mailDue, skipDue }) => {
-      const treatment = mailDue ? "mail" : skipDue ? "skip" : undefined;
-      const counts = await inOwnersTenant(session, "campaigns", id, async (em, { teamId }) => {
-        const apiKeyId = key === undefined ? undefined : (await lockKey(em, { teamId, key })).id;
-        return resumeSequence(em, id, { due: treatment, apiKeyId });
-      });
+      const resumption = { key, due: mailDue ? "mail" : skipDue ? "skip" : undefined } as const;
+      const counts = await inOwnersTenant(session, "campaigns", id, (em) => resumeSequence(em, id, resumption));
       const { due, spread, skipped } = counts;
       return {
         text: `${id} is ACTIVE; mailed now: ${due - spread}, within the hour: ${spread}, skipped: ${skipped}`,

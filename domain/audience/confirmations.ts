@@ -80,7 +80,7 @@ export async function confirmSubscription(
   const isOfSubscriber = sql`s.subscriber_id = ${token.subscriberId}`;
   const row = sql`${isOfSubscriber} and s.list_id = ${token.listId}`;
   await emit(em, tenant, "subscription.confirmed", subscriptionRows(tenant, row));
-  await enrolConfirmed(em, vault, tenant, token.listId, [{ id: token.subscriberId, email }]);
+  await enrolConfirmed(em, vault, tenant, token.listId, [token.subscriberId]);
   if (signUp === null || !(await liftUnsubscribed(em, tenant, email))) return confirmation;
   const isOther = sql`${isOfSubscriber} and s.list_id <> ${token.listId}
     and not coalesce(s.confirmed_at >= s.signed_up_again_at, false)`;

@@ -121,8 +121,7 @@ export async function addSubscribers(
   const list = await lockListForInserts(em, listId);
   // In one order, so that two overlapping calls do not deadlock.
   const ids = [...new Set(subscriberIds)].sort();
-  const subscribers = await lockSubscribers(em, tenant, subscriberIds, ids);
-  await restoreOptOuts(em, vault, tenant, subscribers);
+  await restoreOptOuts(em, vault, tenant, await lockSubscribers(em, tenant, subscriberIds, ids));
 
   const status = initialStatus(list.optin, tenant.environment);
   const inserted = await kysely(em)
@@ -142,15 +141,7 @@ export async function addSubscribers(
   const added = new Set(inserted.map((row) => row.subscriber_id));
   const isAdded = sql`s.list_id = ${listId} and s.subscriber_id = any(${[...added]})`;
   if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(tenant, isAdded));
-  if (status.status === "CONFIRMED") {
-    await enrolConfirmed(
-      em,
-      vault,
-      tenant,
-      listId,
-      subscribers.filter(({ id }) => added.has(id)),
-    );
-  }
+  if (status.status === "CONFIRMED" && added.size > 0) await enrolConfirmed(em, vault, tenant, listId, [...added]);
   const asked = list.optin === "DOUBLE" ? await askOptedOut(em, tenant, listId, ids) : [];
   const others = ids.filter((id) => !added.has(id));
   const statuses = others.length === 0 ? [] : await readStatuses(em, tenant, listId, others);

@@ -151,7 +151,6 @@ export async function importSubscribers(
       await restoreOptOuts(em, vault, tenant, members.rows);
     }
     const written = await writeSubscriptions(em, tenant, list, confirmed, sql`${slice} and p.exclusion is null`);
-    if (entersSequences) await enrolConfirmed(em, vault, tenant, list.id, await readConfirmed(em, tenant, list, slice));
     const leaving = membersOf(tenant, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
     const newlyOptedOut = await insertOptOuts(
       em,
@@ -168,6 +167,7 @@ export async function importSubscribers(
     report.optedOut += members.optedOut - newlyOptedOut;
   };
   const people = await importPeople(em, vault, tenant, input, options, SUBSCRIBERS, subscribe);
+  if (entersSequences) await enrolConfirmed(em, vault, tenant, list.id);
   return { ...people, list: report };
 }
 
@@ -426,15 +426,6 @@ function writeSubscriptions(
         confirmation_withheld, unsubscribed_at, created_at, updated_at
     ), ${emitAndCount(tenant, { created: "subscription.created", changed: "subscription.confirmed" }, subscriptionRecord)}`,
   );
-}
-
-/** Subscribers whom this transaction has confirmed. */
-async function readConfirmed(em: EntityManager, tenant: Tenant, list: List, slice: RawBuilder<unknown>) {
-  const { rows } = await sql<{ id: string; email: string }>`
-    select m.id, m.email from (${membersOf(tenant, slice)}) m
-    join subscriptions x on x.list_id = ${list.id} and x.subscriber_id = m.id and ${ofTenant(tenant, "x")}
-    where x.status = 'CONFIRMED' and x.confirmed_at = now()::timestamptz(3)`.execute(kysely(em));
-  return rows;
 }
 
 async function countMembers(

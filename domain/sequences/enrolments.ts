@@ -1,71 +1,30 @@
 import { type RawBuilder, sql } from "kysely";
-import type { EnrolmentState } from "../../db/entities/sequence.ts";
 import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { segmentContacts } from "../audience/segments/segments.ts";
 import { hashAddress } from "../erasure/erased-addresses.ts";
 import { ApiError } from "../errors.ts";
 import type { Vault } from "../secrets/crypto.ts";
-import type { EventName } from "../webhooks/catalogue.ts";
 import { emit } from "../webhooks/emit.ts";
 import { enrolmentRecord } from "../webhooks/records.ts";
 import { nextStep } from "./due.ts";
-import { lockRunning, OVERLAP, pauseSequence, readSequence, type Sequence, wakeSequence } from "./state.ts";
-
-/** A subscriber or contact, with the address as addresses are compared. */
-export interface Member {
-  id: string;
-  email: string;
-}
-
-type Entering = Extract<EnrolmentState, "ACTIVE" | "PRESENT">;
-type Moved = Extract<EventName, `sequence.${string}`>;
+import {
+  lockRunning,
+  type NamedSequence,
+  OVERLAP,
+  pauseSequence,
+  readSequence,
+  type Sequence,
+  wakeSequence,
+} from "./state.ts";
 
 const BATCH = 10_000;
-
-/**
- * Enrols members of a running sequence that `lockRunning` has locked; those who were enrolled before are left out.
- * @returns how many are new
- */
-export async function enrol(
-  em: EntityManager,
-  vault: Vault,
-  tenant: Tenant,
-  campaignId: string,
-  members: readonly Member[],
-  state: Entering,
-): Promise<number> {
-  if (members.length === 0) return 0;
-  const first =
-    state === "ACTIVE"
-      ? nextStep(sql`${campaignId}::text`, sql`null`, sql`now()`)
-      : sql`select null as step_id, null::timestamptz as due_at`;
-  const { rows } = await sql<{ id: string }>`
-    insert into sequence_enrolments (campaign_id, address_hash, member_id, state, step_id, due_at)
-    select ${campaignId}, g.hash, g.id, ${state}, n.step_id, n.due_at
-    from unnest(${members.map(({ id }) => id)}::text[],
-      ${members.map(({ email }) => hashAddress(vault, tenant, email))}::text[]) g (id, hash)
-    left join lateral (${first}) n on true
-    order by g.hash on conflict do nothing returning member_id as id`.execute(kysely(em));
-  if (state === "ACTIVE" && rows.length > 0) {
-    await emitMoved(
-      em,
-      tenant,
-      campaignId,
-      "sequence.entered",
-      rows.map(({ id }) => id),
-    );
-    await wakeSequence(em, campaignId);
-  }
-  return rows.length;
-}
 
 /** As they are now, one event each. */
 async function emitMoved(
   em: EntityManager,
-  tenant: Tenant,
-  campaignId: string,
-  type: Moved,
+  { campaignId, ...tenant }: NamedSequence,
+  type: "sequence.entered" | "sequence.completed" | "sequence.left",
   memberIds: readonly string[],
 ): Promise<void> {
   if (memberIds.length === 0) return;
@@ -93,7 +52,7 @@ async function emitMoved(
  */
 export async function movePeople(
   em: EntityManager,
-  { campaignId, teamId, environment }: Sequence,
+  sequence: NamedSequence,
   moves: RawBuilder<unknown>,
   also: RawBuilder<unknown> = sql``,
 ): Promise<{ people: number; stayed: number }> {
@@ -106,7 +65,7 @@ export async function movePeople(
       update sequence_enrolments e set state = case when n.step_id is null then 'COMPLETED' else 'ACTIVE' end,
         passed_step_id = m.passed, passed_at = case when m.passed is not null then m.since end,
         step_id = n.step_id, due_at = n.due_at, fell_due_at = null, send_id = null, seq = null
-      from moves m left join lateral (${nextStep(sql`${campaignId}::text`, sql`m.passed`, sql`m.since`)}) n on true
+      from moves m left join lateral (${nextStep(sql`${sequence.campaignId}::text`, sql`m.passed`, sql`m.since`)}) n on true
       where e.ctid = m.row and m.leaves is null and m.passes
         and (e.send_id is not null or e.passed_step_id is distinct from m.passed or e.step_id is distinct from n.step_id
           or coalesce(e.fell_due_at, e.due_at) is distinct from n.due_at)
@@ -117,32 +76,33 @@ export async function movePeople(
     kysely(em),
   );
   const [{ left, completed, ...counts } = { left: [], completed: [], people: 0, stayed: 0 }] = rows;
-  await emitMoved(em, { teamId, environment }, campaignId, "sequence.left", left);
-  await emitMoved(em, { teamId, environment }, campaignId, "sequence.completed", completed);
+  await emitMoved(em, sequence, "sequence.left", left);
+  await emitMoved(em, sequence, "sequence.completed", completed);
   return counts;
 }
 
 /**
- * Enters subscribers whose subscription has just become CONFIRMED into the running sequences of their list. The caller has
- * locked the list's row, so that a start sees them as members, or they see the start.
+ * Enters subscribers whose subscription the transaction has confirmed into the running sequences of their list. The caller has
+ * locked the list's row, so that a start sees them as members, or they see the start. @param ids of these alone; else of all
  */
 export async function enrolConfirmed(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   listId: string,
-  subscribers: readonly Member[],
+  ids?: readonly string[],
 ): Promise<void> {
-  if (subscribers.length === 0) return;
+  const among = ids ? sql`c.subscriber_id = any(${[...ids]}::text[])` : sql`c.confirmed_at = now()::timestamptz(3)`;
   for (const id of await lockRunning(em, tenant, sql`q.list_id = ${listId}`)) {
-    await enrol(em, vault, tenant, id, subscribers, "ACTIVE");
+    await enrolMembers(em, vault, await readSequence(em, id, { tenant }), among, "ACTIVE");
   }
 }
 
 /** Notes the contacts that the transaction has written as PRESENT in the sequences whose segment they are in. */
 export async function noteWritten(em: EntityManager, vault: Vault, tenant: Tenant): Promise<void> {
+  const among = sql`c.updated_at = now()::timestamptz(3)`;
   for (const id of await lockRunning(em, tenant, sql`q.segment_id is not null`)) {
-    await enrolMembers(em, vault, await readSequence(em, id), sql`c.updated_at = now()::timestamptz(3)`, "PRESENT");
+    await enrolMembers(em, vault, await readSequence(em, id, { tenant }), among, "PRESENT");
   }
 }
 
@@ -151,19 +111,21 @@ const mayBeMailed = (tenant: Tenant) => sql`c.email_status = 'ACTIVE' and not ex
   select from suppressions x where ${ofTenant(tenant, "x")} and x.email = c.email)`;
 
 /**
- * Enrols the members of now, in batches, each in a transaction unless the caller is in one. A segment that was deleted, or
- * cannot be evaluated, pauses its sequence.
- * @param among on a subscription or contact `c` @returns how many are new; undefined when the members are not known
+ * Enrols the members of now in a running sequence, in batches, each in a transaction unless the caller is in one; those who were
+ * enrolled before are left out. A segment that was deleted, or cannot be evaluated, pauses its sequence.
+ * @param among on a subscription or contact `c`
+ * @param doneAt column of the sequence that is set, when all are enrolled, to the time before the members were read
+ * @returns how many are new
  */
 async function enrolMembers(
   em: EntityManager,
   vault: Vault,
-  sequence: Sequence,
+  { campaignId, listId, segmentId, ...tenant }: Sequence,
   among: RawBuilder<unknown>,
-  state: Entering,
-): Promise<number | undefined> {
-  const { campaignId, listId, segmentId, teamId, environment } = sequence;
-  const tenant: Tenant = { teamId, environment };
+  state: "ACTIVE" | "PRESENT",
+  doneAt?: "members_noted_at" | "swept_at",
+): Promise<number> {
+  const { rows: times } = await sql<{ now: string }>`select now()`.execute(kysely(em));
   let members = sql`select p.id, p.email from subscriptions c join subscribers p on p.id = c.subscriber_id and ${ofTenant(tenant, "p")}
     where c.list_id = ${listId} and ${ofTenant(tenant, "c")} and c.status = 'CONFIRMED' and ${among}`;
   try {
@@ -171,40 +133,52 @@ async function enrolMembers(
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     await pauseSequence(em, campaignId, error.code);
-    return undefined;
+    return 0;
   }
+  const first =
+    state === "ACTIVE"
+      ? nextStep(sql`${campaignId}::text`, sql`null`, sql`now()`)
+      : sql`select null as step_id, null::timestamptz as due_at`;
   let enrolled = 0;
   for (let after: string | undefined = ""; after !== undefined; ) {
-    const { rows } = await sql<Member>`
+    const { rows: batch } = await sql<{ id: string; email: string }>`
       select m.id, m.email from (${members}) m
       where m.id > ${after} and not exists (
         select from sequence_enrolments e where e.campaign_id = ${campaignId} and e.member_id = m.id)
       order by m.id limit ${sql.lit(BATCH)}`.execute(kysely(em));
+    const hashes = batch.map(({ email }) => hashAddress(vault, tenant, email));
     const isRunning = await transaction(em, async (tx) => {
       if ((await lockRunning(tx, tenant, sql`q.campaign_id = ${campaignId}`)).length === 0) return false;
-      enrolled += await enrol(tx, vault, tenant, campaignId, rows, state);
+      const { rows } = await sql<{ id: string }>`
+        insert into sequence_enrolments (campaign_id, address_hash, member_id, state, step_id, due_at)
+        select ${campaignId}, g.hash, g.id, ${state}, n.step_id, n.due_at
+        from unnest(${batch.map(({ id }) => id)}::text[], ${hashes}::text[]) g (id, hash) left join lateral (${first}) n on true
+        order by g.hash on conflict do nothing returning member_id as id`.execute(kysely(tx));
+      enrolled += rows.length;
+      if (state === "PRESENT" || rows.length === 0) return true;
+      const ids = rows.map(({ id }) => id);
+      await emitMoved(tx, { ...tenant, campaignId }, "sequence.entered", ids);
+      await wakeSequence(tx, campaignId);
       return true;
     });
-    after = isRunning ? rows[BATCH - 1]?.id : undefined;
+    after = isRunning ? batch[BATCH - 1]?.id : undefined;
   }
+  if (doneAt === undefined) return enrolled;
+  await sql`update sequences set ${sql.ref(doneAt)} = ${times[0]?.now}
+    where campaign_id = ${campaignId} and ${ofTenant(tenant)}`.execute(kysely(em));
   return enrolled;
 }
 
 /** Notes those who were members at the start, or enters them where that was asked for. A repetition continues. */
 export async function noteMembers(em: EntityManager, vault: Vault, campaignId: string): Promise<void> {
   const sequence = await readSequence(em, campaignId);
-  if (sequence.areMembersNoted || sequence.status === "DRAFT") return;
-  const { includeMembers, segmentId } = sequence;
-  const startedAt = sql`(select q.started_at from sequences q where q.campaign_id = ${campaignId} and ${ofTenant(sequence, "q")})`;
+  const { includeMembers, segmentId, startedAt } = sequence;
+  if (sequence.areMembersNoted || startedAt === null) return;
   // Those who came later enter by themselves, or were imported.
   const wereThere =
     segmentId === null ? sql`coalesce(c.confirmed_at <= ${startedAt}, true)` : sql`c.created_at <= ${startedAt}`;
   const entering = includeMembers && segmentId !== null ? sql`${wereThere} and ${mayBeMailed(sequence)}` : wereThere;
-  const state = includeMembers ? "ACTIVE" : "PRESENT";
-  if ((await enrolMembers(em, vault, sequence, entering, state)) === undefined) return;
-  await sql`update sequences set members_noted_at = now() where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
-    kysely(em),
-  );
+  await enrolMembers(em, vault, sequence, entering, includeMembers ? "ACTIVE" : "PRESENT", "members_noted_at");
 }
 
 /**
@@ -220,16 +194,8 @@ export async function sweepSegment(
 ): Promise<number> {
   const sequence = await readSequence(em, campaignId);
   if (sequence.segmentId === null || !sequence.areMembersNoted) return 0;
-  const { rows } = await sql<{ now: string; since: string }>`
-    select now(), coalesce(swept_at, started_at) - ${OVERLAP} as since
-    from sequences q where campaign_id = ${campaignId} and ${ofTenant(sequence, "q")}`.execute(kysely(em));
-  const [{ now, since } = { now: "", since: "" }] = rows;
   const mayEnter = mayBeMailed(sequence);
-  const among = all ? mayEnter : sql`${mayEnter} and c.updated_at >= ${since}::timestamptz`;
-  const entered = await enrolMembers(em, vault, sequence, among, "ACTIVE");
-  if (entered === undefined) return 0;
-  await sql`update sequences set swept_at = ${now} where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
-    kysely(em),
-  );
-  return entered;
+  const since = sql`${sequence.sweptAt ?? sequence.startedAt}::timestamptz - ${OVERLAP}`;
+  const among = all ? mayEnter : sql`${mayEnter} and c.updated_at >= ${since}`;
+  return enrolMembers(em, vault, sequence, among, "ACTIVE", "swept_at");
 }

@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { isoInstant } from "../../db/sql.ts";
 import { figureRows } from "../analytics/figures.ts";
 import { orNotFound } from "../errors.ts";
-import { BLOCKING, isWaiting, nextWaveAt, readSequence, type Sequence } from "./state.ts";
+import { isWaiting, nextWaveAt, readSequence, type Sequence } from "./state.ts";
 import type { Step } from "./steps.ts";
 
 /** A step, and its mails and people as numbers. `waiting`: for the step, or in the wave that mails it. */
@@ -34,8 +34,6 @@ const MOST_COUNTED = 100_000;
 
 /** Where a sequence is, at a price that does not grow with its people. */
 export interface SequenceProgress extends Sequence {
-  /** An operator has stopped one of its open waves. */
-  isBlocked: boolean;
   /** Since the last wave was claimed. */
   claimedMs: number | null;
   /** Until someone is due and a wave may begin, in ms; null when no person waits. */
@@ -53,8 +51,7 @@ export async function readProgress(em: EntityManager, id: string, tenant?: Tenan
   const sequence = await readSequence(em, id, { tenant });
   const today = sql`(clock_timestamp() at time zone 'UTC')::date`;
   const { rows } = await sql<Omit<SequenceProgress, keyof Sequence>>`
-    select exists (select from sends s where s.id = any(q.open_waves) and s.status in ${BLOCKING}) as "isBlocked",
-      (extract(epoch from clock_timestamp() - q.claimed_at) * 1000)::float8 as "claimedMs",
+    select (extract(epoch from clock_timestamp() - q.claimed_at) * 1000)::float8 as "claimedMs",
       case when ${sequence.status === "ACTIVE"} and d.due_at is not null then greatest(0, ceil(extract(epoch from greatest(
         d.due_at, ${nextWaveAt}) - clock_timestamp()) * 1000)::float8) end as "nextInMs", ${isoInstant(sql`d.due_at`)} as "nextDueAt",
       (select coalesce(json_object_agg(step_id, people), '{}') from (

@@ -4,6 +4,7 @@ import { List } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readAccess } from "../access/key-lookup.ts";
+import { lockKey } from "../access/keys.ts";
 import { lockListForInserts } from "../audience/lists.ts";
 import { lockSegment, segmentContacts } from "../audience/segments/segments.ts";
 import { ApiError } from "../errors.ts";
@@ -22,8 +23,6 @@ import {
   wakeSequence,
   wrongState,
 } from "./state.ts";
-
-const refusal = (message: string) => new ApiError("resource_state_invalid", message);
 
 interface NewSequence {
   name: string;
@@ -63,18 +62,13 @@ export async function createSequence(
 }
 
 /**
- * The key and the account that mail a sequence, if they may: for its start and for each wave.
+ * The key and the account that mail a sequence, if they may; they may until the transaction ends.
  * @throws {ApiError} as `readAccess`; `send_not_permitted`, `sending_domain_unverified`, `send_domain_not_allowed`
  */
-export async function readSender(
-  em: EntityManager,
-  sequence: Sequence,
-  apiKeyId: string,
-  { lock = false }: { lock?: boolean } = {},
-) {
+export async function readSender(em: EntityManager, sequence: Sequence, apiKeyId: string) {
   const { listId, fromEmail } = sequence;
   const scope = listId === null ? "campaigns:send" : "newsletters:send";
-  const { caller: key } = await readAccess(em, sequence, apiKeyId, scope, { lock });
+  const { caller: key } = await readAccess(em, sequence, apiKeyId, scope, { lock: true });
   assertKeyMaySend(key);
   const account = await pickAccount(em, sequence, fromEmail);
   if (account === null) {
@@ -89,7 +83,7 @@ export async function readSender(
 
 /**
  * Starts a DRAFT, in the caller's transaction: those who become members after its commit enter. Those who are members now enter, or
- * are noted as PRESENT.
+ * are noted as PRESENT. @param key its id or visible part
  * @throws {ApiError} `not_found`, also for a list or segment that was deleted; `resource_state_invalid` unless it is a DRAFT
  *   with steps; `filter_unsupported`; as `readSender`
  */
@@ -97,7 +91,7 @@ export async function startSequence(
   em: EntityManager,
   tenant: Tenant,
   id: string,
-  { apiKeyId, includeMembers }: { apiKeyId: string; includeMembers: boolean },
+  { key: name, includeMembers }: { key: string; includeMembers: boolean },
 ): Promise<void> {
   const { listId, segmentId } = await readSequence(em, id, { tenant });
   if (listId !== null && !(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE }))) {
@@ -112,8 +106,9 @@ export async function startSequence(
   const steps = await sql`select from sequence_steps where campaign_id = ${id} and removed_at is null limit 1`.execute(
     kysely(em),
   );
-  if (steps.rows.length === 0) throw refusal("It has no steps; give it some with sequence:steps.");
-  const { key } = await readSender(em, sequence, apiKeyId);
+  if (steps.rows.length === 0)
+    throw new ApiError("resource_state_invalid", "It has no steps; give it some with sequence:steps.");
+  const { key } = await readSender(em, sequence, (await lockKey(em, { ...tenant, key: name })).id);
   await sql`
     update sequences set api_key_id = ${key.id}, include_members = ${includeMembers}, started_at = clock_timestamp()
     where campaign_id = ${id} and ${ofTenant(tenant)}`.execute(kysely(em));
@@ -127,8 +122,8 @@ const SPREAD_OVER = sql`interval '1 hour'`;
 interface Resumption {
   /** Whether those who were due when it was paused are mailed, perhaps again, or pass their step unmailed. */
   due?: "mail" | "skip" | undefined;
-  /** In place of the key that it was started with. */
-  apiKeyId?: string | undefined;
+  /** Id or visible part of one in place of that which it was started with. */
+  key?: string | undefined;
 }
 
 /**
@@ -140,26 +135,27 @@ interface Resumption {
 export function resumeSequence(
   em: EntityManager,
   id: string,
-  { due: treatment, apiKeyId }: Resumption = {},
+  { due: treatment, key: name }: Resumption = {},
 ): Promise<Record<"skipped" | "due" | "spread", number>> {
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, id, { lock: "claim" });
     if (sequence.status !== "PAUSED") throw wrongState(sequence);
-    const { key } = await readSender(tx, sequence, apiKeyId ?? sequence.apiKeyId ?? "");
+    const { teamId, apiKeyId } = sequence;
+    const keyId = name === undefined ? apiKeyId : (await lockKey(tx, { teamId, key: name })).id;
+    const { key } = await readSender(tx, sequence, keyId ?? "");
     const pausedAt = sql`(select c.updated_at from campaigns c where c.id = ${id} and ${ofTenant(sequence, "c")})`;
     const wereDue = sql`${isDue(id)} and e.due_at <= ${pausedAt}`;
-    if (sequence.reason === PAUSE_REASONS.databaseRestored && treatment === undefined) {
-      const doubtful = await countPeople(tx, wereDue);
-      if (doubtful > 0) {
-        throw refusal(
-          `The database was restored, and ${doubtful} people who were due may have had their mail: resume with --mail-due, and some of them get it twice, or with --skip-due, and some of them never get it.`,
-        );
-      }
+    const people = await countPeople(tx, wereDue);
+    if (sequence.reason === PAUSE_REASONS.databaseRestored && treatment === undefined && people > 0) {
+      throw new ApiError(
+        "resource_state_invalid",
+        `The database was restored, and ${people} people who were due may have had their mail: resume with --mail-due, and some of them get it twice, or with --skip-due, and some of them never get it.`,
+      );
     }
     // As if they had got it on time: a step that follows it soon was due, too.
     const skip = sql`select e.ctid as row, null as leaves, true as passes, e.step_id as passed, e.due_at as since
       from sequence_enrolments e where ${wereDue}`;
-    const skipped = treatment === "skip" ? await countPeople(tx, wereDue) : 0;
+    const skipped = treatment === "skip" ? people : 0;
     for (let left = skipped; left > 0; ) left = (await movePeople(tx, sequence, skip)).people;
     const due = await countPeople(tx, isDue(id));
     const spread = Math.max(0, due - AT_ONCE);

@@ -16,8 +16,12 @@ const MOVED_BY: Partial<Record<BroadcastStatus, string>> = {
 export const wrongState = ({ status }: Pick<Sequence, "status">): ApiError =>
   new ApiError("resource_state_invalid", `It is ${status}: ${MOVED_BY[status]}.`);
 
-export interface Sequence extends Tenant {
+/** A sequence by its id, with its tenant. */
+export interface NamedSequence extends Tenant {
   campaignId: string;
+}
+
+export interface Sequence extends NamedSequence {
   name: string;
   status: BroadcastStatus;
   /** Why it is PAUSED; null where a command paused it. */
@@ -34,6 +38,10 @@ export interface Sequence extends Tenant {
   mayClaim: boolean;
   tracking: boolean;
   includeMembers: boolean;
+  /** As text of Postgres, as the next one. */
+  startedAt: string | null;
+  /** When changed contacts were last looked at. */
+  sweptAt: string | null;
   areMembersNoted: boolean;
 }
 
@@ -42,9 +50,6 @@ export const isWaiting = (campaignId: string): RawBuilder<unknown> =>
   sql`e.campaign_id = ${campaignId} and e.state = 'ACTIVE' and e.send_id is null`;
 export const isDue = (campaignId: string): RawBuilder<unknown> =>
   sql`${isWaiting(campaignId)} and e.due_at <= now()::timestamptz(3)`;
-
-/** Statuses of the sends of open waves beside which no other wave is claimed. */
-export const BLOCKING = sql`('PAUSED', 'CANCELLED')`;
 
 /** SQL, of a row `q` of `sequences`: when the next wave may be claimed, if one was claimed. */
 export const nextWaveAt = sql`(q.claimed_at + interval '3 seconds')`;
@@ -55,30 +60,26 @@ export async function endWaiting(em: EntityManager, campaignId: string): Promise
     where ${isWaiting(campaignId)}`.execute(kysely(em));
 }
 
-const LOCKS = {
-  none: sql``,
-  /** One that claims, pauses or resumes. People may enter meanwhile. */
-  claim: sql`for no key update of q, c`,
-  /** One that changes what entering depends on: waits for transactions in which people enter, and they for it. */
-  entering: sql`for update of q, c`,
-};
-
-/** Both locks exclude each other. @param options `tenant`: of this one alone @throws {ApiError} `not_found` */
+/**
+ * @param options `tenant`: of this one alone. `lock`: two kinds that exclude each other; `claim` lets people enter meanwhile, and
+ *   `entering`, for what entering depends on, waits for transactions in which people enter, and they for it
+ * @throws {ApiError} `not_found`
+ */
 export async function readSequence(
   em: EntityManager,
   campaignId: string,
-  { lock = "none", tenant }: { lock?: keyof typeof LOCKS; tenant?: Tenant | undefined } = {},
+  { lock, tenant }: { lock?: "claim" | "entering"; tenant?: Tenant | undefined } = {},
 ): Promise<Sequence> {
+  const ofOne = tenant && sql`and ${ofTenant(tenant, "q")} and ${ofTenant(tenant, "c")}`;
+  const locking = lock && sql`for ${lock === "claim" ? sql`no key update` : sql`update`} of q, c`;
   const { rows } = await sql<Sequence>`
     select q.campaign_id as "campaignId", q.team_id as "teamId", q.environment, c.name, c.status, c.status_reason as reason,
       q.list_id as "listId", q.segment_id as "segmentId", q.from_email as "fromEmail", c.from_name as "fromName",
       q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves",
       coalesce(${nextWaveAt} <= clock_timestamp(), true) as "mayClaim", coalesce(c.tracking, t.tracking) as tracking,
-      q.include_members as "includeMembers", q.members_noted_at is not null as "areMembersNoted"
+      q.include_members as "includeMembers", q.started_at as "startedAt", q.swept_at as "sweptAt", q.members_noted_at is not null as "areMembersNoted"
     from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
-    where q.campaign_id = ${campaignId} and ${tenant ? ofTenant(tenant, "q") : sql`true`} ${LOCKS[lock]}`.execute(
-    kysely(em),
-  );
+    where q.campaign_id = ${campaignId} ${ofOne ?? sql``} ${locking ?? sql``}`.execute(kysely(em));
   return orNotFound(rows[0]);
 }
 
@@ -138,10 +139,8 @@ export interface RunningSequence {
   status: string;
 }
 
-/** One that the reconciler looks at, and which of its people are due to be looked at. */
-interface WatchedSequence extends RunningSequence {
-  sweep: "none" | "changed contacts" | "all people";
-}
+/** With those of its people whom the reconciler is due to look at. */
+type WatchedSequence = RunningSequence & { sweep: "none" | "changed contacts" | "all people" };
 
 const PAGE = 500;
 const RUNNING = sql`c.is_drip and c.status in ('ACTIVE', 'PAUSED')`;

@@ -50,10 +50,8 @@ function parseSteps(given: unknown): Step[] {
   const parsed = z.array(step).min(1).max(MAX_STEPS).safeParse(given);
   if (!parsed.success) {
     const [{ path, message } = { path: [], message: "" }] = parsed.error.issues;
-    throw refusal(
-      path.reduce<string>((text, key) => text + (typeof key === "number" ? `[${key}]` : `.${String(key)}`), "steps"),
-      `${message}.`,
-    );
+    const at = z.core.toDotPath(path);
+    throw refusal(`steps${at}`, `${message}.`);
   }
   const steps = parsed.data;
   const repeated = steps.findIndex(({ id }, i) => steps.findIndex((other) => other.id === id) < i);
@@ -61,21 +59,16 @@ function parseSteps(given: unknown): Step[] {
   return steps;
 }
 
-interface SavedStep extends Step {
-  versionId: string;
-}
-
 /** Also removed ones, in their order. */
-async function readSteps(em: EntityManager, campaignId: string): Promise<SavedStep[]> {
-  const { rows } = await sql<SavedStep>`
-    select s.step_id as id, v.wait_minutes, v.time_of_day, v.send_days::int[] as send_days, v.subject, v.body, v.stop_if,
-      v.skip_if, v.id as "versionId"
+async function readSteps(em: EntityManager, campaignId: string) {
+  const { rows } = await sql<{ id: string; versionId: string; isUsed: boolean; content: Step }>`
+    select s.step_id as id, v.id as "versionId", s.removed_at is null as "isUsed",
+      json_build_object('id', s.step_id, 'wait_minutes', v.wait_minutes, 'time_of_day', v.time_of_day, 'send_days', v.send_days,
+        'subject', v.subject, 'body', v.body, 'stop_if', v.stop_if, 'skip_if', v.skip_if) as content
     from sequence_steps s join sequence_step_versions v on v.id = s.version_id
     where s.campaign_id = ${campaignId} order by s.place`.execute(kysely(em));
   return rows;
 }
-
-const contentOf = ({ versionId: _, ...content }: Partial<SavedStep> = {}): Partial<Step> => content;
 
 /** Content and conditions of one step can be used. @throws {ApiError} `validation_failed`, naming the part */
 async function checkStep(
@@ -106,8 +99,8 @@ async function checkStep(
 }
 
 /** A new step follows the one before it at once, so that those who have passed a removed step behind that do not get it. */
-function mergeOrder(saved: readonly SavedStep[], steps: readonly Step[]): string[] {
-  const order = saved.map(({ id }) => id);
+function mergeOrder(saved: Iterable<string>, steps: readonly Step[]): string[] {
+  const order = [...saved];
   const isKnown = new Set(order);
   let place = 0;
   for (const { id } of steps) {
@@ -135,30 +128,28 @@ export async function saveSteps(
 ): Promise<{ steps: number; added: number; changed: number; removed: number }> {
   const steps = parseSteps(given);
   const sequence = await readSequence(em, id, { tenant });
-  const before = new Map((await readSteps(em, id)).map((saved) => [saved.id, saved]));
   // Before any lock: content waits for others of its team.
-  for (const [i, each] of steps.entries()) {
-    if (!isDeepStrictEqual(contentOf(before.get(each.id)), each)) await checkStep(em, sequence, each, `steps[${i}]`);
-  }
+  for (const [i, each] of steps.entries()) await checkStep(em, sequence, each, `steps[${i}]`);
   return transaction(em, async (tx) => {
     const { status } = await readSequence(tx, id, { tenant, lock: "entering" });
     if (status === "STOPPED") throw wrongState({ status });
     const saved = new Map((await readSteps(tx, id)).map((each) => [each.id, each]));
-    const order = mergeOrder([...saved.values()], steps);
-    const versions = new Map([...saved.values()].map((each) => [each.id, each.versionId]));
-    const differing = steps.filter((each) => !isDeepStrictEqual(contentOf(saved.get(each.id)), each));
-    for (const each of differing) versions.set(each.id, await insertVersion(tx, id, each));
-    const removed = await sql`
-      update sequence_steps set removed_at = now() where campaign_id = ${id} and removed_at is null
-        and step_id <> all(${steps.map((each) => each.id)}::text[])`.execute(kysely(tx));
-    await sql`
-      insert into sequence_steps as s (campaign_id, step_id, place, version_id)
-      select ${id}, o.step_id, o.place, o.version_id
-      from unnest(${order}::text[], ${order.map((stepId) => versions.get(stepId))}::text[]) with ordinality o (step_id, version_id, place)
-      on conflict (campaign_id, step_id) do update set place = excluded.place, version_id = excluded.version_id,
-        removed_at = case when s.step_id <> all(${steps.map((each) => each.id)}::text[]) then s.removed_at end`.execute(
-      kysely(tx),
-    );
+    const counts = { steps: steps.length, added: 0, changed: 0, removed: 0 };
+    for (const [place, stepId] of mergeOrder(saved.keys(), steps).entries()) {
+      const before = saved.get(stepId);
+      const now = steps.find((each) => each.id === stepId);
+      const isNew = now !== undefined && !isDeepStrictEqual(before?.content, now);
+      if (isNew) counts[before ? "changed" : "added"]++;
+      if (!now && before?.isUsed) counts.removed++;
+      const versionId = isNew ? await insertVersion(tx, id, now) : before?.versionId;
+      await sql`
+        insert into sequence_steps (campaign_id, step_id, place, version_id, removed_at)
+        values (${id}, ${stepId}, ${place + 1}, ${versionId}, ${now ? null : sql`now()`})
+        on conflict (campaign_id, step_id) do update
+        set place = excluded.place, version_id = excluded.version_id, removed_at = excluded.removed_at`.execute(
+        kysely(tx),
+      );
+    }
     await movePeople(
       tx,
       sequence,
@@ -167,19 +158,19 @@ export async function saveSteps(
     );
     // A DRAFT has no workflow.
     if (status !== "DRAFT") await wakeSequence(tx, id);
-    const added = steps.filter((each) => !saved.has(each.id)).length;
-    const changed = differing.length - added;
-    return { steps: steps.length, added, changed, removed: Number(removed.numAffectedRows ?? 0n) };
+    return counts;
   });
 }
 
-async function insertVersion(em: EntityManager, campaignId: string, version: Step): Promise<string> {
+async function insertVersion(em: EntityManager, campaignId: string, { id: stepId, ...content }: Step): Promise<string> {
   const id = newId("stepVersion");
-  const { id: stepId, stop_if: stopIf, skip_if: skipIf, send_days, ...content } = version;
-  await sql`
-    insert into sequence_step_versions (id, campaign_id, step_id, wait_minutes, time_of_day, send_days, subject, body, stop_if, skip_if)
-    values (${id}, ${campaignId}, ${stepId}, ${content.wait_minutes}, ${content.time_of_day}, ${send_days}::smallint[],
-      ${content.subject}, ${content.body}, ${stopIf === null ? null : JSON.stringify(stopIf)}::jsonb,
-      ${skipIf === null ? null : JSON.stringify(skipIf)}::jsonb)`.execute(kysely(em));
+  const [stopIf, skipIf] = [content.stop_if, content.skip_if].map(
+    (condition) => condition && JSON.stringify(condition),
+  );
+  const version = { ...content, stop_if: stopIf, skip_if: skipIf };
+  await kysely(em)
+    .insertInto("sequence_step_versions")
+    .values({ id, campaign_id: campaignId, step_id: stepId, ...version })
+    .execute();
   return id;
 }

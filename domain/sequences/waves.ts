@@ -6,39 +6,31 @@ import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { takeFromCap } from "../sends/confirm.ts";
 import { readComplaintRate, readSendCap } from "../sends/gates.ts";
+import { SELECT_INELIGIBLE } from "../sends/members.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { Refusal } from "../sends/refusal.ts";
 import { lockBalance, moveCredits } from "../teams/credits.ts";
 import { peopleWho } from "./conditions.ts";
 import { movePeople } from "./enrolments.ts";
 import { readSender } from "./sequences.ts";
-import {
-  BLOCKING,
-  endWaiting,
-  isDue,
-  isWaiting,
-  moveSequence,
-  pauseSequence,
-  readSequence,
-  type Sequence,
-} from "./state.ts";
+import { endWaiting, isDue, isWaiting, moveSequence, pauseSequence, readSequence, type Sequence } from "./state.ts";
 
 /** People whom one wave mails at most. */
 const WAVE_PEOPLE = 50_000;
 const CLAIM_LIMIT_MS = 300_000;
 
-export interface Claimed {
-  /** The send of the wave that was claimed. */
+interface Claimed {
   sendId?: string;
-  /** An open wave has people who are not mailed yet, or an operator has stopped it. */
   isBusy?: boolean;
-  /** Until the daily cap of the key begins anew. */
+  isBlocked?: boolean;
   capMs?: number;
 }
 
 /**
  * Claims the people who are due for one version of a step as the next wave: its send with ledger, credits and cap, all or nothing.
  * A refusal of a gate pauses the sequence. @param knownWave of Temporal: a smaller one in Postgres pauses it too
+ * @returns the send of the wave; whether an open wave has people who are not mailed yet, or is blocked, because an operator has
+ *   stopped its send; the time until the daily cap of the key begins anew
  */
 export function claimWave(em: EntityManager, campaignId: string, knownWave: number): Promise<Claimed> {
   return transaction(em, async (tx) => {
@@ -53,7 +45,8 @@ export function claimWave(em: EntityManager, campaignId: string, knownWave: numb
       }
       return {};
     }
-    if (await isBusy(tx, sequence)) return { isBusy: true };
+    const { isBusy, isBlocked } = await readOpenWaves(tx, sequence);
+    if (isBusy || isBlocked) return { isBusy: true, isBlocked };
     if (sequence.status !== "ACTIVE" || !sequence.areMembersNoted || !sequence.mayClaim) return {};
     const step = await readDueStep(tx, campaignId);
     if (!step) return {};
@@ -68,14 +61,13 @@ export function claimWave(em: EntityManager, campaignId: string, knownWave: numb
 }
 
 /** DEFERRED people alone do not make a wave busy. */
-async function isBusy(em: EntityManager, { openWaves, ...tenant }: Sequence): Promise<boolean> {
-  const { rows } = await sql<{ busy: boolean }>`
-    select exists (select from sends s where s.id = any(${openWaves}::text[]) and ${ofTenant(tenant, "s")} and (
-      s.status in ${BLOCKING} or s.status = 'SCHEDULED' or s.recipients + coalesce((
-        select sum(k.count) filter (where k.state in ('QUEUED', 'SENDING')) from send_counts k where k.send_id = s.id), 0) > 0)) as busy`.execute(
-    kysely(em),
-  );
-  return rows[0]?.busy === true;
+async function readOpenWaves(em: EntityManager, { openWaves, ...tenant }: Sequence) {
+  const { rows } = await sql<Record<"isBusy" | "isBlocked", boolean>>`
+    select coalesce(bool_or(s.status in ('PAUSED', 'CANCELLED')), false) as "isBlocked",
+      coalesce(bool_or(s.status = 'SCHEDULED' or s.recipients + coalesce((
+        select sum(k.count) filter (where k.state in ('QUEUED', 'SENDING')) from send_counts k where k.send_id = s.id), 0) > 0), false) as "isBusy"
+    from sends s where s.id = any(${openWaves}::text[]) and ${ofTenant(tenant, "s")}`.execute(kysely(em));
+  return { isBusy: false, isBlocked: false, ...rows[0] };
 }
 
 interface DueStep {
@@ -100,11 +92,8 @@ async function readDueStep(em: EntityManager, campaignId: string): Promise<DueSt
 async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): Promise<Claimed> {
   const { campaignId, teamId, environment } = sequence;
   const tenant: Tenant = { teamId, environment };
-  const { key, account } = await readSender(em, sequence, sequence.apiKeyId ?? "", { lock: true });
+  const { key, account } = await readSender(em, sequence, sequence.apiKeyId ?? "");
   await readComplaintRate(em, tenant);
-  const among = { ids: sql`select member_id from members`, emails: sql`select email from members` };
-  const stop = await peopleWho(em, sequence, among, step.stopIf);
-  const skip = await peopleWho(em, sequence, among, step.skipIf);
   const credits = Number((await lockBalance(em, tenant))?.available ?? 0);
   if (credits === 0) throw new Refusal("quota_exceeded", "credits");
   const cap = await readSendCap(em, key);
@@ -114,63 +103,54 @@ async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): 
 
   const sendId = newId("send");
   const limit = Math.min(WAVE_PEOPLE, credits, remaining);
-  const recipients = await moveDue(em, sequence, { ...step, stop, skip, sendId, limit });
+  const recipients = await moveDue(em, sequence, step, sendId, limit);
   if (recipients === 0) return {};
   await moveCredits(em, tenant, { kind: "RESERVE", amount: recipients, sendId, cause: "confirm" });
   const { limit: capLimit, usedToday } = await takeFromCap(em, key, recipients);
   await sql`
-    insert into sends (id, team_id, environment, resource_type, resource_id, step_version_id, list_id, api_key_id, status,
-      recipients, credits_reserved, cap_limit, cap_used_today, tracking, send_at)
-    values (${sendId}, ${teamId}, ${environment}, 'campaign', ${campaignId}, ${step.versionId}, ${sequence.listId}, ${key.id},
-      'SCHEDULED', ${recipients}, ${recipients}, ${capLimit}, ${usedToday}, ${sequence.tracking}, now())`.execute(
-    kysely(em),
-  );
-  await sql`insert into send_lanes (send_id, account_id) values (${sendId}, ${account.id})`.execute(kysely(em));
-  await sql`update sequences set wave = wave + 1, open_waves = open_waves || ${sendId}::text, claimed_at = now()
+    with sent as (
+      insert into sends (id, team_id, environment, resource_type, resource_id, step_version_id, list_id, api_key_id, status,
+        recipients, credits_reserved, cap_limit, cap_used_today, tracking, send_at)
+      values (${sendId}, ${teamId}, ${environment}, 'campaign', ${campaignId}, ${step.versionId}, ${sequence.listId}, ${key.id},
+        'SCHEDULED', ${recipients}, ${recipients}, ${capLimit}, ${usedToday}, ${sequence.tracking}, now())
+    ), lane as (insert into send_lanes (send_id, account_id) values (${sendId}, ${account.id}))
+    update sequences set wave = wave + 1, open_waves = open_waves || ${sendId}::text, claimed_at = now()
     where campaign_id = ${campaignId} and ${ofTenant(tenant)}`.execute(kysely(em));
   return { sendId };
 }
 
-/** SQL: of `p` (`row`, `member_id`) the facts of a ledger's row, and `ineligible`: why they may not be mailed, or null. */
-const membersOf = ({ listId, ...tenant }: Pick<Sequence, "listId" | keyof Tenant>, picked: RawBuilder<unknown>) =>
-  listId
-    ? sql`
-      select p.row, p.member_id, m.email, m.email_spelling, m.first_name, m.last_name, ${listId}::text as list_id,
-        null::jsonb as fields, case when m.id is null then 'subscriber_deleted' when x.id is not null then 'suppressed'
-          when s.status is null then 'not_subscribed' when s.status = 'PENDING' then 'not_confirmed'
-          when s.status <> 'CONFIRMED' then 'opted_out' end as ineligible
-      from (${picked}) p left join subscribers m on m.id = p.member_id and ${ofTenant(tenant, "m")}
-      left join subscriptions s on s.list_id = ${listId} and s.subscriber_id = p.member_id and ${ofTenant(tenant, "s")}
-      left join suppressions x on ${ofTenant(tenant, "x")} and x.email = m.email`
-    : sql`
-      select p.row, p.member_id, m.email, m.email_spelling, m.first_name, m.last_name, null::text as list_id,
-        nullif(m.fields, '{}') as fields, case when m.id is null then 'contact_deleted' when x.id is not null then 'suppressed'
-          when m.email_status = 'INVALID' then 'address_invalid' end as ineligible
-      from (${picked}) p left join contacts m on m.id = p.member_id and ${ofTenant(tenant, "m")}
-      left join suppressions x on ${ofTenant(tenant, "x")} and x.email = m.email`;
-
-interface MovedDue extends Pick<DueStep, "stepId"> {
-  /** Queries, on the CTE `members`, for the ids of people whom the conditions concern. */
-  stop: RawBuilder<unknown>;
-  skip: RawBuilder<unknown>;
-  sendId: string;
-  limit: number;
+/** SQL, as CTEs that end with `members`: the facts of a ledger's row, and `ineligible`: why they may not be mailed, or null. */
+function membersOf({ campaignId, listId, teamId, environment }: Sequence, which: RawBuilder<unknown>) {
+  const [table, fields, rules] = listId
+    ? ([sql`subscribers`, sql`null::jsonb`, "list_sequence"] as const)
+    : ([sql`contacts`, sql`nullif(m.fields, '{}')`, "campaign"] as const);
+  return sql`
+      with picked as materialized (
+        select e.ctid as row, e.member_id, m.email, m.email_spelling, m.first_name, m.last_name, ${fields} as fields,
+          ${listId}::text as list_id, ${teamId}::text as team_id, ${environment}::text as environment, ${campaignId}::text as resource_id
+        from sequence_enrolments e left join ${table} m on m.id = e.member_id and ${ofTenant({ teamId, environment }, "m")}
+        where ${which}
+      ), members as materialized (
+        select p.*, c.ineligible from picked p join (${SELECT_INELIGIBLE[rules]}) c on c.row = p.row
+      )`;
 }
 
 /**
  * Puts people who are due into the ledger of the wave. Ineligible ones, and those of `stop_if`, leave; those of `skip_if` pass.
- * @returns how many are in the ledger
+ * @returns how many are in the ledger @throws {ApiError} `filter_unsupported`, before anything is written
  */
 async function moveDue(
   em: EntityManager,
   sequence: Sequence,
-  { stepId, stop, skip, sendId, limit }: MovedDue,
+  { stepId, stopIf, skipIf }: DueStep,
+  sendId: string,
+  limit: number,
 ): Promise<number> {
-  const picked = sql`
-    select e.ctid as row, e.member_id from sequence_enrolments e
-    where ${isDue(sequence.campaignId)} and e.step_id = ${stepId} order by e.due_at limit ${limit}`;
-  const moves = sql`
-      with members as materialized (${membersOf(sequence, picked)})
+  const among = { ids: sql`select member_id from members`, emails: sql`select email from members` };
+  const stop = await peopleWho(em, sequence, among, stopIf);
+  const skip = await peopleWho(em, sequence, among, skipIf);
+  const due = sql`${isDue(sequence.campaignId)} and e.step_id = ${stepId} order by e.due_at limit ${limit}`;
+  const moves = sql`${membersOf(sequence, due)}
       select m.*, coalesce(m.ineligible, case when stop.id is not null then 'stop_if' end) as leaves,
         skip.id is not null as passes, ${stepId}::text as passed, now() as since
       from members m left join (${stop}) stop on stop.id = m.member_id left join (${skip}) skip on skip.id = m.member_id`;
@@ -224,10 +204,9 @@ export function advanceWaves(em: EntityManager, campaignId: string): Promise<voi
 export function leaveIneligible(em: EntityManager, campaignId: string): Promise<number> {
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, campaignId, { lock: "claim" });
-    const waiting = sql`select e.ctid as row, e.member_id from sequence_enrolments e where ${isWaiting(campaignId)}`;
-    const moves = sql`
+    const moves = sql`${membersOf(sequence, isWaiting(campaignId))}
       select m.row, m.ineligible as leaves, false as passes, null as passed, null::timestamptz as since
-      from (${membersOf(sequence, waiting)}) m where m.ineligible is not null`;
+      from members m where m.ineligible is not null`;
     const { people } = await movePeople(tx, sequence, moves);
     await sql`update sequences set swept_all_at = now() where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
       kysely(tx),

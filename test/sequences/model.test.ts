@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { cancelSend, finishSend } from "../../domain/sends/lifecycle.ts";
-import { enrol } from "../../domain/sequences/enrolments.ts";
+import { enrolConfirmed } from "../../domain/sequences/enrolments.ts";
 import { resumeSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
@@ -128,14 +128,7 @@ describe("A sequence, beside a model of it", () => {
             if (member === undefined) return;
             await sql`insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
               values (${sender.listId}, ${member}, ${tenant.teamId}, 'LIVE', 'CONFIRMED')`.execute(kysely(em));
-            await enrol(
-              em,
-              sender.vault,
-              tenant,
-              id,
-              [{ id: member, email: `${member}@${sender.audience}` }],
-              "ACTIVE",
-            );
+            await enrolConfirmed(em, sender.vault, tenant, sender.listId, [member]);
             model.set(member, { got: [], left: false });
             return;
           }

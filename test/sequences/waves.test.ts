@@ -99,7 +99,7 @@ describe("A wave", () => {
           rows: unknown[];
         };
       assert.deepEqual(rows, [{ status: "SCHEDULED", recipients: 3, credits: 3, used: 3, rows: 3, lanes: 1 }]);
-      assert.deepEqual(await claim(), { isBusy: true });
+      assert.deepEqual(await claim(), { isBusy: true, isBlocked: false });
       assert.deepEqual(await where(), thrice("ACTIVE a"));
       assert.deepEqual(await stateOf(em, id), { status: "ACTIVE", reason: null, wave: 1, waves: [sendId] });
     }));
@@ -260,7 +260,7 @@ describe("A wave", () => {
       const { sendId = "" } = await claim();
       await saveSteps(em, tenantOf(sender), id, [soon("b")]);
       await pauseSend(em, sendId);
-      assert.deepEqual(await claim(), { isBusy: true });
+      assert.deepEqual(await claim(), { isBusy: true, isBlocked: true });
       await cancelSend(em, sendId);
       await finishSend(em, sendId);
       await advanceWaves(em, id);
@@ -298,7 +298,7 @@ describe("A wave", () => {
       const reasons = new Map((await enrolmentsOf(em, id)).map(({ memberId, reason }) => [memberId, reason]));
       assert.deepEqual(
         people.map((person) => reasons.get(person)),
-        ["not_subscribed", "subscriber_deleted", "suppressed"],
+        ["opted_out", "subscriber_deleted", "suppressed"],
       );
     }));
 

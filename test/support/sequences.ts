@@ -68,7 +68,7 @@ export async function makeSequence(
   // A look at a DRAFT has no effect.
   await noteMembers(em, vault, id);
   await transaction(em, (tx) =>
-    startSequence(tx, tenant, id, { apiKeyId: given.apiKeyId ?? liveKey.record.id, includeMembers }),
+    startSequence(tx, tenant, id, { key: given.apiKeyId ?? liveKey.record.id, includeMembers }),
   );
   await noteMembers(em, vault, id);
   return id;
