@@ -13,6 +13,7 @@ import { replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../workflo
 import { replayStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { reconcileImports } from "./imports.ts";
 import { restoreSequence } from "./sequence-wakes.ts";
 import { forEachAlone, type LatestRun, listRunning, ONE_RUN, readLatestRun, startSend, wakeUp } from "./starts.ts";
 
@@ -39,6 +40,7 @@ export const createReconcileActivities = (deps: ActivityDeps) => ({
   reconcileSends: () => whileBeating(() => reconcileSends(deps)),
   reconcileReplays: () => whileBeating(() => reconcileReplays(deps)),
   reconcileSequences: () => whileBeating(() => reconcileSequences(deps)),
+  reconcileImports: () => whileBeating(() => reconcileImports(deps)),
 });
 
 /** Compares all open sends with their workflows, page by page. A send that fails leaves the others alone. */

@@ -2,6 +2,9 @@ import { SettingsError } from "../config/env.ts";
 import { ApiError } from "../domain/errors.ts";
 import type { AccountRefusal } from "../domain/sends/inspection.ts";
 
+export { csvLine } from "../lib/csv.ts";
+export { toJson } from "../lib/json-object.ts";
+
 /** The error in one line: a stack trace is of no use at a command line. */
 export function lineOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
@@ -19,15 +22,6 @@ export function errorJson(error: unknown): { error: { code: string; message: str
   const code = error instanceof ApiError ? error.code : error instanceof SettingsError ? "settings" : "failed";
   return { error: { code, message: lineOf(error) } };
 }
-
-/** The names of an object, and of objects in it, in snake case: `windows1252Lines` becomes `windows_1252_lines`. */
-export const toJson = (value: object): Record<string, unknown> =>
-  Object.fromEntries(
-    Object.entries(value).map(([name, part]) => [
-      name.replace(/[A-Z]|(?<=[a-z])\d/g, (start) => `_${start.toLowerCase()}`),
-      part?.constructor === Object ? toJson(part) : part,
-    ]),
-  );
 
 type Cell = string | number | Date | null;
 
@@ -54,15 +48,6 @@ export function table<T>(
         .trimEnd(),
     )
     .join("\n");
-}
-
-/** A line of CSV (RFC 4180); null is an empty field. */
-export function csvLine(fields: readonly (string | number | null)[]): string {
-  const cells = fields.map((field) => {
-    const text = String(field ?? "");
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  });
-  return `${cells.join(",")}\r\n`;
 }
 
 /** A line on a terminal that is written over; without a terminal it is not written. */

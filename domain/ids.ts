@@ -27,6 +27,7 @@ export const ID_PREFIX = {
   reportSource: "rps",
   dkimKey: "dkim",
   signInLink: "link",
+  import: "imp",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

@@ -16,11 +16,13 @@ export const replayWorkflowId = (replayId: string): string => `webhook-replay/${
 
 export const sequenceWorkflowId = (campaignId: string): string => `sequence/${campaignId}`;
 
+export const importWorkflowId = (importId: string): string => `import/${importId}`;
+
 export const ACCOUNT_CHECKS_ID = "account-checks";
 
 export const RECONCILER_ID = "reconciler";
 
 export const RETENTION_ID = "retention";
 
-/** Name of the signal that lets a workflow look at Postgres: that of a send at its state, those of endpoints and sequences at what is due. */
+/** Name of the signal that lets a workflow look at Postgres: that of a send at its state, those of endpoints and sequences at what is due, that of an import at its state. */
 export const WAKE_UP = "wakeUp";

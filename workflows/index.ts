@@ -1,3 +1,4 @@
+export { importWorkflow } from "./import.ts";
 export { checkAccountsWorkflow, reconcileWorkflow, retentionWorkflow } from "./maintenance.ts";
 export { sendWorkflow } from "./send.ts";
 export { sequenceWorkflow } from "./sequence.ts";

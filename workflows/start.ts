@@ -1,4 +1,12 @@
-import { endpointWorkflowId, replayWorkflowId, sendWorkflowId, sequenceWorkflowId, TASK_QUEUES } from "./ids.ts";
+import {
+  endpointWorkflowId,
+  importWorkflowId,
+  replayWorkflowId,
+  sendWorkflowId,
+  sequenceWorkflowId,
+  TASK_QUEUES,
+  WAKE_UP,
+} from "./ids.ts";
 import { RESOURCE_ID, TEAM_ID, WEBHOOK_ID } from "./search-attributes.ts";
 import type { SendInput } from "./send-messages.ts";
 
@@ -59,4 +67,24 @@ export const replayStart = (input: ReplayInput) => ({
   taskQueue: TASK_QUEUES.webhooks,
   args: [input] as [ReplayInput],
   staticSummary: "Bulk replay of webhook deliveries",
+});
+
+export interface ImportInput {
+  importId: string;
+  teamId: string;
+  environment: "LIVE" | "TEST";
+}
+
+/** For a signal with start: the workflow looks at the state of its import once more. */
+export const importStart = (input: ImportInput) => ({
+  workflowId: importWorkflowId(input.importId),
+  taskQueue: TASK_QUEUES.sends,
+  args: [input] as [ImportInput],
+  signal: WAKE_UP,
+  typedSearchAttributes: [
+    { key: TEAM_ID, value: input.teamId },
+    { key: RESOURCE_ID, value: input.importId },
+  ],
+  staticSummary: "Import of an uploaded file",
+  priority: { fairnessKey: input.teamId },
 });

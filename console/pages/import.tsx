@@ -1,5 +1,314 @@
-import { PageHead } from "../parts/page.tsx";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import type { Client } from "../api.ts";
+import { saveFile } from "../parts/export.tsx";
+import { Field, Form } from "../parts/form.tsx";
+import { Loading, PageHead, Problem } from "../parts/page.tsx";
+import { Remove } from "../parts/remove.tsx";
+import { Table } from "../parts/table.tsx";
+import { useWorkspace } from "../session.tsx";
+import { isUnderWay, pollWhile, STATES } from "./imports.tsx";
 
+type Import = Awaited<ReturnType<Client["app"]["imports"]["retrieve"]["query"]>>["data"];
+type Kind = NonNullable<Import["kind"]>;
+
+const REFUSED_SHOWN = 20;
+
+/** One uploaded file: its columns, the check, and the import. */
 export function Page() {
-  return <PageHead title="Import" />;
+  const { client, base } = useWorkspace();
+  const { importId = "" } = useParams({ strict: false }) as { importId?: string };
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const queryKey = [base, "imports", importId];
+  const query = useQuery({
+    queryKey,
+    queryFn: () => client.app.imports.retrieve.query({ params: { importId } }),
+    refetchInterval: ({ state }) => pollWhile(isUnderWay(state.data?.data.state)),
+  });
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  const found = query.data.data;
+  const { state, name, progress, failure, report, refused } = found;
+  const changed = () => queries.invalidateQueries({ queryKey: [base, "imports"] });
+  const isEditable = state === "UPLOADED" || state === "CHECKED" || state === "FAILED";
+  return (
+    <>
+      <p>
+        <Link to={`${base}/imports`}>Imports</Link>
+      </p>
+      <PageHead title={name}>
+        {state !== "RUNNING" && (
+          <Remove
+            title="Delete this import"
+            act={(context) => client.app.imports.remove.mutate({ params: { importId } }, { context: { ...context } })}
+            onDone={async () => {
+              await navigate({ to: `${base}/imports` });
+              await changed();
+            }}
+          >
+            <p>The file and its report are deleted. People who were imported stay.</p>
+          </Remove>
+        )}
+      </PageHead>
+      <p role="status">
+        This file is {STATES[state]}.{" "}
+        {isEditable && `It is deleted on ${new Date(found.expires_at).toLocaleString("en")}, imported or not.`}
+      </p>
+      {isUnderWay(state) && (
+        <label>
+          {progress} %, also when you close this tab <progress max={100} value={progress} />
+        </label>
+      )}
+      {failure && (
+        <div className="problem" role="alert">
+          <p>{failure}</p>
+        </div>
+      )}
+      {report && (
+        <section className="card import-report" aria-label="Report">
+          <h2>{state === "DONE" ? "What the import changed" : "What the import would change"}</h2>
+          <Figures {...report} />
+          {state === "CHECKED" && (
+            <Form
+              fields={[]}
+              submit="Import now"
+              onSubmit={async () => {
+                await client.app.imports.run.mutate({ params: { importId } });
+                await changed();
+              }}
+            >
+              {() => <p>Nothing has changed so far. The import changes all of this, or nothing.</p>}
+            </Form>
+          )}
+        </section>
+      )}
+      {refused.length > 0 && (
+        <section aria-label="Refused lines">
+          <div className="head">
+            <h2>Refused lines</h2>
+            <button
+              type="button"
+              onClick={() =>
+                saveFile("refused.csv", [
+                  "line,reason\r\n",
+                  ...refused.map(({ line, reason }) => `${line},"${reason.replaceAll('"', '""')}"\r\n`),
+                ])
+              }
+            >
+              Download them
+            </button>
+          </div>
+          <Table
+            caption="Refused lines"
+            rows={refused.slice(0, REFUSED_SHOWN)}
+            keyOf={({ line }) => String(line)}
+            columns={[
+              { name: "Line", cell: ({ line }) => line, isNumber: true },
+              { name: "Reason", cell: ({ reason }) => reason },
+            ]}
+          />
+          {refused.length > REFUSED_SHOWN && <p className="muted">The download has the first {refused.length}.</p>}
+        </section>
+      )}
+      {isEditable && (
+        <details open={state !== "CHECKED"} key={state}>
+          <summary>Columns and choices</summary>
+          <Choices found={found} onChanged={changed} />
+        </details>
+      )}
+    </>
+  );
+}
+
+const LABELS: Readonly<Record<string, string>> = {
+  rows: "rows in the file",
+  created: "new people",
+  updated: "people with changes",
+  unchanged: "people without a change",
+  duplicates: "rows whose address is repeated further down",
+  refused: "rows refused",
+  suppressed: "addresses that are never mailed from now on",
+  already_suppressed: "addresses that were suppressed before",
+  added: "added to the list",
+  confirmed: "on the list and confirmed by this file",
+  already_subscribed: "on the list already",
+  newly_opted_out: "opted out of the list by the file",
+  opted_out: "opted out of the list before, and left alone",
+};
+
+function Figures({ notes, list, ...counts }: NonNullable<Import["report"]>) {
+  const figures = Object.entries({ ...counts, ...list }).filter(([name, value]) => value > 0 || name === "rows");
+  return (
+    <>
+      <dl>
+        {figures.map(([name, value]) => (
+          <div key={name}>
+            <dt>{LABELS[name] ?? name.replaceAll("_", " ")}</dt>
+            <dd>{value.toLocaleString("en")}</dd>
+          </div>
+        ))}
+      </dl>
+      {notes.status_columns.length > 0 && (
+        <p>
+          Consent is read from {notes.status_columns.join(", ")}: who opted out, bounced or complained is not mailed.
+        </p>
+      )}
+      {notes.ignored_columns.length > 0 && <p>Not imported: {notes.ignored_columns.join(", ")}.</p>}
+      {notes.windows_1252_lines > 0 && (
+        <p>
+          {notes.windows_1252_lines} lines are not UTF-8, and were read as Windows-1252. Look at names with accents.
+        </p>
+      )}
+    </>
+  );
+}
+
+const KINDS: readonly (readonly [Kind, string])[] = [
+  ["subscribers", "Subscribers: people who get newsletters, on a list"],
+  ["contacts", "Contacts: people with custom fields, for campaigns"],
+  ["suppressions", "Suppressions: addresses that are never mailed"],
+];
+
+const USES: Readonly<Record<string, string>> = {
+  email: "Email address",
+  first_name: "First name",
+  last_name: "Last name",
+};
+
+/** What the file's people become, what each column is, and the check. */
+function Choices({ found, onChanged }: { found: Import; onChanged: () => Promise<void> }) {
+  const { client, base } = useWorkspace();
+  const { list: wanted } = useSearch({ strict: false });
+  const importId = found.id;
+  const [kind, setKind] = useState<Kind>(found.kind ?? "subscribers");
+  const [chosen, setChosen] = useState<readonly string[] | null>(found.uses);
+  const columns = useQuery({
+    queryKey: [base, "imports", importId, "columns", kind],
+    queryFn: () => client.app.imports.columns.query({ params: { importId }, query: { kind } }),
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  const lists = useQuery({
+    queryKey: [base, "lists", "choice"],
+    queryFn: () => client.api.lists.page.query({ query: { limit: "100" } }),
+  });
+  if (columns.error ?? lists.error) return <Problem error={columns.error ?? lists.error} />;
+  if (!columns.data || !lists.data) return <Loading />;
+  const { columns: rows, uses } = columns.data.data;
+  const all = lists.data.data as { id: string; name: string; optin: string }[];
+  const choiceAt = (at: number) => chosen?.[at] ?? rows[at]?.use ?? "none";
+  return (
+    <Form
+      fields={[]}
+      submit="Check the file"
+      onSubmit={async ({ list_id, confirmed, enters_sequences }) => {
+        await client.app.imports.check.mutate({
+          params: { importId },
+          body: {
+            kind,
+            uses: rows.map((_, at) => choiceAt(at)),
+            ...(list_id && { list_id }),
+            confirmed: confirmed === "on",
+            enters_sequences: enters_sequences === "on",
+          },
+        });
+        await onChanged();
+      }}
+    >
+      {() => (
+        <>
+          <Field
+            label="Import as"
+            name="kind"
+            control={(id) => (
+              <select
+                id={id}
+                value={kind}
+                onChange={({ target }) => {
+                  setKind(target.value as Kind);
+                  setChosen(null);
+                }}
+              >
+                {KINDS.map(([name, label]) => (
+                  <option key={name} value={name}>
+                    {label}
+                  </option>
+                ))}
+              </select>
+            )}
+          />
+          {kind === "subscribers" && (
+            <Field
+              label="List"
+              name="list_id"
+              control={(id) => (
+                <select id={id} name="list_id" defaultValue={found.list_id ?? wanted ?? ""}>
+                  <option value="">No list</option>
+                  {all.map((list) => (
+                    <option key={list.id} value={list.id}>
+                      {list.name}
+                      {list.optin === "DOUBLE" ? " (double opt-in)" : ""}
+                    </option>
+                  ))}
+                </select>
+              )}
+            />
+          )}
+          {kind === "subscribers" && (
+            <label>
+              <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to get mails:
+              ask nobody to confirm, even where the list has double opt-in
+            </label>
+          )}
+          {kind !== "suppressions" && (
+            <label>
+              <input type="checkbox" name="enters_sequences" defaultChecked={found.enters_sequences} /> They enter the
+              sequences of the {kind === "contacts" ? "segments that they come into" : "list"}
+            </label>
+          )}
+          <Table
+            caption="Columns of the file"
+            rows={rows.map((row, at) => ({ ...row, at }))}
+            keyOf={({ at }) => String(at)}
+            columns={[
+              { name: "Column", cell: ({ name }) => name || "without a name" },
+              {
+                name: "First rows",
+                cell: ({ samples }) => (
+                  <ul className="plain muted">
+                    {samples.map((text, row) => (
+                      // biome-ignore lint/suspicious/noArrayIndexKey: rows of a file never move
+                      <li key={row}>{text || "empty"}</li>
+                    ))}
+                  </ul>
+                ),
+              },
+              {
+                name: "Becomes",
+                cell: ({ name, at }) => (
+                  <select
+                    aria-label={`${name || "Unnamed column"} becomes`}
+                    value={choiceAt(at)}
+                    onChange={({ target }) =>
+                      setChosen(rows.map((_, other) => (other === at ? target.value : choiceAt(other))))
+                    }
+                  >
+                    <option value="none">Not imported</option>
+                    <option value="ignored">Not imported: about something else</option>
+                    <option value="consent">Consent: may be mailed or not</option>
+                    {uses.map((use) => (
+                      <option key={use} value={use}>
+                        {USES[use] ?? `Field ${use}`}
+                      </option>
+                    ))}
+                  </select>
+                ),
+              },
+            ]}
+          />
+        </>
+      )}
+    </Form>
+  );
 }

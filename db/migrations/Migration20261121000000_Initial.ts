@@ -48,6 +48,10 @@ create index "engagements_team_id_environment_kind_last_at_index" on "engagement
 create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "placeholder" text null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));
 create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text null, "attempt" int not null, "locked_at" timestamptz(3) not null, "request_id" text null, "status" int null, "payload" text null, "payload_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));
 create index "idempotency_records_expires_at_index" on "idempotency_records" ("expires_at");
+create table "imports" ("id" text not null, "team_id" text not null, "environment" text not null, "member_id" text not null, "name" text not null, "size" int not null, "state" text not null, "options" jsonb null, "progress" int not null default 0, "outcome" jsonb null, "expires_at" timestamptz(3) not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
+create index "imports_team_id_environment_id_index" on "imports" ("team_id", "environment", "id");
+create index "imports_expires_at_index" on "imports" ("expires_at");
+create table "import_parts" ("import_id" text not null, "n" int not null, "bytes" bytea not null, primary key ("import_id", "n"));
 create table "lists" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "description" text null, "optin" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "lists_team_id_environment_updated_at_id_index" on "lists" ("team_id", "environment", "updated_at", "id");
 create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_id", "environment", "created_at", "id");
@@ -145,6 +149,7 @@ create trigger "campaigns_touch" before update on "campaigns" for each row execu
 create trigger "sends_touch" before update on "sends" for each row execute function touch_updated_at();
 create trigger "credit_balances_touch" before update on "credit_balances" for each row execute function touch_updated_at();
 create trigger "webhook_endpoints_touch" before update on "webhook_endpoints" for each row execute function touch_updated_at();
+create trigger "imports_touch" before update on "imports" for each row execute function touch_updated_at();
 
 alter table "members" add constraint "members_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "api_keys" add constraint "api_keys_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
@@ -164,6 +169,8 @@ alter table "subscriptions" add constraint "subscriptions_subscriber_id_fk" fore
 alter table "dkim_keys" add constraint "dkim_keys_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "email_accounts" add constraint "email_accounts_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "newsletters" add constraint "newsletters_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "imports" add constraint "imports_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
+alter table "import_parts" add constraint "import_parts_import_id_fk" foreign key ("import_id") references "imports" ("id") on delete cascade;
 alter table "report_sources" add constraint "report_sources_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "campaigns" add constraint "campaigns_team_id_fk" foreign key ("team_id") references "teams" ("id") on delete cascade;
 alter table "newsletter_lists" add constraint "newsletter_lists_newsletter_id_fk" foreign key ("newsletter_id") references "newsletters" ("id") on delete cascade;

@@ -2,6 +2,7 @@ import { Readable } from "node:stream";
 import { type Info, parse } from "csv-parse";
 import type { SuppressionReason } from "../../db/entities/audience.ts";
 import type { FieldValues } from "../../db/entities/contact.ts";
+import { originalText } from "../../lib/csv.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "../address.ts";
 import { type FieldTypes, fieldProblem, valueOfText } from "../audience/field-values.ts";
 import { charactersIn, hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../audience/rules.ts";
@@ -38,7 +39,12 @@ export interface ColumnOptions {
   /** Columns of consent besides those with a usual name. */
   statusColumns?: readonly string[] | undefined;
   ignoreColumns?: readonly string[] | undefined;
+  /** What each column is, in the file's order, in the place of all names: nothing is found by them. */
+  uses?: readonly ColumnUse[] | undefined;
 }
+
+/** `none` is not imported, `ignored` neither, and is about something else than consent; `consent` states it. Else a name. */
+export type ColumnUse = "none" | "ignored" | "consent" | (string & {});
 
 export interface FileOptions extends ColumnOptions {
   /** They come before the usual names of other columns. */
@@ -67,9 +73,11 @@ export function quoted(text: string): string {
 const quotedNames = (names: string[]): string =>
   [...names.slice(0, MAX_QUOTED_NAMES).map(quoted), ...(names.length > MAX_QUOTED_NAMES ? ["…"] : [])].join(", ");
 
-const unclearConsent = (what: string): ImportError =>
+const unclearConsent = (what: string, { uses }: ColumnOptions): ImportError =>
   new ImportError(
-    `${what}. Say --ignore-column NAME for a column that is about something else, and --status-column NAME for one that says whether the person may be mailed.`,
+    uses
+      ? `${what}. Choose "consent" for a column that says whether the person may be mailed, and "about something else" for any other.`
+      : `${what}. Say --ignore-column NAME for a column that is about something else, and --status-column NAME for one that says whether the person may be mailed.`,
   );
 
 export interface PersonRow extends StoredAddress {
@@ -116,6 +124,17 @@ export async function* readPeople(
     notes.ignoredColumns.push(...others.filter((name) => !notes.statusColumns.includes(name)));
   }
   if (!header) throw new ImportError("The file is empty; its first row must name the columns, `email` among them.");
+}
+
+/** The header and the rows after it as they are; rows that cannot be read are left out. @throws {ImportError} */
+export async function readStart(input: Readable, rows: number): Promise<{ names: string[]; rows: string[][] }> {
+  const read: string[][] = [];
+  for await (const record of readRecords(readText(input, () => {}))) {
+    if ("texts" in record) read.push(record.texts);
+    if (read.length > rows) break;
+  }
+  const [names = [], ...others] = read;
+  return { names, rows: others };
 }
 
 function separatorOf(line: string): string {
@@ -192,27 +211,28 @@ async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextR
 }
 
 function readHeader(names: string[], options: FileOptions): Header {
-  const { fields, isBlockList = false, statusColumns = [], ignoreColumns = [] } = options;
+  const { isBlockList = false, statusColumns = [], ignoreColumns = [] } = options;
   const keys = names.map(columnKey);
+  const usedAs = (use: ColumnUse) => [...names.keys()].filter((at) => options.uses?.[at] === use);
   const positions = (given: readonly string[]) =>
     given.flatMap((name) => {
       const found = [...keys.keys()].filter((at) => keys[at] === columnKey(name));
       if (found.length > 0) return found;
       throw new ImportError(`The header names no column ${quoted(name)}; it names ${quotedNames(names)}.`);
     });
-  const ignored = positions(ignoreColumns);
-  const status = positions(statusColumns);
-  // Only the address is read of a person who is to be suppressed.
-  const known = isBlockList ? ["email"] : [...COLUMNS, ...fields.keys()];
+  const ignored = [...positions(ignoreColumns), ...usedAs("ignored")];
+  const status = [...positions(statusColumns), ...usedAs("consent")];
+  const known = knownColumns(options);
   const isFree = (i: number) => !ignored.includes(i) && !status.includes(i);
   const columns = names.map((name, i) => {
+    if (options.uses) return known.find((column) => column === options.uses?.[i]);
     // A custom field with a usual name of consent is filled also when it is said to state none.
     if (status.includes(i) || (ignored.includes(i) && !usualConsent(keys[i] ?? ""))) return undefined;
     return known.find((column) => column === name) ?? known.find((column) => columnKey(column) === keys[i]);
   });
   for (const [i, key] of keys.entries()) {
     const usual = usualColumn(key);
-    if (usual === undefined || columns[i] !== undefined || columns.includes(usual)) continue;
+    if (options.uses || usual === undefined || columns[i] !== undefined || columns.includes(usual)) continue;
     if (isFree(i) && known.includes(usual)) columns[i] = usual;
   }
   for (const [i, column] of columns.entries()) {
@@ -221,6 +241,7 @@ function readHeader(names: string[], options: FileOptions): Header {
     }
   }
   if (!columns.includes("email")) {
+    if (options.uses) throw new ImportError("Choose the column that holds the addresses.");
     throw new ImportError(
       names.some((name) => name.includes("@"))
         ? "The first row names no columns: it holds an address. Put a row above it that names the column `email`."
@@ -236,14 +257,34 @@ function readHeader(names: string[], options: FileOptions): Header {
     const isStatus = status.includes(at) || (isBlockList && key === "reason");
     const yes = isStatus ? (likelyConsent(key) ?? "agreed") : usualConsent(key);
     const isRead = columns[at] !== undefined;
-    if (isRead ? yes : !yes && likelyConsent(key)) unclear.push(name);
-    else if (yes) consent.push({ at, name: name.trim(), key, yes, isMaybeAddress: !isStatus && isMaybeAddress(key) });
+    // A caller who says what each column is has read its name.
+    if (isRead ? yes && !options.uses : !yes && likelyConsent(key)) unclear.push(name);
+    else if (yes && !isRead)
+      consent.push({ at, name: name.trim(), key, yes, isMaybeAddress: !isStatus && isMaybeAddress(key) });
     else if (!isRead) unread.push({ at, name });
   }
   if (unclear.length > 0 && !isBlockList) {
-    throw unclearConsent(`The file may say who must not be mailed, in ${quotedNames(unclear)}`);
+    throw unclearConsent(`The file may say who must not be mailed, in ${quotedNames(unclear)}`, options);
   }
   return { columns, consent, unread };
+}
+
+/** Only the address is read of a person who is to be suppressed. */
+const knownColumns = ({ fields, isBlockList = false }: FileOptions): string[] =>
+  isBlockList ? ["email"] : [...COLUMNS, ...fields.keys()];
+
+/** What each column is by its name, as far as that is clear. */
+export function findUses(names: readonly string[], options: FileOptions): ColumnUse[] {
+  const known = knownColumns(options);
+  const uses: ColumnUse[] = [];
+  for (const name of names) {
+    const key = columnKey(name);
+    const found =
+      known.find((column) => columnKey(column) === key) ?? known.find((column) => column === usualColumn(key));
+    if (found !== undefined && !uses.includes(found) && !usualConsent(key)) uses.push(found);
+    else uses.push(usualConsent(key) || (options.isBlockList && key === "reason") ? "consent" : "none");
+  }
+  return uses;
 }
 
 function readPerson(header: Header, options: FileOptions, { line, texts }: TextRow): PersonRow | RefusedRow {
@@ -258,7 +299,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
   const fields: FieldValues = {};
   const problems: string[] = [];
   for (const [i, column] of columns.entries()) {
-    const text = (texts[i] ?? "").trim();
+    const text = originalText((texts[i] ?? "").trim());
     if (column === undefined || text === "") continue;
     const type = types.get(column);
     if (type === undefined) {
@@ -280,7 +321,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
     if (hasControlCharacter(values[column])) return refused(`${column} holds a control character`);
   }
   if (problems.length > 0) return refused(problems.join("; "));
-  const exclusion = readExclusion(header, { line, texts }, options.isBlockList);
+  const exclusion = readExclusion(header, { line, texts }, options);
   if (exclusion !== null && typeof exclusion === "object") return exclusion;
   return {
     line,
@@ -299,8 +340,9 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
 function readExclusion(
   { consent, unread }: Header,
   { line, texts }: TextRow,
-  isBlockList = false,
+  options: FileOptions,
 ): SuppressionReason | null | RefusedRow {
+  const { isBlockList = false } = options;
   const read = consent.map((column) => {
     const text = (texts[column.at] ?? "").trim();
     // A block list of people who once subscribed may say when they did.
@@ -318,10 +360,11 @@ function readExclusion(
   if (refusal) {
     throw unclearConsent(
       `Line ${line}: ${quoted(texts[refusal.at] ?? "")} in the column ${quoted(refusal.name)} may be a refusal`,
+      options,
     );
   }
   if (!unknown) return gravest ?? null;
   const problem = `${quoted(unknown.text)} in the column ${quoted(unknown.name)} is neither a consent nor a refusal`;
   if (!unknown.isMaybeAddress) return { line, problem };
-  throw unclearConsent(`Line ${line}: ${problem}`);
+  throw unclearConsent(`Line ${line}: ${problem}`, options);
 }

@@ -17,6 +17,7 @@ const VALUES = {
   "text[]": ["lists:read"] satisfies Rows["api_keys"]["granted_scopes"],
   "smallint[]": [1, 2] satisfies Rows["newsletters"]["send_days"],
   "timestamp with time zone": "2026-08-15 10:00:00.5+00" satisfies Rows["teams"]["created_at"],
+  bytea: Buffer.from("Köln") satisfies Rows["import_parts"]["bytes"],
   date: "2026-08-15" satisfies Rows["confirmation_mails"]["day"],
 } as const;
 
@@ -62,8 +63,9 @@ describe("Columns", () => {
   it("are read as values of the types that Kysely declares", async () => {
     assert.deepEqual([...new Set(found.map(({ type }) => type))].sort(), Object.keys(VALUES).sort());
     for (const [type, value] of Object.entries(VALUES)) {
+      const given = Buffer.isBuffer(value) ? `\\x${value.toString("hex")}` : value;
       const { rows } = await sql<{ value: unknown }>`
-        select value from json_to_record(${JSON.stringify({ value })}::json) as given (value ${sql.raw(type)})`.execute(
+        select value from json_to_record(${JSON.stringify({ value: given })}::json) as given (value ${sql.raw(type)})`.execute(
         kysely(orm.em.fork()),
       );
       assert.deepEqual(rows, [{ value }], type);

@@ -1,3 +1,188 @@
-import { router } from "../../rest/route.ts";
+import { z } from "zod";
+import type { EntityManager, Tenant } from "../../../db/orm.ts";
+import { ApiError } from "../../../domain/errors.ts";
+import { exportPage } from "../../../domain/import/export.ts";
+import {
+  beginUpload,
+  deleteImport,
+  findColumns,
+  IMPORT_KINDS,
+  listImports,
+  MAX_FILE_BYTES,
+  orderCheck,
+  orderImport,
+  PART_BYTES,
+  readImport,
+  type StoredImport,
+  storePart,
+} from "../../../domain/import/stored.ts";
+import { importStart } from "../../../workflows/start.ts";
+import type { RequestContext } from "../../context.ts";
+import { idParam, router } from "../../rest/route.ts";
+import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";
 
-export const importsRouter = router({});
+const LISTED = 100;
+const START_MS = 5_000;
+const MAX_COLUMNS = 1_000;
+
+const importParams = z.strictObject({ importId: idParam });
+const ofImport = z.strictObject({ params: importParams });
+const kind = z.enum(IMPORT_KINDS);
+
+const present = ({ options, outcome, createdAt, expiresAt, ...shown }: StoredImport) => ({
+  ...shown,
+  kind: options?.kind ?? null,
+  list_id: options?.listId ?? null,
+  confirmed: options?.confirmed ?? false,
+  enters_sequences: options?.entersSequences ?? false,
+  uses: options?.uses ?? null,
+  report: (outcome?.report ?? null) as ImportFigures | null,
+  refused: outcome?.refused ?? [],
+  failure: outcome?.failure ?? null,
+  created_at: createdAt,
+  expires_at: expiresAt,
+});
+
+/** Those that the kind of the import has. */
+export interface ImportFigures {
+  rows: number;
+  refused: number;
+  duplicates?: number;
+  created?: number;
+  updated?: number;
+  unchanged?: number;
+  suppressed: number;
+  already_suppressed?: number;
+  list?: {
+    added: number;
+    confirmed: number;
+    already_subscribed: number;
+    newly_opted_out: number;
+    opted_out: number;
+  };
+  notes: { ignored_columns: string[]; status_columns: string[]; windows_1252_lines: number };
+}
+
+const show = async (em: EntityManager, tenant: Tenant, importId: string) =>
+  present(await readImport(em, tenant, importId));
+
+/** The order is committed: where its workflow cannot be started, the reconciler does so within a minute or two. */
+async function start({ temporal, tenant, log }: RequestContext, importId: string): Promise<void> {
+  try {
+    await temporal.call(START_MS, (client) =>
+      client.workflow.signalWithStart("importWorkflow", importStart({ importId, ...tenant })),
+    );
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    log.warn({ importId, code: error.code }, "the workflow of an import is started later");
+  }
+}
+
+export const importsRouter = router({
+  list: consoleQuery({ name: "imports.list", role: "VIEWER", input: z.strictObject({}) }, async ({ ctx }) =>
+    (await listImports(ctx.em, ctx.tenant, LISTED)).map(({ createdAt, expiresAt: _, ...shown }) => ({
+      ...shown,
+      created_at: createdAt,
+    })),
+  ),
+  retrieve: consoleQuery({ name: "imports.retrieve", role: "EDITOR", input: ofImport }, ({ ctx, input }) =>
+    show(ctx.em, ctx.tenant, input.params.importId),
+  ),
+  /** Begins an upload. @returns where the parts go, and their length in bytes */
+  begin: consoleMutation(
+    {
+      name: "imports.begin",
+      role: "EDITOR",
+      input: bodyOf(z.strictObject({ name: z.string().min(1).max(255), size: z.int().min(1) })),
+    },
+    async ({ ctx, input: { body } }) => {
+      if (body.size > MAX_FILE_BYTES) {
+        const most = `${MAX_FILE_BYTES / 1024 / 1024} MiB`;
+        throw new ApiError("payload_too_large", `A file may have ${most}; divide it into several.`, { param: "size" });
+      }
+      const id = await beginUpload(ctx.em, ctx.tenant, ctx.access.caller.memberId, body);
+      return { id, part_bytes: PART_BYTES };
+    },
+  ),
+  part: consoleMutation(
+    {
+      name: "imports.part",
+      role: "EDITOR",
+      input: z.strictObject({
+        params: importParams,
+        body: z.strictObject({
+          n: z
+            .int()
+            .min(0)
+            .max(MAX_FILE_BYTES / PART_BYTES),
+          base64: z.string(),
+        }),
+      }),
+    },
+    async ({ ctx, input: { params, body } }) => {
+      await storePart(ctx.em, ctx.tenant, params.importId, body.n, Buffer.from(body.base64, "base64"));
+      return {};
+    },
+  ),
+  columns: consoleQuery(
+    {
+      name: "imports.columns",
+      role: "EDITOR",
+      input: z.strictObject({ params: importParams, query: z.strictObject({ kind }) }),
+    },
+    ({ ctx, input }) => findColumns(ctx.em, ctx.tenant, input.params.importId, input.query.kind),
+  ),
+  /** Orders a dry run; the import then has its report. */
+  check: consoleMutation(
+    {
+      name: "imports.check",
+      role: "EDITOR",
+      ownCommit: true,
+      input: z.strictObject({
+        params: importParams,
+        body: z.strictObject({
+          kind,
+          list_id: idParam.optional(),
+          confirmed: z.boolean().default(false),
+          enters_sequences: z.boolean().default(false),
+          uses: z.array(z.string().max(100)).max(MAX_COLUMNS),
+        }),
+      }),
+    },
+    async ({ ctx, input: { params, body } }) => {
+      const { list_id: listId, enters_sequences: entersSequences, ...options } = body;
+      const ofKind = body.kind === "subscribers" ? { ...options, listId } : { ...options, confirmed: false };
+      await orderCheck(ctx.em, ctx.tenant, params.importId, { ...ofKind, entersSequences });
+      await start(ctx, params.importId);
+      return show(ctx.em, ctx.tenant, params.importId);
+    },
+  ),
+  run: consoleMutation(
+    { name: "imports.run", role: "EDITOR", ownCommit: true, input: ofImport },
+    async ({ ctx, input: { params } }) => {
+      await orderImport(ctx.em, ctx.tenant, params.importId);
+      await start(ctx, params.importId);
+      return show(ctx.em, ctx.tenant, params.importId);
+    },
+  ),
+  remove: consoleMutation({ name: "imports.remove", role: "EDITOR", input: ofImport }, async ({ ctx, input }) => {
+    await deleteImport(ctx.em, ctx.tenant, input.params.importId);
+    return {};
+  }),
+  /** A page of CSV. */
+  export: consoleQuery(
+    {
+      name: "imports.export",
+      role: "EDITOR",
+      input: z.strictObject({
+        query: z.strictObject({
+          of: z.enum(["contacts", "suppressions", "list"]),
+          list_id: idParam.optional(),
+          after: z.string().max(64).default(""),
+        }),
+      }),
+    },
+    ({ ctx, input: { query } }) =>
+      exportPage(ctx.em, ctx.tenant, query.of === "list" ? { listId: query.list_id ?? "" } : query.of, query.after),
+  ),
+});

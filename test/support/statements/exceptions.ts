@@ -155,7 +155,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: "Retention deletes what is too old, of all tenants.",
     program: "workers",
     file: /^domain\/retention\/prunings\.ts$/,
-    tables: ["idempotency_records", "send_previews", "send_refusals", "confirmation_mails"],
+    tables: ["idempotency_records", "imports", "send_previews", "send_refusals", "confirmation_mails"],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
   },
   {
@@ -164,6 +164,13 @@ export const EXCEPTIONS: readonly Exception[] = [
     program: "workers",
     file: /^domain\/retention\/(?:ledgers|prunings)\.ts$/,
     tables: ["sends", "mail_reports", "engagements", "credit_entries"],
+  },
+  {
+    reason: "The reconciler looks for imports of all tenants that no workflow carries out.",
+    program: "workers",
+    file: /^(?:domain\/import\/stored|activities\/imports)\.ts$/,
+    tables: ["imports"],
+    statement: /state in \(\$1, \$2\) and updated_at </,
   },
   {
     reason: "Retention makes way for the sends of all tenants.",

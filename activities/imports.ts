@@ -1,0 +1,64 @@
+import { Context } from "@temporalio/activity";
+import { ApplicationFailure } from "@temporalio/common";
+import { forTenant } from "../db/orm.ts";
+import { isConflict } from "../db/transaction.ts";
+import { isUnreachable } from "../db/unreachable.ts";
+import { carryOutImport, failImport, readUnfinishedImports } from "../domain/import/stored.ts";
+import { importWorkflowId } from "../workflows/ids.ts";
+import { type ImportInput, importStart } from "../workflows/start.ts";
+import type { ActivityDeps } from "./deps.ts";
+import { whileBeating } from "./heartbeat.ts";
+import { forEachAlone, readLatestRun } from "./starts.ts";
+
+/** Of a process at once: they leave places to the other work of their pool. */
+const IMPORTS_AT_ONCE = 3;
+const LOOK_AGAIN_MS = 2_000;
+/** A failure of the service that lasts so long is shown to the member, who may try again. */
+const MOST_ATTEMPTS = 5;
+
+export type ImportActivities = ReturnType<typeof createImportActivities>;
+
+export function createImportActivities({ orm, vault, log, stopping }: ActivityDeps) {
+  let underWay = 0;
+  return {
+    /** Carries out what the state of an import says. @returns its state at the end */
+    runImport: ({ importId, teamId, environment }: ImportInput): Promise<{ state: string }> =>
+      whileBeating(async () => {
+        if (underWay >= IMPORTS_AT_ONCE) {
+          const retry = { nextRetryDelay: LOOK_AGAIN_MS };
+          throw ApplicationFailure.create({ message: "no_place", type: "no_place", ...retry });
+        }
+        const { cancellationSignal, info } = Context.current();
+        const tenant = { teamId, environment };
+        const em = forTenant(orm.em, tenant);
+        underWay++;
+        try {
+          const signal = AbortSignal.any([stopping, cancellationSignal]);
+          return { state: await carryOutImport(em, vault, tenant, importId, signal) };
+        } catch (error) {
+          const isPassing = stopping.aborted || cancellationSignal.aborted || isConflict(error) || isUnreachable(error);
+          if (isPassing || info.attempt < MOST_ATTEMPTS) throw error;
+          log.error({ importId, teamId, err: error }, "an import failed for good");
+          await failImport(em, tenant, importId, "The service failed. Try again, or ask its operator.");
+          return { state: "FAILED" };
+        } finally {
+          underWay--;
+        }
+      }),
+  };
+}
+
+/** Starts the workflows of imports that are missing. One that an operator has ended fails its import. */
+export async function reconcileImports({ orm, log }: ActivityDeps): Promise<void> {
+  const { client } = Context.current();
+  await forEachAlone(client, log, "imports", await readUnfinishedImports(orm.em.fork()), async (unfinished) => {
+    const { id: importId, ...tenant } = unfinished;
+    const { end } = await readLatestRun(client, importWorkflowId(importId));
+    if (end === "cut_off")
+      await failImport(orm.em.fork(), tenant, importId, "An operator of the service has ended it.");
+    else if (end !== "running") {
+      await client.workflow.signalWithStart("importWorkflow", importStart({ importId, ...tenant }));
+      log.warn({ importId, end }, "an import had no workflow; it has one");
+    }
+  });
+}

@@ -1,0 +1,83 @@
+import { type RawBuilder, sql } from "kysely";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { csvLine, withoutFormula } from "../../lib/csv.ts";
+import { readFields } from "../audience/contact-fields.ts";
+import { readList } from "../audience/lists.ts";
+
+const PAGE_ROWS = 5_000;
+
+/** Subscribers of a list, or all of one kind. */
+export type Exported = { listId: string } | "contacts" | "suppressions";
+
+export interface ExportPage {
+  /** CSV; the first page begins with the header. */
+  csv: string;
+  rows: number;
+  /** Of the last row; null at the end. */
+  after: string | null;
+}
+
+interface Source {
+  /** Names of the columns, and their values as text; those of `asIs` are no text that a person has chosen. */
+  columns: Readonly<Record<string, RawBuilder<unknown>>>;
+  asIs: readonly string[];
+  from: RawBuilder<unknown>;
+  id: RawBuilder<unknown>;
+}
+
+const day = (column: string) => sql`to_char(${sql.ref(column)} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
+const spelled = (row: string) => sql`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
+
+async function sourceOf(em: EntityManager, tenant: Tenant, exported: Exported): Promise<Source> {
+  if (exported === "suppressions") {
+    return {
+      columns: { email: spelled("p"), reason: sql`p.reason`, created_at: day("p.created_at") },
+      asIs: ["reason", "created_at"],
+      from: sql`suppressions p where ${ofTenant(tenant, "p")}`,
+      id: sql`p.id`,
+    };
+  }
+  const names = { first_name: sql`p.first_name`, last_name: sql`p.last_name` };
+  if (exported === "contacts") {
+    const fields = await readFields(em, tenant);
+    return {
+      columns: {
+        ...{ email: spelled("p"), ...names },
+        ...Object.fromEntries(fields.map(({ name }) => [name, sql`p.fields ->> ${name}::text`])),
+      },
+      asIs: fields.filter(({ type }) => type !== "text").map(({ name }) => name),
+      from: sql`contacts p where ${ofTenant(tenant, "p")}`,
+      id: sql`p.id`,
+    };
+  }
+  const { id } = await readList(em, exported.listId);
+  return {
+    columns: { email: spelled("p"), ...names, status: sql`s.status`, unsubscribed_at: day("s.unsubscribed_at") },
+    asIs: ["status", "unsubscribed_at"],
+    from: sql`subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(tenant, "p")}
+      where ${ofTenant(tenant, "s")} and s.list_id = ${id}`,
+    id: sql`s.subscriber_id`,
+  };
+}
+
+/**
+ * The next rows as CSV that an import reads back. Texts that a spreadsheet would run as a formula have an apostrophe in front.
+ * @param after of the page before; "" for the first @throws {ApiError} `not_found` for the list
+ */
+export async function exportPage(
+  em: EntityManager,
+  tenant: Tenant,
+  exported: Exported,
+  after: string,
+): Promise<ExportPage> {
+  const { columns, asIs, from, id } = await sourceOf(em, tenant, exported);
+  const names = Object.keys(columns);
+  const { rows } = await sql<{ id: string; cells: (string | null)[] }>`
+    select ${id} as id, array[${sql.join(Object.values(columns).map((value) => sql`(${value})::text`))}] as cells
+    from ${from} and ${id} > ${after} order by ${id} limit ${PAGE_ROWS}`.execute(kysely(em));
+  const lines = rows.map(({ cells }) =>
+    csvLine(cells.map((text, at) => (text === null || asIs.includes(names[at] ?? "") ? text : withoutFormula(text)))),
+  );
+  const last = rows.length === PAGE_ROWS ? rows.at(-1)?.id : undefined;
+  return { csv: (after === "" ? csvLine(names) : "") + lines.join(""), rows: rows.length, after: last ?? null };
+}

@@ -1,0 +1,435 @@
+import { Readable } from "node:stream";
+import { setInterval } from "node:timers";
+import { sql } from "kysely";
+import type { ImportState } from "../../db/entities/import.ts";
+import type { Environment } from "../../db/entities/shared.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { toJson } from "../../lib/json-object.ts";
+import { readFields } from "../audience/contact-fields.ts";
+import { readList } from "../audience/lists.ts";
+import { ApiError, notFound, orNotFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import type { Vault } from "../secrets/crypto.ts";
+import { COLUMNS } from "./columns.ts";
+import { type ColumnUse, findUses, ImportError, readStart } from "./file.ts";
+import { importContacts, importSubscribers, importSuppressions, type ReadingOptions } from "./import.ts";
+
+/*
+ * Imports of files that the console uploads, part by part, into Postgres. The rules of an import are those of `import.ts`. The
+ * state of a row is the command: CHECKING and RUNNING are carried out by a workflow, which the reconciler starts where it is
+ * missing.
+ */
+
+/** Of every part of a file but its last. As base64 it fits into a request. */
+export const PART_BYTES = 1024 * 1024;
+export const MAX_FILE_BYTES = 100 * 1024 * 1024;
+/** Files of a tenant that are uploaded, and not imported yet. */
+const MAX_WAITING = 5;
+const MAX_REFUSED = 1_000;
+const SAMPLE_ROWS = 5;
+const PROGRESS_MS = 1_000;
+
+/** Until the next part arrives; until it is imported; after its end. */
+const UPLOADING_KEPT = "1 hour";
+const FILE_KEPT = "1 day";
+const REPORT_KEPT = "30 days";
+
+export const IMPORT_KINDS = ["subscribers", "contacts", "suppressions"] as const;
+export type ImportKind = (typeof IMPORT_KINDS)[number];
+
+export interface StoredOptions {
+  kind: ImportKind;
+  /** Of subscribers alone. */
+  listId?: string | undefined;
+  confirmed?: boolean | undefined;
+  entersSequences?: boolean | undefined;
+  /** One for each column. */
+  uses: ColumnUse[];
+}
+
+export interface StoredOutcome {
+  /** As `ImportReport` or `SuppressionReport`, in snake case. */
+  report?: Record<string, unknown>;
+  /** The first of them; the report counts all. */
+  refused?: { line: number; reason: string }[];
+  /** Why nothing was imported. */
+  failure?: string;
+}
+
+const inDays = (kept: string) => sql<string>`now() + ${kept}::interval`;
+
+/** Reasons quote cells, and a column may be taken for another. */
+const withoutAddresses = (text: string): string => text.replace(/[^\s"]*@[^\s"]*/g, "…@…");
+
+/** Begins an upload, and gives up those of the member that did not end. @throws {ApiError} `resource_limit_reached` */
+export async function beginUpload(
+  em: EntityManager,
+  tenant: Tenant,
+  memberId: string,
+  { name, size }: { name: string; size: number },
+): Promise<string> {
+  const db = kysely(em);
+  const lock = `uploads/${tenant.teamId}/${tenant.environment}`;
+  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
+  await db
+    .deleteFrom("imports")
+    .where(ofTenant(tenant))
+    .where("member_id", "=", memberId)
+    .where("state", "=", "UPLOADING")
+    .execute();
+  const { waiting } = await db
+    .selectFrom("imports")
+    .select(sql<number>`count(*)::int`.as("waiting"))
+    .where(ofTenant(tenant))
+    .where("state", "<>", "DONE")
+    .executeTakeFirstOrThrow();
+  if (waiting >= MAX_WAITING) {
+    throw new ApiError(
+      "resource_limit_reached",
+      `${waiting} files wait to be imported; import or delete one of them first.`,
+    );
+  }
+  const id = newId("import");
+  await db
+    .insertInto("imports")
+    .values({
+      id,
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      member_id: memberId,
+      name,
+      size,
+      state: "UPLOADING",
+      expires_at: inDays(UPLOADING_KEPT),
+    })
+    .execute();
+  return id;
+}
+
+/**
+ * Stores a part of a file, in the caller's transaction; again the same changes nothing. The last one to arrive ends the upload.
+ * @throws {ApiError} `not_found`; `validation_failed` for another length than the part must have
+ */
+export async function storePart(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  n: number,
+  bytes: Buffer,
+): Promise<void> {
+  const db = kysely(em);
+  const upload = orNotFound(
+    await db
+      .selectFrom("imports")
+      .select(["size", "state"])
+      .where(ofTenant(tenant))
+      .where("id", "=", id)
+      .forUpdate()
+      .executeTakeFirst(),
+  );
+  if (upload.state !== "UPLOADING") return;
+  if (bytes.length === 0 || bytes.length !== Math.min(PART_BYTES, upload.size - n * PART_BYTES)) {
+    throw new ApiError("validation_failed", "The part has another length than it should; upload the file again.", {
+      param: "bytes",
+    });
+  }
+  await db
+    .insertInto("import_parts")
+    .values({ import_id: id, n, bytes })
+    .onConflict((conflict) => conflict.columns(["import_id", "n"]).doUpdateSet({ bytes }))
+    .execute();
+  const { parts } = await db
+    .selectFrom("import_parts")
+    .select(sql<number>`count(*)::int`.as("parts"))
+    .where("import_id", "=", id)
+    .executeTakeFirstOrThrow();
+  const isWhole = parts === Math.ceil(upload.size / PART_BYTES);
+  await db
+    .updateTable("imports")
+    .set({
+      state: isWhole ? "UPLOADED" : "UPLOADING",
+      expires_at: inDays(isWhole ? FILE_KEPT : UPLOADING_KEPT),
+    })
+    .where(ofTenant(tenant))
+    .where("id", "=", id)
+    .execute();
+}
+
+/** @param onRead called with the bytes that were read so far */
+function readFile(em: EntityManager, id: string, onRead: (bytes: number) => void = () => {}): Readable {
+  return Readable.from(
+    (async function* () {
+      for (let n = 0, read = 0; ; n++) {
+        const part = await kysely(em.fork())
+          .selectFrom("import_parts")
+          .select("bytes")
+          .where("import_id", "=", id)
+          .where("n", "=", n)
+          .executeTakeFirst();
+        if (!part) return;
+        read += part.bytes.length;
+        onRead(read);
+        yield part.bytes;
+      }
+    })(),
+    { objectMode: true, highWaterMark: 1 },
+  );
+}
+
+export interface FoundColumns {
+  columns: { name: string; samples: string[]; use: ColumnUse }[];
+  /** What a column may be besides `none`, `ignored` and `consent`. */
+  uses: string[];
+}
+
+/** The columns of an uploaded file, and what each is by its name. @throws {ApiError} `not_found`, `validation_failed` */
+export async function findColumns(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  kind: ImportKind,
+): Promise<FoundColumns> {
+  await readImport(em, tenant, id);
+  const fields = new Map(
+    kind === "contacts" ? (await readFields(em, tenant)).map(({ name, type }) => [name, type]) : [],
+  );
+  const input = readFile(em, id);
+  try {
+    const { names, rows } = await readStart(input, SAMPLE_ROWS);
+    const found = findUses(names, { fields, isBlockList: kind === "suppressions" });
+    const columns = names.map((name, at) => ({
+      name,
+      samples: rows.map((row) => row[at] ?? ""),
+      use: found[at] ?? "none",
+    }));
+    return { columns, uses: kind === "suppressions" ? ["email"] : [...COLUMNS, ...fields.keys()] };
+  } catch (error) {
+    if (error instanceof ImportError) throw new ApiError("validation_failed", error.message);
+    throw error;
+  } finally {
+    input.destroy();
+  }
+}
+
+export interface StoredImport {
+  id: string;
+  name: string;
+  size: number;
+  state: ImportState;
+  options: StoredOptions | null;
+  progress: number;
+  outcome: StoredOutcome | null;
+  createdAt: string;
+  expiresAt: string;
+}
+
+const importsOf = (em: EntityManager, tenant: Tenant) =>
+  kysely(em)
+    .selectFrom("imports")
+    .where(ofTenant(tenant))
+    .select(["id", "name", "size", "state", "progress", "created_at as createdAt", "expires_at as expiresAt"]);
+
+/** @throws {ApiError} `not_found` */
+export async function readImport(em: EntityManager, tenant: Tenant, id: string): Promise<StoredImport> {
+  const row = await importsOf(em, tenant)
+    .select([sql<StoredOptions | null>`options`.as("options"), sql<StoredOutcome | null>`outcome`.as("outcome")])
+    .where("id", "=", id)
+    .executeTakeFirst();
+  return orNotFound(row);
+}
+
+/** The newest first; without uploads that did not end. */
+export const listImports = (em: EntityManager, tenant: Tenant, limit: number) =>
+  importsOf(em, tenant)
+    .select([sql<ImportKind | null>`options ->> 'kind'`.as("kind")])
+    .where("state", "<>", "UPLOADING")
+    .orderBy("id", "desc")
+    .limit(limit)
+    .execute();
+
+/** Moves an import to a state that a workflow carries out; one that is there already stays. @returns whether it is there */
+async function command(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  { from, to, options }: { from: readonly ImportState[]; to: "CHECKING" | "RUNNING"; options?: StoredOptions },
+): Promise<void> {
+  const set = { state: to, progress: 0, expires_at: inDays(FILE_KEPT) };
+  const { numUpdatedRows } = await kysely(em)
+    .updateTable("imports")
+    .set(options ? { ...set, options: JSON.stringify(options), outcome: null } : set)
+    .where(ofTenant(tenant))
+    .where("id", "=", id)
+    .where("state", "in", from)
+    .executeTakeFirstOrThrow();
+  if (numUpdatedRows > 0n) return;
+  const { state } = await readImport(em, tenant, id);
+  if (state === to || (to === "RUNNING" && state === "DONE")) return;
+  throw new ApiError("resource_state_invalid", REFUSED[to]);
+}
+
+const REFUSED = {
+  CHECKING: "The file is being imported, or was imported already.",
+  RUNNING: "Check the file first.",
+};
+
+/** Orders a dry run. @throws {ApiError} `not_found`, also for the list; `resource_state_invalid` */
+export async function orderCheck(em: EntityManager, tenant: Tenant, id: string, options: StoredOptions): Promise<void> {
+  if (options.listId !== undefined) await readList(em, options.listId);
+  await command(em, tenant, id, { from: ["UPLOADED", "CHECKED", "FAILED"], to: "CHECKING", options });
+}
+
+/** Orders the import as it was checked. @throws {ApiError} `not_found`, `resource_state_invalid` */
+export const orderImport = (em: EntityManager, tenant: Tenant, id: string): Promise<void> =>
+  command(em, tenant, id, { from: ["CHECKED"], to: "RUNNING" });
+
+/** Deletes the file and what is known of it; people who were imported stay. @throws {ApiError} as `orderImport` */
+export async function deleteImport(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
+  const { numDeletedRows } = await kysely(em)
+    .deleteFrom("imports")
+    .where(ofTenant(tenant))
+    .where("id", "=", id)
+    .where("state", "<>", "RUNNING")
+    .executeTakeFirstOrThrow();
+  if (numDeletedRows > 0n) return;
+  await readImport(em, tenant, id);
+  throw new ApiError("resource_state_invalid", "The import is under way; it ends by itself.");
+}
+
+/** Carried out by no workflow for a minute, or so it may be. */
+export const readUnfinishedImports = (em: EntityManager) =>
+  kysely(em)
+    .selectFrom("imports")
+    .select(["id", "team_id as teamId", sql<Environment>`environment`.as("environment")])
+    .where("state", "in", ["CHECKING", "RUNNING"])
+    .where("updated_at", "<", sql<string>`now() - interval '1 minute'`)
+    .execute();
+
+/** @param state that the import must still have; nothing happens else */
+async function setOutcome(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  { state, to, outcome }: { state: ImportState; to: ImportState; outcome: StoredOutcome },
+): Promise<void> {
+  const db = kysely(em);
+  await db
+    .updateTable("imports")
+    .set({
+      state: to,
+      progress: 100,
+      outcome: JSON.stringify(outcome),
+      expires_at: inDays(to === "DONE" ? REPORT_KEPT : FILE_KEPT),
+    })
+    .where(ofTenant(tenant))
+    .where("id", "=", id)
+    .where("state", "=", state)
+    .execute();
+  if (to === "DONE") await db.deleteFrom("import_parts").where("import_id", "=", id).execute();
+}
+
+/** Ends an import that cannot go on: it has changed nothing. */
+export async function failImport(em: EntityManager, tenant: Tenant, id: string, failure: string): Promise<void> {
+  for (const state of ["CHECKING", "RUNNING"] as const) {
+    await setOutcome(em, tenant, id, { state, to: "FAILED", outcome: { failure: withoutAddresses(failure) } });
+  }
+}
+
+/**
+ * Carries out what the import's state says. The report is written with the people: a repetition finds it, and does nothing. A
+ * dry run is the same work, rolled back.
+ * @param stopping the work is given up, for another process to repeat @returns the state at the end
+ */
+export async function carryOutImport(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  id: string,
+  stopping: AbortSignal,
+): Promise<ImportState | "DELETED"> {
+  const stateNow = async (at: EntityManager) =>
+    (await importsOf(at, tenant).where("id", "=", id).executeTakeFirst())?.state ?? "DELETED";
+  const state = await stateNow(em);
+  if (state !== "CHECKING" && state !== "RUNNING") return state;
+  const { options, size } = await readImport(em, tenant, id);
+  if (!options) throw notFound();
+  const isDryRun = state === "CHECKING";
+  const isBlockList = options.kind === "suppressions";
+
+  let progress = 0;
+  const readShare = isBlockList ? 100 : 50;
+  const input = readFile(em, id, (read) => {
+    progress = Math.floor((read / size) * readShare);
+  });
+  const giveUp = () => void input.destroy(new Error("the worker stops"));
+  stopping.addEventListener("abort", giveUp);
+  let written = 0;
+  const timer = setInterval(() => {
+    if (progress === written) return;
+    written = progress;
+    // The next one shows more.
+    void setProgress(em, tenant, id, progress).catch(() => {});
+  }, PROGRESS_MS);
+
+  const refused: NonNullable<StoredOutcome["refused"]> = [];
+  const reading: ReadingOptions = {
+    uses: options.uses,
+    onRefused: (line, reason) => {
+      if (refused.length < MAX_REFUSED) refused.push({ line, reason: withoutAddresses(reason) });
+    },
+    onProgress: ({ phase, done, total }) => {
+      if (phase === "writing" && total) progress = readShare + Math.floor((done / total) * (100 - readShare));
+    },
+  };
+  const work = async (tx: EntityManager): Promise<StoredOutcome | undefined> => {
+    if (tx.isInTransaction()) {
+      // A process that was presumed dead may still be at it.
+      await sql`select pg_advisory_xact_lock(hashtextextended(${`import/${id}`}, 0))`.execute(kysely(tx));
+      if ((await stateNow(tx)) !== state) return undefined;
+    }
+    const report = toJson(await importFile(tx, vault, tenant, input, options, reading));
+    const outcome = { report, refused };
+    clearInterval(timer);
+    if (!isDryRun) await setOutcome(tx, tenant, id, { state, to: "DONE", outcome });
+    return outcome;
+  };
+  try {
+    // A block list is imported in batches, each in its own transaction.
+    const outcome =
+      isBlockList && !isDryRun ? await work(em) : await transaction(em, work, { attempts: 1, isRolledBack: isDryRun });
+    if (isDryRun && outcome) await setOutcome(em, tenant, id, { state, to: "CHECKED", outcome });
+  } catch (error) {
+    if (!(error instanceof ImportError || error instanceof ApiError)) throw error;
+    await failImport(em, tenant, id, error.message);
+  } finally {
+    clearInterval(timer);
+    stopping.removeEventListener("abort", giveUp);
+    input.destroy();
+  }
+  return stateNow(em);
+}
+
+const importFile = (
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  input: Readable,
+  { kind, listId, confirmed, entersSequences }: StoredOptions,
+  reading: ReadingOptions,
+) => {
+  if (kind === "suppressions") return importSuppressions(em, vault, tenant, input, reading);
+  const options = { ...reading, entersSequences };
+  return kind === "contacts"
+    ? importContacts(em, vault, tenant, input, options)
+    : importSubscribers(em, vault, tenant, input, { ...options, listId, confirmed });
+};
+
+const setProgress = (em: EntityManager, tenant: Tenant, id: string, progress: number) =>
+  kysely(em.fork())
+    .updateTable("imports")
+    .set({ progress })
+    .where(ofTenant(tenant))
+    .where("id", "=", id)
+    .where("state", "in", ["CHECKING", "RUNNING"])
+    .execute();
