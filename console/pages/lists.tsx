@@ -1,8 +1,8 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { Dialog } from "../parts/dialog.tsx";
-import { Field, Form } from "../parts/form.tsx";
+import { ListDialog, OPTINS } from "../parts/audience/list-form.tsx";
+import { When } from "../parts/filters.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { List } from "../parts/table.tsx";
@@ -14,7 +14,6 @@ export function Page() {
   const queries = useQueryClient();
   const [isMaking, setMaking] = useState(false);
   const mayWrite = useRole("EDITOR");
-  const changed = () => queries.invalidateQueries({ queryKey: [base, "lists"] });
   return (
     <>
       <PageHead title="Lists">
@@ -27,13 +26,15 @@ export function Page() {
       <List
         caption="Lists"
         queryKey={[base, "lists"]}
-        read={(cursor) => client.api.lists.page.query({ query: { cursor } })}
+        read={(cursor) => client.api.lists.page.query({ query: { cursor, sort: "created_at" } })}
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/lists/${id}`}>{name}</Link> },
-          { name: "Opt-in", cell: ({ optin }) => (optin === "DOUBLE" ? "by a mail (double)" : "at once (single)") },
+          { name: "Note", cell: ({ description }) => description },
+          { name: "Opt-in", cell: ({ optin }) => OPTINS[optin] },
+          { name: "Made", cell: ({ created_at }) => <When at={created_at} /> },
           {
-            name: "",
+            name: "Actions",
             cell: ({ id, name }) =>
               mayWrite && (
                 <Remove
@@ -41,7 +42,7 @@ export function Page() {
                   act={(context) =>
                     client.api.lists.remove.mutate({ params: { listId: id } }, { context: { ...context } })
                   }
-                  onDone={changed}
+                  onDone={() => queries.invalidateQueries({ queryKey: [base, "lists"] })}
                 >
                   <p>Its subscribers stay in the audience; their subscriptions to it end.</p>
                 </Remove>
@@ -52,36 +53,7 @@ export function Page() {
           <p>No list yet. A list holds the people who subscribed to one newsletter: make one, then import people.</p>
         }
       />
-      {isMaking && (
-        <Dialog title="New list" onClose={() => setMaking(false)}>
-          <Form
-            fields={["name", "optin"]}
-            submit="Make the list"
-            onSubmit={async ({ name = "", optin }) => {
-              await client.api.lists.create.mutate({ body: { name, optin: optin as "SINGLE" } });
-              await changed();
-              setMaking(false);
-            }}
-          >
-            {(problemOf) => (
-              <>
-                <Field label="Name" name="name" required maxLength={200} problem={problemOf("name")} />
-                <Field
-                  label="Opt-in"
-                  name="optin"
-                  hint="Double: a person gets mails once they have confirmed by a link."
-                  control={(id, describedBy) => (
-                    <select id={id} name="optin" aria-describedby={describedBy}>
-                      <option value="DOUBLE">Double</option>
-                      <option value="SINGLE">Single</option>
-                    </select>
-                  )}
-                />
-              </>
-            )}
-          </Form>
-        </Dialog>
-      )}
+      {isMaking && <ListDialog onClose={() => setMaking(false)} />}
     </>
   );
 }

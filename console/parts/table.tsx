@@ -74,10 +74,10 @@ export function List<Row>({ queryKey, read, empty, ...table }: ListProps<Row>) {
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
   const rows = query.data.pages.flatMap(({ data }) => data as readonly Row[]);
-  if (rows.length === 0) return <Empty>{empty}</Empty>;
+  if (rows.length === 0 && !query.hasNextPage) return <Empty>{empty}</Empty>;
   return (
     <>
-      <Table rows={rows} {...table} />
+      {rows.length > 0 && <Table rows={rows} {...table} />}
       {query.hasNextPage && (
         <button type="button" disabled={query.isFetchingNextPage} onClick={() => query.fetchNextPage()}>
           More
