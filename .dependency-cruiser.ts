@@ -18,11 +18,10 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   workflows: ["activities (types)", "domain (types)", "domain/sends/pause-reasons.ts"],
   activities: ["config", "db", "domain", "lib", ...WORKFLOW_STARTS],
   workers: ["activities", "config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
-  api: ["config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
+  api: ["activities/smtp/verify.ts", "config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
   console: ["api (types)"],
   stack: ["config", "console/build.ts", "db", "domain", "lib", "workers/main.ts", ...WORKFLOW_STARTS],
   app: [
-    "activities/smtp/limits.ts",
     "activities/smtp/verify.ts",
     "api/openapi/event-examples.ts",
     "api/temporal-gateway.ts",

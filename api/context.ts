@@ -52,6 +52,7 @@ export interface RequestContext {
   access: Admitted;
   requestId: string;
   locals: Locals;
+  answering: Answering;
   /** The dated version of the request: for the fingerprint under an Idempotency-Key, not for handlers. */
   version: ApiVersion;
   /** Method, path pattern and path parameters: a cursor is bound to them. */

@@ -95,6 +95,9 @@ const admitted = (definition: RouteDefinition) =>
       throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
     }
     const dryRun = text === "true";
+    if (dryRun && !definition.dryRun) {
+      throw new ApiError("unsupported_parameter", "There is no dry run of this call.", { param: "dry_run" });
+    }
     if (dryRun && dryRunScope) requireScope(access, dryRunScope);
     return next({ ctx: { version, dryRun, idempotencyKey: readIdempotencyKey(headers, definition) } });
   });

@@ -2,7 +2,6 @@ import { text } from "node:stream/consumers";
 import {
   ACCOUNT_PROVIDERS,
   ACCOUNT_STATUSES,
-  type AccountProvider,
   type EmailAccount,
   type SmtpSecurity,
 } from "../../db/entities/account.ts";
@@ -18,7 +17,7 @@ import {
   updateAccount,
 } from "../../domain/accounts/accounts.ts";
 import { disconnectAccount } from "../../domain/accounts/disconnect.ts";
-import { openTokenPost } from "../../domain/accounts/tokens.ts";
+import { openTokenPost, TOKEN_URLS } from "../../domain/accounts/tokens.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/account-inspection.ts";
 import { argument, type Commands, command, flag, OF_ANY_TEAM, OF_TENANT, option, required } from "../command.ts";
@@ -31,14 +30,6 @@ const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
 const PASSWORD_VARIABLE = "SMTP_PASSWORD";
 const REFRESH_TOKEN_VARIABLE = "OAUTH_REFRESH_TOKEN";
 const CLIENT_SECRET_VARIABLE = "OAUTH_CLIENT_SECRET";
-/**
- * Token endpoints of hosted mailboxes: https://developers.google.com/identity/protocols/oauth2/web-server and
- * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow.
- */
-const TOKEN_URLS: Partial<Record<AccountProvider, string>> = {
-  GOOGLE: "https://oauth2.googleapis.com/token",
-  MICROSOFT: "https://login.microsoftonline.com/common/oauth2/v2.0/token",
-};
 
 const PORT = wholeNumber(1, 65_535);
 const CONNECTIONS = wholeNumber(1, 1_000);
@@ -204,7 +195,7 @@ export const commands: Commands = {
 const depsOf = ({ env, vault }: Session): AccountDeps => ({
   vault,
   postForm: openTokenPost(env),
-  verify: async (login) => (await import("../smtp-check.ts")).verifyLogin(env, login),
+  verify: async (login) => (await import("../../activities/smtp/verify.ts")).verifyLogin(env, login),
 });
 
 const statusOf = ({ status, lastError, refusal }: AccountFacts): string =>

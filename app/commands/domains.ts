@@ -1,10 +1,10 @@
 import { forTenant, type Tenant } from "../../db/orm.ts";
-import { ApiError } from "../../domain/errors.ts";
 import { DKIM_ALGORITHMS } from "../../domain/mail/dkim.ts";
-import { checkKey, checkRecords, type RecordCheck } from "../../domain/sending-domains/check.ts";
+import { checkRecords, type RecordCheck, refuseUnpublished } from "../../domain/sending-domains/check.ts";
 import {
   activateKey,
   addKey,
+  keptUntil,
   listKeys,
   readKey,
   removeKey,
@@ -16,10 +16,6 @@ import { type AppCommand, type Commands, command, flag, OF_TENANT, option, requi
 import { asciiDomain, oneOf } from "../options.ts";
 import { table } from "../output.ts";
 import { inTenant, inTenantOf, type Outcome, ownerOf, type Session, tenantOf } from "../session.ts";
-
-/** How long a signed mail may be under way: servers try for four to five days (RFC 5321, section 4.5.4.1). */
-const UNDER_WAY_DAYS = 7;
-const DAY_MS = 86_400_000;
 
 const DOMAIN = { ...OF_TENANT, domain: required("<name>", "the domain that mails are sent from", asciiDomain) };
 const KEY = { key: required("<id>", "the key") };
@@ -67,9 +63,7 @@ export const commands: Commands = {
       const tenant = await ownerOf(session, "dkim_keys", id);
       if (!unchecked) {
         const key = await inTenant(session, tenant, (em) => readKey(em, tenant, id));
-        const { state, todo } = await checkKey(lookupOf(dnsServer), key);
-        const why = todo === undefined ? state : `${state}: ${todo}`;
-        if (state !== "ok") throw new ApiError("resource_state_invalid", `Its record is ${why}.`);
+        await refuseUnpublished(lookupOf(dnsServer), key);
       }
       return shown([await inTenant(session, tenant, (em) => activateKey(em, tenant, id))]);
     },
@@ -134,12 +128,6 @@ function reportOf(check: RecordCheck): string {
     ...(state === "ok" ? [] : [`  expected  ${record.value}`]),
     ...(todo === undefined ? [] : [`  to do     ${todo}`]),
   ].join("\n");
-}
-
-/** Until when mails that a key signed may still be under way; null for one that never signed. */
-function keptUntil({ activeSince, replacedAt }: SendingKey): string | null {
-  if (activeSince === null) return null;
-  return new Date((replacedAt?.getTime() ?? Date.now()) + UNDER_WAY_DAYS * DAY_MS).toISOString();
 }
 
 const dataOf = (key: SendingKey) => ({

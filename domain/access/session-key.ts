@@ -19,7 +19,7 @@ const SCOPES: readonly Scope[] = [
 ];
 
 /** Domains that the team's accounts send for. */
-async function domainsOfAccounts(em: EntityManager, tenant: Tenant): Promise<string[]> {
+export async function domainsOfAccounts(em: EntityManager, tenant: Tenant): Promise<string[]> {
   const fields = ["email", "allowedDomains"] as const;
   const accounts = await forTenant(em, tenant).find(EmailAccount, {}, { fields });
   const domains = accounts.flatMap(({ email, allowedDomains }) => [addressDomain(email), ...allowedDomains]);
@@ -60,7 +60,7 @@ export function keyOfSessions(
       return key;
     }
     const grant = { ...tenant, memberId, name: "Console", scopes: SCOPES, sendDomains, forSessions: true };
-    const { record } = await mintKey(tx, vault, grant, Number.POSITIVE_INFINITY, key?.lineageId);
+    const { record } = await mintKey(tx, vault, grant, Number.MAX_SAFE_INTEGER, key?.lineageId);
     return record;
   });
 }

@@ -64,6 +64,13 @@ export type VerifyLogin = (login: SmtpLogin) => Promise<{ ok: true } | { ok: fal
 /** The message says why the server refuses the login. */
 export class AccountCheckError extends Error {
   override name = "AccountCheckError";
+  /** A code (`SmtpReason`), and a sentence for the account's owner. */
+  readonly failure: { reason: string; message: string };
+
+  constructor(problem: string, failure: { reason: string; message: string }) {
+    super(`${problem} (${failure.reason}): ${failure.message}`);
+    this.failure = failure;
+  }
 }
 
 export interface AccountDeps {
@@ -386,7 +393,7 @@ async function verifyLogin(
   const check = await verify(
     accessToken === undefined ? { ...login, pass: password ?? undefined } : { ...login, accessToken },
   );
-  if (!check.ok) throw new AccountCheckError(`${host}:${port} cannot be used (${check.reason}): ${check.message}`);
+  if (!check.ok) throw new AccountCheckError(`${host}:${port} cannot be used`, check);
 }
 
 function postFormOf({ postForm }: AccountDeps): PostForm {
@@ -397,5 +404,6 @@ function postFormOf({ postForm }: AccountDeps): PostForm {
 const orCheckError = <T>(token: Promise<T>): Promise<T> =>
   token.catch((error: unknown) => {
     if (!(error instanceof TokenError)) throw error;
-    throw new AccountCheckError(`There is no access token (${error.failure.reason}): ${error.message}`);
+    const { reason } = error.failure;
+    throw new AccountCheckError("There is no access token", { reason, message: error.message });
   });

@@ -45,6 +45,48 @@ export function disconnectAccount(em: EntityManager, account: SendingAccount): P
   });
 }
 
+export interface AccountUse {
+  id: string;
+  kind: "newsletter" | "campaign" | "sequence";
+  name: string;
+  status: string;
+}
+
+/** Drafts, sends that have not ended, and running sequences that the account mails, or would mail now. */
+export async function readAccountUses(em: EntityManager, account: SendingAccount): Promise<AccountUse[]> {
+  const { accountId } = account;
+  const open = sql`s.status in ('SCHEDULED', 'SENDING', 'PAUSED') or s.review_until > now()`;
+  const sent = (kind: "newsletter" | "campaign") => sql`
+    select r.id, ${kind}::text as kind, r.name, s.status, null as "from" from sends s
+    join ${sql.table(`${kind}s`)} r on r.id = s.resource_id and ${ofTenant(account, "r")}
+    where ${ofTenant(account, "s")} and (${open})
+      and exists (select from send_lanes l where l.send_id = s.id and l.account_id = ${accountId})`;
+  const { rows } = await sql<AccountUse & { from: string | null }>`
+    ${sent("newsletter")} union ${sent("campaign")}
+    union all select c.id, 'campaign', c.name, c.status, null from campaigns c
+    where ${ofTenant(account, "c")} and c.status = 'DRAFT' and ${accountId} = any(c.account_ids)
+    union all select n.id, 'newsletter', n.name, n.status, n.from_email from newsletters n
+    where ${ofTenant(account, "n")} and n.status = 'DRAFT' and n.from_email is not null
+    union all select c.id, 'sequence', c.name, c.status, q.from_email
+    from sequences q join campaigns c on c.id = q.campaign_id and ${ofTenant(account, "c")}
+    where ${ofTenant(account, "q")} and c.status in ('ACTIVE', 'PAUSED')`.execute(kysely(em));
+  const addresses = new Set(rows.map(({ from }) => from).filter((from) => from !== null));
+  const mailed = new Set<string>();
+  for (const from of addresses) if ((await pickAccount(em, account, from))?.id === accountId) mailed.add(from);
+  return rows.filter(({ from }) => from === null || mailed.has(from)).map(({ from: _, ...use }) => use);
+}
+
+/** Why an account cannot be disconnected now; null when it can. @throws {ApiError} `not_found` */
+export function disconnectRefusal(em: EntityManager, account: SendingAccount): Promise<string | null> {
+  return transaction(em, (tx) => disconnectAccount(tx, account), { isRolledBack: true }).then(
+    () => null,
+    (error) => {
+      if (error instanceof ApiError && error.code === "resource_state_invalid") return error.message;
+      throw error;
+    },
+  );
+}
+
 function neededBy(needed: readonly string[]): ApiError {
   const more = needed.length > MAX_NAMED ? ` and ${needed.length - MAX_NAMED} more` : "";
   return new ApiError(

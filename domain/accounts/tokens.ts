@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
+import type { AccountProvider } from "../../db/entities/account.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { AddressRefused, isLoopback, literalAddress } from "../../lib/address-guard.ts";
 import { type FetchedText, guardedPost } from "../../lib/fetch-text.ts";
@@ -15,6 +16,15 @@ export interface OAuthGrant {
   clientSecret: string | null;
   refreshToken: string;
 }
+
+/**
+ * Token endpoints of hosted mailboxes: https://developers.google.com/identity/protocols/oauth2/web-server and
+ * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow.
+ */
+export const TOKEN_URLS: Partial<Record<AccountProvider, string>> = {
+  GOOGLE: "https://oauth2.googleapis.com/token",
+  MICROSOFT: "https://login.microsoftonline.com/common/oauth2/v2.0/token",
+};
 
 interface IssuedToken {
   accessToken: string;

@@ -1,5 +1,6 @@
 import { BlockList, isIPv4, isIPv6 } from "node:net";
 import { type DnsLookup, LookupFailed } from "../../lib/dns.ts";
+import { ApiError } from "../errors.ts";
 import type { SendingKey } from "./keys.ts";
 import { type DnsRecord, type DomainRecords, dkimRecord } from "./records.ts";
 
@@ -43,10 +44,12 @@ export async function checkRecords(dns: DnsLookup, { records, keys, spfTerms }: 
   );
 }
 
-export async function checkKey(dns: DnsLookup, key: SendingKey): Promise<RecordCheck> {
+/** @throws {ApiError} `resource_state_invalid` unless the record of a key is found in DNS */
+export async function refuseUnpublished(dns: DnsLookup, key: SendingKey): Promise<void> {
   const [check] = await checkRecords(dns, { records: [dkimRecord(key)], keys: [key], spfTerms: [] });
-  if (!check) throw new Error("one record has one check");
-  return check;
+  if (check?.state === "ok") return;
+  const why = check?.todo === undefined ? check?.state : `${check.state}: ${check.todo}`;
+  throw new ApiError("resource_state_invalid", `Its record is ${why}.`);
 }
 
 const tagsOf = (text: string): Map<string, string> =>

@@ -56,8 +56,10 @@ export async function addKey(
 ): Promise<SendingKey> {
   const hasOne = (await listKeys(em, tenant, domain)).some((key) => key.algorithm === algorithm);
   if (hasOne && isFirst) {
-    const remedy = "domain:rotate makes the next one";
-    throw new ApiError("resource_already_exists", `${domain} has a key of ${algorithm}; ${remedy}.`);
+    const remedy = "rotate it (domain:rotate) to make the next one";
+    throw new ApiError("resource_already_exists", `${domain} has a key of ${algorithm}; ${remedy}.`, {
+      param: "domain",
+    });
   }
   if (!hasOne && !isFirst) {
     throw new ApiError("not_found", `${domain} has no key of ${algorithm}; domain:add makes one.`);
@@ -127,6 +129,16 @@ export async function activateKey(em: EntityManager, tenant: Tenant, id: string)
   return readKey(em, tenant, id);
 }
 
+/** How long a signed mail may be under way: servers try for four to five days (RFC 5321, section 4.5.4.1). */
+const UNDER_WAY_DAYS = 7;
+const DAY_MS = 86_400_000;
+
+/** Until when mails that a key signed may still be under way; null for one that never signed. */
+export function keptUntil({ activeSince, replacedAt }: SendingKey): string | null {
+  if (activeSince === null) return null;
+  return new Date((replacedAt?.getTime() ?? Date.now()) + UNDER_WAY_DAYS * DAY_MS).toISOString();
+}
+
 /** @throws {ApiError} `not_found`; `resource_state_invalid` for a key that signs, unless it is forced */
 export async function removeKey(
   em: EntityManager,
@@ -136,7 +148,8 @@ export async function removeKey(
 ): Promise<SendingKey> {
   const key = await readKey(em, tenant, id);
   if (key.use === "signing" && !force) {
-    const remedy = "Rotate and activate another key first, or remove it with --force and leave mails unsigned";
+    const remedy =
+      "Rotate and activate another key first, or remove it all the same (--force) and leave mails unsigned";
     throw new ApiError("resource_state_invalid", `The key signs the mails of ${key.domain}. ${remedy}.`);
   }
   await kysely(em).deleteFrom("dkim_keys").where("id", "=", id).where(ofTenant(tenant)).execute();

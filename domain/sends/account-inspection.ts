@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { AccountProvider, AccountStatus } from "../../db/entities/account.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { ApiError } from "../errors.ts";
 import { type AccountRefusal, refusalJson } from "./inspection.ts";
@@ -34,13 +34,15 @@ interface Usage {
 export interface AccountFilter {
   id?: string;
   teamId?: string | undefined;
+  /** Undefined for an operator. */
+  tenant?: Tenant;
   statuses?: readonly AccountStatus[] | undefined;
 }
 
 /** Those that fail first, then by id. */
 export async function listAccounts(
   em: EntityManager,
-  { id, teamId, statuses }: AccountFilter,
+  { id, teamId, tenant, statuses }: AccountFilter,
 ): Promise<AccountFacts[]> {
   const used = (window: "HOUR" | "DAY", unit: "hour" | "day") => sql`coalesce((
     select u.used from account_usage u where u.account_id = a.id and u.window = ${sql.lit(window)}
@@ -57,11 +59,12 @@ export async function listAccounts(
       case when a.daily_limit is not null then
         json_build_object('used', ${used("DAY", "day")}, 'limit', a.daily_limit) end as day,
       array(select s.id from sends s join send_lanes l on l.send_id = s.id and l.account_id = a.id
-        where s.status in ('SCHEDULED', 'SENDING', 'PAUSED') order by s.id) as sends
+        where s.team_id = a.team_id and s.environment = a.environment and s.status in ('SCHEDULED', 'SENDING', 'PAUSED')
+        order by s.id) as sends
     from email_accounts a
     left join account_refusals f on f.account_id = a.id
     left join account_checks c on c.account_id = a.id
-    where (${id ?? null}::text is null or a.id = ${id ?? null})
+    where ${tenant ? ofTenant(tenant, "a") : sql`true`} and (${id ?? null}::text is null or a.id = ${id ?? null})
       and (${teamId ?? null}::text is null or a.team_id = ${teamId ?? null})
       and (${statuses ?? null}::text[] is null or a.status = any(${statuses ?? null}::text[]))
     order by a.status in ('ACTIVE', 'PENDING') and f.account_id is null, a.id`.execute(kysely(em));
@@ -69,8 +72,8 @@ export async function listAccounts(
 }
 
 /** @throws {ApiError} `not_found` */
-export async function readAccountFacts(em: EntityManager, id: string): Promise<AccountFacts> {
-  const [account] = await listAccounts(em, { id });
+export async function readAccountFacts(em: EntityManager, id: string, tenant?: Tenant): Promise<AccountFacts> {
+  const [account] = await listAccounts(em, { id, ...(tenant && { tenant }) });
   if (!account) throw new ApiError("not_found", `There is no sending account ${id}.`);
   return account;
 }

@@ -2,8 +2,9 @@ import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
-import { ApiError } from "../errors.ts";
+import { ApiError, orNotFound } from "../errors.ts";
 import { isFailing } from "./endpoint-health.ts";
+import { type EventFacts, renderEvent } from "./payload.ts";
 
 /** When a delivery is attempted next, as clients read it: at a failing endpoint's next probe; one never attempted is on its way. */
 const shownNextAttempt = (delivery: string): RawBuilder<string | null> => {
@@ -37,6 +38,23 @@ export const deliveryRow = (em: EntityManager, tenant: Tenant, webhookId: string
         selectFrom("webhook_endpoints as e").select("e.id").where("e.id", "=", webhookId).where(ofTenant(tenant, "e")),
       ),
     );
+
+/** The body that a delivery has, JSON; null once its event is no longer kept. @throws {ApiError} `not_found` */
+export async function readDeliveryBody(
+  em: EntityManager,
+  tenant: Tenant,
+  webhookId: string,
+  deliveryId: string,
+): Promise<string | null> {
+  const { rows } = await sql<{ apiVersion: string; facts: EventFacts | null }>`
+    select e.api_version as "apiVersion", case when v.id is not null then json_build_object('eventId', v.id, 'type', v.type,
+      'object', v.object, 'eventCreatedAt', ${isoInstant(sql.ref("v.created_at"))}) end as facts
+    from webhook_deliveries d join webhook_endpoints e on e.id = d.webhook_id and ${ofTenant(tenant, "e")}
+    left join webhook_events v on v.id = d.event_id and ${ofTenant(tenant, "v")}
+    where d.id = ${deliveryId} and d.webhook_id = ${webhookId} and ${ofTenant(tenant, "d")}`.execute(kysely(em));
+  const { apiVersion, facts } = orNotFound(rows[0]);
+  return facts && renderEvent(apiVersion, facts);
+}
 
 /** One attempt of a delivery, as operators read it at a command line. */
 interface AttemptFacts {

@@ -1,3 +1,156 @@
+import { z } from "zod";
+import type { EmailAccount } from "../../../db/entities/account.ts";
+import {
+  type Credentials,
+  connectAccount,
+  readAccount,
+  resumeAccount,
+  suspendAccount,
+  updateAccount,
+} from "../../../domain/accounts/accounts.ts";
+import { disconnectAccount, disconnectRefusal, readAccountUses } from "../../../domain/accounts/disconnect.ts";
+import { hasGrant, TOKEN_URLS } from "../../../domain/accounts/tokens.ts";
+import { ApiError } from "../../../domain/errors.ts";
+import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
+import { type AccountFacts, listAccounts, readAccountFacts } from "../../../domain/sends/account-inspection.ts";
 import { router } from "../../rest/route.ts";
+import { consoleMutation, consoleQuery, noInput } from "../procedure.ts";
+import { withLogins } from "./checks.ts";
+import { domainsRouter } from "./domains.ts";
+import { accountParams, connectBody, credentialsBody, type GivenCredentials, settingsBody } from "./schema.ts";
+import { webhooksRouter } from "./webhooks.ts";
 
-export const accountsRouter = router({});
+const ofAccount = z.strictObject({ params: accountParams });
+
+const problemOf = (reason: string | undefined) => (reason === undefined ? null : sentenceFor(reason));
+
+const presentFacts = ({ refusal, hour, day, ...facts }: AccountFacts) => ({
+  id: facts.id,
+  email: facts.email,
+  provider: facts.provider,
+  status: facts.status,
+  /** Why it cannot be used, in words. */
+  problem: problemOf(facts.status === "ACTIVE" ? refusal?.reason : (facts.lastError ?? refusal?.reason)),
+  /** Refused connections in a row, while there are any. */
+  refused: refusal && { count: refusal.count, since: refusal.since, retry_at: refusal.retryAt },
+  last_checked_at: facts.lastCheckedAt,
+  next_check_at: facts.nextCheckAt,
+  host: facts.host,
+  port: facts.port,
+  max_connections: facts.maxConnections,
+  connections: facts.connections,
+  hour,
+  day,
+  open_sends: facts.sends.length,
+});
+
+const presentStatus = ({ id, status }: EmailAccount) => ({ id, status });
+
+/** @param usualTokenUrl of the account's provider @throws {ApiError} `validation_failed` */
+function credentialsOf(given: GivenCredentials, usualTokenUrl: string | undefined): Credentials {
+  const { username, password, client_id: clientId, refresh_token: refreshToken, client_secret: clientSecret } = given;
+  if (clientId === undefined) return { username, password };
+  const missing = (param: string, message: string) => new ApiError("validation_failed", message, { param });
+  const tokenUrl = given.token_url ?? usualTokenUrl;
+  if (username === null) throw missing("username", "Give the mailbox's login name.");
+  if (refreshToken === undefined) throw missing("refresh_token", "Give the refresh token.");
+  if (tokenUrl === undefined) throw missing("token_url", "Give the provider's token endpoint.");
+  return { username, password: null, grant: { tokenUrl, clientId, clientSecret, refreshToken } };
+}
+
+export const accountsRouter = router({
+  list: consoleQuery({ name: "accounts.list", role: "VIEWER", input: noInput }, async ({ ctx }) =>
+    (await listAccounts(ctx.em, { tenant: ctx.tenant })).map(presentFacts),
+  ),
+
+  show: consoleQuery({ name: "accounts.show", role: "VIEWER", input: ofAccount }, async ({ ctx, input }) => {
+    const { accountId } = input.params;
+    const account = await readAccount(ctx.em, accountId);
+    return {
+      ...presentFacts(await readAccountFacts(ctx.em, accountId, ctx.tenant)),
+      display_name: account.displayName,
+      security: account.security,
+      allowed_domains: account.allowedDomains,
+      hourly_limit: account.hourlyLimit,
+      daily_limit: account.dailyLimit,
+      login: (await hasGrant(ctx.em, accountId)) ? "oauth" : account.username === null ? "none" : "password",
+    } as const;
+  }),
+
+  connect: consoleMutation(
+    { name: "accounts.connect", role: "ADMIN", input: z.strictObject({ body: connectBody }), ownCommit: true },
+    async ({ ctx, input: { body } }) => {
+      const { email, provider, host, port, security } = body;
+      const fields = {
+        ...{ email, provider, host, port, security },
+        displayName: body.display_name ?? email,
+        allowedDomains: body.allowed_domains,
+        maxConnections: body.max_connections,
+        hourlyLimit: body.hourly_limit,
+        dailyLimit: body.daily_limit,
+        ...credentialsOf(body, TOKEN_URLS[provider]),
+      };
+      return presentStatus(await withLogins(ctx, (deps) => connectAccount(ctx.em, ctx.tenant, fields, deps)));
+    },
+  ),
+
+  update: consoleMutation(
+    {
+      name: "accounts.update",
+      role: "ADMIN",
+      input: z.strictObject({ params: accountParams, body: settingsBody }),
+      ownCommit: true,
+    },
+    async ({ ctx, input }) => {
+      const { max_connections: maxConnections, hourly_limit, daily_limit, ...server } = input.body;
+      const changes = { ...server, maxConnections, hourlyLimit: hourly_limit, dailyLimit: daily_limit };
+      const { accountId } = input.params;
+      return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, changes, deps)));
+    },
+  ),
+
+  setCredentials: consoleMutation(
+    {
+      name: "accounts.setCredentials",
+      role: "ADMIN",
+      input: z.strictObject({ params: accountParams, body: credentialsBody }),
+      ownCommit: true,
+    },
+    async ({ ctx, input }) => {
+      const { accountId } = input.params;
+      const { provider } = await readAccount(ctx.em, accountId);
+      const credentials = credentialsOf(input.body, TOKEN_URLS[provider]);
+      return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, { credentials }, deps)));
+    },
+  ),
+
+  suspend: consoleMutation(
+    { name: "accounts.suspend", role: "ADMIN", input: ofAccount },
+    async ({ ctx, input: { params } }) => presentStatus(await suspendAccount(ctx.em, params.accountId)),
+  ),
+
+  resume: consoleMutation(
+    { name: "accounts.resume", role: "ADMIN", input: ofAccount, ownCommit: true },
+    async ({ ctx, input: { params } }) =>
+      presentStatus(await withLogins(ctx, (deps) => resumeAccount(ctx.em, params.accountId, deps))),
+  ),
+
+  /** What the account mails, and why it cannot be disconnected now. */
+  uses: consoleQuery({ name: "accounts.uses", role: "VIEWER", input: ofAccount }, async ({ ctx, input }) => {
+    const account = { ...ctx.tenant, accountId: input.params.accountId };
+    const refusal = await disconnectRefusal(ctx.em, account);
+    return { uses: await readAccountUses(ctx.em, account), refusal };
+  }),
+
+  disconnect: consoleMutation(
+    { name: "accounts.disconnect", role: "ADMIN", input: ofAccount },
+    async ({ ctx, input: { params } }) => {
+      await disconnectAccount(ctx.em, { ...ctx.tenant, accountId: params.accountId });
+      return { id: params.accountId };
+    },
+  ),
+
+  domains: domainsRouter,
+
+  webhooks: webhooksRouter,
+});

@@ -1,0 +1,32 @@
+import { z } from "zod";
+import { orNotFound } from "../../../domain/errors.ts";
+import { commandEndpoint } from "../../../domain/webhooks/commands.ts";
+import { endpointRow } from "../../../domain/webhooks/endpoints.ts";
+import { readDeliveryBody } from "../../../domain/webhooks/log.ts";
+import { router } from "../../rest/route.ts";
+import { deliveryParams, webhookParams } from "../../webhooks/schema.ts";
+import { consoleMutation, consoleQuery } from "../procedure.ts";
+
+/** Of webhooks what the API has not. */
+export const webhooksRouter = router({
+  /** Attempts what waits for an endpoint now; it uses up none of the attempts. */
+  retry: consoleMutation(
+    {
+      name: "accounts.webhooks.retry",
+      role: "ADMIN",
+      input: z.strictObject({ params: webhookParams }),
+      ownCommit: true,
+    },
+    async ({ ctx, input: { params } }) => {
+      orNotFound(await endpointRow(ctx.em, ctx.tenant, params.webhookId).executeTakeFirst());
+      return { retried: await commandEndpoint(ctx.em, params.webhookId, "retryNow") };
+    },
+  ),
+
+  body: consoleQuery(
+    { name: "accounts.webhooks.body", role: "VIEWER", input: z.strictObject({ params: deliveryParams }) },
+    async ({ ctx, input: { params } }) => ({
+      body: await readDeliveryBody(ctx.em, ctx.tenant, params.webhookId, params.deliveryId),
+    }),
+  ),
+});
