@@ -1,3 +1,212 @@
-import { router } from "../../rest/route.ts";
+import { z } from "zod";
+import { EmailAccount } from "../../../db/entities/account.ts";
+import { List } from "../../../db/entities/audience.ts";
+import { CAMPAIGN_STATUSES } from "../../../db/entities/send.ts";
+import { transaction } from "../../../db/transaction.ts";
+import { requireRole } from "../../../domain/access/access.ts";
+import { keyOfSessions } from "../../../domain/access/session-key.ts";
+import { lookupAddress } from "../../../domain/address.ts";
+import { countSegment, readSegments } from "../../../domain/audience/segments/segments.ts";
+import { ApiError, ERRORS, type ErrorCode } from "../../../domain/errors.ts";
+import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
+import { PAUSE_REASONS } from "../../../domain/sends/pause-reasons.ts";
+import { listSequences, readSequenceContent } from "../../../domain/sequences/list.ts";
+import { showSequence } from "../../../domain/sequences/progress.ts";
+import { createSequence, resumeSequence, startSequence, stopSequence } from "../../../domain/sequences/sequences.ts";
+import { pauseSequence, readSequence, type Sequence } from "../../../domain/sequences/state.ts";
+import { saveSteps } from "../../../domain/sequences/steps.ts";
+import type { RequestContext } from "../../context.ts";
+import { address, name } from "../../fields.ts";
+import { idParam, idParamOf, router } from "../../rest/route.ts";
+import { consoleMutation, consoleQuery } from "../procedure.ts";
 
-export const sequencesRouter = router({});
+const PAGE = 100;
+/** A segment that takes longer is not counted. */
+const COUNT_MS = 10_000;
+
+const params = z.strictObject({ sequenceId: idParamOf("campaign", "The id of the sequence.") });
+const ofSequence = z.strictObject({ params });
+const ofSequenceWith = <S extends z.ZodType>(body: S) => z.strictObject({ params, body });
+
+const presentStatus = ({ campaignId, status, reason }: Sequence) => ({ id: campaignId, status, status_reason: reason });
+
+/** Why it is PAUSED, in words. */
+function problemOf(reason: string | null): string | null {
+  if (reason === null) return null;
+  if (reason === PAUSE_REASONS.databaseRestored) return "The service was restored from a backup.";
+  return isErrorCode(reason) ? ERRORS[reason].meaning : sentenceFor(reason);
+}
+const isErrorCode = (text: string): text is ErrorCode => Object.hasOwn(ERRORS, text);
+
+/** The key by which the member's sessions send. */
+const ownKey = async ({ em, vault, tenant, access }: RequestContext): Promise<string> =>
+  (await keyOfSessions(em, vault, tenant, access.caller.memberId)).id;
+
+export const sequencesRouter = router({
+  page: consoleQuery(
+    {
+      name: "sequences.page",
+      role: "VIEWER",
+      input: z.strictObject({
+        query: z.strictObject({
+          q: z.string().max(200).optional(),
+          status: z.enum(CAMPAIGN_STATUSES).optional(),
+          cursor: idParam.optional(),
+        }),
+      }),
+    },
+    async ({ ctx, input: { query } }) => {
+      const filter = { name: query.q, status: query.status, after: query.cursor, limit: PAGE };
+      const sequences = await listSequences(ctx.em, ctx.tenant, filter);
+      return { sequences, next_cursor: sequences[PAGE - 1]?.id ?? null };
+    },
+  ),
+
+  show: consoleQuery({ name: "sequences.show", role: "VIEWER", input: ofSequence }, async ({ ctx, input }) => {
+    const { em, tenant } = ctx;
+    const { sequenceId } = input.params;
+    const shown = await showSequence(em, tenant, sequenceId);
+    const content = await readSequenceContent(em, tenant, sequenceId);
+    const contents = new Map(content?.steps.map((step) => [step.id, step]));
+    return {
+      ...presentStatus(shown),
+      problem: problemOf(shown.reason),
+      /** Then a resume must say what becomes of those who were due. */
+      is_restored: shown.reason === PAUSE_REASONS.databaseRestored,
+      name: shown.name,
+      list_id: shown.listId,
+      list_name: content?.list_name ?? null,
+      segment_id: shown.segmentId,
+      segment_name: content?.segment_name ?? null,
+      from_email: shown.fromEmail,
+      from_name: shown.fromName,
+      are_members_noted: shown.areMembersNoted,
+      people: shown.people,
+      next_due_at: shown.nextDueAt,
+      mailed_today: shown.mailedToday,
+      due: content?.due ?? 0,
+      steps: shown.steps.map((step) => ({ stop_if: null, skip_if: null, body: "", ...contents.get(step.id), ...step })),
+    };
+  }),
+
+  /** What a sequence can be made of. */
+  choices: consoleQuery(
+    { name: "sequences.choices", role: "EDITOR", input: z.strictObject({}) },
+    async ({ ctx: { em } }) => {
+      const lists = await em.find(List, {}, { fields: ["name"], orderBy: { name: "asc" } });
+      const accounts = await em.find(EmailAccount, {}, { fields: ["email"], orderBy: { email: "asc" } });
+      return {
+        lists: lists.map(({ id, name }) => ({ id, name })),
+        segments: (await readSegments(em)).map(({ id, name }) => ({ id, name })),
+        addresses: accounts.map(({ email }) => email),
+      };
+    },
+  ),
+
+  /** Those who would enter a sequence at its start with its members. */
+  countMembers: consoleQuery(
+    { name: "sequences.countMembers", role: "EDITOR", input: ofSequence },
+    async ({ ctx, input }) => {
+      const { em, tenant } = ctx;
+      const { sequenceId } = input.params;
+      const { segmentId } = await readSequence(em, sequenceId, { tenant });
+      if (segmentId !== null)
+        return { members: (await countSegment(em, tenant, segmentId, { timeoutMs: COUNT_MS })).contacts };
+      return { members: (await readSequenceContent(em, tenant, sequenceId))?.subscribers ?? 0 };
+    },
+  ),
+
+  create: consoleMutation(
+    {
+      name: "sequences.create",
+      role: "EDITOR",
+      input: z.strictObject({
+        body: z.strictObject({
+          name,
+          list_id: idParam.optional(),
+          segment_id: idParam.optional(),
+          from_email: address.transform(lookupAddress),
+          from_name: name.nullable().default(null),
+        }),
+      }),
+    },
+    async ({ ctx, input: { body } }) => {
+      const sequence = { name: body.name, fromEmail: body.from_email, fromName: body.from_name };
+      if (ctx.tenant.environment !== "LIVE") {
+        throw new ApiError("validation_failed", "A sequence is LIVE: the test environment sends no mail.");
+      }
+      const target = { listId: body.list_id, segmentId: body.segment_id };
+      return { id: await createSequence(ctx.em, ctx.tenant, { ...sequence, ...target }, ctx.env.MAX_CAMPAIGNS) };
+    },
+  ),
+
+  /** All steps at once. Those of one that was started are mailed without another confirmation: they take who may send. */
+  saveSteps: consoleMutation(
+    {
+      name: "sequences.saveSteps",
+      role: "EDITOR",
+      input: ofSequenceWith(z.strictObject({ steps: z.array(z.unknown()) })),
+      ownCommit: true,
+    },
+    async ({ ctx, input }) => {
+      const { sequenceId } = input.params;
+      const { status } = await readSequence(ctx.em, sequenceId, { tenant: ctx.tenant });
+      if (status !== "DRAFT") requireRole(ctx.access, "ADMIN");
+      return saveSteps(ctx.em, ctx.tenant, sequenceId, input.body.steps);
+    },
+  ),
+
+  start: consoleMutation(
+    {
+      name: "sequences.start",
+      role: "ADMIN",
+      input: ofSequenceWith(z.strictObject({ include_members: z.boolean() })),
+      ownCommit: true,
+    },
+    async ({ ctx, input }) => {
+      const { sequenceId } = input.params;
+      await readSequence(ctx.em, sequenceId, { tenant: ctx.tenant });
+      const start = { key: await ownKey(ctx), includeMembers: input.body.include_members };
+      await transaction(ctx.em, (tx) => startSequence(tx, ctx.tenant, sequenceId, start));
+      return { id: sequenceId };
+    },
+  ),
+
+  pause: consoleMutation(
+    { name: "sequences.pause", role: "ADMIN", input: ofSequence },
+    async ({ ctx, input: { params } }) => {
+      await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
+      return presentStatus(await pauseSequence(ctx.em, params.sequenceId, null));
+    },
+  ),
+
+  resume: consoleMutation(
+    {
+      name: "sequences.resume",
+      role: "ADMIN",
+      input: ofSequenceWith(
+        z.strictObject({
+          /** What becomes of those who were due when it was paused; after a restore it must be said. */
+          due: z.enum(["mail", "skip"]).optional(),
+          /** In place of the key that it was started with. */
+          with_own_key: z.boolean().default(false),
+        }),
+      ),
+      ownCommit: true,
+    },
+    async ({ ctx, input }) => {
+      const { sequenceId } = input.params;
+      await readSequence(ctx.em, sequenceId, { tenant: ctx.tenant });
+      const key = input.body.with_own_key ? await ownKey(ctx) : undefined;
+      return resumeSequence(ctx.em, sequenceId, { due: input.body.due, key });
+    },
+  ),
+
+  stop: consoleMutation(
+    { name: "sequences.stop", role: "ADMIN", input: ofSequence },
+    async ({ ctx, input: { params } }) => {
+      await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
+      return presentStatus(await stopSequence(ctx.em, params.sequenceId));
+    },
+  ),
+});

@@ -72,6 +72,13 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: /join sequences q on q\.campaign_id = s\.campaign_id/,
   },
   {
+    reason: "Read under its tenant by the same request, a sequence is changed by its id.",
+    program: "api",
+    file: /^domain\/sequences\//,
+    tables: ["sequences", "campaigns", "sends"],
+    statement: BY_ID,
+  },
+  {
     reason: "The contacts that the same transaction has locked under their tenant, by ids alone for the same reason.",
     program: "api",
     file: /^domain\/audience\/contact-rows\.ts$/,

@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { makeMember, makeTeam } from "../support/factories.ts";
+import { makeSender, type Sender } from "../support/sending.ts";
+import { enrolmentsOf, makeSequence, step, untilEnrolled } from "../support/sequences.ts";
+
+type Client = Awaited<ReturnType<typeof consoleClient>>;
+const code = refusalCodeOf;
+
+describe("Sequences in the console", () => {
+  let sender: Sender;
+  let admin: Client;
+  let editor: Client;
+  let viewer: Client;
+  before(async () => {
+    sender = await makeSender({ recipients: 2 });
+    const clientAs = async (role: "ADMIN" | "EDITOR" | "VIEWER") =>
+      consoleClient(await signIn((await makeMember(sender.em, sender.team.id, role)).id), sender.team.id);
+    [admin, editor, viewer] = [await clientAs("ADMIN"), await clientAs("EDITOR"), await clientAs("VIEWER")];
+  });
+
+  const create = async (client: Client, name: string) => {
+    const body = { name, list_id: sender.listId, from_email: sender.fromEmail };
+    return { sequenceId: (await client.app.sequences.create.mutate({ body })).data.id };
+  };
+
+  it("are made by an EDITOR, started by an ADMIN under their own key, held, continued and stopped", async () => {
+    const params = await create(editor, "Welcome");
+    const steps = [step("a", { wait_minutes: 60 }), step("b", { time_of_day: "09:30", send_days: [1, 5] })];
+    const bad = editor.app.sequences.saveSteps.mutate({ params, body: { steps: [{ ...steps[0], subject: "{{" }] } });
+    const refusal = await bad.catch(({ data }) => data);
+    assert.deepEqual([refusal.code, refusal.param], ["validation_failed", "steps[0].subject"]);
+    const saved = await editor.app.sequences.saveSteps.mutate({ params, body: { steps } });
+    assert.equal(saved.data.added, 2);
+    assert.equal((await editor.app.sequences.countMembers.query({ params })).data.members, 2);
+
+    const start = { params, body: { include_members: true } };
+    assert.equal(await code(editor.app.sequences.start.mutate(start)), "role_insufficient");
+    await admin.app.sequences.start.mutate(start);
+    await untilEnrolled(sender, params.sequenceId, (people) => people.length === 2);
+    const shown = (await viewer.app.sequences.show.query({ params })).data;
+    assert.deepEqual([shown.status, shown.list_name, shown.steps[1]?.send_days], ["ACTIVE", "Readers", [1, 5]]);
+    assert.deepEqual([shown.people, shown.steps[0]?.waiting, shown.steps[0]?.body], [{ ACTIVE: 2 }, 2, step("a").body]);
+    // Its steps are mailed without another confirmation.
+    const change = { params, body: { steps: steps.slice(0, 1) } };
+    assert.equal(await code(editor.app.sequences.saveSteps.mutate(change)), "role_insufficient");
+    assert.equal((await admin.app.sequences.saveSteps.mutate(change)).data.removed, 1);
+
+    assert.equal(await code(editor.app.sequences.pause.mutate({ params })), "role_insufficient");
+    assert.equal((await admin.app.sequences.pause.mutate({ params })).data.status, "PAUSED");
+    const resumed = await admin.app.sequences.resume.mutate({ params, body: { with_own_key: true } });
+    assert.deepEqual(resumed.data, { skipped: 0, due: 0, spread: 0 });
+    assert.equal((await admin.app.sequences.stop.mutate({ params })).data.status, "STOPPED");
+    assert.ok((await enrolmentsOf(sender.em, params.sequenceId)).every(({ state }) => state === "LEFT"));
+  });
+
+  it("are listed by name and status", async () => {
+    const { sequenceId } = await create(editor, "Birthday 100%");
+    const list = async (query: { q?: string; status?: "DRAFT" | "ACTIVE" }) =>
+      (await viewer.app.sequences.page.query({ query })).data.sequences.map(({ id }) => id);
+    assert.deepEqual(await list({ q: "birthday 100%" }), [sequenceId]);
+    assert.deepEqual(await list({ q: "birthday_" }), []);
+    assert.deepEqual(await list({ q: "Birthday", status: "ACTIVE" }), []);
+    assert.equal(await code(create(viewer, "No")), "role_insufficient");
+    assert.equal(await code(create(editor, " ")), "validation_failed");
+  });
+
+  it("of another team are absent", async () => {
+    const other = await makeTeam();
+    const client = await consoleClient(await signIn(other.owner.id), other.team.id);
+    const params = { sequenceId: await makeSequence(sender, { isStarted: false }) };
+    const { sequences } = client.app;
+    assert.deepEqual((await sequences.page.query({ query: {} })).data.sequences, []);
+    const calls = [
+      sequences.show.query({ params }),
+      sequences.countMembers.query({ params }),
+      sequences.saveSteps.mutate({ params, body: { steps: [step("x")] } }),
+      sequences.start.mutate({ params, body: { include_members: false } }),
+      sequences.pause.mutate({ params }),
+      sequences.resume.mutate({ params, body: {} }),
+      sequences.stop.mutate({ params }),
+      sequences.create.mutate({ body: { name: "X", list_id: sender.listId, from_email: sender.fromEmail } }),
+    ];
+    assert.deepEqual(new Set(await Promise.all(calls.map(code))), new Set(["not_found"]));
+  });
+});
