@@ -59,6 +59,9 @@ class HttpRefusal extends Error {
   }
 }
 
+/** A refusal that the page itself has found. */
+export const refuse = (param: string, message: string): Error => new HttpRefusal({ param, message });
+
 /** A request beside the procedures: sign-in, files. @throws {HttpRefusal} */
 export async function request<T>(method: string, path: string, body?: unknown, headers?: HeadersInit): Promise<T> {
   const isFile = body instanceof Blob;

@@ -1,5 +1,151 @@
-import { PageHead } from "../parts/page.tsx";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import {
+  AccountState,
+  LOGIN_FIELDS,
+  LOGINS,
+  LoginFields,
+  loginOf,
+  PROVIDERS,
+  SERVER_INPUTS,
+  serverOf,
+} from "../parts/account.tsx";
+import { Act, Facts } from "../parts/act.tsx";
+import { When } from "../parts/filters.tsx";
+import { Loading, PageHead, Problem } from "../parts/page.tsx";
+import { useRole, useWorkspace } from "../session.tsx";
 
-export function Page() {
-  return <PageHead title="Account" />;
+/** One sending account. */
+export function Page(): ReactNode {
+  const { client, base } = useWorkspace();
+  const { accountId = "" } = useParams({ strict: false });
+  const params = { accountId };
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const mayWrite = useRole("ADMIN");
+  const { accounts } = client.app;
+  const queryKey = [base, "accounts", accountId];
+  const query = useQuery({ queryKey, queryFn: () => accounts.show.query({ params }) });
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  const account = query.data.data;
+  const { status, open_sends: openSends, refused } = account;
+  const then = async (done: Promise<unknown>) => {
+    await done;
+    await queries.invalidateQueries({ queryKey: [base, "accounts"] });
+  };
+  const disconnect = async () => {
+    await accounts.disconnect.mutate({ params });
+    await navigate({ to: `${base}/accounts` });
+    await queries.invalidateQueries({ queryKey: [base, "accounts"], exact: true });
+  };
+  return (
+    <>
+      <PageHead title={account.email}>
+        {mayWrite && (
+          <>
+            {status === "ACTIVE" && (
+              <Act title="Suspend" act={() => then(accounts.suspend.mutate({ params }))}>
+                <p>
+                  {openSends === 0
+                    ? "No send is using it now. Those that need it later wait until you resume it."
+                    : `${openSends} sends that use it wait until you resume it.`}
+                </p>
+              </Act>
+            )}
+            {status !== "ACTIVE" && status !== "REVOKED" && (
+              <Act title="Resume" submit="Log in and resume" act={() => then(accounts.resume.mutate({ params }))}>
+                <p>The account is used again once the server lets it log in with the stored login.</p>
+              </Act>
+            )}
+            <Act
+              title="Change settings"
+              submit="Save"
+              inputs={SERVER_INPUTS}
+              values={account}
+              act={(values) => then(accounts.update.mutate({ params, body: serverOf(values) }))}
+            >
+              <p className="muted">Another server, port or security is saved once a login with it works.</p>
+            </Act>
+            <Act
+              title="New login"
+              submit="Log in and save"
+              fields={LOGIN_FIELDS}
+              act={(values) => then(accounts.setCredentials.mutate({ params, body: loginOf(values) }))}
+            >
+              {(problemOf) => (
+                <>
+                  <p>It takes the place of the present one once it works. It cannot be read here afterwards.</p>
+                  <LoginFields problemOf={problemOf} />
+                </>
+              )}
+            </Act>
+            <Act title="Disconnect" kind="danger" act={disconnect}>
+              <Uses accountId={accountId} />
+            </Act>
+          </>
+        )}
+      </PageHead>
+      <Facts
+        of={[
+          ["State", <AccountState key="state" {...account} />],
+          [
+            "Refused",
+            refused && (
+              <>
+                {refused.count} connections since <When at={refused.since} />; the next after{" "}
+                <When at={refused.retry_at} />
+              </>
+            ),
+          ],
+          ["Name", account.display_name],
+          ["Also sends for", account.allowed_domains.join(", ") || "no other domain"],
+          ["Provider", PROVIDERS[account.provider][0]],
+          ["Server", `${account.host}, port ${account.port}`],
+          ["Security", account.security === "none" ? "none" : account.security.toUpperCase()],
+          ["Login", LOGINS[account.login]],
+          ["Last checked", account.last_checked_at ? <When key="checked" at={account.last_checked_at} /> : "never"],
+          ["Next check", account.next_check_at && <When at={account.next_check_at} />],
+          ["Connections", `${account.connections} of ${account.max_connections} in use`],
+          ["This hour", <Used key="hour" usage={account.hour} />],
+          ["Today (UTC)", <Used key="day" usage={account.day} />],
+          ["Open sends", openSends],
+        ]}
+      />
+    </>
+  );
+}
+
+function Used({ usage }: { usage: { used: number; limit: number } | null }) {
+  if (usage === null) return "No limit";
+  const text = `${usage.used.toLocaleString()} of ${usage.limit.toLocaleString()} mails`;
+  return (
+    <>
+      {text} <progress value={usage.used} max={usage.limit} aria-label={text} />
+    </>
+  );
+}
+
+function Uses({ accountId }: { accountId: string }) {
+  const { client, base } = useWorkspace();
+  const queryFn = () => client.app.accounts.uses.query({ params: { accountId } });
+  const query = useQuery({ queryKey: [base, "uses", accountId], queryFn, gcTime: 0 });
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  const { uses, refusal } = query.data.data;
+  return (
+    <>
+      <p>The account and its login are deleted. To use it again, connect it anew.</p>
+      <p>{uses.length === 0 ? "No draft, send or sequence uses it." : "These use it:"}</p>
+      <ul>
+        {uses.map(({ id, kind, name, status }) => (
+          <li key={id}>
+            <Link to={`${base}/${kind}s/${id}`}>{name}</Link> ({kind}, {status.toLowerCase()})
+          </li>
+        ))}
+      </ul>
+      {refusal !== null && <p className="wrong">{refusal}</p>}
+    </>
+  );
 }

@@ -1,5 +1,134 @@
-import { PageHead } from "../parts/page.tsx";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import {
+  ACCOUNT_STATES,
+  AccountState,
+  LOGIN_FIELDS,
+  LoginFields,
+  loginOf,
+  PROVIDERS,
+  type Provider,
+  SERVER_INPUTS,
+  serverOf,
+  USUAL_SERVER,
+} from "../parts/account.tsx";
+import { Act, Inputs, type Values } from "../parts/act.tsx";
+import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { Field } from "../parts/form.tsx";
+import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
+import { Table } from "../parts/table.tsx";
+import { useRole, useWorkspace } from "../session.tsx";
 
+const used = (usage: { used: number; limit: number } | null) =>
+  usage === null ? "no limit" : `${usage.used.toLocaleString()} of ${usage.limit.toLocaleString()}`;
+
+/** The sending accounts of a team. */
 export function Page() {
-  return <PageHead title="Accounts" />;
+  const { client, base } = useWorkspace();
+  const [{ q = "", status }] = useFilters();
+  const query = useQuery({ queryKey: [base, "accounts"], queryFn: () => client.app.accounts.list.query({}) });
+  const accounts = query.data?.data ?? [];
+  const shown = accounts.filter(
+    (account) => (!status || account.status === status) && account.email.includes(q.toLowerCase()),
+  );
+  const choices = Object.fromEntries(Object.entries(ACCOUNT_STATES).map(([name, [text]]) => [name, text]));
+  return (
+    <>
+      <PageHead title="Accounts">{useRole("ADMIN") && <Connect />}</PageHead>
+      <FilterBar>
+        <SearchFilter name="q" label="Address" />
+        <ChoiceFilter name="status" label="State" any="All" choices={choices} />
+      </FilterBar>
+      <Problem error={query.error} />
+      {query.isPending && <Loading />}
+      {query.data && shown.length === 0 && (
+        <Empty>
+          <p>
+            {accounts.length > 0
+              ? "No account is like this. Show all of them, or search for another address."
+              : "No account yet. Newsletters leave by a mailbox or relay of yours: connect one with its server and login."}
+          </p>
+        </Empty>
+      )}
+      {shown.length > 0 && (
+        <Table
+          caption="Sending accounts"
+          rows={shown}
+          keyOf={({ id }) => id}
+          columns={[
+            { name: "Address", cell: ({ id, email }) => <Link to={`${base}/accounts/${id}`}>{email}</Link> },
+            { name: "State", cell: (account) => <AccountState {...account} /> },
+            { name: "This hour", cell: ({ hour }) => used(hour), isNumber: true },
+            { name: "Today", cell: ({ day }) => used(day), isNumber: true },
+            {
+              name: "Connections",
+              cell: (account) => `${account.connections} of ${account.max_connections}`,
+              isNumber: true,
+            },
+            { name: "Open sends", cell: ({ open_sends }) => open_sends, isNumber: true },
+          ]}
+        />
+      )}
+    </>
+  );
+}
+
+const FURTHER = "Domains that it may send for beside its own address, separated by commas.";
+
+function Connect() {
+  const { client, base } = useWorkspace();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [provider, setProvider] = useState<Provider>("SMTP_OTHER");
+  const connect = async (values: Values) => {
+    const server = serverOf(values);
+    const { email = "", display_name, allowed_domains = "" } = values;
+    const domains = allowed_domains.split(/[\s,]+/).filter((name) => name !== "");
+    const body = { email, provider, ...server, ...loginOf(values), allowed_domains: domains };
+    const named = { ...body, ...(display_name && { display_name }) };
+    const { data } = await client.app.accounts.connect.mutate({ body: named });
+    await queries.invalidateQueries({ queryKey: [base, "accounts"] });
+    await navigate({ to: `${base}/accounts/${data.id}` });
+  };
+  return (
+    <Act
+      title="Connect an account"
+      submit="Log in and connect"
+      kind="primary"
+      inputs={[
+        ["email", "Address", { type: "email", required: true }],
+        ["display_name", "Name beside the address", { maxLength: 200, hint: "Readers see it. Empty: the address." }],
+        ["allowed_domains", "Further domains", { hint: FURTHER }],
+      ]}
+      fields={[...SERVER_INPUTS.map(([name]) => name), ...LOGIN_FIELDS]}
+      act={connect}
+    >
+      {(problemOf) => (
+        <>
+          <Field
+            label="Provider"
+            name="provider"
+            control={(id) => (
+              <select id={id} value={provider} onChange={({ target }) => setProvider(target.value as Provider)}>
+                {Object.entries(PROVIDERS).map(([name, [text]]) => (
+                  <option key={name} value={name}>
+                    {text}
+                  </option>
+                ))}
+              </select>
+            )}
+          />
+          <Inputs
+            key={provider}
+            inputs={SERVER_INPUTS}
+            problemOf={problemOf}
+            values={{ ...USUAL_SERVER, host: PROVIDERS[provider][1] }}
+          />
+          <LoginFields problemOf={problemOf} />
+          <p className="muted">The server is asked at once whether the login works. This takes up to 30 seconds.</p>
+        </>
+      )}
+    </Act>
+  );
 }

@@ -1,5 +1,176 @@
-import { PageHead } from "../parts/page.tsx";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Act, Copy, Facts } from "../parts/act.tsx";
+import { SearchFilter, useFilters, When } from "../parts/filters.tsx";
+import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
+import { useRole, useWorkspace } from "../session.tsx";
 
+const STATES = {
+  ok: ["In place", "good"],
+  missing: ["Missing", "wrong"],
+  wrong: ["Wrong", "wrong"],
+  unknown: ["DNS did not answer", "warn"],
+} as const;
+const USES = {
+  signing: ["Signs", "good"],
+  waiting: ["Waits for its record", "warn"],
+  replaced: ["Replaced", "muted"],
+} as const;
+
+function useDomains() {
+  const { client, base } = useWorkspace();
+  const queryKey = [base, "domains"];
+  const queries = useQueryClient();
+  const calls = client.app.accounts.domains;
+  const query = useQuery({ queryKey, queryFn: () => calls.list.query({}) });
+  const then = async (done: Promise<unknown>) => {
+    await done;
+    await queries.invalidateQueries({ queryKey, exact: true });
+  };
+  const addKey = (domain: string, algorithm: string | undefined, isFirst: boolean) =>
+    then(calls.addKey.mutate({ body: { domain, algorithm: algorithm as "rsa", is_first: isFirst } }));
+  return { query, calls, then, addKey };
+}
+
+const KINDS = { rsa: "RSA, which every mailbox can check", ed25519: "Ed25519, as a second key beside RSA" };
+const ALGORITHM = ["algorithm", "Kind of key", { choices: KINDS }] as const;
+const DOMAIN_HINT = "The part of your sender address behind the @.";
+
+/** The sending domains of a team, with the records that prove their mails. */
 export function Page() {
-  return <PageHead title="Domains" />;
+  const { query, addKey } = useDomains();
+  const [{ q = "" }] = useFilters();
+  const { domains = [], unsigned = [] } = query.data?.data ?? {};
+  const shown = domains.filter(({ domain }) => domain.includes(q.toLowerCase()));
+  return (
+    <>
+      <PageHead title="Domains">
+        {useRole("ADMIN") && (
+          <Act
+            title="Add a domain"
+            kind="primary"
+            inputs={[["domain", "Domain", { required: true, list: "unsigned", hint: DOMAIN_HINT }], ALGORITHM]}
+            act={({ domain = "", algorithm }) => addKey(domain, algorithm, true)}
+          >
+            <datalist id="unsigned">
+              {unsigned.map((domain) => (
+                <option key={domain} value={domain} />
+              ))}
+            </datalist>
+          </Act>
+        )}
+      </PageHead>
+      <p>
+        Mailboxes trust a mail more that its domain has signed. Publish these records where the domain's DNS is kept; it
+        may take an hour until a new record is found.
+      </p>
+      {domains.length > 1 && <SearchFilter name="q" label="Domain" />}
+      <Problem error={query.error} />
+      {query.isPending && <Loading />}
+      {query.data && shown.length === 0 && (
+        <Empty>
+          <p>
+            {domains.length > 0
+              ? "No domain is like this."
+              : "No domain yet. Add the one that your newsletters come from, then publish the records that are shown."}
+          </p>
+        </Empty>
+      )}
+      {shown.map((domain) => (
+        <Domain key={domain.domain} {...domain} />
+      ))}
+    </>
+  );
+}
+
+type Domains = NonNullable<ReturnType<typeof useDomains>["query"]["data"]>["data"]["domains"];
+type Key = Domains[number]["keys"][number];
+
+function Domain({ domain, keys, records }: Domains[number]) {
+  const { base } = useWorkspace();
+  const { calls, addKey } = useDomains();
+  const mayWrite = useRole("ADMIN");
+  const check = useQuery({
+    // Other keys have other records.
+    queryKey: [base, "domains", domain, keys.map(({ id }) => id).join()],
+    queryFn: () => calls.check.mutate({ body: { domain } }),
+    staleTime: 60_000,
+  });
+  return (
+    <section className="card stack" aria-label={domain}>
+      <div className="head">
+        <h2>{domain}</h2>
+        <div className="actions">
+          <button type="button" disabled={check.isFetching} onClick={() => check.refetch()}>
+            {check.isFetching ? "Checking…" : "Check now"}
+          </button>
+          {mayWrite && (
+            <Act title="Rotate the key" inputs={[ALGORITHM]} act={({ algorithm }) => addKey(domain, algorithm, false)}>
+              <p>A next key is made. The present one signs until you publish the new record and activate its key.</p>
+            </Act>
+          )}
+        </div>
+      </div>
+      {!keys.some(({ use }) => use === "signing") && <p className="warn">No key signs the mails of this domain yet.</p>}
+      <Problem error={check.error} />
+      {records.map(({ purpose, name, type, value }) => {
+        const found = check.data?.data.find((one) => one.purpose === purpose && one.name === name);
+        const key = purpose === "DKIM" ? keys.find(({ record_name }) => record_name === name) : undefined;
+        const isWrong = found !== undefined && found.state !== "ok";
+        return (
+          <article key={`${purpose} ${name}`} className="stack">
+            <h3>
+              {purpose} {found && <span className={STATES[found.state][1]}>{STATES[found.state][0]}</span>}
+              {key && <span className={USES[key.use][1]}> · {USES[key.use][0]}</span>}
+            </h3>
+            <Facts
+              of={[
+                ["Name", <Copy key="name" text={name} name={`the name of the ${purpose} record`} />],
+                ["Type", type],
+                ["Value", <Copy key="value" text={value} name={`the value of the ${purpose} record`} />],
+                ["Found", isWrong && found.found.length > 0 && <code>{found.found.join("\n")}</code>],
+                ["To do", found?.todo && `${found.todo[0]?.toUpperCase()}${found.todo.slice(1)}.`],
+                ["Keep it until", key?.use === "replaced" && <When at={key.keep_record_until} />],
+              ]}
+            />
+            {key && mayWrite && <KeyActions {...key} />}
+          </article>
+        );
+      })}
+      {!records.some(({ purpose }) => purpose === "SPF") && (
+        <p className="muted">Connect an account that sends from this domain: its SPF record is shown then.</p>
+      )}
+    </section>
+  );
+}
+
+function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Key) {
+  const { calls, then } = useDomains();
+  const params = { keyId };
+  return (
+    <div className="actions">
+      {use === "waiting" && (
+        <Act title="Activate" kind="primary" act={() => then(calls.activate.mutate({ params, body: {} }))}>
+          <p>Its record is looked up. Where it is found, this key signs the mails from now on.</p>
+        </Act>
+      )}
+      <Act
+        title="Remove this key"
+        kind="danger"
+        act={({ force }) => then(calls.remove.mutate({ params, body: { force: force === "on" } }))}
+      >
+        {use === "signing" ? (
+          <label>
+            <input type="checkbox" name="force" required /> Leave the mails of {domain} unsigned. To replace the key,
+            rotate it instead.
+          </label>
+        ) : keptUntil ? (
+          <p>
+            It signs no more. Keep its record in DNS until <When at={keptUntil} />.
+          </p>
+        ) : (
+          <p>It has signed no mail. Its record in DNS can go, too.</p>
+        )}
+      </Act>
+    </div>
+  );
 }

@@ -1,0 +1,103 @@
+import { useState } from "react";
+import { Inputs, type Values } from "./act.tsx";
+
+/** The providers by their codes, with the server that they usually have. */
+export const PROVIDERS = {
+  SMTP_OTHER: ["Other SMTP server", ""],
+  GOOGLE: ["Google (Gmail, Workspace)", "smtp.gmail.com"],
+  MICROSOFT: ["Microsoft 365", "smtp.office365.com"],
+  SMTP_AMAZON_SES: ["Amazon SES", "email-smtp.eu-central-1.amazonaws.com"],
+  SMTP_MAILGUN: ["Mailgun", "smtp.mailgun.org"],
+  SMTP_POSTMARK: ["Postmark", "smtp.postmarkapp.com"],
+  SMTP_SENDGRID: ["SendGrid", "smtp.sendgrid.net"],
+} as const;
+export type Provider = keyof typeof PROVIDERS;
+
+/** What a status means, and the colour of its words. */
+export const ACCOUNT_STATES = {
+  ACTIVE: ["Works", "good"],
+  PENDING: ["Waits for its first login", "warn"],
+  ERROR: ["Fails", "wrong"],
+  SUSPENDED: ["Suspended", "warn"],
+  REVOKED: ["Access was withdrawn", "wrong"],
+} as const;
+
+export function AccountState({ status, problem }: { status: keyof typeof ACCOUNT_STATES; problem: string | null }) {
+  const [text, colour] = ACCOUNT_STATES[status];
+  return (
+    <>
+      <strong className={colour}>{text}</strong>
+      {problem !== null && <div>{problem}</div>}
+    </>
+  );
+}
+
+const SECURITIES = {
+  starttls: "STARTTLS, usual at port 587",
+  tls: "TLS, usual at port 465",
+  none: "None (this machine only)",
+};
+const count = { type: "number", min: 1 } as const;
+export const SERVER_INPUTS = [
+  ["host", "Server", { required: true }],
+  ["port", "Port", { ...count, max: 65_535, required: true }],
+  ["security", "Security", { choices: SECURITIES }],
+  ["max_connections", "Connections at once", { ...count, max: 1_000, required: true }],
+  ["hourly_limit", "Mails an hour at most", { ...count, hint: "As your provider allows. Empty: no limit." }],
+  ["daily_limit", "Mails a day at most", { ...count, hint: "A day begins at midnight UTC. Empty: no limit." }],
+] as const;
+export const USUAL_SERVER = { port: 587, security: "starttls", max_connections: 10 };
+
+const secret = { type: "password", autoComplete: "new-password" } as const;
+const USERNAME = ["username", "Login name", { required: true, autoComplete: "off" }] as const;
+const LOGIN_INPUTS = {
+  password: [USERNAME, ["password", "Password", { ...secret, required: true }]],
+  oauth: [
+    USERNAME,
+    ["client_id", "Client id", { required: true, autoComplete: "off" }],
+    ["client_secret", "Client secret", { ...secret, hint: "Empty for a client without one." }],
+    ["refresh_token", "Refresh token", { ...secret, required: true }],
+    ["token_url", "Token endpoint", { type: "url", hint: "Empty for that of Google or Microsoft." }],
+  ],
+  none: [],
+} as const;
+/** Names of the inputs of a login, as the service names them in its refusals. */
+export const LOGIN_FIELDS = ["username", "password", "client_id", "client_secret", "refresh_token", "token_url"];
+
+export const serverOf = (values: Values) => ({
+  host: values["host"] ?? "",
+  port: Number(values["port"]),
+  security: values["security"] as keyof typeof SECURITIES,
+  max_connections: Number(values["max_connections"]),
+  hourly_limit: Number(values["hourly_limit"]) || null,
+  daily_limit: Number(values["daily_limit"]) || null,
+});
+
+/** Fields that are empty, or not shown, are left out. */
+export const loginOf = (values: Values) => ({
+  ...Object.fromEntries(LOGIN_FIELDS.flatMap((name) => (values[name] ? [[name, values[name]]] : []))),
+  username: values["username"] || null,
+});
+
+export function LoginFields({ problemOf }: { problemOf: (name: string) => string | undefined }) {
+  const [kind, setKind] = useState<keyof typeof LOGIN_INPUTS>("password");
+  return (
+    <>
+      <fieldset>
+        <legend>Login</legend>
+        {(["password", "oauth", "none"] as const).map((name) => (
+          <label key={name}>
+            <input type="radio" name="login" checked={kind === name} onChange={() => setKind(name)} /> {LOGINS[name]}
+          </label>
+        ))}
+      </fieldset>
+      <Inputs inputs={LOGIN_INPUTS[kind]} problemOf={problemOf} />
+    </>
+  );
+}
+
+export const LOGINS = {
+  password: "By a password",
+  oauth: "By OAuth, with a refresh token",
+  none: "None: the server knows this machine",
+};
