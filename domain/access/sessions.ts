@@ -206,7 +206,10 @@ export function authenticateSession(
   return limits.limitFailures(em, clientAddress, identify, token === undefined ? undefined : `${token} ${teamId}`);
 }
 
-async function accessToSend(
+/**
+ * The access of the member's key for sessions. @throws {ApiError} `role_insufficient`; as `keyOfSessions` and `readAccess`
+ */
+export async function accessToSend(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,

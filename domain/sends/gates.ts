@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { addressDomain, lookupAddress } from "../address.ts";
+import type { ApiError } from "../errors.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, shownTags, TemplateError } from "../mail/template-problem.ts";
@@ -9,7 +10,7 @@ import { readCreditBalance } from "../teams/credits.ts";
 import { COMPLAINT_THRESHOLD, complaintRate, readComplaintFigures } from "./complaint-rate.ts";
 import type { Draft } from "./draft.ts";
 import type { PlanCounts } from "./plan.ts";
-import { Refusal } from "./refusal.ts";
+import { Refusal, type RefusalReason } from "./refusal.ts";
 
 export interface SendingKey {
   id: string;
@@ -27,10 +28,60 @@ export interface SendCap {
   remaining: number;
 }
 
+/** The rules that a send must meet. The API refuses by the first one that is not met. */
+export type Gate =
+  | "permission"
+  | "subject"
+  | "body"
+  | "sender"
+  | "content"
+  | "targets"
+  | "account"
+  | "recipients"
+  | "domains"
+  | "cap"
+  | "complaints"
+  | "credits";
+
+export interface GateState {
+  gate: Gate;
+  /** Undefined where the gate is met; null where it cannot be checked before another one is met. */
+  refusal: ApiError | null | undefined;
+}
+
+/** Gates in their order; it checks the next one when asked for it. One name may come twice: both must be met. */
+export type Gates<Found = void> = AsyncGenerator<GateState, Found>;
+
+/** Checks all gates. @returns what they found */
+export async function walkGates<Found>(gates: Gates<Found>, note: (state: GateState) => void): Promise<Found> {
+  for (;;) {
+    const step = await gates.next();
+    if (step.done) return step.value;
+    note(step.value);
+  }
+}
+
+/** Checks gates up to the first that is not met. @throws {ApiError} its refusal */
+export const passGates = <Found>(gates: Gates<Found>): Promise<Found> =>
+  walkGates(gates, ({ refusal }) => {
+    if (refusal) throw refusal;
+  });
+
+const notReady = (reason: RefusalReason, detail?: string) => new Refusal("campaign_not_ready", reason, { detail });
+
+/** The key may send at all. */
+export function permissionRefusal({
+  environment,
+  requiresApproval,
+}: Pick<SendingKey, "environment" | "requiresApproval">): Refusal | undefined {
+  if (environment === "TEST") return new Refusal("send_not_permitted", "test_key");
+  return requiresApproval ? new Refusal("send_not_permitted", "requires_approval") : undefined;
+}
+
 /** Comes before any look-up, so that a test key learns nothing of any id. */
 export function assertKeyMaySend(key: Pick<SendingKey, "environment" | "requiresApproval">): void {
-  if (key.environment === "TEST") throw new Refusal("send_not_permitted", "test_key");
-  if (key.requiresApproval) throw new Refusal("send_not_permitted", "requires_approval");
+  const refusal = permissionRefusal(key);
+  if (refusal) throw refusal;
 }
 
 /** @throws {Refusal} `resource_state_invalid` */
@@ -41,54 +92,65 @@ export function assertDraft({ status, isDrip }: Pick<Draft, "status" | "isDrip">
 
 const quoted = (names: Iterable<string>) => [...new Set(names)].map((name) => `{{ ${name} }}`).join(", ");
 
-/**
- * The draft is complete, and messages can be composed from it.
- * @throws {Refusal} `campaign_not_ready`; the message names every merge tag that is not known, or the first problem
- */
-export async function assertContent(draft: Draft): Promise<void> {
-  const { teamId, subject, body, fromAddresses, fromName, fieldNames, missing } = draft;
-  if (!subject?.trim()) throw new Refusal("campaign_not_ready", "no_subject");
-  if (!body?.trim()) throw new Refusal("campaign_not_ready", "no_body");
-  if (missing.sender) throw new Refusal("campaign_not_ready", missing.sender);
-  const problems = await examineContent(teamId, { subject, html: body }, fieldNames);
+/** The draft is complete, and messages can be composed from it. */
+export async function* contentGates(draft: Draft): Gates {
+  const { subject, body, missing } = draft;
+  const content = subject?.trim() && body?.trim() ? { subject, html: body } : null;
+  yield { gate: "subject", refusal: subject?.trim() ? undefined : notReady("no_subject") };
+  yield { gate: "body", refusal: body?.trim() ? undefined : notReady("no_body") };
+  yield { gate: "sender", refusal: missing.sender ? notReady(missing.sender) : undefined };
+  yield { gate: "content", refusal: content && (await contentRefusal(draft, content)) };
+  yield { gate: "targets", refusal: missing.targets ? notReady(missing.targets) : undefined };
+}
+
+/** Its message names every merge tag that is not known, or the first problem. */
+async function contentRefusal(
+  { teamId, fromAddresses, fromName, fieldNames }: Draft,
+  content: { subject: string; html: string },
+): Promise<Refusal | undefined> {
+  const problems = await examineContent(teamId, content, fieldNames);
   const unusable = problems.find(({ kind }) => kind !== "unknown_tag");
-  if (unusable) throw notComposable(describeProblem(unusable));
+  if (unusable) return notComposable(describeProblem(unusable));
   if (problems.length > 0) {
     const unknown = shownTags(problems).slice(0, MAX_SHOWN_TAGS);
-    const detail = unknown.length > 0 ? { detail: `Unknown: ${quoted(unknown)}.` } : {};
-    throw new Refusal("campaign_not_ready", "content_invalid", detail);
+    return notReady("content_invalid", unknown.length > 0 ? `Unknown: ${quoted(unknown)}.` : undefined);
   }
-  // None is left when all accounts of a campaign are gone, which the gates refuse.
+  // None is left when all accounts of a campaign are gone, which another gate refuses.
   const [fromEmail] = fromAddresses;
   try {
-    if (fromEmail !== undefined) await assertComposable(teamId, { subject, html: body, fromEmail, fromName });
+    if (fromEmail !== undefined) await assertComposable(teamId, { ...content, fromEmail, fromName });
   } catch (error) {
-    if (error instanceof TemplateError) throw notComposable(error.message);
-    if (error instanceof UnsendableError) throw notComposable("the sender's address or name fits in no header");
+    if (error instanceof TemplateError) return notComposable(error.message);
+    if (error instanceof UnsendableError) return notComposable("the sender's address or name fits in no header");
     throw error;
   }
-  if (missing.targets) throw new Refusal("campaign_not_ready", missing.targets);
+  return undefined;
 }
 
 const MAX_SHOWN_TAGS = 20;
 
-const notComposable = (problem: string) =>
-  new Refusal("campaign_not_ready", "content_not_composable", { detail: `The problem: ${problem}.` });
+const notComposable = (problem: string) => notReady("content_not_composable", `The problem: ${problem}.`);
 
 type SenderFacts = Pick<Draft, "accounts" | "isAccountGone" | "fromAddresses">;
 
-/** The gates of a sender, in their order. @throws {Refusal} `sending_domain_unverified`, `send_domain_not_allowed` */
-export function assertSender({ accounts, fromAddresses, isAccountGone }: SenderFacts, key: SendingKey): void {
+function accountRefusal({ accounts, isAccountGone }: SenderFacts): Refusal | undefined {
   // A draft without an account was refused before its preview: here one that it had is gone.
-  if (isAccountGone || accounts.length === 0) throw new Refusal("sending_domain_unverified", "account_gone");
-  if (accounts.some(({ status }) => status !== "ACTIVE")) {
-    throw new Refusal("sending_domain_unverified", "account_not_active");
-  }
-  if (key.sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
+  if (isAccountGone || accounts.length === 0) return new Refusal("sending_domain_unverified", "account_gone");
+  const isActive = accounts.every(({ status }) => status === "ACTIVE");
+  return isActive ? undefined : new Refusal("sending_domain_unverified", "account_not_active");
+}
+
+function domainRefusal({ fromAddresses }: SenderFacts, key: SendingKey): Refusal | undefined {
+  if (key.sendDomains.length === 0) return new Refusal("send_domain_not_allowed", "no_send_domains");
   const allowed = new Set(key.sendDomains.map((domain) => domain.toLowerCase()));
-  if (!fromAddresses.every((address) => allowed.has(addressDomain(lookupAddress(address))))) {
-    throw new Refusal("send_domain_not_allowed", "domain_not_allowed");
-  }
+  const areAllowed = fromAddresses.every((address) => allowed.has(addressDomain(lookupAddress(address))));
+  return areAllowed ? undefined : new Refusal("send_domain_not_allowed", "domain_not_allowed");
+}
+
+/** The gates of a sender, in their order. @throws {Refusal} `sending_domain_unverified`, `send_domain_not_allowed` */
+export function assertSender(sender: SenderFacts, key: SendingKey): void {
+  const refusal = accountRefusal(sender) ?? domainRefusal(sender, key);
+  if (refusal) throw refusal;
 }
 
 /** By the database's UTC day. */
@@ -111,32 +173,69 @@ export function capExceeded(secondsToReset: number): Refusal {
   return new Refusal("send_cap_exceeded", "cap_exceeded", { retryAfterSeconds: secondsToReset });
 }
 
-/** @throws {Refusal} `complaint_rate_exceeded`, with the figures */
-export async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
-  const { rate } = await kysely(em).selectNoFrom(complaintRate(tenant).as("rate")).executeTakeFirstOrThrow();
-  if (rate < COMPLAINT_THRESHOLD) return rate;
-  throw new Refusal("complaint_rate_exceeded", "complaints", { complaints: await readComplaintFigures(em, tenant) });
+const complaintRateOf = async (em: EntityManager, tenant: Tenant): Promise<number> =>
+  (await kysely(em).selectNoFrom(complaintRate(tenant).as("rate")).executeTakeFirstOrThrow()).rate;
+
+/** With the figures. */
+async function complaintRefusal(em: EntityManager, tenant: Tenant, rate: number): Promise<Refusal | undefined> {
+  if (rate < COMPLAINT_THRESHOLD) return undefined;
+  return new Refusal("complaint_rate_exceeded", "complaints", { complaints: await readComplaintFigures(em, tenant) });
 }
 
-export interface PassedGates {
-  cap: SendCap;
+/** @throws {Refusal} `complaint_rate_exceeded` */
+export async function assertFewComplaints(em: EntityManager, tenant: Tenant): Promise<void> {
+  const refusal = await complaintRefusal(em, tenant, await complaintRateOf(em, tenant));
+  if (refusal) throw refusal;
+}
+
+/** The gates of the key that sends. @param counts null where the recipients are not known */
+export async function* keyGates(
+  em: EntityManager,
+  key: SendingKey,
+  draft: Draft,
+  counts: PlanCounts | null,
+): Gates<SendCap> {
+  yield { gate: "domains", refusal: draft.fromAddresses.length > 0 ? domainRefusal(draft, key) : null };
+  const { secondsToReset, ...cap } = await readSendCap(em, key);
+  const fits = counts && counts.eligible <= cap.remaining;
+  yield { gate: "cap", refusal: fits === null ? null : fits ? undefined : capExceeded(secondsToReset) };
+  return cap;
+}
+
+export interface PassedGates<Cap = SendCap> {
+  cap: Cap;
   complaintRate: number;
+  /** Credits of the team. */
+  available: number;
+}
+
+/** The last gates of a preview and of a confirm. @param ofKey as `keyGates` @param counts null where they are not known */
+export async function* sendGates<Cap>(
+  em: EntityManager,
+  tenant: Tenant,
+  draft: Draft,
+  counts: PlanCounts | null,
+  ofKey: Gates<Cap>,
+): Gates<PassedGates<Cap>> {
+  yield { gate: "recipients", refusal: counts && (counts.eligible > 0 ? undefined : notReady("no_recipients")) };
+  yield { gate: "account", refusal: accountRefusal(draft) };
+  const cap = yield* ofKey;
+  const rate = await complaintRateOf(em, tenant);
+  yield { gate: "complaints", refusal: await complaintRefusal(em, tenant, rate) };
+  const { available } = await readCreditBalance(em, tenant);
+  const isPaid = counts && counts.eligible <= available;
+  yield {
+    gate: "credits",
+    refusal: isPaid === null ? null : isPaid ? undefined : new Refusal("quota_exceeded", "credits"),
+  };
+  return { cap, complaintRate: rate, available };
 }
 
 /** The end of both orders of refusals, of a preview's and of a confirm's. @throws {Refusal} the first that applies */
-export async function checkGates(
+export const checkGates = (
   em: EntityManager,
   tenant: Tenant,
   key: SendingKey,
   draft: Draft,
-  { eligible }: PlanCounts,
-): Promise<PassedGates> {
-  if (eligible === 0) throw new Refusal("campaign_not_ready", "no_recipients");
-  assertSender(draft, key);
-  const { secondsToReset, ...cap } = await readSendCap(em, key);
-  if (eligible > cap.remaining) throw capExceeded(secondsToReset);
-  const complaintRate = await readComplaintRate(em, tenant);
-  const { available } = await readCreditBalance(em, tenant);
-  if (available < eligible) throw new Refusal("quota_exceeded", "credits");
-  return { cap, complaintRate };
-}
+  counts: PlanCounts,
+): Promise<PassedGates> => passGates(sendGates(em, tenant, draft, counts, keyGates(em, key, draft, counts)));

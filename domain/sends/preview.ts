@@ -7,15 +7,23 @@ import { readAccess } from "../access/key-lookup.ts";
 import { ApiError } from "../errors.ts";
 import { type Draft, readDraft } from "./draft.ts";
 import {
-  assertContent,
   assertDraft,
   assertKeyMaySend,
   checkGates,
+  contentGates,
+  type GateState,
+  type Gates,
+  keyGates,
   type PassedGates,
+  passGates,
+  permissionRefusal,
+  type SendCap,
   type SendingKey,
+  sendGates,
+  walkGates,
 } from "./gates.ts";
 import { planMembers } from "./members.ts";
-import { type ResolvedPlan, resolvePlan } from "./plan.ts";
+import { type PlanCounts, type ResolvedPlan, resolvePlan } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
 import { type SendResource, sendScope } from "./resource.ts";
 import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
@@ -33,10 +41,24 @@ export async function checkDraft(
   assertKeyMaySend(key);
   const draft = await readDraft(em, tenant, resource, { lock: false });
   assertDraft(draft);
-  await assertContent(draft);
-  if (draft.accounts.length === 0 && !draft.isAccountGone) throw new Refusal("campaign_not_ready", "no_account");
-  await planMembers(em, draft);
+  await passGates(draftGates(em, draft));
   return draft;
+}
+
+/** The gates before the recipients are counted. */
+async function* draftGates(em: EntityManager, draft: Draft): Gates {
+  const { accounts, isAccountGone, missing } = draft;
+  yield* contentGates(draft);
+  const hasAccount = accounts.length > 0 || isAccountGone;
+  const noAccount = missing.sender ? null : new Refusal("campaign_not_ready", "no_account");
+  yield { gate: "account", refusal: hasAccount ? undefined : noAccount };
+  yield { gate: "targets", refusal: await planMembers(em, draft).then(() => undefined, apiErrorOf) };
+}
+
+/** @throws any other error */
+function apiErrorOf(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  throw error;
 }
 
 export interface ResolvedPreview extends PassedGates {
@@ -58,17 +80,68 @@ export async function resolvePreview(
   keep?: (em: EntityManager, preview: ResolvedPreview) => Promise<void>,
 ): Promise<ResolvedPreview> {
   const draft = await checkDraft(em, tenant, resource, key);
+  return withinLimit(em, planLimitMs, async (tx) => {
+    const plan = await resolvePlan(tx, draft);
+    const preview = { draft, plan, ...(await checkGates(tx, tenant, key, draft, plan.counts)) };
+    await keep?.(tx, preview);
+    return preview;
+  });
+}
+
+async function withinLimit<T>(em: EntityManager, limitMs: number, work: (tx: EntityManager) => Promise<T>): Promise<T> {
   try {
     return await transaction(em, async (tx) => {
-      await limitStatements(tx, planLimitMs);
-      const plan = await resolvePlan(tx, draft);
-      const preview = { draft, plan, ...(await checkGates(tx, tenant, key, draft, plan.counts)) };
-      await keep?.(tx, preview);
-      return preview;
+      await limitStatements(tx, limitMs);
+      return work(tx);
     });
   } catch (error) {
-    throw isCancelled(error) ? new PlanTooSlow(planLimitMs) : error;
+    throw isCancelled(error) ? new PlanTooSlow(limitMs) : error;
   }
+}
+
+export interface GateReport extends PassedGates<SendCap | null> {
+  /** Each gate once, in their order. */
+  gates: GateState[];
+  /** Null where the draft has no recipients to count. */
+  counts: PlanCounts | null;
+}
+
+/**
+ * All gates that a preview of the draft would meet, where the preview is refused by the first. Nothing is written.
+ * @param sender the key that would send, or why the caller has none: the gates of a key are not checked then
+ * @throws {ApiError} `not_found`; `resource_state_invalid` unless it is a draft; `filter_unsupported` after `planLimitMs`
+ */
+export async function reportGates(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  sender: SendingKey | ApiError,
+  planLimitMs: number,
+): Promise<GateReport> {
+  const draft = await readDraft(em, tenant, resource, { lock: false });
+  assertDraft(draft);
+  const states = new Map<GateState["gate"], GateState>();
+  const note = (state: GateState) => {
+    if (states.get(state.gate)?.refusal !== undefined) return;
+    // It takes the place of its last check.
+    states.delete(state.gate);
+    states.set(state.gate, state);
+  };
+  const key = sender instanceof ApiError ? null : sender;
+  note({ gate: "permission", refusal: sender instanceof ApiError ? sender : permissionRefusal(sender) });
+  await walkGates(draftGates(em, draft), note);
+  return withinLimit(em, planLimitMs, async (tx) => {
+    const counts = states.get("targets")?.refusal ? null : (await resolvePlan(tx, draft)).counts;
+    const ofKey = key ? keyGates(tx, key, draft, counts) : gatesWithoutKey();
+    const found = await walkGates(sendGates<SendCap | null>(tx, tenant, draft, counts, ofKey), note);
+    return { gates: [...states.values()], counts, ...found };
+  });
+}
+
+async function* gatesWithoutKey(): Gates<null> {
+  yield { gate: "domains", refusal: null };
+  yield { gate: "cap", refusal: null };
+  return null;
 }
 
 export class PlanTooSlow extends ApiError {

@@ -61,6 +61,8 @@ export class Refusal extends ApiError {
   override name = "Refusal";
   readonly reason: RefusalReason;
   readonly complaints: ComplaintFigures | undefined;
+  /** The part of its message that is about this very draft. */
+  readonly detail: string | undefined;
 
   constructor(
     code: ErrorCode,
@@ -73,6 +75,7 @@ export class Refusal extends ApiError {
       isFinal: FINAL.has(reason),
     });
     this.reason = reason;
+    this.detail = detail;
     this.complaints = complaints;
   }
 }

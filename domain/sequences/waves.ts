@@ -5,7 +5,7 @@ import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { takeFromCap } from "../sends/confirm.ts";
-import { readComplaintRate, readSendCap } from "../sends/gates.ts";
+import { assertFewComplaints, readSendCap } from "../sends/gates.ts";
 import { SELECT_INELIGIBLE } from "../sends/members.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { Refusal } from "../sends/refusal.ts";
@@ -93,7 +93,7 @@ async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): 
   const { campaignId, teamId, environment } = sequence;
   const tenant: Tenant = { teamId, environment };
   const { key, account } = await readSender(em, sequence, sequence.apiKeyId ?? "");
-  await readComplaintRate(em, tenant);
+  await assertFewComplaints(em, tenant);
   const credits = Number((await lockBalance(em, tenant))?.available ?? 0);
   if (credits === 0) throw new Refusal("quota_exceeded", "credits");
   const cap = await readSendCap(em, key);

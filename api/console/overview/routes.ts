@@ -1,3 +1,63 @@
+import { z } from "zod";
+import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
+import { accessToSend } from "../../../domain/access/sessions.ts";
+import { ApiError } from "../../../domain/errors.ts";
+import { MAX_ID_LENGTH } from "../../../domain/ids.ts";
+import { reportGates } from "../../../domain/sends/preview.ts";
+import { readProgress } from "../../../domain/sends/progress.ts";
+import { Refusal } from "../../../domain/sends/refusal.ts";
+import { sendScope } from "../../../domain/sends/resource.ts";
+import { readAttention } from "../../../domain/teams/attention.ts";
 import { router } from "../../rest/route.ts";
+import { bodyOf, consoleQuery, noInput } from "../procedure.ts";
 
-export const overviewRouter = router({});
+const id = z.string().min(1).max(MAX_ID_LENGTH);
+
+/** Every gate of a draft, where a preview is refused by the first that is not met. It makes no preview. */
+const gates = consoleQuery(
+  {
+    name: "overview.gates",
+    role: "VIEWER",
+    input: bodyOf(z.strictObject({ kind: z.enum(RESOURCE_TYPES), id })),
+  },
+  async ({ ctx: { em, vault, tenant, access, env }, input: { body } }) => {
+    const resource = { type: body.kind, id: body.id };
+    const member = { memberId: access.caller.memberId, role: access.role };
+    const sender = await accessToSend(em, vault, tenant, member, sendScope(resource)).then(
+      ({ caller }) => caller,
+      (error) => {
+        if (error instanceof ApiError) return error;
+        throw error;
+      },
+    );
+    const report = await reportGates(em, tenant, resource, sender, env.PREVIEW_WAIT_MS);
+    const { counts, cap, complaintRate, available } = report;
+    return {
+      gates: report.gates.map(({ gate, refusal }) => ({
+        gate,
+        /** Null where it cannot be checked yet. */
+        is_met: refusal === null ? null : refusal === undefined,
+        code: refusal?.code ?? null,
+        message: refusal?.message ?? null,
+        detail: (refusal instanceof Refusal && refusal.detail) || null,
+      })),
+      recipients: counts,
+      send_cap: cap && { limit: cap.limit, used_today: cap.usedToday, remaining: cap.remaining },
+      credits_available: available,
+      complaint_rate: complaintRate,
+    };
+  },
+);
+
+/** Of one newsletter or campaign, or of all that goes out now. */
+const progress = consoleQuery(
+  { name: "overview.progress", role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id.optional() })) },
+  ({ ctx: { em, tenant }, input: { body } }) => readProgress(em, tenant, body.resource_id),
+);
+
+const attention = consoleQuery(
+  { name: "overview.attention", role: "VIEWER", input: noInput },
+  ({ ctx: { em, tenant } }) => readAttention(em, tenant),
+);
+
+export const overviewRouter = router({ gates, progress, attention });

@@ -1,0 +1,171 @@
+import assert from "node:assert/strict";
+import { TRPCClientError } from "@trpc/client";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { attachList } from "../../domain/sends/drafts.ts";
+import { grantCredits } from "../../domain/teams/credits.ts";
+import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { makeMember, makeTeam, unique } from "../support/factories.ts";
+import {
+  addSubscribers,
+  type CampaignSender,
+  freshKey,
+  makeCampaignSender,
+  makeSender,
+  people,
+  startUntaken,
+} from "../support/sending.ts";
+import { webhookBody } from "../support/webhooks.ts";
+
+const clientOf = async (teamId: string, memberId: string) => consoleClient(await signIn(memberId), teamId);
+type Client = Awaited<ReturnType<typeof clientOf>>;
+
+const readGates = async (client: Client, kind: "newsletter" | "campaign", id: string) =>
+  (await client.app.overview.gates.query({ body: { kind, id } })).data;
+
+describe("The gates of a draft in the console", () => {
+  it("show every gate at once, and the API refuses by the first that is not met", async () => {
+    const sender = await makeSender({ recipients: 0, credits: 0, account: { status: "ERROR" } });
+    const { em, team, listId, fromEmail } = sender;
+    const tenant = { teamId: team.id, environment: "LIVE" as const };
+    const client = await clientOf(team.id, sender.owner.id);
+    const draft = await sender.client.post("/newsletters", { name: "Issue two" });
+    const newsletterId: string = draft.body.data.id;
+    const params = { newsletterId };
+    const run = (statement: ReturnType<typeof sql>) => statement.execute(kysely(em));
+    const patch = (body: object) => client.api.newsletters.drafts.update.mutate({ params, body });
+    const setCap = (cap: number) =>
+      run(sql`update api_keys set daily_send_cap = ${cap} where team_id = ${team.id} and for_sessions`);
+    const preview = () =>
+      client.api.newsletters.sends.sendPreview
+        .mutate({ params }, { context: { idempotencyKey: freshKey() } })
+        .catch((error) => (error instanceof TRPCClientError ? error : assert.fail(String(error))));
+
+    await readGates(client, "newsletter", newsletterId);
+    await setCap(0);
+    await run(sql`insert into analytics_days (team_id, environment, resource_id, day, complaints_received)
+      values (${team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 9)`);
+    const repairs: [gate: string, repair: () => Promise<unknown>][] = [
+      ["subject", () => patch({ subject: "{{ nothing }}" })],
+      ["body", () => patch({ body: "<p>Dear {{ first_name }}</p>" })],
+      ["sender", () => patch({ from_email: "news@unknown.example" })],
+      ["content", () => patch({ subject: "News" })],
+      ["targets", () => transaction(em, (tx) => attachList(tx, newsletterId, listId))],
+      ["account", () => patch({ from_email: fromEmail })],
+      ["recipients", () => addSubscribers(sender, listId, people(2, sender.audience))],
+      ["account", () => run(sql`update email_accounts set status = 'ACTIVE' where team_id = ${team.id}`)],
+      ["cap", () => setCap(10)],
+      ["complaints", () => run(sql`delete from analytics_days where team_id = ${team.id}`)],
+      ["credits", () => transaction(em, (tx) => grantCredits(tx, tenant, 2, unique("grant")))],
+    ];
+    const all = await readGates(client, "newsletter", newsletterId);
+    const named = (isMet: boolean | null) =>
+      all.gates.filter((state) => state.is_met === isMet).map(({ gate }) => gate);
+    assert.deepEqual(named(false), ["subject", "body", "sender", "targets", "complaints"]);
+    assert.deepEqual(named(null), ["content", "account", "recipients", "domains", "cap", "credits"]);
+    for (const [gate, repair] of repairs) {
+      const { gates } = await readGates(client, "newsletter", newsletterId);
+      const first = gates.find((state) => state.is_met === false);
+      const refused = await preview();
+      assert.ok(refused instanceof TRPCClientError, `a preview before the repair of ${gate}`);
+      assert.deepEqual([first?.gate, first?.code], [gate, refused.data.code]);
+      assert.ok(first?.message && refused.message.startsWith(first.message), refused.message);
+      await repair();
+    }
+    const { gates, recipients, credits_available } = await readGates(client, "newsletter", newsletterId);
+    assert.deepEqual(
+      gates.filter(({ is_met }) => is_met !== true),
+      [],
+    );
+    assert.deepEqual([recipients?.eligible, credits_available], [2, 2]);
+    assert.ok(!((await preview()) instanceof TRPCClientError));
+  });
+
+  it("name the segment of a campaign that cannot be evaluated, and a revoked key of the session", async () => {
+    const sender: CampaignSender = await makeCampaignSender();
+    const { em, team, owner, campaignId } = sender;
+    const client = await clientOf(team.id, owner.id);
+    await readGates(client, "campaign", campaignId);
+    await sql`update segments set conditions = '{"field":"gone","op":"exists","value":true}' where id = ${sender.segmentId}`.execute(
+      kysely(em),
+    );
+    await sql`update api_keys set revoked_at = now() where team_id = ${team.id} and for_sessions`.execute(kysely(em));
+    const { gates } = await readGates(client, "campaign", campaignId);
+    const unmet = gates.filter(({ is_met }) => is_met === false).map(({ gate, code }) => [gate, code]);
+    assert.deepEqual(unmet, [
+      ["permission", "api_key_revoked"],
+      ["targets", "filter_unsupported"],
+    ]);
+  });
+
+  it("show an EDITOR the gates that need no key, and another team nothing", async () => {
+    const { em, team, newsletterId } = await makeSender();
+    const editor = await makeMember(em, team.id, "EDITOR");
+    const { gates, send_cap } = await readGates(await clientOf(team.id, editor.id), "newsletter", newsletterId);
+    const others = gates.filter(({ is_met }) => is_met !== true).map(({ gate, code }) => [gate, code]);
+    assert.deepEqual(others, [
+      ["permission", "role_insufficient"],
+      ["domains", null],
+      ["cap", null],
+    ]);
+    assert.equal(send_cap, null);
+    const other = await makeTeam();
+    const foreign = await clientOf(other.team.id, other.owner.id);
+    assert.equal(await refusalCodeOf(readGates(foreign, "newsletter", newsletterId)), "not_found");
+  });
+});
+
+describe("The overview of the console", () => {
+  it("counts the recipients of the sends that go out, of the own team alone", async () => {
+    const sender = await makeSender();
+    const sendId = await startUntaken(sender);
+    const { team, owner, newsletterId } = sender;
+    const client = await clientOf(team.id, owner.id);
+    const { data } = await client.app.overview.progress.query({ body: {} });
+    assert.deepEqual(
+      data.map(({ id, resource_id, name, status, recipients }) => [id, resource_id, name, status, recipients.total]),
+      [[sendId, newsletterId, "Issue one", "SENDING", 3]],
+    );
+    const own = await client.app.overview.progress.query({ body: { resource_id: newsletterId } });
+    assert.deepEqual(own.data, data);
+    const other = await makeTeam();
+    const foreign = await clientOf(other.team.id, other.owner.id);
+    assert.deepEqual((await foreign.app.overview.progress.query({ body: { resource_id: newsletterId } })).data, []);
+  });
+
+  it("names what needs a person, and the first steps of a team", async () => {
+    const sender = await makeSender({ credits: 1 });
+    const { em, team, owner, newsletterId, accountId } = sender;
+    const client = await clientOf(team.id, owner.id);
+    const webhook = await sender.client.post("/webhooks", webhookBody());
+    const run = (statement: ReturnType<typeof sql>) => statement.execute(kysely(em));
+    await sql`
+      with account as (update email_accounts set status = 'ERROR', last_error = 'login_refused' where id = ${accountId}),
+      webhook as (update webhook_endpoints set active = false, disabled_reason = 'delivery_failures'
+        where id = ${webhook.body.data.id}),
+      send as (insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients,
+          credits_reserved, cap_limit, cap_used_today, send_at, pause_reason)
+        values (${unique("send")}, ${team.id}, 'LIVE', 'newsletter', ${newsletterId}, '', 'PAUSED', 1, 0, 1, 1, now(),
+          'paused_by_client'))
+      insert into credit_entries (id, team_id, environment, kind, amount, send_id, cause)
+      values (${unique("credit")}, ${team.id}, 'LIVE', 'CONSUME', 8, ${unique("send")}, 'settle')`.execute(kysely(em));
+    const { items, steps, credits } = (await client.app.overview.attention.query({})).data;
+    assert.deepEqual(
+      items.map(({ kind, id, reason }) => [kind, id, reason]),
+      [
+        ["send", newsletterId, "paused_by_client"],
+        ["account", accountId, "login_refused"],
+        ["webhook", webhook.body.data.id, "delivery_failures"],
+        ["credits", "", null],
+      ],
+    );
+    assert.deepEqual(credits, { available: 1, used_in_a_week: 8 });
+    assert.deepEqual(steps, { account: false, domain: false, list: true, people: true, draft: true });
+    const empty = await makeTeam();
+    const { data } = await (await clientOf(empty.team.id, empty.owner.id)).app.overview.attention.query({});
+    assert.deepEqual([data.items, Object.values(data.steps)], [[], [false, false, false, false, false]]);
+    await run(sql`delete from sends where team_id = ${team.id}`);
+    await run(sql`delete from credit_entries where team_id = ${team.id} and kind = 'CONSUME'`);
+  });
+});
