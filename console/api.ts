@@ -45,8 +45,13 @@ export interface Refusal {
   requestId?: string | undefined;
 }
 
+/** A sentence for programs. The console makes a new key by itself. */
+const ABOUT_KEYS = / Then use a new Idempotency-Key:.*$/;
+
 export function refusalOf(error: unknown): Refusal {
-  if (error instanceof TRPCClientError && error.data) return { message: error.message, ...error.data };
+  if (error instanceof TRPCClientError && error.data) {
+    return { message: error.message.replace(ABOUT_KEYS, ""), ...error.data };
+  }
   if (error instanceof HttpRefusal) return error.refusal;
   return { message: "The service cannot be reached. Check your connection, then try again." };
 }

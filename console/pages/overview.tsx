@@ -1,5 +1,171 @@
-import { PageHead } from "../parts/page.tsx";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { Chart } from "../parts/chart.tsx";
+import { type Figure, Figures } from "../parts/figures.tsx";
+import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
+import { useProgress } from "../parts/send/calls.ts";
+import { LiveSend } from "../parts/send/live-send.tsx";
+import { pauseText, percent, reasonText } from "../parts/send/words.ts";
+import { useWorkspace } from "../session.tsx";
 
+/** How the team's mail goes, and what needs a person. */
 export function Page() {
-  return <PageHead title="Overview" />;
+  return (
+    <>
+      <PageHead title="Overview" />
+      <Attention />
+      <GoingOut />
+      <LastDays />
+    </>
+  );
+}
+
+const STEPS = {
+  account: ["accounts", "Connect an account that sends the mail"],
+  domain: ["domains", "Publish the records of its domain"],
+  list: ["lists", "Make a list"],
+  people: ["imports", "Import people"],
+  draft: ["newsletters", "Write a newsletter"],
+} as const;
+
+function Attention() {
+  const { client, base } = useWorkspace();
+  const query = useQuery({
+    queryKey: [base, "attention"],
+    queryFn: async () => (await client.app.overview.attention.query({})).data,
+  });
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  const { items, steps, credits } = query.data;
+  const figures = (count: number) => count.toLocaleString();
+  const needOf = ({
+    kind,
+    type,
+    id,
+    name,
+    reason,
+  }: (typeof items)[number]): [path: string, link: string, text: string] => {
+    if (kind === "account") return [`accounts/${id}`, name, `cannot send: ${reasonText(reason ?? "")}.`];
+    if (kind === "send") return [`${type}s/${id}`, name, `is paused. ${pauseText(reason)}`];
+    if (kind === "sequence") return [`sequences/${id}`, name, `is paused${reason ? `: ${reasonText(reason)}` : ""}.`];
+    if (kind === "webhook") return [`webhooks/${id}`, name, `is switched off: ${reasonText(reason ?? "")}.`];
+    const { available, used_in_a_week: used } = credits;
+    return [
+      "usage",
+      "Credits",
+      `are running out: ${figures(available)} are left, and the last week used ${figures(used)}.`,
+    ];
+  };
+  return (
+    <>
+      {items.length > 0 && (
+        <section className="card stack" aria-label="Needs attention">
+          <h2>Needs attention</h2>
+          <ul className="steps">
+            {items.map((item) => {
+              const [path, link, text] = needOf(item);
+              return (
+                <li key={item.kind + item.id}>
+                  <Link to={`${base}/${path}`}>{link}</Link> {text}
+                </li>
+              );
+            })}
+          </ul>
+        </section>
+      )}
+      {Object.values(steps).includes(false) && (
+        <section className="card stack" aria-label="First steps">
+          <h2>First steps</h2>
+          <ol className="steps">
+            {(Object.keys(STEPS) as (keyof typeof STEPS)[]).map((step) => {
+              const [path, text] = STEPS[step];
+              return (
+                <li key={step}>
+                  {steps[step] ? (
+                    <span className="good">✓ {text}: done</span>
+                  ) : (
+                    <Link to={`${base}/${path}`}>{text}</Link>
+                  )}
+                </li>
+              );
+            })}
+          </ol>
+        </section>
+      )}
+    </>
+  );
+}
+
+function GoingOut() {
+  const { base } = useWorkspace();
+  const query = useProgress();
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  return (
+    <section className="stack" aria-label="Going out now">
+      <h2>Going out now</h2>
+      {query.data.length === 0 && <p className="muted">Nothing is going out.</p>}
+      {query.data.map((send) => (
+        <article key={send.id} className="card stack">
+          <h3>
+            <Link to={`${base}/${send.is_sequence ? "sequence" : send.type}s/${send.resource_id}`}>{send.name}</Link>
+          </h3>
+          <LiveSend send={send} updatedAt={query.dataUpdatedAt} />
+        </article>
+      ))}
+    </section>
+  );
+}
+
+function LastDays() {
+  const { client, base } = useWorkspace();
+  const query = useQuery({
+    queryKey: [base, "analytics"],
+    queryFn: async () => (await client.api.analytics.overview.query({ query: {} })).data,
+  });
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  const { totals, rates, days } = query.data;
+  const seriesOf = (name: string, figure: (day: (typeof days)[number]) => number) => ({
+    name,
+    values: days.map(figure),
+  });
+  const shown: Figure[] = [
+    ["Delivered", percent(rates.delivered)],
+    ["Opened", percent(rates.opened)],
+    ["Clicked", percent(rates.clicked)],
+    ["Bounced", percent(rates.bounced, 2)],
+    ["Complained", percent(rates.complained, 2)],
+    ["Unsubscribed", percent(rates.unsubscribed, 2)],
+  ];
+  return (
+    <section className="stack" aria-label="Last 30 days">
+      <h2>Last 30 days</h2>
+      {totals.sent + totals.rejected === 0 ? (
+        <Empty>
+          <p>
+            No mail was sent in the last 30 days. <Link to={`${base}/newsletters`}>Write a newsletter</Link>, then check
+            and confirm its send on its page.
+          </p>
+        </Empty>
+      ) : (
+        <>
+          <Figures figures={shown} />
+          <Chart
+            title="Mails of the last 30 days"
+            days={days.map(({ date }) => date)}
+            series={[
+              seriesOf("Sent", (day) => day.sent),
+              seriesOf("Delivered", (day) => day.delivered),
+              seriesOf("Opened", (day) => day.opened_unique),
+              seriesOf("Clicked", (day) => day.clicked_unique),
+              seriesOf("Bounced", (day) => day.bounced_hard + day.bounced_soft),
+              seriesOf("Complained", (day) => day.complained),
+              seriesOf("Unsubscribed", (day) => day.unsubscribed),
+            ]}
+          />
+        </>
+      )}
+    </section>
+  );
 }

@@ -1,3 +1,12 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { useWorkspace } from "../../session.tsx";
+import { Loading, Problem } from "../page.tsx";
+import { isOpen, useProgress } from "./calls.ts";
+import { CheckSend } from "./check-send.tsx";
+import { Commands, LiveSend } from "./live-send.tsx";
+import { Report } from "./report.tsx";
+
 interface SendPanelProps {
   kind: "newsletter" | "campaign";
   id: string;
@@ -6,6 +15,38 @@ interface SendPanelProps {
 }
 
 /** Sends a draft, and shows how its send goes. */
-export function SendPanel(_props: SendPanelProps) {
-  return null;
+export function SendPanel(props: SendPanelProps) {
+  const [isConfirmed, setConfirmed] = useState(false);
+  return (
+    <section className="stack" aria-label="Send">
+      <h2>Send</h2>
+      {props.status === "DRAFT" && !isConfirmed ? (
+        <CheckSend {...props} onConfirmed={() => setConfirmed(true)} />
+      ) : (
+        <SendOf {...props} />
+      )}
+    </section>
+  );
+}
+
+function SendOf({ kind, id }: SendPanelProps) {
+  const { base } = useWorkspace();
+  const queries = useQueryClient();
+  const query = useProgress(id);
+  const send = query.data?.[0];
+  const status = send?.status;
+  // The page around it shows the status too.
+  useEffect(() => {
+    if (status !== undefined) void queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
+  }, [status, queries, base, kind]);
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  if (!send) return <p className="muted">Its send is kept no longer.</p>;
+  if (!isOpen(send)) return <Report kind={kind} send={send} />;
+  return (
+    <>
+      <LiveSend send={send} updatedAt={query.dataUpdatedAt} />
+      <Commands kind={kind} send={send} />
+    </>
+  );
 }

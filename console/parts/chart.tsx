@@ -1,0 +1,173 @@
+import { useEffect, useRef, useState } from "react";
+import type uPlot from "uplot";
+import { Table } from "./table.tsx";
+
+export interface Series {
+  name: string;
+  /** One for each day. */
+  values: readonly number[];
+}
+
+interface ChartProps {
+  title: string;
+  /** As `2026-11-21`, in their order. */
+  days: readonly string[];
+  /** At most seven, which are the colours of the theme. */
+  series: readonly Series[];
+  /** Bars suit a single series. */
+  kind?: "lines" | "bars";
+}
+
+const HEIGHT = 240;
+const DAY = new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" });
+const dayText = (day: string) => DAY.format(new Date(day));
+
+/** Lines or bars over days, with the same numbers in a table. */
+export function Chart({ title, days, series, kind = "lines" }: ChartProps) {
+  const [hidden, setHidden] = useState<readonly string[]>([]);
+  const [at, setAt] = useState<number | null>(null);
+  const numbers = series.map(({ values }) => values.reduce((sum, value) => sum + value, 0));
+  return (
+    <figure className="chart">
+      <figcaption>
+        {title}
+        <span className="muted"> {at === null ? "all days" : dayText(days[at] ?? "")}</span>
+      </figcaption>
+      <Plot days={days} series={series} kind={kind} hidden={hidden} onDay={setAt} />
+      <ul className="legend">
+        {series.map(({ name, values }, i) => (
+          <li key={name}>
+            <label>
+              <input
+                type="checkbox"
+                checked={!hidden.includes(name)}
+                onChange={({ target }) =>
+                  setHidden(target.checked ? hidden.filter((other) => other !== name) : [...hidden, name])
+                }
+              />
+              <span className="swatch" style={{ background: `var(--series-${i + 1})` }} /> {name}{" "}
+              <strong>{(at === null ? numbers[i] : values[at])?.toLocaleString()}</strong>
+            </label>
+          </li>
+        ))}
+      </ul>
+      <details>
+        <summary>The numbers as a table</summary>
+        <Table
+          caption={title}
+          rows={days.map((day, i) => ({ day, i }))}
+          keyOf={({ day }) => day}
+          columns={[
+            { name: "Day", cell: ({ day }) => dayText(day) },
+            ...series.map(({ name, values }) => ({
+              name,
+              cell: ({ i }: { i: number }) => values[i]?.toLocaleString(),
+              isNumber: true,
+            })),
+          ]}
+        />
+      </details>
+    </figure>
+  );
+}
+
+interface PlotProps extends Required<Omit<ChartProps, "title">> {
+  hidden: readonly string[];
+  onDay: (index: number | null) => void;
+}
+
+function Plot({ days, series, kind, hidden, onDay }: PlotProps) {
+  const ref = useRef<HTMLDivElement>(null);
+  const isDark = useDark();
+  // Made again when anything that it shows changes; the lists are new at each render.
+  const shown = JSON.stringify([days, series, kind, hidden, isDark]);
+  useEffect(() => {
+    const box = ref.current;
+    if (!box) return;
+    let plot: uPlot | undefined;
+    let isGone = false;
+    const resized = new ResizeObserver(() => plot?.setSize({ width: box.clientWidth, height: HEIGHT }));
+    const draw = async () => {
+      const [{ default: UPlot }] = await Promise.all([import("uplot"), import("uplot/dist/uPlot.min.css")]);
+      if (isGone) return;
+      const [allDays, allSeries, shape, off] = JSON.parse(shown) as [string[], Series[], string, string[]];
+      plot = new UPlot(
+        optionsOf(box, UPlot, { series: allSeries, shape, off, onDay }),
+        dataOf(allDays, allSeries),
+        box,
+      );
+      resized.observe(box);
+    };
+    void draw();
+    return () => {
+      isGone = true;
+      resized.disconnect();
+      plot?.destroy();
+    };
+  }, [shown, onDay]);
+  return <div ref={ref} className="plot" aria-hidden="true" />;
+}
+
+const dataOf = (days: string[], series: Series[]): uPlot.AlignedData => [
+  days.map((day) => Date.parse(day) / 1_000),
+  ...series.map(({ values }) => [...values]),
+];
+
+interface Look {
+  series: Series[];
+  shape: string;
+  off: string[];
+  onDay: (index: number | null) => void;
+}
+
+function optionsOf(box: HTMLElement, UPlot: typeof uPlot, { series, shape, off, onDay }: Look): uPlot.Options {
+  // A canvas knows no custom properties: the browser resolves them on an element.
+  const colour = (name: string): string => {
+    box.style.color = `var(--${name})`;
+    const { color } = getComputedStyle(box);
+    box.style.color = "";
+    return color;
+  };
+  const bars = shape === "bars" ? UPlot.paths.bars?.({ size: [0.7, 48] }) : undefined;
+  const [text, line] = [colour("muted"), colour("line")];
+  const axis: uPlot.Axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+  return {
+    width: box.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false } },
+    tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
+    scales: { y: { range: (_plot, _min, max) => [0, Math.max(max * 1.05, 4)] } },
+    axes: [
+      { ...axis, values: (_plot, splits) => splits.map((split) => DAY.format(split * 1_000)), space: 70 },
+      {
+        ...axis,
+        values: (_plot, splits) => splits.map((split) => (split % 1 ? "" : split.toLocaleString())),
+        size: 70,
+      },
+    ],
+    series: [
+      {},
+      ...series.map(({ name }, i) => ({
+        label: name,
+        show: !off.includes(name),
+        stroke: colour(`series-${i + 1}`),
+        width: 2,
+        points: { show: false },
+        ...(bars && { paths: bars, fill: colour(`series-${i + 1}`) }),
+      })),
+    ],
+    hooks: { setCursor: [({ cursor }) => onDay(cursor.idx ?? null)] },
+  };
+}
+
+function useDark(): boolean {
+  const [query] = useState(() => matchMedia("(prefers-color-scheme: dark)"));
+  const [isDark, setDark] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => setDark(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, [query]);
+  return isDark;
+}

@@ -1,0 +1,32 @@
+import { useQuery } from "@tanstack/react-query";
+import type { Client } from "../../api.ts";
+import { useWorkspace } from "../../session.tsx";
+
+export type Kind = "newsletter" | "campaign";
+
+/** The procedures of one newsletter or campaign, and the parameters that name it. */
+export const callsOf = (client: Client, kind: Kind, id: string) => ({
+  calls: kind === "newsletter" ? client.api.newsletters : client.api.campaigns,
+  params: { [`${kind}Id`]: id },
+});
+
+export type Send = Awaited<ReturnType<Client["app"]["overview"]["progress"]["query"]>>["data"][number];
+export type GateReport = Awaited<ReturnType<Client["app"]["overview"]["gates"]["query"]>>["data"];
+
+export const isOpen = ({ status }: Pick<Send, "status">): boolean =>
+  status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
+
+const LIVE_MS = 2_000;
+const IDLE_MS = 30_000;
+
+/** The last send of a resource, or all that go out. It asks again while one does and the page is visible. */
+export function useProgress(resourceId?: string) {
+  const { client, base } = useWorkspace();
+  return useQuery({
+    queryKey: [base, "progress", resourceId],
+    queryFn: async () => (await client.app.overview.progress.query({ body: { resource_id: resourceId } })).data,
+    refetchInterval: ({ state: { data = [] } }) =>
+      data.some(isOpen) ? LIVE_MS : resourceId === undefined ? IDLE_MS : false,
+    refetchIntervalInBackground: false,
+  });
+}

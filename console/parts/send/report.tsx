@@ -1,0 +1,150 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useWorkspace } from "../../session.tsx";
+import { Figures } from "../figures.tsx";
+import { Loading, Problem } from "../page.tsx";
+import { List } from "../table.tsx";
+import { callsOf, type Kind, type Send } from "./calls.ts";
+import { Outcomes, STATES } from "./live-send.tsx";
+import { clock, people, percent, reasonText } from "./words.ts";
+
+const ENDED: Readonly<Record<string, string>> = {
+  SENT: "It was sent",
+  CANCELLED: "It was cancelled",
+  FAILED: "It failed",
+};
+
+/** What became of a send that has ended. */
+export function Report({ kind, send }: { kind: Kind; send: Send }) {
+  return (
+    <>
+      <p>
+        {ENDED[send.status] ?? "It has ended"}
+        {send.completed_at && ` on ${clock(send.completed_at)}`}, to {people(send.recipients.total)}.
+      </p>
+      <h3>Outcomes</h3>
+      <Outcomes recipients={send.recipients} />
+      {send.started_at && <Responses id={send.resource_id} startedAt={send.started_at} />}
+      <h3>Recipients</h3>
+      <Recipients kind={kind} id={send.resource_id} />
+    </>
+  );
+}
+
+const DAY_MS = 86_400_000;
+const MOST_DAYS = 365;
+const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
+
+function Responses({ id, startedAt }: { id: string; startedAt: string }) {
+  const { client, base } = useWorkspace();
+  const query = useQuery({
+    queryKey: [base, "analytics", id],
+    queryFn: async () => {
+      const from = Date.parse(startedAt);
+      const to = Math.min(Date.now(), from + MOST_DAYS * DAY_MS);
+      return (
+        await client.api.analytics.overview.query({ query: { resource_id: id, from: dateOf(from), to: dateOf(to) } })
+      ).data;
+    },
+  });
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  const { totals, rates } = query.data;
+  const rows: [name: string, count: number, rate: number][] = [
+    ["Delivered", totals.delivered, rates.delivered],
+    ["Opened", totals.opened_unique, rates.opened],
+    ["Clicked", totals.clicked_unique, rates.clicked],
+    ["Bounced", totals.bounced_hard + totals.bounced_soft, rates.bounced],
+    ["Complained", totals.complained, rates.complained],
+    ["Unsubscribed", totals.unsubscribed, rates.unsubscribed],
+  ];
+  return (
+    <>
+      <h3>Responses</h3>
+      <Figures
+        figures={rows.map(([name, count, rate]) => [
+          name,
+          <>
+            {count.toLocaleString()} <span className="muted">{percent(rate, rate > 0 && rate < 0.001 ? 2 : 1)}</span>
+            <meter value={rate} aria-label={`${name}: ${percent(rate, 2)}`} />
+          </>,
+        ])}
+      />
+      {totals.opened_unique + totals.clicked_unique === 0 && (
+        <p className="muted">Opens and clicks are counted for mails that were sent with tracking turned on.</p>
+      )}
+    </>
+  );
+}
+
+interface Recipient {
+  id: string;
+  email: string;
+  status: string;
+  reason: string | null;
+  updated_at: string;
+}
+
+const nameOf = (status: string): string => STATES.find(([state]) => state === status.toLowerCase())?.[1] ?? status;
+
+/** The recipients by outcome; the outcome stands in the URL. */
+function Recipients({ kind, id }: { kind: Kind; id: string }) {
+  const { client, base } = useWorkspace();
+  const { outcome } = useSearch({ strict: false }) as { outcome?: string };
+  const navigate = useNavigate();
+  const { calls, params } = callsOf(client, kind, id);
+  const status = STATES.find(([state]) => state === outcome)?.[0].toUpperCase() as "SENT" | undefined;
+  const read = async (cursor: string | undefined) => {
+    for (let from = cursor; ; ) {
+      const page = await calls.recipients.query({ params, query: { cursor: from, status } });
+      const rows = page.data as unknown as Recipient[];
+      const next = page.meta["next_cursor"] as string | null;
+      // A page of one outcome may be empty although others follow.
+      if (rows.length > 0 || next === null) return { ...page, data: rows };
+      from = next;
+    }
+  };
+  return (
+    <>
+      <label>
+        Outcome{" "}
+        <select
+          value={outcome ?? ""}
+          onChange={({ target }) =>
+            navigate({
+              to: ".",
+              search: (search: Record<string, string | undefined>) => ({
+                ...search,
+                outcome: target.value || undefined,
+              }),
+              replace: true,
+            })
+          }
+        >
+          <option value="">all</option>
+          {STATES.map(([state, name]) => (
+            <option key={state} value={state}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      <List
+        caption="Recipients"
+        queryKey={[base, "recipients", id, status]}
+        read={read}
+        keyOf={({ id: mail }) => mail}
+        columns={[
+          {
+            name: "Address",
+            cell: ({ email }) => <Link to={`${base}/people/${encodeURIComponent(email)}`}>{email}</Link>,
+          },
+          { name: "Outcome", cell: (row) => nameOf(row.status) },
+          { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
+          { name: "At", cell: (row) => clock(row.updated_at) },
+        ]}
+        empty={<p>{status ? "No recipient has this outcome: choose another one." : "It has no recipients."}</p>}
+      />
+    </>
+  );
+}

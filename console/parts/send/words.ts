@@ -1,0 +1,54 @@
+/** Codes of refusals and failures, as people say it. */
+const REASONS: Readonly<Record<string, string>> = {
+  access_revoked: "the mailbox no longer lets Mailkeel in",
+  account_gone: "the account is no longer connected",
+  account_not_active: "the account does not work",
+  complaint_rate_exceeded: "too many complaints",
+  connection_refused: "the mail server refuses the connection",
+  connection_timeout: "the mail server does not answer",
+  content_refused: "the server refused the content",
+  delivery_failures: "its server failed for three days",
+  greeting_refused: "the mail server refuses the session",
+  login_refused: "the mail server refuses the user name or password",
+  mailbox_disabled: "the mailbox is switched off",
+  mailbox_full: "the mailbox is full",
+  mailbox_unknown: "there is no such mailbox",
+  name_not_found: "the mail server's name cannot be found",
+  no_answer: "the server gave no answer",
+  opted_out: "unsubscribed meanwhile",
+  policy_refused: "the server refuses the sender or the content",
+  sender_refused: "the mail server refuses the sender's address",
+  suppressed: "on the do-not-mail list",
+  suspended: "suspended by the operator",
+  tls_failed: "no secure connection could be made",
+};
+
+/** Of a code, or of codes behind the ids of accounts: `acc_… login_refused, acc_… tls_failed`. */
+export function reasonText(reason: string): string {
+  const codes = reason.split(", ").map((part) => part.split(" ").at(-1)?.split(":")[0] ?? part);
+  return [...new Set(codes)].map((code) => REASONS[code] ?? code.replaceAll("_", " ")).join(", ");
+}
+
+/** Why a send is paused, and what to do. @param reason null where an operator paused it */
+export function pauseText(reason: string | null): string {
+  switch (reason) {
+    case null:
+      return "An operator of the service paused it, and has to resume it: ask them why.";
+    case "paused_by_client":
+      return "A member of the team or a program with a key paused it. Resume it when you are ready.";
+    case "complaint_rate_exceeded":
+      return "Too many people called the team's mails spam. Find out which list they came from, and stop mailing those who did not ask for it. An operator of the service then resumes the send.";
+    case "database_restored":
+    case "workflow_ended":
+      return "The service stopped it after a failure of its own. An operator checks it and resumes it.";
+    default:
+      return `The mails cannot leave: ${reasonText(reason)}. Repair the account under Accounts, then resume the send.`;
+  }
+}
+
+export const percent = (fraction: number, digits = 1): string => `${(fraction * 100).toFixed(digits)} %`;
+
+export const clock = (instant: string | number): string =>
+  new Date(instant).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+export const people = (count: number): string => `${count.toLocaleString()} ${count === 1 ? "person" : "people"}`;
