@@ -1,5 +1,196 @@
-import { PageHead } from "../parts/page.tsx";
+import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useNavigate, useParams } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
+import type { Client } from "../api.ts";
+import { Group } from "../parts/audience/builder.tsx";
+import { type Condition, canShow, isUnfinished, joinOf } from "../parts/audience/conditions.ts";
+import { type DataOf, useFields } from "../parts/audience/people.tsx";
+import { useFilters } from "../parts/filters.tsx";
+import { Field, Form } from "../parts/form.tsx";
+import { Loading, PageHead, Problem } from "../parts/page.tsx";
+import { Remove } from "../parts/remove.tsx";
+import { useRole, useWorkspace } from "../session.tsx";
 
+type Segment = DataOf<Client["app"]["audience"]["segment"]["query"]>;
+
+/** A segment, or a new one. */
 export function Page() {
-  return <PageHead title="Segment" />;
+  const { segmentId = "" } = useParams({ strict: false }) as { segmentId?: string };
+  const { client, base } = useWorkspace();
+  const isNew = segmentId === "new";
+  const fields = useFields();
+  const segment = useQuery({
+    queryKey: [base, "segments", segmentId],
+    queryFn: async () => (await client.app.audience.segment.query({ params: { segmentId } })).data,
+    enabled: !isNew,
+    // What is being written must not be replaced.
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+  });
+  if (fields.error ?? segment.error) return <Problem error={fields.error ?? segment.error} />;
+  if (fields.isPending || (!isNew && segment.isPending)) return <Loading />;
+  return <Editor key={segmentId} segment={segment.data} />;
+}
+
+const grouped = (conditions: unknown): unknown =>
+  typeof conditions === "object" && conditions !== null && !joinOf(conditions as Condition)
+    ? { all: [conditions] }
+    : conditions;
+
+function Editor({ segment }: { segment: Segment | undefined }) {
+  const { client, base } = useWorkspace();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const fields = useFields().data ?? [];
+  const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
+  const [{ view }, setFilters] = useFilters();
+  const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? { all: [] });
+  const [isSaved, setSaved] = useState(false);
+  const shown = grouped(conditions);
+  const isShowable = canShow(shown, fields);
+  const isText = view === "text" || !isShowable;
+  const change = (next: unknown) => {
+    setConditions(next);
+    setSaved(false);
+  };
+  const save = async ({ name = "" }: Record<string, string>) => {
+    const body = { name, conditions };
+    const call = segment
+      ? client.app.audience.updateSegment.mutate({ params: { segmentId: segment.id }, body })
+      : client.app.audience.createSegment.mutate({ body });
+    const { data } = await call;
+    await queries.invalidateQueries({ queryKey: [base, "segments"] });
+    setSaved(true);
+    if (!segment) await navigate({ to: `${base}/segments/${data.id}` });
+  };
+  return (
+    <>
+      <PageHead title={segment?.name ?? "New segment"}>
+        {isShowable && (
+          <button type="button" onClick={() => setFilters({ view: isText ? undefined : "text" })}>
+            {isText ? "Show as a form" : "Show as text"}
+          </button>
+        )}
+        {segment && mayWrite && <Delete segment={segment} />}
+      </PageHead>
+      {segment?.deleted_at && (
+        <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
+      )}
+      {isText ? (
+        <Text value={conditions} onChange={change} isShowable={isShowable} />
+      ) : (
+        <Group value={shown as Condition} onChange={change} />
+      )}
+      <Count conditions={conditions} isReady={isShowable && !isUnfinished(shown as Condition)} isText={isText} />
+      {mayWrite && (
+        <Form fields={["name"]} submit={segment ? "Save" : "Make the segment"} onSubmit={save}>
+          {(problemOf) => (
+            <Field
+              label="Name"
+              name="name"
+              required
+              maxLength={200}
+              defaultValue={segment?.name}
+              problem={problemOf("name")}
+            />
+          )}
+        </Form>
+      )}
+      {isSaved && <p role="status">Saved.</p>}
+    </>
+  );
+}
+
+/** How many contacts the conditions select now, and some of them. */
+function Count({ conditions, isReady, isText }: { conditions: unknown; isReady: boolean; isText: boolean }) {
+  const { client, base } = useWorkspace();
+  const text = JSON.stringify(conditions);
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), 500);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const isCounted = isReady || isText;
+  const query = useQuery({
+    queryKey: [base, "count", settled],
+    queryFn: async ({ signal }) =>
+      (await client.app.audience.countSegment.mutate({ body: { conditions: JSON.parse(settled) } }, { signal })).data,
+    enabled: isCounted && settled === text,
+    retry: false,
+    placeholderData: keepPreviousData,
+  });
+  if (!isCounted) return <p className="muted">Complete the conditions to see how many contacts they select.</p>;
+  if (query.error) return <Problem error={query.error} />;
+  return (
+    <p role="status">
+      {query.data ? <strong>{query.data.contacts.toLocaleString()} contacts</strong> : "Counting…"}
+      {query.data && query.data.sample.length > 0 && ` – ${query.data.sample.slice(0, 3).join(", ")}`}
+      {query.data && query.data.contacts > 3 && " and others"}
+    </p>
+  );
+}
+
+/** The conditions as JSON, for those that the form cannot show. */
+function Text({
+  value,
+  onChange,
+  isShowable,
+}: {
+  value: unknown;
+  onChange: (value: unknown) => void;
+  isShowable: boolean;
+}) {
+  const [text, setText] = useState(() => JSON.stringify(value, undefined, 2));
+  const [isWrong, setWrong] = useState(false);
+  const read = (given: string) => {
+    setText(given);
+    try {
+      onChange(JSON.parse(given));
+      setWrong(false);
+    } catch {
+      setWrong(true);
+    }
+  };
+  return (
+    <Field
+      label="Conditions as JSON"
+      name="conditions"
+      {...(!isShowable && { hint: "The form cannot show these conditions." })}
+      problem={isWrong ? "This is not valid JSON." : undefined}
+      control={(id, describedBy) => (
+        <textarea
+          id={id}
+          rows={16}
+          spellCheck={false}
+          className="code"
+          aria-describedby={describedBy}
+          value={text}
+          onChange={({ target }) => read(target.value)}
+        />
+      )}
+    />
+  );
+}
+
+function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
+  const { client, base } = useWorkspace();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const sequences = uses.filter((use) => use.is_sequence);
+  return (
+    <Remove
+      title="Delete this segment"
+      act={async ({ dryRun }) => {
+        if (!dryRun) return client.app.audience.deleteSegment.mutate({ params: { segmentId: id } });
+        const impact = { drafts_that_lose_it: uses.length - sequences.length, sequences_that_pause: sequences.length };
+        return { meta: { impact } };
+      }}
+      onDone={async () => {
+        await navigate({ to: `${base}/segments` });
+        await queries.invalidateQueries({ queryKey: [base, "segments"] });
+      }}
+    >
+      <p>Its contacts stay. {uses.length > 0 && `It is used by ${uses.map(({ name }) => name).join(", ")}.`}</p>
+    </Remove>
+  );
 }

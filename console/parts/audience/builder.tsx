@@ -1,0 +1,337 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { useWorkspace } from "../../session.tsx";
+import {
+  type Condition,
+  type Control,
+  controlOf,
+  isDistance,
+  joinOf,
+  negated,
+  OPERATORS,
+  OWN_FIELDS,
+  operatorOf,
+  partsOf,
+  typeOf,
+  withOperator,
+} from "./conditions.ts";
+import { SUBSCRIPTION_STATUSES, useLists } from "./list-form.tsx";
+import { EMAIL_STATUSES, useFields } from "./people.tsx";
+
+interface EditProps<Value> {
+  value: Value;
+  onChange: (value: Value) => void;
+}
+
+interface PickProps extends EditProps<string> {
+  label: string;
+  choices: readonly (readonly [value: string, text: string])[];
+}
+
+function Pick({ label, value, choices, onChange }: PickProps) {
+  return (
+    <select aria-label={label} value={value} onChange={({ target }) => onChange(target.value)}>
+      {choices.every(([choice]) => choice !== value) && <option value={value}>{value}</option>}
+      {choices.map(([choice, text]) => (
+        <option key={choice} value={choice}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+const replaced = <T,>(all: readonly T[], at: number, value: T) => all.map((each, i) => (i === at ? value : each));
+
+/** Conditions that hold all, or any of them; a group may hold groups. */
+export function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?: () => void }) {
+  const join = joinOf(value) ?? "all";
+  const parts = partsOf(value);
+  const set = (next: readonly Condition[]) => onChange({ [join]: next });
+  return (
+    <fieldset>
+      <legend className="hidden">Group of conditions</legend>
+      <div className="actions">
+        <Pick
+          label="Contacts who meet"
+          value={join}
+          choices={[
+            ["all", "all of these"],
+            ["any", "any of these"],
+          ]}
+          onChange={(chosen) => onChange({ [chosen]: parts })}
+        />
+        {onRemove && (
+          <button type="button" className="plain" onClick={onRemove}>
+            Remove the group
+          </button>
+        )}
+      </div>
+      {parts.map((part, at) => {
+        const edit = {
+          value: part,
+          onChange: (next: Condition) => set(replaced(parts, at, next)),
+          onRemove: () => set(parts.filter((_, i) => i !== at)),
+        };
+        // Conditions have no ids; their places are all that tells them apart.
+        // biome-ignore lint/suspicious/noArrayIndexKey: see above
+        return joinOf(part) ? <Group key={at} {...edit} /> : <Row key={at} {...edit} />;
+      })}
+      <div className="actions">
+        <button type="button" onClick={() => set([...parts, withOperator("email", "text", "contains")])}>
+          Add a condition
+        </button>
+        <button type="button" onClick={() => set([...parts, { [join === "all" ? "any" : "all"]: [] }])}>
+          Add a group
+        </button>
+      </div>
+    </fieldset>
+  );
+}
+
+/** One condition: what it is about, how it compares, and with which value. */
+function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: () => void }) {
+  const fields = useFields().data ?? [];
+  const inner = negated(value) ?? value;
+  const isNot = inner !== value;
+  const subject = "list" in inner ? "list" : "event" in inner ? "event" : String(inner["field"]);
+  const choose = (chosen: string) => {
+    if (chosen === "list") return onChange({ list: "" });
+    if (chosen === "event") return onChange({ event: "opened" });
+    const type = typeOf(chosen, fields) ?? "text";
+    onChange(withOperator(chosen, type, Object.keys(OPERATORS[type])[0] ?? "eq"));
+  };
+  const subjects = [
+    ...OWN_FIELDS.map(({ field, label }) => [field, label] as const),
+    ...fields.map(({ name }) => [`fields.${name}`, name] as const),
+    ["list", "List"] as const,
+    ["event", "Mails"] as const,
+  ];
+  const wrap = (next: Condition, not: boolean) => onChange(not ? { not: next } : next);
+  const part = { value: inner, isNot, onChange: wrap };
+  return (
+    <div className="actions condition">
+      <Pick label="About" value={subject} choices={subjects} onChange={choose} />
+      {subject === "list" ? (
+        <ListPart {...part} />
+      ) : subject === "event" ? (
+        <EventPart {...part} />
+      ) : (
+        <FieldPart value={inner} onChange={onChange} type={typeOf(inner["field"], fields) ?? "text"} />
+      )}
+      <button type="button" className="plain" onClick={onRemove}>
+        Remove
+      </button>
+    </div>
+  );
+}
+
+function FieldPart({ value, onChange, type }: EditProps<Condition> & { type: keyof typeof OPERATORS }) {
+  const operator = operatorOf(value);
+  return (
+    <>
+      <Pick
+        label="Comparison"
+        value={operator}
+        choices={Object.entries(OPERATORS[type])}
+        onChange={(chosen) => onChange(withOperator(value["field"], type, chosen, value["value"]))}
+      />
+      <ValueInput
+        control={controlOf(type, operator)}
+        isNumber={type === "number"}
+        value={value["value"]}
+        onChange={(next) => onChange({ ...value, value: next })}
+      />
+    </>
+  );
+}
+
+interface TypedProps extends EditProps<unknown> {
+  label: string;
+  read: (text: string) => unknown;
+  show: (value: unknown) => string;
+  kind: "text" | "number" | "lines";
+  min?: number;
+}
+
+/** An input of a value; it keeps the text as it is written, while that means the value. */
+function Typed({ label, value, onChange, read, show, kind, min }: TypedProps) {
+  const [written, setWritten] = useState(show(value));
+  const isOfValue = JSON.stringify(read(written)) === JSON.stringify(value);
+  const input = {
+    "aria-label": label,
+    value: isOfValue ? written : show(value),
+    onChange: ({ target }: { target: { value: string } }) => {
+      setWritten(target.value);
+      onChange(read(target.value));
+    },
+  };
+  return kind === "lines" ? <textarea rows={3} {...input} /> : <input type={kind} step="any" min={min} {...input} />;
+}
+
+type ValueProps = EditProps<unknown> & { control: Control; isNumber: boolean };
+
+function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
+  if (control === "none") return null;
+  if (control === "boolean") {
+    const choices = [["true", "yes"] as const, ["false", "no"] as const];
+    return (
+      <Pick label="Value" value={String(value)} choices={choices} onChange={(text) => onChange(text === "true")} />
+    );
+  }
+  if (control === "status") {
+    return <Pick label="Value" value={String(value)} choices={Object.entries(EMAIL_STATUSES)} onChange={onChange} />;
+  }
+  if (control === "day") return <DayInput value={value} onChange={onChange} />;
+  const edit = { value, onChange };
+  if (control === "lines") {
+    const items = (text: string) => text.split("\n").filter((line) => line !== "");
+    const read = (text: string) => (isNumber ? items(text).map(Number) : items(text));
+    const show = (list: unknown) => (list as unknown[]).join("\n");
+    return <Typed label="Values, one on each line" kind="lines" read={read} show={show} {...edit} />;
+  }
+  if (control === "text") return <Typed label="Value" kind="text" read={String} show={String} {...edit} />;
+  return <Typed label={control === "days" ? "Days" : "Value"} kind="number" read={Number} show={String} {...edit} />;
+}
+
+/** A day of the calendar, or so many days before or after today. */
+function DayInput({ value, onChange }: EditProps<unknown>) {
+  const days = isDistance(value) ? value.days_from_today : undefined;
+  const kind = days === undefined ? "day" : days > 0 ? "ahead" : "ago";
+  const toKind = (chosen: string) =>
+    onChange(chosen === "day" ? "" : { days_from_today: (chosen === "ahead" ? 1 : -1) * (Math.abs(days ?? 0) || 7) });
+  return (
+    <>
+      {days === undefined ? (
+        <input aria-label="Day" type="date" value={String(value)} onChange={({ target }) => onChange(target.value)} />
+      ) : (
+        <Typed
+          label="Number of days"
+          kind="number"
+          min={0}
+          value={Math.abs(days)}
+          read={Number}
+          show={String}
+          onChange={(count) => onChange({ days_from_today: (days > 0 ? 1 : -1) * Number(count) })}
+        />
+      )}
+      <Pick
+        label="Kind of day"
+        value={kind}
+        choices={[
+          ["day", "of the calendar"],
+          ["ago", "days ago"],
+          ["ahead", "days from today"],
+        ]}
+        onChange={toKind}
+      />
+    </>
+  );
+}
+
+interface PartProps {
+  value: Condition;
+  isNot: boolean;
+  onChange: (value: Condition, isNot: boolean) => void;
+}
+
+/** Leaves out what is not chosen. */
+const chosen = (value: Condition, name: string, text: string | number): Condition => {
+  const { [name]: _, ...rest } = value;
+  return text === "" ? rest : { ...rest, [name]: text };
+};
+
+function ListPart({ value, isNot, onChange }: PartProps) {
+  const lists = useLists().data ?? [];
+  return (
+    <>
+      <Pick
+        label="Comparison"
+        value={isNot ? "not" : "is"}
+        choices={[
+          ["is", "has the address as"],
+          ["not", "does not have the address as"],
+        ]}
+        onChange={(word) => onChange(value, word === "not")}
+      />
+      <Pick
+        label="Status"
+        value={String(value["status"] ?? "CONFIRMED")}
+        choices={Object.entries(SUBSCRIPTION_STATUSES)}
+        onChange={(status) => onChange({ ...value, status }, isNot)}
+      />
+      <Pick
+        label="List"
+        value={String(value["list"])}
+        choices={[["", "– choose a list –"], ...lists.map(({ id, name }) => [id, name] as const)]}
+        onChange={(list) => onChange({ ...value, list }, isNot)}
+      />
+    </>
+  );
+}
+
+const EVENTS = [
+  ["received", "got"],
+  ["opened", "opened"],
+  ["clicked", "clicked a link in"],
+] as const;
+
+/** The latest newsletters and campaigns, for their names. */
+function useMailings() {
+  const { client, base } = useWorkspace();
+  return useQuery({
+    queryKey: [base, "mailings"],
+    queryFn: async () => {
+      const query = { limit: "100" };
+      const [newsletters, campaigns] = await Promise.all([
+        client.api.newsletters.drafts.page.query({ query }),
+        client.api.campaigns.drafts.page.query({ query }),
+      ]);
+      return [...newsletters.data, ...campaigns.data].map(({ id, name }) => [id, name] as const);
+    },
+  });
+}
+
+function EventPart({ value, isNot, onChange }: PartProps) {
+  const mailings = useMailings().data ?? [];
+  const days = value["within_days"];
+  return (
+    <>
+      <Pick
+        label="Comparison"
+        value={isNot ? "not" : "did"}
+        choices={[
+          ["did", "the person"],
+          ["not", "the person never"],
+        ]}
+        onChange={(word) => onChange(value, word === "not")}
+      />
+      <Pick
+        label="Event"
+        value={String(value["event"])}
+        choices={EVENTS}
+        onChange={(event) => onChange({ ...value, event }, isNot)}
+      />
+      <Pick
+        label="Mail"
+        value={String(value["resource"] ?? "")}
+        choices={[["", "any mail"], ...mailings]}
+        onChange={(id) => onChange(chosen(value, "resource", id), isNot)}
+      />
+      <label>
+        {"in the last "}
+        <input
+          type="number"
+          min={0}
+          className="short"
+          value={days === undefined ? "" : String(days)}
+          placeholder="any"
+          onChange={({ target }) =>
+            onChange(chosen(value, "within_days", target.value === "" ? "" : Number(target.value)), isNot)
+          }
+        />
+        {" days"}
+      </label>
+    </>
+  );
+}
