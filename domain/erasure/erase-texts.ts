@@ -181,6 +181,9 @@ const TEXTS_ABOUT_OTHERS: [Table, readonly string[]][] = [
   ["subscribers", ["first_name", "last_name"]],
 ];
 
+/** Of members, who may be of several teams; kept for a day. */
+const OF_NO_TEAM: ReadonlySet<Table> = new Set(["sign_in_links", "console_sessions"]);
+
 /** Records that stay as they are. */
 export async function findMentions({ em, tenant, mentions }: Erasing): Promise<Mention[]> {
   const ownedIn = (table: Table) => {
@@ -190,7 +193,7 @@ export async function findMentions({ em, tenant, mentions }: Erasing): Promise<M
     return table === "members" ? sql`b.team_id = ${tenant.teamId}` : ofTenant(tenant, "b");
   };
   const found: Mention[] = [];
-  const ofTeam = columnsOf(em).filter(({ personal }) => personal === "team");
+  const ofTeam = columnsOf(em).filter(({ personal, table }) => personal === "team" && !OF_NO_TEAM.has(table));
   const tables = new Map<Table, string[]>();
   for (const { table, column } of ofTeam) tables.set(table, [...(tables.get(table) ?? []), column]);
   for (const [table, columns] of [...tables, ...TEXTS_ABOUT_OTHERS]) {
