@@ -61,8 +61,13 @@ async function selectContacts(
     from (${contacts}) c left join suppressions x on ${ofTenant(tenant, "x")} and x.email = c.email`;
 }
 
-const ineligibleSubscribers = (permission: RawBuilder<unknown>): RawBuilder<unknown> => sql`
-      select p.row, case
+type Select = (columns: RawBuilder<unknown>) => RawBuilder<unknown>;
+
+const ineligibleSubscribers =
+  (permission: RawBuilder<unknown>): Select =>
+  (columns) =>
+    sql`
+      select ${columns}, case
           when u.id is null then 'subscriber_deleted'
           when u.email <> p.email then 'address_changed'
           when x.id is not null then 'suppressed'
@@ -74,10 +79,10 @@ const ineligibleSubscribers = (permission: RawBuilder<unknown>): RawBuilder<unkn
       left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email`;
 
 /**
- * Selects `row` and `ineligible` (why it may not be mailed any more, or null) of each recipient in `picked` (`row`,
- * `email`, `member_id`, `list_id`, `team_id`, `environment`, `resource_id`). Part of the statement that stages recipients.
+ * Selects columns and `ineligible` (why it may not be mailed any more, or null) of each recipient `p` in `picked` (`email`,
+ * `member_id`, `list_id`, `team_id`, `environment`, `resource_id`). Part of the statements that stage recipients and claim waves.
  */
-export const SELECT_INELIGIBLE: Readonly<Record<MailingRules, RawBuilder<unknown>>> = {
+export const selectIneligible: Readonly<Record<MailingRules, Select>> = {
   newsletter: ineligibleSubscribers(sql`
             select 1 from newsletter_lists l
             join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.member_id
@@ -86,8 +91,8 @@ export const SELECT_INELIGIBLE: Readonly<Record<MailingRules, RawBuilder<unknown
             select 1 from subscriptions m
             where m.list_id = p.list_id and m.subscriber_id = p.member_id and m.status = 'CONFIRMED'`),
   // The segment is not evaluated again: it decided at the confirm.
-  campaign: sql`
-      select p.row, case
+  campaign: (columns) => sql`
+      select ${columns}, case
           when c.id is null then 'contact_deleted'
           when c.email <> p.email then 'address_changed'
           when c.email_status = 'INVALID' then 'address_invalid'

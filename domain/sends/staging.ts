@@ -5,7 +5,7 @@ import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { isFreeFor, mayMail, type OpenedDispatch } from "./lanes.ts";
-import { SELECT_INELIGIBLE } from "./members.ts";
+import { selectIneligible } from "./members.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
 export interface StagedRecipient {
@@ -72,7 +72,7 @@ export async function stageBatch(
       where r.send_id = ${sendId} and ${isWanted} and ${isFreeFor(dispatch, "r")}
       order by r.seq ${wasDeferred ? sql`` : sql`limit ${sql.lit(request.limit)}`}
       ${shared ? sql`for update of r skip locked` : sql``}
-    ), checked as materialized (${SELECT_INELIGIBLE[rules]}
+    ), checked as materialized (${selectIneligible[rules](sql`p.row`)}
     )
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,

@@ -6,7 +6,7 @@ import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { takeFromCap } from "../sends/confirm.ts";
 import { assertFewComplaints, readSendCap } from "../sends/gates.ts";
-import { SELECT_INELIGIBLE } from "../sends/members.ts";
+import { selectIneligible } from "../sends/members.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { Refusal } from "../sends/refusal.ts";
 import { lockBalance, moveCredits } from "../teams/credits.ts";
@@ -130,8 +130,7 @@ function membersOf({ campaignId, listId, teamId, environment }: Sequence, which:
           ${listId}::text as list_id, ${teamId}::text as team_id, ${environment}::text as environment, ${campaignId}::text as resource_id
         from sequence_enrolments e left join ${table} m on m.id = e.member_id and ${ofTenant({ teamId, environment }, "m")}
         where ${which}
-      ), members as materialized (
-        select p.*, c.ineligible from picked p join (${SELECT_INELIGIBLE[rules]}) c on c.row = p.row
+      ), members as materialized (${selectIneligible[rules](sql`p.*`)}
       )`;
 }
 
