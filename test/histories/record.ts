@@ -323,7 +323,13 @@ try {
       await setFaults(FAULTS);
       const { deliveryPaths } = await import("./deliveries.ts");
       const { sequencePaths } = await import("./sequences.ts");
-      const paths = { ...sendPaths(), ...sequencePaths(temporal), ...(await deliveryPaths(temporal)) };
+      const { importPaths } = await import("./imports.ts");
+      const paths = {
+        ...sendPaths(),
+        ...sequencePaths(temporal),
+        ...importPaths(temporal),
+        ...(await deliveryPaths(temporal)),
+      };
       const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(paths);
       const counts = await Promise.all(wanted.map((path) => record(paths, path)));
       console.log(`${counts.reduce((a, b) => a + b, 0)} histories of ${wanted.length} paths`);

@@ -122,7 +122,7 @@ describe("The recorded histories", () => {
     for (const { file, history } of recorded) {
       const texts = textsIn(history);
       assert.ok(
-        texts.some((text) => /"(previewId|campaignId|webhookId|replayId)"/.test(text)),
+        texts.some((text) => /"(previewId|campaignId|webhookId|replayId|importId)"/.test(text)),
         `the payloads of ${file} are decoded`,
       );
       // Its own version is all the SDK may say with an @. A token is a send's id and a signature; a link ends in one too.
