@@ -7,6 +7,7 @@ import {
 } from "@temporalio/client";
 import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
+import { sendDueInvites, sendDueSignInLinks } from "../activities/member-mails.ts";
 import { wakeSequences } from "../activities/sequence-wakes.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import type { EntityManager } from "../db/orm.ts";
@@ -68,7 +69,7 @@ export async function ensureSchedule({ schedule }: Client, scheduleId: keyof typ
 }
 
 /**
- * The maintenance pool: sends opt-in mails and notices when they fall due, sets the status of contacts that bounced, adds up
+ * The maintenance pool: sends opt-in mails, notices and the mails of members when they fall due, sets the status of contacts that bounced, adds up
  * analytics, and keeps the schedules of the reconciler, of account checks and of retention. Any number of these workers may run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
@@ -77,6 +78,8 @@ export function startMaintenance(deps: ActivityDeps): { connected(client: Client
     repeat(deps, "email statuses", LOOK_EVERY_MS, () => drain(deps, refreshDueStatuses, EMAIL_STATUSES)),
     repeat(deps, "analytics", LOOK_EVERY_MS, () => drain(deps, foldChanges, ANALYTICS_CHANGES)),
     repeat(deps, "notices", LOOK_EVERY_MS, () => sendDueNotices(deps)),
+    repeat(deps, "sign-in links", LOOK_EVERY_MS, () => sendDueSignInLinks(deps)),
+    repeat(deps, "invites", LOOK_EVERY_MS, () => sendDueInvites(deps)),
   ];
   return {
     connected: (client) => {

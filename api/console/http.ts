@@ -2,6 +2,7 @@ import { createExpressMiddleware } from "@trpc/server/adapters/express";
 import { type RequestHandler, Router } from "express";
 import { z } from "zod";
 import { ENVIRONMENTS } from "../../db/entities/shared.ts";
+import { transaction } from "../../db/transaction.ts";
 import {
   authenticateSession,
   endSession,
@@ -10,10 +11,12 @@ import {
   readSession,
   requestLink,
 } from "../../domain/access/sessions.ts";
+import { lookupAddress } from "../../domain/address.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
+import { address } from "../fields.ts";
 import { thrownBy, toApiError } from "../rest/failures.ts";
 import { localsOf, MAX_BODY_BYTES, readBody, UPLOAD_LIMITS } from "../rest/http.ts";
 import { parseItem } from "../rest/input.ts";
@@ -22,11 +25,12 @@ import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
 
-/** Requests for a link that a network, and for an address, are answered in a minute. */
-const LINKS_PER_NETWORK = 10;
+/** Requests for a link that are answered in a minute: those of a network, and those for an address. */
+const LINKS_PER_NETWORK = 20;
 const LINKS_PER_ADDRESS = 3;
+const TOO_MANY_LINKS = "Too many links were asked for; wait a minute, then ask again.";
 
-const signInBody = z.strictObject({ email: z.string().min(3).max(320) });
+const signInBody = z.strictObject({ email: address });
 const sessionBody = z.strictObject({ link: z.string().max(200) });
 
 /** Lets a write pass that a page of this service has made: a cookie alone would also come with another site's. */
@@ -46,6 +50,12 @@ export function consoleHandler(deps: Deps): Router {
   const { env, orm, vault, limits } = deps;
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const clientAddresses = clientAddressesOf(env);
+  /** An entity manager; a process that started without Postgres gets the key of its hashes with its first connection. */
+  const connected = async () => {
+    const em = orm.em.fork();
+    if (!vault.canHash()) await em.execute("select 1");
+    return em;
+  };
   const router = Router();
   router.use((_req, res, next) => {
     localsOf(res).route = "/console";
@@ -55,26 +65,26 @@ export function consoleHandler(deps: Deps): Router {
   router.use(ownOrigin(env.PUBLIC_URL));
 
   router.post("/sign-in", async (req, res) => {
-    const { email } = parseItem(signInBody, await readBody(req, UPLOAD_LIMITS), []);
-    const em = orm.em.fork();
-    if (!vault.canHash()) await em.execute("select 1");
-    const network = clientAddresses.ofRequest(req) ?? "unknown";
-    await limits.limitRequests(em, `sign-in/${network}`, LINKS_PER_NETWORK);
-    await limits.limitRequests(em, `sign-in/${vault.hash("session", email.toLowerCase())}`, LINKS_PER_ADDRESS);
+    const email = lookupAddress(parseItem(signInBody, await readBody(req, UPLOAD_LIMITS), []).email);
+    const em = await connected();
+    const network = clientAddresses.ofRequest(req);
+    // Where no network is known, one limit for all would let anyone lock out everyone.
+    if (network !== null) await limits.limitRequests(em, `sign-in/${network}`, LINKS_PER_NETWORK, TOO_MANY_LINKS);
     const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
-    await requestLink(em, vault, email, browser);
+    // Counted alike for unknown addresses, and in the same transaction: the commit takes the same time for both.
+    await transaction(em, async (tx) => {
+      await limits.limitRequests(tx, `sign-in/${vault.hash("session", email)}`, LINKS_PER_ADDRESS, TOO_MANY_LINKS);
+      await requestLink(tx, vault, email, browser);
+    });
     setCookie(res, "sign_in", browser, isSecure);
     res.status(202).json({});
   });
 
   router.post("/session", async (req, res) => {
     const { link } = parseItem(sessionBody, await readBody(req, UPLOAD_LIMITS), []);
-    const em = orm.em.fork();
-    const clientAddress = clientAddresses.ofRequest(req);
-    const token = await limits.limitFailures(em, clientAddress, async () => {
-      if (!vault.canHash()) await em.execute("select 1");
-      return openSession(em, vault, { link, browser: readCookie(req, "sign_in", isSecure) });
-    });
+    const em = await connected();
+    const open = () => openSession(em, vault, { link, browser: readCookie(req, "sign_in", isSecure) });
+    const token = await limits.limitFailures(em, clientAddresses.ofRequest(req), open);
     setCookie(res, "session", token, isSecure);
     setCookie(res, "sign_in", undefined, isSecure);
     res.json({});
@@ -83,14 +93,14 @@ export function consoleHandler(deps: Deps): Router {
   router.get("/session", async (req, res) => {
     const token = readCookie(req, "session", isSecure);
     if (token === undefined) throw new ApiError("api_key_missing", "Sign in first.");
-    const em = orm.em.fork();
-    if (!vault.canHash()) await em.execute("select 1");
-    res.json(await readSession(em, vault, token));
+    const em = await connected();
+    const read = () => readSession(em, vault, token);
+    res.json(await limits.limitFailures(em, clientAddresses.ofRequest(req), read, token));
   });
 
   router.delete("/session", async (req, res) => {
     const token = readCookie(req, "session", isSecure);
-    if (token !== undefined) await endSession(orm.em.fork(), vault, token, req.query["everywhere"] === "true");
+    if (token !== undefined) await endSession(await connected(), vault, token, req.query["everywhere"] === "true");
     setCookie(res, "session", undefined, isSecure);
     res.json({});
   });

@@ -7,7 +7,7 @@ export const SignInLinkSchema = defineEntity({
   indexes: [{ properties: ["mailDueAt"] }, { properties: ["expiresAt"] }],
   properties: {
     id: code().primary(),
-    /** In lower case. */
+    /** As addresses are compared. */
     email: text("team"),
     /** Hash of the cookie of the browser that asked; null for a link of an operator, which any browser may open. */
     browserHash: code().nullable(),
@@ -25,7 +25,7 @@ export const ConsoleSessionSchema = defineEntity({
   indexes: [{ properties: ["email"] }, { properties: ["expiresAt"] }],
   properties: {
     tokenHash: code().primary(),
-    /** In lower case. */
+    /** As addresses are compared. */
     email: text("team"),
     /** Within five minutes. */
     lastUsedAt: instant(),

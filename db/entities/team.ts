@@ -28,13 +28,15 @@ TeamSchema.setClass(Team);
 
 export const MemberSchema = defineEntity({
   name: "members",
-  indexes: [{ properties: ["teamId"] }],
+  indexes: [{ properties: ["teamId"] }, { properties: ["email"] }],
   properties: {
     id: code().primary(),
     teamId: code(),
     email: text("team"),
     name: text("team"),
     role: code().$type<Role>(),
+    /** Of the mail that says where they sign in; null once it was handed over, and for one whom an operator added. */
+    inviteDueAt: instant().nullable(),
     removedAt: instant().nullable(),
     ...timestamps,
   },

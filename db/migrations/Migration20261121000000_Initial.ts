@@ -58,8 +58,9 @@ create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_i
 create table "list_opt_outs" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "list_id" text not null, "unsubscribed_at" timestamptz(3) not null, primary key ("team_id", "environment", "address_hash", "list_id"));
 create index "list_opt_outs_list_id_index" on "list_opt_outs" ("list_id");
 create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "email" text null, "reason" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));
-create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
+create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "invite_due_at" timestamptz(3) null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));
 create index "members_team_id_index" on "members" ("team_id");
+create index "members_email_index" on "members" ("email");
 create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "from_email" text null, primary key ("id"));
 create index "newsletters_team_id_environment_updated_at_id_index" on "newsletters" ("team_id", "environment", "updated_at", "id");
 create index "newsletters_team_id_environment_created_at_id_index" on "newsletters" ("team_id", "environment", "created_at", "id");
@@ -495,6 +496,7 @@ create index "credit_entries_consumed" on "credit_entries" ("team_id", "environm
 create index "webhook_events_tests" on "webhook_events" ("team_id", "environment", "created_at")
   where "is_test";
 create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;
+create index "members_invite_due" on "members" ("invite_due_at") where "invite_due_at" is not null;
 `;
 
 export class Migration20261121000000_Initial extends Migration {

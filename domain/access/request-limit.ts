@@ -197,11 +197,16 @@ export class RequestLimits {
 
   /**
    * Counts a request that is not one of an API's caller.
-   * @throws {ApiError} `rate_limit_exceeded` beyond the limit of a window
+   * @throws {ApiError} `rate_limit_exceeded` with this message, beyond the limit of a window
    */
-  async limitRequests(em: EntityManager, callerId: string, limit: number): Promise<void> {
-    const { refused } = this.allowanceOf(await this.#count(em, callerId, limit), limit);
-    if (refused) throw refused;
+  async limitRequests(
+    em: EntityManager,
+    callerId: string,
+    limit: number,
+    message = `The limit is ${limit} requests per ${WINDOW_SECONDS} seconds.`,
+  ): Promise<void> {
+    const { count, resetMs } = await this.#count(em, callerId, limit);
+    if (count === null) throw refusal(message, resetMs);
   }
 
   /** Counts one request or failure. */

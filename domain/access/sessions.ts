@@ -32,31 +32,29 @@ const sessionEnded = () => new ApiError("api_key_invalid", "The session has ende
 /** Random, for a cookie. */
 export const newCookieToken = (): string => randomBytes(32).toString("base64url");
 
-const lower = (email: string): string => email.trim().toLowerCase();
-
-const isMember = (email: string) => sql<boolean>`exists (
-  select from members where lower(email) = ${lower(email)} and removed_at is null)`;
+/** Where members open the console. */
+export const consoleUrl = (publicUrl: string): string => `${trimSlash(publicUrl)}/console`;
 
 /** The link with its token, which is the row's id and a signature of it. It stands behind `#`, so that no server logs it. */
 export const signInUrl = (vault: Vault, publicUrl: string, id: string): string =>
-  `${trimSlash(publicUrl)}/console/sign-in#${id}.${vault.sign("sign-in", id)}`;
+  `${consoleUrl(publicUrl)}/sign-in#${id}.${vault.sign("sign-in", id)}`;
 
 /**
  * Asks for a link by mail. An address that no member has takes the same statement, and no row.
- * @param browser the token in the cookie of the browser that asks
+ * @param email as addresses are compared @param browser the token in the cookie of the browser that asks
  */
 export async function requestLink(em: EntityManager, vault: Vault, email: string, browser: string): Promise<void> {
   await sql`insert into sign_in_links (id, email, browser_hash, mail_due_at, expires_at)
-    select ${newId("signInLink")}, ${lower(email)}, ${vault.hash("session", browser)}, clock_timestamp(),
+    select ${newId("signInLink")}, ${email}, ${vault.hash("session", browser)}, clock_timestamp(),
       clock_timestamp() + make_interval(mins => ${LINK_MINUTES})
-    where ${isMember(email)}`.execute(kysely(em));
+    where exists (select from members where email = ${email} and removed_at is null)`.execute(kysely(em));
 }
 
 /** A link that any browser may open once, for an operator to hand over. @returns its id @throws {ApiError} `not_found` */
 export async function makeLink(em: EntityManager, memberId: string): Promise<string> {
   const id = newId("signInLink");
   const { rows } = await sql`insert into sign_in_links (id, email, expires_at)
-    select ${id}, lower(email), clock_timestamp() + make_interval(mins => ${LINK_MINUTES})
+    select ${id}, email, clock_timestamp() + make_interval(mins => ${LINK_MINUTES})
     from members where id = ${memberId} and removed_at is null returning id`.execute(kysely(em));
   if (rows.length === 0) throw new ApiError("not_found", `There is no member ${memberId}.`);
   return id;
@@ -95,11 +93,11 @@ export async function openSession(
   return token;
 }
 
-/** Ends a session, or with `everywhere` all of the person's. */
+/** Ends a session, or with `everywhere` all of the person's, unless this one has ended. */
 export async function endSession(em: EntityManager, vault: Vault, token: string, everywhere: boolean): Promise<void> {
   const hash = vault.hash("session", token);
   const own = sql`token_hash = ${hash}`;
-  const all = sql`email = (select email from console_sessions where token_hash = ${hash})`;
+  const all = sql`email = (select email from console_sessions where token_hash = ${hash} and ${IS_OPEN})`;
   await sql`delete from console_sessions where ${everywhere ? all : own}`.execute(kysely(em));
 }
 
@@ -123,7 +121,7 @@ export async function readSession(
       select json_agg(json_build_object('id', t.id, 'name', t.name, 'memberId', m.id, 'role', m.role,
         'timeZone', t.time_zone, 'plan', t.plan) order by t.name, t.id)
       from members m join teams t on t.id = m.team_id
-      where lower(m.email) = s.email and m.removed_at is null), '[]') as teams
+      where m.email = s.email and m.removed_at is null), '[]') as teams
     from console_sessions s where token_hash = ${vault.hash("session", token)} and ${IS_OPEN}`.execute(kysely(em));
   const [session] = rows;
   if (!session || session.teams.length === 0) throw sessionEnded();
@@ -134,7 +132,7 @@ const sessionLookup = defineLookup({
   query: (em, { tokenHash, teamId }: { tokenHash: string; teamId: string }) =>
     kysely(em)
       .selectFrom("console_sessions as session")
-      .innerJoin("members as member", (join) => join.on(sql<boolean>`lower(member.email) = session.email`))
+      .innerJoin("members as member", "member.email", "session.email")
       .innerJoin("teams as team", "team.id", "member.team_id")
       .where("session.token_hash", "=", tokenHash)
       .where(IS_OPEN)
@@ -219,6 +217,6 @@ export async function accessToSend(
   if (!roleHolds(member.role, scope)) {
     throw new ApiError("role_insufficient", `You are ${member.role} in this team; an ADMIN or the OWNER can send.`);
   }
-  const { id } = await keyOfSessions(em, vault, tenant, member.memberId);
+  const { id } = await keyOfSessions(em.fork(), vault, tenant, member.memberId);
   return readAccess(em, tenant, id, scope);
 }

@@ -1,6 +1,191 @@
 import assert from "node:assert/strict";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember, makeTeam } from "../support/factories.ts";
+import { appRouter } from "../../api/router.ts";
+import type { Env } from "../../config/env.ts";
+import { transaction } from "../../db/transaction.ts";
+import { claimLinks } from "../../domain/access/member-mails.ts";
+import { makeLink } from "../../domain/access/sessions.ts";
+import { addMember, changeMember } from "../../domain/teams/teams.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { type Cookies, consoleClient, consoleFetch, linkFor, refusalCodeOf, signIn } from "../support/console.ts";
+import { eventually } from "../support/eventually.ts";
+import { backdoor, makeMember, makeTeam, unique } from "../support/factories.ts";
+import { windowWithRoom } from "../support/request-window.ts";
+import { caughtMails, readMail } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+const codeOf = async (response: Response): Promise<string> =>
+  response.ok ? "answered" : ((await response.json()) as { error: { code: string } }).error.code;
+
+/** A network of its own, whose requests no other test counts. */
+const newNetwork = (): string => `10.${[0, 0, 0].map(() => Math.floor(Math.random() * 256)).join(".")}`;
+
+const execute = async (statement: string, ...values: unknown[]) =>
+  (await backdoor()).orm.em.fork().execute<Record<string, unknown>[]>(statement, values);
+
+async function memberAtOwnDomain() {
+  const { em, team } = await makeTeam();
+  const audience = `${unique("members")}.example`;
+  const person = { email: `ada@${audience}`, name: "Ada", role: "ADMIN" as const };
+  const member = await transaction(em, (tx) => addMember(tx, team.id, person));
+  return { ...person, audience, member, team, em };
+}
+
+describe("Signing in to the console", () => {
+  const apps: TestApp[] = [];
+  /** Behind a proxy, so that each test has networks of its own. */
+  const serve = async (changes: Partial<Env> = {}) => {
+    const proxied = { PROXY_ADDRESSES: ["127.0.0.1"], PROXY_HOPS: 1, ...changes };
+    const app = await serveRoutes(appRouter, { changes: proxied });
+    apps.push(app);
+    return app.origin;
+  };
+  afterEach(async () => {
+    for (const app of apps.splice(0)) await app.close();
+  });
+  const ask = (
+    email: string,
+    { cookies = {}, network = newNetwork(), at }: { cookies?: Cookies; network?: string; at: string },
+  ) => consoleFetch(cookies, "POST", "/sign-in", { email }, { "x-forwarded-for": network }, at);
+  const use = async (cookies: Cookies, link: string) =>
+    codeOf(await consoleFetch(cookies, "POST", "/session", { link }));
+
+  it("takes a link that is mailed, once, in the browser that asked for it", async () => {
+    const { email, audience } = await memberAtOwnDomain();
+    const at = await serve();
+    const cookies: Cookies = {};
+    assert.equal((await ask(` ${email.toUpperCase()}`, { cookies, at })).status, 202);
+    const mail = await eventually(async () => (await caughtMails({ audience }))[0], { what: "the mail" });
+    assert.ok(mail);
+    const { subject, text = "" } = await readMail(mail.id);
+    assert.equal(subject, "Sign in to Mailkeel");
+    const [, link = ""] = /\/console\/sign-in#(\S+)/.exec(text) ?? [];
+    assert.equal(await use({}, link), "api_key_invalid", "a stolen link in another browser");
+    assert.equal(await use({ mailkeel_sign_in: "guessed" }, link), "api_key_invalid");
+    assert.equal(await use({ ...cookies }, `${link}x`), "api_key_invalid");
+    const asked = { ...cookies };
+    assert.equal(await use(cookies, link), "answered");
+    assert.equal(await use(asked, link), "api_key_invalid", "used before");
+    const session = await consoleFetch(cookies, "GET", "/session");
+    assert.equal(((await session.json()) as { email: string }).email, email);
+    const [row] = await execute("select s::text as text from console_sessions s where email = ?", email);
+    const token = cookies["mailkeel_session"] ?? "";
+    assert.ok(token !== "" && !String(row?.["text"]).includes(token), "the token is not stored");
+  });
+
+  it("refuses a link that is late, and mails none", async () => {
+    const { member, em, email } = await memberAtOwnDomain();
+    const link = await linkFor(member.id);
+    await execute("update sign_in_links set expires_at = now() where email = ?", email);
+    assert.equal(await use({}, link), "api_key_invalid");
+    const claimed = await transaction(
+      em,
+      async (tx) => {
+        const ids = [await makeLink(tx, member.id), await makeLink(tx, member.id)];
+        await tx.execute("update sign_in_links set mail_due_at = now() where id in (?, ?)", ids);
+        await tx.execute("update sign_in_links set expires_at = now() where id = ?", [ids[1]]);
+        const due = (await claimLinks(tx, 1_000)).map(({ id }) => id);
+        return ids.map((id) => due.includes(id));
+      },
+      { isRolledBack: true },
+    );
+    assert.deepEqual(claimed, [true, false]);
+  });
+
+  it("takes a link of member:link once, in any browser", async () => {
+    const { member } = await memberAtOwnDomain();
+    const link = await linkFor(member.id);
+    assert.deepEqual([await use({}, link), await use({}, link)], ["answered", "api_key_invalid"]);
+  });
+
+  it("answers an unknown address as one of a member, and makes no row", async () => {
+    const { email } = await memberAtOwnDomain();
+    const unknown = `${unique("nobody")}@example.com`;
+    const at = await serve();
+    const shown = async (asked: string) => {
+      const cookies: Cookies = {};
+      const answer = await ask(asked, { cookies, at });
+      const names = [...answer.headers.keys()].sort();
+      return [answer.status, await answer.text(), names, Object.keys(cookies)];
+    };
+    assert.deepEqual(await shown(unknown), await shown(email));
+    const rows = "select from sign_in_links where email = ?";
+    assert.deepEqual([(await execute(rows, unknown)).length, (await execute(rows, email)).length], [0, 1]);
+  });
+
+  it("limits links for an address, known or not, and those of a network, over two processes", async () => {
+    const { email } = await memberAtOwnDomain();
+    const both = [await serve(), await serve()];
+    await windowWithRoom();
+    const askAll = async (asked: (i: number) => string, count: number, network?: string) => {
+      const answers = await Promise.all(
+        Array.from({ length: count }, (_, i) => ask(asked(i), { at: both[i % 2] ?? "", ...(network && { network }) })),
+      );
+      return Promise.all(answers.map(codeOf));
+    };
+    const passed = (codes: string[]) => codes.filter((code) => code === "answered").length;
+    for (const address of [email, `${unique("nobody")}@example.com`]) {
+      // Spaces and case make no other address.
+      const codes = await askAll((i) => `${" ".repeat(i)}${i % 2 ? address.toUpperCase() : address}`, 6);
+      assert.deepEqual([passed(codes), codes.filter((code) => code === "rate_limit_exceeded").length], [3, 3]);
+    }
+    assert.equal(passed(await askAll(() => `${unique("nobody")}@example.com`, 24, newNetwork())), 20);
+  });
+
+  it("counts wrong links and wrong sessions as failed authentications of the network", async () => {
+    const at = await serve({ FAILED_AUTHENTICATIONS_PER_MINUTE: 3 });
+    await windowWithRoom();
+    const from = { "x-forwarded-for": newNetwork() };
+    const wrong = { mailkeel_session: "wrong" };
+    const codes = [
+      await consoleFetch({}, "POST", "/session", { link: "slk_x.y" }, from, at),
+      await consoleFetch({ ...wrong }, "GET", "/session", undefined, from, at),
+      await consoleFetch({ ...wrong }, "GET", "/trpc/app.team.settings?input={}", undefined, from, at),
+      await consoleFetch({ ...wrong }, "GET", "/session", undefined, from, at),
+    ].map(({ status }) => status);
+    assert.deepEqual(codes, [401, 401, 401, 429]);
+  });
+
+  it("refuses writes of other origins, and of none", async () => {
+    const { team, owner } = await makeTeam();
+    const { origin } = await stack();
+    const cookies = await signIn(owner.id);
+    const cookie = `mailkeel_session=${cookies["mailkeel_session"]}`;
+    const writes = [
+      ["POST", "/sign-in", { email: "ada@example.com" }],
+      ["POST", "/session", { link: await linkFor(owner.id) }],
+      ["DELETE", "/session", undefined],
+      ["POST", "/trpc/api.lists.create", { body: { name: "Theirs" } }],
+    ] as const;
+    for (const [method, path, body] of writes) {
+      for (const theirs of [{ origin: "https://evil.example" }, { origin: "null" }, {}]) {
+        const answer = await fetch(`${origin}/console${path}`, {
+          method,
+          headers: { cookie, "mailkeel-team": team.id, "content-type": "application/json", ...theirs },
+          ...(body && { body: JSON.stringify(body) }),
+        });
+        assert.equal(answer.status, 403, `${path} ${JSON.stringify(theirs)}`);
+      }
+    }
+    const client = await consoleClient(cookies, team.id);
+    assert.deepEqual((await client.api.lists.page.query({ query: {} })).data, []);
+  });
+
+  it("sets cookies that scripts and other sites do not get, and behind https __Host- ones", async () => {
+    const { owner } = await makeTeam();
+    const flagsOf = async (at: string, origin: string) => {
+      const answer = await consoleFetch({}, "POST", "/session", { link: await linkFor(owner.id) }, { origin }, at);
+      const [set = ""] = answer.headers.getSetCookie();
+      return set.replace(/=[^;]*/, "").replace(/; (Max-Age|Expires)=[^;]*/g, "");
+    };
+    const { origin } = await stack();
+    assert.equal(await flagsOf(origin, origin), "mailkeel_session; Path=/; HttpOnly; SameSite=Lax");
+    const secure = "https://mail.example";
+    assert.equal(
+      await flagsOf(await serve({ PUBLIC_URL: secure }), secure),
+      "__Host-mailkeel_session; Path=/; HttpOnly; Secure; SameSite=Lax",
+    );
+  });
+});
 
 describe("A session of the console", () => {
   it("has the member's role in the team that a request names, and no team else", async () => {
@@ -22,5 +207,58 @@ describe("A session of the console", () => {
       { context: { idempotencyKey: "k" } },
     );
     assert.equal(await refusalCodeOf(send), "role_insufficient");
+  });
+
+  for (const [ended, shift] of [
+    ["12 hours without use", "last_used_at = last_used_at - interval '721 minutes'"],
+    ["7 days", "expires_at = expires_at - interval '7 days'"],
+  ] as const) {
+    it(`ends after ${ended}`, async () => {
+      const { owner, team } = await makeTeam();
+      const cookies = await signIn(owner.id);
+      const client = await consoleClient(cookies, team.id);
+      const read = () => refusalCodeOf(client.app.team.settings.query({}));
+      assert.equal(await read(), "answered");
+      await execute(`update console_sessions set ${shift} where email = ?`, owner.email);
+      assert.equal(await read(), "api_key_invalid");
+      assert.equal((await consoleFetch(cookies, "GET", "/session")).status, 401);
+    });
+  }
+
+  it("ends by signing out; everywhere, by signing out everywhere", async () => {
+    const { owner } = await makeTeam();
+    const browsers = [await signIn(owner.id), await signIn(owner.id), await signIn(owner.id)] as const;
+    const before = browsers.map((cookies) => ({ ...cookies }));
+    const open = () =>
+      Promise.all(before.map(async (cookies) => (await consoleFetch({ ...cookies }, "GET", "/session")).status));
+    await consoleFetch(browsers[0], "DELETE", "/session");
+    assert.deepEqual([browsers[0]["mailkeel_session"], await open()], [undefined, [401, 200, 200]]);
+    await consoleFetch({ ...before[0] }, "DELETE", "/session?everywhere=true");
+    assert.deepEqual(await open(), [401, 200, 200], "an ended session ends no others");
+    await consoleFetch(browsers[1], "DELETE", "/session?everywhere=true");
+    assert.deepEqual(await open(), [401, 401, 401]);
+  });
+
+  it("follows its member at once: another role, and out of the team", async () => {
+    const { em, team } = await makeTeam();
+    const member = await makeMember(em, team.id, "EDITOR");
+    const client = await consoleClient(await signIn(member.id), team.id);
+    const write = () => refusalCodeOf(client.api.lists.create.mutate({ body: { name: unique("List") } }));
+    assert.equal(await write(), "answered");
+    await transaction(em, (tx) => changeMember(tx, member.id, { role: "VIEWER" }));
+    assert.equal(await write(), "role_insufficient");
+    await transaction(em, (tx) => changeMember(tx, member.id, { removedAt: new Date() }));
+    assert.equal(await write(), "api_key_invalid");
+  });
+
+  it("serves a team without API access, which cannot send", async () => {
+    const { team, owner } = await makeTeam({ plan: "FREE" });
+    const client = await consoleClient(await signIn(owner.id), team.id);
+    assert.equal(await refusalCodeOf(client.api.lists.create.mutate({ body: { name: "Readers" } })), "answered");
+    const send = client.api.newsletters.sends.sendPreview.mutate(
+      { params: { newsletterId: "nl_x" } },
+      { context: { idempotencyKey: unique("key") } },
+    );
+    assert.equal(await refusalCodeOf(send), "plan_upgrade_required");
   });
 });

@@ -7,16 +7,20 @@ import { stack } from "./stack.ts";
 /** What a browser keeps. */
 export type Cookies = Record<string, string>;
 
-/** A request to the console as a browser makes it: with its cookies, which the answer changes, and the page's origin. */
+/**
+ * A request to the console as a browser makes it: with its cookies, which the answer changes, and the page's origin.
+ * @param at where the API listens; the stack's unless given
+ */
 export async function consoleFetch(
   cookies: Cookies,
   method: string,
   path: string,
   body?: unknown,
   headers: Record<string, string> = {},
+  at?: string,
 ): Promise<Response> {
   const { origin } = await stack();
-  const response = await fetch(`${origin}/console${path}`, {
+  const response = await fetch(`${at ?? origin}/console${path}`, {
     method,
     headers: {
       cookie: Object.entries(cookies)
@@ -37,11 +41,16 @@ export async function consoleFetch(
   return response;
 }
 
-/** A browser that is signed in as a member. */
-export async function signIn(memberId: string): Promise<Cookies> {
+/** What a link of `member:link` has behind `#`. */
+export async function linkFor(memberId: string): Promise<string> {
   const { orm, vault } = await backdoor();
   const { origin } = await stack();
-  const link = new URL(signInUrl(vault, origin, await makeLink(orm.em.fork(), memberId))).hash.slice(1);
+  return new URL(signInUrl(vault, origin, await makeLink(orm.em.fork(), memberId))).hash.slice(1);
+}
+
+/** A browser that is signed in as a member. */
+export async function signIn(memberId: string): Promise<Cookies> {
+  const link = await linkFor(memberId);
   const cookies: Cookies = {};
   const { status } = await consoleFetch(cookies, "POST", "/session", { link });
   if (status !== 200) throw new Error(`the link was answered ${status}`);
