@@ -3,6 +3,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import {
   DEFAULT_DAILY_SEND_CAP,
+  keyState,
   type MintedKey,
   mintKey,
   presentKeyId,
@@ -60,7 +61,7 @@ export const commands: Commands = {
           "VISIBLE PART": ({ environment, publicId }) => presentKeyId(environment, publicId),
           NAME: ({ name }) => name,
           MEMBER: ({ memberId }) => memberId,
-          STATE: stateOf,
+          STATE: keyState,
           EXPIRES: ({ expiresAt }) => expiresAt ?? null,
           SCOPES: ({ grantedScopes }) => grantedScopes.join(","),
         }),
@@ -68,7 +69,7 @@ export const commands: Commands = {
           team: teamId,
           keys: keys.map((key) => ({
             ...recordOf(key),
-            ...{ name: key.name, member: key.memberId, state: stateOf(key), created_at: key.createdAt },
+            ...{ name: key.name, member: key.memberId, state: keyState(key), created_at: key.createdAt },
           })),
         },
       };
@@ -95,11 +96,6 @@ async function firstOwner(em: EntityManager, teamId: string): Promise<string> {
   const owner = await em.findOne(Member, { teamId, role: "OWNER", removedAt: null }, { orderBy: { id: "asc" } });
   if (!owner) throw new ApiError("not_found", "The team has no owner; name a member with --member.");
   return owner.id;
-}
-
-function stateOf({ revokedAt, expiresAt }: ApiKey): "revoked" | "expired" | "works" {
-  if (revokedAt) return "revoked";
-  return expiresAt && expiresAt <= new Date() ? "expired" : "works";
 }
 
 /** Without the key itself. */

@@ -4,7 +4,7 @@ import { LockMode, raw } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { ENVIRONMENTS, type Environment } from "../../db/entities/shared.ts";
 import { ApiKey, Member } from "../../db/entities/team.ts";
-import type { EntityManager } from "../../db/orm.ts";
+import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { normaliseDomain } from "../address.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError, orNotFound } from "../errors.ts";
@@ -57,6 +57,11 @@ export const presentKeyId = (environment: Environment, publicId: string): string
 
 export const formatKey = ({ environment, publicId, secret }: ParsedKey): string =>
   `${presentKeyId(environment, publicId)}_${secret}${checksum(publicId, secret)}`;
+
+export const keyState = ({ revokedAt, expiresAt }: Pick<ApiKey, "revokedAt" | "expiresAt">) => {
+  if (revokedAt) return "revoked";
+  return expiresAt && expiresAt <= new Date() ? "expired" : "works";
+};
 
 export const generateKey = (environment: Environment): ParsedKey => ({
   environment,
@@ -153,7 +158,9 @@ export async function mintKey(
     );
   }
 
-  await holdPlace(em, { teamId: grant.teamId, environment: grant.environment }, WORKING_KEYS, limit);
+  // A key of sessions takes no place: each member has one at most.
+  if (!grant.forSessions)
+    await holdPlace(em, { teamId: grant.teamId, environment: grant.environment }, WORKING_KEYS, limit);
   const parts = generateKey(grant.environment);
   const id = newId("apiKey");
   const record = em.create(ApiKey, {
@@ -178,19 +185,22 @@ export async function mintKey(
   return { key: formatKey(parts), record };
 }
 
-/** A team's key, named by its record's id or by its `mk_live_<id>`. */
-export interface KeyName {
-  teamId: string;
+/** A team's key, in one of its environments where that is given; named by its record's id or by its `mk_live_<id>`. */
+export interface KeyName extends Pick<Tenant, "teamId">, Partial<Pick<Tenant, "environment">> {
   key: string;
 }
 
 /** Keeps it as it is until the transaction ends. @throws {ApiError} `not_found` */
-export async function lockKey(em: EntityManager, { teamId, key }: KeyName): Promise<ApiKey> {
+export async function lockKey(em: EntityManager, { key, ...owner }: KeyName): Promise<ApiKey> {
   const [, environment, publicId] = /^mk_(live|test)_([0-9A-Za-z]+)$/.exec(key) ?? [];
   const name = publicId
     ? { publicId, environment: environment === "live" ? ("LIVE" as const) : ("TEST" as const) }
     : { id: key };
-  const record = await em.findOne(ApiKey, { teamId, ...name }, { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true });
+  const record = await em.findOne(
+    ApiKey,
+    { ...name, ...owner },
+    { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
+  );
   return orNotFound(record);
 }
 
@@ -218,7 +228,7 @@ export function rotateKey(
         ? // A key that expires sooner keeps its own end.
           { expiresAt: raw("least(expires_at, now() + make_interval(hours => ?))", [graceHours]) }
         : { revokedAt: raw("now()") };
-    await em.nativeUpdate(ApiKey, { id: old.id }, ends);
+    await em.nativeUpdate(ApiKey, { id: old.id, teamId, environment }, ends);
     return mintKey(
       em,
       vault,
@@ -232,7 +242,7 @@ export function rotateKey(
 /** Revokes a key for good; revoking it again changes nothing. @throws {ApiError} `not_found` */
 export function revokeKey(em: EntityManager, name: KeyName): Promise<void> {
   return em.transactional(async (em) => {
-    const { id } = await lockKey(em, name);
-    await em.nativeUpdate(ApiKey, { id, revokedAt: null }, { revokedAt: raw("now()") });
+    const { id, teamId, environment } = await lockKey(em, name);
+    await em.nativeUpdate(ApiKey, { id, teamId, environment, revokedAt: null }, { revokedAt: raw("now()") });
   });
 }

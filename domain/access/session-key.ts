@@ -39,28 +39,23 @@ export function keyOfSessions(
   memberId: string,
   renews = false,
 ): Promise<ApiKey> {
-  return transaction(em.fork(), async (tx) => {
+  return transaction(em, async (tx) => {
+    // Two requests at once make one key.
+    const lock = `session-key/${memberId}/${tenant.environment}`;
+    await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(kysely(tx));
     const sendDomains = await domainsOfAccounts(tx, tenant);
-    const find = () =>
-      tx.findOne(ApiKey, { ...tenant, memberId, forSessions: true }, { orderBy: { id: "desc" }, refresh: true });
-    let key = await find();
-    if (!key || (key.revokedAt && renews)) {
-      // Two requests at once make one key.
-      await sql`select pg_advisory_xact_lock(hashtextextended(${`session-key/${memberId}`}, 0))`.execute(kysely(tx));
-      key = await find();
-    }
-    if (key?.revokedAt && !renews) {
-      throw new ApiError("api_key_revoked", "The key by which you send here was revoked; renew it under Keys.");
-    }
+    const own = { ...tenant, memberId, forSessions: true };
+    const key = await tx.findOne(ApiKey, own, { orderBy: { id: "desc" } });
     if (key && !key.revokedAt) {
-      if (key.sendDomains.join() !== sendDomains.join()) {
-        key.sendDomains = sendDomains;
-        await tx.flush();
-      }
+      key.sendDomains = sendDomains;
+      await tx.flush();
       return key;
     }
-    const grant = { ...tenant, memberId, name: "Console", scopes: SCOPES, sendDomains, forSessions: true };
-    const { record } = await mintKey(tx, vault, grant, Number.MAX_SAFE_INTEGER, key?.lineageId);
+    if (key && !renews) {
+      throw new ApiError("api_key_revoked", "The key by which you send here was revoked; renew it under Keys.");
+    }
+    const grant = { ...own, name: "Console", scopes: SCOPES, sendDomains };
+    const { record } = await mintKey(tx, vault, grant, 0, key?.lineageId);
     return record;
   });
 }
