@@ -1,4 +1,4 @@
-import { LockMode } from "@mikro-orm/postgresql";
+import { LockMode, raw } from "@mikro-orm/postgresql";
 import { IANAZone } from "luxon";
 import { Member, type Plan, type Role, Team } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
@@ -42,7 +42,7 @@ export async function createTeam(
 export async function changeTeam(
   em: EntityManager,
   teamId: string,
-  patch: Patch<PlanLimits & Pick<Team, "plan" | "timeZone" | "tracking">>,
+  patch: Patch<PlanLimits & Pick<Team, "name" | "plan" | "timeZone" | "tracking">>,
 ): Promise<Team> {
   if (patch.timeZone !== undefined) refuseOtherZone(patch.timeZone);
   const team = await lockTeam(em, teamId);
@@ -66,17 +66,54 @@ export async function addMember(
   return member;
 }
 
+/** A member who acts on others of their team; the operator acts on all, and is none. */
+interface Actor {
+  teamId: string;
+  role: Role;
+}
+
+/** Members whom a team may invite in a day: each invite is a mail to an address of its choice. */
+const INVITES_PER_DAY = 50;
+
+/** @throws {ApiError} `role_insufficient` unless the actor is an OWNER, where one of the roles is */
+function refuseOwnerTo(actor: Actor, ...roles: Role[]): void {
+  if (actor.role === "OWNER" || !roles.includes("OWNER")) return;
+  throw new ApiError("role_insufficient", "Only an OWNER may add, change or remove an OWNER.", { param: "role" });
+}
+
+/**
+ * Adds a member, who gets a mail that says where to sign in.
+ * @throws {ApiError} `role_insufficient`; `resource_limit_reached`; as `addMember`
+ */
+export async function inviteMember(em: EntityManager, actor: Actor, person: Person & { role: Role }): Promise<Member> {
+  refuseOwnerTo(actor, person.role);
+  const member = await addMember(em, actor.teamId, person);
+  const lately = raw("now() - interval '1 day'");
+  if ((await em.count(Member, { teamId: actor.teamId, createdAt: { $gt: lately } })) > INVITES_PER_DAY) {
+    throw new ApiError(
+      "resource_limit_reached",
+      `A team may add ${INVITES_PER_DAY} members in a day; wait for the next.`,
+    );
+  }
+  em.assign(member, { inviteDueAt: raw("now()") });
+  await em.flush();
+  return member;
+}
+
 /**
  * Their keys follow a new role, and stop working when they are removed.
- * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
+ * @param actor a member of the same team; the operator unless given
+ * @throws {ApiError} `not_found`; `role_insufficient`; `resource_state_invalid` for the last owner
  */
 export async function changeMember(
   em: EntityManager,
   memberId: string,
   change: { role: Role } | { removedAt: Date },
+  actor?: Actor,
 ): Promise<void> {
-  const member = await lockMember(em, memberId);
+  const member = await lockMember(em, memberId, actor?.teamId);
   const staysOwner = "role" in change && change.role === "OWNER";
+  if (actor) refuseOwnerTo(actor, member.role, ...("role" in change ? [change.role] : []));
   if (member.role === "OWNER" && !staysOwner) await refuseLastOwner(em, member.teamId);
   em.assign(member, change);
   await em.flush();
@@ -89,8 +126,8 @@ export async function lockTeam(em: EntityManager, teamId: string): Promise<Team>
   return team;
 }
 
-async function lockMember(em: EntityManager, memberId: string): Promise<Member> {
-  const found = orNotFound(await em.findOne(Member, { id: memberId }));
+async function lockMember(em: EntityManager, memberId: string, teamId?: string): Promise<Member> {
+  const found = orNotFound(await em.findOne(Member, { id: memberId, ...(teamId !== undefined && { teamId }) }));
   await lockTeam(em, found.teamId);
   const member = await em.refreshOrFail(found);
   if (member.removedAt) throw notFound();

@@ -1,3 +1,198 @@
-import { router } from "../../rest/route.ts";
+import { z } from "zod";
+import { ENVIRONMENTS } from "../../../db/entities/shared.ts";
+import { ApiKey, Member, ROLES, Team } from "../../../db/entities/team.ts";
+import {
+  keyState,
+  lockKey,
+  type MintedKey,
+  mintKey,
+  presentKeyId,
+  revokeKey,
+  rotateKey,
+} from "../../../domain/access/keys.ts";
+import { keyOfSessions } from "../../../domain/access/session-key.ts";
+import { lookupAddress } from "../../../domain/address.ts";
+import { ApiError } from "../../../domain/errors.ts";
+import { changeMember, changeTeam, inviteMember } from "../../../domain/teams/teams.ts";
+import type { RequestContext } from "../../context.ts";
+import { address, name } from "../../fields.ts";
+import { idParamOf, router } from "../../rest/route.ts";
+import { bodyOf, consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 
-export const teamRouter = router({});
+/** Ended keys that the list shows, the newest first. */
+const ENDED_KEYS = 200;
+
+const memberId = idParamOf("member", "The id of the member.");
+const keyId = idParamOf("apiKey", "The id of the key.");
+const role = z.enum(ROLES);
+const future = z.iso
+  .datetime()
+  .refine((text) => new Date(text) > new Date(), "must be in the future")
+  .nullable();
+
+const actorOf = ({ access, tenant }: RequestContext) => ({ teamId: tenant.teamId, role: access.role });
+
+const members = consoleQuery({ name: "team.members", role: "ADMIN", input: noInput }, async ({ ctx }) => {
+  const { teamId } = ctx.tenant;
+  const found = await ctx.em.find(Member, { teamId, removedAt: null }, { orderBy: { name: "asc", id: "asc" } });
+  const keys: ApiKey[] = [];
+  for (const environment of ENVIRONMENTS) keys.push(...(await ctx.em.find(ApiKey, { teamId, environment })));
+  const worksFor = (id: string) => keys.filter((key) => key.memberId === id && keyState(key) === "works").length;
+  return found.map(({ id, email, name, role, createdAt }) => ({
+    ...{ id, email, name, role, created_at: createdAt.toISOString() },
+    is_you: id === ctx.access.caller.memberId,
+    working_keys: worksFor(id),
+  }));
+});
+
+const invite = consoleMutation(
+  { name: "team.invite", role: "ADMIN", input: bodyOf(z.strictObject({ email: address, name, role })) },
+  async ({ ctx, input: { body } }) => {
+    const person = { ...body, email: lookupAddress(body.email) };
+    const { id } = await inviteMember(ctx.em, actorOf(ctx), person);
+    return { id };
+  },
+);
+
+const changeRole = consoleMutation(
+  { name: "team.changeRole", role: "ADMIN", input: bodyOf(z.strictObject({ member_id: memberId, role })) },
+  async ({ ctx, input: { body } }) => {
+    await changeMember(ctx.em, body.member_id, { role: body.role }, actorOf(ctx));
+    return { id: body.member_id, role: body.role };
+  },
+);
+
+const removeMember = consoleMutation(
+  { name: "team.removeMember", role: "ADMIN", input: bodyOf(z.strictObject({ member_id: memberId })) },
+  async ({ ctx, input: { body } }) => {
+    await changeMember(ctx.em, body.member_id, { removedAt: new Date() }, actorOf(ctx));
+    return { id: body.member_id, removed: true };
+  },
+);
+
+const presentKey = (key: ApiKey) => ({
+  id: key.id,
+  key_id: presentKeyId(key.environment, key.publicId),
+  name: key.name,
+  state: keyState(key),
+  scopes: key.grantedScopes,
+  send_domains: key.sendDomains,
+  daily_send_cap: key.dailySendCap,
+  requires_approval: key.requiresApproval,
+  expires_at: key.expiresAt?.toISOString() ?? null,
+  created_at: key.createdAt.toISOString(),
+  is_of_console: key.forSessions,
+});
+
+const presentMinted = ({ key, record }: MintedKey) => ({ id: record.id, secret: key });
+
+const keys = consoleQuery(
+  {
+    name: "team.keys",
+    role: "ADMIN",
+    input: z.strictObject({ query: z.strictObject({ state: z.enum(["working", "ended"]) }) }),
+  },
+  async ({ ctx, input: { query } }) => {
+    const { teamId } = ctx.tenant;
+    const [all, people] = [
+      await ctx.em.find(ApiKey, ctx.tenant, { orderBy: { id: "desc" } }),
+      await ctx.em.find(Member, { teamId }),
+    ];
+    const own = all.find((key) => key.forSessions && key.memberId === ctx.access.caller.memberId);
+    const shown = all.filter((key) => (keyState(key) === "works") === (query.state === "working"));
+    return {
+      /** Of the key by which this member sends here; null before its first use. */
+      own_console_key: own ? keyState(own) : null,
+      keys: shown.slice(0, query.state === "ended" ? ENDED_KEYS : shown.length).map((key) => {
+        const member = people.find(({ id }) => id === key.memberId);
+        const shownMember = { name: member?.name ?? "", has_left: member?.removedAt !== null };
+        return { ...presentKey(key), member: shownMember, is_yours: key.memberId === ctx.access.caller.memberId };
+      }),
+    };
+  },
+);
+
+const mint = consoleMutation(
+  {
+    name: "team.mintKey",
+    role: "ADMIN",
+    input: bodyOf(
+      z.strictObject({
+        name,
+        scopes: z.array(z.string()).min(1),
+        send_domains: z.array(z.string()).default([]),
+        daily_send_cap: z.int().optional(),
+        expires_at: future.default(null),
+      }),
+    ),
+    secret: true,
+  },
+  async ({ ctx, input: { body } }) => {
+    const grant = {
+      ...ctx.tenant,
+      ...{ memberId: ctx.access.caller.memberId, name: body.name, scopes: body.scopes, sendDomains: body.send_domains },
+      ...(body.daily_send_cap !== undefined && { dailySendCap: body.daily_send_cap }),
+      expiresAt: body.expires_at === null ? null : new Date(body.expires_at),
+    };
+    return presentMinted(await mintKey(ctx.em, ctx.vault, grant, ctx.env.MAX_API_KEYS));
+  },
+);
+
+const rotate = consoleMutation(
+  {
+    name: "team.rotateKey",
+    role: "ADMIN",
+    input: bodyOf(z.strictObject({ key_id: keyId, grace_hours: z.int().min(0).max(8_760) })),
+    secret: true,
+  },
+  async ({ ctx, input: { body } }) => {
+    const name = { ...ctx.tenant, key: body.key_id };
+    const { memberId } = await lockKey(ctx.em, name);
+    if (memberId !== ctx.access.caller.memberId) {
+      throw new ApiError("role_insufficient", "The new key would act for another member; revoke this one instead.");
+    }
+    return presentMinted(await rotateKey(ctx.em, ctx.vault, name, ctx.env.MAX_API_KEYS, body.grace_hours));
+  },
+);
+
+const revoke = consoleMutation(
+  { name: "team.revokeKey", role: "ADMIN", input: bodyOf(z.strictObject({ key_id: keyId })) },
+  async ({ ctx, input: { body } }) => {
+    await revokeKey(ctx.em, { ...ctx.tenant, key: body.key_id });
+    return { id: body.key_id, revoked: true };
+  },
+);
+
+const renewConsoleKey = consoleMutation(
+  { name: "team.renewConsoleKey", role: "ADMIN", input: noInput },
+  async ({ ctx }) => {
+    const key = await keyOfSessions(ctx.em, ctx.vault, ctx.tenant, ctx.access.caller.memberId, true);
+    return presentKey(key);
+  },
+);
+
+const presentSettings = ({ name, timeZone, tracking, plan }: Team) => ({ name, time_zone: timeZone, tracking, plan });
+
+const settings = consoleQuery({ name: "team.settings", role: "VIEWER", input: noInput }, async ({ ctx }) =>
+  presentSettings(await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId })),
+);
+
+const changeSettings = consoleMutation(
+  {
+    name: "team.changeSettings",
+    role: "ADMIN",
+    input: bodyOf(
+      z.strictObject({ name: name.optional(), time_zone: z.string().optional(), tracking: z.boolean().optional() }),
+    ),
+  },
+  async ({ ctx, input: { body } }) => {
+    const patch = { name: body.name, timeZone: body.time_zone, tracking: body.tracking };
+    return presentSettings(await changeTeam(ctx.em, ctx.tenant.teamId, patch));
+  },
+);
+
+export const teamRouter = router({
+  ...{ members, invite, changeRole, removeMember },
+  ...{ keys, mintKey: mint, rotateKey: rotate, revokeKey: revoke, renewConsoleKey },
+  ...{ settings, changeSettings },
+});
