@@ -1,12 +1,11 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useRef, useState } from "react";
-import type { Scope } from "../../domain/access/scopes.ts";
 import { Act, Copy } from "../parts/act.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
 import { Field, Form } from "../parts/form.tsx";
 import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
-import { ScopeChoice, sends } from "../parts/scopes.tsx";
+import { type Scope, ScopeChoice, sends } from "../parts/scopes.tsx";
 import { Table } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 

@@ -1,4 +1,7 @@
-import type { Scope } from "../../domain/access/scopes.ts";
+import type { Client } from "../api.ts";
+
+type Minting = Parameters<Client["app"]["team"]["mintKey"]["mutate"]>[0];
+export type Scope = Minting["body"]["scopes"][number];
 
 /** What each scope allows, in words. */
 const EXPLAINED: Record<Scope, string> = {

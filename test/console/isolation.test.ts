@@ -4,51 +4,116 @@ import { consoleRouter } from "../../api/console/router.ts";
 import type { RouteDefinition } from "../../api/rest/definition.ts";
 import { newId } from "../../domain/ids.ts";
 import { makeEstate } from "../every-endpoint/endpoints.ts";
-import { type Cookies, consoleFetch, signIn } from "../support/console.ts";
-import { makeMember } from "../support/factories.ts";
+import { type Cookies, consoleClient, consoleFetch, signIn } from "../support/console.ts";
+import { makeMember, unique } from "../support/factories.ts";
 import { addSegment } from "../support/sending.ts";
 
 /*
  * Every procedure that the console alone has. One that takes the id of a record needs a sample of its input here, and a new
- * kind of record a line in `makeIds` and in `ABSENT`.
+ * kind of record a line in `KINDS` and in `makeIds`.
  */
 
-/** Ids of the records that one team has. */
-type Ids = Record<keyof typeof ABSENT, string>;
+const KINDS = [
+  ...(["list", "segment", "newsletter", "campaign", "account", "member", "apiKey"] as const),
+  ...(["import", "dkimKey", "webhook", "delivery"] as const),
+];
+/** Ids of the records that one team has; a sequence is a campaign. */
+type Ids = Record<(typeof KINDS)[number] | "sequence", string>;
 
-const ABSENT = {
-  list: newId("list"),
-  segment: newId("segment"),
-  newsletter: newId("newsletter"),
-  campaign: newId("campaign"),
-  account: newId("account"),
-  member: newId("member"),
-  key: newId("apiKey"),
-};
+const ABSENT = Object.fromEntries([
+  ...KINDS.map((kind) => [kind, newId(kind)]),
+  ["sequence", newId("campaign")],
+]) as Ids;
 
 async function makeIds() {
   const estate = await makeEstate();
-  const { values, owner, liveKey } = estate;
+  const { values, owner, liveKey, em, team } = estate;
   const value = (name: string) => values[name] ?? assert.fail(`no ${name}`);
+  const cookies = await signIn(owner.id);
+  const { app } = await consoleClient(cookies, team.id);
+  const list = value("listId");
+  const { email } = (await app.accounts.show.query({ params: { accountId: value("accountId") } })).data;
+  const sequence = { name: "Sequence", list_id: list, from_email: email };
+  const domain = `${unique("news")}.example`;
   const ids: Ids = {
-    list: value("listId"),
+    list,
     segment: await addSegment(estate),
     newsletter: value("newsletterId"),
     campaign: value("campaignId"),
     account: value("accountId"),
-    member: (await makeMember(estate.em, estate.team.id, "EDITOR")).id,
-    key: liveKey.record.id,
+    member: (await makeMember(em, team.id, "EDITOR")).id,
+    apiKey: liveKey.record.id,
+    import: (await app.imports.begin.mutate({ body: { name: "people.csv", size: 10 } })).data.id,
+    sequence: (await app.sequences.create.mutate({ body: sequence })).data.id,
+    dkimKey: (await app.accounts.domains.addKey.mutate({ body: { domain, is_first: true } })).data.id,
+    webhook: value("webhookId"),
+    delivery: value("deliveryId"),
   };
-  return { estate, ids, owner };
+  return { ...estate, ids, cookies };
 }
 
+type Sample = (ids: Ids) => unknown;
+
+const ofSegment: Sample = ({ segment }) => ({ params: { segmentId: segment } });
+const ofImport: Sample = (ids) => ({ params: { importId: ids.import } });
+const ofSequence: Sample = ({ sequence }) => ({ params: { sequenceId: sequence } });
+const ofAccount: Sample = ({ account }) => ({ params: { accountId: account } });
+const ofDkimKey: Sample = ({ dkimKey }) => ({ params: { keyId: dkimKey }, body: {} });
+const ofListOfNewsletter: Sample = ({ newsletter, list }) => ({ body: { newsletter_id: newsletter, list_id: list } });
+const withBody =
+  (sample: Sample, body: object): Sample =>
+  (ids) => ({ ...(sample(ids) as object), body });
+const EVERYONE = { field: "email", op: "exists", value: true };
+
 /** An input for each procedure that takes an id, in which each id is of the caller's team. */
-const SAMPLES: Record<string, (ids: Ids) => unknown> = {
+const SAMPLES: Record<string, Sample> = {
+  "content.settings": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.change": ({ campaign }) => ({ body: { type: "campaign", id: campaign, send_days: [1] } }),
+  "content.preview": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.attachList": ofListOfNewsletter,
+  "content.detachList": ofListOfNewsletter,
+  "content.attachSegment": ({ campaign, segment }) => ({ body: { campaign_id: campaign, segment_id: segment } }),
+  "content.attachAccounts": ({ campaign, account }) => ({ body: { campaign_id: campaign, account_ids: [account] } }),
+  "audience.segment": ofSegment,
+  "audience.updateSegment": withBody(ofSegment, { name: "Changed", conditions: EVERYONE }),
+  "audience.deleteSegment": ofSegment,
+  "imports.retrieve": ofImport,
+  "imports.part": withBody(ofImport, { n: 0, base64: "YQ==" }),
+  "imports.columns": (ids) => ({ params: { importId: ids.import }, query: { kind: "contacts" } }),
+  "imports.check": withBody(ofImport, { kind: "contacts", uses: ["email"] }),
+  "imports.run": ofImport,
+  "imports.remove": ofImport,
+  "imports.export": ({ list }) => ({ query: { of: "list", list_id: list } }),
+  "sequences.show": ofSequence,
+  "sequences.countMembers": ofSequence,
+  "sequences.create": ({ list }) => ({
+    body: { name: "Welcome", list_id: list, from_email: `ada@${unique("news")}.example` },
+  }),
+  "sequences.saveSteps": withBody(ofSequence, { steps: [] }),
+  "sequences.start": withBody(ofSequence, { include_members: false }),
+  "sequences.pause": ofSequence,
+  "sequences.resume": withBody(ofSequence, {}),
+  "sequences.stop": ofSequence,
+  "accounts.show": ofAccount,
+  "accounts.update": withBody(ofAccount, { max_connections: 2 }),
+  "accounts.setCredentials": withBody(ofAccount, { username: "ada", password: "secret" }),
+  "accounts.suspend": ofAccount,
+  "accounts.resume": ofAccount,
+  "accounts.uses": ofAccount,
+  "accounts.disconnect": ofAccount,
+  "accounts.domains.activate": ofDkimKey,
+  "accounts.domains.remove": ofDkimKey,
+  "accounts.webhooks.retry": ({ webhook }) => ({ params: { webhookId: webhook } }),
+  "accounts.webhooks.body": ({ webhook, delivery }) => ({ params: { webhookId: webhook, deliveryId: delivery } }),
   "team.changeRole": ({ member }) => ({ body: { member_id: member, role: "VIEWER" } }),
   "team.removeMember": ({ member }) => ({ body: { member_id: member } }),
-  "team.rotateKey": ({ key }) => ({ body: { key_id: key, grace_hours: 0 } }),
-  "team.revokeKey": ({ key }) => ({ body: { key_id: key } }),
+  "team.rotateKey": ({ apiKey }) => ({ body: { key_id: apiKey, grace_hours: 0 } }),
+  "team.revokeKey": ({ apiKey }) => ({ body: { key_id: apiKey } }),
+  "overview.gates": ({ newsletter }) => ({ body: { kind: "newsletter", id: newsletter } }),
+  "overview.progress": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
 };
+/** Mutations that change nothing: their input is long, or they ask other servers. */
+const HARMLESS = ["audience.countSegment", "accounts.domains.check"];
 
 interface Procedure {
   name: string;
@@ -63,7 +128,9 @@ const PROCEDURES: Procedure[] = Object.entries(consoleRouter._def.procedures as 
 /** Names of the fields in a schema that hold ids. */
 const idsIn = ({ meta }: Procedure): string[] => {
   const text = JSON.stringify(z.toJSONSchema(meta.input, { io: "input", unrepresentable: "any" }));
-  return [...text.matchAll(/"(\w*(?:_|\b)ids?|\w+Ids?)":\{/g)].map(([, name = ""]) => name);
+  const names = [...text.matchAll(/"(\w*(?:_|\b)ids?|\w+Ids?)":\{/g)].map(([, name = ""]) => name);
+  // The name of an OAuth client at its provider is no id of a record.
+  return names.filter((name) => name !== "client_id");
 };
 
 async function call({ name, isQuery }: Procedure, input: unknown, teamId: string, cookies: Cookies) {
@@ -72,20 +139,21 @@ async function call({ name, isQuery }: Procedure, input: unknown, teamId: string
   const answer = await consoleFetch({ ...cookies }, method, `/trpc/app.${name}${text}`, body, {
     "mailkeel-team": teamId,
   });
-  const { error } = (await answer.json()) as { error?: { message: string; data: { code: string; param?: string } } };
+  const { error, result } = (await answer.json()) as {
+    error?: { message: string; data: { code: string; param?: string } };
+    result?: { data: { data: unknown } };
+  };
   return error
-    ? { status: answer.status, code: error.data.code, param: error.data.param, message: error.message }
-    : { status: answer.status, code: "answered" };
+    ? { code: error.data.code, param: error.data.param, message: error.message }
+    : { code: "answered", data: result?.data.data };
 }
 
 describe("Isolation of the console's procedures", () => {
   let own: Awaited<ReturnType<typeof makeIds>>;
   let foreign: Awaited<ReturnType<typeof makeIds>>;
-  let cookies: Cookies;
   before(async () => {
     own = await makeIds();
     foreign = await makeIds();
-    cookies = await signIn(own.owner.id);
   });
 
   it("has a sample for each procedure that takes an id, and no other", () => {
@@ -111,21 +179,25 @@ describe("Isolation of the console's procedures", () => {
       assert.ok(used.size > 0, "the sample uses an id");
       for (const name of used) {
         const input = (id: string) => sample({ ...own.ids, [name]: id });
-        const theirs = await call(procedure, input(foreign.ids[name]), own.estate.team.id, cookies);
-        const absent = await call(procedure, input(ABSENT[name]), own.estate.team.id, cookies);
+        const theirs = await call(procedure, input(foreign.ids[name]), own.team.id, own.cookies);
+        const absent = await call(procedure, input(ABSENT[name]), own.team.id, own.cookies);
         const shown = JSON.stringify(theirs).replaceAll(foreign.ids[name], "id");
-        assert.deepEqual([theirs.status, theirs.code], [404, "not_found"], `${name}: ${shown}`);
+        // A read of what is under way finds nothing.
+        assert.ok(
+          theirs.code === "not_found" || (theirs.code === "answered" && procedure.isQuery),
+          `${name}: ${shown}`,
+        );
         assert.equal(shown, JSON.stringify(absent).replaceAll(ABSENT[name], "id"));
       }
     });
   }
 
   it("refuses a VIEWER all that needs another role, which every write does", async () => {
-    const { em, team } = own.estate;
+    const { em, team } = own;
     const viewer = await signIn((await makeMember(em, team.id, "VIEWER")).id);
     for (const procedure of PROCEDURES) {
       const { name, isQuery, meta } = procedure;
-      assert.ok(meta.role !== undefined && (isQuery || meta.role !== "VIEWER"), name);
+      assert.ok(meta.role !== undefined && (isQuery || meta.role !== "VIEWER" || HARMLESS.includes(name)), name);
       if (meta.role === "VIEWER") continue;
       assert.equal((await call(procedure, {}, team.id, viewer)).code, "role_insufficient", name);
     }
@@ -133,9 +205,8 @@ describe("Isolation of the console's procedures", () => {
 
   it("refuses everything without a session, and for a team of others", async () => {
     for (const procedure of PROCEDURES) {
-      const { team } = own.estate;
-      assert.equal((await call(procedure, {}, team.id, {})).code, "api_key_missing", procedure.name);
-      const there = await call(procedure, {}, foreign.estate.team.id, cookies);
+      assert.equal((await call(procedure, {}, own.team.id, {})).code, "api_key_missing", procedure.name);
+      const there = await call(procedure, {}, foreign.team.id, own.cookies);
       assert.equal(there.code, "api_key_invalid", procedure.name);
     }
   });

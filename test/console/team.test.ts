@@ -80,7 +80,7 @@ describe("Keys in the console", () => {
     const client = await consoleClient(await signIn(admin.id), team.id, "TEST");
     const list = async (state: "working" | "ended") =>
       (await client.app.team.keys.query({ query: { state } })).data.keys;
-    const body = { name: "Website", scopes: ["lists:read"], send_domains: [], daily_send_cap: 10 };
+    const body = { name: "Website", scopes: ["lists:read" as const], send_domains: [], daily_send_cap: 10 };
     const minted = (await client.app.team.mintKey.mutate({ body })).data;
     assert.match(minted.secret, /^mk_test_/);
     assert.equal(codeOf(await api(minted.secret).get("/lists")), "200");

@@ -10,6 +10,7 @@ import {
   revokeKey,
   rotateKey,
 } from "../../../domain/access/keys.ts";
+import { SCOPES } from "../../../domain/access/scopes.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { lookupAddress } from "../../../domain/address.ts";
 import { ApiError } from "../../../domain/errors.ts";
@@ -119,7 +120,7 @@ const mint = consoleMutation(
     input: bodyOf(
       z.strictObject({
         name,
-        scopes: z.array(z.string()).min(1),
+        scopes: z.array(z.enum(SCOPES)).min(1),
         send_domains: z.array(z.string()).default([]),
         daily_send_cap: z.int().optional(),
         expires_at: future.default(null),
