@@ -17,6 +17,7 @@ import {
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
 import { logMove } from "../domain/sends/send-log.ts";
+import type { TestMail, TestOutcome } from "../domain/sends/test-mail.ts";
 import { elapsedMs } from "../lib/elapsed.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
@@ -25,6 +26,7 @@ import { SliceLedger, settleLate } from "./dispatch/slice-ledger.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { beginDeadlineMs, bodyDeadlineMs, outcomeDeadlineMs, smtpLimits } from "./smtp/limits.ts";
+import { sendTestMail } from "./test-mail.ts";
 
 const POLICY_REFUSALS_TO_PAUSE = 20;
 const SLICE_MS = 30_000;
@@ -102,6 +104,7 @@ export function createDispatchActivities(deps: ActivityDeps, places: number) {
         const full = (waitMs: number): SliceResult => ({ mailed: 0, next: "account_full", waitMs });
         return slots.run(slice.teamId, work, full).finally(watched.end);
       }),
+    sendTestMail: (test: TestMail): Promise<TestOutcome[]> => whileBeating(() => sendTestMail(deps, pools, test)),
     close: () => pools.close(),
   };
 }

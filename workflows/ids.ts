@@ -18,6 +18,8 @@ export const sequenceWorkflowId = (campaignId: string): string => `sequence/${ca
 
 export const importWorkflowId = (importId: string): string => `import/${importId}`;
 
+export const testMailWorkflowId = (testId: string): string => `test-mail/${testId}`;
+
 export const ACCOUNT_CHECKS_ID = "account-checks";
 
 export const RECONCILER_ID = "reconciler";

@@ -1,3 +1,4 @@
+import type { TestMail } from "../domain/sends/test-mail.ts";
 import {
   endpointWorkflowId,
   importWorkflowId,
@@ -5,6 +6,7 @@ import {
   sendWorkflowId,
   sequenceWorkflowId,
   TASK_QUEUES,
+  testMailWorkflowId,
   WAKE_UP,
 } from "./ids.ts";
 import { RESOURCE_ID, TEAM_ID, WEBHOOK_ID } from "./search-attributes.ts";
@@ -20,6 +22,18 @@ export const sendStart = (input: SendInput) => ({
   ],
   staticSummary: `Send of ${input.resource.type} ${input.resource.id}`,
   priority: { fairnessKey: input.teamId },
+});
+
+export const testMailStart = (test: TestMail) => ({
+  workflowId: testMailWorkflowId(test.testId),
+  taskQueue: TASK_QUEUES.sends,
+  args: [test] as [TestMail],
+  typedSearchAttributes: [
+    { key: TEAM_ID, value: test.teamId },
+    { key: RESOURCE_ID, value: test.resource.id },
+  ],
+  staticSummary: `Test mail of ${test.resource.type} ${test.resource.id}`,
+  priority: { fairnessKey: test.teamId },
 });
 
 export interface SequenceInput {

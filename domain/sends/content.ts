@@ -47,7 +47,9 @@ export async function readResourceContent(
   };
 }
 
-export async function readContent(em: EntityManager, dispatch: OpenedDispatch): Promise<LaneContent> {
+type Lane = Pick<OpenedDispatch, "teamId" | "environment" | "resource" | "accountId" | "sendId">;
+
+export async function readContent(em: EntityManager, dispatch: Lane): Promise<LaneContent> {
   const { resource, accountId } = dispatch;
   const { fromEmail, fromName, ...content } = await readResourceContent(em, dispatch, resource, dispatch.sendId);
   const account = await kysely(em)

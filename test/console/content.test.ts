@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
+import { sql } from "kysely";
 import { Newsletter } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createField } from "../../domain/audience/contact-fields.ts";
 import { consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember } from "../support/factories.ts";
-import { addSubscribers, makeCampaignSender, makeSender } from "../support/sending.ts";
+import { makeMember, makeTeam, unique } from "../support/factories.ts";
+import { addSubscribers, caughtMails, makeCampaignSender, makeSender } from "../support/sending.ts";
 
 const BODY = `<p>Hello {{ first_name }} of {{ list_name }}</p><script>alert(1)</script>
 <form action="https://evil.example"><button>Go</button></form><meta http-equiv="refresh" content="0;url=https://evil.example">`;
@@ -114,6 +116,40 @@ describe("The console's editor", () => {
     assert.equal(await refusalCodeOf(change.mutate({ body: { ...one, send_days: [8] } })), "validation_failed");
     const strange = { ...one, id: foreign.newsletterId, send_days: [] };
     assert.equal(await refusalCodeOf(change.mutate({ body: strange })), "not_found");
+  });
+
+  it("mails a draft to members for a test, once under a key, and to none who is suppressed", async () => {
+    const sender = await makeSender({ recipients: 0 });
+    const { em, team, owner, newsletterId } = sender;
+    const [ada, bob] = [await makeMember(em, team.id, "VIEWER"), await makeMember(em, team.id, "EDITOR")];
+    const address = (who: string) => `${unique(who)}@${sender.audience}`;
+    Object.assign(ada, { email: address("ada"), name: "Ada" });
+    Object.assign(bob, { email: address("bob"), name: "Bob" });
+    await em.flush();
+    const client = await consoleClient(await signIn(owner.id), team.id);
+    const send = (members: { id: string }[], key = unique("key")) => {
+      const body = { type: "newsletter" as const, id: newsletterId, member_ids: members.map(({ id }) => id) };
+      return client.app.content.sendTest.mutate({ body }, { context: { idempotencyKey: key } });
+    };
+    const key = unique("key");
+    const { data } = await send([ada], key);
+    assert.deepEqual(data, [{ member_id: ada.id, outcome: "sent", reason: "accepted" }]);
+    assert.deepEqual((await send([ada], key)).data, data);
+    const [mail, ...others] = await caughtMails(sender);
+    assert.deepEqual([mail?.subject, others.length], ["[Test] Hello Ada", 0]);
+
+    await sender.client.post("/suppressions", { emails: [bob.email] });
+    assert.equal(await refusalCodeOf(send([ada, bob])), "resource_state_invalid");
+    const stranger = await makeMember(em, (await makeTeam()).team.id, "ADMIN");
+    assert.equal(await refusalCodeOf(send([stranger])), "not_found");
+    const editor = await consoleClient(await signIn(bob.id), team.id);
+    const body = { type: "newsletter" as const, id: newsletterId, member_ids: [ada.id] };
+    assert.equal(await refusalCodeOf(editor.app.content.sendTest.mutate({ body })), "role_insufficient");
+    const { rows } = await sql<{ used: number }>`select used from daily_send_usage u
+      join api_keys k on k.lineage_id = u.lineage_id where k.member_id = ${owner.id} and k.for_sessions`.execute(
+      kysely(em),
+    );
+    assert.deepEqual(rows, [{ used: 1 }]);
   });
 
   it("attaches a campaign's segment and accounts", async () => {

@@ -1,8 +1,12 @@
 import { z } from "zod";
 import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { Team } from "../../../db/entities/team.ts";
+import { transaction } from "../../../db/transaction.ts";
+import { readAccess } from "../../../domain/access/key-lookup.ts";
+import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { readSegments } from "../../../domain/audience/segments/segments.ts";
+import { newId } from "../../../domain/ids.ts";
 import { MERGE_TAGS } from "../../../domain/mail/template.ts";
 import {
   attachAccounts,
@@ -13,9 +17,13 @@ import {
   readBroadcast,
   updateDraft,
 } from "../../../domain/sends/drafts.ts";
+import { sendScope } from "../../../domain/sends/resource.ts";
 import { showDraft } from "../../../domain/sends/shown-draft.ts";
+import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/test-mail.ts";
 import { idParam, router } from "../../rest/route.ts";
+import { previewIdFor } from "../../sends/send-updates.ts";
 import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";
+import { runTestMail } from "./test-mail.ts";
 
 const type = z.enum(RESOURCE_TYPES);
 const one = { type, id: idParam };
@@ -113,6 +121,26 @@ const preview = consoleQuery(
   },
 );
 
+const sendTest = consoleMutation(
+  {
+    name: "content.sendTest",
+    role: "ADMIN",
+    ownCommit: true,
+    input: bodyOf(z.strictObject({ ...one, member_ids: z.array(idParam).min(1).max(MAX_TEST_RECIPIENTS) })),
+  },
+  async ({ ctx, input: { body } }) => {
+    const { access, tenant, vault, temporal } = ctx;
+    const resource = { type: body.type, id: body.id };
+    const { id } = await keyOfSessions(ctx.em, vault, tenant, access.caller.memberId);
+    const { caller: key } = await readAccess(ctx.em, tenant, id, sendScope(resource));
+    const test = { ...tenant, resource, memberIds: [...new Set(body.member_ids)] };
+    await transaction(ctx.em, (tx) => allowTestMail(tx, test, key));
+    const testId = ctx.idempotency ? previewIdFor(ctx.idempotency) : newId("send");
+    const outcomes = await runTestMail(temporal, { ...test, testId });
+    return outcomes.map(({ memberId, ...outcome }) => ({ member_id: memberId, ...outcome }));
+  },
+);
+
 const segments = consoleQuery(
   { name: "content.segments", role: "VIEWER", input: z.strictObject({}) },
   async ({ ctx }) => (await readSegments(ctx.em)).map(({ id, name }) => ({ id, name })),
@@ -126,5 +154,6 @@ export const contentRouter = router({
   attachSegment: segment,
   attachAccounts: accounts,
   preview,
+  sendTest,
   segments,
 });
