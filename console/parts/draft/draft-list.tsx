@@ -2,9 +2,9 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Dialog } from "../dialog.tsx";
+import { useFilters } from "../filters.tsx";
 import { Field, Form } from "../form.tsx";
 import { PageHead } from "../page.tsx";
-import { useParameter } from "../parameter.ts";
 import { List } from "../table.tsx";
 import { Time } from "../time.tsx";
 import { draftsOf, type Kind, type Listed, STATES, useTargets } from "./drafts.ts";
@@ -27,7 +27,7 @@ const FILTERS = ["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED",
 /** The newsletters, or the campaigns, of a team. */
 export function DraftList({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
-  const [given, setStatus] = useParameter("status");
+  const [{ status: given }, setFilters] = useFilters();
   const [isMaking, setMaking] = useState(false);
   const mayWrite = useRole("EDITOR");
   const status = FILTERS.find((state) => state === given);
@@ -38,7 +38,7 @@ export function DraftList({ kind }: { kind: Kind }) {
       <PageHead title={texts.title}>
         <label>
           State{" "}
-          <select value={status ?? ""} onChange={({ target }) => setStatus(target.value)}>
+          <select value={status ?? ""} onChange={({ target }) => setFilters({ status: target.value || undefined })}>
             <option value="">All</option>
             {FILTERS.map((state) => (
               <option key={state} value={state}>

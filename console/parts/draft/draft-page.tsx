@@ -5,8 +5,7 @@ import { useRole, useWorkspace } from "../../session.tsx";
 import { Loading, PageHead, Problem } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { SendPanel } from "../send/send-panel.tsx";
-import { Time } from "../time.tsx";
-import { contentOf, type Draft, draftsOf, type Kind, paramsOf, STATES } from "./drafts.ts";
+import { type Draft, draftsOf, type Kind, paramsOf, STATES } from "./drafts.ts";
 import { Editor } from "./editor.tsx";
 import { Preview } from "./preview.tsx";
 import { Targets } from "./targets.tsx";
@@ -41,26 +40,10 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { id, name, status, updated_at } = draft;
   const isDraft = status === "DRAFT";
   const changed = () => queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
-  const copy = async () => {
-    const { from_email, ...content } = contentOf(draft);
-    const body = {
-      ...content,
-      name: `Copy of ${name}`.slice(0, 200),
-      ...(kind === "newsletter" && from_email && { from_email }),
-    };
-    const { data } = await draftsOf(client, kind).create.mutate({ body });
-    await changed();
-    await navigate({ to: `${base}/${kind}s/${data.id}` });
-  };
   return (
     <>
       <PageHead title={name}>
         <span className="state">{STATES[status]}</span>
-        {mayWrite && (
-          <button type="button" disabled={isDirty} onClick={copy}>
-            Copy to a new draft
-          </button>
-        )}
         {mayWrite && isDraft && (
           <Remove
             title={`Delete this ${kind}`}
@@ -85,7 +68,8 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           {isDirty ? (
             <p className="notice">Save your changes: then the {kind} can be checked and sent.</p>
           ) : (
-            <SendPanel kind={kind} id={id} name={name} status={status} />
+            // Another content or target has another check.
+            <SendPanel key={updated_at} kind={kind} id={id} name={name} status={status} />
           )}
         </>
       ) : (
@@ -93,9 +77,6 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           <SendPanel kind={kind} id={id} name={name} status={status} />
           <details>
             <summary>The mail</summary>
-            <p className="muted">
-              Last changed <Time at={updated_at} />
-            </p>
             <Preview kind={kind} id={id} version="sent" />
           </details>
         </>

@@ -17,8 +17,7 @@ import {
   useAccounts,
   useSettings,
 } from "./drafts.ts";
-import { usePreview } from "./preview.tsx";
-import { goTo, select, TagField } from "./tag-field.tsx";
+import { goTo, TagField } from "./tag-field.tsx";
 
 const FIELDS = ["name", "subject", "from_email", "from_name", "body"];
 
@@ -41,6 +40,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   const subject = useRef<HTMLInputElement>(null);
   const body = useRef<HTMLTextAreaElement>(null);
   const tags = useSettings(kind, draft.id).data?.merge_tags ?? [];
+  const { data: accounts = [] } = useAccounts();
   const isDirty = Object.keys(changesOf(saved, content)).length > 0;
   const current = contentOf(draft);
 
@@ -102,7 +102,6 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   return (
     <form
       ref={form}
-      className="editor"
       aria-label="Content"
       onSubmit={(event) => {
         event.preventDefault();
@@ -111,7 +110,20 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
     >
       <Field label="Name" required maxLength={200} hint="For the team alone." {...input("name")} />
       <TagField label="Subject" field={subject} {...tagged("subject")} />
-      {kind === "newsletter" && <FromEmail {...input("from_email")} />}
+      {kind === "newsletter" && (
+        <Field
+          label="Sender's address"
+          type="email"
+          list="sender-addresses"
+          hint="Of a connected account, or of a domain that one may send for."
+          {...input("from_email")}
+        />
+      )}
+      <datalist id="sender-addresses">
+        {accounts.map(({ id, email }) => (
+          <option key={id} value={email} />
+        ))}
+      </datalist>
       <Field
         label="Sender's name"
         maxLength={200}
@@ -125,16 +137,6 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
         hint="Type {{ for a person's data. Without a link to unsubscribe it gets one at its end."
         {...tagged("body")}
       />
-      {!isDirty && (
-        <Problems
-          {...{ kind, draft }}
-          onShow={(name, text) => {
-            const field = name === "body" ? body.current : subject.current;
-            const begin = field?.value.search(new RegExp(`\\b${text.replaceAll(".", "\\.")}\\b`)) ?? -1;
-            if (field && begin >= 0) select(field, begin, begin + text.length);
-          }}
-        />
-      )}
       <Problem error={error} fields={FIELDS} />
       {mayWrite && (
         <div className="actions save">
@@ -154,59 +156,6 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
 /** What was typed while a save was under way. */
 const changedSince = (then: Content, now: Content): Partial<Content> =>
   Object.fromEntries(Object.entries(now).filter(([name, value]) => value !== then[name as keyof Content]));
-
-function FromEmail(input: Omit<Parameters<typeof Field>[0], "label">) {
-  const { data = [] } = useAccounts();
-  return (
-    <>
-      <Field
-        label="Sender's address"
-        type="email"
-        list="sender-addresses"
-        hint="Of a connected account, or of a domain that one may send for."
-        {...input}
-      />
-      <datalist id="sender-addresses">
-        {data.map(({ id, email, display_name }) => (
-          <option key={id} value={email}>
-            {display_name}
-          </option>
-        ))}
-      </datalist>
-    </>
-  );
-}
-
-interface ProblemsProps extends Pick<EditorProps, "kind" | "draft"> {
-  onShow: (field: "subject" | "body", text: string) => void;
-}
-
-/** Why the saved draft could not be sent as it is. */
-function Problems({ kind, draft, onShow }: ProblemsProps) {
-  const { data, error } = usePreview({ kind, id: draft.id, version: draft.updated_at });
-  if (error || !data || data.problems.length === 0) return null;
-  return (
-    <div className="problem">
-      <p>Before it can be sent:</p>
-      <ul>
-        {data.problems.map(({ field, message }) => {
-          const [, tag] = /\{\{ (\S+) \}\}/.exec(message) ?? [];
-          return (
-            <li key={`${field} ${message}`}>
-              {field === "subject" ? "In the subject, " : ""}
-              {message}{" "}
-              {tag && (
-                <button type="button" className="plain" onClick={() => onShow(field, tag)}>
-                  Show it
-                </button>
-              )}
-            </li>
-          );
-        })}
-      </ul>
-    </div>
-  );
-}
 
 /** Asks before the page is left with changes that are not saved. */
 function Guard({ isDirty, save }: { isDirty: boolean; save: () => Promise<boolean> }) {

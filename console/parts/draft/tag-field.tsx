@@ -26,16 +26,13 @@ export function TagField({ label, name, value, onChange, tags, field, isReadOnly
   const id = useId();
   const [typed, setTyped] = useState<string>();
   const [chosen, setChosen] = useState(0);
-  const [place, setPlace] = useState("");
   const options = typed === undefined ? [] : tags.filter((tag) => tag.includes(typed));
   const isOpen = options.length > 0;
   const active = Math.min(chosen, options.length - 1);
 
   const look = ({ value: text, selectionStart, selectionEnd }: Element) => {
-    const before = text.slice(0, selectionStart ?? 0);
-    const lines = before.split("\n");
-    setPlace(`Line ${lines.length}, column ${(lines.at(-1)?.length ?? 0) + 1}`);
-    setTyped(selectionStart === selectionEnd && !isReadOnly ? BEGUN.exec(before)?.[1] : undefined);
+    const isTyping = selectionStart === selectionEnd && !isReadOnly;
+    setTyped(isTyping ? BEGUN.exec(text.slice(0, selectionStart ?? 0))?.[1] : undefined);
   };
   const insert = (tag: string) => {
     const { current: element } = field;
@@ -65,7 +62,7 @@ export function TagField({ label, name, value, onChange, tags, field, isReadOnly
     "aria-autocomplete": "list" as const,
     "aria-controls": isOpen ? `${id}-tags` : undefined,
     "aria-activedescendant": isOpen ? `${id}-${active}` : undefined,
-    "aria-describedby": `${id}-text`,
+    "aria-describedby": (problem ?? hint) ? `${id}-text` : undefined,
     "aria-invalid": problem ? true : undefined,
     onChange: ({ currentTarget }: { currentTarget: Element }) => {
       setChosen(0);
@@ -103,23 +100,20 @@ export function TagField({ label, name, value, onChange, tags, field, isReadOnly
           ))}
         </div>
       )}
-      <p id={`${id}-text`} className={problem ? "wrong" : "muted"}>
-        {problem ?? hint} {rows !== undefined && place !== "" && <span className="muted">{place}</span>}
-      </p>
+      {(problem ?? hint) && (
+        <p id={`${id}-text`} className={problem ? "wrong" : "muted"}>
+          {problem ?? hint}
+        </p>
+      )}
     </div>
   );
 }
 
-/** Puts the cursor at a place of the text, both counted from 1. */
-export function goTo(element: Element | null, line: number, column: number): void {
-  if (!element) return;
+/** Puts the cursor at a place of the text, both counted from 1. The browser scrolls to it as the field takes the focus. */
+export function goTo(element: Element, line: number, column: number): void {
   const before = element.value.split("\n").slice(0, line - 1);
-  select(element, before.join("\n").length + (line > 1 ? 1 : 0) + column - 1);
-}
-
-/** A browser scrolls to a selection when the field takes the focus. */
-export function select(element: Element, begin: number, end = begin): void {
+  const place = before.reduce((sum, { length }) => sum + length + 1, column - 1);
   element.blur();
-  element.setSelectionRange(begin, end);
+  element.setSelectionRange(place, place);
   element.focus();
 }

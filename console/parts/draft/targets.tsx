@@ -1,6 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
-import { type ReactNode, useId } from "react";
+import { useId } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Loading, Problem } from "../page.tsx";
 import { type Draft, type Kind, useAccounts, useSettings, useTargets } from "./drafts.ts";
@@ -23,39 +22,49 @@ export function Targets({ kind, draft }: TargetsProps) {
 
 interface ChoiceProps<Value> {
   label: string;
-  hint: ReactNode;
+  hint: string;
   /** Undefined until they are read. */
   options: readonly { id: string; name: string }[] | undefined;
   save: (value: Value) => Promise<unknown>;
 }
 
-/** A change that is saved at once; then all that is known of drafts is read anew. */
+/** All that are chosen, and the one whose choice has changed. */
+interface Selection {
+  ids: string[];
+  id: string;
+  isChosen: boolean;
+}
+
+/** A change that is saved at once; then what the page shows is read anew. */
 function useSave<Value>(save: (value: Value) => Promise<unknown>) {
   const { base } = useWorkspace();
   const queries = useQueryClient();
-  const changed = () =>
-    Promise.all(["newsletters", "campaigns"].map((name) => queries.invalidateQueries({ queryKey: [base, name] })));
-  return { mayWrite: useRole("EDITOR"), ...useMutation({ mutationFn: save, onSettled: changed }) };
+  // One after the other: the last one stays.
+  const scope = { id: useId() };
+  const changed = () => queries.invalidateQueries({ queryKey: [base] });
+  return { mayWrite: useRole("EDITOR"), ...useMutation({ mutationFn: save, onSettled: changed, scope }) };
 }
 
 /** Checkboxes. */
-function Several({ label, hint, options, chosen, save }: ChoiceProps<string[]> & { chosen: readonly string[] }) {
-  const { mutate, isPending, error, mayWrite } = useSave(save);
+function Several({ label, hint, options, chosen, save }: ChoiceProps<Selection> & { chosen: readonly string[] }) {
+  const { mutate, isPending, variables, error, mayWrite } = useSave(save);
   if (!options) return <Loading />;
+  const shown = isPending ? variables.ids : chosen;
   return (
-    <fieldset className="card choices" disabled={!mayWrite || isPending}>
+    <fieldset className="card choices" disabled={!mayWrite}>
       <legend>{label}</legend>
-      <p className="muted">{hint}</p>
+      <p className="muted">{options.length === 0 ? "There is none yet: make one first." : hint}</p>
       <ul className="plain">
         {options.map(({ id, name }) => (
           <li key={id}>
             <label>
               <input
                 type="checkbox"
-                checked={chosen.includes(id)}
-                onChange={({ currentTarget: { checked } }) =>
-                  mutate([...chosen.filter((other) => other !== id), ...(checked ? [id] : [])])
-                }
+                checked={shown.includes(id)}
+                onChange={({ currentTarget: { checked: isChosen } }) => {
+                  const others = shown.filter((other) => other !== id);
+                  mutate({ ids: isChosen ? [...others, id] : others, id, isChosen });
+                }}
               />{" "}
               {name}
             </label>
@@ -69,15 +78,15 @@ function Several({ label, hint, options, chosen, save }: ChoiceProps<string[]> &
 
 function One({ label, hint, options, chosen, save }: ChoiceProps<string> & { chosen: string | null }) {
   const id = useId();
-  const { mutate, isPending, error, mayWrite } = useSave(save);
+  const { mutate, isPending, variables, error, mayWrite } = useSave(save);
   if (!options) return <Loading />;
   return (
     <div className="card field">
       <label htmlFor={id}>{label}</label>
       <select
         id={id}
-        value={chosen ?? ""}
-        disabled={!mayWrite || isPending}
+        value={(isPending ? variables : chosen) ?? ""}
+        disabled={!mayWrite}
         onChange={({ currentTarget: { value } }) => mutate(value)}
       >
         {chosen === null && <option value="">None yet</option>}
@@ -94,31 +103,25 @@ function One({ label, hint, options, chosen, save }: ChoiceProps<string> & { cho
 }
 
 function Lists({ draft: { id, lists } }: { draft: Extract<Draft, { lists: unknown }> }) {
-  const { client, base } = useWorkspace();
+  const { client } = useWorkspace();
   const { data, error } = useTargets("newsletter");
   if (error) return <Problem error={error} />;
   return (
     <Several
       label="Lists"
-      hint={
-        <>
-          Their confirmed subscribers get it, each once. <Link to={`${base}/lists`}>All lists</Link>
-        </>
-      }
+      hint="Their confirmed subscribers get it, each once."
       options={data}
       chosen={lists}
-      save={async (ids) => {
+      save={({ id: list_id, isChosen }) => {
         const { attachList, detachList } = client.app.content;
-        const bodyOf = (list_id: string) => ({ body: { newsletter_id: id, list_id } });
-        for (const list of ids) if (!lists.includes(list)) await attachList.mutate(bodyOf(list));
-        for (const list of lists) if (!ids.includes(list)) await detachList.mutate(bodyOf(list));
+        return (isChosen ? attachList : detachList).mutate({ body: { newsletter_id: id, list_id } });
       }}
     />
   );
 }
 
 function SegmentAndAccounts({ draft }: { draft: Extract<Draft, { account_ids: unknown }> }) {
-  const { client, base } = useWorkspace();
+  const { client } = useWorkspace();
   const segments = useTargets("campaign");
   const accounts = useAccounts();
   const { attachSegment, attachAccounts } = client.app.content;
@@ -128,29 +131,20 @@ function SegmentAndAccounts({ draft }: { draft: Extract<Draft, { account_ids: un
     <>
       <One
         label="Segment"
-        hint={
-          <>
-            Its contacts with a valid address get it. <Link to={`${base}/segments`}>All segments</Link>
-          </>
-        }
+        hint="Its contacts with a valid address get it."
         options={segments.data}
         chosen={draft.segment_id}
         save={(id) => attachSegment.mutate({ body: { ...one, segment_id: id } })}
       />
       <Several
         label="Sending accounts"
-        hint={
-          <>
-            Each mails a share of the recipients, under its own address.{" "}
-            <Link to={`${base}/accounts`}>All accounts</Link>
-          </>
-        }
+        hint="Each mails a share of the recipients, under its own address."
         options={accounts.data?.map(({ id, email, status }) => ({
           id,
           name: status === "ACTIVE" ? email : `${email} (cannot send now)`,
         }))}
         chosen={draft.account_ids}
-        save={(ids) => attachAccounts.mutate({ body: { ...one, account_ids: ids } })}
+        save={({ ids }) => attachAccounts.mutate({ body: { ...one, account_ids: ids } })}
       />
     </>
   );
@@ -166,8 +160,8 @@ function Days({ kind, draft }: TargetsProps) {
       hint={`In the team's time zone, ${current.timeZone}. None chosen means any day.`}
       options={DAYS.map((name, index) => ({ id: `${index + 1}`, name }))}
       chosen={draft.send_days.map(String)}
-      save={(days) =>
-        client.app.content.change.mutate({ body: { type: kind, id: draft.id, send_days: days.map(Number) } })
+      save={({ ids }) =>
+        client.app.content.change.mutate({ body: { type: kind, id: draft.id, send_days: ids.map(Number) } })
       }
     />
   );
