@@ -6,6 +6,9 @@ import { refusalOf } from "./api.ts";
 import { router } from "./router.tsx";
 import "./style.css";
 
+// Browsers have it for https and localhost alone, and a deployment may serve plain http.
+crypto.randomUUID ??= () => crypto.getRandomValues(new Uint32Array(5)).join("-") as ReturnType<Crypto["randomUUID"]>;
+
 const queryClient = new QueryClient({
   defaultOptions: {
     queries: {

@@ -112,9 +112,12 @@ export function Copy({ text, name }: { text: string; name: string }) {
   return (
     <span className="copy">
       <code>{text}</code>
-      <button type="button" aria-label={`Copy ${name}`} onClick={copy}>
-        {isCopied ? "Copied" : "Copy"}
-      </button>
+      {/* Browsers have it for https and localhost alone. */}
+      {navigator.clipboard && (
+        <button type="button" aria-label={`Copy ${name}`} onClick={copy}>
+          {isCopied ? "Copied" : "Copy"}
+        </button>
+      )}
     </span>
   );
 }

@@ -32,9 +32,11 @@ export function Problem({ error, fields = [] }: { error: unknown; fields?: reado
       {requestId && (
         <p className="muted">
           Request <code>{requestId}</code>{" "}
-          <button type="button" className="plain" onClick={() => navigator.clipboard.writeText(requestId)}>
-            Copy
-          </button>
+          {navigator.clipboard && (
+            <button type="button" className="plain" onClick={() => navigator.clipboard.writeText(requestId)}>
+              Copy
+            </button>
+          )}
         </p>
       )}
     </div>

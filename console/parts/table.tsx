@@ -26,11 +26,16 @@ export function Table<Row>({ caption, rows, columns, keyOf }: TableProps<Row>) {
         <caption className="hidden">{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ name, isNumber }) => (
-              <th key={name} scope="col" className={isNumber ? "number" : undefined}>
-                {name}
-              </th>
-            ))}
+            {columns.map(({ name, isNumber }) =>
+              // That of buttons needs no header.
+              name === "" ? (
+                <td key={name} />
+              ) : (
+                <th key={name} scope="col" className={isNumber ? "number" : undefined}>
+                  {name}
+                </th>
+              ),
+            )}
           </tr>
         </thead>
         <tbody>
