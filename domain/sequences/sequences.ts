@@ -140,8 +140,8 @@ export function resumeSequence(
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, id, { lock: "claim" });
     if (sequence.status !== "PAUSED") throw wrongState(sequence);
-    const { teamId, apiKeyId } = sequence;
-    const keyId = name === undefined ? apiKeyId : (await lockKey(tx, { teamId, key: name })).id;
+    const { teamId, environment, apiKeyId } = sequence;
+    const keyId = name === undefined ? apiKeyId : (await lockKey(tx, { teamId, environment, key: name })).id;
     const { key } = await readSender(tx, sequence, keyId ?? "");
     const pausedAt = sql`(select c.updated_at from campaigns c where c.id = ${id} and ${ofTenant(sequence, "c")})`;
     const wereDue = sql`${isDue(id)} and e.due_at <= ${pausedAt}`;
