@@ -26,7 +26,9 @@ const page = <Path extends string>(path: Path, load: () => Promise<{ Page: () =>
     getParentRoute: () => frame,
     path,
     validateSearch: (search: Record<string, unknown>): Search =>
-      Object.fromEntries(Object.entries(search).map(([name, value]) => [name, String(value)])),
+      Object.fromEntries(
+        Object.entries(search).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]])),
+      ),
     component: lazyRouteComponent(load, "Page"),
   });
 
