@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import {
@@ -11,7 +11,7 @@ import {
   SERVER_INPUTS,
   serverOf,
 } from "../parts/account.tsx";
-import { Act, Facts } from "../parts/act.tsx";
+import { Act, Facts, useDone } from "../parts/act.tsx";
 import { When } from "../parts/filters.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
@@ -21,7 +21,7 @@ export function Page(): ReactNode {
   const { client, base } = useWorkspace();
   const { accountId = "" } = useParams({ strict: false });
   const params = { accountId };
-  const queries = useQueryClient();
+  const done = useDone("accounts");
   const navigate = useNavigate();
   const mayWrite = useRole("ADMIN");
   const { accounts } = client.app;
@@ -31,57 +31,52 @@ export function Page(): ReactNode {
   if (query.error) return <Problem error={query.error} />;
   const account = query.data.data;
   const { status, open_sends: openSends, refused } = account;
-  const then = async (done: Promise<unknown>) => {
-    await done;
-    await queries.invalidateQueries({ queryKey: [base, "accounts"] });
-  };
-  const disconnect = async () => {
-    await accounts.disconnect.mutate({ params });
-    await navigate({ to: `${base}/accounts` });
-    await queries.invalidateQueries({ queryKey: [base, "accounts"], exact: true });
-  };
   return (
     <>
       <PageHead title={account.email}>
         {mayWrite && (
           <>
             {status === "ACTIVE" && (
-              <Act title="Suspend" act={() => then(accounts.suspend.mutate({ params }))}>
-                <p>
-                  {openSends === 0
-                    ? "No send is using it now. Those that need it later wait until you resume it."
-                    : `${openSends} sends that use it wait until you resume it.`}
-                </p>
-              </Act>
+              <Act
+                title="Suspend"
+                note={`Sends that use it wait until you resume it; there are ${openSends || "none"} now.`}
+                act={() => done(accounts.suspend.mutate({ params }))}
+              />
             )}
             {status !== "ACTIVE" && status !== "REVOKED" && (
-              <Act title="Resume" submit="Log in and resume" act={() => then(accounts.resume.mutate({ params }))}>
-                <p>The account is used again once the server lets it log in with the stored login.</p>
-              </Act>
+              <Act
+                title="Resume"
+                submit="Log in and resume"
+                note="It is used again once the server lets it log in with the stored login."
+                act={() => done(accounts.resume.mutate({ params }))}
+              />
             )}
             <Act
               title="Change settings"
               submit="Save"
+              note="Another server, port or security is saved once a login with it works."
               inputs={SERVER_INPUTS}
               values={account}
-              act={(values) => then(accounts.update.mutate({ params, body: serverOf(values) }))}
-            >
-              <p className="muted">Another server, port or security is saved once a login with it works.</p>
-            </Act>
+              act={(values) => done(accounts.update.mutate({ params, body: serverOf(values) }))}
+            />
             <Act
               title="New login"
               submit="Log in and save"
+              note="It takes the place of the present one once it works. It cannot be read here afterwards."
               fields={LOGIN_FIELDS}
-              act={(values) => then(accounts.setCredentials.mutate({ params, body: loginOf(values) }))}
+              act={(values) => done(accounts.setCredentials.mutate({ params, body: loginOf(values) }))}
             >
-              {(problemOf) => (
-                <>
-                  <p>It takes the place of the present one once it works. It cannot be read here afterwards.</p>
-                  <LoginFields problemOf={problemOf} />
-                </>
-              )}
+              {(problemOf) => <LoginFields problemOf={problemOf} />}
             </Act>
-            <Act title="Disconnect" kind="danger" act={disconnect}>
+            <Act
+              title="Disconnect"
+              kind="danger"
+              note="The account and its login are deleted. To use it again, connect it anew."
+              act={async () => {
+                await accounts.disconnect.mutate({ params });
+                await navigate({ to: `${base}/accounts` });
+              }}
+            >
               <Uses accountId={accountId} />
             </Act>
           </>
@@ -90,22 +85,15 @@ export function Page(): ReactNode {
       <Facts
         of={[
           ["State", <AccountState key="state" {...account} />],
-          [
-            "Refused",
-            refused && (
-              <>
-                {refused.count} connections since <When at={refused.since} />; the next after{" "}
-                <When at={refused.retry_at} />
-              </>
-            ),
-          ],
+          ["Refused", refused && `${refused.count} connections in a row`],
+          ["Tried again", refused && <When at={refused.retry_at} />],
           ["Name", account.display_name],
           ["Also sends for", account.allowed_domains.join(", ") || "no other domain"],
           ["Provider", PROVIDERS[account.provider][0]],
           ["Server", `${account.host}, port ${account.port}`],
           ["Security", account.security === "none" ? "none" : account.security.toUpperCase()],
           ["Login", LOGINS[account.login]],
-          ["Last checked", account.last_checked_at ? <When key="checked" at={account.last_checked_at} /> : "never"],
+          ["Last checked", account.last_checked_at && <When at={account.last_checked_at} />],
           ["Next check", account.next_check_at && <When at={account.next_check_at} />],
           ["Connections", `${account.connections} of ${account.max_connections} in use`],
           ["This hour", <Used key="hour" usage={account.hour} />],
@@ -136,7 +124,6 @@ function Uses({ accountId }: { accountId: string }) {
   const { uses, refusal } = query.data.data;
   return (
     <>
-      <p>The account and its login are deleted. To use it again, connect it anew.</p>
       <p>{uses.length === 0 ? "No draft, send or sequence uses it." : "These use it:"}</p>
       <ul>
         {uses.map(({ id, kind, name, status }) => (

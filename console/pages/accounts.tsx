@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import {
@@ -27,7 +27,7 @@ const used = (usage: { used: number; limit: number } | null) =>
 export function Page() {
   const { client, base } = useWorkspace();
   const [{ q = "", status }] = useFilters();
-  const query = useQuery({ queryKey: [base, "accounts"], queryFn: () => client.app.accounts.list.query({}) });
+  const query = useQuery({ queryKey: [base, "accounts", "list"], queryFn: () => client.app.accounts.list.query({}) });
   const accounts = query.data?.data ?? [];
   const shown = accounts.filter(
     (account) => (!status || account.status === status) && account.email.includes(q.toLowerCase()),
@@ -78,7 +78,6 @@ const FURTHER = "Domains that it may send for beside its own address, separated 
 
 function Connect() {
   const { client, base } = useWorkspace();
-  const queries = useQueryClient();
   const navigate = useNavigate();
   const [provider, setProvider] = useState<Provider>("SMTP_OTHER");
   const connect = async (values: Values) => {
@@ -88,7 +87,6 @@ function Connect() {
     const body = { email, provider, ...server, ...loginOf(values), allowed_domains: domains };
     const named = { ...body, ...(display_name && { display_name }) };
     const { data } = await client.app.accounts.connect.mutate({ body: named });
-    await queries.invalidateQueries({ queryKey: [base, "accounts"] });
     await navigate({ to: `${base}/accounts/${data.id}` });
   };
   return (
@@ -96,6 +94,7 @@ function Connect() {
       title="Connect an account"
       submit="Log in and connect"
       kind="primary"
+      note="The server is asked at once whether the login works, which takes up to 30 seconds."
       inputs={[
         ["email", "Address", { type: "email", required: true }],
         ["display_name", "Name beside the address", { maxLength: 200, hint: "Readers see it. Empty: the address." }],
@@ -126,7 +125,6 @@ function Connect() {
             values={{ ...USUAL_SERVER, host: PROVIDERS[provider][1] }}
           />
           <LoginFields problemOf={problemOf} />
-          <p className="muted">The server is asked at once whether the login works. This takes up to 30 seconds.</p>
         </>
       )}
     </Act>

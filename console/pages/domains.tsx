@@ -1,6 +1,6 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Act, Copy, Facts } from "../parts/act.tsx";
-import { SearchFilter, useFilters, When } from "../parts/filters.tsx";
+import { useQuery } from "@tanstack/react-query";
+import { Act, Copy, Facts, useDone } from "../parts/act.tsx";
+import { When } from "../parts/filters.tsx";
 import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
@@ -17,30 +17,25 @@ const USES = {
 } as const;
 
 function useDomains() {
-  const { client, base } = useWorkspace();
-  const queryKey = [base, "domains"];
-  const queries = useQueryClient();
+  const { client } = useWorkspace();
+  const done = useDone("domains");
   const calls = client.app.accounts.domains;
-  const query = useQuery({ queryKey, queryFn: () => calls.list.query({}) });
-  const then = async (done: Promise<unknown>) => {
-    await done;
-    await queries.invalidateQueries({ queryKey, exact: true });
-  };
   const addKey = (domain: string, algorithm: string | undefined, isFirst: boolean) =>
-    then(calls.addKey.mutate({ body: { domain, algorithm: algorithm as "rsa", is_first: isFirst } }));
-  return { query, calls, then, addKey };
+    done(calls.addKey.mutate({ body: { domain, algorithm: algorithm as "rsa", is_first: isFirst } }));
+  return { calls, done, addKey };
 }
 
 const KINDS = { rsa: "RSA, which every mailbox can check", ed25519: "Ed25519, as a second key beside RSA" };
 const ALGORITHM = ["algorithm", "Kind of key", { choices: KINDS }] as const;
+const KEEP = "It signs no more. Keep its record until the date shown here: mails may still be under way.";
 const DOMAIN_HINT = "The part of your sender address behind the @.";
 
 /** The sending domains of a team, with the records that prove their mails. */
 export function Page() {
-  const { query, addKey } = useDomains();
-  const [{ q = "" }] = useFilters();
+  const { base } = useWorkspace();
+  const { calls, addKey } = useDomains();
+  const query = useQuery({ queryKey: [base, "domains"], queryFn: () => calls.list.query({}) });
   const { domains = [], unsigned = [] } = query.data?.data ?? {};
-  const shown = domains.filter(({ domain }) => domain.includes(q.toLowerCase()));
   return (
     <>
       <PageHead title="Domains">
@@ -63,26 +58,22 @@ export function Page() {
         Mailboxes trust a mail more that its domain has signed. Publish these records where the domain's DNS is kept; it
         may take an hour until a new record is found.
       </p>
-      {domains.length > 1 && <SearchFilter name="q" label="Domain" />}
       <Problem error={query.error} />
       {query.isPending && <Loading />}
-      {query.data && shown.length === 0 && (
+      {query.data && domains.length === 0 && (
         <Empty>
-          <p>
-            {domains.length > 0
-              ? "No domain is like this."
-              : "No domain yet. Add the one that your newsletters come from, then publish the records that are shown."}
-          </p>
+          <p>No domain yet. Add the one that your newsletters come from, then publish the records that are shown.</p>
         </Empty>
       )}
-      {shown.map((domain) => (
+      {domains.map((domain) => (
         <Domain key={domain.domain} {...domain} />
       ))}
     </>
   );
 }
 
-type Domains = NonNullable<ReturnType<typeof useDomains>["query"]["data"]>["data"]["domains"];
+type Calls = ReturnType<typeof useDomains>["calls"];
+type Domains = Awaited<ReturnType<Calls["list"]["query"]>>["data"]["domains"];
 type Key = Domains[number]["keys"][number];
 
 function Domain({ domain, keys, records }: Domains[number]) {
@@ -104,9 +95,12 @@ function Domain({ domain, keys, records }: Domains[number]) {
             {check.isFetching ? "Checking…" : "Check now"}
           </button>
           {mayWrite && (
-            <Act title="Rotate the key" inputs={[ALGORITHM]} act={({ algorithm }) => addKey(domain, algorithm, false)}>
-              <p>A next key is made. The present one signs until you publish the new record and activate its key.</p>
-            </Act>
+            <Act
+              title="Rotate the key"
+              note="A next key is made. The present one signs until you publish the new record and activate its key."
+              inputs={[ALGORITHM]}
+              act={({ algorithm }) => addKey(domain, algorithm, false)}
+            />
           )}
         </div>
       </div>
@@ -144,31 +138,29 @@ function Domain({ domain, keys, records }: Domains[number]) {
 }
 
 function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Key) {
-  const { calls, then } = useDomains();
+  const { calls, done } = useDomains();
   const params = { keyId };
   return (
     <div className="actions">
       {use === "waiting" && (
-        <Act title="Activate" kind="primary" act={() => then(calls.activate.mutate({ params, body: {} }))}>
-          <p>Its record is looked up. Where it is found, this key signs the mails from now on.</p>
-        </Act>
+        <Act
+          title="Activate"
+          kind="primary"
+          note="Its record is looked up. Where it is found, this key signs the mails from now on."
+          act={() => done(calls.activate.mutate({ params, body: {} }))}
+        />
       )}
       <Act
         title="Remove this key"
         kind="danger"
-        act={({ force }) => then(calls.remove.mutate({ params, body: { force: force === "on" } }))}
+        {...(use !== "signing" && { note: keptUntil ? KEEP : "It has signed no mail. Its record can go, too." })}
+        act={({ force }) => done(calls.remove.mutate({ params, body: { force: force === "on" } }))}
       >
-        {use === "signing" ? (
+        {use === "signing" && (
           <label>
             <input type="checkbox" name="force" required /> Leave the mails of {domain} unsigned. To replace the key,
             rotate it instead.
           </label>
-        ) : keptUntil ? (
-          <p>
-            It signs no more. Keep its record in DNS until <When at={keptUntil} />.
-          </p>
-        ) : (
-          <p>It has signed no mail. Its record in DNS can go, too.</p>
         )}
       </Act>
     </div>

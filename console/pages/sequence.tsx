@@ -1,15 +1,24 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
-import { Act, Facts } from "../parts/act.tsx";
+import { Act, Facts, useDone } from "../parts/act.tsx";
 import { useFilters, When } from "../parts/filters.tsx";
 import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
-import { SequenceState, StepsEditor, whenText } from "../parts/sequence.tsx";
+import { SequenceState, type Step, StepsEditor, whenText } from "../parts/sequence.tsx";
 import { Table } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 const PEOPLE = { ACTIVE: "in it", COMPLETED: "passed all steps", LEFT: "left", PRESENT: "were there before" };
 const peopleText = (count: number) => (count === 1 ? "1 person" : `${count.toLocaleString()} people`);
+
+const START = "Mails go out with your key, and count towards its daily limit.";
+const KEYS = { same: "The key that it was started with", own: "My key" };
+const AFTER_PAUSE = { choices: { mail: "Get their mail", skip: "Pass this step without a mail" } };
+/** Some of them may have had their mail. */
+const AFTER_RESTORE = {
+  required: true,
+  choices: { "": "Choose", mail: "Get their mail: some get it twice", skip: "Pass this step: some never get its mail" },
+};
 
 const peopleIn = (people: Partial<Record<string, number>>) =>
   Object.entries(PEOPLE)
@@ -22,7 +31,7 @@ export function Page(): ReactNode {
   const { sequenceId = "" } = useParams({ strict: false });
   const params = { sequenceId };
   const { sequences } = client.app;
-  const queries = useQueryClient();
+  const done = useDone("sequences");
   const [{ edit }, setFilters] = useFilters();
   const [notice, setNotice] = useState<string>();
   const [isAdmin, isEditor] = [useRole("ADMIN"), useRole("EDITOR")];
@@ -34,6 +43,13 @@ export function Page(): ReactNode {
     refetchInterval: (polled) => (polled.state.data?.status === "ACTIVE" ? 5_000 : false),
     refetchIntervalInBackground: false,
   });
+  const isDraft = query.data?.status === "DRAFT";
+  const members = useQuery({
+    queryKey: [...queryKey, "members"],
+    queryFn: async () => (await sequences.countMembers.query({ params })).data.members,
+    enabled: isAdmin && isDraft,
+  });
+  const included = `Also ${members.data === undefined ? "those" : peopleText(members.data)} who are there now`;
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
   const sequence = query.data;
@@ -41,16 +57,15 @@ export function Page(): ReactNode {
   const isRunning = status === "ACTIVE" || status === "PAUSED";
   const mayEdit = status === "DRAFT" ? isEditor : isAdmin && isRunning;
   const isEditing = mayEdit && (edit === "true" || steps.length === 0);
-  const then = async (done: Promise<unknown>, said?: string) => {
-    await done;
-    setNotice(said);
-    await queries.invalidateQueries({ queryKey: [base, "sequences"] });
+  const resume = async ({ due: choice, key }: Record<string, string>) => {
+    const body = { ...(choice && { due: choice as "mail" }), with_own_key: key === "own" };
+    const { data } = await done(sequences.resume.mutate({ params, body }));
+    setNotice(`Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`);
   };
-  const resume = async ({ due: choice, own }: Record<string, string>) => {
-    const body = { ...(choice && { due: choice as "mail" }), with_own_key: own === "on" };
-    const { data } = await sequences.resume.mutate({ params, body });
-    const said = `Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`;
-    await then(Promise.resolve(), said);
+  const save = async (given: Step[]) => {
+    const { data } = await done(sequences.saveSteps.mutate({ params, body: { steps: given } }));
+    setNotice(`Saved: ${data.added} new, ${data.changed} changed, ${data.removed} removed.`);
+    setFilters({ edit: undefined });
   };
   return (
     <>
@@ -60,46 +75,39 @@ export function Page(): ReactNode {
             title="Start"
             kind="primary"
             isDisabled={steps.length === 0}
-            act={({ members }) =>
-              then(sequences.start.mutate({ params, body: { include_members: members === "include" } }))
+            note={steps.length === 0 ? "It has no steps. Write and save them first." : START}
+            inputs={[["members", "Who enters it", { choices: { new: "Those who come from now on", all: included } }]]}
+            act={({ members: who }) =>
+              done(sequences.start.mutate({ params, body: { include_members: who === "all" } }))
             }
-          >
-            <Members sequenceId={sequenceId} hasSteps={steps.length > 0} />
-          </Act>
+          />
         )}
         {isAdmin && status === "ACTIVE" && (
-          <Act title="Pause" act={() => then(sequences.pause.mutate({ params }))}>
-            <p>No further mail begins. Mails under way are sent, and people still enter.</p>
-          </Act>
+          <Act
+            title="Pause"
+            note="No further mail begins. Mails under way are sent, and people still enter."
+            act={() => done(sequences.pause.mutate({ params }))}
+          />
         )}
         {isAdmin && status === "PAUSED" && (
-          <Act title="Resume" kind="primary" act={resume}>
-            <p>{peopleText(due)} fell due meanwhile.</p>
-            <fieldset className="stack">
-              <legend>Those who were due when it was paused</legend>
-              {sequence.is_restored && (
-                <p className="warn">The service was restored from a backup: some of them may have had their mail.</p>
-              )}
-              <label>
-                <input type="radio" name="due" value="mail" required defaultChecked={!sequence.is_restored} /> Get their
-                mail{sequence.is_restored && "; some of them get it twice"}. The first 1,000 get it at once, the others
-                within the hour.
-              </label>
-              <label>
-                <input type="radio" name="due" value="skip" required /> Pass this step without a mail
-                {sequence.is_restored && "; some of them never get it"}.
-              </label>
-            </fieldset>
-            <label>
-              <input type="checkbox" name="own" /> Send with my key from now on, in place of that of the member who
-              started it.
-            </label>
-          </Act>
+          <Act
+            title="Resume"
+            kind="primary"
+            note={`${peopleText(due)} fell due. The first 1,000 are mailed at once, the others within the hour.`}
+            inputs={[
+              ["due", "Those who were due when it was paused", sequence.is_restored ? AFTER_RESTORE : AFTER_PAUSE],
+              ["key", "Send with", { choices: KEYS }],
+            ]}
+            act={resume}
+          />
         )}
         {isAdmin && isRunning && (
-          <Act title="Stop" kind="danger" act={() => then(sequences.stop.mutate({ params }))}>
-            <p>{peopleText(people.ACTIVE ?? 0)} leave it, and it cannot be started again.</p>
-          </Act>
+          <Act
+            title="Stop"
+            kind="danger"
+            note={`${peopleText(people.ACTIVE ?? 0)} leave it, and it cannot be started again.`}
+            act={() => done(sequences.stop.mutate({ params }))}
+          />
         )}
         {mayEdit && steps.length > 0 && (
           <button type="button" onClick={() => setFilters({ edit: isEditing ? undefined : "true" })}>
@@ -136,15 +144,7 @@ export function Page(): ReactNode {
       />
       <h2>Steps</h2>
       {isEditing ? (
-        <StepsEditor
-          saved={steps}
-          save={async (given) => {
-            const { data } = await sequences.saveSteps.mutate({ params, body: { steps: given } });
-            const { added, changed, removed } = data;
-            await then(Promise.resolve(), `Saved: ${added} new, ${changed} changed, ${removed} removed.`);
-            setFilters({ edit: undefined });
-          }}
-        />
+        <StepsEditor saved={steps} save={save} />
       ) : steps.length === 0 ? (
         <Empty>
           <p>No step yet. An editor writes its mails.</p>
@@ -165,30 +165,6 @@ export function Page(): ReactNode {
           ]}
         />
       )}
-    </>
-  );
-}
-
-function Members({ sequenceId, hasSteps }: { sequenceId: string; hasSteps: boolean }) {
-  const { client, base } = useWorkspace();
-  const queryFn = () => client.app.sequences.countMembers.query({ params: { sequenceId } });
-  const query = useQuery({ queryKey: [base, "sequences", sequenceId, "members"], queryFn, gcTime: 0 });
-  if (!hasSteps) return <p>It has no steps. Write and save them first.</p>;
-  if (query.isPending) return <Loading />;
-  const there = query.data ? peopleText(query.data.data.members) : "those";
-  return (
-    <>
-      <Problem error={query.error} />
-      <p>Mails go out with your key, and count towards its daily limit.</p>
-      <fieldset className="stack">
-        <legend>Who enters it</legend>
-        <label>
-          <input type="radio" name="members" value="new" required /> Only those who come from now on.
-        </label>
-        <label>
-          <input type="radio" name="members" value="include" required /> Also {there} who are there now.
-        </label>
-      </fieldset>
     </>
   );
 }

@@ -1,13 +1,13 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useNavigate, useParams } from "@tanstack/react-router";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
-import { Act, Facts, Inputs } from "../parts/act.tsx";
+import { Act, Facts, useDone } from "../parts/act.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { ChoiceFilter, FilterBar, useFilters, When } from "../parts/filters.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { List } from "../parts/table.tsx";
-import { ENDPOINT_INPUTS, EndpointState, EventPicker, useSecret } from "../parts/webhook.tsx";
+import { ENDPOINT_INPUTS, EndpointState, EventPicker, useEventTypes, useSecret } from "../parts/webhook.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 const STATUSES = {
@@ -18,6 +18,12 @@ const STATUSES = {
   BLOCKED: ["Not sent", "wrong"],
 } as const;
 
+const Outcome = ({ status }: { status: keyof typeof STATUSES }) => (
+  <span className={STATUSES[status][1]}>{STATUSES[status][0]}</span>
+);
+
+const textsOf = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, name]));
+const OFF = "Nothing is sent to it then. What happens meanwhile stands in its log as not sent, to be replayed.";
 const HOURS = { type: "number", min: 0, max: 168, required: true, hint: "0 if others may know the old one." } as const;
 const OUTCOMES = Object.fromEntries(Object.entries(STATUSES).map(([name, [text]]) => [name, text]));
 const ENDED = { true: "With this attempt", false: "Followed by another" };
@@ -26,19 +32,13 @@ const ENDED = { true: "With this attempt", false: "Followed by another" };
 function useEndpoint() {
   const { client, base } = useWorkspace();
   const { webhookId = "" } = useParams({ strict: false });
-  const queries = useQueryClient();
   const queryKey = [base, "webhooks", webhookId];
-  const changed = () => queries.invalidateQueries({ queryKey: [base, "webhooks"] });
-  const then = async (done: Promise<unknown>) => {
-    await done;
-    await changed();
-  };
-  return { client, base, params: { webhookId }, calls: client.api.webhooks, queryKey, changed, then };
+  return { client, base, params: { webhookId }, calls: client.api.webhooks, queryKey, done: useDone("webhooks") };
 }
 
 /** One webhook endpoint with its deliveries. */
 export function Page(): ReactNode {
-  const { client, base, params, calls, queryKey, changed, then } = useEndpoint();
+  const { client, base, params, calls, queryKey, done } = useEndpoint();
   const navigate = useNavigate();
   const mayWrite = useRole("ADMIN");
   const secret = useSecret();
@@ -55,28 +55,18 @@ export function Page(): ReactNode {
           <>
             <Act
               title={active ? "Switch off" : "Switch on"}
-              act={() => then(calls.update.mutate({ params, body: { active: !active } }))}
-            >
-              <p>
-                {active
-                  ? "Nothing is sent to it then. What happens meanwhile stands in its log as not sent, to be replayed."
-                  : "Events are sent to it from now on. Those that were not sent meanwhile can be replayed."}
-              </p>
-            </Act>
+              note={active ? OFF : "Events are sent to it from now on. Those of the time before can be replayed."}
+              act={() => done(calls.update.mutate({ params, body: { active: !active } }))}
+            />
             <Act
               title="Change"
               submit="Save"
               inputs={ENDPOINT_INPUTS}
               values={{ ...endpoint, description: endpoint.description ?? "" }}
               fields={["events"]}
-              act={({ url = "", name, description }) => {
-                const body = {
-                  url,
-                  description: description || null,
-                  ...(name && { name }),
-                  ...(events && { events }),
-                };
-                return then(calls.update.mutate({ params, body }));
+              act={({ url = "", name, description = "" }) => {
+                const named = { ...(name && { name }), ...(events && { events }) };
+                return done(calls.update.mutate({ params, body: { url, description: description || null, ...named } }));
               }}
             >
               {(problemOf) => (
@@ -86,11 +76,10 @@ export function Page(): ReactNode {
             <Act
               title="Send a test event"
               submit="Send"
-              inputs={[["type", "Event", { choices: Object.fromEntries(endpoint.events.map((name) => [name, name])) }]]}
-              act={({ type }) => then(calls.test.mutate({ params, body: { type: type as never } }))}
-            >
-              <p>Its example is sent once, with a header that says that it is a test.</p>
-            </Act>
+              note="Its example is sent once, with a header that says that it is a test."
+              inputs={[["type", "Event", { choices: textsOf(endpoint.events) }]]}
+              act={({ type }) => done(calls.test.mutate({ params, body: { type: type as never } }))}
+            />
             <Act
               title="Rotate the secret"
               inputs={[["overlap_hours", "Hours for which the old secret signs, too", HOURS]]}
@@ -100,18 +89,15 @@ export function Page(): ReactNode {
                 secret.show((await calls.rotate.mutate({ params, body })).data.secret);
               }}
             />
-            <Act title="Retry now" act={() => then(client.app.accounts.webhooks.retry.mutate({ params }))}>
-              <p>
-                Deliveries that wait for their next attempt are attempted at once. It uses up none of their attempts.
-              </p>
-            </Act>
+            <Act
+              title="Retry now"
+              note="Deliveries that wait for their next attempt are attempted at once. It uses up none of their attempts."
+              act={() => done(client.app.accounts.webhooks.retry.mutate({ params }))}
+            />
             <Remove
               title="Delete this endpoint"
               act={(context) => calls.remove.mutate({ params }, { context: { ...context } })}
-              onDone={async () => {
-                await navigate({ to: `${base}/webhooks` });
-                await changed();
-              }}
+              onDone={() => navigate({ to: `${base}/webhooks` })}
             >
               <p>It is deleted with its log, for good.</p>
             </Remove>
@@ -125,10 +111,7 @@ export function Page(): ReactNode {
           ["State", <EndpointState key="state" {...endpoint} />],
           ["Failures in a row", endpoint.consecutive_failures || null],
           ["Next try", endpoint.next_probe_at && <When at={endpoint.next_probe_at} />],
-          [
-            "Last success",
-            endpoint.last_success_at ? <When key="success" at={endpoint.last_success_at} /> : "none yet",
-          ],
+          ["Last success", endpoint.last_success_at && <When at={endpoint.last_success_at} />],
           ["Last failure", endpoint.last_failure_at && <When at={endpoint.last_failure_at} />],
           ["Events", endpoint.events.join(", ")],
           ["Note", endpoint.description],
@@ -142,12 +125,12 @@ export function Page(): ReactNode {
 function Deliveries() {
   const { params, calls, queryKey } = useEndpoint();
   const [{ status, final, delivery, replay }, setFilters] = useFilters();
-  const mayWrite = useRole("ADMIN");
+  const openOf = (id: string) => ({ to: ".", search: { status, final, delivery: id }, resetScroll: false }) as const;
   return (
     <>
       <div className="head">
         <h2>Deliveries</h2>
-        {mayWrite && <ReplayMany onStarted={(id) => setFilters({ replay: id })} />}
+        {useRole("ADMIN") && <ReplayMany onStarted={(id) => setFilters({ replay: id })} />}
       </div>
       {replay && <Progress key={replay} replayId={replay} />}
       <FilterBar>
@@ -162,19 +145,9 @@ function Deliveries() {
         }
         keyOf={({ id }) => id}
         columns={[
-          {
-            name: "Event",
-            cell: ({ id, event_type }) => (
-              <button type="button" className="plain" onClick={() => setFilters({ delivery: id })}>
-                {event_type}
-              </button>
-            ),
-          },
+          { name: "Event", cell: ({ id, event_type }) => <Link {...openOf(id)}>{event_type}</Link> },
           { name: "When", cell: ({ created_at }) => <When at={created_at} /> },
-          {
-            name: "Outcome",
-            cell: (row) => <span className={STATUSES[row.status][1]}>{STATUSES[row.status][0]}</span>,
-          },
+          { name: "Outcome", cell: (row) => <Outcome status={row.status} /> },
           { name: "Answer", cell: ({ response_status, error_message }) => response_status ?? error_message },
           { name: "Attempt", cell: ({ attempt }) => attempt, isNumber: true },
         ]}
@@ -186,7 +159,7 @@ function Deliveries() {
 }
 
 function Delivery({ deliveryId, onClose }: { deliveryId: string; onClose: () => void }) {
-  const { client, params, calls, queryKey, then } = useEndpoint();
+  const { client, params, calls, queryKey, done } = useEndpoint();
   const both = { params: { ...params, deliveryId } };
   const mayWrite = useRole("ADMIN");
   const [once] = useState(() => crypto.randomUUID());
@@ -203,15 +176,12 @@ function Delivery({ deliveryId, onClose }: { deliveryId: string; onClose: () => 
       {delivery && (
         <>
           <p>
-            <span className={STATUSES[delivery.status][1]}>{STATUSES[delivery.status][0]}</span>, attempt{" "}
-            {delivery.attempt}, <When at={delivery.created_at} />
+            <Outcome status={delivery.status} />, attempt {delivery.attempt}, <When at={delivery.created_at} />
             {delivery.duration_ms !== null && `, ${delivery.duration_ms.toLocaleString()} ms`}
             {delivery.is_replay && ", a replay"}
           </p>
           {delivery.next_attempt_at && (
-            <p>
-              The next attempt is due <When at={delivery.next_attempt_at} />.
-            </p>
+            <Facts of={[["Next attempt", <When key="at" at={delivery.next_attempt_at} />]]} />
           )}
           {delivery.error_message && <p className="wrong">{delivery.error_message}</p>}
           <h3>Sent</h3>
@@ -222,10 +192,9 @@ function Delivery({ deliveryId, onClose }: { deliveryId: string; onClose: () => 
             <Act
               title="Replay"
               submit="Send it once more"
-              act={() => then(calls.replay.mutate(both, { context: { idempotencyKey: once } }))}
-            >
-              <p>The same event is delivered once more, under the same event id.</p>
-            </Act>
+              note="The same event is delivered once more, under the same event id."
+              act={() => done(calls.replay.mutate(both, { context: { idempotencyKey: once } }))}
+            />
           )}
         </>
       )}
@@ -243,23 +212,21 @@ const REPLAY_INPUTS = [
 /** Counts what matches, then replays it. */
 function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
   const { params, calls } = useEndpoint();
-  const [types, setTypes] = useState<string[]>([]);
+  const types = useEventTypes().data?.data.map(({ id }) => id) ?? [];
   const [counted, setCounted] = useState<{ body: string; total: number }>();
-  const inWords = counted?.total === 1 ? "1 delivery" : `${counted?.total.toLocaleString()} deliveries`;
   return (
     <Act
       title="Replay many"
-      submit={counted ? `Replay ${inWords}` : "Count them"}
-      isDisabled={counted?.total === 0}
-      fields={["since", "until", "event_types"]}
-      act={async ({ since = "", until, status }) => {
+      submit={counted?.total ? `Replay ${counted.total.toLocaleString()}` : "Count them"}
+      inputs={[...REPLAY_INPUTS, ["type", "Event", { choices: { "": "All", ...textsOf(types) } }]]}
+      act={async ({ since = "", until, status, type }) => {
         const body = {
           since: new Date(since).toISOString(),
           ...(until && { until: new Date(until).toISOString() }),
-          event_types: types as never[],
+          event_types: (type ? [type] : []) as never[],
           statuses: (status ? [status] : ["FAILED", "BLOCKED"]) as ("FAILED" | "BLOCKED")[],
         };
-        if (counted?.body === JSON.stringify(body)) {
+        if (counted?.total && counted.body === JSON.stringify(body)) {
           onStarted((await calls.replayMany.mutate({ params, body })).data.id);
           setCounted(undefined);
           return true;
@@ -270,15 +237,7 @@ function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
         return false;
       }}
     >
-      {(problemOf) => (
-        // biome-ignore lint/a11y/noStaticElementInteractions: hears of changes of the inputs in it
-        <div className="stack" onInput={() => setCounted(undefined)}>
-          <Inputs inputs={REPLAY_INPUTS} problemOf={problemOf} />
-          <EventPicker chosen={types} onChange={setTypes} problem={problemOf("event_types")} />
-          <p className="muted">Without a chosen event, those of every event.</p>
-          {counted && <p role="status">{inWords} would be sent once more.</p>}
-        </div>
-      )}
+      {counted && <p role="status">{counted.total.toLocaleString()} deliveries would be sent once more.</p>}
     </Act>
   );
 }
@@ -293,12 +252,11 @@ function Progress({ replayId }: { replayId: string }) {
   });
   if (!query.data) return <Problem error={query.error} />;
   const { status, replayed, total } = query.data.data;
+  const text = `${replayed.toLocaleString()} of about ${total.toLocaleString()} are queued again.`;
   return (
     <p className="notice" role="status">
-      {status === "RUNNING"
-        ? `Replaying: ${replayed.toLocaleString()} of about ${total.toLocaleString()} are queued again.`
-        : `Replayed: ${replayed.toLocaleString()} are queued again.`}
-      <progress value={status === "RUNNING" ? replayed : 1} max={status === "RUNNING" ? Math.max(total, 1) : 1} />
+      {status === "RUNNING" ? "Replaying" : "Replayed"}: {text}
+      {status === "RUNNING" && <progress aria-label={text} value={replayed} max={Math.max(total, 1)} />}
     </p>
   );
 }

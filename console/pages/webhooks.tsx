@@ -1,7 +1,6 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { Act } from "../parts/act.tsx";
+import { Act, useDone } from "../parts/act.tsx";
 import { ChoiceFilter, FilterBar, useFilters, When } from "../parts/filters.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
@@ -11,7 +10,7 @@ import { useRole, useWorkspace } from "../session.tsx";
 /** The webhook endpoints of a team. */
 export function Page() {
   const { client, base } = useWorkspace();
-  const queries = useQueryClient();
+  const done = useDone("webhooks");
   const [{ active, event }] = useFilters();
   const [events, setEvents] = useState<string[]>([]);
   const secret = useSecret();
@@ -29,9 +28,8 @@ export function Page() {
             fields={["events"]}
             act={async ({ url = "", name, description }) => {
               const body = { url, events, ...(name && { name }), ...(description && { description }) };
-              const { data } = await client.api.webhooks.create.mutate({ body });
+              const { data } = await done(client.api.webhooks.create.mutate({ body }));
               secret.show(data.secret);
-              await queries.invalidateQueries({ queryKey: [base, "webhooks"] });
             }}
           >
             {(problemOf) => <EventPicker chosen={events} onChange={setEvents} problem={problemOf("events")} />}

@@ -99,5 +99,5 @@ export function LoginFields({ problemOf }: { problemOf: (name: string) => string
 export const LOGINS = {
   password: "By a password",
   oauth: "By OAuth, with a refresh token",
-  none: "None: the server knows this machine",
+  none: "Without a login",
 };

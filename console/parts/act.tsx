@@ -1,4 +1,6 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { type InputHTMLAttributes, type ReactNode, useState } from "react";
+import { useWorkspace } from "../session.tsx";
 import { Dialog } from "./dialog.tsx";
 import { Field, Form } from "./form.tsx";
 
@@ -59,12 +61,14 @@ interface ActProps {
   isDisabled?: boolean;
   /** Its dialog closes once it is done; with `false` it stays open. */
   act: (values: Values) => Promise<unknown>;
-  /** What it means, and further fields. It is rendered while the dialog is open. */
+  /** What it means. */
+  note?: string;
+  /** Further fields. They are rendered while the dialog is open. */
   children?: ReactNode | ((problemOf: (name: string) => string | undefined) => ReactNode);
 }
 
 /** A button that opens a dialog with a form, which acts. */
-export function Act({ title, submit = title, kind, inputs = [], values, act, children, ...props }: ActProps) {
+export function Act({ title, submit = title, kind, inputs = [], values, act, note, children, ...props }: ActProps) {
   const [isOpen, setOpen] = useState(false);
   const fields = [...inputs.map(([name]) => name), ...(props.fields ?? [])];
   const send = async (given: Values) => {
@@ -80,6 +84,7 @@ export function Act({ title, submit = title, kind, inputs = [], values, act, chi
           <Form fields={fields} submit={submit} isDisabled={props.isDisabled ?? false} onSubmit={send}>
             {(problemOf) => (
               <>
+                {note && <p>{note}</p>}
                 <Inputs inputs={inputs} problemOf={problemOf} {...(values && { values })} />
                 {typeof children === "function" ? children(problemOf) : children}
               </>
@@ -89,6 +94,17 @@ export function Act({ title, submit = title, kind, inputs = [], values, act, chi
       )}
     </>
   );
+}
+
+/** Waits for a change, then has what the pages show of the area read again. */
+export function useDone(area: string) {
+  const { base } = useWorkspace();
+  const queries = useQueryClient();
+  return async <T,>(call: Promise<T>): Promise<T> => {
+    const result = await call;
+    await queries.invalidateQueries({ queryKey: [base, area] });
+    return result;
+  };
 }
 
 /** Facts with their names; those that are missing (`null`, `undefined`, `false`) are left out. */

@@ -37,20 +37,26 @@ const unitOf = (minutes: number) => ([1_440, 60] as const).find((unit) => minute
 /** "3 days later at 09:30 on Mon, Fri". */
 export function whenText({ wait_minutes: wait, time_of_day: time, send_days }: Step): string {
   const unit = unitOf(wait);
+  const count = wait / unit;
+  const later = `${count} ${count === 1 ? UNITS[unit].slice(0, -1) : UNITS[unit]} later`;
   const days = send_days.map((day) => DAYS[day - 1]).join(", ");
-  return `${wait === 0 ? "At once" : `${wait / unit} ${UNITS[unit]} later`}${time ? ` at ${time}` : ""}${days && ` on ${days}`}`;
+  return `${wait === 0 ? "At once" : later}${time ? ` at ${time}` : ""}${days && ` on ${days}`}`;
 }
 
 const CONDITION = { rows: 3, hint: "JSON, as segments have it. Empty: never." };
-const INPUTS = [
+const TIME_INPUTS = [
   ["wait_minutes", "Wait", { type: "number", min: 0, required: true }],
   ["unit", "Unit", { choices: UNITS }],
   ["time_of_day", "Time of day", { type: "time", hint: "Empty: any time." }],
+] as const;
+const INPUTS = [
   ["subject", "Subject", { required: true, maxLength: 998 }],
   ["body", "Text (HTML)", { rows: 8, required: true, hint: "{{ first_name }} and other merge tags are filled in." }],
   ["stop_if", "Leave the sequence if", CONDITION],
   ["skip_if", "Skip this step if", CONDITION],
 ] as const;
+
+const FIELDS = [...TIME_INPUTS, ...INPUTS].map(([name]) => name);
 
 const jsonText = (value: unknown) => (value == null ? "" : JSON.stringify(value, null, 2));
 const textsOf = (step: Step) => {
@@ -94,49 +100,59 @@ export function StepsEditor({ saved, save }: { saved: readonly Step[]; save: (st
     <Form
       submit="Save all steps"
       isDisabled={steps.length === 0}
-      fields={steps.flatMap((_, i) => [...INPUTS.map(([name]) => `steps[${i}].${name}`), `steps[${i}].send_days`])}
+      fields={steps.flatMap((_, i) => FIELDS.map((name) => `steps[${i}].${name}`))}
       onSubmit={(values) => save(steps.map(({ id }, i) => stepOf(id, `steps[${i}].`, values)))}
     >
-      {(problemOf) => (
-        <>
-          {steps.map((step, i) => (
-            <fieldset key={step.id} className="card stack">
-              <legend>Step {i + 1}</legend>
-              <Inputs inputs={INPUTS} at={`steps[${i}].`} problemOf={problemOf} values={textsOf(step)} />
-              <fieldset className="actions">
-                <legend>Days, in your team's time zone; none means any day</legend>
-                {DAYS.map((name, day) => (
-                  <label key={name}>
-                    <input
-                      type="checkbox"
-                      name={`steps[${i}].day${day + 1}`}
-                      defaultChecked={step.send_days.includes(day + 1)}
-                    />{" "}
-                    {name}
-                  </label>
-                ))}
+      {(problemOf) => {
+        const inputsOf = (step: Step, i: number) => ({
+          ...{ at: `steps[${i}].`, values: textsOf(step) },
+          // The service names the field in the message, too.
+          problemOf: (name: string) => problemOf(name)?.replace(`${name}: `, ""),
+        });
+        return (
+          <>
+            {steps.map((step, i) => (
+              <fieldset key={step.id} className="card stack">
+                <legend>Step {i + 1}</legend>
+                <div className="filters">
+                  <Inputs inputs={TIME_INPUTS} {...inputsOf(step, i)} />
+                </div>
+                <Inputs inputs={INPUTS} {...inputsOf(step, i)} />
+                <fieldset className="actions">
+                  <legend>Days, in your team's time zone; none means any day</legend>
+                  {DAYS.map((name, day) => (
+                    <label key={name}>
+                      <input
+                        type="checkbox"
+                        name={`steps[${i}].day${day + 1}`}
+                        defaultChecked={step.send_days.includes(day + 1)}
+                      />{" "}
+                      {name}
+                    </label>
+                  ))}
+                </fieldset>
+                <div className="actions">
+                  <button
+                    type="button"
+                    className="danger"
+                    onClick={() => setSteps(steps.filter((other) => other !== step))}
+                  >
+                    Remove step {i + 1}
+                  </button>
+                  <button type="button" onClick={() => insert(i)}>
+                    New step before step {i + 1}
+                  </button>
+                </div>
               </fieldset>
-              <div className="actions">
-                <button
-                  type="button"
-                  className="danger"
-                  onClick={() => setSteps(steps.filter((other) => other !== step))}
-                >
-                  Remove step {i + 1}
-                </button>
-                <button type="button" onClick={() => insert(i)}>
-                  New step before step {i + 1}
-                </button>
-              </div>
-            </fieldset>
-          ))}
-          <div className="actions">
-            <button type="button" onClick={() => insert(steps.length)}>
-              New step at the end
-            </button>
-          </div>
-        </>
-      )}
+            ))}
+            <div className="actions">
+              <button type="button" onClick={() => insert(steps.length)}>
+                New step at the end
+              </button>
+            </div>
+          </>
+        );
+      }}
     </Form>
   );
 }
