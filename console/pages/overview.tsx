@@ -1,11 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Chart } from "../parts/chart.tsx";
-import { type Figure, Figures } from "../parts/figures.tsx";
 import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
 import { useProgress } from "../parts/send/calls.ts";
 import { LiveSend } from "../parts/send/live-send.tsx";
-import { pauseText, percent, reasonText } from "../parts/send/words.ts";
+import { pauseText, reasonText } from "../parts/send/words.ts";
 import { useWorkspace } from "../session.tsx";
 
 /** How the team's mail goes, and what needs a person. */
@@ -125,19 +124,11 @@ function LastDays() {
   });
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
-  const { totals, rates, days } = query.data;
+  const { totals, days } = query.data;
   const seriesOf = (name: string, figure: (day: (typeof days)[number]) => number) => ({
     name,
     values: days.map(figure),
   });
-  const shown: Figure[] = [
-    ["Delivered", percent(rates.delivered)],
-    ["Opened", percent(rates.opened)],
-    ["Clicked", percent(rates.clicked)],
-    ["Bounced", percent(rates.bounced, 2)],
-    ["Complained", percent(rates.complained, 2)],
-    ["Unsubscribed", percent(rates.unsubscribed, 2)],
-  ];
   return (
     <section className="stack" aria-label="Last 30 days">
       <h2>Last 30 days</h2>
@@ -149,22 +140,19 @@ function LastDays() {
           </p>
         </Empty>
       ) : (
-        <>
-          <Figures figures={shown} />
-          <Chart
-            title="Mails of the last 30 days"
-            days={days.map(({ date }) => date)}
-            series={[
-              seriesOf("Sent", (day) => day.sent),
-              seriesOf("Delivered", (day) => day.delivered),
-              seriesOf("Opened", (day) => day.opened_unique),
-              seriesOf("Clicked", (day) => day.clicked_unique),
-              seriesOf("Bounced", (day) => day.bounced_hard + day.bounced_soft),
-              seriesOf("Complained", (day) => day.complained),
-              seriesOf("Unsubscribed", (day) => day.unsubscribed),
-            ]}
-          />
-        </>
+        <Chart
+          title="Mails of the last 30 days"
+          days={days.map(({ date }) => date)}
+          series={[
+            seriesOf("Sent", (day) => day.sent),
+            seriesOf("Delivered", (day) => day.delivered),
+            seriesOf("Opened", (day) => day.opened_unique),
+            seriesOf("Clicked", (day) => day.clicked_unique),
+            seriesOf("Bounced", (day) => day.bounced_hard + day.bounced_soft),
+            seriesOf("Complained", (day) => day.complained),
+            seriesOf("Unsubscribed", (day) => day.unsubscribed),
+          ]}
+        />
       )}
     </section>
   );

@@ -28,7 +28,7 @@ export function Chart({ title, days, series, kind = "lines" }: ChartProps) {
   const [at, setAt] = useState<number | null>(null);
   const numbers = series.map(({ values }) => values.reduce((sum, value) => sum + value, 0));
   return (
-    <figure className="chart">
+    <figure className="stack">
       <figcaption>
         {title}
         <span className="muted"> {at === null ? "all days" : dayText(days[at] ?? "")}</span>
@@ -71,56 +71,43 @@ export function Chart({ title, days, series, kind = "lines" }: ChartProps) {
   );
 }
 
-interface PlotProps extends Required<Omit<ChartProps, "title">> {
+interface Shown extends Required<Omit<ChartProps, "title">> {
   hidden: readonly string[];
-  onDay: (index: number | null) => void;
 }
 
-function Plot({ days, series, kind, hidden, onDay }: PlotProps) {
+function Plot({ onDay, ...props }: Shown & { onDay: (index: number | null) => void }) {
   const ref = useRef<HTMLDivElement>(null);
-  const isDark = useDark();
   // Made again when anything that it shows changes; the lists are new at each render.
-  const shown = JSON.stringify([days, series, kind, hidden, isDark]);
+  const key = JSON.stringify(props);
   useEffect(() => {
     const box = ref.current;
     if (!box) return;
+    const shown: Shown = JSON.parse(key);
     let plot: uPlot | undefined;
     let isGone = false;
     const resized = new ResizeObserver(() => plot?.setSize({ width: box.clientWidth, height: HEIGHT }));
-    const draw = async () => {
-      const [{ default: UPlot }] = await Promise.all([import("uplot"), import("uplot/dist/uPlot.min.css")]);
+    void Promise.all([import("uplot"), import("uplot/dist/uPlot.min.css")]).then(([{ default: UPlot }]) => {
       if (isGone) return;
-      const [allDays, allSeries, shape, off] = JSON.parse(shown) as [string[], Series[], string, string[]];
-      plot = new UPlot(
-        optionsOf(box, UPlot, { series: allSeries, shape, off, onDay }),
-        dataOf(allDays, allSeries),
-        box,
-      );
+      const values = shown.series.map((one) => [...one.values]);
+      const days = shown.days.map((day) => Date.parse(day) / 1_000);
+      plot = new UPlot(optionsOf(box, UPlot, shown, onDay), [days, ...values], box);
       resized.observe(box);
-    };
-    void draw();
+    });
     return () => {
       isGone = true;
       resized.disconnect();
       plot?.destroy();
     };
-  }, [shown, onDay]);
+  }, [key, onDay]);
   return <div ref={ref} className="plot" aria-hidden="true" />;
 }
 
-const dataOf = (days: string[], series: Series[]): uPlot.AlignedData => [
-  days.map((day) => Date.parse(day) / 1_000),
-  ...series.map(({ values }) => [...values]),
-];
-
-interface Look {
-  series: Series[];
-  shape: string;
-  off: string[];
-  onDay: (index: number | null) => void;
-}
-
-function optionsOf(box: HTMLElement, UPlot: typeof uPlot, { series, shape, off, onDay }: Look): uPlot.Options {
+function optionsOf(
+  box: HTMLElement,
+  UPlot: typeof uPlot,
+  { series, kind, hidden }: Shown,
+  onDay: (index: number | null) => void,
+): uPlot.Options {
   // A canvas knows no custom properties: the browser resolves them on an element.
   const colour = (name: string): string => {
     box.style.color = `var(--${name})`;
@@ -128,7 +115,7 @@ function optionsOf(box: HTMLElement, UPlot: typeof uPlot, { series, shape, off, 
     box.style.color = "";
     return color;
   };
-  const bars = shape === "bars" ? UPlot.paths.bars?.({ size: [0.7, 48] }) : undefined;
+  const bars = kind === "bars" ? UPlot.paths.bars?.({ size: [0.7, 48] }) : undefined;
   const [text, line] = [colour("muted"), colour("line")];
   const axis: uPlot.Axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   return {
@@ -140,17 +127,13 @@ function optionsOf(box: HTMLElement, UPlot: typeof uPlot, { series, shape, off, 
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(max * 1.05, 4)] } },
     axes: [
       { ...axis, values: (_plot, splits) => splits.map((split) => DAY.format(split * 1_000)), space: 70 },
-      {
-        ...axis,
-        values: (_plot, splits) => splits.map((split) => (split % 1 ? "" : split.toLocaleString())),
-        size: 70,
-      },
+      { ...axis, values: (_plot, splits) => splits.map((y) => (y % 1 ? "" : y.toLocaleString())), size: 70 },
     ],
     series: [
       {},
       ...series.map(({ name }, i) => ({
         label: name,
-        show: !off.includes(name),
+        show: !hidden.includes(name),
         stroke: colour(`series-${i + 1}`),
         width: 2,
         points: { show: false },
@@ -159,15 +142,4 @@ function optionsOf(box: HTMLElement, UPlot: typeof uPlot, { series, shape, off, 
     ],
     hooks: { setCursor: [({ cursor }) => onDay(cursor.idx ?? null)] },
   };
-}
-
-function useDark(): boolean {
-  const [query] = useState(() => matchMedia("(prefers-color-scheme: dark)"));
-  const [isDark, setDark] = useState(query.matches);
-  useEffect(() => {
-    const changed = () => setDark(query.matches);
-    query.addEventListener("change", changed);
-    return () => query.removeEventListener("change", changed);
-  }, [query]);
-  return isDark;
 }

@@ -153,20 +153,19 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
   const { recipients, send_cap: cap } = report;
   const from = preview?.from_addresses ?? (preview?.from_address ? [preview.from_address] : []);
   const left = kind === "newsletter" ? "Left out: not confirmed" : "Left out: no valid address";
-  const numbers: Record<string, number> = recipients
-    ? {
-        Recipients: preview?.recipients.eligible ?? recipients.eligible,
-        "Left out: do-not-mail list": recipients.suppressed,
-        [left]: recipients.ineligible,
-        "Credits needed": recipients.eligible,
-      }
-    : {};
-  const figures: Figure[] = [
-    ...Object.entries(numbers).map(([name, number]): Figure => [name, number.toLocaleString()]),
-    ["Credits available", report.credits_available.toLocaleString()],
-    ["Your mails today", cap ? `${cap.used_today.toLocaleString()} of ${cap.limit.toLocaleString()}` : "not known"],
-    ["Complaints, 30 days", `${percent(report.complaint_rate, 2)} (limit ${percent(COMPLAINT_LIMIT, 2)})`],
+  const numbers: [name: string, number: number | undefined][] = [
+    ["Recipients", preview?.recipients.eligible ?? recipients?.eligible],
+    ["Left out: do-not-mail list", recipients?.suppressed],
+    [left, recipients?.ineligible],
+    ["Credits needed", recipients?.eligible],
+    ["Credits available", report.credits_available],
+    ["Your mails today", cap?.used_today],
+    ["Your limit of a day", cap?.limit],
   ];
+  const figures = numbers.flatMap(([name, number]): Figure[] =>
+    number === undefined ? [] : [[name, number.toLocaleString()]],
+  );
+  figures.push(["Complaints, 30 days", `${percent(report.complaint_rate, 2)} (limit ${percent(COMPLAINT_LIMIT, 2)})`]);
   return (
     <>
       <Figures figures={figures} />
@@ -179,96 +178,65 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
   );
 }
 
-interface GateWords {
-  /** What is so when it is met. */
-  name: string;
-  /** What to do when it is not; the reason of the service unless given. */
-  remedy?: (report: GateReport, state: GateState) => string;
-  /** Where to do it: a page, and its name. */
-  page?: readonly [path: string, name: string];
+/** Of each gate: how it is when it is met; what to do when it is not, else the service's own words; and the page for it. */
+function wordsOf(kind: Kind, { recipients, send_cap: cap, credits_available: credits }: GateReport) {
+  const isNewsletter = kind === "newsletter";
+  const words: Record<GateState["gate"], readonly [name: string, remedy: string | null, page?: string]> = {
+    permission: ["You may send", null, "Keys"],
+    subject: ["It has a subject", "Write a subject."],
+    body: ["It has a text", "Write the text of the mail."],
+    sender: [
+      "It has a sender",
+      isNewsletter ? "Enter the address that it is sent from." : "Choose the accounts that send it.",
+    ],
+    content: ["Every merge tag can be filled", "Correct the subject or the text."],
+    targets: isNewsletter
+      ? ["It has a list", "Choose at least one list."]
+      : ["It has a segment", "Choose a segment that can be used."],
+    account: ["Its sending account works", "Connect or repair the account of the sender's address.", "Accounts"],
+    recipients: isNewsletter
+      ? ["It has recipients", "On its lists there is no confirmed person who may be mailed: import people.", "Imports"]
+      : ["It has recipients", "In its segment there is no valid address that may be mailed.", "Segments"],
+    domains: ["You may send from its domain", null, "Accounts"],
+    cap: [
+      "It is within your limit of the day",
+      `You may send ${(cap?.remaining ?? 0).toLocaleString()} more mails today: send it after midnight UTC, or to fewer people.`,
+    ],
+    complaints: [
+      "Few people complain",
+      "Too many people called the team's mails spam: mail those alone who asked for it.",
+    ],
+    credits: [
+      "There are enough credits",
+      `It needs ${(recipients?.eligible ?? 0).toLocaleString()} credits, and ${credits.toLocaleString()} are left.`,
+      "Usage",
+    ],
+  };
+  return words;
 }
-
-const wordsOf = (kind: Kind, isTest: boolean): Record<GateState["gate"], GateWords> => ({
-  permission: {
-    name: "You may send",
-    ...(isTest && { remedy: () => "The test environment mails nothing: choose Live at the top." }),
-    page: ["keys", "Keys"],
-  },
-  subject: { name: "It has a subject", remedy: () => "Write a subject." },
-  body: { name: "It has a text", remedy: () => "Write the text of the mail." },
-  sender: {
-    name: "It has a sender",
-    remedy: () =>
-      kind === "newsletter" ? "Enter the address that it is sent from." : "Choose the accounts that send it.",
-  },
-  content: {
-    name: "Every merge tag can be filled",
-    remedy: (_report, { detail }) => `Correct the subject or the text. ${detail ?? ""}`,
-  },
-  targets: {
-    name: kind === "newsletter" ? "It has a list" : "It has a segment",
-    remedy: (_report, { code, message }) =>
-      code === "filter_unsupported"
-        ? `The segment cannot be used: ${message}`
-        : kind === "newsletter"
-          ? "Choose at least one list."
-          : "Choose a segment.",
-  },
-  account: {
-    name: "Its sending account works",
-    remedy: (_report, { code }) =>
-      code === "campaign_not_ready"
-        ? "No account may send from this address: connect one, or enter the address of another."
-        : "The sending account is gone or fails: repair or connect it.",
-    page: ["accounts", "Accounts"],
-  },
-  recipients: {
-    name: "It has recipients",
-    remedy: () =>
-      kind === "newsletter"
-        ? "Nobody on the list has confirmed and may be mailed: import people, or choose another list."
-        : "Nobody in the segment has a valid address and may be mailed: choose another segment.",
-    page: kind === "newsletter" ? ["imports", "Imports"] : ["segments", "Segments"],
-  },
-  domains: { name: "You may send from its domain", page: ["accounts", "Accounts"] },
-  cap: {
-    name: "It is within your limit of the day",
-    remedy: ({ send_cap: cap }) =>
-      `You may send ${(cap?.remaining ?? 0).toLocaleString()} more mails today. The limit starts anew at midnight UTC: send tomorrow, or to fewer people.`,
-  },
-  complaints: {
-    name: "Few people complain",
-    remedy: (_report, { detail }) =>
-      `Too many people called the team's mails spam: stop mailing those who did not ask for it. ${detail ?? ""}`,
-  },
-  credits: {
-    name: "There are enough credits",
-    remedy: ({ recipients, credits_available: available }) =>
-      `It needs ${(recipients?.eligible ?? 0).toLocaleString()} credits, and ${available.toLocaleString()} are left: get more, or choose fewer recipients.`,
-    page: ["usage", "Usage"],
-  },
-});
 
 function GateList({ kind, report }: { kind: Kind; report: GateReport }) {
   const { base, environment } = useWorkspace();
-  const words = wordsOf(kind, environment === "test");
+  const words = wordsOf(kind, report);
   return (
-    <ul className="gates" aria-label="Checks">
-      {report.gates.map((state) => {
-        const { name, remedy, page } = words[state.gate];
-        const look = state.is_met === null ? "muted" : state.is_met ? "good" : "wrong";
+    <ul className="steps" aria-label="Checks">
+      {report.gates.map(({ gate, is_met, detail, message }) => {
+        const [name, remedy, page] = words[gate];
+        const [look, mark, said] = is_met
+          ? ["good", "✓", "Met: "]
+          : is_met === null
+            ? ["muted", "○", "Not checked yet: "]
+            : ["wrong", "✗", "Not met: "];
         return (
-          <li key={state.gate} className={state.is_met === false ? "unmet" : undefined}>
+          <li key={gate}>
             <span className={look}>
-              <span aria-hidden="true">{state.is_met === null ? "○" : state.is_met ? "✓" : "✗"}</span>
-              <span className="hidden">
-                {state.is_met === null ? "Not checked yet: " : state.is_met ? "Met: " : "Not met: "}
-              </span>{" "}
+              <span aria-hidden="true">{mark}</span> <span className="hidden">{said}</span>
               {name}
             </span>
-            {state.is_met === false && (
+            {is_met === false && (
               <p>
-                {remedy?.(report, state) ?? state.message} {page && <Link to={`${base}/${page[0]}`}>{page[1]}</Link>}
+                {gate === "permission" && environment === "test" ? "Choose Live at the top." : (remedy ?? message)}{" "}
+                {detail} {page && <Link to={`${base}/${page.toLowerCase()}`}>{page}</Link>}
               </p>
             )}
           </li>

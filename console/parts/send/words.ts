@@ -1,25 +1,12 @@
-/** Codes of refusals and failures, as people say it. */
+/** Codes that do not read well as they are. */
 const REASONS: Readonly<Record<string, string>> = {
   access_revoked: "the mailbox no longer lets Mailkeel in",
   account_gone: "the account is no longer connected",
   account_not_active: "the account does not work",
-  complaint_rate_exceeded: "too many complaints",
-  connection_refused: "the mail server refuses the connection",
-  connection_timeout: "the mail server does not answer",
-  content_refused: "the server refused the content",
   delivery_failures: "its server failed for three days",
-  greeting_refused: "the mail server refuses the session",
   login_refused: "the mail server refuses the user name or password",
-  mailbox_disabled: "the mailbox is switched off",
-  mailbox_full: "the mailbox is full",
-  mailbox_unknown: "there is no such mailbox",
-  name_not_found: "the mail server's name cannot be found",
-  no_answer: "the server gave no answer",
-  opted_out: "unsubscribed meanwhile",
-  policy_refused: "the server refuses the sender or the content",
   sender_refused: "the mail server refuses the sender's address",
   suppressed: "on the do-not-mail list",
-  suspended: "suspended by the operator",
   tls_failed: "no secure connection could be made",
 };
 
