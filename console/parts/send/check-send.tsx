@@ -129,7 +129,12 @@ function Confirm(props: { name: string; recipients: number; onConfirm: () => Pro
         {people(recipients)} get this mail. It starts within a minute, or on the next day on which it may be sent. What
         has left cannot be taken back; you can pause or cancel the rest.
       </p>
-      <Form fields={[]} submit="Send now" onSubmit={onConfirm} isDisabled={typed.trim() !== String(recipients)}>
+      <Form
+        fields={[]}
+        submit="Send now"
+        onSubmit={onConfirm}
+        isDisabled={typed.replace(/\D/g, "") !== String(recipients)}
+      >
         {() => (
           <Field
             label="Number of recipients"
