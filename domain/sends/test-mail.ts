@@ -53,16 +53,16 @@ export async function readTestRecipients(
 export async function allowTestMail(em: EntityManager, test: Omit<TestMail, "testId">, key: SendingKey): Promise<void> {
   assertKeyMaySend(key);
   const draft = await readDraft(em, test, test.resource, { lock: false });
+  const param = "member_ids";
+  const recipients = await readTestRecipients(em, test, test.memberIds);
+  if (recipients.length < test.memberIds.length) {
+    throw new ApiError("not_found", "One of them is no member of the team.", { param });
+  }
   assertDraft(draft);
   if (!draft.subject?.trim()) throw new Refusal("campaign_not_ready", "no_subject");
   if (!draft.body?.trim()) throw new Refusal("campaign_not_ready", "no_body");
   if (draft.missing.sender) throw new Refusal("campaign_not_ready", draft.missing.sender);
   assertSender(draft, key);
-  const recipients = await readTestRecipients(em, test, test.memberIds);
-  const param = "member_ids";
-  if (recipients.length < test.memberIds.length) {
-    throw new ApiError("not_found", "One of them is no member of the team any more.", { param });
-  }
   const suppressed = recipients.filter((member) => member.suppressed).map(({ name }) => name);
   if (suppressed.length > 0) {
     const message = `The team's do-not-mail list holds the address of ${suppressed.join(", ")}.`;

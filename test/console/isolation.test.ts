@@ -70,6 +70,9 @@ const SAMPLES: Record<string, Sample> = {
   "content.settings": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.change": ({ campaign }) => ({ body: { type: "campaign", id: campaign, send_days: [1] } }),
   "content.preview": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.sendTest": ({ newsletter, member }) => ({
+    body: { type: "newsletter", id: newsletter, member_ids: [member] },
+  }),
   "content.attachList": ofListOfNewsletter,
   "content.detachList": ofListOfNewsletter,
   "content.attachSegment": ({ campaign, segment }) => ({ body: { campaign_id: campaign, segment_id: segment } }),

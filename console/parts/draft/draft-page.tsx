@@ -9,6 +9,7 @@ import { type Draft, draftsOf, type Kind, paramsOf, STATES } from "./drafts.ts";
 import { Editor } from "./editor.tsx";
 import { Preview } from "./preview.tsx";
 import { Targets } from "./targets.tsx";
+import { TestMail } from "./test-mail.tsx";
 
 const LIVE_STATES = ["SCHEDULED", "SENDING", "PAUSED"];
 const POLL_MS = 10_000;
@@ -36,7 +37,9 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const [isDirty, setDirty] = useState(false);
+  const [isTesting, setTesting] = useState(false);
   const mayWrite = useRole("EDITOR");
+  const maySend = useRole("ADMIN");
   const { id, name, status, updated_at } = draft;
   const isDraft = status === "DRAFT";
   const changed = () => queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
@@ -44,6 +47,11 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
     <>
       <PageHead title={name}>
         <span className="state">{STATES[status]}</span>
+        {maySend && isDraft && (
+          <button type="button" disabled={isDirty} onClick={() => setTesting(true)}>
+            Send a test
+          </button>
+        )}
         {mayWrite && isDraft && (
           <Remove
             title={`Delete this ${kind}`}
@@ -58,6 +66,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           />
         )}
       </PageHead>
+      {isTesting && <TestMail kind={kind} id={id} onClose={() => setTesting(false)} />}
       {isDraft ? (
         <>
           <div className="draft">
