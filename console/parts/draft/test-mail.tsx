@@ -33,7 +33,8 @@ export function TestMail({ kind, id, onClose }: { kind: Kind; id: string; onClos
   return (
     <Dialog title="Send a test" onClose={onClose}>
       <p>
-        The saved mail goes to up to {MOST} members of the team, over the sender's account, and counts for your day.
+        The saved mail goes to up to {MOST} members of the team, over the sender's account, and counts toward your daily
+        limit.
       </p>
       {members.isPending && <Loading />}
       <Problem error={members.error} />
