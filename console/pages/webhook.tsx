@@ -237,7 +237,7 @@ function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
         return false;
       }}
     >
-      {counted && <p role="status">{counted.total.toLocaleString()} deliveries would be sent once more.</p>}
+      {counted && <p role="status">Deliveries that would be sent once more: {counted.total.toLocaleString()}.</p>}
     </Act>
   );
 }

@@ -44,6 +44,12 @@ export function Remove({ title, act, children, onDone }: RemoveProps) {
   );
 }
 
+const WORDS: Record<string, string> = {
+  would_create: "Records made",
+  would_update: "Records changed",
+  would_delete: "Records deleted",
+};
+
 function Impact({ act }: Pick<RemoveProps, "act">) {
   const query = useQuery({ queryKey: ["impact", act], queryFn: () => act({ dryRun: true }), retry: false, gcTime: 0 });
   if (query.isPending) return <Loading />;
@@ -52,10 +58,10 @@ function Impact({ act }: Pick<RemoveProps, "act">) {
   return (
     <ul>
       {impact
-        .filter(([, value]) => typeof value === "number")
+        .filter(([name, value]) => typeof value === "number" && value > 0 && name !== "affected_count")
         .map(([name, value]) => (
           <li key={name}>
-            {name.replaceAll("_", " ")}: {String(value)}
+            {WORDS[name] ?? name.replaceAll("_", " ")}: {String(value)}
           </li>
         ))}
     </ul>
