@@ -48,7 +48,7 @@ export function Page() {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/webhooks/${id}`}>{name}</Link> },
-          { name: "URL", cell: ({ url }) => <code>{url}</code> },
+          { name: "URL", cell: ({ url }) => url },
           { name: "State", cell: (endpoint) => <EndpointState {...endpoint} /> },
           { name: "Last success", cell: ({ last_success_at }) => <When at={last_success_at} /> },
           { name: "Events", cell: (endpoint) => endpoint.events.length, isNumber: true },
