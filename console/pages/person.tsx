@@ -120,6 +120,9 @@ function SubscriberCard({ email, subscriber }: { email: string; subscriber: Subs
   );
 }
 
+const shown = (value: Contact["fields"][string] | undefined) =>
+  typeof value === "boolean" ? (value ? "yes" : "no") : String(value ?? "–");
+
 function ContactCard({ email, contact }: { email: string; contact: Contact | null }) {
   const mayWrite = useRole("EDITOR");
   const fields = useFields(contact !== null);
@@ -136,7 +139,7 @@ function ContactCard({ email, contact }: { email: string; contact: Contact | nul
             {(fields.data ?? []).map(({ name }) => (
               <div key={name}>
                 <dt>{name}</dt>
-                <dd>{String(contact.fields[name] ?? "–")}</dd>
+                <dd>{shown(contact.fields[name])}</dd>
               </div>
             ))}
           </dl>

@@ -81,7 +81,7 @@ function Editor({ segment }: { segment: Segment | undefined }) {
       ) : (
         <Group value={shown as Condition} onChange={change} />
       )}
-      <Count conditions={conditions} isReady={isShowable && !isUnfinished(shown as Condition)} isText={isText} />
+      <Count conditions={conditions} isReady={!isShowable || !isUnfinished(shown as Condition)} />
       {mayWrite && (
         <Form fields={["name"]} submit={segment ? "Save" : "Make the segment"} onSubmit={save}>
           {(problemOf) => (
@@ -102,7 +102,7 @@ function Editor({ segment }: { segment: Segment | undefined }) {
 }
 
 /** How many contacts the conditions select now, and some of them. */
-function Count({ conditions, isReady, isText }: { conditions: unknown; isReady: boolean; isText: boolean }) {
+function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean }) {
   const { client, base } = useWorkspace();
   const text = JSON.stringify(conditions);
   const [settled, setSettled] = useState(text);
@@ -110,16 +110,15 @@ function Count({ conditions, isReady, isText }: { conditions: unknown; isReady: 
     const timer = setTimeout(() => setSettled(text), 500);
     return () => clearTimeout(timer);
   }, [text]);
-  const isCounted = isReady || isText;
   const query = useQuery({
     queryKey: [base, "count", settled],
     queryFn: async ({ signal }) =>
       (await client.app.audience.countSegment.mutate({ body: { conditions: JSON.parse(settled) } }, { signal })).data,
-    enabled: isCounted && settled === text,
+    enabled: isReady && settled === text,
     retry: false,
     placeholderData: keepPreviousData,
   });
-  if (!isCounted) return <p className="muted">Complete the conditions to see how many contacts they select.</p>;
+  if (!isReady) return <p className="muted">Complete the conditions to see how many contacts they select.</p>;
   if (query.error) return <Problem error={query.error} />;
   return (
     <p role="status">

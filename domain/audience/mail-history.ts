@@ -7,7 +7,7 @@ import { isoInstant } from "../../db/sql.ts";
 const MAX_MAILS = 100;
 /** Recipients have no index by address, which each send would have to write: so many of them are looked through. */
 const MAX_SENDS = 1_000;
-const MAX_ROWS = 1_000_000;
+const MAX_ROWS = 500_000;
 
 /** A mail to an address, and what became of it. */
 export interface HistoryMail {

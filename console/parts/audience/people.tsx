@@ -184,9 +184,10 @@ export function DeletePerson({ kind, person, title }: { kind: PersonKind; person
       onDone={() => queries.invalidateQueries({ queryKey: [base, kind] })}
     >
       <p>
+        {person.email}:{" "}
         {kind === "contacts"
-          ? "The contact goes with its custom fields. A subscriber with the same address stays, and so does a stop on mail to it."
-          : "The subscriber goes with all subscriptions. A contact with the same address stays, and so does a stop on mail to it. The lists remember opt-outs."}
+          ? "the contact goes with its custom fields. A subscriber with the same address stays, and so does a stop on mail to it."
+          : "the subscriber goes with all subscriptions. A contact with the same address stays, and so does a stop on mail to it. The lists remember opt-outs."}
       </p>
     </Remove>
   );

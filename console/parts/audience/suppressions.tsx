@@ -6,7 +6,7 @@ import { Field, Form } from "../form.tsx";
 import { Remove } from "../remove.tsx";
 
 export const REASONS: Readonly<Record<string, string>> = {
-  MANUAL: "stopped by the team",
+  MANUAL: "by the team",
   UNSUBSCRIBED: "unsubscribed from all mail",
   "bounce:hard": "bounced: the address does not work",
   "bounce:soft": "bounced several times",
@@ -27,7 +27,7 @@ export function Lift({ id, reason, email }: { id: string; reason: string; email:
       onDone={() => queries.invalidateQueries({ queryKey: [base] })}
     >
       <p>
-        {email}: {REASONS[reason] ?? reason}.{" "}
+        Mail to {email} is stopped: {REASONS[reason] ?? reason}.{" "}
         {reason === "MANUAL" ? "" : "Allow mail again if the person asked for it, or the address was mended: "}
         Opt-outs from single lists still hold, and another bounce or complaint stops mail again.
       </p>
