@@ -5,7 +5,7 @@ import { Dialog } from "../dialog.tsx";
 import { Field, Form } from "../form.tsx";
 import type { DataOf } from "./people.tsx";
 
-type ListRecord = DataOf<Client["api"]["lists"]["retrieve"]["query"]>;
+export type ListRecord = DataOf<Client["api"]["lists"]["retrieve"]["query"]>;
 
 export const OPTINS = { DOUBLE: "by a mail (double)", SINGLE: "at once (single)" } as const;
 export const SUBSCRIPTION_STATUSES = {
