@@ -140,8 +140,8 @@ describe("The console's editor", () => {
 
     await sender.client.post("/suppressions", { emails: [bob.email] });
     assert.equal(await refusalCodeOf(send([ada, bob])), "resource_state_invalid");
-    const stranger = await makeMember(em, (await makeTeam()).team.id, "ADMIN");
-    assert.equal(await refusalCodeOf(send([stranger])), "not_found");
+    const outsider = await makeMember(em, (await makeTeam()).team.id, "ADMIN");
+    assert.equal(await refusalCodeOf(send([outsider])), "not_found");
     const editor = await consoleClient(await signIn(bob.id), team.id);
     const body = { type: "newsletter" as const, id: newsletterId, member_ids: [ada.id] };
     assert.equal(await refusalCodeOf(editor.app.content.sendTest.mutate({ body })), "role_insufficient");
