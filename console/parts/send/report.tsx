@@ -141,7 +141,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
           },
           { name: "Outcome", cell: (row) => nameOf(row.status) },
           { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
-          { name: "At", cell: (row) => clock(row.updated_at) },
+          { name: "At", cell: (row) => <time>{clock(row.updated_at)}</time> },
         ]}
         empty={<p>{status ? "No recipient has this outcome: choose another one." : "It has no recipients."}</p>}
       />
