@@ -139,6 +139,7 @@ function Keys() {
                     {is_yours && !is_of_console && (
                       <Act
                         title={`Rotate ${name}`}
+                        short="Rotate"
                         inputs={[["grace", "How long the old key still works", { choices: GRACE }]]}
                         act={async ({ grace }) => {
                           const body = { key_id: id, grace_hours: Number(grace) };
@@ -151,6 +152,7 @@ function Keys() {
                     )}
                     <Act
                       title={`Revoke ${name}`}
+                      short="Revoke"
                       kind="danger"
                       act={async () => {
                         await revokeKey.mutate({ body: { key_id: id } });

@@ -91,6 +91,7 @@ function Members() {
                   <div className="actions">
                     <Act
                       title={`Change role of ${name}`}
+                      short="Change role"
                       inputs={[["role", "Role", { choices }]]}
                       values={{ role }}
                       act={async ({ role: next }) => {
@@ -102,6 +103,7 @@ function Members() {
                     </Act>
                     <Act
                       title={`Remove ${name}`}
+                      short="Remove"
                       kind="danger"
                       act={async () => {
                         await removeMember.mutate({ body: { member_id: id } });

@@ -51,6 +51,8 @@ export const Inputs = ({ inputs, problemOf, at = "", values = {} }: InputsProps)
 interface ActProps {
   /** Of the button and of the dialog. */
   title: string;
+  /** The button's text, where its row says the rest of the title. */
+  short?: string;
   /** Of the form's button, where it differs. */
   submit?: string;
   kind?: "primary" | "danger";
@@ -68,7 +70,18 @@ interface ActProps {
 }
 
 /** A button that opens a dialog with a form, which acts. */
-export function Act({ title, submit = title, kind, inputs = [], values, act, note, children, ...props }: ActProps) {
+export function Act({
+  title,
+  short = title,
+  submit = title,
+  kind,
+  inputs = [],
+  values,
+  act,
+  note,
+  children,
+  ...props
+}: ActProps) {
   const [isOpen, setOpen] = useState(false);
   const fields = [...inputs.map(([name]) => name), ...(props.fields ?? [])];
   const send = async (given: Values) => {
@@ -76,8 +89,8 @@ export function Act({ title, submit = title, kind, inputs = [], values, act, not
   };
   return (
     <>
-      <button type="button" className={kind} onClick={() => setOpen(true)}>
-        {title}
+      <button type="button" className={kind} aria-label={title} onClick={() => setOpen(true)}>
+        {short}
       </button>
       {isOpen && (
         <Dialog title={title} onClose={() => setOpen(false)}>
