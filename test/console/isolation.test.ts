@@ -77,9 +77,6 @@ const SAMPLES: Record<string, Sample> = {
   "content.detachList": ofListOfNewsletter,
   "content.attachSegment": ({ campaign, segment }) => ({ body: { campaign_id: campaign, segment_id: segment } }),
   "content.attachAccounts": ({ campaign, account }) => ({ body: { campaign_id: campaign, account_ids: [account] } }),
-  "content.sendTest": ({ newsletter, member }) => ({
-    body: { type: "newsletter", id: newsletter, member_ids: [member] },
-  }),
   "audience.segment": ofSegment,
   "audience.updateSegment": withBody(ofSegment, { name: "Changed", conditions: EVERYONE }),
   "audience.deleteSegment": ofSegment,
