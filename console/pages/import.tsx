@@ -1,11 +1,13 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client } from "../api.ts";
+import { Act } from "../parts/act.tsx";
 import { saveFile } from "../parts/export.tsx";
+import { Figures } from "../parts/figures.tsx";
+import { useFilters, When } from "../parts/filters.tsx";
 import { Field, Form } from "../parts/form.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
-import { Remove } from "../parts/remove.tsx";
 import { Table } from "../parts/table.tsx";
 import { useWorkspace } from "../session.tsx";
 import { isUnderWay, pollWhile, STATES } from "./imports.tsx";
@@ -40,21 +42,26 @@ export function Page() {
       </p>
       <PageHead title={name}>
         {state !== "RUNNING" && (
-          <Remove
+          <Act
             title="Delete this import"
-            act={(context) => client.app.imports.remove.mutate({ params: { importId } }, { context: { ...context } })}
-            onDone={async () => {
+            kind="danger"
+            act={async () => {
+              await client.app.imports.remove.mutate({ params: { importId } });
               await navigate({ to: `${base}/imports` });
               await changed();
             }}
           >
             <p>The file and its report are deleted. People who were imported stay.</p>
-          </Remove>
+          </Act>
         )}
       </PageHead>
       <p role="status">
         This file is {STATES[state]}.{" "}
-        {isEditable && `It is deleted on ${new Date(found.expires_at).toLocaleString("en")}, imported or not.`}
+        {isEditable && (
+          <>
+            It is kept until <When at={found.expires_at} />.
+          </>
+        )}
       </p>
       {isUnderWay(state) && (
         <label>
@@ -67,9 +74,9 @@ export function Page() {
         </div>
       )}
       {report && (
-        <section className="card import-report" aria-label="Report">
+        <section className="card stack" aria-label="Report">
           <h2>{state === "DONE" ? "What the import changed" : "What the import would change"}</h2>
-          <Figures {...report} />
+          <Report {...report} />
           {state === "CHECKED" && (
             <Form
               fields={[]}
@@ -85,7 +92,7 @@ export function Page() {
         </section>
       )}
       {refused.length > 0 && (
-        <section aria-label="Refused lines">
+        <div>
           <div className="head">
             <h2>Refused lines</h2>
             <button
@@ -105,12 +112,17 @@ export function Page() {
             rows={refused.slice(0, REFUSED_SHOWN)}
             keyOf={({ line }) => String(line)}
             columns={[
-              { name: "Line", cell: ({ line }) => line, isNumber: true },
+              { name: "Line", cell: ({ line }) => line },
               { name: "Reason", cell: ({ reason }) => reason },
             ]}
           />
-          {refused.length > REFUSED_SHOWN && <p className="muted">The download has the first {refused.length}.</p>}
-        </section>
+          {refused.length > REFUSED_SHOWN && (
+            <p className="muted">
+              These are the first {REFUSED_SHOWN}; the download has{" "}
+              {refused.length === report?.refused ? "all" : `the first ${refused.length.toLocaleString()}`}.
+            </p>
+          )}
+        </div>
       )}
       {isEditable && (
         <details open={state !== "CHECKED"} key={state}>
@@ -123,33 +135,28 @@ export function Page() {
 }
 
 const LABELS: Readonly<Record<string, string>> = {
-  rows: "rows in the file",
-  created: "new people",
-  updated: "people with changes",
-  unchanged: "people without a change",
-  duplicates: "rows whose address is repeated further down",
-  refused: "rows refused",
-  suppressed: "addresses that are never mailed from now on",
-  already_suppressed: "addresses that were suppressed before",
-  added: "added to the list",
-  confirmed: "on the list and confirmed by this file",
-  already_subscribed: "on the list already",
-  newly_opted_out: "opted out of the list by the file",
-  opted_out: "opted out of the list before, and left alone",
+  rows: "Rows in the file",
+  created: "New people",
+  updated: "People with changes",
+  unchanged: "People without a change",
+  duplicates: "Rows whose address is repeated further down",
+  refused: "Rows refused",
+  suppressed: "Addresses that are never mailed from now on",
+  already_suppressed: "Addresses that were suppressed before",
+  added: "Added to the list",
+  confirmed: "On the list and confirmed by this file",
+  already_subscribed: "On the list already",
+  newly_opted_out: "Opted out of the list by the file",
+  opted_out: "Opted out of the list before, and left alone",
 };
 
-function Figures({ notes, list, ...counts }: NonNullable<Import["report"]>) {
+function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
   const figures = Object.entries({ ...counts, ...list }).filter(([name, value]) => value > 0 || name === "rows");
   return (
     <>
-      <dl>
-        {figures.map(([name, value]) => (
-          <div key={name}>
-            <dt>{LABELS[name] ?? name.replaceAll("_", " ")}</dt>
-            <dd>{value.toLocaleString("en")}</dd>
-          </div>
-        ))}
-      </dl>
+      <Figures
+        figures={figures.map(([name, value]) => [LABELS[name] ?? name.replaceAll("_", " "), value.toLocaleString()])}
+      />
       {notes.status_columns.length > 0 && (
         <p>
           Consent is read from {notes.status_columns.join(", ")}: who opted out, bounced or complained is not mailed.
@@ -180,7 +187,7 @@ const USES: Readonly<Record<string, string>> = {
 /** What the file's people become, what each column is, and the check. */
 function Choices({ found, onChanged }: { found: Import; onChanged: () => Promise<void> }) {
   const { client, base } = useWorkspace();
-  const { list: wanted } = useSearch({ strict: false });
+  const [{ list: wanted }] = useFilters();
   const importId = found.id;
   const [kind, setKind] = useState<Kind>(found.kind ?? "subscribers");
   const [chosen, setChosen] = useState<readonly string[] | null>(found.uses);
@@ -274,17 +281,6 @@ function Choices({ found, onChanged }: { found: Import; onChanged: () => Promise
             columns={[
               { name: "Column", cell: ({ name }) => name || "without a name" },
               {
-                name: "First rows",
-                cell: ({ samples }) => (
-                  <ul className="plain muted">
-                    {samples.map((text, row) => (
-                      // biome-ignore lint/suspicious/noArrayIndexKey: rows of a file never move
-                      <li key={row}>{text || "empty"}</li>
-                    ))}
-                  </ul>
-                ),
-              },
-              {
                 name: "Becomes",
                 cell: ({ name, at }) => (
                   <select
@@ -303,6 +299,17 @@ function Choices({ found, onChanged }: { found: Import; onChanged: () => Promise
                       </option>
                     ))}
                   </select>
+                ),
+              },
+              {
+                name: "First rows",
+                cell: ({ samples }) => (
+                  <ul className="plain muted">
+                    {samples.map((text, row) => (
+                      // biome-ignore lint/suspicious/noArrayIndexKey: rows of a file never move
+                      <li key={row}>{text || "empty"}</li>
+                    ))}
+                  </ul>
                 ),
               },
             ]}

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useEffect, useRef, useState } from "react";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useEffect, useRef, useState } from "react";
 import { type Client, refusalOf } from "../api.ts";
-import { Dialog } from "../parts/dialog.tsx";
-import { Export } from "../parts/export.tsx";
+import { Act } from "../parts/act.tsx";
+import { FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
 import { Field } from "../parts/form.tsx";
 import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
@@ -26,10 +26,8 @@ export const pollWhile = (isWorking: boolean | undefined) => (isWorking ? POLL_M
 /** The files that were uploaded, and a new one. */
 export function Page() {
   const { client, base } = useWorkspace();
-  const { q = "", list } = useSearch({ strict: false });
-  const navigate = useNavigate();
+  const [{ q = "" }] = useFilters();
   const mayWrite = useRole("EDITOR");
-  const [isOpen, setOpen] = useState(list !== undefined && mayWrite);
   const query = useQuery({
     queryKey: [base, "imports"],
     queryFn: () => client.app.imports.list.query({}),
@@ -39,119 +37,96 @@ export function Page() {
   const shown = all.filter(({ name }) => name.toLowerCase().includes(q.toLowerCase()));
   return (
     <>
-      <PageHead title="Imports">
-        <Export of="contacts" />
-        {mayWrite && (
-          <button type="button" className="primary" onClick={() => setOpen(true)}>
-            New import
-          </button>
-        )}
-      </PageHead>
+      <PageHead title="Imports">{mayWrite && <NewImport />}</PageHead>
       {query.isPending && <Loading />}
       <Problem error={query.error} />
       {query.data && all.length === 0 && (
         <Empty>
-          <p>
-            No import yet. Upload a CSV file with the addresses of people: you see what would change before anything
-            does.
-          </p>
+          No import yet. Upload a CSV file with the addresses of people: you see what would change before anything does.
         </Empty>
       )}
       {all.length > 0 && (
-        <>
-          <label>
-            Search by name{" "}
-            <input
-              type="search"
-              value={q}
-              onChange={({ target }) => navigate({ to: ".", search: { q: target.value }, replace: true })}
-            />
-          </label>
-          {shown.length === 0 && <Empty>No file has this name.</Empty>}
-          {shown.length > 0 && (
-            <Table
-              caption="Imports"
-              rows={shown}
-              keyOf={({ id }) => id}
-              columns={[
-                {
-                  name: "File",
-                  cell: ({ id, name }) => (mayWrite ? <Link to={`${base}/imports/${id}`}>{name}</Link> : name),
-                },
-                { name: "Imported as", cell: ({ kind }) => kind ?? "not chosen" },
-                {
-                  name: "State",
-                  cell: ({ state, progress }) => STATES[state] + (isUnderWay(state) ? `, ${progress} %` : ""),
-                },
-                { name: "Uploaded", cell: ({ created_at }) => new Date(created_at).toLocaleString("en") },
-              ]}
-            />
-          )}
-        </>
+        <FilterBar>
+          <SearchFilter name="q" label="Name of the file" />
+        </FilterBar>
       )}
-      {isOpen && <Upload listId={list} onClose={() => setOpen(false)} />}
+      {all.length > 0 && shown.length === 0 && <Empty>No file has this name.</Empty>}
+      {shown.length > 0 && (
+        <Table
+          caption="Imports"
+          rows={shown}
+          keyOf={({ id }) => id}
+          columns={[
+            {
+              name: "File",
+              cell: ({ id, name }) => (mayWrite ? <Link to={`${base}/imports/${id}`}>{name}</Link> : name),
+            },
+            { name: "Imported as", cell: ({ kind }) => kind ?? "not chosen" },
+            {
+              name: "State",
+              cell: ({ state, progress }) => STATES[state] + (isUnderWay(state) ? `, ${progress} %` : ""),
+            },
+            { name: "Uploaded", cell: ({ created_at }) => <When at={created_at} /> },
+          ]}
+        />
+      )}
     </>
   );
 }
 
 /** Chooses a file, uploads it part by part, and opens its page. */
-function Upload({ listId, onClose }: { listId: string | undefined; onClose: () => void }) {
+function NewImport() {
   const { client, base } = useWorkspace();
+  const [{ list }] = useFilters();
   const navigate = useNavigate();
   const [progress, setProgress] = useState<number>();
-  const [error, setError] = useState<unknown>();
-  const gone = useRef(new AbortController());
-  useEffect(() => {
-    const ending = new AbortController();
-    gone.current = ending;
-    return () => ending.abort();
-  }, []);
-  const send = async (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const file = new FormData(event.currentTarget).get("file");
-    if (!(file instanceof File)) return;
-    setError(undefined);
-    setProgress(0);
-    try {
-      const id = await upload(client, file, gone.current.signal, setProgress);
-      await navigate({ to: `${base}/imports/${id}`, search: { list: listId } });
-    } catch (thrown) {
-      if (gone.current.signal.aborted) return;
-      setError(thrown);
-      setProgress(undefined);
-    }
-  };
+  const closed = useRef(new AbortController());
   return (
-    <Dialog title="New import" onClose={onClose}>
-      <form onSubmit={send}>
-        <Field
-          label="CSV file"
-          name="file"
-          type="file"
-          accept=".csv,.tsv,.txt,text/csv"
-          required
-          hint="At most 100 MB. Its first row names the columns; one of them holds the addresses."
-          problem={refusalOfSize(error)}
-        />
-        {progress !== undefined && (
-          <label>
-            Uploading: keep this tab open until it is done. <progress max={1} value={progress} />
-          </label>
-        )}
-        <Problem error={error} fields={["size"]} />
-        <div className="actions">
-          <button type="submit" className="primary" disabled={progress !== undefined}>
-            Upload
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <Act
+      title="New import"
+      submit="Upload"
+      kind="primary"
+      fields={["file"]}
+      act={async (values) => {
+        const file: unknown = values["file"];
+        if (!(file instanceof File)) return;
+        closed.current = new AbortController();
+        try {
+          const id = await upload(client, file, closed.current.signal, setProgress);
+          await navigate({ to: `${base}/imports/${id}`, search: { list } });
+        } finally {
+          setProgress(undefined);
+        }
+      }}
+    >
+      {(problemOf) => (
+        <>
+          <Field
+            label="CSV file"
+            name="file"
+            type="file"
+            accept=".csv,.tsv,.txt,text/csv"
+            required
+            hint="At most 100 MB. Its first row names the columns; one of them holds the addresses."
+            problem={problemOf("file")}
+          />
+          {progress !== undefined && (
+            <label>
+              Uploading: keep this tab open until it is done. <progress max={1} value={progress} />
+            </label>
+          )}
+          <WhenClosed act={() => closed.current.abort()} />
+        </>
+      )}
+    </Act>
   );
 }
 
-function refusalOfSize(error: unknown): string | undefined {
-  const { param, message } = error ? refusalOf(error) : {};
-  return param === "size" ? (message ?? "") : undefined;
+/** Acts when the dialog around it closes. */
+function WhenClosed({ act }: { act: () => void }) {
+  const first = useRef(act);
+  useEffect(() => () => first.current(), []);
+  return null;
 }
 
 /** A part that did not arrive is sent again so often: a second one changes nothing. */

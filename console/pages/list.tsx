@@ -5,6 +5,7 @@ import { ListDialog, OPTINS, SUBSCRIPTION_STATUSES } from "../parts/audience/lis
 import { nameOf, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Dialog } from "../parts/dialog.tsx";
+import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, FilterBar, useFilters, When } from "../parts/filters.tsx";
 import { Field, Form } from "../parts/form.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
@@ -38,12 +39,13 @@ export function Page() {
   return (
     <>
       <PageHead title={name}>
+        <Export of="list" listId={listId} />
         {mayWrite && (
           <>
             <button type="button" onClick={() => setOpen("edit")}>
               Edit
             </button>
-            <Link className="button" to={`${base}/imports`}>
+            <Link className="button" to={`${base}/imports`} search={{ list: listId }}>
               Import
             </Link>
             <button type="button" className="primary" onClick={() => setOpen("add")}>

@@ -1,5 +1,6 @@
 import { Found, PersonLink } from "../parts/audience/people.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
+import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { type Column, List } from "../parts/table.tsx";
@@ -26,6 +27,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Suppressions">
+        <Export of="suppressions" />
         <Suppress label="Stop mail to addresses" />
       </PageHead>
       <FilterBar>

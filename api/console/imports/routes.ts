@@ -98,7 +98,7 @@ export const importsRouter = router({
     async ({ ctx, input: { body } }) => {
       if (body.size > MAX_FILE_BYTES) {
         const most = `${MAX_FILE_BYTES / 1024 / 1024} MiB`;
-        throw new ApiError("payload_too_large", `A file may have ${most}; divide it into several.`, { param: "size" });
+        throw new ApiError("payload_too_large", `A file may have ${most}; divide it into several.`, { param: "file" });
       }
       const id = await beginUpload(ctx.em, ctx.tenant, ctx.access.caller.memberId, body);
       return { id, part_bytes: PART_BYTES };

@@ -4,6 +4,7 @@ import { type ReactNode, useState } from "react";
 import type { Client } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Dialog } from "../dialog.tsx";
+import { Export } from "../export.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters, When } from "../filters.tsx";
 import { Field, Form } from "../form.tsx";
 import { Empty, Loading, PageHead, Problem } from "../page.tsx";
@@ -255,6 +256,7 @@ export function People({ kind, empty }: { kind: PersonKind; empty: ReactNode }) 
   return (
     <>
       <PageHead title={caption}>
+        {kind === "contacts" && <Export of="contacts" />}
         {mayWrite && (
           <>
             <Link className="button" to={`${base}/imports`}>
