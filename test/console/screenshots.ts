@@ -1,0 +1,56 @@
+/**
+ * `npm run screenshots`: pictures of the console's main pages, of the demo's data, for the README and the guide. Before it:
+ * `npm start`, and in another terminal `npm run demo` and `npm run demo -- --sequence`.
+ */
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { chromium, type Page } from "playwright-core";
+import { signInLink } from "../../stack/console-link.ts";
+import type { StackFile } from "../../stack/state.ts";
+
+const FOLDER = `${import.meta.dirname}/../../api/docs/assets/console`;
+const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+const file = `${process.env["DATA_DIR"] ?? ".data"}/stack.json`;
+if (!existsSync(file)) throw new Error("Start the service first: npm start");
+const stack = JSON.parse(readFileSync(file, "utf8")) as StackFile;
+const executablePath = PROGRAMS.find((program) => existsSync(program));
+if (!executablePath) throw new Error("Install Chromium first (Debian: apt-get install chromium)");
+
+async function idOf(path: string): Promise<string> {
+  const answer = await fetch(`${stack.api}${path}`, { headers: { "x-api-key": stack.keys.live } });
+  const { data } = (await answer.json()) as { data: { id: string; is_drip?: boolean }[] };
+  const [first] = data;
+  if (!first) throw new Error(`${path} is empty: run the demo first`);
+  return first.id;
+}
+
+/** Pages below the team's, by the name of their picture. */
+const pages: Record<string, string> = {
+  overview: "",
+  newsletter: `/newsletters/${await idOf("/newsletters?status=SENT")}`,
+  list: `/lists/${await idOf("/lists")}`,
+  sequence: `/sequences/${await idOf("/campaigns?is_drip=true")}`,
+};
+
+async function settle(page: Page): Promise<void> {
+  await page.waitForLoadState("networkidle");
+  await page.evaluate("document.fonts.ready");
+}
+
+const browser = await chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
+mkdirSync(FOLDER, { recursive: true });
+try {
+  const page = await browser.newPage({ viewport: { width: 1_200, height: 800 } });
+  await page.goto(await signInLink(stack));
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  const base = page.url().replace(/\/$/, "");
+  for (const [name, path] of Object.entries(pages)) {
+    await page.goto(`${base}${path}`);
+    await settle(page);
+    await page.screenshot({ path: `${FOLDER}/${name}.png` });
+    console.log(`${name}.png`);
+  }
+} finally {
+  await browser.close();
+}
