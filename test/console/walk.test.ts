@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import type { Page } from "playwright-core";
+import { buildConsole } from "../../console/build.ts";
+import { openBrowser, violationsOf, widthOf } from "../support/browser.ts";
+import { consoleFetch, signIn } from "../support/console.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeMember, makeTeam } from "../support/factories.ts";
+import { needs } from "../support/programs.ts";
+import { caughtMails, makeSender, readMail } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+const PEOPLE = 1_000;
+/** Every page of a team, below its address. */
+const PAGES = [
+  "",
+  ...["newsletters", "campaigns", "sequences", "lists", "subscribers", "contacts", "segments", "imports", "fields"],
+  ...["suppressions", "accounts", "domains", "webhooks", "keys", "members", "usage", "settings"],
+];
+
+/** Opens the link of a sign-in mail in the page. */
+async function openSignInMail(page: Page, email: string): Promise<void> {
+  const { mail } = await stack();
+  const link = await eventually(
+    async () => {
+      const url = new URL("/api/messages", mail.api);
+      url.search = new URLSearchParams({ to: email, limit: "10" }).toString();
+      const { messages } = (await (await fetch(url)).json()) as { messages: { id: number }[] };
+      const [first] = messages;
+      const text = first && ((await readMail(first.id)).text ?? "");
+      return /https?:\/\/\S+\/sign-in#\S+/.exec(text ?? "")?.[0];
+    },
+    { what: "the mail with the link" },
+  );
+  await page.goto(link ?? "");
+}
+
+describe("The console in a browser", function () {
+  this.timeout(240_000);
+  const program = needs("chromium", { installs: false });
+  before(() => buildConsole());
+  // A session that has ended is told apart by its 401.
+  const inPage = openBrowser(program, /status of 401/);
+
+  it("leads from a link in a mail to the report of a newsletter to 1,000 imported people", async () => {
+    const sender = await makeSender({ recipients: 0, detached: true });
+    const { origin } = await stack();
+    const { owner, team, audience, fromEmail } = sender;
+    await inPage({ viewport: { width: 1_200, height: 900 } }, async (page) => {
+      const button = (name: string) => page.getByRole("button", { name, exact: true });
+      await page.goto(`${origin}/console/`);
+      await page.getByLabel("Your address").fill(owner.email);
+      await button("Send me a link").click();
+      await page.getByText("a link is on its way").waitFor();
+      await openSignInMail(page, owner.email);
+      await button("Sign in").click();
+      await page.getByRole("heading", { name: "Overview" }).waitFor();
+      assert.match(page.url(), new RegExp(`/console/${team.id}/live`));
+
+      await page.getByRole("link", { name: "Lists", exact: true }).click();
+      await button("New list").click();
+      await page.getByLabel("Name").fill("Readers of the walk");
+      await page.getByLabel("Opt-in").selectOption("SINGLE");
+      await page.getByRole("dialog").getByRole("button", { name: /list/ }).click();
+      await page.getByRole("link", { name: "Readers of the walk" }).waitFor();
+
+      await page.getByRole("link", { name: "Imports", exact: true }).click();
+      await button("New import").click();
+      const rows = Array.from({ length: PEOPLE }, (_, i) => `person-${i}@${audience},First ${i}`);
+      const csv = Buffer.from(["email,first_name", ...rows, "no address,x"].join("\n"));
+      await page.getByLabel("CSV file").setInputFiles({ name: "people.csv", mimeType: "text/csv", buffer: csv });
+      await button("Upload").click();
+      await page.getByLabel("List").selectOption({ label: "Readers of the walk" });
+      await button("Check the file").click();
+      await page.getByRole("heading", { name: "What the import would change" }).waitFor();
+      await page.getByRole("heading", { name: "Refused lines" }).waitFor();
+      await button("Import now").click();
+      await page.getByRole("heading", { name: "What the import changed" }).waitFor();
+
+      await page.getByRole("link", { name: "Newsletters", exact: true }).click();
+      await button("New newsletter").click();
+      await page.getByRole("dialog").getByLabel("Name").fill("Walk");
+      await button("Make the draft").click();
+      await page.getByLabel("Subject").fill("Hello {{ first_name }}");
+      await page.getByLabel("Sender's address").fill(fromEmail);
+      await page.getByLabel("HTML").fill("<p>Dear {{ first_name }}, this is the walk.</p>");
+      await button("Save").click();
+      await page.getByText("Saved", { exact: true }).waitFor();
+
+      await button("Check the send").click();
+      await page.getByText("It cannot be sent yet.").waitFor();
+      await page.getByRole("list", { name: "Checks" }).getByText("Choose at least one list.").waitFor();
+      await page.getByRole("checkbox", { name: "Readers of the walk" }).check();
+      await button("Check the send").click();
+      await page.getByText("It can be sent.").waitFor();
+      await button("Confirm the send").click();
+      assert.ok(await button("Send now").isDisabled());
+      await page.getByLabel("Number of recipients").fill(String(PEOPLE));
+      await button("Send now").click();
+      await page.getByText(`It was sent`).waitFor({ timeout: 120_000 });
+      await page.getByText(`to 1,000 people`).waitFor();
+      await page
+        .getByRole("link", { name: `person-0@${audience}` })
+        .or(page.getByRole("button", { name: "More" }))
+        .first()
+        .waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+    });
+    const mails = await caughtMails(sender);
+    assert.equal(mails.length, PEOPLE);
+    assert.equal(new Set(mails.flatMap(({ to }) => to)).size, PEOPLE);
+  });
+
+  it("shows an EDITOR no way to send and a VIEWER none to write, and a removed member the sign-in", async () => {
+    const { origin } = await stack();
+    const { em, team } = await makeTeam();
+    for (const [role, button] of [
+      ["EDITOR", "Connect an account"],
+      ["VIEWER", "New list"],
+    ] as const) {
+      const member = await makeMember(em, team.id, role);
+      const cookies = await signIn(member.id);
+      await inPage({}, async (page) => {
+        const given = Object.entries(cookies).map(([name, value]) => ({ name, value, url: origin }));
+        await page.context().addCookies(given);
+        await page.goto(`${origin}/console/${team.id}/live/lists`);
+        await page.getByRole("heading", { name: "Lists" }).waitFor();
+        await page.getByText("No list yet").waitFor();
+        assert.equal(await page.getByRole("button", { name: button }).count(), 0);
+        member.removedAt = new Date();
+        await em.flush();
+        await page.goto(`${origin}/console/${team.id}/live/lists`);
+        await page.getByLabel("Your address").waitFor();
+      });
+      const answer = await consoleFetch(cookies, "GET", "/session");
+      assert.equal(answer.status, 401);
+    }
+  });
+
+  for (const [name, options] of Object.entries({
+    "in light colours": { colorScheme: "light" },
+    "in dark colours": { colorScheme: "dark" },
+    "on a phone": { viewport: { width: 360, height: 740 } },
+  } as const)) {
+    it(`shows every page ${name} as axe asks for, nothing wider than the screen`, async () => {
+      const { origin } = await stack();
+      const { owner, team } = await makeSender({ recipients: 3 });
+      const cookies = await signIn(owner.id);
+      await inPage(options, async (page) => {
+        const given = Object.entries(cookies).map(([name, value]) => ({ name, value, url: origin }));
+        await page.context().addCookies(given);
+        for (const path of PAGES) {
+          await page.goto(`${origin}/console/${team.id}/live/${path}`);
+          await page.getByRole("heading", { level: 1 }).waitFor();
+          await page.waitForLoadState("networkidle");
+          assert.deepEqual(await violationsOf(page), [], path);
+          if ("viewport" in options) assert.ok((await widthOf(page)) <= options.viewport.width, path);
+        }
+      });
+    });
+  }
+});
