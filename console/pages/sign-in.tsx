@@ -1,16 +1,16 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link, useLocation, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { request } from "../api.ts";
 import { Field, Form } from "../parts/form.tsx";
 
 /** Asks for a link, or uses the one in the URL: at a press, because programs that scan mails open links too. */
 export function SignIn() {
-  const [link, setLink] = useState(() => window.location.hash.slice(1));
+  const link = useLocation({ select: ({ hash }) => hash });
   return (
     <main className="alone">
       <h1>Mailkeel</h1>
-      {link === "" ? <AskForLink /> : <UseLink link={link} onAgain={() => setLink("")} />}
+      {link === "" ? <AskForLink /> : <UseLink link={link} />}
     </main>
   );
 }
@@ -53,7 +53,7 @@ function AskForLink() {
   );
 }
 
-function UseLink({ link, onAgain }: { link: string; onAgain: () => void }) {
+function UseLink({ link }: { link: string }) {
   const navigate = useNavigate();
   const queries = useQueryClient();
   return (
@@ -70,7 +70,7 @@ function UseLink({ link, onAgain }: { link: string; onAgain: () => void }) {
         {() => <p>Press to sign in with the link from your mail.</p>}
       </Form>
       <p>
-        <Link to="/sign-in" onClick={onAgain}>
+        <Link to="/sign-in" hash="">
           Ask for a new link
         </Link>
       </p>

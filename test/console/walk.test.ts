@@ -58,7 +58,7 @@ describe("The console in a browser", function () {
 
       await page.getByRole("link", { name: "Lists", exact: true }).click();
       await button("New list").click();
-      await page.getByLabel("Name").fill("Readers of the walk");
+      await page.getByLabel("Name", { exact: true }).fill("Readers of the walk");
       await page.getByLabel("Opt-in").selectOption("SINGLE");
       await page.getByRole("dialog").getByRole("button", { name: /list/ }).click();
       await page.getByRole("link", { name: "Readers of the walk" }).waitFor();
@@ -69,7 +69,7 @@ describe("The console in a browser", function () {
       const csv = Buffer.from(["email,first_name", ...rows, "no address,x"].join("\n"));
       await page.getByLabel("CSV file").setInputFiles({ name: "people.csv", mimeType: "text/csv", buffer: csv });
       await button("Upload").click();
-      await page.getByLabel("List").selectOption({ label: "Readers of the walk" });
+      await page.getByLabel("List", { exact: true }).selectOption({ label: "Readers of the walk" });
       await button("Check the file").click();
       await page.getByRole("heading", { name: "What the import would change" }).waitFor();
       await page.getByRole("heading", { name: "Refused lines" }).waitFor();
@@ -80,9 +80,9 @@ describe("The console in a browser", function () {
       await button("New newsletter").click();
       await page.getByRole("dialog").getByLabel("Name").fill("Walk");
       await button("Make the draft").click();
-      await page.getByLabel("Subject").fill("Hello {{ first_name }}");
+      await page.getByLabel("Subject", { exact: true }).fill("Hello {{ first_name }}");
       await page.getByLabel("Sender's address").fill(fromEmail);
-      await page.getByLabel("HTML").fill("<p>Dear {{ first_name }}, this is the walk.</p>");
+      await page.getByLabel("HTML", { exact: true }).fill("<p>Dear {{ first_name }}, this is the walk.</p>");
       await button("Save").click();
       await page.getByText("Saved", { exact: true }).waitFor();
 
