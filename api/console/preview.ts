@@ -43,6 +43,8 @@ export function mailPreview({ env, orm, vault, limits }: Deps, clientAddresses: 
     const em = forTenant(orm.em, access.tenant);
     const shown = await showDraft(em, access.tenant, { type, id }, parameters.get("person") || undefined);
     res.set({ "Content-Security-Policy": POLICY, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
+    // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
+    res.removeHeader("Origin-Agent-Cluster");
     if (parameters.get("part") === "text") res.type("text").send(shown.text);
     else res.type("html").send(shown.html);
   });

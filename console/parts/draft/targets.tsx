@@ -42,7 +42,8 @@ function useSave<Value>(save: (value: Value) => Promise<unknown>) {
   // One after the other: the last one stays.
   const scope = { id: useId() };
   const changed = () => queries.invalidateQueries({ queryKey: [base] });
-  return { mayWrite: useRole("EDITOR"), ...useMutation({ mutationFn: save, onSettled: changed, scope }) };
+  const mutationKey = [base, "save"];
+  return { mayWrite: useRole("EDITOR"), ...useMutation({ mutationKey, mutationFn: save, onSettled: changed, scope }) };
 }
 
 /** Checkboxes. */

@@ -1,4 +1,4 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useIsMutating, useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { refusalOf } from "../../api.ts";
@@ -27,6 +27,7 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
   const [isConfirming, setConfirming] = useState(false);
   const [outdated, setOutdated] = useState<string>();
   const maySend = useRole("ADMIN");
+  const isSaving = useIsMutating({ mutationKey: [base, "save"] }) > 0;
   const check = useMutation({
     onMutate: () => setOutdated(undefined),
     mutationFn: async () => {
@@ -70,7 +71,7 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
         <button
           type="button"
           className={preview ? undefined : "primary"}
-          disabled={check.isPending}
+          disabled={check.isPending || isSaving}
           onClick={() => check.mutate()}
         >
           Check the send
