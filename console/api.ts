@@ -7,12 +7,12 @@ export interface Place {
   environment: "live" | "test";
 }
 
-export interface CallContext {
+export type CallContext = {
   /** Changes nothing, and answers the impact. */
   dryRun?: boolean;
   /** One for each intended effect: a retry under the same key has no second effect. */
   idempotencyKey?: string;
-}
+};
 
 /** The procedures of the API (`api.*`) and of the app alone (`app.*`), for one team and environment. */
 export const clientOf = ({ team, environment }: Place) =>
@@ -54,6 +54,12 @@ export function refusalOf(error: unknown): Refusal {
   }
   if (error instanceof HttpRefusal) return error.refusal;
   return { message: "The service cannot be reached. Check your connection, then try again." };
+}
+
+/** What is said beside a field, where the refusal is about it. */
+export function problemOf(error: unknown, name: string): string | undefined {
+  const { param, message } = error ? refusalOf(error) : {};
+  return param === name ? message : undefined;
 }
 
 class HttpRefusal extends Error {

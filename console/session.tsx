@@ -40,6 +40,12 @@ export function useWorkspace(): Workspace {
   return workspace;
 }
 
+/** What a procedure reads of the team in this environment. */
+export function useRead<Data>(key: readonly unknown[], read: () => Promise<{ data: Data }>) {
+  const { base } = useWorkspace();
+  return useQuery({ queryKey: [base, ...key], queryFn: async () => (await read()).data });
+}
+
 const RANK: readonly Role[] = ["VIEWER", "EDITOR", "ADMIN", "OWNER"];
 /** Whether the member has at least this role. The server decides; this hides what it would refuse. */
 export const useRole = (least: Role): boolean => RANK.indexOf(useWorkspace().current.role) >= RANK.indexOf(least);

@@ -13,9 +13,9 @@ import {
   serverOf,
   USUAL_SERVER,
 } from "../parts/account.tsx";
-import { Act, Inputs, type Values } from "../parts/act.tsx";
+import { Act } from "../parts/act.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
-import { Field } from "../parts/form.tsx";
+import { Field, Inputs, type Values } from "../parts/form.tsx";
 import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";

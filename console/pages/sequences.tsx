@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
-import { Act, Inputs } from "../parts/act.tsx";
+import { Act } from "../parts/act.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { Inputs } from "../parts/form.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
 import { SEQUENCE_STATES, SequenceState } from "../parts/sequence.tsx";
 import { List } from "../parts/table.tsx";

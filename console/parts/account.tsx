@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { Inputs, type Values } from "./act.tsx";
+import { Inputs, type Values } from "./form.tsx";
 
 /** The providers by their codes, with the server that they usually have. */
 export const PROVIDERS = {

@@ -1,32 +1,35 @@
 import { type FormEvent, type InputHTMLAttributes, type ReactNode, useId, useState } from "react";
-import { refusalOf } from "../api.ts";
+import { problemOf } from "../api.ts";
 import { Problem } from "./page.tsx";
 
-interface FormProps {
+export type Values = Record<string, string>;
+type ProblemOf = (name: string) => string | undefined;
+
+export interface FormProps {
   /** The values by the fields' names. */
-  onSubmit: (values: Record<string, string>) => Promise<unknown>;
+  onSubmit: (values: Values) => Promise<unknown>;
   submit: string;
-  /** Names of the fields, which show their own refusals. */
-  fields: readonly string[];
-  children: (problemOf: (name: string) => string | undefined) => ReactNode;
-  isDisabled?: boolean;
+  inputs?: readonly Input[] | undefined;
+  /** What the inputs hold at first. */
+  values?: Readonly<Record<string, unknown>> | undefined;
+  /** Names of fields among the children, which show their own refusals. */
+  fields?: readonly string[] | undefined;
+  children?: ReactNode | ((problemOf: ProblemOf) => ReactNode);
+  isDisabled?: boolean | undefined;
 }
 
 /** A form whose refusals stand beside their fields. */
-export function Form({ onSubmit, submit, fields, children, isDisabled = false }: FormProps) {
+export function Form({ onSubmit, submit, inputs = [], values, fields = [], children, isDisabled = false }: FormProps) {
   const [error, setError] = useState<unknown>();
   const [isBusy, setBusy] = useState(false);
-  const problemOf = (name: string) => {
-    const { param, message } = error ? refusalOf(error) : {};
-    return param === name ? message : undefined;
-  };
+  const problem = (name: string) => problemOf(error, name);
   const send = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    const values = Object.fromEntries(new FormData(event.currentTarget)) as Record<string, string>;
+    const given = Object.fromEntries(new FormData(event.currentTarget)) as Values;
     setBusy(true);
     setError(undefined);
     try {
-      await onSubmit(values);
+      await onSubmit(given);
     } catch (thrown) {
       setError(thrown);
     } finally {
@@ -34,9 +37,10 @@ export function Form({ onSubmit, submit, fields, children, isDisabled = false }:
     }
   };
   return (
-    <form onSubmit={send} noValidate={false}>
-      {children(problemOf)}
-      <Problem error={error} fields={fields} />
+    <form onSubmit={send}>
+      <Inputs inputs={inputs} problemOf={problem} values={values} />
+      {typeof children === "function" ? children(problem) : children}
+      <Problem error={error} fields={[...inputs.map(([name]) => name), ...fields]} />
       <div className="actions">
         <button type="submit" className="primary" disabled={isBusy || isDisabled}>
           {submit}
@@ -45,6 +49,49 @@ export function Form({ onSubmit, submit, fields, children, isDisabled = false }:
     </form>
   );
 }
+
+/** An input by its name, its label, and what else it has. */
+type Input = readonly [name: string, label: string, more?: InputMore];
+interface InputMore extends Omit<InputHTMLAttributes<HTMLInputElement>, "name"> {
+  hint?: string;
+  /** Texts by values: a select. */
+  choices?: Readonly<Record<string, string>>;
+  /** Lines of a text area. */
+  rows?: number;
+}
+
+interface InputsProps {
+  inputs: readonly Input[];
+  problemOf?: ProblemOf;
+  /** Before the names. */
+  at?: string;
+  /** What they hold at first, by the names without that. */
+  values?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** Labelled inputs, one below the other. */
+export const Inputs = ({ inputs, problemOf, at = "", values = {} }: InputsProps) =>
+  inputs.map(([plain, label, { choices, rows, ...more } = {}]) => {
+    const name = `${at}${plain}`;
+    const initial = String(values[plain] ?? "");
+    const common = { ...more, name, label, problem: problemOf?.(name) };
+    if (!choices && !rows) return <Field key={plain} defaultValue={initial} {...common} />;
+    const control = (id: string, describedBy: string | undefined) => {
+      const { required, disabled } = more;
+      const own = { id, name, "aria-describedby": describedBy, required, disabled };
+      if (!choices) return <textarea {...own} rows={rows} defaultValue={initial} />;
+      return (
+        <select {...own} defaultValue={initial || undefined}>
+          {Object.entries(choices).map(([value, text]) => (
+            <option key={value} value={value}>
+              {text}
+            </option>
+          ))}
+        </select>
+      );
+    };
+    return <Field key={plain} {...common} control={control} />;
+  });
 
 interface FieldProps extends InputHTMLAttributes<HTMLInputElement> {
   label: string;
@@ -75,3 +122,32 @@ export function Field({ label, hint, problem, control, ...input }: FieldProps) {
     </div>
   );
 }
+
+interface TicksProps {
+  options: readonly { id: string; name: ReactNode; isDisabled?: boolean }[];
+  chosen: readonly string[];
+  /** @param ids all that are chosen now @param id the one whose choice has changed */
+  onChange: (ids: string[], id: string) => void;
+}
+
+/** Checkboxes, one below the other. */
+export const Ticks = ({ options, chosen, onChange }: TicksProps) => (
+  <ul className="plain">
+    {options.map(({ id, name, isDisabled = false }) => (
+      <li key={id}>
+        <label className="tick">
+          <input
+            type="checkbox"
+            checked={chosen.includes(id)}
+            disabled={isDisabled}
+            onChange={({ target }) => {
+              const others = chosen.filter((other) => other !== id);
+              onChange(target.checked ? [...others, id] : others, id);
+            }}
+          />
+          <span>{name}</span>
+        </label>
+      </li>
+    ))}
+  </ul>
+);

@@ -1,8 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useId } from "react";
 import type { CallContext } from "../api.ts";
-import { Dialog } from "./dialog.tsx";
-import { Form } from "./form.tsx";
+import { Act } from "./act.tsx";
 import { Loading, Problem } from "./page.tsx";
 
 interface RemoveProps {
@@ -16,33 +15,19 @@ interface RemoveProps {
 }
 
 /** A button for a destructive act: it shows the impact of a dry run before it acts. */
-export function Remove({ title, act, children, onDone }: RemoveProps) {
-  const [isOpen, setOpen] = useState(false);
-  return (
-    <>
-      <button type="button" className="danger" onClick={() => setOpen(true)}>
-        {title}
-      </button>
-      {isOpen && (
-        <Dialog title={title} onClose={() => setOpen(false)}>
-          {children}
-          <Impact act={act} />
-          <Form
-            fields={[]}
-            submit={title}
-            onSubmit={async () => {
-              await act({ idempotencyKey: crypto.randomUUID() });
-              setOpen(false);
-              onDone();
-            }}
-          >
-            {() => null}
-          </Form>
-        </Dialog>
-      )}
-    </>
-  );
-}
+export const Remove = ({ title, act, children, onDone }: RemoveProps) => (
+  <Act
+    title={title}
+    kind="danger"
+    act={async () => {
+      await act({ idempotencyKey: crypto.randomUUID() });
+      onDone();
+    }}
+  >
+    {children}
+    <Impact act={act} />
+  </Act>
+);
 
 const WORDS: Record<string, string> = {
   would_create: "Records made",
@@ -51,7 +36,13 @@ const WORDS: Record<string, string> = {
 };
 
 function Impact({ act }: Pick<RemoveProps, "act">) {
-  const query = useQuery({ queryKey: ["impact", act], queryFn: () => act({ dryRun: true }), retry: false, gcTime: 0 });
+  // A key of its own: the answer of another dialog may still be under way.
+  const query = useQuery({
+    queryKey: ["impact", useId()],
+    queryFn: () => act({ dryRun: true }),
+    retry: false,
+    gcTime: 0,
+  });
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
   const impact = Object.entries((query.data.meta["impact"] ?? {}) as Record<string, unknown>);

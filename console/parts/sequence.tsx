@@ -1,7 +1,6 @@
 import { useState } from "react";
 import { refuse } from "../api.ts";
-import { Inputs, type Values } from "./act.tsx";
-import { Form } from "./form.tsx";
+import { Form, Inputs, type Values } from "./form.tsx";
 
 /** What a status means, and the colour of its words. */
 export const SEQUENCE_STATES = {

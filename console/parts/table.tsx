@@ -54,35 +54,44 @@ export function Table<Row>({ caption, rows, columns, keyOf }: TableProps<Row>) {
   );
 }
 
+interface RowsProps<Row> extends TableProps<Row> {
+  query: { isPending: boolean; error: unknown };
+  /** Shown when there is no row. */
+  empty: ReactNode;
+}
+
+/** A list that is read as a whole. */
+export function Rows<Row>({ query, empty, ...table }: RowsProps<Row>) {
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  if (table.rows.length === 0) return <Empty>{empty}</Empty>;
+  return <Table {...table} />;
+}
+
 /** A page as a list procedure answers it. */
 interface ListAnswer<Row> {
   data: readonly Row[] | { toJSON(): readonly Row[] };
   meta: Record<string, unknown>;
 }
 
-interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
+interface ListProps<Row> extends Omit<RowsProps<Row>, "rows" | "query"> {
   /** Of the query: it names the procedure and everything that its input holds. */
   queryKey: readonly unknown[];
   read: (cursor: string | undefined) => Promise<ListAnswer<Row>>;
-  /** Shown when there is no row. */
-  empty: ReactNode;
 }
 
 /** A list that is read page by page. */
-export function List<Row>({ queryKey, read, empty, ...table }: ListProps<Row>) {
+export function List<Row>({ queryKey, read, ...list }: ListProps<Row>) {
   const query = useInfiniteQuery({
     queryKey,
     queryFn: ({ pageParam }) => read(pageParam),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: ({ meta }) => (meta["next_cursor"] as string | null | undefined) ?? undefined,
   });
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const rows = query.data.pages.flatMap(({ data }) => data as readonly Row[]);
-  if (rows.length === 0 && !query.hasNextPage) return <Empty>{empty}</Empty>;
+  const rows = query.data?.pages.flatMap(({ data }) => data as readonly Row[]) ?? [];
   return (
     <>
-      {rows.length > 0 && <Table rows={rows} {...table} />}
+      {(rows.length > 0 || !query.hasNextPage) && <Rows query={query} rows={rows} {...list} />}
       {query.hasNextPage && (
         <button type="button" disabled={query.isFetchingNextPage} onClick={() => query.fetchNextPage()}>
           More
