@@ -12,6 +12,9 @@ const FILES = {
   "reference.css": own("reference.css"),
   "reference.js": own("reference.js"),
   "icon.svg": own("icon.svg"),
+  "console-draft.png": own("console-draft.png"),
+  "console-newsletter.png": own("console-newsletter.png"),
+  "console-overview.png": own("console-overview.png"),
   "swagger-ui.css": resolve("swagger-ui-dist/swagger-ui.css"),
   "swagger-ui-bundle.js": resolve("swagger-ui-dist/swagger-ui-bundle.js"),
 } as const;
@@ -19,6 +22,7 @@ const FILES = {
 const TYPES: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
   js: "text/javascript; charset=utf-8",
+  png: "image/png",
   svg: "image/svg+xml",
 };
 

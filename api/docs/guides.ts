@@ -23,6 +23,7 @@ export const REFERENCE = guide("reference", "API reference", "/docs");
 
 export const GUIDES: readonly Guide[] = [
   guide("getting-started", "Getting started"),
+  guide("console", "The console"),
   guide("authentication", "Authentication"),
   guide("audience", "Your audience"),
   guide("sending", "Sending safely"),
@@ -47,7 +48,9 @@ const PAGE = readFileSync(`${import.meta.dirname}/page.liquid`, "utf8");
 
 /** @throws {Error} for a guide that names a fact or a filter that does not exist */
 export function renderGuide({ path, title, file }: Guide, facts: Facts): string {
-  const { html, sections } = renderMarkdown(liquid.parseAndRenderSync(readFileSync(file, "utf8"), facts));
+  const { html, sections } = renderMarkdown(
+    liquid.parseAndRenderSync(readFileSync(file, "utf8"), { ...facts, assets: ASSETS }),
+  );
   const [heading = "", content = ""] = html.split(/(?<=<\/h1>\n)/);
   const pages = [REFERENCE, ...GUIDES];
   return liquid.parseAndRenderSync(PAGE, { path, title, pages, heading, sections, content, assets: ASSETS });

@@ -5,9 +5,10 @@
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { chromium, type Page } from "playwright-core";
 import { signInLink } from "../../stack/console-link.ts";
+import { DEMO_FROM } from "../../stack/demo-team.ts";
 import type { StackFile } from "../../stack/state.ts";
 
-const FOLDER = `${import.meta.dirname}/../../api/docs/assets/console`;
+const FOLDER = `${import.meta.dirname}/../../api/docs/assets`;
 const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 const file = `${process.env["DATA_DIR"] ?? ".data"}/stack.json`;
@@ -19,17 +20,29 @@ if (!executablePath) throw new Error("Install Chromium first (Debian: apt-get in
 async function idOf(path: string): Promise<string> {
   const answer = await fetch(`${stack.api}${path}`, { headers: { "x-api-key": stack.keys.live } });
   const { data } = (await answer.json()) as { data: { id: string; is_drip?: boolean }[] };
-  const [first] = data;
+  const first = data.find(({ is_drip }) => path !== "/campaigns" || is_drip);
   if (!first) throw new Error(`${path} is empty: run the demo first`);
   return first.id;
+}
+
+/** A newsletter to be written. */
+async function draftId(): Promise<string> {
+  const headers = { "x-api-key": stack.keys.live, "content-type": "application/json" };
+  const body = JSON.stringify({
+    name: "The December issue",
+    subject: "{{ first_name }}, the year in five pictures",
+    from_email: DEMO_FROM,
+    body: "<h1>Dear {{ first_name }}</h1>\n<p>Here is what happened this year.</p>\n",
+  });
+  const answer = await fetch(`${stack.api}/newsletters`, { method: "POST", headers, body });
+  return ((await answer.json()) as { data: { id: string } }).data.id;
 }
 
 /** Pages below the team's, by the name of their picture. */
 const pages: Record<string, string> = {
   overview: "",
   newsletter: `/newsletters/${await idOf("/newsletters?status=SENT")}`,
-  list: `/lists/${await idOf("/lists")}`,
-  sequence: `/sequences/${await idOf("/campaigns?is_drip=true")}`,
+  draft: `/newsletters/${await draftId()}`,
 };
 
 async function settle(page: Page): Promise<void> {
@@ -40,7 +53,7 @@ async function settle(page: Page): Promise<void> {
 const browser = await chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
 mkdirSync(FOLDER, { recursive: true });
 try {
-  const page = await browser.newPage({ viewport: { width: 1_200, height: 800 } });
+  const page = await browser.newPage({ viewport: { width: 1_440, height: 860 } });
   await page.goto(await signInLink(stack));
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("heading", { name: "Overview" }).waitFor();
@@ -48,7 +61,7 @@ try {
   for (const [name, path] of Object.entries(pages)) {
     await page.goto(`${base}${path}`);
     await settle(page);
-    await page.screenshot({ path: `${FOLDER}/${name}.png` });
+    await page.screenshot({ path: `${FOLDER}/console-${name}.png` });
     console.log(`${name}.png`);
   }
 } finally {
