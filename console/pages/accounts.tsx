@@ -14,10 +14,10 @@ import {
   USUAL_SERVER,
 } from "../parts/account.tsx";
 import { Act } from "../parts/act.tsx";
+import { All, contains } from "../parts/all.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Field, Inputs, type Values } from "../parts/form.tsx";
-import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
+import { PageHead } from "../parts/page.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 const used = (usage: { used: number; limit: number } | null) =>
@@ -26,12 +26,11 @@ const used = (usage: { used: number; limit: number } | null) =>
 /** The sending accounts of a team. */
 export function Page() {
   const { client, base } = useWorkspace();
-  const [{ q = "", status }] = useFilters();
-  const query = useQuery({ queryKey: [base, "accounts", "list"], queryFn: () => client.app.accounts.list.query({}) });
-  const accounts = query.data?.data ?? [];
-  const shown = accounts.filter(
-    (account) => (!status || account.status === status) && account.email.includes(q.toLowerCase()),
-  );
+  const [{ q, status }] = useFilters();
+  const query = useQuery({
+    queryKey: [base, "accounts", "list"],
+    queryFn: async () => (await client.app.accounts.list.query({})).data,
+  });
   const choices = Object.fromEntries(Object.entries(ACCOUNT_STATES).map(([name, [text]]) => [name, text]));
   return (
     <>
@@ -40,36 +39,25 @@ export function Page() {
         <SearchFilter name="q" label="Address" />
         <ChoiceFilter name="status" label="State" any="All" choices={choices} />
       </FilterBar>
-      <Problem error={query.error} />
-      {query.isPending && <Loading />}
-      {query.data && shown.length === 0 && (
-        <Empty>
-          <p>
-            {accounts.length > 0
-              ? "No account is like this. Show all of them, or search for another address."
-              : "No account yet. Newsletters leave by a mailbox or relay of yours: connect one with its server and login."}
-          </p>
-        </Empty>
-      )}
-      {shown.length > 0 && (
-        <Table
-          caption="Sending accounts"
-          rows={shown}
-          keyOf={({ id }) => id}
-          columns={[
-            { name: "Address", cell: ({ id, email }) => <Link to={`${base}/accounts/${id}`}>{email}</Link> },
-            { name: "State", cell: (account) => <AccountState {...account} /> },
-            { name: "This hour", cell: ({ hour }) => used(hour), isNumber: true },
-            { name: "Today", cell: ({ day }) => used(day), isNumber: true },
-            {
-              name: "Connections",
-              cell: (account) => `${account.connections} of ${account.max_connections}`,
-              isNumber: true,
-            },
-            { name: "Open sends", cell: ({ open_sends }) => open_sends, isNumber: true },
-          ]}
-        />
-      )}
+      <All
+        caption="Sending accounts"
+        query={query}
+        isShown={(account) => (!status || account.status === status) && contains(account.email, q)}
+        keyOf={({ id }) => id}
+        columns={[
+          { name: "Address", cell: ({ id, email }) => <Link to={`${base}/accounts/${id}`}>{email}</Link> },
+          { name: "State", cell: (account) => <AccountState {...account} /> },
+          { name: "This hour", cell: ({ hour }) => used(hour), isNumber: true },
+          { name: "Today", cell: ({ day }) => used(day), isNumber: true },
+          {
+            name: "Connections",
+            cell: (account) => `${account.connections} of ${account.max_connections}`,
+            isNumber: true,
+          },
+          { name: "Open sends", cell: ({ open_sends }) => open_sends, isNumber: true },
+        ]}
+        empty="No account yet. Newsletters leave by a mailbox or relay of yours: connect one with its server and login."
+      />
     </>
   );
 }

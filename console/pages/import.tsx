@@ -1,8 +1,9 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client } from "../api.ts";
-import { Act } from "../parts/act.tsx";
+import { Act, Inputs, useDone, type Values } from "../parts/act.tsx";
+import { useLists } from "../parts/audience/list-form.tsx";
 import { saveFile } from "../parts/export.tsx";
 import { Figures } from "../parts/figures.tsx";
 import { useFilters, When } from "../parts/filters.tsx";
@@ -21,19 +22,20 @@ const REFUSED_SHOWN = 20;
 export function Page() {
   const { client, base } = useWorkspace();
   const { importId = "" } = useParams({ strict: false }) as { importId?: string };
-  const queries = useQueryClient();
+  const params = { importId };
+  const { imports } = client.app;
+  const done = useDone("imports");
   const navigate = useNavigate();
   const queryKey = [base, "imports", importId];
   const query = useQuery({
     queryKey,
-    queryFn: () => client.app.imports.retrieve.query({ params: { importId } }),
-    refetchInterval: ({ state }) => pollWhile(isUnderWay(state.data?.data.state)),
+    queryFn: async () => (await imports.retrieve.query({ params })).data,
+    refetchInterval: ({ state }) => pollWhile(isUnderWay(state.data?.state)),
   });
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
-  const found = query.data.data;
+  const found = query.data;
   const { state, name, progress, failure, report, refused } = found;
-  const changed = () => queries.invalidateQueries({ queryKey: [base, "imports"] });
   const isEditable = state === "UPLOADED" || state === "CHECKED" || state === "FAILED";
   return (
     <>
@@ -45,14 +47,13 @@ export function Page() {
           <Act
             title="Delete this import"
             kind="danger"
+            note="The file and its report are deleted. People who were imported stay."
             act={async () => {
-              await client.app.imports.remove.mutate({ params: { importId } });
+              await imports.remove.mutate({ params });
               await navigate({ to: `${base}/imports` });
-              await changed();
+              await done(Promise.resolve());
             }}
-          >
-            <p>The file and its report are deleted. People who were imported stay.</p>
-          </Act>
+          />
         )}
       </PageHead>
       <p role="status">
@@ -78,59 +79,54 @@ export function Page() {
           <h2>{state === "DONE" ? "What the import changed" : "What the import would change"}</h2>
           <Report {...report} />
           {state === "CHECKED" && (
-            <Form
-              fields={[]}
-              submit="Import now"
-              onSubmit={async () => {
-                await client.app.imports.run.mutate({ params: { importId } });
-                await changed();
-              }}
-            >
+            <Form fields={[]} submit="Import now" onSubmit={() => done(imports.run.mutate({ params }))}>
               {() => <p>Nothing has changed so far. The import changes all of this, or nothing.</p>}
             </Form>
           )}
         </section>
       )}
-      {refused.length > 0 && (
-        <div>
-          <div className="head">
-            <h2>Refused lines</h2>
-            <button
-              type="button"
-              onClick={() =>
-                saveFile("refused.csv", [
-                  "line,reason\r\n",
-                  ...refused.map(({ line, reason }) => `${line},"${reason.replaceAll('"', '""')}"\r\n`),
-                ])
-              }
-            >
-              Download them
-            </button>
-          </div>
-          <Table
-            caption="Refused lines"
-            rows={refused.slice(0, REFUSED_SHOWN)}
-            keyOf={({ line }) => String(line)}
-            columns={[
-              { name: "Line", cell: ({ line }) => line },
-              { name: "Reason", cell: ({ reason }) => reason },
-            ]}
-          />
-          {refused.length > REFUSED_SHOWN && (
-            <p className="muted">
-              These are the first {REFUSED_SHOWN}; the download has{" "}
-              {refused.length === report?.refused ? "all" : `the first ${refused.length.toLocaleString()}`}.
-            </p>
-          )}
-        </div>
-      )}
+      {refused.length > 0 && <Refused lines={refused} isWhole={refused.length === report?.refused} />}
       {isEditable && (
         <details open={state !== "CHECKED"} key={state}>
           <summary>Columns and choices</summary>
-          <Choices found={found} onChanged={changed} />
+          <Choices found={found} />
         </details>
       )}
     </>
+  );
+}
+
+interface RefusedProps {
+  lines: Import["refused"];
+  isWhole: boolean;
+}
+
+function Refused({ lines, isWhole }: RefusedProps) {
+  const csv = lines.map(({ line, reason }) => `${line},"${reason.replaceAll('"', '""')}"\r\n`);
+  return (
+    <section className="stack" aria-label="Refused lines">
+      <div className="head">
+        <h2>Refused lines</h2>
+        <button type="button" onClick={() => saveFile("refused.csv", ["line,reason\r\n", ...csv])}>
+          Download them
+        </button>
+      </div>
+      <Table
+        caption="The first refused lines"
+        rows={lines.slice(0, REFUSED_SHOWN)}
+        keyOf={({ line }) => String(line)}
+        columns={[
+          { name: "Line", cell: ({ line }) => line },
+          { name: "Reason", cell: ({ reason }) => reason },
+        ]}
+      />
+      {lines.length > REFUSED_SHOWN && (
+        <p className="muted">
+          These are the first {REFUSED_SHOWN}; the download has{" "}
+          {isWhole ? "all" : `the first ${lines.length.toLocaleString()}`}.
+        </p>
+      )}
+    </section>
   );
 }
 
@@ -185,44 +181,34 @@ const USES: Readonly<Record<string, string>> = {
 };
 
 /** What the file's people become, what each column is, and the check. */
-function Choices({ found, onChanged }: { found: Import; onChanged: () => Promise<void> }) {
+function Choices({ found }: { found: Import }) {
   const { client, base } = useWorkspace();
+  const done = useDone("imports");
   const [{ list: wanted }] = useFilters();
   const importId = found.id;
   const [kind, setKind] = useState<Kind>(found.kind ?? "subscribers");
   const [chosen, setChosen] = useState<readonly string[] | null>(found.uses);
   const columns = useQuery({
     queryKey: [base, "imports", importId, "columns", kind],
-    queryFn: () => client.app.imports.columns.query({ params: { importId }, query: { kind } }),
+    queryFn: async () => (await client.app.imports.columns.query({ params: { importId }, query: { kind } })).data,
     staleTime: Number.POSITIVE_INFINITY,
   });
-  const lists = useQuery({
-    queryKey: [base, "lists", "choice"],
-    queryFn: () => client.api.lists.page.query({ query: { limit: "100" } }),
-  });
+  const lists = useLists();
   if (columns.error ?? lists.error) return <Problem error={columns.error ?? lists.error} />;
   if (!columns.data || !lists.data) return <Loading />;
-  const { columns: rows, uses } = columns.data.data;
-  const all = lists.data.data as { id: string; name: string; optin: string }[];
+  const { columns: rows, uses } = columns.data;
+  const listNames = lists.data.map(({ id, name, optin }) => [
+    id,
+    optin === "DOUBLE" ? `${name} (double opt-in)` : name,
+  ]);
   const choiceAt = (at: number) => chosen?.[at] ?? rows[at]?.use ?? "none";
+  const check = async ({ list_id, confirmed, enters_sequences }: Values) => {
+    const options = { confirmed: confirmed === "on", enters_sequences: enters_sequences === "on" };
+    const body = { kind, uses: rows.map((_, at) => choiceAt(at)), ...(list_id && { list_id }), ...options };
+    await done(client.app.imports.check.mutate({ params: { importId }, body }));
+  };
   return (
-    <Form
-      fields={[]}
-      submit="Check the file"
-      onSubmit={async ({ list_id, confirmed, enters_sequences }) => {
-        await client.app.imports.check.mutate({
-          params: { importId },
-          body: {
-            kind,
-            uses: rows.map((_, at) => choiceAt(at)),
-            ...(list_id && { list_id }),
-            confirmed: confirmed === "on",
-            enters_sequences: enters_sequences === "on",
-          },
-        });
-        await onChanged();
-      }}
-    >
+    <Form fields={[]} submit="Check the file" onSubmit={check}>
       {() => (
         <>
           <Field
@@ -246,27 +232,16 @@ function Choices({ found, onChanged }: { found: Import; onChanged: () => Promise
             )}
           />
           {kind === "subscribers" && (
-            <Field
-              label="List"
-              name="list_id"
-              control={(id) => (
-                <select id={id} name="list_id" defaultValue={found.list_id ?? wanted ?? ""}>
-                  <option value="">No list</option>
-                  {all.map((list) => (
-                    <option key={list.id} value={list.id}>
-                      {list.name}
-                      {list.optin === "DOUBLE" ? " (double opt-in)" : ""}
-                    </option>
-                  ))}
-                </select>
-              )}
-            />
-          )}
-          {kind === "subscribers" && (
-            <label>
-              <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to get mails:
-              ask nobody to confirm, even where the list has double opt-in
-            </label>
+            <>
+              <Inputs
+                inputs={[["list_id", "List", { choices: { "": "No list", ...Object.fromEntries(listNames) } }]]}
+                values={{ list_id: found.list_id ?? wanted }}
+              />
+              <label>
+                <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to get
+                mails: ask nobody to confirm, even where the list has double opt-in
+              </label>
+            </>
           )}
           {kind !== "suppressions" && (
             <label>

@@ -3,10 +3,10 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { type Client, refusalOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
+import { All, contains } from "../parts/all.tsx";
 import { FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
 import { Field } from "../parts/form.tsx";
-import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
+import { PageHead } from "../parts/page.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 export const STATES = {
@@ -26,50 +26,38 @@ export const pollWhile = (isWorking: boolean | undefined) => (isWorking ? POLL_M
 /** The files that were uploaded, and a new one. */
 export function Page() {
   const { client, base } = useWorkspace();
-  const [{ q = "" }] = useFilters();
+  const [{ q }] = useFilters();
   const mayWrite = useRole("EDITOR");
   const query = useQuery({
     queryKey: [base, "imports"],
-    queryFn: () => client.app.imports.list.query({}),
-    refetchInterval: ({ state }) => pollWhile(state.data?.data.some((each) => isUnderWay(each.state))),
+    queryFn: async () => (await client.app.imports.list.query({})).data,
+    refetchInterval: ({ state }) => pollWhile(state.data?.some((each) => isUnderWay(each.state))),
   });
-  const all = query.data?.data ?? [];
-  const shown = all.filter(({ name }) => name.toLowerCase().includes(q.toLowerCase()));
   return (
     <>
       <PageHead title="Imports">{mayWrite && <NewImport />}</PageHead>
-      {query.isPending && <Loading />}
-      <Problem error={query.error} />
-      {query.data && all.length === 0 && (
-        <Empty>
-          No import yet. Upload a CSV file with the addresses of people: you see what would change before anything does.
-        </Empty>
-      )}
-      {all.length > 0 && (
-        <FilterBar>
-          <SearchFilter name="q" label="Name of the file" />
-        </FilterBar>
-      )}
-      {all.length > 0 && shown.length === 0 && <Empty>No file has this name.</Empty>}
-      {shown.length > 0 && (
-        <Table
-          caption="Imports"
-          rows={shown}
-          keyOf={({ id }) => id}
-          columns={[
-            {
-              name: "File",
-              cell: ({ id, name }) => (mayWrite ? <Link to={`${base}/imports/${id}`}>{name}</Link> : name),
-            },
-            { name: "Imported as", cell: ({ kind }) => kind ?? "not chosen" },
-            {
-              name: "State",
-              cell: ({ state, progress }) => STATES[state] + (isUnderWay(state) ? `, ${progress} %` : ""),
-            },
-            { name: "Uploaded", cell: ({ created_at }) => <When at={created_at} /> },
-          ]}
-        />
-      )}
+      <FilterBar>
+        <SearchFilter name="q" label="Name of the file" />
+      </FilterBar>
+      <All
+        caption="Imports"
+        query={query}
+        isShown={({ name }) => contains(name, q)}
+        keyOf={({ id }) => id}
+        columns={[
+          {
+            name: "File",
+            cell: ({ id, name }) => (mayWrite ? <Link to={`${base}/imports/${id}`}>{name}</Link> : name),
+          },
+          { name: "Imported as", cell: ({ kind }) => kind ?? "not chosen" },
+          {
+            name: "State",
+            cell: ({ state, progress }) => STATES[state] + (isUnderWay(state) ? `, ${progress} %` : ""),
+          },
+          { name: "Uploaded", cell: ({ created_at }) => <When at={created_at} /> },
+        ]}
+        empty="No import yet. Upload a CSV file with the addresses of people: you see what would change before anything does."
+      />
     </>
   );
 }

@@ -1,13 +1,12 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import { ListDialog, OPTINS, SUBSCRIPTION_STATUSES } from "../parts/audience/list-form.tsx";
-import { nameOf, PersonLink } from "../parts/audience/people.tsx";
+import { Act, useDone, type Values } from "../parts/act.tsx";
+import { ListButton, type ListRecord, OPTINS, SUBSCRIPTION_STATUSES } from "../parts/audience/list-form.tsx";
+import { nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
-import { Dialog } from "../parts/dialog.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, FilterBar, useFilters, When } from "../parts/filters.tsx";
-import { Field, Form } from "../parts/form.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
@@ -27,7 +26,6 @@ export function Page() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const [{ status: given }] = useFilters();
-  const [open, setOpen] = useState<"edit" | "add">();
   const list = useQuery({
     queryKey: [base, "lists", listId],
     queryFn: async () => (await client.api.lists.retrieve.query({ params: { listId } })).data,
@@ -42,15 +40,11 @@ export function Page() {
         <Export of="list" listId={listId} />
         {mayWrite && (
           <>
-            <button type="button" onClick={() => setOpen("edit")}>
-              Edit
-            </button>
+            <ListButton list={list.data} />
             <Link className="button" to={`${base}/imports`} search={{ list: listId }}>
               Import
             </Link>
-            <button type="button" className="primary" onClick={() => setOpen("add")}>
-              Add a person
-            </button>
+            <AddPerson list={list.data} />
           </>
         )}
       </PageHead>
@@ -84,71 +78,56 @@ export function Page() {
           },
         ]}
         empty={
-          status ? (
-            <p>No subscriber has this status.</p>
-          ) : (
-            <p>Nobody is on this list yet. Add a person, or import many from a file.</p>
-          )
+          <p>
+            {status
+              ? "No subscriber has this status."
+              : "Nobody is on this list yet. Add a person, or import many from a file."}
+          </p>
         }
       />
-      {open === "edit" && <ListDialog list={list.data} onClose={() => setOpen(undefined)} />}
-      {open === "add" && <AddDialog list={list.data} onClose={() => setOpen(undefined)} />}
     </>
   );
 }
 
-interface AddDialogProps {
-  list: { id: string; name: string; optin: "SINGLE" | "DOUBLE" };
-  onClose: () => void;
-}
-
 /** Adds a person by their address, who becomes a subscriber if they are none. */
-function AddDialog({ list: { id: listId, name, optin }, onClose }: AddDialogProps) {
-  const { client, base } = useWorkspace();
-  const queries = useQueryClient();
-  const [done, setDone] = useState<string>();
-  const add = async ({ email = "", first_name, last_name }: Record<string, string>) => {
-    const { data: found } = await client.api.subscribers.page.query({ query: { email } });
+function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) {
+  const { lists, subscribers } = useWorkspace().client.api;
+  const done = useDone("lists");
+  const [notice, setNotice] = useState<string>();
+  const add = async ({ email = "", first_name, last_name }: Values) => {
+    const { data: found } = await subscribers.page.query({ query: { email } });
     const body = { email, first_name: first_name || null, last_name: last_name || null };
-    const { id } = found[0] ?? (await client.api.subscribers.create.mutate({ body })).data;
-    const { data } = await client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
-    await queries.invalidateQueries({ queryKey: [base] });
-    if (data.added.length > 0) onClose();
-    else if (data.already_subscribed.length > 0) setDone(`${email} is on this list already.`);
-    else {
-      const asked = optin === "DOUBLE" ? " A mail asks whether they want to come back." : "";
-      setDone(`${email} unsubscribed from this list and stays off it until they confirm.${asked}`);
-    }
+    const { id } = found[0] ?? (await subscribers.create.mutate({ body })).data;
+    const { data } = await done(lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } }));
+    if (data.added.length > 0) return setNotice(undefined);
+    const asked = optin === "DOUBLE" ? " A mail asks whether they want to come back." : "";
+    setNotice(
+      data.already_subscribed.length > 0
+        ? `${email} is on this list already.`
+        : `${email} unsubscribed from this list and stays off it until they confirm.${asked}`,
+    );
+    return false;
   };
   return (
-    <Dialog title={`Add a person to ${name}`} onClose={onClose}>
-      <p>
-        {optin === "DOUBLE"
+    <Act
+      title={`Add a person to ${name}`}
+      short="Add a person"
+      submit="Add"
+      kind="primary"
+      note={
+        optin === "DOUBLE"
           ? "A mail asks them to confirm; they get newsletters once they have."
-          : "They get the newsletters of this list from now on. Add people who agreed to it."}
-      </p>
-      <Form fields={["email", "first_name", "last_name"]} submit="Add" onSubmit={add}>
-        {(problemOf) => (
-          <>
-            <Field
-              label="Address"
-              name="email"
-              type="email"
-              required
-              maxLength={320}
-              problem={problemOf("email")}
-              hint="The names below are kept for a new subscriber."
-            />
-            <Field label="First name" name="first_name" problem={problemOf("first_name")} />
-            <Field label="Last name" name="last_name" problem={problemOf("last_name")} />
-          </>
-        )}
-      </Form>
-      {done && (
+          : "They get the newsletters of this list from now on. Add people who agreed to it."
+      }
+      inputs={PERSON_INPUTS}
+      act={add}
+    >
+      <p className="muted">The names are kept for a new subscriber.</p>
+      {notice && (
         <p className="notice" role="status">
-          {done}
+          {notice}
         </p>
       )}
-    </Dialog>
+    </Act>
   );
 }

@@ -1,7 +1,8 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import { useState } from "react";
+import type { ReactNode } from "react";
 import type { Client } from "../api.ts";
+import { Act, Facts, useDone, type Values } from "../parts/act.tsx";
 import { SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
 import {
   type Contact,
@@ -9,7 +10,9 @@ import {
   DeletePerson,
   EMAIL_STATUSES,
   nameOf,
+  type Person,
   PersonButton,
+  type PersonKind,
   type Subscriber,
   useFields,
 } from "../parts/audience/people.tsx";
@@ -49,9 +52,21 @@ export function Page() {
     <>
       <PageHead title={email} />
       <div className="cards">
-        <MailCard email={email} suppression={suppression.data} />
-        <SubscriberCard email={email} subscriber={subscriber.data} />
-        <ContactCard email={email} contact={contact.data} />
+        <section className="card">
+          <h2>Mail</h2>
+          <Stop email={email} suppression={suppression.data} />
+        </section>
+        <section className="card">
+          <h2>Subscriber</h2>
+          <RecordOf kind="subscribers" email={email} person={subscriber.data} />
+        </section>
+        <section className="card">
+          <h2>Contact</h2>
+          <RecordOf kind="contacts" email={email} person={contact.data}>
+            {contact.data && `${EMAIL_STATUSES[contact.data.email_status]}, `}
+          </RecordOf>
+          {contact.data && <Known fields={contact.data.fields} />}
+        </section>
       </div>
       {subscriber.data && <Subscriptions subscriber={subscriber.data} />}
       <Unsubscribes email={email} />
@@ -60,117 +75,87 @@ export function Page() {
   );
 }
 
-interface MailCardProps {
+interface StopProps {
   email: string;
   suppression: DataOf<Client["api"]["suppressions"]["retrieve"]["query"]> | null;
 }
 
 /** Whether the address is mailed at all, and why not. */
-function MailCard({ email, suppression }: MailCardProps) {
+function Stop({ email, suppression }: StopProps) {
+  if (!suppression) {
+    return (
+      <>
+        <p className="good">Allowed.</p>
+        <Suppress email={email} />
+      </>
+    );
+  }
   return (
-    <section className="card">
-      <h2>Mail</h2>
-      {suppression ? (
-        <>
-          <p className="wrong">
-            Stopped: {REASONS[suppression.reason] ?? suppression.reason}, since <When at={suppression.created_at} />.
-          </p>
-          <Lift {...suppression} />
-        </>
-      ) : (
-        <>
-          <p className="good">Allowed.</p>
-          <Suppress label="Stop all mail" email={email} />
-        </>
-      )}
-    </section>
+    <>
+      <p className="wrong">
+        Stopped: {REASONS[suppression.reason] ?? suppression.reason}, since <When at={suppression.created_at} />.
+      </p>
+      <Lift {...suppression} />
+    </>
   );
 }
 
-function SubscriberCard({ email, subscriber }: { email: string; subscriber: Subscriber | null }) {
+const ABSENT = {
+  subscribers: "Not a subscriber: no newsletter goes to them.",
+  contacts: "Not a contact: no campaign goes to them.",
+} as const;
+
+interface RecordProps {
+  kind: PersonKind;
+  email: string;
+  person: Person | null;
+  children?: ReactNode;
+}
+
+/** The person as a subscriber or a contact. */
+function RecordOf({ kind, email, person, children }: RecordProps) {
   const mayWrite = useRole("EDITOR");
+  if (!person) {
+    return (
+      <>
+        <p>{ABSENT[kind]}</p>
+        {mayWrite && <PersonButton kind={kind} email={email} />}
+      </>
+    );
+  }
   return (
-    <section className="card">
-      <h2>Subscriber</h2>
-      {subscriber ? (
-        <>
-          <p>
-            {nameOf(subscriber) || "No name"}, added <When at={subscriber.created_at} />.
-          </p>
-          {mayWrite && (
-            <div className="actions">
-              <PersonButton kind="subscribers" person={subscriber}>
-                Edit
-              </PersonButton>
-              <DeletePerson kind="subscribers" person={subscriber} title="Delete subscriber" />
-            </div>
-          )}
-        </>
-      ) : (
-        <>
-          <p>Not a subscriber: no newsletter goes to them.</p>
-          {mayWrite && (
-            <PersonButton kind="subscribers" email={email}>
-              New subscriber
-            </PersonButton>
-          )}
-        </>
+    <>
+      <p>
+        {nameOf(person) || "No name"}, {children}added <When at={person.created_at} />.
+      </p>
+      {mayWrite && (
+        <div className="actions">
+          <PersonButton kind={kind} person={person} />
+          <DeletePerson kind={kind} person={person} title={`Delete ${kind.slice(0, -1)}`} />
+        </div>
       )}
-    </section>
+    </>
   );
 }
 
-const shown = (value: Contact["fields"][string] | undefined) =>
-  typeof value === "boolean" ? (value ? "yes" : "no") : String(value ?? "–");
-
-function ContactCard({ email, contact }: { email: string; contact: Contact | null }) {
-  const mayWrite = useRole("EDITOR");
-  const fields = useFields(contact !== null);
-  return (
-    <section className="card">
-      <h2>Contact</h2>
-      {contact ? (
-        <>
-          <p>
-            {nameOf(contact) || "No name"}, {EMAIL_STATUSES[contact.email_status]}, added{" "}
-            <When at={contact.created_at} />.
-          </p>
-          <dl>
-            {(fields.data ?? []).map(({ name }) => (
-              <div key={name}>
-                <dt>{name}</dt>
-                <dd>{shown(contact.fields[name])}</dd>
-              </div>
-            ))}
-          </dl>
-          {mayWrite && (
-            <div className="actions">
-              <PersonButton kind="contacts" person={contact}>
-                Edit
-              </PersonButton>
-              <DeletePerson kind="contacts" person={contact} title="Delete contact" />
-            </div>
-          )}
-        </>
-      ) : (
-        <>
-          <p>Not a contact: no campaign goes to them.</p>
-          {mayWrite && (
-            <PersonButton kind="contacts" email={email}>
-              New contact
-            </PersonButton>
-          )}
-        </>
-      )}
-    </section>
-  );
+/** What the custom fields of a contact hold. */
+function Known({ fields }: Pick<Contact, "fields">) {
+  const { data = [] } = useFields();
+  const shown = (value: Contact["fields"][string] | undefined) =>
+    typeof value === "boolean" ? (value ? "yes" : "no") : String(value ?? "–");
+  return <Facts of={data.map(({ name }) => [name, shown(fields[name])])} />;
 }
 
 function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subscriber }) {
-  const { base } = useWorkspace();
-  const lists = useLists();
-  const nameOfList = (listId: string) => lists.data?.find((list) => list.id === listId)?.name ?? listId;
+  const { client, base } = useWorkspace();
+  const done = useDone("subscribers");
+  const mayWrite = useRole("EDITOR");
+  const lists = useLists().data ?? [];
+  const nameOfList = (listId: string) => lists.find((list) => list.id === listId)?.name ?? listId;
   const joined = subscriptions.map(({ list_id }) => list_id);
+  const others = lists.filter((list) => !joined.includes(list.id));
+  const join = ({ listId = "" }: Values) =>
+    done(client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } }));
   return (
     <section className="block">
       <h2>Subscriptions</h2>
@@ -202,46 +187,15 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
           ]}
         />
       )}
-      <Join subscriberId={id} lists={(lists.data ?? []).filter((list) => !joined.includes(list.id))} />
+      {mayWrite && others.length > 0 && (
+        <Act
+          title="Add to a list"
+          submit="Add"
+          inputs={[["listId", "List", { choices: Object.fromEntries(others.map((list) => [list.id, list.name])) }]]}
+          act={join}
+        />
+      )}
     </section>
-  );
-}
-
-/** Puts the person on another list. */
-function Join({ subscriberId, lists }: { subscriberId: string; lists: { id: string; name: string }[] }) {
-  const { client, base } = useWorkspace();
-  const queries = useQueryClient();
-  const [error, setError] = useState<unknown>();
-  if (!useRole("EDITOR") || lists.length === 0) return null;
-  const join = async (listId: string) => {
-    try {
-      await client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [subscriberId] } });
-      await queries.invalidateQueries({ queryKey: [base] });
-    } catch (thrown) {
-      setError(thrown);
-    }
-  };
-  return (
-    <form
-      className="filters"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void join(String(new FormData(event.currentTarget).get("list")));
-      }}
-    >
-      <label>
-        <span className="muted">Another list</span>
-        <select name="list">
-          {lists.map(({ id, name }) => (
-            <option key={id} value={id}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
-      <button type="submit">Add to the list</button>
-      <Problem error={error} />
-    </form>
   );
 }
 

@@ -5,7 +5,6 @@ import type { Client } from "../api.ts";
 import { Group } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, isUnfinished, joinOf } from "../parts/audience/conditions.ts";
 import { type DataOf, useFields } from "../parts/audience/people.tsx";
-import { useFilters } from "../parts/filters.tsx";
 import { Field, Form } from "../parts/form.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
@@ -43,12 +42,12 @@ function Editor({ segment }: { segment: Segment | undefined }) {
   const navigate = useNavigate();
   const fields = useFields().data ?? [];
   const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
-  const [{ view }, setFilters] = useFilters();
   const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? { all: [] });
   const [isSaved, setSaved] = useState(false);
   const shown = grouped(conditions);
   const isShowable = canShow(shown, fields);
-  const isText = view === "text" || !isShowable;
+  // While it is written as text it stays text.
+  const [isText] = useState(!isShowable);
   const change = (next: unknown) => {
     setConditions(next);
     setSaved(false);
@@ -65,22 +64,11 @@ function Editor({ segment }: { segment: Segment | undefined }) {
   };
   return (
     <>
-      <PageHead title={segment?.name ?? "New segment"}>
-        {isShowable && (
-          <button type="button" onClick={() => setFilters({ view: isText ? undefined : "text" })}>
-            {isText ? "Show as a form" : "Show as text"}
-          </button>
-        )}
-        {segment && mayWrite && <Delete segment={segment} />}
-      </PageHead>
+      <PageHead title={segment?.name ?? "New segment"}>{segment && mayWrite && <Delete segment={segment} />}</PageHead>
       {segment?.deleted_at && (
         <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
       )}
-      {isText ? (
-        <Text value={conditions} onChange={change} isShowable={isShowable} />
-      ) : (
-        <Group value={shown as Condition} onChange={change} />
-      )}
+      {isText ? <Text value={conditions} onChange={change} /> : <Group value={shown as Condition} onChange={change} />}
       <Count conditions={conditions} isReady={!isShowable || !isUnfinished(shown as Condition)} />
       {mayWrite && (
         <Form fields={["name"]} submit={segment ? "Save" : "Make the segment"} onSubmit={save}>
@@ -129,16 +117,13 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
   );
 }
 
-/** The conditions as JSON, for those that the form cannot show. */
-function Text({
-  value,
-  onChange,
-  isShowable,
-}: {
+interface TextProps {
   value: unknown;
   onChange: (value: unknown) => void;
-  isShowable: boolean;
-}) {
+}
+
+/** The conditions as JSON, for those that the form cannot show. */
+function Text({ value, onChange }: TextProps) {
   const [text, setText] = useState(() => JSON.stringify(value, undefined, 2));
   const [isWrong, setWrong] = useState(false);
   const read = (given: string) => {
@@ -154,7 +139,7 @@ function Text({
     <Field
       label="Conditions as JSON"
       name="conditions"
-      {...(!isShowable && { hint: "The form cannot show these conditions." })}
+      hint="The form cannot show these conditions."
       problem={isWrong ? "This is not valid JSON." : undefined}
       control={(id, describedBy) => (
         <textarea

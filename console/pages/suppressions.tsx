@@ -28,7 +28,7 @@ export function Page() {
     <>
       <PageHead title="Suppressions">
         <Export of="suppressions" />
-        <Suppress label="Stop mail to addresses" />
+        <Suppress />
       </PageHead>
       <FilterBar>
         <SearchFilter name="q" label="Address begins with" />
@@ -44,14 +44,11 @@ export function Page() {
           keyOf={({ id }) => id}
           columns={COLUMNS}
           empty={
-            reason ? (
-              <p>No address has this reason.</p>
-            ) : (
-              <p>
-                No address is stopped. Bounces, complaints and people who unsubscribe from all mail come here by
-                themselves; stop others by hand.
-              </p>
-            )
+            <p>
+              {reason
+                ? "No address has this reason."
+                : "No address is stopped. Bounces, complaints and people who unsubscribe from all mail come here by themselves; stop others by hand."}
+            </p>
           }
         />
       )}

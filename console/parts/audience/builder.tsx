@@ -25,14 +25,14 @@ interface EditProps<Value> {
 
 interface PickProps extends EditProps<string> {
   label: string;
-  choices: readonly (readonly [value: string, text: string])[];
+  choices: Readonly<Record<string, string>>;
 }
 
 function Pick({ label, value, choices, onChange }: PickProps) {
   return (
     <select aria-label={label} value={value} onChange={({ target }) => onChange(target.value)}>
-      {choices.every(([choice]) => choice !== value) && <option value={value}>{value}</option>}
-      {choices.map(([choice, text]) => (
+      {!(value in choices) && <option value={value}>{value}</option>}
+      {Object.entries(choices).map(([choice, text]) => (
         <option key={choice} value={choice}>
           {text}
         </option>
@@ -55,10 +55,7 @@ export function Group({ value, onChange, onRemove }: EditProps<Condition> & { on
         <Pick
           label="Contacts who meet"
           value={join}
-          choices={[
-            ["all", "all of these"],
-            ["any", "any of these"],
-          ]}
+          choices={{ all: "all of these", any: "any of these" }}
           onChange={(chosen) => onChange({ [chosen]: parts })}
         />
         {onRemove && (
@@ -101,12 +98,12 @@ function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: (
     const type = typeOf(chosen, fields) ?? "text";
     onChange(withOperator(chosen, type, Object.keys(OPERATORS[type])[0] ?? "eq"));
   };
-  const subjects = [
-    ...OWN_FIELDS.map(({ field, label }) => [field, label] as const),
-    ...fields.map(({ name }) => [`fields.${name}`, name] as const),
-    ["list", "List"] as const,
-    ["event", "Mails"] as const,
-  ];
+  const subjects = {
+    ...Object.fromEntries(OWN_FIELDS.map(({ field, label }) => [field, label])),
+    ...Object.fromEntries(fields.map(({ name }) => [`fields.${name}`, name])),
+    list: "List",
+    event: "Mails",
+  };
   const wrap = (next: Condition, not: boolean) => onChange(not ? { not: next } : next);
   const part = { value: inner, isNot, onChange: wrap };
   return (
@@ -133,7 +130,7 @@ function FieldPart({ value, onChange, type }: EditProps<Condition> & { type: key
       <Pick
         label="Comparison"
         value={operator}
-        choices={Object.entries(OPERATORS[type])}
+        choices={OPERATORS[type]}
         onChange={(chosen) => onChange(withOperator(value["field"], type, chosen, value["value"]))}
       />
       <ValueInput
@@ -174,13 +171,13 @@ type ValueProps = EditProps<unknown> & { control: Control; isNumber: boolean };
 function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
   if (control === "none") return null;
   if (control === "boolean") {
-    const choices = [["true", "yes"] as const, ["false", "no"] as const];
+    const choices = { true: "yes", false: "no" };
     return (
       <Pick label="Value" value={String(value)} choices={choices} onChange={(text) => onChange(text === "true")} />
     );
   }
   if (control === "status") {
-    return <Pick label="Value" value={String(value)} choices={Object.entries(EMAIL_STATUSES)} onChange={onChange} />;
+    return <Pick label="Value" value={String(value)} choices={EMAIL_STATUSES} onChange={onChange} />;
   }
   if (control === "day") return <DayInput value={value} onChange={onChange} />;
   const edit = { value, onChange };
@@ -218,11 +215,7 @@ function DayInput({ value, onChange }: EditProps<unknown>) {
       <Pick
         label="Kind of day"
         value={kind}
-        choices={[
-          ["day", "of the calendar"],
-          ["ago", "days ago"],
-          ["ahead", "days from today"],
-        ]}
+        choices={{ day: "of the calendar", ago: "days ago", ahead: "days from today" }}
         onChange={toKind}
       />
     </>
@@ -235,46 +228,38 @@ interface PartProps {
   onChange: (value: Condition, isNot: boolean) => void;
 }
 
-/** Leaves out what is not chosen. */
-const chosen = (value: Condition, name: string, text: string | number): Condition => {
-  const { [name]: _, ...rest } = value;
-  return text === "" ? rest : { ...rest, [name]: text };
+/** A condition with what is chosen; without it for nothing. */
+const chosen = (condition: Condition, name: string, value: string | number): Condition => {
+  const { [name]: _, ...rest } = condition;
+  return value === "" ? rest : { ...rest, [name]: value };
 };
 
 function ListPart({ value, isNot, onChange }: PartProps) {
   const lists = useLists().data ?? [];
+  const names = Object.fromEntries(lists.map(({ id, name }) => [id, name]));
   return (
     <>
       <Pick
         label="Comparison"
-        value={isNot ? "not" : "is"}
-        choices={[
-          ["is", "has the address as"],
-          ["not", "does not have the address as"],
-        ]}
-        onChange={(word) => onChange(value, word === "not")}
+        value={String(isNot)}
+        choices={{ false: "has the address as", true: "does not have the address as" }}
+        onChange={(not) => onChange(value, not === "true")}
       />
       <Pick
         label="Status"
         value={String(value["status"] ?? "CONFIRMED")}
-        choices={Object.entries(SUBSCRIPTION_STATUSES)}
+        choices={SUBSCRIPTION_STATUSES}
         onChange={(status) => onChange({ ...value, status }, isNot)}
       />
       <Pick
         label="List"
         value={String(value["list"])}
-        choices={[["", "– choose a list –"], ...lists.map(({ id, name }) => [id, name] as const)]}
+        choices={{ "": "– choose a list –", ...names }}
         onChange={(list) => onChange({ ...value, list }, isNot)}
       />
     </>
   );
 }
-
-const EVENTS = [
-  ["received", "got"],
-  ["opened", "opened"],
-  ["clicked", "clicked a link in"],
-] as const;
 
 /** The latest newsletters and campaigns, for their names. */
 function useMailings() {
@@ -287,35 +272,31 @@ function useMailings() {
         client.api.newsletters.drafts.page.query({ query }),
         client.api.campaigns.drafts.page.query({ query }),
       ]);
-      return [...newsletters.data, ...campaigns.data].map(({ id, name }) => [id, name] as const);
+      return Object.fromEntries([...newsletters.data, ...campaigns.data].map(({ id, name }) => [id, name]));
     },
   });
 }
 
 function EventPart({ value, isNot, onChange }: PartProps) {
-  const mailings = useMailings().data ?? [];
-  const days = value["within_days"];
+  const mailings = useMailings().data ?? {};
   return (
     <>
       <Pick
         label="Comparison"
-        value={isNot ? "not" : "did"}
-        choices={[
-          ["did", "the person"],
-          ["not", "the person never"],
-        ]}
-        onChange={(word) => onChange(value, word === "not")}
+        value={String(isNot)}
+        choices={{ false: "the person", true: "the person never" }}
+        onChange={(not) => onChange(value, not === "true")}
       />
       <Pick
         label="Event"
         value={String(value["event"])}
-        choices={EVENTS}
+        choices={{ received: "got", opened: "opened", clicked: "clicked a link in" }}
         onChange={(event) => onChange({ ...value, event }, isNot)}
       />
       <Pick
         label="Mail"
         value={String(value["resource"] ?? "")}
-        choices={[["", "any mail"], ...mailings]}
+        choices={{ "": "any mail", ...mailings }}
         onChange={(id) => onChange(chosen(value, "resource", id), isNot)}
       />
       <label>
@@ -324,11 +305,9 @@ function EventPart({ value, isNot, onChange }: PartProps) {
           type="number"
           min={0}
           className="short"
-          value={days === undefined ? "" : String(days)}
+          value={String(value["within_days"] ?? "")}
           placeholder="any"
-          onChange={({ target }) =>
-            onChange(chosen(value, "within_days", target.value === "" ? "" : Number(target.value)), isNot)
-          }
+          onChange={({ target }) => onChange(chosen(value, "within_days", target.value && Number(target.value)), isNot)}
         />
         {" days"}
       </label>

@@ -1,8 +1,7 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import type { Client } from "../../api.ts";
 import { useWorkspace } from "../../session.tsx";
-import { Dialog } from "../dialog.tsx";
-import { Field, Form } from "../form.tsx";
+import { Act, useDone } from "../act.tsx";
 import type { DataOf } from "./people.tsx";
 
 export type ListRecord = DataOf<Client["api"]["lists"]["retrieve"]["query"]>;
@@ -31,54 +30,27 @@ export function useLists() {
   });
 }
 
-/** Makes a list, or changes one. */
-export function ListDialog({ list, onClose }: { list?: ListRecord; onClose: () => void }) {
-  const { client, base } = useWorkspace();
-  const queries = useQueryClient();
+const DOUBLE = "Double: a person gets mails once they have confirmed by a link.";
+
+/** A button that makes a list, or changes one. */
+export function ListButton({ list }: { list?: ListRecord }) {
+  const { lists } = useWorkspace().client.api;
+  const done = useDone("lists");
+  const hint = list ? `${DOUBLE} A change holds for those who subscribe later.` : DOUBLE;
   return (
-    <Dialog title={list ? `Edit ${list.name}` : "New list"} onClose={onClose}>
-      <Form
-        fields={["name", "description", "optin"]}
-        submit={list ? "Save" : "Make the list"}
-        onSubmit={async ({ name = "", description, ...values }) => {
-          const body = { name, description: description || null, optin: values["optin"] as "SINGLE" };
-          if (list) await client.api.lists.update.mutate({ params: { listId: list.id }, body });
-          else await client.api.lists.create.mutate({ body });
-          await queries.invalidateQueries({ queryKey: [base, "lists"] });
-          onClose();
-        }}
-      >
-        {(problemOf) => (
-          <>
-            <Field
-              label="Name"
-              name="name"
-              required
-              maxLength={200}
-              defaultValue={list?.name}
-              problem={problemOf("name")}
-            />
-            <Field
-              label="Note for the team"
-              name="description"
-              defaultValue={list?.description ?? ""}
-              problem={problemOf("description")}
-            />
-            <Field
-              label="Opt-in"
-              name="optin"
-              hint={`Double: a person gets mails once they have confirmed by a link.${list ? " A change holds for those who subscribe later." : ""}`}
-              problem={problemOf("optin")}
-              control={(id, describedBy) => (
-                <select id={id} name="optin" aria-describedby={describedBy} defaultValue={list?.optin}>
-                  <option value="DOUBLE">Double</option>
-                  <option value="SINGLE">Single</option>
-                </select>
-              )}
-            />
-          </>
-        )}
-      </Form>
-    </Dialog>
+    <Act
+      {...(list
+        ? { title: `Edit ${list.name}`, short: "Edit", submit: "Save", values: list }
+        : { title: "New list", submit: "Make the list", kind: "primary" })}
+      inputs={[
+        ["name", "Name", { required: true, maxLength: 200 }],
+        ["description", "Note for the team"],
+        ["optin", "Opt-in", { choices: { DOUBLE: "Double", SINGLE: "Single" }, hint }],
+      ]}
+      act={({ name = "", description, optin }) => {
+        const body = { name, description: description || null, optin: optin as "SINGLE" };
+        return done(list ? lists.update.mutate({ params: { listId: list.id }, body }) : lists.create.mutate({ body }));
+      }}
+    />
   );
 }

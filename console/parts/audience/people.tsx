@@ -1,22 +1,21 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { type ReactNode, useState } from "react";
 import type { Client } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
-import { Dialog } from "../dialog.tsx";
+import { Act, useDone, type Values } from "../act.tsx";
+import { All } from "../all.tsx";
 import { Export } from "../export.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters, When } from "../filters.tsx";
-import { Field, Form } from "../form.tsx";
-import { Empty, Loading, PageHead, Problem } from "../page.tsx";
-import { Remove } from "../remove.tsx";
-import { type Column, List, Table } from "../table.tsx";
+import { PageHead, Problem } from "../page.tsx";
+import { type Column, List } from "../table.tsx";
+import { Delete } from "./delete.tsx";
 
 export type DataOf<Read extends (...args: never[]) => Promise<{ data: unknown }>> = Awaited<ReturnType<Read>>["data"];
 export type Subscriber = DataOf<Client["api"]["subscribers"]["retrieve"]["query"]>;
 export type Contact = DataOf<Client["api"]["contacts"]["retrieve"]["query"]>;
 export type FieldDefinition = DataOf<Client["api"]["contacts"]["listFields"]["query"]>[number];
 export type PersonKind = "subscribers" | "contacts";
-type Person = Omit<Subscriber, "object" | "subscriptions"> & Partial<Pick<Contact, "fields" | "email_status">>;
+export type Person = Omit<Subscriber, "object" | "subscriptions"> & Partial<Pick<Contact, "fields" | "email_status">>;
 
 const ONE = { subscribers: "subscriber", contacts: "contact" } as const;
 
@@ -29,6 +28,13 @@ export function PersonLink({ email }: { email: string }) {
   return <Link to={`${base}/people/${encodeURIComponent(email)}`}>{email}</Link>;
 }
 
+/** Inputs of a person's address and names. */
+export const PERSON_INPUTS = [
+  ["email", "Address", { type: "email", required: true, maxLength: 320 }],
+  ["first_name", "First name"],
+  ["last_name", "Last name"],
+] as const;
+
 /** The custom fields of the team's contacts. */
 export function useFields(isNeeded = true) {
   const { client, base } = useWorkspace();
@@ -39,158 +45,79 @@ export function useFields(isNeeded = true) {
   });
 }
 
-const TYPES = { text: "text", number: "number", date: "date" } as const;
-
-function CustomField({
-  field,
-  value,
-  problem,
-}: {
-  field: FieldDefinition;
-  value: unknown;
-  problem: string | undefined;
-}) {
-  const name = `fields.${field.name}`;
-  const given = value === undefined ? "" : String(value);
-  if (field.type !== "boolean") {
-    const step = field.type === "number" ? { step: "any" } : {};
-    return (
-      <Field label={field.name} name={name} type={TYPES[field.type]} {...step} defaultValue={given} problem={problem} />
-    );
-  }
-  return (
-    <Field
-      label={field.name}
-      name={name}
-      problem={problem}
-      control={(id) => (
-        <select id={id} name={name} defaultValue={given}>
-          <option value="">not known</option>
-          <option value="true">yes</option>
-          <option value="false">no</option>
-        </select>
-      )}
-    />
-  );
+/** An input for the value of a custom field. */
+function inputOf({ name, type }: FieldDefinition) {
+  if (type !== "boolean") return [`fields.${name}`, name, { type, step: "any" }] as const;
+  return [`fields.${name}`, name, { choices: { "": "not known", true: "yes", false: "no" } }] as const;
 }
 
-/** The values of custom fields that a form holds; null takes a value away. */
-function fieldsOf(definitions: readonly FieldDefinition[], values: Record<string, string>, isNew: boolean) {
-  const parse = (type: FieldDefinition["type"], text: string) => {
-    if (text === "") return null;
-    return type === "number" ? Number(text) : type === "boolean" ? text === "true" : text;
-  };
-  const all = definitions.map(({ name, type }) => [name, parse(type, values[`fields.${name}`] ?? "")] as const);
-  return Object.fromEntries(isNew ? all.filter(([, value]) => value !== null) : all);
+/** The value that an input holds; null takes it away. */
+function heldBy({ name, type }: FieldDefinition, values: Values) {
+  const text = values[`fields.${name}`] ?? "";
+  if (text === "") return null;
+  return type === "number" ? Number(text) : type === "boolean" ? text === "true" : text;
 }
 
-interface PersonDialogProps {
+interface PersonButtonProps {
   kind: PersonKind;
   /** The one to change; a new one unless given. */
-  person?: Person | undefined;
+  person?: Person;
   /** Address of a new one. */
   email?: string;
-  onClose: () => void;
 }
 
-/** Makes or changes a subscriber or a contact. */
-function PersonDialog({ kind, person, email = "", onClose }: PersonDialogProps) {
-  const { client, base } = useWorkspace();
-  const queries = useQueryClient();
-  const fields = useFields(kind === "contacts");
-  const definitions = fields.data ?? [];
-  const save = async ({ email: address = "", first_name, last_name, ...values }: Record<string, string>) => {
+/** A button that makes or changes a subscriber or a contact. */
+export function PersonButton({ kind, person, email }: PersonButtonProps) {
+  const { contacts, subscribers } = useWorkspace().client.api;
+  const done = useDone(kind);
+  const isContact = kind === "contacts";
+  const fields = useFields(isContact);
+  const definitions = (isContact && fields.data) || [];
+  const save = (values: Values): Promise<unknown> => {
+    const { email: address = "", first_name, last_name } = values;
     const body = { email: address, first_name: first_name || null, last_name: last_name || null };
-    const whole = { ...body, fields: fieldsOf(definitions, values, !person) };
-    if (kind === "contacts") {
-      if (person) await client.api.contacts.update.mutate({ params: { contactId: person.id }, body: whole });
-      else await client.api.contacts.create.mutate({ body: whole });
-    } else if (person) {
-      await client.api.subscribers.update.mutate({ params: { subscriberId: person.id }, body });
-    } else await client.api.subscribers.create.mutate({ body });
-    await queries.invalidateQueries({ queryKey: [base, kind] });
-    onClose();
+    if (!isContact) {
+      if (!person) return subscribers.create.mutate({ body });
+      return subscribers.update.mutate({ params: { subscriberId: person.id }, body });
+    }
+    const all = definitions.map((field) => [field.name, heldBy(field, values)] as const);
+    const whole = { ...body, fields: Object.fromEntries(all.filter(([, value]) => person || value !== null)) };
+    if (!person) return contacts.create.mutate({ body: whole });
+    return contacts.update.mutate({ params: { contactId: person.id }, body: whole });
   };
-  const names = ["email", "first_name", "last_name", ...definitions.map(({ name }) => `fields.${name}`)];
+  const held = Object.entries(person?.fields ?? {}).map(([name, value]) => [`fields.${name}`, value]);
   return (
-    <Dialog title={person ? `Edit ${person.email}` : `New ${ONE[kind]}`} onClose={onClose}>
-      <Problem error={fields.error} />
-      {kind === "contacts" && fields.isPending ? (
-        <Loading />
-      ) : (
-        <Form fields={names} submit={person ? "Save" : `Make the ${ONE[kind]}`} onSubmit={save}>
-          {(problemOf) => (
-            <>
-              <Field
-                label="Address"
-                name="email"
-                type="email"
-                required
-                maxLength={320}
-                defaultValue={person?.email ?? email}
-                problem={problemOf("email")}
-              />
-              <Field
-                label="First name"
-                name="first_name"
-                defaultValue={person?.first_name ?? ""}
-                problem={problemOf("first_name")}
-              />
-              <Field
-                label="Last name"
-                name="last_name"
-                defaultValue={person?.last_name ?? ""}
-                problem={problemOf("last_name")}
-              />
-              {definitions.map((field) => (
-                <CustomField
-                  key={field.name}
-                  field={field}
-                  value={person?.fields?.[field.name]}
-                  problem={problemOf(`fields.${field.name}`)}
-                />
-              ))}
-            </>
-          )}
-        </Form>
-      )}
-    </Dialog>
-  );
-}
-
-/** A button that opens the form of a person. */
-export function PersonButton({ children, ...dialog }: Omit<PersonDialogProps, "onClose"> & { children: ReactNode }) {
-  const [isOpen, setOpen] = useState(false);
-  return (
-    <>
-      <button type="button" className={dialog.person ? undefined : "primary"} onClick={() => setOpen(true)}>
-        {children}
-      </button>
-      {isOpen && <PersonDialog {...dialog} onClose={() => setOpen(false)} />}
-    </>
+    <Act
+      {...(person
+        ? { title: `Edit the ${ONE[kind]} ${person.email}`, short: "Edit", submit: "Save" }
+        : { title: `New ${ONE[kind]}`, submit: `Make the ${ONE[kind]}`, kind: "primary" })}
+      inputs={[...PERSON_INPUTS, ...definitions.map(inputOf)]}
+      values={{ email, ...person, ...Object.fromEntries(held) }}
+      isDisabled={isContact && !fields.data}
+      act={(values) => done(save(values))}
+    >
+      <Problem error={isContact && fields.error} />
+    </Act>
   );
 }
 
 export function DeletePerson({ kind, person, title }: { kind: PersonKind; person: Person; title: string }) {
-  const { client, base } = useWorkspace();
-  const queries = useQueryClient();
+  const { contacts, subscribers } = useWorkspace().client.api;
+  const goes =
+    kind === "contacts"
+      ? "the contact goes with its custom fields. A subscriber with the same address stays, and so does a stop on mail to it."
+      : "the subscriber goes with all subscriptions. A contact with the same address stays, and so does a stop on mail to it. The lists remember opt-outs.";
   return (
-    <Remove
+    <Delete
       title={title}
-      act={(context) =>
+      call={(options) =>
         kind === "contacts"
-          ? client.api.contacts.remove.mutate({ params: { contactId: person.id } }, { context: { ...context } })
-          : client.api.subscribers.remove.mutate({ params: { subscriberId: person.id } }, { context: { ...context } })
+          ? contacts.remove.mutate({ params: { contactId: person.id } }, options)
+          : subscribers.remove.mutate({ params: { subscriberId: person.id } }, options)
       }
-      onDone={() => queries.invalidateQueries({ queryKey: [base, kind] })}
     >
-      <p>
-        {person.email}:{" "}
-        {kind === "contacts"
-          ? "the contact goes with its custom fields. A subscriber with the same address stays, and so does a stop on mail to it."
-          : "the subscriber goes with all subscriptions. A contact with the same address stays, and so does a stop on mail to it. The lists remember opt-outs."}
-      </p>
-    </Remove>
+      {person.email}: {goes}
+    </Delete>
   );
 }
 
@@ -212,19 +139,24 @@ export function Found<Row extends { id: string }>({
     queryFn: async () =>
       (await client.app.audience.search.query({ query: { in: kind, starts_with: text } })).data as unknown as Row[],
   });
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  if (query.data.length === 0) return <Empty>No address begins with “{text}”. Search for fewer letters.</Empty>;
+  const empty = `No address begins with “${text}”. Search for fewer letters.`;
   return (
     <>
-      <Table caption={caption} rows={query.data} columns={columns} keyOf={({ id }) => id} />
-      {query.data.length === 25 && <p className="muted">These are the first 25. Write more of the address.</p>}
+      <All caption={caption} query={query} columns={columns} keyOf={({ id }) => id} empty={empty} />
+      {query.data?.length === 25 && <p className="muted">These are the first 25. Write more of the address.</p>}
     </>
   );
 }
 
+const EMPTY = {
+  subscribers:
+    "No subscriber yet. Subscribers are on lists and get newsletters: make one here, or import many from a file.",
+  contacts:
+    "No contact yet. Segments select contacts, and campaigns mail them: make one here, or import many from a file.",
+} as const;
+
 /** The subscribers, or the contacts, of the team. */
-export function People({ kind, empty }: { kind: PersonKind; empty: ReactNode }) {
+export function People({ kind }: { kind: PersonKind }) {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const [{ q, email_status }] = useFilters();
@@ -236,21 +168,16 @@ export function People({ kind, empty }: { kind: PersonKind; empty: ReactNode }) 
       ? [{ name: "Address status", cell: ({ email_status: status }: Person) => status && EMAIL_STATUSES[status] }]
       : []),
     { name: "Added", cell: ({ created_at }) => <When at={created_at} /> },
-    ...(mayWrite
-      ? [
-          {
-            name: "Actions",
-            cell: (person: Person) => (
-              <div className="actions">
-                <PersonButton kind={kind} person={person}>
-                  Edit
-                </PersonButton>
-                <DeletePerson kind={kind} person={person} title="Delete" />
-              </div>
-            ),
-          },
-        ]
-      : []),
+    {
+      name: "Actions",
+      cell: (person) =>
+        mayWrite && (
+          <div className="actions">
+            <PersonButton kind={kind} person={person} />
+            <DeletePerson kind={kind} person={person} title="Delete" />
+          </div>
+        ),
+    },
   ];
   const status = email_status === "ACTIVE" || email_status === "INVALID" ? email_status : undefined;
   return (
@@ -262,7 +189,7 @@ export function People({ kind, empty }: { kind: PersonKind; empty: ReactNode }) 
             <Link className="button" to={`${base}/imports`}>
               Import
             </Link>
-            <PersonButton kind={kind}>New {ONE[kind]}</PersonButton>
+            <PersonButton kind={kind} />
           </>
         )}
       </PageHead>
@@ -285,7 +212,7 @@ export function People({ kind, empty }: { kind: PersonKind; empty: ReactNode }) 
           }
           keyOf={({ id }) => id}
           columns={columns}
-          empty={status ? <p>No contact has this status.</p> : empty}
+          empty={<p>{status ? "No contact has this status." : EMPTY[kind]}</p>}
         />
       )}
     </>
