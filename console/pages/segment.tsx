@@ -69,9 +69,14 @@ function Editor({ segment }: { segment: Segment | undefined }) {
         <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
       )}
       {isText ? <Text value={conditions} onChange={change} /> : <Group value={shown as Condition} onChange={change} />}
-      <Count conditions={conditions} isReady={!isShowable || !isUnfinished(shown as Condition)} />
+      <Count conditions={conditions} isReady={conditions !== undefined && !(isShowable && isUnfinished(shown as Condition))} />
       {mayWrite && (
-        <Form fields={["name"]} submit={segment ? "Save" : "Make the segment"} onSubmit={save}>
+        <Form
+          fields={["name"]}
+          submit={segment ? "Save" : "Make the segment"}
+          isDisabled={conditions === undefined}
+          onSubmit={save}
+        >
           {(problemOf) => (
             <Field
               label="Name"
@@ -92,7 +97,7 @@ function Editor({ segment }: { segment: Segment | undefined }) {
 /** How many contacts the conditions select now, and some of them. */
 function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean }) {
   const { client, base } = useWorkspace();
-  const text = JSON.stringify(conditions);
+  const text = JSON.stringify(conditions) ?? "";
   const [settled, setSettled] = useState(text);
   useEffect(() => {
     const timer = setTimeout(() => setSettled(text), 500);
@@ -118,6 +123,7 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
 }
 
 interface TextProps {
+  /** Undefined while the text is no JSON: nothing can be saved then. */
   value: unknown;
   onChange: (value: unknown) => void;
 }
@@ -125,14 +131,12 @@ interface TextProps {
 /** The conditions as JSON, for those that the form cannot show. */
 function Text({ value, onChange }: TextProps) {
   const [text, setText] = useState(() => JSON.stringify(value, undefined, 2));
-  const [isWrong, setWrong] = useState(false);
   const read = (given: string) => {
     setText(given);
     try {
       onChange(JSON.parse(given));
-      setWrong(false);
     } catch {
-      setWrong(true);
+      onChange(undefined);
     }
   };
   return (
@@ -140,7 +144,7 @@ function Text({ value, onChange }: TextProps) {
       label="Conditions as JSON"
       name="conditions"
       hint="The form cannot show these conditions."
-      problem={isWrong ? "This is not valid JSON." : undefined}
+      problem={value === undefined ? "This is not valid JSON." : undefined}
       control={(id, describedBy) => (
         <textarea
           id={id}
