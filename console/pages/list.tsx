@@ -1,12 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import { Act, useDone, type Values } from "../parts/act.tsx";
+import { Act, useDone } from "../parts/act.tsx";
 import { ListButton, type ListRecord, OPTINS, SUBSCRIPTION_STATUSES } from "../parts/audience/list-form.tsx";
 import { nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, FilterBar, useFilters, When } from "../parts/filters.tsx";
+import type { Values } from "../parts/form.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import type { Client } from "../api.ts";
-import { Act, Facts, useDone, type Values } from "../parts/act.tsx";
+import { Act, Facts, useDone } from "../parts/act.tsx";
 import { SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
 import {
   type Contact,
@@ -19,6 +19,7 @@ import {
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { When } from "../parts/filters.tsx";
+import type { Values } from "../parts/form.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
 import { List, Table } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";

@@ -69,25 +69,18 @@ function Editor({ segment }: { segment: Segment | undefined }) {
         <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
       )}
       {isText ? <Text value={conditions} onChange={change} /> : <Group value={shown as Condition} onChange={change} />}
-      <Count conditions={conditions} isReady={conditions !== undefined && !(isShowable && isUnfinished(shown as Condition))} />
+      <Count
+        conditions={conditions}
+        isReady={conditions !== undefined && !(isShowable && isUnfinished(shown as Condition))}
+      />
       {mayWrite && (
         <Form
-          fields={["name"]}
+          inputs={[["name", "Name", { required: true, maxLength: 200 }]]}
+          values={segment}
           submit={segment ? "Save" : "Make the segment"}
           isDisabled={conditions === undefined}
           onSubmit={save}
-        >
-          {(problemOf) => (
-            <Field
-              label="Name"
-              name="name"
-              required
-              maxLength={200}
-              defaultValue={segment?.name}
-              problem={problemOf("name")}
-            />
-          )}
-        </Form>
+        />
       )}
       {isSaved && <p role="status">Saved.</p>}
     </>

@@ -1,7 +1,6 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { Empty, Loading, Problem } from "./page.tsx";
-import { Table } from "./table.tsx";
+import { Rows, type Table } from "./table.tsx";
 
 interface AllProps<Row> extends Omit<Parameters<typeof Table<Row>>[0], "rows"> {
   query: UseQueryResult<readonly Row[]>;
@@ -13,11 +12,9 @@ interface AllProps<Row> extends Omit<Parameters<typeof Table<Row>>[0], "rows"> {
 
 /** A list that is read as a whole, and filtered here. */
 export function All<Row>({ query, isShown = () => true, empty, ...table }: AllProps<Row>) {
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const rows = query.data.filter(isShown);
-  if (rows.length > 0) return <Table rows={rows} {...table} />;
-  return <Empty>{query.data.length === 0 ? empty : "Nothing is like this. Search for less, or show all."}</Empty>;
+  const all = query.data ?? [];
+  const none = all.length === 0 ? empty : "Nothing is like this. Search for less, or show all.";
+  return <Rows query={query} rows={all.filter(isShown)} empty={none} {...table} />;
 }
 
 /** Whether a name contains the text of the search. */
