@@ -33,11 +33,8 @@ export function Frame() {
   const session = useSession();
   const navigate = useNavigate();
   const queries = useQueryClient();
-  const place = useMemo(
-    () => ({ team, environment: environment === "test" ? ("test" as const) : ("live" as const) }),
-    [team, environment],
-  );
-  const client = useMemo(() => clientOf(place), [place]);
+  const place = { team, environment: environment === "test" ? ("test" as const) : ("live" as const) };
+  const client = useMemo(() => clientOf({ team, environment: place.environment }), [team, place.environment]);
 
   if (session.isPending) return <Loading />;
   if (session.error) {

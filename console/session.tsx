@@ -41,9 +41,9 @@ export function useWorkspace(): Workspace {
 }
 
 /** What a procedure reads of the team in this environment. */
-export function useRead<Data>(key: readonly unknown[], read: () => Promise<{ data: Data }>) {
+export function useRead<Data>(key: readonly unknown[], read: () => Promise<{ data: Data }>, isNeeded = true) {
   const { base } = useWorkspace();
-  return useQuery({ queryKey: [base, ...key], queryFn: async () => (await read()).data });
+  return useQuery({ queryKey: [base, ...key], queryFn: async () => (await read()).data, enabled: isNeeded });
 }
 
 const RANK: readonly Role[] = ["VIEWER", "EDITOR", "ADMIN", "OWNER"];

@@ -1,11 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Chart } from "../parts/chart.tsx";
 import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
 import { useProgress } from "../parts/send/calls.ts";
 import { LiveSend } from "../parts/send/live-send.tsx";
 import { pauseText, reasonText } from "../parts/send/words.ts";
-import { useWorkspace } from "../session.tsx";
+import { useRead, useWorkspace } from "../session.tsx";
 
 /** How the team's mail goes, and what needs a person. */
 export function Page() {
@@ -29,31 +28,18 @@ const STEPS = {
 
 function Attention() {
   const { client, base } = useWorkspace();
-  const query = useQuery({
-    queryKey: [base, "attention"],
-    queryFn: async () => (await client.app.overview.attention.query({})).data,
-  });
+  const query = useRead(["attention"], () => client.app.overview.attention.query({}));
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
   const { items, steps, credits } = query.data;
-  const figures = (count: number) => count.toLocaleString();
-  const needOf = ({
-    kind,
-    type,
-    id,
-    name,
-    reason,
-  }: (typeof items)[number]): [path: string, link: string, text: string] => {
-    if (kind === "account") return [`accounts/${id}`, name, `cannot send: ${reasonText(reason ?? "")}.`];
-    if (kind === "send") return [`${type}s/${id}`, name, `is paused. ${pauseText(reason)}`];
-    if (kind === "sequence") return [`sequences/${id}`, name, `is paused${reason ? `: ${reasonText(reason)}` : ""}.`];
-    if (kind === "webhook") return [`webhooks/${id}`, name, `is switched off: ${reasonText(reason ?? "")}.`];
-    const { available, used_in_a_week: used } = credits;
-    return [
-      "usage",
-      "Credits",
-      `are running out: ${figures(available)} are left, and the last week used ${figures(used)}.`,
-    ];
+  const needOf = ({ kind, type, id, reason }: (typeof items)[number]): readonly [path: string, text: string] => {
+    const words = reasonText(reason ?? "");
+    if (kind === "account") return [`accounts/${id}`, `cannot send: ${words}.`];
+    if (kind === "send") return [`${type}s/${id}`, `is paused. ${pauseText(reason)}`];
+    if (kind === "sequence") return [`sequences/${id}`, `is paused${reason ? `: ${words}` : ""}.`];
+    if (kind === "webhook") return [`webhooks/${id}`, `is switched off: ${words}.`];
+    const [left, used] = [credits.available.toLocaleString(), credits.used_in_a_week.toLocaleString()];
+    return ["usage", `are running out: ${left} are left, and the last week used ${used}.`];
   };
   return (
     <>
@@ -62,10 +48,10 @@ function Attention() {
           <h2>Needs attention</h2>
           <ul className="steps">
             {items.map((item) => {
-              const [path, link, text] = needOf(item);
+              const [path, text] = needOf(item);
               return (
                 <li key={item.kind + item.id}>
-                  <Link to={`${base}/${path}`}>{link}</Link> {text}
+                  <Link to={`${base}/${path}`}>{item.kind === "credits" ? "Credits" : item.name}</Link> {text}
                 </li>
               );
             })}
@@ -109,7 +95,7 @@ function GoingOut() {
           <h3>
             <Link to={`${base}/${send.is_sequence ? "sequence" : send.type}s/${send.resource_id}`}>{send.name}</Link>
           </h3>
-          <LiveSend send={send} updatedAt={query.dataUpdatedAt} />
+          <LiveSend send={send} />
         </article>
       ))}
     </section>
@@ -118,10 +104,7 @@ function GoingOut() {
 
 function LastDays() {
   const { client, base } = useWorkspace();
-  const query = useQuery({
-    queryKey: [base, "analytics"],
-    queryFn: async () => (await client.api.analytics.overview.query({ query: {} })).data,
-  });
+  const query = useRead(["analytics"], () => client.api.analytics.overview.query({ query: {} }));
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
   const { totals, days } = query.data;

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Link, useLocation, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { request } from "../api.ts";
-import { Field, Form } from "../parts/form.tsx";
+import { Form } from "../parts/form.tsx";
 
 /** Asks for a link, or uses the one in the URL: at a press, because programs that scan mails open links too. */
 export function SignIn() {
@@ -32,24 +32,13 @@ function AskForLink() {
   }
   return (
     <Form
-      fields={["email"]}
+      inputs={[["email", "Your address", { type: "email", autoComplete: "email", required: true }]]}
       submit="Send me a link"
       onSubmit={async ({ email = "" }) => {
         await request("POST", "/sign-in", { email });
         setSentTo(email);
       }}
-    >
-      {(problemOf) => (
-        <Field
-          label="Your address"
-          name="email"
-          type="email"
-          autoComplete="email"
-          required
-          problem={problemOf("email")}
-        />
-      )}
-    </Form>
+    />
   );
 }
 
@@ -59,7 +48,6 @@ function UseLink({ link }: { link: string }) {
   return (
     <>
       <Form
-        fields={[]}
         submit="Sign in"
         onSubmit={async () => {
           await request("POST", "/session", { link });
@@ -67,7 +55,7 @@ function UseLink({ link }: { link: string }) {
           await navigate({ to: "/", replace: true });
         }}
       >
-        {() => <p>Press to sign in with the link from your mail.</p>}
+        <p>Press to sign in with the link from your mail.</p>
       </Form>
       <p>
         <Link to="/sign-in" hash="">

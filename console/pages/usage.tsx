@@ -1,18 +1,17 @@
-import { useQuery } from "@tanstack/react-query";
-import { Bar } from "../parts/bar.tsx";
+import { useId } from "react";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
-import { useWorkspace } from "../session.tsx";
+import { useRead, useWorkspace } from "../session.tsx";
 
 const MONTH = new Intl.DateTimeFormat(undefined, { month: "long", year: "numeric", timeZone: "UTC" });
 const NUMBER = new Intl.NumberFormat();
 
 /** The limits of the team's plan, and how much of each is used. */
 export function Page() {
-  const { client, base, current } = useWorkspace();
-  const query = useQuery({ queryKey: [base, "usage"], queryFn: () => client.api.usage.retrieve.query({}) });
+  const { client, current } = useWorkspace();
+  const query = useRead(["usage"], () => client.api.usage.retrieve.query({}));
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
-  const { period, limits } = query.data.data;
+  const { period, limits } = query.data;
   const credits = limits["email.credits"];
   const slots = limits["contacts.slots"];
   const endpoints = limits["webhooks.endpoints"];
@@ -44,5 +43,30 @@ export function Page() {
         </div>
       </div>
     </>
+  );
+}
+
+interface BarProps {
+  label: string;
+  used: number;
+  /** Null for none. */
+  limit: number | null;
+  hint?: string;
+}
+
+/** How much of a limit is used. */
+function Bar({ label, used, limit, hint }: BarProps) {
+  const id = useId();
+  const isFull = limit !== null && used >= limit;
+  return (
+    <div className="card">
+      <h2 id={id}>{label}</h2>
+      <p className={isFull ? "wrong" : undefined}>
+        {NUMBER.format(used)} {limit === null ? "used, without a limit" : `of ${NUMBER.format(limit)} used`}
+        {isFull && "; none is left"}
+      </p>
+      {limit !== null && <progress aria-labelledby={id} value={Math.min(used, limit)} max={Math.max(limit, 1)} />}
+      {hint && <p className="muted">{hint}</p>}
+    </div>
   );
 }

@@ -16,17 +16,23 @@ interface ActProps extends Pick<FormProps, "inputs" | "values" | "fields" | "isD
   act: (values: Values) => Promise<unknown>;
   /** What it means. */
   note?: string;
+  /** Empties what the page holds of the form. */
+  onOpen?: () => void;
 }
 
 /** A button that opens a dialog with a form, which acts. */
-export function Act({ title, short = title, submit = title, kind, act, note, ...form }: ActProps) {
+export function Act({ title, short = title, submit = title, kind, act, note, onOpen, ...form }: ActProps) {
   const [isOpen, setOpen] = useState(false);
+  const open = () => {
+    onOpen?.();
+    setOpen(true);
+  };
   const send = async (given: Values) => {
     if ((await act(given)) !== false) setOpen(false);
   };
   return (
     <>
-      <button type="button" className={kind} aria-label={title} onClick={() => setOpen(true)}>
+      <button type="button" className={kind} aria-label={title} onClick={open}>
         {short}
       </button>
       {isOpen && (

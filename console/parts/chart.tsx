@@ -14,16 +14,14 @@ interface ChartProps {
   days: readonly string[];
   /** At most seven, which are the colours of the theme. */
   series: readonly Series[];
-  /** Bars suit a single series. */
-  kind?: "lines" | "bars";
 }
 
 const HEIGHT = 240;
 const DAY = new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" });
 const dayText = (day: string) => DAY.format(new Date(day));
 
-/** Lines or bars over days, with the same numbers in a table. */
-export function Chart({ title, days, series, kind = "lines" }: ChartProps) {
+/** Lines over days, with the same numbers in a table. */
+export function Chart({ title, days, series }: ChartProps) {
   const [hidden, setHidden] = useState<readonly string[]>([]);
   const [at, setAt] = useState<number | null>(null);
   const numbers = series.map(({ values }) => values.reduce((sum, value) => sum + value, 0));
@@ -33,7 +31,7 @@ export function Chart({ title, days, series, kind = "lines" }: ChartProps) {
         {title}
         <span className="muted"> {at === null ? "all days" : dayText(days[at] ?? "")}</span>
       </figcaption>
-      <Plot days={days} series={series} kind={kind} hidden={hidden} onDay={setAt} />
+      <Plot days={days} series={series} hidden={hidden} onDay={setAt} />
       <ul className="legend">
         {series.map(({ name, values }, i) => (
           <li key={name}>
@@ -71,7 +69,7 @@ export function Chart({ title, days, series, kind = "lines" }: ChartProps) {
   );
 }
 
-interface Shown extends Required<Omit<ChartProps, "title">> {
+interface Shown extends Omit<ChartProps, "title"> {
   hidden: readonly string[];
 }
 
@@ -105,7 +103,7 @@ function Plot({ onDay, ...props }: Shown & { onDay: (index: number | null) => vo
 function optionsOf(
   box: HTMLElement,
   UPlot: typeof uPlot,
-  { series, kind, hidden }: Shown,
+  { series, hidden }: Shown,
   onDay: (index: number | null) => void,
 ): uPlot.Options {
   // A canvas knows no custom properties: the browser resolves them on an element.
@@ -115,7 +113,6 @@ function optionsOf(
     box.style.color = "";
     return color;
   };
-  const bars = kind === "bars" ? UPlot.paths.bars?.({ size: [0.7, 48] }) : undefined;
   const [text, line] = [colour("muted"), colour("line")];
   const axis: uPlot.Axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   return {
@@ -137,7 +134,6 @@ function optionsOf(
         stroke: colour(`series-${i + 1}`),
         width: 2,
         points: { show: false },
-        ...(bars && { paths: bars, fill: colour(`series-${i + 1}`) }),
       })),
     ],
     hooks: { setCursor: [({ cursor }) => onDay(cursor.idx ?? null)] },

@@ -14,7 +14,7 @@ export function useFilters(): [Filters, (patch: Filters) => void] {
 export const FilterBar = ({ children }: { children: ReactNode }) => <div className="filters">{children}</div>;
 
 /** A search that begins with Enter or its button. */
-export function SearchFilter({ name, label }: { name: string; label: string }) {
+export function SearchFilter({ name, label, submit = "Search" }: { name: string; label: string; submit?: string }) {
   const [{ [name]: value = "" }, set] = useFilters();
   return (
     <search key={value}>
@@ -28,10 +28,10 @@ export function SearchFilter({ name, label }: { name: string; label: string }) {
           <span className="muted">{label}</span>
           <input type="search" name={name} defaultValue={value} maxLength={320} />
         </label>
-        <button type="submit">Search</button>
+        <button type="submit">{submit}</button>
         {value && (
           <button type="button" className="plain" onClick={() => set({ [name]: undefined })}>
-            Show all
+            Clear
           </button>
         )}
       </form>

@@ -1,4 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useId } from "react";
 import type { CallContext } from "../api.ts";
 import { Act } from "./act.tsx";
@@ -11,23 +11,28 @@ interface RemoveProps {
   act: (context: CallContext) => Promise<{ meta: Record<string, unknown> }>;
   /** What it means, in words. */
   children?: ReactNode;
-  onDone: () => void;
+  onDone?: () => unknown;
 }
 
 /** A button for a destructive act: it shows the impact of a dry run before it acts. */
-export const Remove = ({ title, act, children, onDone }: RemoveProps) => (
-  <Act
-    title={title}
-    kind="danger"
-    act={async () => {
-      await act({ idempotencyKey: crypto.randomUUID() });
-      onDone();
-    }}
-  >
-    {children}
-    <Impact act={act} />
-  </Act>
-);
+export function Remove({ title, act, children, onDone }: RemoveProps) {
+  const queries = useQueryClient();
+  return (
+    <Act
+      title={title}
+      kind="danger"
+      act={async () => {
+        await act({ idempotencyKey: crypto.randomUUID() });
+        // It may leave the page of what is gone, before that is read again.
+        await onDone?.();
+        void queries.invalidateQueries();
+      }}
+    >
+      {children}
+      <Impact act={act} />
+    </Act>
+  );
+}
 
 const WORDS: Record<string, string> = {
   would_create: "Records made",

@@ -1,4 +1,5 @@
 import type { Client } from "../api.ts";
+import { Ticks } from "./form.tsx";
 
 type Minting = Parameters<Client["app"]["team"]["mintKey"]["mutate"]>[0];
 export type Scope = Minting["body"]["scopes"][number];
@@ -55,8 +56,6 @@ export function ScopeChoice({ chosen, onChange, problem }: ScopesProps) {
   const isForbidden = (scope: Scope) =>
     (SENDS.includes(scope) && chosen.includes("suppressions:delete")) ||
     (scope === "suppressions:delete" && sends(chosen));
-  const toggle = (scope: Scope) =>
-    onChange(chosen.includes(scope) ? chosen.filter((other) => other !== scope) : [...chosen, scope]);
   return (
     <>
       <label className="field">
@@ -70,19 +69,19 @@ export function ScopeChoice({ chosen, onChange, problem }: ScopesProps) {
       </label>
       <fieldset>
         <legend>It may</legend>
-        {ALL.map((scope) => (
-          <label key={scope} className="tick">
-            <input
-              type="checkbox"
-              checked={chosen.includes(scope)}
-              disabled={isForbidden(scope)}
-              onChange={() => toggle(scope)}
-            />
-            <span>
-              {EXPLAINED[scope]} <code className="muted">{scope}</code>
-            </span>
-          </label>
-        ))}
+        <Ticks
+          options={ALL.map((scope) => ({
+            id: scope,
+            name: (
+              <>
+                {EXPLAINED[scope]} <code className="muted">{scope}</code>
+              </>
+            ),
+            isDisabled: isForbidden(scope),
+          }))}
+          chosen={chosen}
+          onChange={(scopes) => onChange(scopes as Scope[])}
+        />
         <p className="muted">
           No key may both send and let addresses get mail again: if it leaked, it could mail people who had opted out.
           Make two keys.

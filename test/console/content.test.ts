@@ -80,11 +80,6 @@ describe("The console's editor", () => {
       team_tracking: false,
       merge_tags: ["email", "first_name", "last_name", "unsubscribe_url", "fields.town"],
     });
-    const segments = await client.app.content.segments.query({});
-    assert.deepEqual(
-      segments.data.map(({ id }) => id),
-      [sender.segmentId],
-    );
   });
 
   it("lets an editor set targets, days and tracking of the team's drafts, and a viewer none", async () => {

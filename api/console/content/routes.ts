@@ -5,7 +5,6 @@ import { transaction } from "../../../db/transaction.ts";
 import { readAccess } from "../../../domain/access/key-lookup.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
-import { readSegments } from "../../../domain/audience/segments/segments.ts";
 import { newId } from "../../../domain/ids.ts";
 import { MERGE_TAGS } from "../../../domain/mail/template.ts";
 import {
@@ -141,11 +140,6 @@ const sendTest = consoleMutation(
   },
 );
 
-const segments = consoleQuery(
-  { name: "content.segments", role: "VIEWER", input: z.strictObject({}) },
-  async ({ ctx }) => (await readSegments(ctx.em)).map(({ id, name }) => ({ id, name })),
-);
-
 export const contentRouter = router({
   settings,
   change,
@@ -155,5 +149,4 @@ export const contentRouter = router({
   attachAccounts: accounts,
   preview,
   sendTest,
-  segments,
 });

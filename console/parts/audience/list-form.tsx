@@ -14,7 +14,7 @@ export const SUBSCRIPTION_STATUSES = {
 } as const;
 
 /** All lists of the team, for their names. */
-export function useLists() {
+export function useLists(isNeeded = true) {
   const { client, base } = useWorkspace();
   return useQuery({
     queryKey: [base, "lists", "all"],
@@ -27,6 +27,7 @@ export function useLists() {
         if (cursor === undefined) return lists.sort((a, b) => a.name.localeCompare(b.name));
       }
     },
+    enabled: isNeeded,
   });
 }
 

@@ -1,29 +1,28 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Loading, PageHead, Problem } from "../page.tsx";
 import { Remove } from "../remove.tsx";
+import { callsOf, isOpen, type Kind } from "../send/calls.ts";
 import { SendPanel } from "../send/send-panel.tsx";
-import { type Draft, draftsOf, type Kind, paramsOf, STATES } from "./drafts.ts";
+import { type Draft, STATES } from "./drafts.ts";
 import { Editor } from "./editor.tsx";
 import { Preview } from "./preview.tsx";
 import { Targets } from "./targets.tsx";
 import { TestMail } from "./test-mail.tsx";
 
-const LIVE_STATES = ["SCHEDULED", "SENDING", "PAUSED"];
 const POLL_MS = 10_000;
 
 /** One newsletter or campaign: as a draft its editor, and from its confirmation on how its send goes. */
 export function DraftPage({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
-  const params = useParams({ strict: false }) as Record<string, string>;
-  const id = params[`${kind}Id`] ?? "";
+  const { [`${kind}Id`]: id = "" } = useParams({ strict: false }) as Record<string, string>;
+  const { calls, params } = callsOf(client, kind, id);
   const query = useQuery({
     queryKey: [base, `${kind}s`, id],
-    queryFn: async (): Promise<Draft> =>
-      (await draftsOf(client, kind).retrieve.query({ params: paramsOf(kind, id) })).data,
-    refetchInterval: ({ state }) => LIVE_STATES.includes(state.data?.status ?? "") && POLL_MS,
+    queryFn: async (): Promise<Draft> => (await calls.drafts.retrieve.query({ params })).data,
+    refetchInterval: ({ state }) => state.data !== undefined && isOpen(state.data) && POLL_MS,
     refetchIntervalInBackground: false,
   });
   if (query.isPending) return <Loading />;
@@ -34,39 +33,26 @@ export function DraftPage({ kind }: { kind: Kind }) {
 
 function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   const { client, base } = useWorkspace();
-  const queries = useQueryClient();
   const navigate = useNavigate();
   const [isDirty, setDirty] = useState(false);
-  const [isTesting, setTesting] = useState(false);
   const mayWrite = useRole("EDITOR");
   const maySend = useRole("ADMIN");
   const { id, name, status, updated_at } = draft;
   const isDraft = status === "DRAFT";
-  const changed = () => queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
+  const { calls, params } = callsOf(client, kind, id);
   return (
     <>
       <PageHead title={name}>
         <span className="state">{STATES[status]}</span>
-        {maySend && isDraft && (
-          <button type="button" disabled={isDirty} onClick={() => setTesting(true)}>
-            Send a test
-          </button>
-        )}
+        {maySend && isDraft && !isDirty && <TestMail key={updated_at} kind={kind} id={id} />}
         {mayWrite && isDraft && (
           <Remove
             title={`Delete this ${kind}`}
-            act={(context) =>
-              draftsOf(client, kind).remove.mutate({ params: paramsOf(kind, id) }, { context: { ...context } })
-            }
-            onDone={async () => {
-              setDirty(false);
-              await navigate({ to: `${base}/${kind}s`, ignoreBlocker: true });
-              await changed();
-            }}
+            act={(context) => calls.drafts.remove.mutate({ params }, { context })}
+            onDone={() => navigate({ to: `${base}/${kind}s`, ignoreBlocker: true })}
           />
         )}
       </PageHead>
-      {isTesting && <TestMail kind={kind} id={id} onClose={() => setTesting(false)} />}
       {isDraft ? (
         <>
           <div className="draft">

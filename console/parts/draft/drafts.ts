@@ -1,17 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
-import type { Client } from "../../api.ts";
-import { useWorkspace } from "../../session.tsx";
+import { useRead, useWorkspace } from "../../session.tsx";
+import { useLists } from "../audience/list-form.tsx";
+import type { callsOf, Kind } from "../send/calls.ts";
 
-export type Kind = "newsletter" | "campaign";
-
-export const draftsOf = (client: Client, kind: Kind) =>
-  kind === "newsletter" ? client.api.newsletters.drafts : client.api.campaigns.drafts;
-
-export const paramsOf = (kind: Kind, id: string): Record<string, string> => ({ [`${kind}Id`]: id });
-
-export type Draft = Awaited<ReturnType<ReturnType<typeof draftsOf>["retrieve"]["query"]>>["data"];
-
-export type Listed = Awaited<ReturnType<ReturnType<typeof draftsOf>["page"]["query"]>>["data"][number];
+type Drafts = ReturnType<typeof callsOf>["calls"]["drafts"];
+export type Draft = Awaited<ReturnType<Drafts["retrieve"]["query"]>>["data"];
+export type Listed = Awaited<ReturnType<Drafts["page"]["query"]>>["data"][number];
 
 /** What the fields of the editor hold; "" for none. */
 export interface Content {
@@ -51,42 +44,21 @@ export const STATES: Readonly<Record<Draft["status"], string>> = {
   STOPPED: "Stopped",
 };
 
-/** Every row of a list that a team has few of. */
-async function readAll<Row>(
-  read: (query: { limit: string; cursor?: string }) => Promise<{ data: readonly Row[]; meta: Record<string, unknown> }>,
-): Promise<Row[]> {
-  const rows: Row[] = [];
-  for (let cursor: unknown = undefined; ; ) {
-    const { data, meta } = await read({ limit: "100", ...(typeof cursor === "string" && { cursor }) });
-    rows.push(...data);
-    cursor = meta["next_cursor"];
-    if (typeof cursor !== "string") return rows;
-  }
-}
-
 /** The lists that a newsletter may go to, or the segments of a campaign. */
 export function useTargets(kind: Kind) {
-  const { client, base } = useWorkspace();
-  return useQuery({
-    queryKey: [base, kind === "newsletter" ? "lists" : "segments", "names"],
-    queryFn: async (): Promise<{ id: string; name: string }[]> => {
-      if (kind === "campaign") return (await client.app.content.segments.query({})).data;
-      return readAll((query) => client.api.lists.page.query({ query }));
-    },
-  });
+  const { client } = useWorkspace();
+  const lists = useLists(kind === "newsletter");
+  const segments = useRead(["segments", "names"], () => client.app.audience.segments.query({}), kind === "campaign");
+  return kind === "newsletter" ? lists : segments;
 }
 
 export function useAccounts() {
-  const { client, base } = useWorkspace();
-  const queryFn = () => readAll((query) => client.api.accounts.page.query({ query }));
-  return useQuery({ queryKey: [base, "accounts", "all"], queryFn });
+  const { client } = useWorkspace();
+  return useRead(["accounts", "names"], () => client.app.accounts.list.query({}));
 }
 
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 export function useSettings(kind: Kind, id: string) {
-  const { client, base } = useWorkspace();
-  return useQuery({
-    queryKey: [base, `${kind}s`, id, "settings"],
-    queryFn: async () => (await client.app.content.settings.query({ query: { type: kind, id } })).data,
-  });
+  const { client } = useWorkspace();
+  return useRead([`${kind}s`, id, "settings"], () => client.app.content.settings.query({ query: { type: kind, id } }));
 }

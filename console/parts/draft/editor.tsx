@@ -1,22 +1,13 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useBlocker } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
-import { refusalOf } from "../../api.ts";
+import { problemOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Dialog } from "../dialog.tsx";
 import { Field } from "../form.tsx";
 import { Problem } from "../page.tsx";
-import {
-  type Content,
-  changesOf,
-  contentOf,
-  type Draft,
-  draftsOf,
-  type Kind,
-  paramsOf,
-  useAccounts,
-  useSettings,
-} from "./drafts.ts";
+import { callsOf, type Kind } from "../send/calls.ts";
+import { type Content, changesOf, contentOf, type Draft, useAccounts, useSettings } from "./drafts.ts";
 import { goTo, TagField } from "./tag-field.tsx";
 
 const FIELDS = ["name", "subject", "from_email", "from_name", "body"];
@@ -32,8 +23,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   const { client, base } = useWorkspace();
   const queries = useQueryClient();
   const mayWrite = useRole("EDITOR");
-  const [saved, setSaved] = useState(() => contentOf(draft));
-  const [content, setContent] = useState(saved);
+  const [edits, setEdits] = useState<Partial<Content>>({});
   const [error, setError] = useState<unknown>();
   const [isBusy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
@@ -41,8 +31,11 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   const body = useRef<HTMLTextAreaElement>(null);
   const tags = useSettings(kind, draft.id).data?.merge_tags ?? [];
   const { data: accounts = [] } = useAccounts();
-  const isDirty = Object.keys(changesOf(saved, content)).length > 0;
-  const current = contentOf(draft);
+  // Fields without edits follow what another member saves.
+  const saved = contentOf(draft);
+  const content = { ...saved, ...edits };
+  const changes = changesOf(saved, content);
+  const isDirty = Object.keys(changes).length > 0;
 
   useEffect(() => onDirty(isDirty), [isDirty, onDirty]);
   useEffect(() => {
@@ -54,22 +47,18 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
     window.addEventListener("keydown", save);
     return () => window.removeEventListener("keydown", save);
   }, []);
-  // Another member has saved it: without changes of its own this page follows.
-  if (!isDirty && !isBusy && Object.keys(changesOf(saved, current)).length > 0) {
-    setSaved(current);
-    setContent(current);
-  }
-
   const save = async (): Promise<boolean> => {
-    const changes = changesOf(saved, content);
-    if (Object.keys(changes).length === 0) return true;
+    if (!isDirty) return true;
     setBusy(true);
     setError(undefined);
     try {
-      const { data } = await draftsOf(client, kind).update.mutate({ params: paramsOf(kind, draft.id), body: changes });
-      queries.setQueryData([base, `${kind}s`, draft.id], (before: Draft) => ({ ...before, ...data }));
-      setSaved(contentOf(data as Draft));
-      setContent((now) => ({ ...contentOf(data as Draft), ...changedSince(content, now) }));
+      const { calls, params } = callsOf(client, kind, draft.id);
+      const { data } = await calls.drafts.update.mutate({ params, body: changes });
+      const queryKey = [base, `${kind}s`, draft.id];
+      await queries.cancelQueries({ queryKey, exact: true });
+      queries.setQueryData(queryKey, (before: Draft) => ({ ...before, ...data }));
+      // What was typed meanwhile stays.
+      setEdits((now) => changesFrom(content, now));
       void queries.invalidateQueries({ queryKey: [base, `${kind}s`, "list"] });
       return true;
     } catch (thrown) {
@@ -83,20 +72,23 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
       setBusy(false);
     }
   };
-  const problemOf = (name: string) => {
-    const { param, message } = error ? refusalOf(error) : {};
-    return param === name ? message : undefined;
-  };
-  const set = (name: keyof Content) => (value: string) => setContent((before) => ({ ...before, [name]: value }));
+  const set = (name: keyof Content) => (value: string) => setEdits((before) => ({ ...before, [name]: value }));
   const input = (name: keyof Content) => ({
     name,
     value: content[name],
     readOnly: !mayWrite,
-    problem: problemOf(name),
+    problem: problemOf(error, name),
     onChange: ({ currentTarget }: { currentTarget: HTMLInputElement }) => set(name)(currentTarget.value),
   });
   const tagged = (name: "subject" | "body") => ({
-    ...{ name, value: content[name], onChange: set(name), tags, isReadOnly: !mayWrite, problem: problemOf(name) },
+    ...{
+      name,
+      value: content[name],
+      onChange: set(name),
+      tags,
+      isReadOnly: !mayWrite,
+      problem: problemOf(error, name),
+    },
   });
 
   return (
@@ -153,8 +145,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   );
 }
 
-/** What was typed while a save was under way. */
-const changedSince = (then: Content, now: Content): Partial<Content> =>
+const changesFrom = (then: Content, now: Partial<Content>): Partial<Content> =>
   Object.fromEntries(Object.entries(now).filter(([name, value]) => value !== then[name as keyof Content]));
 
 /** Asks before the page is left with changes that are not saved. */

@@ -1,13 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { useId } from "react";
-import { refusalOf } from "../../api.ts";
 import { useWorkspace } from "../../session.tsx";
 import { Facts } from "../act.tsx";
-import { useFilters } from "../filters.tsx";
+import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../filters.tsx";
 import { Loading, Problem } from "../page.tsx";
-import type { Kind } from "./drafts.ts";
+import type { Kind } from "../send/calls.ts";
 
-const VIEWS = { wide: "Wide (600 px)", phone: "Phone (360 px)", text: "Text part" };
+const VIEWS = { phone: "Phone (360 px)", text: "Text part" };
 
 interface PreviewProps {
   kind: Kind;
@@ -19,57 +17,25 @@ interface PreviewProps {
 /** The saved mail as one person would get it. Its HTML is a page of its own, which may run nothing. */
 export function Preview({ kind, id, version }: PreviewProps) {
   const { client, base, team, environment } = useWorkspace();
-  const [{ person, view = "wide" }, setFilters] = useFilters();
+  const [{ person, view }] = useFilters();
   const query = useQuery({
     queryKey: [base, "preview", id, version, person],
     queryFn: async () => (await client.app.content.preview.query({ query: { type: kind, id, person } })).data,
     placeholderData: (before) => before,
     retry: false,
   });
-  const field = useId();
   const parameters = new URLSearchParams({ team, environment: environment.toUpperCase(), version });
   if (person) parameters.set("person", person);
   const shown = query.error ? undefined : query.data;
-  const { param, message } = query.error ? refusalOf(query.error) : {};
-  const isUnknown = param === "person";
   return (
     <section className="stack" aria-label="Preview">
-      <div className="head">
-        <h2>Preview</h2>
-        <div className="actions">
-          {Object.entries(VIEWS).map(([name, text]) => (
-            <button key={name} type="button" aria-pressed={view === name} onClick={() => setFilters({ view: name })}>
-              {text}
-            </button>
-          ))}
-        </div>
-      </div>
-      <form
-        className="actions"
-        onSubmit={(event) => {
-          event.preventDefault();
-          const given = String(new FormData(event.currentTarget).get("person")).trim();
-          setFilters({ person: given || undefined });
-        }}
-      >
-        <label htmlFor={field}>As the mail to</label>
-        <input
-          id={field}
-          key={person}
-          name="person"
-          type="email"
-          defaultValue={person}
-          placeholder="a person's address"
-          aria-invalid={isUnknown || undefined}
-          aria-describedby={`${field}-text`}
-        />
-        <button type="submit">Show</button>
-        <span id={`${field}-text`} className="wrong">
-          {isUnknown && message}
-        </span>
-      </form>
+      <h2>Preview</h2>
+      <FilterBar>
+        <SearchFilter name="person" label="As the mail to this address" submit="Show" />
+        <ChoiceFilter name="view" label="View" any="Wide (600 px)" choices={VIEWS} />
+      </FilterBar>
       {query.isPending && <Loading />}
-      <Problem error={query.error} fields={["person"]} />
+      <Problem error={query.error} />
       {shown && (
         <>
           <Facts

@@ -1,4 +1,5 @@
-import { type KeyboardEvent, type RefObject, useId, useState } from "react";
+import { type KeyboardEvent, type RefObject, useState } from "react";
+import { Field } from "../form.tsx";
 
 type Element = HTMLInputElement | HTMLTextAreaElement;
 
@@ -21,9 +22,7 @@ interface TagFieldProps {
 const BEGUN = /\{\{[ ]?([\w.]*)$/;
 
 /** A text with merge tags: behind `{{` it offers those that there are. */
-export function TagField({ label, name, value, onChange, tags, field, isReadOnly, problem, ...rest }: TagFieldProps) {
-  const { hint, rows } = rest;
-  const id = useId();
+export function TagField({ name, value, onChange, tags, field, isReadOnly, rows, ...rest }: TagFieldProps) {
   const [typed, setTyped] = useState<string>();
   const [chosen, setChosen] = useState(0);
   const options = typed === undefined ? [] : tags.filter((tag) => tag.includes(typed));
@@ -57,13 +56,13 @@ export function TagField({ label, name, value, onChange, tags, field, isReadOnly
     event.preventDefault();
   };
 
-  const shared = {
+  const sharedOf = (id: string, describedBy: string | undefined) => ({
     ...{ id, name, value, readOnly: isReadOnly, spellCheck: rows === undefined, autoComplete: "off" },
     "aria-autocomplete": "list" as const,
     "aria-controls": isOpen ? `${id}-tags` : undefined,
     "aria-activedescendant": isOpen ? `${id}-${active}` : undefined,
-    "aria-describedby": (problem ?? hint) ? `${id}-text` : undefined,
-    "aria-invalid": problem ? true : undefined,
+    "aria-describedby": describedBy,
+    "aria-invalid": rest.problem ? true : undefined,
     onChange: ({ currentTarget }: { currentTarget: Element }) => {
       setChosen(0);
       onChange(currentTarget.value);
@@ -72,14 +71,18 @@ export function TagField({ label, name, value, onChange, tags, field, isReadOnly
     onSelect: ({ currentTarget }: { currentTarget: Element }) => look(currentTarget),
     onBlur: () => setTyped(undefined),
     onKeyDown: press,
-  };
-  return (
-    <div className="field">
-      <label htmlFor={id}>{label}</label>
+  });
+  const control = (id: string, describedBy: string | undefined) => (
+    <>
       {rows === undefined ? (
-        <input ref={field as RefObject<HTMLInputElement>} {...shared} />
+        <input ref={field as RefObject<HTMLInputElement>} {...sharedOf(id, describedBy)} />
       ) : (
-        <textarea ref={field as RefObject<HTMLTextAreaElement>} className="code" rows={rows} {...shared} />
+        <textarea
+          ref={field as RefObject<HTMLTextAreaElement>}
+          className="code"
+          rows={rows}
+          {...sharedOf(id, describedBy)}
+        />
       )}
       {isOpen && (
         <div id={`${id}-tags`} className="tags" role="listbox" aria-label="Merge tags">
@@ -100,13 +103,9 @@ export function TagField({ label, name, value, onChange, tags, field, isReadOnly
           ))}
         </div>
       )}
-      {(problem ?? hint) && (
-        <p id={`${id}-text`} className={problem ? "wrong" : "muted"}>
-          {problem ?? hint}
-        </p>
-      )}
-    </div>
+    </>
   );
+  return <Field name={name} control={control} {...rest} />;
 }
 
 /** Puts the cursor at a place of the text, both counted from 1. The browser scrolls to it as the field takes the focus. */

@@ -1,8 +1,10 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
+import { Field, Ticks } from "../form.tsx";
 import { Loading, Problem } from "../page.tsx";
-import { type Draft, type Kind, useAccounts, useSettings, useTargets } from "./drafts.ts";
+import type { Kind } from "../send/calls.ts";
+import { type Draft, useAccounts, useSettings, useTargets } from "./drafts.ts";
 
 interface TargetsProps {
   kind: Kind;
@@ -32,7 +34,6 @@ interface ChoiceProps<Value> {
 interface Selection {
   ids: string[];
   id: string;
-  isChosen: boolean;
 }
 
 /** A change that is saved at once; then what the page shows is read anew. */
@@ -55,49 +56,38 @@ function Several({ label, hint, options, chosen, save }: ChoiceProps<Selection> 
     <fieldset className="card choices" disabled={!mayWrite}>
       <legend>{label}</legend>
       <p className="muted">{options.length === 0 ? "There is none yet: make one first." : hint}</p>
-      <ul className="plain">
-        {options.map(({ id, name }) => (
-          <li key={id}>
-            <label>
-              <input
-                type="checkbox"
-                checked={shown.includes(id)}
-                onChange={({ currentTarget: { checked: isChosen } }) => {
-                  const others = shown.filter((other) => other !== id);
-                  mutate({ ids: isChosen ? [...others, id] : others, id, isChosen });
-                }}
-              />{" "}
-              {name}
-            </label>
-          </li>
-        ))}
-      </ul>
+      <Ticks options={options} chosen={shown} onChange={(ids, id) => mutate({ ids, id })} />
       <Problem error={error} />
     </fieldset>
   );
 }
 
 function One({ label, hint, options, chosen, save }: ChoiceProps<string> & { chosen: string | null }) {
-  const id = useId();
   const { mutate, isPending, variables, error, mayWrite } = useSave(save);
   if (!options) return <Loading />;
   return (
-    <div className="card field">
-      <label htmlFor={id}>{label}</label>
-      <select
-        id={id}
-        value={(isPending ? variables : chosen) ?? ""}
-        disabled={!mayWrite}
-        onChange={({ currentTarget: { value } }) => mutate(value)}
-      >
-        {chosen === null && <option value="">None yet</option>}
-        {options.map((option) => (
-          <option key={option.id} value={option.id}>
-            {option.name}
-          </option>
-        ))}
-      </select>
-      <p className="muted">{hint}</p>
+    <div className="card stack">
+      <Field
+        label={label}
+        name={label}
+        hint={hint}
+        control={(id, describedBy) => (
+          <select
+            id={id}
+            aria-describedby={describedBy}
+            value={(isPending ? variables : chosen) ?? ""}
+            disabled={!mayWrite}
+            onChange={({ currentTarget: { value } }) => mutate(value)}
+          >
+            {chosen === null && <option value="">None yet</option>}
+            {options.map((option) => (
+              <option key={option.id} value={option.id}>
+                {option.name}
+              </option>
+            ))}
+          </select>
+        )}
+      />
       <Problem error={error} />
     </div>
   );
@@ -113,9 +103,9 @@ function Lists({ draft: { id, lists } }: { draft: Extract<Draft, { lists: unknow
       hint="Their confirmed subscribers get it, each once."
       options={data}
       chosen={lists}
-      save={({ id: list_id, isChosen }) => {
+      save={({ ids, id: list_id }) => {
         const { attachList, detachList } = client.app.content;
-        return (isChosen ? attachList : detachList).mutate({ body: { newsletter_id: id, list_id } });
+        return (ids.includes(list_id) ? attachList : detachList).mutate({ body: { newsletter_id: id, list_id } });
       }}
     />
   );

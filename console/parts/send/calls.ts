@@ -13,7 +13,7 @@ export const callsOf = (client: Client, kind: Kind, id: string) => ({
 export type Send = Awaited<ReturnType<Client["app"]["overview"]["progress"]["query"]>>["data"][number];
 export type GateReport = Awaited<ReturnType<Client["app"]["overview"]["gates"]["query"]>>["data"];
 
-export const isOpen = ({ status }: Pick<Send, "status">): boolean =>
+export const isOpen = ({ status }: { status: string }): boolean =>
   status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
 
 const LIVE_MS = 2_000;

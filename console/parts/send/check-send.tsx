@@ -3,14 +3,17 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
-import { Dialog } from "../dialog.tsx";
+import { Act } from "../act.tsx";
 import { type Figure, Figures } from "../figures.tsx";
-import { Field, Form } from "../form.tsx";
+import { Field } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import { callsOf, type GateReport, type Kind } from "./calls.ts";
 import { clock, people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
+
+const STARTS =
+  "It starts within a minute, or on the next day on which it may be sent. What has left cannot be taken back; you can pause or cancel the rest.";
 
 interface CheckProps {
   kind: Kind;
@@ -24,7 +27,7 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
   const { client, base } = useWorkspace();
   const queries = useQueryClient();
   const { calls, params } = callsOf(client, kind, id);
-  const [isConfirming, setConfirming] = useState(false);
+  const [typed, setTyped] = useState("");
   const [outdated, setOutdated] = useState<string>();
   const maySend = useRole("ADMIN");
   const isSaving = useIsMutating({ mutationKey: [base, "save"] }) > 0;
@@ -53,12 +56,10 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
       if (text === undefined) throw error;
       check.reset();
       setOutdated(text);
-      setConfirming(false);
       return;
     }
-    setConfirming(false);
     onConfirmed();
-    await queries.invalidateQueries({ queryKey: [base] });
+    void queries.invalidateQueries({ queryKey: [base] });
   };
 
   return (
@@ -77,9 +78,25 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
           Check the send
         </button>
         {preview && (
-          <button type="button" className="primary" onClick={() => setConfirming(true)}>
-            Confirm the send
-          </button>
+          <Act
+            title="Confirm the send"
+            submit="Send now"
+            kind="primary"
+            note={`${people(preview.recipients.eligible)} get “${name}”. ${STARTS}`}
+            isDisabled={typed.replace(/\D/g, "") !== String(preview.recipients.eligible)}
+            onOpen={() => setTyped("")}
+            act={confirm}
+          >
+            <Field
+              label="Number of recipients"
+              name="recipients"
+              hint={`Type ${preview.recipients.eligible} to confirm.`}
+              inputMode="numeric"
+              autoComplete="off"
+              value={typed}
+              onChange={({ target }) => setTyped(target.value)}
+            />
+          </Act>
         )}
       </div>
       <div role="status">
@@ -95,14 +112,6 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
       <Problem error={check.error} />
       {report && <Numbers kind={kind} report={report} preview={preview} />}
       {report && <GateList kind={kind} report={report} />}
-      {preview && isConfirming && (
-        <Confirm
-          name={name}
-          recipients={preview.recipients.eligible}
-          onConfirm={confirm}
-          onClose={() => setConfirming(false)}
-        />
-      )}
     </div>
   );
 }
@@ -121,37 +130,6 @@ const OUTDATED: Readonly<Record<string, string>> = {
   confirmation_stale: "The check is too old: check again.",
 };
 
-function Confirm(props: { name: string; recipients: number; onConfirm: () => Promise<void>; onClose: () => void }) {
-  const { name, recipients, onConfirm, onClose } = props;
-  const [typed, setTyped] = useState("");
-  return (
-    <Dialog title={`Send “${name}”`} onClose={onClose}>
-      <p>
-        {people(recipients)} get this mail. It starts within a minute, or on the next day on which it may be sent. What
-        has left cannot be taken back; you can pause or cancel the rest.
-      </p>
-      <Form
-        fields={[]}
-        submit="Send now"
-        onSubmit={onConfirm}
-        isDisabled={typed.replace(/\D/g, "") !== String(recipients)}
-      >
-        {() => (
-          <Field
-            label="Number of recipients"
-            name="recipients"
-            hint={`Type ${recipients} to confirm.`}
-            inputMode="numeric"
-            autoComplete="off"
-            value={typed}
-            onChange={({ target }) => setTyped(target.value)}
-          />
-        )}
-      </Form>
-    </Dialog>
-  );
-}
-
 /** Complaints over delivered mail at which the service sends nothing. */
 const COMPLAINT_LIMIT = 0.002;
 
@@ -168,9 +146,9 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
     ["Your mails today", cap?.used_today],
     ["Your limit of a day", cap?.limit],
   ];
-  const figures = numbers.flatMap(([name, number]): Figure[] =>
-    number === undefined ? [] : [[name, number.toLocaleString()]],
-  );
+  const figures: Figure[] = numbers
+    .filter(([, number]) => number !== undefined)
+    .map(([name, number]) => [name, number?.toLocaleString()]);
   figures.push(["Complaints, 30 days", `${percent(report.complaint_rate, 2)} (limit ${percent(COMPLAINT_LIMIT, 2)})`]);
   return (
     <>
@@ -221,6 +199,12 @@ function wordsOf(kind: Kind, { recipients, send_cap: cap, credits_available: cre
   return words;
 }
 
+const LOOKS = {
+  true: ["good", "✓", "Met: "],
+  false: ["wrong", "✗", "Not met: "],
+  null: ["muted", "○", "Not checked yet: "],
+} as const;
+
 function GateList({ kind, report }: { kind: Kind; report: GateReport }) {
   const { base, environment } = useWorkspace();
   const words = wordsOf(kind, report);
@@ -228,11 +212,7 @@ function GateList({ kind, report }: { kind: Kind; report: GateReport }) {
     <ul className="steps" aria-label="Checks">
       {report.gates.map(({ gate, is_met, detail, message }) => {
         const [name, remedy, page] = words[gate];
-        const [look, mark, said] = is_met
-          ? ["good", "✓", "Met: "]
-          : is_met === null
-            ? ["muted", "○", "Not checked yet: "]
-            : ["wrong", "✗", "Not met: "];
+        const [look, mark, said] = LOOKS[String(is_met) as keyof typeof LOOKS];
         return (
           <li key={gate}>
             <span className={look}>

@@ -1,6 +1,6 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useMutation } from "@tanstack/react-query";
 import { useRole, useWorkspace } from "../../session.tsx";
+import { useDone } from "../act.tsx";
 import { Figures } from "../figures.tsx";
 import { Problem } from "../page.tsx";
 import { Remove } from "../remove.tsx";
@@ -8,43 +8,25 @@ import { callsOf, type Kind, type Send } from "./calls.ts";
 import { clock, pauseText, people } from "./words.ts";
 
 type Counts = Send["recipients"];
-type State = Exclude<keyof Counts, "total">;
+export type State = Exclude<keyof Counts, "total">;
 
-export const STATES: readonly [state: State, name: string][] = [
-  ["sent", "Sent"],
-  ["queued", "Waiting"],
-  ["sending", "Leaving now"],
-  ["deferred", "Refused for now, tried again"],
-  ["rejected", "Refused"],
-  ["expired", "Refused too often"],
-  ["unknown", "Outcome unknown"],
-  ["suppressed", "Left out meanwhile"],
-  ["cancelled", "Cancelled"],
-];
+export const OUTCOMES: Readonly<Record<State, string>> = {
+  sent: "Sent",
+  queued: "Waiting",
+  sending: "Leaving now",
+  deferred: "Refused for now, tried again",
+  rejected: "Refused",
+  expired: "Refused too often",
+  unknown: "Outcome unknown",
+  suppressed: "Left out meanwhile",
+  cancelled: "Cancelled",
+};
 
 const openOf = ({ queued, sending, deferred }: Counts): number => queued + sending + deferred;
 
-const SAMPLES_MS = 60_000;
-
-/** Recipients settled in a minute, by what this page has seen of the last one; null before it has seen any. */
-function useRate({ recipients, status }: Send, updatedAt: number): number | null {
-  const settled = recipients.total - openOf(recipients);
-  const [samples, setSamples] = useState<{ at: number; settled: number }[]>([]);
-  useEffect(() => {
-    const isRunning = status === "SENDING";
-    setSamples((known) =>
-      isRunning ? [...known.filter(({ at }) => at > updatedAt - SAMPLES_MS), { at: updatedAt, settled }] : [],
-    );
-  }, [updatedAt, settled, status]);
-  const first = samples[0];
-  if (!first || updatedAt <= first.at || settled <= first.settled) return null;
-  return ((settled - first.settled) * 60_000) / (updatedAt - first.at);
-}
-
-/** How far a send is. @param updatedAt when that was read */
-export function LiveSend({ send, updatedAt }: { send: Send; updatedAt: number }) {
+/** How far a send is. */
+export function LiveSend({ send }: { send: Send }) {
   const { recipients, status } = send;
-  const rate = useRate(send, updatedAt);
   const open = openOf(recipients);
   return (
     <div className="stack">
@@ -60,12 +42,6 @@ export function LiveSend({ send, updatedAt }: { send: Send; updatedAt: number })
       />
       <p className="muted">
         {(recipients.total - open).toLocaleString()} of {people(recipients.total)}
-        {rate !== null && (
-          <>
-            {" "}
-            · {Math.round(rate).toLocaleString()} a minute · done at about {clock(updatedAt + (open / rate) * 60_000)}
-          </>
-        )}
       </p>
       <Outcomes recipients={recipients} />
     </div>
@@ -73,45 +49,35 @@ export function LiveSend({ send, updatedAt }: { send: Send; updatedAt: number })
 }
 
 export function Outcomes({ recipients }: { recipients: Counts }) {
-  const shown = STATES.filter(([state]) => state === "sent" || recipients[state] > 0);
-  return <Figures figures={shown.map(([state, name]) => [name, recipients[state].toLocaleString()])} />;
+  const states = Object.keys(OUTCOMES) as State[];
+  const shown = states.filter((state) => state === "sent" || recipients[state] > 0);
+  return <Figures figures={shown.map((state) => [OUTCOMES[state], recipients[state].toLocaleString()])} />;
 }
 
 /** Pauses, resumes and cancels a send that has not ended. */
 export function Commands({ kind, send }: { kind: Kind; send: Send }) {
-  const { client, base } = useWorkspace();
-  const queries = useQueryClient();
+  const { client } = useWorkspace();
+  const done = useDone();
   const { calls, params } = callsOf(client, kind, send.resource_id);
-  const changed = () => queries.invalidateQueries({ queryKey: [base] });
+  const name = send.status === "PAUSED" ? "resume" : "pause";
   const command = useMutation({
-    mutationFn: async (name: "pause" | "resume"): Promise<unknown> =>
-      calls.commands[name].mutate({ params }, { context: { idempotencyKey: crypto.randomUUID() } }),
-    onSettled: changed,
+    mutationFn: () =>
+      done<unknown>(calls.commands[name].mutate({ params }, { context: { idempotencyKey: crypto.randomUUID() } })),
   });
   const open = openOf(send.recipients);
   if (!useRole("ADMIN")) return <p className="muted">An ADMIN or the OWNER of the team can pause or cancel it.</p>;
   return (
     <>
       <div className="actions">
-        {send.status === "PAUSED" ? (
-          <button
-            type="button"
-            className="primary"
-            disabled={command.isPending}
-            onClick={() => command.mutate("resume")}
-          >
-            Resume
-          </button>
-        ) : (
-          <button type="button" disabled={command.isPending} onClick={() => command.mutate("pause")}>
-            Pause
-          </button>
-        )}
-        <Remove
-          title="Cancel the send"
-          act={(context) => calls.commands.cancel.mutate({ params }, { context: { ...context } })}
-          onDone={changed}
+        <button
+          type="button"
+          className={name === "resume" ? "primary" : undefined}
+          disabled={command.isPending}
+          onClick={() => command.mutate()}
         >
+          {name === "resume" ? "Resume" : "Pause"}
+        </button>
+        <Remove title="Cancel the send" act={(context) => calls.commands.cancel.mutate({ params }, { context })}>
           <p>
             {people(open)} would not get the mail any more, and their credits come back. {people(send.recipients.sent)}{" "}
             got it already. A cancelled send cannot be continued.

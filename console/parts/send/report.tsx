@@ -1,11 +1,11 @@
-import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useWorkspace } from "../../session.tsx";
+import { useRead, useWorkspace } from "../../session.tsx";
+import { PersonLink } from "../audience/people.tsx";
 import { Figures } from "../figures.tsx";
+import { ChoiceFilter, FilterBar, useFilters, When } from "../filters.tsx";
 import { Loading, Problem } from "../page.tsx";
 import { List } from "../table.tsx";
 import { callsOf, type Kind, type Send } from "./calls.ts";
-import { Outcomes, STATES } from "./live-send.tsx";
+import { OUTCOMES, Outcomes, type State } from "./live-send.tsx";
 import { clock, people, percent, reasonText } from "./words.ts";
 
 const ENDED: Readonly<Record<string, string>> = {
@@ -36,16 +36,11 @@ const MOST_DAYS = 365;
 const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10);
 
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
-  const { client, base } = useWorkspace();
-  const query = useQuery({
-    queryKey: [base, "analytics", id],
-    queryFn: async () => {
-      const from = Date.parse(startedAt);
-      const to = Math.min(Date.now(), from + MOST_DAYS * DAY_MS);
-      return (
-        await client.api.analytics.overview.query({ query: { resource_id: id, from: dateOf(from), to: dateOf(to) } })
-      ).data;
-    },
+  const { client } = useWorkspace();
+  const query = useRead(["analytics", id], () => {
+    const begin = Date.parse(startedAt);
+    const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
+    return client.api.analytics.overview.query({ query: { resource_id: id, from, to } });
   });
   if (query.isPending) return <Loading />;
   if (query.error) return <Problem error={query.error} />;
@@ -85,15 +80,12 @@ interface Recipient {
   updated_at: string;
 }
 
-const nameOf = (status: string): string => STATES.find(([state]) => state === status.toLowerCase())?.[1] ?? status;
-
 /** The recipients by outcome; the outcome stands in the URL. */
 function Recipients({ kind, id }: { kind: Kind; id: string }) {
   const { client, base } = useWorkspace();
-  const { outcome } = useSearch({ strict: false }) as { outcome?: string };
-  const navigate = useNavigate();
+  const [{ outcome }] = useFilters();
   const { calls, params } = callsOf(client, kind, id);
-  const status = STATES.find(([state]) => state === outcome)?.[0].toUpperCase() as "SENT" | undefined;
+  const status = outcome !== undefined && outcome in OUTCOMES ? (outcome.toUpperCase() as "SENT") : undefined;
   const read = async (cursor: string | undefined) => {
     for (let from = cursor; ; ) {
       const page = await calls.recipients.query({ params, query: { cursor: from, status } });
@@ -106,42 +98,19 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
   };
   return (
     <>
-      <label>
-        Outcome{" "}
-        <select
-          value={outcome ?? ""}
-          onChange={({ target }) =>
-            navigate({
-              to: ".",
-              search: (search: Record<string, string | undefined>) => ({
-                ...search,
-                outcome: target.value || undefined,
-              }),
-              replace: true,
-            })
-          }
-        >
-          <option value="">all</option>
-          {STATES.map(([state, name]) => (
-            <option key={state} value={state}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
+      <FilterBar>
+        <ChoiceFilter name="outcome" label="Outcome" any="All" choices={OUTCOMES} />
+      </FilterBar>
       <List
         caption="Recipients"
         queryKey={[base, "recipients", id, status]}
         read={read}
         keyOf={({ id: mail }) => mail}
         columns={[
-          {
-            name: "Address",
-            cell: ({ email }) => <Link to={`${base}/people/${encodeURIComponent(email)}`}>{email}</Link>,
-          },
-          { name: "Outcome", cell: (row) => nameOf(row.status) },
+          { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
+          { name: "Outcome", cell: (row) => OUTCOMES[row.status.toLowerCase() as State] },
           { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
-          { name: "At", cell: (row) => <time>{clock(row.updated_at)}</time> },
+          { name: "At", cell: (row) => <When at={row.updated_at} /> },
         ]}
         empty={<p>{status ? "No recipient has this outcome: choose another one." : "It has no recipients."}</p>}
       />

@@ -45,7 +45,7 @@ function SendOf({ kind, id }: SendPanelProps) {
   if (!isOpen(send)) return <Report kind={kind} send={send} />;
   return (
     <>
-      <LiveSend send={send} updatedAt={query.dataUpdatedAt} />
+      <LiveSend send={send} />
       <Commands kind={kind} send={send} />
     </>
   );
