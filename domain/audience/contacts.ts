@@ -8,6 +8,7 @@ import { isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { orNotFound } from "../errors.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import type { Vault } from "../secrets/crypto.ts";
+import { keepFromEntering } from "../sequences/enrolments.ts";
 import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { contactRecord } from "../webhooks/records.ts";
@@ -83,6 +84,7 @@ export async function updateContact(
   );
   const isChanged = isDirty(em, contact);
   await flushUnique(em, "contact");
+  if (moved) await keepFromEntering(em, vault, tenant, { id: contactId, email: address.email });
   const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
   if (isChanged) await emit(em, tenant, "contact.updated", contactRow(contactId));
   return { record: await em.refreshOrFail(contact), isChanged, slots };

@@ -7,6 +7,7 @@ import { isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { orNotFound } from "../errors.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import type { Vault } from "../secrets/crypto.ts";
+import { keepFromEntering } from "../sequences/enrolments.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
 import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
@@ -61,6 +62,7 @@ export async function updateSubscriber(
   await flushUnique(em, "subscriber");
   if (moved) {
     await restoreOptOuts(em, vault, tenant, [{ id: subscriberId, email: address.email }]);
+    await keepFromEntering(em, vault, tenant, { id: subscriberId, email: address.email });
     await askForConfirmationAgain(em, tenant, subscriberId);
   }
   const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;

@@ -106,6 +106,21 @@ export async function noteWritten(em: EntityManager, vault: Vault, tenant: Tenan
   }
 }
 
+/** Lets no person enter by the new address of one who has entered by another: its row has no member. */
+export async function keepFromEntering(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  { id, email }: { id: string; email: string },
+): Promise<void> {
+  const hash = hashAddress(vault, tenant, email);
+  await sql`
+    insert into sequence_enrolments (campaign_id, address_hash, member_id, state, reason)
+    select q.campaign_id, ${hash}, ${hash}, 'LEFT', 'address_changed'
+    from sequences q join sequence_enrolments e on e.campaign_id = q.campaign_id and e.member_id = ${id}
+    where ${ofTenant(tenant, "q")} order by q.campaign_id on conflict do nothing`.execute(kysely(em));
+}
+
 /** Contacts that a campaign would mail. */
 const mayBeMailed = (tenant: Tenant) => sql`c.email_status = 'ACTIVE' and not exists (
   select from suppressions x where ${ofTenant(tenant, "x")} and x.email = c.email)`;

@@ -75,7 +75,7 @@ export async function showSequence(em: EntityManager, tenant: Tenant, id: string
   const progress = await readProgress(em, id, tenant);
   const { rows } = await sql<Pick<ShownSequence, "steps" | "people">>`
     select ${stepsProgress("c")} as steps, coalesce((select json_object_agg(p.state, p.count) from (
-        select state, count(*)::int as count from sequence_enrolments where campaign_id = c.id group by state) p), '{}') as people
+        select state, count(*)::int as count from sequence_enrolments where campaign_id = c.id and member_id <> address_hash group by state) p), '{}') as people
     from campaigns c where c.id = ${id} and ${ofTenant(tenant, "c")}`.execute(kysely(em));
   return { ...progress, ...orNotFound(rows[0]) };
 }

@@ -5,10 +5,11 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { confirmSubscription } from "../../domain/audience/confirmations.ts";
 import { addSubscribers, createList } from "../../domain/audience/lists.ts";
-import { createSubscriber, deleteSubscriber } from "../../domain/audience/subscribers.ts";
+import { createSubscriber, deleteSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
 import { importContacts, importSubscribers } from "../../domain/import/import.ts";
 import { confirmUrl, readConfirmationToken } from "../../domain/mail/links.ts";
 import { sweepSegment } from "../../domain/sequences/enrolments.ts";
+import { showSequence } from "../../domain/sequences/progress.ts";
 import { stopSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
 import { uniqueEmail } from "../support/factories.ts";
@@ -92,6 +93,20 @@ describe("the people of a list's sequence", () => {
       return (await enrolmentsOf(em, id)).length - before;
     };
     assert.deepEqual([await confirm(), await confirm()], [1, 0]);
+  });
+
+  it("do not enter by an address that a person in it has moved to", async () => {
+    const { em, vault } = sender;
+    const id = await makeSequence(sender);
+    const person = await makePerson();
+    await subscribe(person);
+    const before = await statesOf(sender, id);
+    const email = uniqueEmail();
+    await transaction(em, (tx) => updateSubscriber(tx, vault, tenantOf(sender), person.id, { email }));
+    await transaction(em, (tx) => deleteSubscriber(tx, vault, tenantOf(sender), person.id));
+    await subscribe(await makePerson(email));
+    assert.deepEqual(await statesOf(sender, id), [...before, "LEFT null"].sort());
+    assert.deepEqual((await showSequence(em, tenantOf(sender), id)).people, { ACTIVE: 1, PRESENT: before.length - 1 });
   });
 
   it("do not enter by an import unless it says so", async () => {
