@@ -10,10 +10,12 @@ export function lineOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof SettingsError) return error.message;
   if ("code" in error && error.code === "ENOENT" && "path" in error) return `There is no file ${error.path}.`;
+  if ("code" in error && error.code === "EISDIR") return "It is a folder: name a file.";
   // A connection that failed on every address of a host has its reasons inside.
   const [inner] = error instanceof AggregateError ? error.errors : [];
   const message = error.message || lineOf(inner);
-  const param = "param" in error && typeof error.param === "string" ? ` (${error.param})` : "";
+  const named = "param" in error && typeof error.param === "string" && !message.includes(error.param);
+  const param = named ? ` (${error.param})` : "";
   return (message.split("\n")[0] ?? "") + param;
 }
 

@@ -324,10 +324,11 @@ export class ApiError extends Error {
  * The answer for a record that does not exist and for one of another team: the two are alike to the byte.
  * @param param the field that names the record, where it is not the path
  */
-export const notFound = (param?: string): ApiError => new ApiError("not_found", "No record has this id.", { param });
+export const notFound = (param?: string, kind = "record"): ApiError =>
+  new ApiError("not_found", `No ${kind} has this id.`, { param });
 
 /** @throws {ApiError} `not_found` for none */
-export function orNotFound<T>(record: T | null | undefined): T {
-  if (record === null || record === undefined) throw notFound();
+export function orNotFound<T>(record: T | null | undefined, kind?: string): T {
+  if (record === null || record === undefined) throw notFound(undefined, kind);
   return record;
 }

@@ -52,7 +52,7 @@ const UPDATES: Readonly<Record<string, string>> = {
 function runText({ status, reason, wave, waiting, mailedToday, isBlocked, nextDueAt }: SequenceRun): string {
   const people = Object.entries(waiting).map(([step, count]) => `${count} for ${step}`);
   const state = `${wave} waves, ${mailedToday} mails today (UTC); waiting: ${people.join(", ") || "none"}`;
-  const blocked = isBlocked ? " A wave is PAUSED: resume or cancel its send." : "";
+  const blocked = isBlocked ? " A wave is PAUSED: sequence:show names it; resume or cancel its send." : "";
   const next = status === "ACTIVE" && nextDueAt !== null ? ` Next due at ${nextDueAt}.` : "";
   return `${status}${reason === null ? "" : ` (${reason})`}: ${state}.${next}${blocked}${UPDATES[status] ?? ""}`;
 }

@@ -2,23 +2,44 @@ import { readFile } from "node:fs/promises";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { parseKey, presentKeyId } from "../../domain/access/keys.ts";
 import { ApiError } from "../../domain/errors.ts";
+import { findSequences } from "../../domain/sequences/list.ts";
 import { type ShownSequence, type StepProgress, showSequence } from "../../domain/sequences/progress.ts";
-import { createSequence, resumeSequence, startSequence, stopSequence } from "../../domain/sequences/sequences.ts";
+import {
+  createSequence,
+  deleteSequence,
+  resumeSequence,
+  startSequence,
+  stopSequence,
+} from "../../domain/sequences/sequences.ts";
 import { pauseSequence, type Sequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
-import { type AppCommand, argument, type Commands, command, flag, OF_TEAM, option, required } from "../command.ts";
-import { address, recordName } from "../options.ts";
-import { counted, toJson } from "../output.ts";
-import { inOwnersTenant, inTenant, ownerOf, type Session, teamOf } from "../session.ts";
+import {
+  type AppCommand,
+  argument,
+  type Commands,
+  command,
+  flag,
+  LIMIT,
+  OF_ANY_TEAM,
+  OF_TEAM,
+  option,
+  required,
+} from "../command.ts";
+import { address, listOf, recordName } from "../options.ts";
+import { counted, table, toJson } from "../output.ts";
+import { anyTeamOf, inOwnersTenant, inTenant, ownerOf, type Session, teamOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 
+const STATUSES = ["DRAFT", "ACTIVE", "PAUSED", "STOPPED"] as const;
 const SEQUENCE = { id: argument("the sequence (cmp_…)") };
 
 const moving = (description: string, move: (em: EntityManager, id: string) => Promise<Sequence>): AppCommand =>
   command(description, SEQUENCE, async ({ orm }, { id }) => {
     const { status, reason } = await move(orm.em.fork(), id);
-    const text = `${id} is ${status}${reason === null ? "" : `: ${reason}`}`;
-    return { text, data: { sequence: { id, status, status_reason: reason } } };
+    return {
+      text: `${id} is ${statusText({ status, reason })}`,
+      data: { sequence: { id, status, status_reason: reason } },
+    };
   });
 
 /** Sequences of mails over time: the API reads them, and never writes them. */
@@ -114,8 +135,41 @@ export const commands: Commands = {
     async (session, { id }) => {
       const tenant = await ownerOf(session, "campaigns", id);
       const shown = await showSequence(forTenant(session.orm.em, tenant), tenant, id);
-      const { people, steps, ...facts } = shown;
-      return { text: describe(shown), data: { sequence: { id, ...toJson(facts), people, steps } } };
+      // Those are by ids of steps.
+      const { people, steps, waiting, unknown, ...facts } = shown;
+      return { text: describe(shown), data: { sequence: { id, ...toJson(facts), people, waiting, unknown, steps } } };
+    },
+  ),
+
+  "sequence:list": command(
+    "list sequences: those that are paused first, then the newest",
+    {
+      ...LIMIT,
+      status: option("<statuses>", `comma-separated, of ${STATUSES.join(", ")}`, listOf(STATUSES)),
+      ...OF_ANY_TEAM,
+    },
+    async (session, { status: statuses, limit, ...options }) => {
+      const teamId = await anyTeamOf(session, options);
+      const sequences = await findSequences(session.orm.em.fork(), { statuses, teamId, limit });
+      const text = table(sequences, "No sequence", {
+        SEQUENCE: ({ id }) => id,
+        NAME: ({ name }) => name,
+        TEAM: ({ team }) => team,
+        STATUS: ({ status }) => status,
+        REASON: ({ status_reason }) => status_reason,
+        WAITING: ({ waiting }) => waiting,
+        "NEXT DUE": ({ next_due_at }) => next_due_at,
+      });
+      return { text, data: { sequences } };
+    },
+  ),
+
+  "sequence:delete": command(
+    "delete a sequence that has mailed no person: a draft, or a stopped one",
+    SEQUENCE,
+    async (session, { id }) => {
+      await inOwnersTenant(session, "campaigns", id, (em) => deleteSequence(em, id));
+      return { text: `${id} is deleted`, data: { sequence: { id } } };
     },
   ),
 };
@@ -136,23 +190,27 @@ async function readJson(file: string): Promise<unknown> {
   }
 }
 
+const statusText = ({ status, reason }: Record<"status", string> & Record<"reason", string | null>): string =>
+  reason === null ? status : `${status}: ${reason}`;
+
 function describe(sequence: ShownSequence): string {
-  const { campaignId, name, status, reason, listId, segmentId, fromEmail, areMembersNoted } = sequence;
+  const { campaignId, name, status, listId, segmentId, fromEmail, areMembersNoted } = sequence;
   const people = Object.entries(sequence.people).map(([state, count]) => `${count} ${state}`);
   return [
     `${campaignId}  ${name}`,
-    `status       ${reason === null ? status : `${status}: ${reason}`}`,
+    `status       ${statusText(sequence)}`,
     `mails        ${listId ?? segmentId} from ${fromEmail}`,
     `people       ${people.join(", ") || "none"}${areMembersNoted || status === "DRAFT" ? "" : "; members are being noted"}`,
     `next due     ${sequence.nextDueAt ?? "none"}`,
     `mailed today ${sequence.mailedToday}`,
-    ...sequence.steps.map(stepText),
+    ...sequence.waves.map((wave) => `wave         ${wave.id} ${statusText(wave)}`),
+    ...sequence.steps.map((step) => stepText(step, sequence.unknown[step.id] ?? 0)),
   ].join("\n");
 }
 
-function stepText({ id, wait_minutes, time_of_day, send_days, ...counts }: StepProgress): string {
+function stepText({ id, wait_minutes, time_of_day, send_days, ...counts }: StepProgress, unknown: number): string {
   const days = send_days.map((day) => WEEKDAYS[day - 1]).join(", ");
   const time = `${time_of_day === null ? "" : ` at ${time_of_day}`}${days === "" ? "" : ` on ${days}`}`;
   const { waiting, sent, opened, clicked, left } = counts;
-  return `step ${id}, after ${wait_minutes} min${time}: ${waiting} waiting, ${sent} sent, ${opened} opened, ${clicked} clicked, ${left} left`;
+  return `step ${id}, after ${wait_minutes} min${time}: ${waiting} waiting, ${sent} sent, ${unknown} unknown, ${opened} opened, ${clicked} clicked, ${left} left`;
 }

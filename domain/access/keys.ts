@@ -201,7 +201,7 @@ export async function lockKey(em: EntityManager, { key, ...owner }: KeyName): Pr
     { ...name, ...owner },
     { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
   );
-  return orNotFound(record);
+  return orNotFound(record, "key");
 }
 
 /**

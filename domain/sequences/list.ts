@@ -1,7 +1,8 @@
 import { sql } from "kysely";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { isDue } from "./state.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { isDue, isWaiting } from "./state.ts";
 
 export interface ListedSequence {
   id: string;
@@ -39,6 +40,33 @@ export async function listSequences(
     where ${ofTenant(tenant, "q")} and (${status ?? null}::text is null or c.status = ${status ?? null})
       and strpos(lower(c.name), lower(${name}::text)) > 0 and (${after ?? null}::text is null or c.id < ${after ?? null})
     order by c.id desc limit ${limit}`.execute(kysely(em));
+  return rows;
+}
+
+export interface FoundSequence {
+  id: string;
+  team: string;
+  name: string;
+  status: BroadcastStatus;
+  status_reason: string | null;
+  /** In no wave. */
+  waiting: number;
+  next_due_at: string | null;
+}
+
+/** Sequences of all teams, or of one: those that are PAUSED, then the newest. */
+export async function findSequences(
+  em: EntityManager,
+  { statuses, teamId, limit }: { statuses?: BroadcastStatus[] | undefined; teamId?: string | undefined; limit: number },
+): Promise<FoundSequence[]> {
+  const { rows } = await sql<FoundSequence>`
+    select c.id, c.team_id as team, c.name, c.status, c.status_reason, w.waiting, ${isoInstant(sql`w.due_at`)} as next_due_at
+    from (
+      select * from campaigns c where c.is_drip and (${statuses ?? null}::text[] is null or c.status = any(${statuses ?? null}::text[]))
+        and (${teamId ?? null}::text is null or c.team_id = ${teamId ?? null}) order by c.status <> 'PAUSED', c.id desc limit ${limit}
+    ) c cross join lateral (
+      select count(*)::int as waiting, min(e.due_at) as due_at from sequence_enrolments e where ${isWaiting(sql.ref("c.id"))}
+    ) w order by c.status <> 'PAUSED', c.id desc`.execute(kysely(em));
   return rows;
 }
 

@@ -1,4 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
+import type { SendStatus } from "../../db/entities/send.ts";
 import type { EnrolmentState } from "../../db/entities/sequence.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
@@ -65,17 +66,40 @@ export async function readProgress(em: EntityManager, id: string, tenant?: Tenan
   return { ...sequence, ...orNotFound(rows[0]) };
 }
 
+interface OpenWave {
+  /** Of its send. */
+  id: string;
+  status: SendStatus;
+  /** Why it is PAUSED. */
+  reason: string | null;
+}
+
+/** Those that hold people, the oldest first. */
+export async function readWaves(em: EntityManager, { openWaves, ...tenant }: Sequence): Promise<OpenWave[]> {
+  const { rows } = await sql<OpenWave>`
+    select s.id, s.status, case when s.status = 'PAUSED' then s.pause_reason end as reason
+    from sends s where s.id = any(${openWaves}::text[]) and ${ofTenant(tenant, "s")} order by s.id`.execute(kysely(em));
+  return rows;
+}
+
 export interface ShownSequence extends SequenceProgress {
+  waves: OpenWave[];
   steps: StepProgress[];
+  /** Mails of unknown outcome, by step. */
+  unknown: Record<string, number>;
   people: Partial<Record<EnrolmentState, number>>;
 }
 
 /** @throws {ApiError} `not_found` */
 export async function showSequence(em: EntityManager, tenant: Tenant, id: string): Promise<ShownSequence> {
   const progress = await readProgress(em, id, tenant);
-  const { rows } = await sql<Pick<ShownSequence, "steps" | "people">>`
+  const { rows } = await sql<Pick<ShownSequence, "steps" | "people" | "unknown">>`
     select ${stepsProgress("c")} as steps, coalesce((select json_object_agg(p.state, p.count) from (
-        select state, count(*)::int as count from sequence_enrolments where campaign_id = c.id and member_id <> address_hash group by state) p), '{}') as people
+        select state, count(*)::int as count from sequence_enrolments where campaign_id = c.id and member_id <> address_hash group by state) p), '{}') as people,
+      coalesce((select json_object_agg(u.step_id, u.count) from (
+        select v.step_id, sum(k.count)::int as count from sends s join sequence_step_versions v on v.id = s.step_version_id
+        join send_counts k on k.send_id = s.id and k.state = 'UNKNOWN'
+        where s.resource_id = c.id and ${ofTenant(tenant, "s")} group by v.step_id) u), '{}') as unknown
     from campaigns c where c.id = ${id} and ${ofTenant(tenant, "c")}`.execute(kysely(em));
-  return { ...progress, ...orNotFound(rows[0]) };
+  return { ...progress, waves: await readWaves(em, progress), ...orNotFound(rows[0]) };
 }

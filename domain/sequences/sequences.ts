@@ -1,18 +1,19 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { List } from "../../db/entities/audience.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { Segment } from "../../db/entities/contact.ts";
+import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readAccess } from "../access/key-lookup.ts";
 import { lockKey } from "../access/keys.ts";
-import { lockListForInserts } from "../audience/lists.ts";
-import { lockSegment, segmentContacts } from "../audience/segments/segments.ts";
+import { segmentContacts } from "../audience/segments/segments.ts";
 import { ApiError } from "../errors.ts";
 import { pickAccount } from "../sends/draft.ts";
 import { createDraft } from "../sends/drafts.ts";
 import { assertKeyMaySend, assertSender } from "../sends/gates.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { movePeople } from "./enrolments.ts";
+import { readWaves } from "./progress.ts";
 import {
   endWaiting,
   isDue,
@@ -38,7 +39,8 @@ interface NewSequence {
  * Makes a sequence as a DRAFT, in the caller's transaction. @param limit campaigns that the team may have
  * @returns its id, which is that of its campaign
  * @param tenant the LIVE one: the test environment sends no mail
- * @throws {ApiError} `validation_failed` without one of the two; `not_found` for the list or segment; `resource_limit_reached`
+ * @throws {ApiError} `validation_failed` without one of the two; `not_found` for the list or segment; `resource_limit_reached`;
+ *   as `readAccount`
  */
 export async function createSequence(
   em: EntityManager,
@@ -49,8 +51,8 @@ export async function createSequence(
   if ((listId === undefined) === (segmentId === undefined)) {
     throw new ApiError("validation_failed", "A sequence mails a list or a segment: name one of the two.");
   }
-  if (listId !== undefined) await lockListForInserts(em, listId);
-  if (segmentId !== undefined) await lockSegment(em, segmentId, LockMode.PESSIMISTIC_READ);
+  await lockTarget(em, { listId: listId ?? null, segmentId: segmentId ?? null }, "");
+  await readAccount(em, tenant, fromEmail);
   const content = { name, subject: null, fromName, body: null, isDrip: true };
   const { id } = await createDraft(em, tenant, "campaign", content, limit);
   await sql`
@@ -59,6 +61,29 @@ export async function createSequence(
     kysely(em),
   );
   return id;
+}
+
+/** Keeps the list or segment until the transaction ends. @throws {ApiError} `not_found` for one that is gone, with the remedy */
+async function lockTarget(
+  em: EntityManager,
+  { listId, segmentId }: Pick<Sequence, "listId" | "segmentId">,
+  remedy: string,
+): Promise<void> {
+  const found = listId
+    ? await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE })
+    : await em.findOne(Segment, { id: segmentId ?? "", deletedAt: null }, { lockMode: LockMode.PESSIMISTIC_READ });
+  if (found) return;
+  throw new ApiError("not_found", `The team has no ${listId ? `list ${listId}` : `segment ${segmentId}`}${remedy}.`);
+}
+
+/** @throws {ApiError} `sending_domain_unverified` without an account that may send from the address */
+async function readAccount(em: EntityManager, tenant: Tenant, fromEmail: string) {
+  const account = await pickAccount(em, tenant, fromEmail);
+  if (account !== null) return account;
+  throw new ApiError(
+    "sending_domain_unverified",
+    `The team has no sending account with the address ${fromEmail}, or allowed for its domain; connect one in the app.`,
+  );
 }
 
 /**
@@ -70,13 +95,7 @@ export async function readSender(em: EntityManager, sequence: Sequence, apiKeyId
   const scope = listId === null ? "campaigns:send" : "newsletters:send";
   const { caller: key } = await readAccess(em, sequence, apiKeyId, scope, { lock: true });
   assertKeyMaySend(key);
-  const account = await pickAccount(em, sequence, fromEmail);
-  if (account === null) {
-    throw new ApiError(
-      "sending_domain_unverified",
-      `The team has no sending account with the address ${fromEmail}, or allowed for its domain; connect one in the app.`,
-    );
-  }
+  const account = await readAccount(em, sequence, fromEmail);
   assertSender({ accounts: [account], isAccountGone: false, fromAddresses: [fromEmail] }, key);
   return { key, account };
 }
@@ -93,14 +112,9 @@ export async function startSequence(
   id: string,
   { key: name, includeMembers }: { key: string; includeMembers: boolean },
 ): Promise<void> {
-  const { listId, segmentId } = await readSequence(em, id, { tenant });
-  if (listId !== null && !(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE }))) {
-    throw new ApiError("not_found", "The list was deleted; make a sequence of another list.");
-  }
-  if (segmentId !== null) {
-    await lockSegment(em, segmentId, LockMode.PESSIMISTIC_READ);
-    await segmentContacts(em, tenant, segmentId);
-  }
+  const target = await readSequence(em, id, { tenant });
+  await lockTarget(em, target, " any more: make a sequence of another one");
+  if (target.segmentId !== null) await segmentContacts(em, tenant, target.segmentId);
   const sequence = await readSequence(em, id, { lock: "entering" });
   if (sequence.status !== "DRAFT") throw wrongState(sequence);
   const steps = await sql`select from sequence_steps where campaign_id = ${id} and removed_at is null limit 1`.execute(
@@ -129,7 +143,7 @@ interface Resumption {
 /**
  * Continues a PAUSED sequence.
  * @returns people who passed their step unmailed; people who are due, and how many of them are mailed within the hour and not at once
- * @throws {ApiError} `not_found`; `resource_state_invalid` unless it is PAUSED, and after a restore without `due` while
+ * @throws {ApiError} `not_found`, also for a list or segment that was deleted; `resource_state_invalid` unless it is PAUSED, and after a restore without `due` while
  *   people had been due; as `readSender`
  */
 export function resumeSequence(
@@ -138,8 +152,15 @@ export function resumeSequence(
   { due: treatment, key: name }: Resumption = {},
 ): Promise<Record<"skipped" | "due" | "spread", number>> {
   return transaction(em, async (tx) => {
+    const paused = await readSequence(tx, id);
+    // Before the sequence: the deletion of a list locks them in this order.
+    if (paused.status === "PAUSED") await lockTarget(forTenant(tx, paused), paused, " any more: sequence:stop ends it");
     const sequence = await readSequence(tx, id, { lock: "claim" });
-    if (sequence.status !== "PAUSED") throw wrongState(sequence);
+    if (sequence.status !== "PAUSED") {
+      const waves = sequence.status === "ACTIVE" ? await readWaves(tx, sequence) : [];
+      const held = waves.find(({ status }) => status === "PAUSED");
+      throw wrongState(sequence, held && `its wave ${held.id} is PAUSED: send:resume ${held.id}`);
+    }
     const { teamId, environment, apiKeyId } = sequence;
     const keyId = name === undefined ? apiKeyId : (await lockKey(tx, { teamId, environment, key: name })).id;
     const { key } = await readSender(tx, sequence, keyId ?? "");
@@ -209,5 +230,23 @@ export function stopSequence(em: EntityManager, id: string): Promise<Sequence> {
     if (sequence.status === "DRAFT") throw wrongState(sequence);
     await endWaiting(tx, id);
     return moveSequence(tx, sequence, "STOPPED", null);
+  });
+}
+
+/**
+ * Deletes a DRAFT, or a STOPPED sequence that has mailed no person, with its steps and people.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for another
+ */
+export function deleteSequence(em: EntityManager, id: string): Promise<void> {
+  return transaction(em, async (tx) => {
+    const sequence = await readSequence(tx, id, { lock: "entering" });
+    if (sequence.wave > 0) throw wrongState(sequence, "it has mailed, and its mails and figures refer to it");
+    if (sequence.status !== "DRAFT" && sequence.status !== "STOPPED")
+      throw wrongState(sequence, "sequence:stop ends it");
+    for (const table of ["wakes", "enrolments", "steps", "step_versions"]) {
+      await sql`delete from ${sql.table(`sequence_${table}`)} where campaign_id = ${id}`.execute(kysely(tx));
+    }
+    await sql`with gone as (delete from sequences where campaign_id = ${id} and ${ofTenant(sequence)})
+      delete from campaigns where id = ${id} and ${ofTenant(sequence)}`.execute(kysely(tx));
   });
 }

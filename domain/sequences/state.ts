@@ -13,8 +13,8 @@ const MOVED_BY: Partial<Record<BroadcastStatus, string>> = {
   STOPPED: "it has ended for good; sequence:create makes another one",
 };
 
-export const wrongState = ({ status }: Pick<Sequence, "status">): ApiError =>
-  new ApiError("resource_state_invalid", `It is ${status}: ${MOVED_BY[status]}.`);
+export const wrongState = ({ status }: Pick<Sequence, "status">, remedy = MOVED_BY[status]): ApiError =>
+  new ApiError("resource_state_invalid", `It is ${status}: ${remedy}.`);
 
 /** A sequence by its id, with its tenant. */
 export interface NamedSequence extends Tenant {
@@ -46,7 +46,7 @@ export interface Sequence extends NamedSequence {
 }
 
 /** SQL: enrolments `e` that wait for a wave, and those whom one may claim. */
-export const isWaiting = (campaignId: string): RawBuilder<unknown> =>
+export const isWaiting = (campaignId: string | RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`e.campaign_id = ${campaignId} and e.state = 'ACTIVE' and e.send_id is null`;
 export const isDue = (campaignId: string): RawBuilder<unknown> =>
   sql`${isWaiting(campaignId)} and e.due_at <= now()::timestamptz(3)`;
@@ -80,7 +80,7 @@ export async function readSequence(
       q.include_members as "includeMembers", q.started_at as "startedAt", q.swept_at as "sweptAt", q.members_noted_at is not null as "areMembersNoted"
     from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
     where q.campaign_id = ${campaignId} ${ofOne ?? sql``} ${locking ?? sql``}`.execute(kysely(em));
-  return orNotFound(rows[0]);
+  return orNotFound(rows[0], "sequence");
 }
 
 /** Keeps ACTIVE and PAUSED sequences, and their steps, as they are until the transaction ends. @returns their ids */

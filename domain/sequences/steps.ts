@@ -51,7 +51,7 @@ function parseSteps(given: unknown): Step[] {
   if (!parsed.success) {
     const [{ path, message } = { path: [], message: "" }] = parsed.error.issues;
     const at = z.core.toDotPath(path);
-    throw refusal(`steps${at}`, `${message}.`);
+    throw refusal(`steps${at}`, `${message.replace(/^Invalid \w+: /, "")}.`);
   }
   const steps = parsed.data;
   const repeated = steps.findIndex(({ id }, i) => steps.findIndex((other) => other.id === id) < i);

@@ -58,6 +58,9 @@ describe("the commands of a sequence", () => {
     const resumed = await sequence("sequence:resume", id);
     assert.deepEqual([resumed.status, resumed.due, resumed.spread], ["ACTIVE", 0, 0]);
     const shown = await sequence("sequence:show", id);
+    const { json: list } = await app("sequence:list", "--status", "ACTIVE", "--team", sender.team.id, "--json");
+    const { status: state, waiting } = list.sequences.find((each: Json) => each.id === id);
+    assert.deepEqual([state, waiting], ["ACTIVE", shown.people.ACTIVE]);
     assert.deepEqual([shown.status, shown.mailed_today], ["ACTIVE", 0]);
     const { drip_steps: steps, status } = await read();
     assert.equal(status, "ACTIVE");
@@ -88,11 +91,25 @@ describe("the commands of a sequence", () => {
     }
   });
 
-  it("refuse a file that is no JSON, and a start without a key", async () => {
+  it("refuse a file that is no JSON, and names of nothing by what they name", async () => {
     const id = await make();
-    const file = join(folder, "broken.json");
-    await writeFile(file, "{");
-    assert.match((await app("sequence:steps", id, "--file", file)).stderr, /not valid JSON/);
-    assert.match((await app("sequence:start", id, "--key", "key_none")).stderr, /no record|not found/i);
+    const refusal = async (...args: string[]) => (await app(...args)).stderr;
+    assert.match(await refusal("sequence:steps", id, "--file", folder), /It is a folder/);
+    const wrong = await stepsFile([step("a", { wait_minutes: "1" })]);
+    assert.match(
+      await refusal("sequence:steps", id, "--file", wrong),
+      /^(.*: )?steps\[0\]\.wait_minutes: expected [^(]*$/m,
+    );
+    const target = ["--from", sender.fromEmail, "--team", sender.team.id];
+    assert.match(
+      await refusal("sequence:create", "A", "--list", "lst_none", ...target),
+      /The team has no list lst_none/,
+    );
+    assert.match(await refusal("sequence:pause", "cmp_none"), /No sequence has this id/);
+    assert.match(await refusal("sequence:start", id, "--key", "key_none"), /No key has this id/);
+    await writeFile(wrong, "{");
+    assert.match(await refusal("sequence:steps", id, "--file", wrong), /not valid JSON/);
+    await sequence("sequence:delete", id);
+    assert.match(await refusal("sequence:show", id), /There is no campaign/);
   });
 });

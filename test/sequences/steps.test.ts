@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import { type EntityManager, forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { deleteList } from "../../domain/audience/lists.ts";
 import {
   createSequence,
+  deleteSequence,
   mailDueNow,
   resumeSequence,
   startSequence,
@@ -185,6 +187,28 @@ describe("a sequence", () => {
     assert.equal((await stateOf(em, id)).status, "ACTIVE");
   });
 
+  it("is PAUSED when its list is deleted, and not resumed", async () => {
+    const id = await makeSequence(sender);
+    await undone(async (em) => {
+      await deleteList(forTenant(em, tenantOf(sender)), tenantOf(sender), sender.listId);
+      const { status, reason } = await stateOf(em, id);
+      assert.deepEqual([status, reason], ["PAUSED", "not_found"]);
+      await assert.rejects(resumeSequence(em, id), { code: "not_found", message: /no list .*: sequence:stop ends it/ });
+    });
+  });
+
+  it("is deleted while no person was mailed: a DRAFT, or one that was STOPPED", async () => {
+    const { em } = sender;
+    const id = await makeSequence(sender);
+    await assert.rejects(deleteSequence(em, id), { message: /ACTIVE: sequence:stop/ });
+    await stopSequence(em, id);
+    for (const unused of [id, await makeSequence(sender, { isStarted: false })]) {
+      await deleteSequence(em, unused);
+      await assert.rejects(deleteSequence(em, unused), { code: "not_found", message: "No sequence has this id." });
+      assert.deepEqual(await enrolmentsOf(em, unused), []);
+    }
+  });
+
   it("starts with steps, a key that may send and an account that works", async () => {
     const { em } = sender;
     const tenant = tenantOf(sender);
@@ -200,10 +224,8 @@ describe("a sequence", () => {
     await assert.rejects(start(id, reader.id), { code: "insufficient_scope" });
     const { record: elsewhere } = await sender.mint({ sendDomains: ["other.example"] });
     await assert.rejects(start(id, elsewhere.id), { code: "send_domain_not_allowed" });
-    await assert.rejects(start(id, sender.testKey.record.id), { code: "api_key_invalid" });
-    const unknown = await make({ fromEmail: "news@nowhere.example" });
-    await saveSteps(em, tenant, unknown, [step("a")]);
-    await assert.rejects(start(unknown, sender.liveKey.record.id), { code: "sending_domain_unverified" });
+    await assert.rejects(start(id, sender.testKey.record.id), { code: "not_found" });
+    await assert.rejects(make({ fromEmail: "news@nowhere.example" }), { code: "sending_domain_unverified" });
     const other = await makeCampaignSender();
     await assert.rejects(make({ listId: undefined, segmentId: other.segmentId }), { code: "not_found" });
     await assert.rejects(make({ segmentId: other.segmentId }), { code: "validation_failed" });

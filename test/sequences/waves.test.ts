@@ -5,7 +5,7 @@ import { transaction } from "../../db/transaction.ts";
 import { foldChanges } from "../../domain/analytics/fold.ts";
 import { cancelSend, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
 import { showSequence } from "../../domain/sequences/progress.ts";
-import { resumeSequence, stopSequence } from "../../domain/sequences/sequences.ts";
+import { deleteSequence, resumeSequence, stopSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence, readRunning } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences/waves.ts";
@@ -171,6 +171,19 @@ describe("A wave", () => {
         assert.deepEqual(await stage.where(), thrice("ACTIVE a"));
       }));
   }
+
+  it("is named with its status by its sequence, and by the refusal of a resume", () =>
+    scene(async ({ em, sender, id, claim, run, settle }) => {
+      const { sendId = "" } = await claim();
+      await settle(sendId, "UNKNOWN");
+      await run(sql`update sends set status = 'PAUSED', pause_reason = 'account_not_active' where id = ${sendId}`);
+      const { waves, unknown } = await showSequence(em, tenantOf(sender), id);
+      assert.deepEqual(waves, [{ id: sendId, status: "PAUSED", reason: "account_not_active" }]);
+      assert.deepEqual(unknown, { a: 3 });
+      const message = `It is ACTIVE: its wave ${sendId} is PAUSED: send:resume ${sendId}.`;
+      await assert.rejects(resumeSequence(em, id), { code: "resource_state_invalid", message });
+      await assert.rejects(deleteSequence(em, id), { message: /it has mailed/ });
+    }));
 
   it("lets people pass the step whose mail was sent, may have been sent, or came too late", () =>
     scene(async ({ em, id, claim, settle, where }) => {
