@@ -43,12 +43,8 @@ export async function listSequences(
   return rows;
 }
 
-export interface FoundSequence {
-  id: string;
+interface FoundSequence extends Pick<ListedSequence, "id" | "name" | "status" | "status_reason"> {
   team: string;
-  name: string;
-  status: BroadcastStatus;
-  status_reason: string | null;
   /** In no wave. */
   waiting: number;
   next_due_at: string | null;
