@@ -25,7 +25,7 @@ import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
 
-/** Requests for a link that are answered in a minute: those of a network, and those for an address. */
+/** Requests for a link that are answered in a minute: those of a network, and its ones for one address. */
 const LINKS_PER_NETWORK = 20;
 const LINKS_PER_ADDRESS = 3;
 const TOO_MANY_LINKS = "Too many links were asked for; wait a minute, then ask again.";
@@ -73,7 +73,7 @@ export function consoleHandler(deps: Deps): Router {
     const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
     // Counted alike for unknown addresses, and in the same transaction: the commit takes the same time for both.
     await transaction(em, async (tx) => {
-      await limits.limitRequests(tx, `sign-in/${vault.hash("session", email)}`, LINKS_PER_ADDRESS, TOO_MANY_LINKS);
+      await limits.limitRequests(tx, `sign-in/${network}/${vault.hash("session", email)}`, LINKS_PER_ADDRESS, TOO_MANY_LINKS);
       await requestLink(tx, vault, email, browser);
     });
     setCookie(res, "sign_in", browser, isSecure);
@@ -112,9 +112,9 @@ export function consoleHandler(deps: Deps): Router {
       allowBatching: false,
       maxBodySize: MAX_BODY_BYTES,
       createContext: ({ req, res }): Call => {
-        const environment = ENVIRONMENTS.find((name) => name === req.headers["mailkeel-environment"]) ?? "LIVE";
+        const environment = ENVIRONMENTS.find((name) => name === req.headers["mailkeel-environment"]);
         const teamId = String(req.headers["mailkeel-team"] ?? "");
-        const request = { token: readCookie(req, "session", isSecure), teamId, environment };
+        const token = readCookie(req, "session", isSecure);
         return {
           deps,
           locals: localsOf(res),
@@ -123,7 +123,10 @@ export function consoleHandler(deps: Deps): Router {
           readDryRun: () => req.headersDistinct["mailkeel-dry-run"]?.[0],
           authenticate: (scope, onCallerKnown) => {
             const origin = { limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
-            return authenticateSession(orm.em, vault, request, origin, scope);
+            if (!environment) {
+              throw new ApiError("validation_failed", `Mailkeel-Environment is ${ENVIRONMENTS.join(" or ")}.`);
+            }
+            return authenticateSession(orm.em, vault, { token, teamId, environment }, origin, scope);
           },
         };
       },

@@ -26,6 +26,8 @@ export function mailPreview({ env, orm, vault, limits }: Deps, clientAddresses: 
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const router = Router();
   router.get("/:kind/:id", async (req, res) => {
+    // Postgres stores no NUL: no record can have one in its id.
+    if (req.url.includes("%00")) throw notFound();
     const { kind, id } = req.params;
     const type = resourceTypeOf(id);
     if (type === undefined || kind !== `${type}s`) throw notFound();

@@ -1,7 +1,7 @@
 import { TRPCError } from "@trpc/server";
 import { isConflict } from "../../db/transaction.ts";
 import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
-import { ApiError, ERRORS, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
+import { ApiError, type ErrorCode, ERRORS, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { shortened } from "./messages.ts";
 
 /** The longest message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
@@ -15,8 +15,20 @@ export const unavailable = (cause: unknown): ApiError =>
 export const thrownBy = (error: unknown): unknown =>
   error instanceof TRPCError && error.cause !== undefined ? error.cause : error;
 
+const CALL_REFUSALS: Partial<Record<TRPCError["code"], ErrorCode>> = {
+  NOT_FOUND: "not_found",
+  METHOD_NOT_SUPPORTED: "method_not_allowed",
+  BAD_REQUEST: "validation_failed",
+  PARSE_ERROR: "invalid_json",
+  UNSUPPORTED_MEDIA_TYPE: "unsupported_media_type",
+  PAYLOAD_TOO_LARGE: "payload_too_large",
+};
+
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
+  // A call that tRPC itself refused, such as one of a procedure that does not exist.
+  const code = error instanceof TRPCError && CALL_REFUSALS[error.code];
+  if (code) return new ApiError(code, "The console does not know this call; reload the page.", { cause: error });
   // A transaction that met a conflict at each of its tries, or waited too long for a lock, may still succeed later.
   if (isUnreachable(error) || isConflict(error) || isCancelled(error)) return unavailable(error);
   return new ApiError("internal_error", undefined, { cause: error });

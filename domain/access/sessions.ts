@@ -20,6 +20,8 @@ import { keyOfSessions } from "./session-key.ts";
  */
 
 export const LINK_MINUTES = 15;
+/** Mails that an address gets at most, from whatever networks it is entered: beyond them no link is made, and none says so. */
+const LINKS_AN_HOUR = 20;
 const IDLE_HOURS = 12;
 export const SESSION_DAYS = 7;
 /** A session's last use is written when it is older than this. */
@@ -47,7 +49,9 @@ export async function requestLink(em: EntityManager, vault: Vault, email: string
   await sql`insert into sign_in_links (id, email, browser_hash, mail_due_at, expires_at)
     select ${newId("signInLink")}, ${email}, ${vault.hash("session", browser)}, clock_timestamp(),
       clock_timestamp() + make_interval(mins => ${LINK_MINUTES})
-    where exists (select from members where email = ${email} and removed_at is null)`.execute(kysely(em));
+    where exists (select from members where email = ${email} and removed_at is null)
+      and (select count(*) from sign_in_links where email = ${email}
+        and created_at > clock_timestamp() - interval '1 hour') < ${LINKS_AN_HOUR}`.execute(kysely(em));
 }
 
 /** A link that any browser may open once, for an operator to hand over. @returns its id @throws {ApiError} `not_found` */

@@ -15,7 +15,7 @@ const MAX_FIELD_NAME_LENGTH = 63;
 const FIELD_NAME = /^[a-z][a-z0-9_]*$/;
 
 /** Columns that every contact has: an import could not tell a custom field of that name from them. */
-const RESERVED_NAMES: readonly string[] = ["id", "email", "first_name", "last_name", "email_status"];
+const RESERVED_NAMES: readonly string[] = ["id", "email", "first_name", "last_name", "email_status", "constructor"];
 
 const beingDeleted = (name: string) =>
   new ApiError(

@@ -74,11 +74,14 @@ describe("Sending accounts in the console", () => {
     const params = { accountId: (await connect()).id };
     assert.equal((await admin.app.accounts.suspend.mutate({ params })).data.status, "SUSPENDED");
     assert.equal((await admin.app.accounts.resume.mutate({ params })).data.status, "ACTIVE");
-    const credentials = { username: "other", password: SECRET };
-    assert.equal((await admin.app.accounts.setCredentials.mutate({ params, body: credentials })).data.status, "ACTIVE");
     const { host, port, security } = await fields();
+    const credentials = { host, port, security, username: "other", password: SECRET };
+    assert.equal((await admin.app.accounts.setCredentials.mutate({ params, body: credentials })).data.status, "ACTIVE");
     const limits = { max_connections: 4, hourly_limit: null, daily_limit: 9 };
-    await admin.app.accounts.update.mutate({ params, body: { host, port, security, ...limits } });
+    await admin.app.accounts.update.mutate({ params, body: limits });
+    // The stored login would be told to a server that any ADMIN names.
+    const moved = { ...limits, host: "smtp.example.com" };
+    assert.equal(await refusalCodeOf(admin.app.accounts.update.mutate({ params, body: moved })), "validation_failed");
     assert.equal((await admin.app.accounts.show.query({ params })).data.daily_limit, 9);
     assert.deepEqual((await admin.app.accounts.uses.query({ params })).data, { uses: [], refusal: null });
     await admin.app.accounts.disconnect.mutate({ params });
@@ -99,7 +102,8 @@ describe("Sending accounts in the console", () => {
   it("of another team are absent", async () => {
     const params = { accountId: (await makeSender({ recipients: 0 })).accountId };
     const { host, port, security, max_connections, hourly_limit, daily_limit } = await fields();
-    const settings = { host, port, security, max_connections, hourly_limit, daily_limit };
+    const settings = { max_connections, hourly_limit, daily_limit };
+    const login = { host, port, security, username: null };
     const { accounts } = admin.app;
     const calls = [
       accounts.show.query({ params }),
@@ -108,7 +112,7 @@ describe("Sending accounts in the console", () => {
       accounts.resume.mutate({ params }),
       accounts.disconnect.mutate({ params }),
       accounts.update.mutate({ params, body: settings }),
-      accounts.setCredentials.mutate({ params, body: { username: null } }),
+      accounts.setCredentials.mutate({ params, body: login }),
       accounts.webhooks.retry.mutate({ params: { webhookId: "wh_other" } }),
       accounts.webhooks.body.query({ params: { webhookId: "wh_other", deliveryId: "del_other" } }),
       accounts.domains.activate.mutate({ params: { keyId: "dkim_other" }, body: {} }),

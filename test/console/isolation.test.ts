@@ -98,11 +98,10 @@ const SAMPLES: Record<string, Sample> = {
   "sequences.resume": withBody(ofSequence, {}),
   "sequences.stop": ofSequence,
   "accounts.show": ofAccount,
-  "accounts.update": withBody(ofAccount, {
-    ...{ host: "smtp.example.com", port: 587, security: "starttls", max_connections: 2 },
-    ...{ hourly_limit: null, daily_limit: null },
+  "accounts.update": withBody(ofAccount, { max_connections: 2, hourly_limit: null, daily_limit: null }),
+  "accounts.setCredentials": withBody(ofAccount, {
+    ...{ host: "smtp.example.com", port: 587, security: "starttls", username: "ada", password: "secret" },
   }),
-  "accounts.setCredentials": withBody(ofAccount, { username: "ada", password: "secret" }),
   "accounts.suspend": ofAccount,
   "accounts.resume": ofAccount,
   "accounts.uses": ofAccount,

@@ -261,4 +261,17 @@ describe("A session of the console", () => {
     );
     assert.equal(await refusalCodeOf(send), "plan_upgrade_required");
   });
+
+  it("refuses calls that it does not know without a failure of the service", async () => {
+    const { owner, team } = await makeTeam();
+    const cookies = await signIn(owner.id);
+    const headers = { "mailkeel-team": team.id, "mailkeel-environment": "LIVE" };
+    const statusOf = async (...call: [string, string, unknown?, Record<string, string>?]) =>
+      (await consoleFetch(cookies, call[0], call[1], call[2], { ...headers, ...call[3] })).status;
+    assert.equal(await statusOf("GET", "/trpc/app.nope"), 404);
+    assert.equal(await statusOf("GET", "/trpc/api.lists.create"), 405);
+    assert.equal(await statusOf("POST", "/trpc/api.lists.create", "{broken"), 400);
+    assert.equal(await statusOf("GET", "/preview/newsletters/nl_x?team=%00"), 404);
+    assert.equal(await statusOf("GET", "/trpc/api.lists.page", undefined, { "mailkeel-environment": "live" }), 400);
+  });
 });

@@ -17,7 +17,7 @@ import { router } from "../../rest/route.ts";
 import { consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 import { withLogins } from "./checks.ts";
 import { domainsRouter } from "./domains.ts";
-import { accountParams, connectBody, credentialsBody, type GivenCredentials, settingsBody } from "./schema.ts";
+import { accountParams, connectBody, type GivenCredentials, limitsBody, loginBody } from "./schema.ts";
 import { webhooksRouter } from "./webhooks.ts";
 
 const ofAccount = z.strictObject({ params: accountParams });
@@ -98,12 +98,12 @@ export const accountsRouter = router({
     {
       name: "accounts.update",
       role: "ADMIN",
-      input: z.strictObject({ params: accountParams, body: settingsBody }),
+      input: z.strictObject({ params: accountParams, body: limitsBody }),
       ownCommit: true,
     },
     async ({ ctx, input }) => {
-      const { max_connections: maxConnections, hourly_limit, daily_limit, ...server } = input.body;
-      const changes = { ...server, maxConnections, hourlyLimit: hourly_limit, dailyLimit: daily_limit };
+      const { max_connections: maxConnections, hourly_limit, daily_limit } = input.body;
+      const changes = { maxConnections, hourlyLimit: hourly_limit, dailyLimit: daily_limit };
       const { accountId } = input.params;
       return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, changes, deps)));
     },
@@ -113,14 +113,16 @@ export const accountsRouter = router({
     {
       name: "accounts.setCredentials",
       role: "ADMIN",
-      input: z.strictObject({ params: accountParams, body: credentialsBody }),
+      input: z.strictObject({ params: accountParams, body: loginBody }),
       ownCommit: true,
     },
     async ({ ctx, input }) => {
       const { accountId } = input.params;
       const { provider } = await readAccount(ctx.em, accountId);
-      const credentials = credentialsOf(input.body, TOKEN_URLS[provider]);
-      return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, { credentials }, deps)));
+      const { host, port, security, ...given } = input.body;
+      const credentials = credentialsOf(given, TOKEN_URLS[provider]);
+      const changes = { host, port, security, credentials };
+      return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, changes, deps)));
     },
   ),
 

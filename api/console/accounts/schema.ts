@@ -37,13 +37,16 @@ const credentials = {
   /** That of the provider unless given. */
   token_url: z.url().max(2_048).optional(),
 };
-export const credentialsBody = z.strictObject(credentials);
-export type GivenCredentials = Omit<z.output<typeof credentialsBody>, "object">;
-
 const server = {
   host: z.string().trim().min(1).max(253),
   port: z.int().min(1).max(65_535),
   security: z.enum(SECURITIES),
+};
+/** A server comes with its login: a login that is stored would be told to any server that a member names. */
+export const loginBody = z.strictObject({ ...server, ...credentials });
+export type GivenCredentials = Omit<z.output<typeof loginBody>, keyof typeof server>;
+
+const limits = {
   max_connections: z.int().min(1).max(1_000),
   hourly_limit: mails,
   daily_limit: mails,
@@ -55,10 +58,11 @@ export const connectBody = z.strictObject({
   provider: z.enum(ACCOUNT_PROVIDERS),
   allowed_domains: z.array(domain).max(100).default([]),
   ...server,
+  ...limits,
   ...credentials,
 });
 
-export const settingsBody = z.strictObject(server);
+export const limitsBody = z.strictObject(limits);
 
 export const domainBody = z.strictObject({ domain: asciiDomain });
 export const newKeyBody = z.strictObject({
