@@ -73,7 +73,12 @@ export function consoleHandler(deps: Deps): Router {
     const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
     // Counted alike for unknown addresses, and in the same transaction: the commit takes the same time for both.
     await transaction(em, async (tx) => {
-      await limits.limitRequests(tx, `sign-in/${network}/${vault.hash("session", email)}`, LINKS_PER_ADDRESS, TOO_MANY_LINKS);
+      await limits.limitRequests(
+        tx,
+        `sign-in/${network}/${vault.hash("session", email)}`,
+        LINKS_PER_ADDRESS,
+        TOO_MANY_LINKS,
+      );
       await requestLink(tx, vault, email, browser);
     });
     setCookie(res, "sign_in", browser, isSecure);
@@ -112,7 +117,7 @@ export function consoleHandler(deps: Deps): Router {
       allowBatching: false,
       maxBodySize: MAX_BODY_BYTES,
       createContext: ({ req, res }): Call => {
-        const environment = ENVIRONMENTS.find((name) => name === req.headers["mailkeel-environment"]);
+        const environment = ENVIRONMENTS.find((name) => name === (req.headers["mailkeel-environment"] ?? "LIVE"));
         const teamId = String(req.headers["mailkeel-team"] ?? "");
         const token = readCookie(req, "session", isSecure);
         return {

@@ -1,7 +1,7 @@
 import { TRPCError } from "@trpc/server";
 import { isConflict } from "../../db/transaction.ts";
 import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
-import { ApiError, type ErrorCode, ERRORS, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
+import { ApiError, ERRORS, type ErrorCode, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { shortened } from "./messages.ts";
 
 /** The longest message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
@@ -13,7 +13,9 @@ export const unavailable = (cause: unknown): ApiError =>
 
 /** The error that a middleware or handler threw, without tRPC's wrapper. */
 export const thrownBy = (error: unknown): unknown =>
-  error instanceof TRPCError && error.cause !== undefined ? error.cause : error;
+  error instanceof TRPCError && (error.cause instanceof ApiError || error.code === "INTERNAL_SERVER_ERROR")
+    ? (error.cause ?? error)
+    : error;
 
 const CALL_REFUSALS: Partial<Record<TRPCError["code"], ErrorCode>> = {
   NOT_FOUND: "not_found",

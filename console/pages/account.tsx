@@ -3,13 +3,14 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import {
   AccountState,
+  LIMIT_INPUTS,
   LOGIN_FIELDS,
   LOGINS,
   LoginFields,
+  limitsOf,
   loginOf,
   PROVIDERS,
   SERVER_INPUTS,
-  serverOf,
 } from "../parts/account.tsx";
 import { Act, Facts, useDone } from "../parts/act.tsx";
 import { When } from "../parts/filters.tsx";
@@ -52,18 +53,19 @@ export function Page(): ReactNode {
               />
             )}
             <Act
-              title="Change settings"
+              title="Change limits"
               submit="Save"
-              note="Another server, port or security is saved once a login with it works."
-              inputs={SERVER_INPUTS}
+              inputs={LIMIT_INPUTS}
               values={account}
-              act={(values) => done(accounts.update.mutate({ params, body: serverOf(values) }))}
+              act={(values) => done(accounts.update.mutate({ params, body: limitsOf(values) }))}
             />
             <Act
-              title="New login"
+              title="New server or login"
               submit="Log in and save"
-              note="It takes the place of the present one once it works. It cannot be read here afterwards."
-              fields={LOGIN_FIELDS}
+              note="Both take the place of the present ones once the login works. It cannot be read here afterwards."
+              inputs={SERVER_INPUTS}
+              values={account}
+              fields={[...SERVER_INPUTS.map(([name]) => name), ...LOGIN_FIELDS]}
               act={(values) => done(accounts.setCredentials.mutate({ params, body: loginOf(values) }))}
             >
               {(problemOf) => <LoginFields problemOf={problemOf} />}

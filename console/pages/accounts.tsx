@@ -4,13 +4,14 @@ import { useState } from "react";
 import {
   ACCOUNT_STATES,
   AccountState,
+  LIMIT_INPUTS,
   LOGIN_FIELDS,
   LoginFields,
+  limitsOf,
   loginOf,
   PROVIDERS,
   type Provider,
   SERVER_INPUTS,
-  serverOf,
   USUAL_SERVER,
 } from "../parts/account.tsx";
 import { Act } from "../parts/act.tsx";
@@ -69,10 +70,9 @@ function Connect() {
   const navigate = useNavigate();
   const [provider, setProvider] = useState<Provider>("SMTP_OTHER");
   const connect = async (values: Values) => {
-    const server = serverOf(values);
     const { email = "", display_name, allowed_domains = "" } = values;
     const domains = allowed_domains.split(/[\s,]+/).filter((name) => name !== "");
-    const body = { email, provider, ...server, ...loginOf(values), allowed_domains: domains };
+    const body = { email, provider, ...limitsOf(values), ...loginOf(values), allowed_domains: domains };
     const named = { ...body, ...(display_name && { display_name }) };
     const { data } = await client.app.accounts.connect.mutate({ body: named });
     await navigate({ to: `${base}/accounts/${data.id}` });
@@ -88,7 +88,7 @@ function Connect() {
         ["display_name", "Name beside the address", { maxLength: 200, hint: "Readers see it. Empty: the address." }],
         ["allowed_domains", "Further domains", { hint: FURTHER }],
       ]}
-      fields={[...SERVER_INPUTS.map(([name]) => name), ...LOGIN_FIELDS]}
+      fields={[...[...SERVER_INPUTS, ...LIMIT_INPUTS].map(([name]) => name), ...LOGIN_FIELDS]}
       act={connect}
     >
       {(problemOf) => (
@@ -108,7 +108,7 @@ function Connect() {
           />
           <Inputs
             key={provider}
-            inputs={SERVER_INPUTS}
+            inputs={[...SERVER_INPUTS, ...LIMIT_INPUTS]}
             problemOf={problemOf}
             values={{ ...USUAL_SERVER, host: PROVIDERS[provider][1] }}
           />

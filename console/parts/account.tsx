@@ -42,6 +42,8 @@ export const SERVER_INPUTS = [
   ["host", "Server", { required: true }],
   ["port", "Port", { ...count, max: 65_535, required: true }],
   ["security", "Security", { choices: SECURITIES }],
+] as const;
+export const LIMIT_INPUTS = [
   ["max_connections", "Connections at once", { ...count, max: 1_000, required: true }],
   ["hourly_limit", "Mails an hour at most", { ...count, hint: "As your provider allows. Empty: no limit." }],
   ["daily_limit", "Mails a day at most", { ...count, hint: "A day begins at midnight UTC. Empty: no limit." }],
@@ -64,10 +66,7 @@ const LOGIN_INPUTS = {
 /** Names of the inputs of a login, as the service names them in its refusals. */
 export const LOGIN_FIELDS = ["username", "password", "client_id", "client_secret", "refresh_token", "token_url"];
 
-export const serverOf = (values: Values) => ({
-  host: values["host"] ?? "",
-  port: Number(values["port"]),
-  security: values["security"] as keyof typeof SECURITIES,
+export const limitsOf = (values: Values) => ({
   max_connections: Number(values["max_connections"]),
   hourly_limit: Number(values["hourly_limit"]) || null,
   daily_limit: Number(values["daily_limit"]) || null,
@@ -75,6 +74,9 @@ export const serverOf = (values: Values) => ({
 
 /** Fields that are empty, or not shown, are left out. */
 export const loginOf = (values: Values) => ({
+  host: values["host"] ?? "",
+  port: Number(values["port"]),
+  security: values["security"] as keyof typeof SECURITIES,
   ...Object.fromEntries(LOGIN_FIELDS.flatMap((name) => (values[name] ? [[name, values[name]]] : []))),
   username: values["username"] || null,
 });
