@@ -23,6 +23,8 @@ const LONG_TESTS = "test/**/*.long.test.ts";
 /** Calls of a file that also has long tests (`support/long.ts`). */
 const HAS_LONG_PART = /\b(testsOf|kindOf|isLong)\(/;
 const REAL_TESTS = "test/real/**/*.test.ts";
+/** Needs a browser, which the real tests install. */
+const BROWSER_TESTS = "test/console/walk.test.ts";
 /** Looks at what the stacks of all lanes have recorded. */
 const LAST_TEST = "test/last/statements.test.ts";
 const STACKS = 2;
@@ -220,7 +222,8 @@ function chosen(args: readonly string[]): Choice {
   );
   const short = () => find(TESTS, [LONG_TESTS, REAL_TESTS, LAST_TEST]);
   const withLongPart = () => short().filter((file) => HAS_LONG_PART.test(readFileSync(`${ROOT}/${file}`, "utf8")));
-  const all = () => (real ? find(REAL_TESTS, []) : long ? [...find(LONG_TESTS, []), ...withLongPart()] : short());
+  const all = () =>
+    real ? [...find(REAL_TESTS, []), BROWSER_TESTS] : long ? [...find(LONG_TESTS, []), ...withLongPart()] : short();
   const isPart = named.length > 0 || grep !== undefined;
   return {
     files: named.length > 0 ? named : all(),
