@@ -9,7 +9,7 @@ import { plainName } from "../domain/audience/plain-name.ts";
 import { confirmUrl } from "../domain/mail/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
 import type { ActivityDeps } from "./deps.ts";
-import { openTransport, PERMANENT, replyCode, type Transport } from "./system-mail.ts";
+import { handOver, openTransport, type Transport } from "./system-mail.ts";
 
 const BATCH = 50;
 
@@ -21,7 +21,6 @@ type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
  * @returns number of mails that the server accepted
  */
 export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
-  const { PUBLIC_URL: publicUrl, SYSTEM_FROM } = env;
   const limits = { perAddress: env.CONFIRMATIONS_PER_ADDRESS, perTeam: env.CONFIRMATIONS_PER_TEAM };
   let transport: Transport | undefined;
   let sent = 0;
@@ -29,16 +28,11 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
   const held = new Map<string, Withheld & { mails: number }>();
 
   const sendOne = async (carrier: Transport, due: DueConfirmation) => {
-    try {
-      await carrier.sendMail({ from: SYSTEM_FROM, to: due.email, ...compose(due, confirmUrl(vault, publicUrl, due)) });
-    } catch (error) {
-      const code = replyCode(error);
-      log.warn({ subscriberId: due.subscriberId, listId: due.listId, code }, "confirmation mail not accepted");
-      if (code !== undefined && code >= PERMANENT) await settleConfirmation(orm.em.fork(), due, "refused");
-      return;
-    }
-    await settleConfirmation(orm.em.fork(), due, "sent");
-    sent++;
+    const { email: to, subscriberId, listId } = due;
+    const mail = { to, ...compose(due, confirmUrl(vault, env.PUBLIC_URL, due)) };
+    const outcome = await handOver({ env, log }, carrier, mail, { subscriberId, listId });
+    if (outcome) await settleConfirmation(orm.em.fork(), due, outcome);
+    if (outcome === "sent") sent++;
   };
 
   try {
@@ -77,6 +71,5 @@ function compose(due: DueConfirmation, url: string) {
       `<p><a href="${escapeHtml(url)}">Confirm the subscription</a></p>`,
       "<p>If it was not you, do nothing: without your confirmation you get no mail.</p>",
     ].join("\n"),
-    headers: { "Auto-Submitted": "auto-generated" },
   };
 }

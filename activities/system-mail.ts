@@ -1,6 +1,8 @@
-import { createTransport } from "nodemailer";
+import { createTransport, type SendMailOptions } from "nodemailer";
 import { parseConnectionUrl } from "nodemailer/lib/shared";
 import type { Env } from "../config/env.ts";
+import type { EntityManager } from "../db/orm.ts";
+import type { ActivityDeps } from "./deps.ts";
 
 const CONNECTIONS = 5;
 
@@ -26,10 +28,62 @@ export const openTransport = ({ SYSTEM_SMTP_URL, SMTP_HELO_NAME: name, SMTP_TIME
 export type Transport = ReturnType<typeof openTransport>;
 
 /** Reply codes from here on are final. */
-export const PERMANENT = 500;
+const PERMANENT = 500;
 
 /** The server's reply code to RCPT or DATA; undefined without one, or when it refused the connection and not the mail. */
-export function replyCode(error: unknown): number | undefined {
+function replyCode(error: unknown): number | undefined {
   const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
   return typeof responseCode === "number" && (code === "EENVELOPE" || code === "EMESSAGE") ? responseCode : undefined;
+}
+
+/**
+ * Hands one mail of the service over.
+ * @param about ids for the log @returns undefined when it is to be tried again
+ */
+export async function handOver(
+  { env, log }: Pick<ActivityDeps, "env" | "log">,
+  transport: Transport,
+  mail: Pick<SendMailOptions, "to" | "subject" | "text" | "html">,
+  about: Record<string, string>,
+): Promise<"sent" | "refused" | undefined> {
+  try {
+    await transport.sendMail({ from: env.SYSTEM_FROM, headers: { "Auto-Submitted": "auto-generated" }, ...mail });
+    return "sent";
+  } catch (error) {
+    const code = replyCode(error);
+    log.warn({ ...about, code }, "mail of the service not accepted");
+    return code !== undefined && code >= PERMANENT ? "refused" : undefined;
+  }
+}
+
+const BATCH = 50;
+
+/** Mails of a kind, which a table holds until they are handed over. */
+interface DueMails<Due> {
+  /** In one statement, so that two processes claim no mail both. */
+  claim: (em: EntityManager, limit: number) => Promise<Due[]>;
+  settle: (em: EntityManager, due: Due) => Promise<void>;
+  /** Without an address nothing is mailed. */
+  compose: (due: Due) => { to: string | string[]; subject: string; text: string };
+  aboutOf: (due: Due) => Record<string, string>;
+}
+
+/** Mails all that are due. A crash repeats a mail; one that the server refuses for good is given up. */
+export async function sendDue<Due>(
+  deps: Pick<ActivityDeps, "env" | "orm" | "log" | "stopping">,
+  { claim, settle, compose, aboutOf }: DueMails<Due>,
+): Promise<void> {
+  const { env, orm, stopping } = deps;
+  for (let claimed = BATCH; claimed === BATCH && !stopping.aborted; ) {
+    const due = await claim(orm.em.fork(), BATCH);
+    claimed = due.length;
+    if (claimed === 0) return;
+    const transport = openTransport(env);
+    const sendOne = async (one: Due) => {
+      const mail = compose(one);
+      const isAnswered = mail.to.length === 0 || (await handOver(deps, transport, mail, aboutOf(one)));
+      if (isAnswered) await settle(orm.em.fork(), one);
+    };
+    await Promise.all(due.map(sendOne)).finally(() => transport.close());
+  }
 }
