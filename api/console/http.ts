@@ -13,6 +13,7 @@ import {
 } from "../../domain/access/sessions.ts";
 import { lookupAddress } from "../../domain/address.ts";
 import { ApiError } from "../../domain/errors.ts";
+import { awaitHashKey } from "../../domain/secrets/admission.ts";
 import { clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
@@ -50,10 +51,9 @@ export function consoleHandler(deps: Deps): Router {
   const { env, orm, vault, limits } = deps;
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const clientAddresses = clientAddressesOf(env);
-  /** An entity manager; a process that started without Postgres gets the key of its hashes with its first connection. */
   const connected = async () => {
     const em = orm.em.fork();
-    if (!vault.canHash()) await em.execute("select 1");
+    await awaitHashKey(em, vault);
     return em;
   };
   const router = Router();

@@ -1,5 +1,6 @@
 import type { EntityManager } from "../../db/orm.ts";
 import { ApiError } from "../errors.ts";
+import { awaitHashKey } from "../secrets/admission.ts";
 import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
 import { type Access, type AccessToken, accessFor, type Caller, type MemberFacts } from "./access.ts";
 import { keyLookup, keyOf, refuseEnded } from "./key-lookup.ts";
@@ -125,8 +126,7 @@ async function identify(
 
   const key = parseKey(token);
   if (!key) throw new ApiError("api_key_malformed");
-  // A process that started without Postgres gets the key of its hashes with its first connection.
-  if (!vault.canHash()) await em.fork().execute("select 1");
+  await awaitHashKey(em, vault);
   const { limits, clientAddress } = origin;
   const values = { publicId: key.publicId, secretHash: hashSecret(vault, key.secret) };
   const found = await limits.findAndCount(em, { clientAddress, credential: token }, keyLookup, values);

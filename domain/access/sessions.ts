@@ -6,6 +6,7 @@ import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { trimSlash } from "../mail/links.ts";
+import { awaitHashKey } from "../secrets/admission.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { type Access, type AccessKey, type AccessSession, MEMBER_FACTS, sessionScopes } from "./access.ts";
 import type { Admitted, CallerSummary, RequestOrigin } from "./authenticate.ts";
@@ -77,7 +78,7 @@ export async function openSession(
   const [id = "", signature = "", ...rest] = link.split(".");
   const refused = new ApiError(
     "api_key_invalid",
-    "The link was used, is older than 15 minutes, or was asked for in another browser; ask for a new one here.",
+    `The link was used, is older than ${LINK_MINUTES} minutes, or was asked for in another browser; ask for a new one here.`,
   );
   if (rest.length > 0 || !vault.verify(signature, "sign-in", id)) throw refused;
   const browserHash = browser === undefined ? "" : vault.hash("session", browser);
@@ -173,7 +174,7 @@ export function authenticateSession(
 ): Promise<Admitted> {
   const identify = async (address: string | null): Promise<Admitted> => {
     if (token === undefined) throw new ApiError("api_key_missing", "Sign in first.");
-    if (!vault.canHash()) await em.fork().execute("select 1");
+    await awaitHashKey(em, vault);
     const tokenHash = vault.hash("session", token);
     const name = { clientAddress: address, credential: `${tokenHash} ${teamId}` };
     const found = await limits.findAndCount(em, name, sessionLookup, { tokenHash, teamId });

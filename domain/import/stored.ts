@@ -11,6 +11,7 @@ import { readList } from "../audience/lists.ts";
 import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
+import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
 import { COLUMNS } from "./columns.ts";
 import { type ColumnUse, findUses, ImportError, readStart } from "./file.ts";
 import { importContacts, importSubscribers, importSuppressions, type ReadingOptions } from "./import.ts";
@@ -26,6 +27,12 @@ export const PART_BYTES = 1024 * 1024;
 export const MAX_FILE_BYTES = 100 * 1024 * 1024;
 /** Files of a tenant that are uploaded, and not imported yet. */
 const MAX_WAITING = 5;
+const WAITING_FILES: LimitedRecords = {
+  table: "imports",
+  name: "files that wait to be imported",
+  condition: sql`state <> 'DONE'`,
+  remedy: "import or delete one of them first",
+};
 const MAX_REFUSED = 1_000;
 const SAMPLE_ROWS = 5;
 const PROGRESS_MS = 1_000;
@@ -70,26 +77,13 @@ export async function beginUpload(
   { name, size }: { name: string; size: number },
 ): Promise<string> {
   const db = kysely(em);
-  const lock = `uploads/${tenant.teamId}/${tenant.environment}`;
-  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
   await db
     .deleteFrom("imports")
     .where(ofTenant(tenant))
     .where("member_id", "=", memberId)
     .where("state", "=", "UPLOADING")
     .execute();
-  const { waiting } = await db
-    .selectFrom("imports")
-    .select(sql<number>`count(*)::int`.as("waiting"))
-    .where(ofTenant(tenant))
-    .where("state", "<>", "DONE")
-    .executeTakeFirstOrThrow();
-  if (waiting >= MAX_WAITING) {
-    throw new ApiError(
-      "resource_limit_reached",
-      `${waiting} files wait to be imported; import or delete one of them first.`,
-    );
-  }
+  await holdPlace(em, tenant, WAITING_FILES, MAX_WAITING);
   const id = newId("import");
   await db
     .insertInto("imports")

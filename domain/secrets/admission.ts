@@ -1,6 +1,6 @@
 import { hkdfSync, randomBytes } from "node:crypto";
 import type { Env, SecretKey } from "../../config/env.ts";
-import { type DatabaseOptions, type MikroORM, type OnConnect, openDatabase } from "../../db/orm.ts";
+import { type DatabaseOptions, type EntityManager, type MikroORM, type OnConnect, openDatabase } from "../../db/orm.ts";
 import { sealContext, type Vault } from "./crypto.ts";
 
 /*
@@ -183,4 +183,9 @@ export async function openAdmitted(
       }
     },
   };
+}
+
+/** Waits for the key of the database's hashes: a process that started without Postgres gets it with its first connection. */
+export async function awaitHashKey(em: EntityManager, vault: Vault): Promise<void> {
+  if (!vault.canHash()) await em.fork().execute("select 1");
 }
