@@ -3,8 +3,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { ApiError } from "../errors.ts";
 import { takeFromCap } from "./confirm.ts";
 import { readDraft } from "./draft.ts";
-import { assertDraft, assertKeyMaySend, assertSender, type SendingKey } from "./gates.ts";
-import { Refusal } from "./refusal.ts";
+import { assertDraft, assertKeyMaySend, assertSender, contentGates, type SendingKey, walkGates } from "./gates.ts";
 import type { SendResource } from "./resource.ts";
 
 export const MAX_TEST_RECIPIENTS = 5;
@@ -59,9 +58,10 @@ export async function allowTestMail(em: EntityManager, test: Omit<TestMail, "tes
     throw new ApiError("not_found", "One of them is no member of the team.", { param });
   }
   assertDraft(draft);
-  if (!draft.subject?.trim()) throw new Refusal("campaign_not_ready", "no_subject");
-  if (!draft.body?.trim()) throw new Refusal("campaign_not_ready", "no_body");
-  if (draft.missing.sender) throw new Refusal("campaign_not_ready", draft.missing.sender);
+  // A test goes to no list and no segment.
+  await walkGates(contentGates(draft), ({ gate, refusal }) => {
+    if (refusal && gate !== "targets") throw refusal;
+  });
   assertSender(draft, key);
   const suppressed = recipients.filter((member) => member.suppressed).map(({ name }) => name);
   if (suppressed.length > 0) {
