@@ -21,7 +21,7 @@ export type ImportActivities = ReturnType<typeof createImportActivities>;
 export function createImportActivities({ orm, vault, log, stopping }: ActivityDeps) {
   let underWay = 0;
   return {
-    /** Carries out what the state of an import says. @returns its state at the end */
+    /** Checks or imports a file, as the import's state orders. @returns its state at the end */
     runImport: ({ importId, teamId, environment }: ImportInput): Promise<{ state: string }> =>
       whileBeating(async () => {
         if (underWay >= IMPORTS_AT_ONCE) {

@@ -56,7 +56,7 @@ export function refusalOf(error: unknown): Refusal {
   return { message: "The service cannot be reached. Check your connection, then try again." };
 }
 
-/** What is said beside a field, where the refusal is about it. */
+/** The refusal's message for a field that it names. */
 export function problemOf(error: unknown, name: string): string | undefined {
   const { param, message } = error ? refusalOf(error) : {};
   return param === name ? message : undefined;

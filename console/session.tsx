@@ -21,7 +21,7 @@ export interface Session {
 export const useSession = () =>
   useQuery({ queryKey: ["session"], queryFn: () => request<Session>("GET", "/session"), retry: false });
 
-/** What every page below a team has. */
+/** The team, environment and client of every page below a team. */
 export interface Workspace extends Place {
   client: Client;
   team: string;
@@ -40,7 +40,7 @@ export function useWorkspace(): Workspace {
   return workspace;
 }
 
-/** What a procedure reads of the team in this environment. */
+/** An answer of a procedure for the team in this environment. */
 export function useRead<Data>(key: readonly unknown[], read: () => Promise<{ data: Data }>, isNeeded = true) {
   const { base } = useWorkspace();
   return useQuery({ queryKey: [base, ...key], queryFn: async () => (await read()).data, enabled: isNeeded });

@@ -3,7 +3,7 @@ import express, { type RequestHandler, Router } from "express";
 import { ApiError } from "../../domain/errors.ts";
 import { CONSOLE_FOLDER } from "./folder.ts";
 
-/** What the console's pages may load. The preview of a mail is a page of its own, with a policy of its own. */
+/** The sources that the console's pages may load from. The preview of a mail is a page of its own, with a policy of its own. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

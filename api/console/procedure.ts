@@ -38,7 +38,7 @@ function build<I extends InputSchema, Data>(
   const texts = { operationId: name, summary: name, description: name };
   const meta: RouteMeta = { scope: null, role, dryRun: false, ...rest, ...texts };
   const target = `${kind === "read" ? "GET" : "POST"} /console/${name}` as const;
-  // The client gets the type of what the handler returns.
+  // The client gets the type of the handler's result.
   const definition = defineRoute(target, meta, { kind, input, output: z.unknown(), before: undefined });
   const answer = async (call: { ctx: RequestContext; input: z.output<I> }) => ({ data: await handler(call) });
   return procedureFor(definition, answer as RouteHandler);

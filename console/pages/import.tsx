@@ -180,7 +180,7 @@ const USES: Readonly<Record<string, string>> = {
   last_name: "Last name",
 };
 
-/** What the file's people become, what each column is, and the check. */
+/** The kind of the import, the use of each column, and the check. */
 function Choices({ found }: { found: Import }) {
   const { client, base } = useWorkspace();
   const done = useDone("imports");

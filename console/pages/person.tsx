@@ -139,7 +139,7 @@ function RecordOf({ kind, email, person, children }: RecordProps) {
   );
 }
 
-/** What the custom fields of a contact hold. */
+/** Values of a contact's custom fields. */
 function Known({ fields }: Pick<Contact, "fields">) {
   const { data = [] } = useFields();
   const shown = (value: Contact["fields"][string] | undefined) =>

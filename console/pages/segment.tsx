@@ -22,7 +22,7 @@ export function Page() {
     queryKey: [base, "segments", segmentId],
     queryFn: async () => (await client.app.audience.segment.query({ params: { segmentId } })).data,
     enabled: !isNew,
-    // What is being written must not be replaced.
+    // A text that is being written must not be replaced.
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
   });

@@ -28,7 +28,7 @@ const HOURS = { type: "number", min: 0, max: 168, required: true, hint: "0 if ot
 const OUTCOMES = Object.fromEntries(Object.entries(STATUSES).map(([name, [text]]) => [name, text]));
 const ENDED = { true: "With this attempt", false: "Followed by another" };
 
-/** What the page and its parts read and change. */
+/** The query and the changes that the page and its parts share. */
 function useEndpoint() {
   const { client, base } = useWorkspace();
   const { webhookId = "" } = useParams({ strict: false });

@@ -13,7 +13,7 @@ export const PROVIDERS = {
 } as const;
 export type Provider = keyof typeof PROVIDERS;
 
-/** What a status means, and the colour of its words. */
+/** The words of a status, and their colour. */
 export const ACCOUNT_STATES = {
   ACTIVE: ["Works", "good"],
   PENDING: ["Waits for its first login", "warn"],

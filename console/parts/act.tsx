@@ -14,9 +14,9 @@ interface ActProps extends Pick<FormProps, "inputs" | "values" | "fields" | "isD
   kind?: "primary" | "danger";
   /** Its dialog closes once it is done; with `false` it stays open. */
   act: (values: Values) => Promise<unknown>;
-  /** What it means. */
+  /** The effect of the act, in words. */
   note?: string;
-  /** Empties what the page holds of the form. */
+  /** Empties the page's state of the form. */
   onOpen?: () => void;
 }
 

@@ -42,7 +42,7 @@ export function SearchFilter({ name, label, submit = "Search" }: { name: string;
 interface ChoiceProps {
   name: string;
   label: string;
-  /** What stands for no choice. */
+  /** The label of no choice. */
   any: string;
   /** Texts by values. */
   choices: Readonly<Record<string, string>>;

@@ -10,7 +10,7 @@ export interface FormProps {
   onSubmit: (values: Values) => Promise<unknown>;
   submit: string;
   inputs?: readonly Input[] | undefined;
-  /** What the inputs hold at first. */
+  /** First values of the inputs. */
   values?: Readonly<Record<string, unknown>> | undefined;
   /** Names of fields among the children, which show their own refusals. */
   fields?: readonly string[] | undefined;
@@ -65,7 +65,7 @@ interface InputsProps {
   problemOf?: ProblemOf;
   /** Before the names. */
   at?: string;
-  /** What they hold at first, by the names without that. */
+  /** Their first values, by the names without the prefix. */
   values?: Readonly<Record<string, unknown>> | undefined;
 }
 

@@ -9,7 +9,7 @@ interface RemoveProps {
   title: string;
   /** Makes the call; with `dryRun` it changes nothing and answers its impact. */
   act: (context: CallContext) => Promise<{ meta: Record<string, unknown> }>;
-  /** What it means, in words. */
+  /** The effect of the act, in words. */
   children?: ReactNode;
   onDone?: () => unknown;
 }
@@ -23,7 +23,7 @@ export function Remove({ title, act, children, onDone }: RemoveProps) {
       kind="danger"
       act={async () => {
         await act({ idempotencyKey: crypto.randomUUID() });
-        // It may leave the page of what is gone, before that is read again.
+        // It may leave the page of the deleted record, before that is read again.
         await onDone?.();
         void queries.invalidateQueries();
       }}

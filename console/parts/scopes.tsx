@@ -4,7 +4,7 @@ import { Ticks } from "./form.tsx";
 type Minting = Parameters<Client["app"]["team"]["mintKey"]["mutate"]>[0];
 export type Scope = Minting["body"]["scopes"][number];
 
-/** What each scope allows, in words. */
+/** The acts that each scope allows, in words. */
 const EXPLAINED: Record<Scope, string> = {
   "lists:read": "Read lists and who is on them",
   "lists:write": "Make and change lists, put people on them and take them off",

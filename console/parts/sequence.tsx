@@ -2,7 +2,7 @@ import { useState } from "react";
 import { refuse } from "../api.ts";
 import { Form, Inputs, type Values } from "./form.tsx";
 
-/** What a status means, and the colour of its words. */
+/** The words of a status, and their colour. */
 export const SEQUENCE_STATES = {
   DRAFT: ["Draft", "muted"],
   ACTIVE: ["Runs", "good"],

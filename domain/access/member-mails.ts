@@ -15,7 +15,7 @@ export interface DueLink {
   email: string;
 }
 
-/** Claims links that still sign somebody in. */
+/** Claims links that are neither used nor expired. */
 export async function claimLinks(em: EntityManager, limit: number): Promise<DueLink[]> {
   const { rows } = await sql<DueLink>`
     update sign_in_links set mail_due_at = ${CLAIMED_UNTIL}

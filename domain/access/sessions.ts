@@ -21,7 +21,7 @@ import { keyOfSessions } from "./session-key.ts";
  */
 
 export const LINK_MINUTES = 15;
-/** Mails that an address gets at most, from whatever networks it is entered: beyond them no link is made, and none says so. */
+/** Mails that an address gets at most, over all networks. Beyond them no link is made, and the answer stays the same. */
 const LINKS_AN_HOUR = 20;
 const IDLE_HOURS = 12;
 export const SESSION_DAYS = 7;
@@ -152,7 +152,7 @@ const sessionLookup = defineLookup({
   isGood: () => sql`true`,
 });
 
-/** What a request of the console brings. */
+/** Cookie and headers of a request of the console. */
 export interface SessionRequest {
   /** Of the cookie. */
   token: string | undefined;

@@ -39,7 +39,7 @@ export interface ColumnOptions {
   /** Columns of consent besides those with a usual name. */
   statusColumns?: readonly string[] | undefined;
   ignoreColumns?: readonly string[] | undefined;
-  /** What each column is, in the file's order, in the place of all names: nothing is found by them. */
+  /** The use of each column, in the file's order. With it no column is found by its name. */
   uses?: readonly ColumnUse[] | undefined;
 }
 
@@ -273,7 +273,7 @@ function readHeader(names: string[], options: FileOptions): Header {
 const knownColumns = ({ fields, isBlockList = false }: FileOptions): string[] =>
   isBlockList ? ["email"] : [...COLUMNS, ...fields.keys()];
 
-/** What each column is by its name, as far as that is clear. */
+/** The use of each column by its name, as far as that is clear. */
 export function findUses(names: readonly string[], options: FileOptions): ColumnUse[] {
   const known = knownColumns(options);
   const uses: ColumnUse[] = [];

@@ -173,7 +173,7 @@ function readFile(em: EntityManager, id: string, onRead: (bytes: number) => void
 
 export interface FoundColumns {
   columns: { name: string; samples: string[]; use: ColumnUse }[];
-  /** What a column may be besides `none`, `ignored` and `consent`. */
+  /** Further uses of a column, besides `none`, `ignored` and `consent`. */
   uses: string[];
 }
 
@@ -278,7 +278,7 @@ export async function orderCheck(em: EntityManager, tenant: Tenant, id: string, 
 export const orderImport = (em: EntityManager, tenant: Tenant, id: string): Promise<void> =>
   command(em, tenant, id, { from: ["CHECKED"], to: "RUNNING" });
 
-/** Deletes the file and what is known of it; people who were imported stay. @throws {ApiError} as `orderImport` */
+/** Deletes the file and its report; people who were imported stay. @throws {ApiError} as `orderImport` */
 export async function deleteImport(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
   const { numDeletedRows } = await kysely(em)
     .deleteFrom("imports")
@@ -331,7 +331,7 @@ export async function failImport(em: EntityManager, tenant: Tenant, id: string, 
 }
 
 /**
- * Carries out what the import's state says. The report is written with the people: a repetition finds it, and does nothing. A
+ * Checks or imports the file, as the import's state orders. The report is written with the people: a repetition finds it, and does nothing. A
  * dry run is the same work, rolled back.
  * @param stopping the work is given up, for another process to repeat @returns the state at the end
  */

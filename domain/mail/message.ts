@@ -86,7 +86,7 @@ export function prepareContent(content: MessageContent): PreparedContent {
 const compileSubject = (source: string) => compileTemplate(source, { escape: false, singleLine: true });
 const compileHtml = (source: string) => compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
 
-/** What a reader sees of a mail, with the author's links. */
+/** Subject and parts of a mail for one reader, with the author's links. */
 export interface ShownMessage {
   subject: string;
   html: string;

@@ -66,7 +66,7 @@ export async function findSequences(
   return rows;
 }
 
-/** What a step mails, and to whom not. Beside `StepProgress`. */
+/** The body and the conditions of a step; `StepProgress` has the rest. */
 export interface StepContent {
   id: string;
   body: string;

@@ -15,7 +15,7 @@ export interface AttentionItem {
 
 export interface Attention {
   items: AttentionItem[];
-  /** What a team needs before its first send, and whether it has it. */
+  /** Whether a team has each thing that its first send needs. */
   steps: Record<"account" | "domain" | "list" | "people" | "draft", boolean>;
   credits: { available: number; used_in_a_week: number };
 }

@@ -3,7 +3,15 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { ApiError } from "../errors.ts";
 
 export interface LimitedRecords {
-  table: "api_keys" | "campaigns" | "contact_fields" | "imports" | "lists" | "newsletters" | "segments" | "webhook_endpoints";
+  table:
+    | "api_keys"
+    | "campaigns"
+    | "contact_fields"
+    | "imports"
+    | "lists"
+    | "newsletters"
+    | "segments"
+    | "webhook_endpoints";
   name: string;
   condition?: RawBuilder<boolean>;
   remedy?: string;

@@ -187,7 +187,7 @@ describe("Isolation of the console's procedures", () => {
         const theirs = await call(procedure, input(foreign.ids[name]), own.team.id, own.cookies);
         const absent = await call(procedure, input(ABSENT[name]), own.team.id, own.cookies);
         const shown = JSON.stringify(theirs).replaceAll(foreign.ids[name], "id");
-        // A read of what is under way finds nothing.
+        // A read of sends under way finds none.
         assert.ok(
           theirs.code === "not_found" || (theirs.code === "answered" && procedure.isQuery),
           `${name}: ${shown}`,

@@ -4,7 +4,7 @@ import { makeLink, signInUrl } from "../../domain/access/sessions.ts";
 import { backdoor } from "./factories.ts";
 import { stack } from "./stack.ts";
 
-/** What a browser keeps. */
+/** The cookies of a browser. */
 export type Cookies = Record<string, string>;
 
 /**
@@ -41,7 +41,7 @@ export async function consoleFetch(
   return response;
 }
 
-/** What a link of `member:link` has behind `#`. */
+/** The part of a link of `member:link` behind `#`. */
 export async function linkFor(memberId: string): Promise<string> {
   const { orm, vault } = await backdoor();
   const { origin } = await stack();

@@ -137,7 +137,7 @@ export const accountsRouter = router({
       presentStatus(await withLogins(ctx, (deps) => resumeAccount(ctx.em, params.accountId, deps))),
   ),
 
-  /** What the account mails, and why it cannot be disconnected now. */
+  /** The drafts, sends and sequences of the account, and the reason that keeps it connected. */
   uses: consoleQuery({ name: "accounts.uses", role: "VIEWER", input: ofAccount }, async ({ ctx, input }) => {
     const account = { ...ctx.tenant, accountId: input.params.accountId };
     const refusal = await disconnectRefusal(ctx.em, account);

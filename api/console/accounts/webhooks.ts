@@ -7,9 +7,9 @@ import { router } from "../../rest/route.ts";
 import { deliveryParams, webhookParams } from "../../webhooks/schema.ts";
 import { consoleMutation, consoleQuery } from "../procedure.ts";
 
-/** Of webhooks what the API has not. */
+/** Procedures of webhooks that the API does not have. */
 export const webhooksRouter = router({
-  /** Attempts what waits for an endpoint now; it uses up none of the attempts. */
+  /** Attempts the deliveries that wait for an endpoint now; it uses up none of their attempts. */
   retry: consoleMutation(
     {
       name: "accounts.webhooks.retry",

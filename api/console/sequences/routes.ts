@@ -71,7 +71,7 @@ export const sequencesRouter = router({
     return {
       ...presentStatus(shown),
       problem: problemOf(shown.reason),
-      /** Then a resume must say what becomes of those who were due. */
+      /** Then a resume must name the treatment of people who were due. */
       is_restored: shown.reason === PAUSE_REASONS.databaseRestored,
       name: shown.name,
       list_id: shown.listId,
@@ -89,7 +89,7 @@ export const sequencesRouter = router({
     };
   }),
 
-  /** What a sequence can be made of. */
+  /** The lists, segments and addresses that a sequence can be made with. */
   choices: consoleQuery(
     { name: "sequences.choices", role: "EDITOR", input: z.strictObject({}) },
     async ({ ctx: { em } }) => {
@@ -186,7 +186,7 @@ export const sequencesRouter = router({
       role: "ADMIN",
       input: ofSequenceWith(
         z.strictObject({
-          /** What becomes of those who were due when it was paused; after a restore it must be said. */
+          /** Whether people who were due at the pause are mailed or pass their step; required after a restore. */
           due: z.enum(["mail", "skip"]).optional(),
           /** In place of the key that it was started with. */
           with_own_key: z.boolean().default(false),

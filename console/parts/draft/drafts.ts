@@ -6,7 +6,7 @@ type Drafts = ReturnType<typeof callsOf>["calls"]["drafts"];
 export type Draft = Awaited<ReturnType<Drafts["retrieve"]["query"]>>["data"];
 export type Listed = Awaited<ReturnType<Drafts["page"]["query"]>>["data"][number];
 
-/** What the fields of the editor hold; "" for none. */
+/** Values of the editor's fields; "" for none. */
 export interface Content {
   name: string;
   subject: string;

@@ -57,7 +57,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
       const queryKey = [base, `${kind}s`, draft.id];
       await queries.cancelQueries({ queryKey, exact: true });
       queries.setQueryData(queryKey, (before: Draft) => ({ ...before, ...data }));
-      // What was typed meanwhile stays.
+      // Text that was typed meanwhile stays.
       setEdits((now) => changesFrom(content, now));
       void queries.invalidateQueries({ queryKey: [base, `${kind}s`, "list"] });
       return true;

@@ -14,7 +14,7 @@ const ENDED: Readonly<Record<string, string>> = {
   FAILED: "It failed",
 };
 
-/** What became of a send that has ended. */
+/** The report of a send that has ended. */
 export function Report({ kind, send }: { kind: Kind; send: Send }) {
   return (
     <>
