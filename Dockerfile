@@ -9,6 +9,8 @@ FROM base AS bundle
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --ignore-scripts
 COPY workflows ./workflows
+# All that workflows import of other folders, but for types.
+COPY domain/sends/pause-reasons.ts ./domain/sends/
 COPY workers/bundle.ts ./workers/
 RUN node workers/bundle.ts
 
@@ -16,6 +18,7 @@ RUN node workers/bundle.ts
 FROM base AS console
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
+COPY tsconfig.json ./
 COPY console ./console
 RUN node console/build.ts
 

@@ -9,7 +9,7 @@ const CACHE = `${root}/node_modules/.cache/mailkeel`;
 /** A hash of the workflows and of the SDK they are bundled with: it changes when the bundle does. */
 function fingerprint(): string {
   const hash = createHash("sha256").update(readFileSync(`${root}/node_modules/@temporalio/workflow/package.json`));
-  for (const name of readdirSync(`${root}/workflows`).sort()) {
+  for (const name of [...readdirSync(`${root}/workflows`).sort(), "../domain/sends/pause-reasons.ts"]) {
     hash.update(name).update(readFileSync(`${root}/workflows/${name}`));
   }
   return hash.digest("hex").slice(0, 16);

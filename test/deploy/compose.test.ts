@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { Ajv } from "ajv";
 import ipaddr from "ipaddr.js";
 import { parse } from "yaml";
+import { LAYERS } from "../../.dependency-cruiser.ts";
 import { readEnv, SECRETS, settings } from "../../config/env.ts";
 import { CLOSE_MARGIN_MS } from "../../config/stop-limit.ts";
-import { POOLS, type PoolDefinition } from "../../workers/pools.ts";
+import { POOLS } from "../../workers/pools.ts";
+import { NEEDED, unneeded } from "./processes.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
 const read = (path: string): string => readFileSync(`${ROOT}/${path}`, "utf8");
@@ -54,13 +57,6 @@ const substitute = (text: string): string =>
     return value;
   });
 
-/** Secrets that the work of each process needs. */
-const NEEDED: Record<string, readonly string[]> = {
-  api: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
-  prepare: ["MIGRATION_DATABASE_URL"],
-  ...Object.fromEntries(Object.entries<PoolDefinition>(POOLS).map(([pool, { secrets }]) => [pool, secrets])),
-};
-const unneeded = (name: string) => SECRETS.filter((secret) => !NEEDED[name]?.includes(secret));
 const networksOf = (name: string): string[] => compose.services[name]?.networks ?? [];
 
 const settingsOf = (service: Service): Record<string, string> =>
@@ -218,6 +214,12 @@ describe("The Dockerfile", () => {
         assert.ok(existsSync(`${ROOT}/${source}`), source);
         assert.ok(ignored.includes(`!${source.split("/")[0]}`), `${source} is not in the build's context`);
       }
+    }
+  });
+
+  it("copies what workflows import of other folders to where it bundles them", () => {
+    for (const path of LAYERS["workflows"]?.filter((name) => !name.endsWith(" (types)")) ?? []) {
+      assert.ok(lines.includes(`COPY ${path} ./${dirname(path)}/`), path);
     }
   });
 

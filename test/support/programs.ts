@@ -17,6 +17,7 @@ const POLICY = "/usr/sbin/policy-rc.d";
 const PACKAGES = {
   chromium: "chromium fonts-dejavu-core",
   pgbouncer: "pgbouncer",
+  podman: "podman runc mmdebstrap",
   postfix: "postfix",
   promtool: "prometheus",
 } as const;
