@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cpSync, globSync, readFileSync, symlinkSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { globSync, readFileSync, symlinkSync } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { SERVICE_VERSION } from "../../client/generated.ts";
 import { makeTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { installed } from "./write-client.ts";
@@ -33,6 +34,7 @@ const DECLARED = [
   "declare let since: string | undefined;",
   "declare function store(record: { id: string }): Promise<void>;",
 ];
+const GIVEN = ["let since: string | undefined;", "const store = async ({ id }: { id: string }) => console.log(id);"];
 const IMPORTS = 'import { InvalidRequestError, Mailkeel } from "@mailkeel/client";\ndeclare const mailkeel: Mailkeel;';
 
 /** Calls that the API does not take: each must be an error of its types. */
@@ -52,6 +54,8 @@ function programs(): Record<string, string> {
     "example.ts": snippets("README.md")[0] ?? "",
     "started.ts": snippets("api/docs/guides/getting-started.md")[0] ?? "",
     "readme.ts": [...DECLARED, ...snippets("client/README.md")].join("\n"),
+    // Without the one about webhooks.
+    "calls.ts": [...GIVEN, ...snippets("client/README.md").slice(0, -1), "console.log(list.name, drafts);"].join("\n"),
     "guides.ts": [IMPORTS, ...DECLARED, ...guides.flat()].join("\n"),
     "wrong.ts": [IMPORTS, ...WRONG.map((call) => `await ${call};`), ""].join("\n"),
   };
@@ -64,12 +68,15 @@ describe("The client's package", () => {
   /** The errors of the compiler, by program and line. */
   let errors: string;
 
-  before(async () => {
+  before(async function () {
+    this.timeout(60_000);
     project = await mkdtemp(join(tmpdir(), "mailkeel-client-"));
     home = join(project, "node_modules/@mailkeel/client");
     await writeFile(join(project, "package.json"), JSON.stringify({ type: "module" }));
-    cpSync(join(CLIENT, "package.json"), join(home, "package.json"), { recursive: true });
-    await run(installed("tsc"), ["--project", CLIENT, "--outDir", join(home, "dist")]);
+    // Packing compiles it.
+    const { stdout } = await run("npm", ["pack", CLIENT, "--json", "--pack-destination", project], { cwd: ROOT });
+    const [{ filename }] = JSON.parse(stdout.slice(stdout.indexOf("[")));
+    await run("npm", ["install", "--offline", "--ignore-scripts", `./${filename}`], { cwd: project });
     symlinkSync(join(ROOT, "node_modules/@types"), join(project, "node_modules/@types"));
     symlinkSync(join(ROOT, "node_modules/undici-types"), join(project, "node_modules/undici-types"));
     const files = programs();
@@ -111,10 +118,21 @@ describe("The client's package", () => {
     );
   });
 
-  it("runs the examples of README.md and of the guide Getting started", async () => {
-    const { keys } = await makeTeam();
+  it("has the version of the service, and a changelog that names it and the API's", () => {
+    const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+    assert.equal(JSON.parse(readFileSync(join(home, "package.json"), "utf8")).version, version);
+    const [, newest = ""] = readFileSync(join(home, "CHANGELOG.md"), "utf8").split("\n## ");
+    assert.ok(newest.startsWith(`${version}\n`), newest);
+    assert.ok(newest.includes(SERVICE_VERSION), newest);
+  });
+
+  it("runs the examples of its README.md, of the project's and of the guide Getting started", async () => {
+    const [{ keys }, { keys: other }] = [await makeTeam(), await makeTeam()];
     const { api } = await stack();
+    const calls = await readFile(join(project, "calls.ts"), "utf8");
+    await writeFile(join(project, "calls.ts"), calls.replace("https://mail.example.com/api/v2", api));
     for (const [program, env, output] of [
+      ["calls.ts", { MAILKEEL_API_KEY: other.live }, "Readers []\n"],
       ["example.ts", { MAILKEEL_API_KEY: keys.live, MAILKEEL_URL: api }, "ada@example.com CONFIRMED\n"],
       ["started.ts", { KEY: keys.test, API: api }, "grace@example.com CONFIRMED\n"],
     ] as const) {
