@@ -2,10 +2,10 @@ import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-quer
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import type { Client } from "../api.ts";
-import { Group } from "../parts/audience/builder.tsx";
-import { type Condition, canShow, isUnfinished, joinOf } from "../parts/audience/conditions.ts";
+import { Conditions } from "../parts/audience/builder.tsx";
+import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
 import { type DataOf, useFields } from "../parts/audience/people.tsx";
-import { Field, Form } from "../parts/form.tsx";
+import { Form } from "../parts/form.tsx";
 import { Loading, PageHead, Problem } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
@@ -31,11 +31,6 @@ export function Page() {
   return <Editor key={segmentId} segment={segment.data} />;
 }
 
-const grouped = (conditions: unknown): unknown =>
-  typeof conditions === "object" && conditions !== null && !joinOf(conditions as Condition)
-    ? { all: [conditions] }
-    : conditions;
-
 function Editor({ segment }: { segment: Segment | undefined }) {
   const { client, base } = useWorkspace();
   const queries = useQueryClient();
@@ -46,8 +41,6 @@ function Editor({ segment }: { segment: Segment | undefined }) {
   const [isSaved, setSaved] = useState(false);
   const shown = grouped(conditions);
   const isShowable = canShow(shown, fields);
-  // While it is written as text it stays text.
-  const [isText] = useState(!isShowable);
   const change = (next: unknown) => {
     setConditions(next);
     setSaved(false);
@@ -68,7 +61,7 @@ function Editor({ segment }: { segment: Segment | undefined }) {
       {segment?.deleted_at && (
         <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
       )}
-      {isText ? <Text value={conditions} onChange={change} /> : <Group value={shown as Condition} onChange={change} />}
+      <Conditions value={conditions} onChange={change} />
       <Count
         conditions={conditions}
         isReady={conditions !== undefined && !(isShowable && isUnfinished(shown as Condition))}
@@ -112,44 +105,6 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
       {query.data && query.data.sample.length > 0 && ` – ${query.data.sample.slice(0, 3).join(", ")}`}
       {query.data && query.data.contacts > 3 && " and others"}
     </p>
-  );
-}
-
-interface TextProps {
-  /** Undefined while the text is no JSON: nothing can be saved then. */
-  value: unknown;
-  onChange: (value: unknown) => void;
-}
-
-/** The conditions as JSON, for those that the form cannot show. */
-function Text({ value, onChange }: TextProps) {
-  const [text, setText] = useState(() => JSON.stringify(value, undefined, 2));
-  const read = (given: string) => {
-    setText(given);
-    try {
-      onChange(JSON.parse(given));
-    } catch {
-      onChange(undefined);
-    }
-  };
-  return (
-    <Field
-      label="Conditions as JSON"
-      name="conditions"
-      hint="The form cannot show these conditions."
-      problem={value === undefined ? "This is not valid JSON." : undefined}
-      control={(id, describedBy) => (
-        <textarea
-          id={id}
-          rows={16}
-          spellCheck={false}
-          className="code"
-          aria-describedby={describedBy}
-          value={text}
-          onChange={({ target }) => read(target.value)}
-        />
-      )}
-    />
   );
 }
 

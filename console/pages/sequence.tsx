@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useParams } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { Act, Facts, useDone } from "../parts/act.tsx";
 import { useFilters, When } from "../parts/filters.tsx";
@@ -32,6 +32,7 @@ export function Page(): ReactNode {
   const params = { sequenceId };
   const { sequences } = client.app;
   const done = useDone("sequences");
+  const navigate = useNavigate();
   const [{ edit }, setFilters] = useFilters();
   const [notice, setNotice] = useState<string>();
   const [isAdmin, isEditor] = [useRole("ADMIN"), useRole("EDITOR")];
@@ -109,6 +110,28 @@ export function Page(): ReactNode {
             act={() => done(sequences.stop.mutate({ params }))}
           />
         )}
+        {isEditor && (
+          <Act
+            title="Rename"
+            inputs={[["name", "Name", { required: true, maxLength: 200, hint: "For your team alone." }]]}
+            values={sequence}
+            act={({ name = "" }) => done(sequences.rename.mutate({ params, body: { name } }))}
+          />
+        )}
+        {isEditor &&
+          (status === "DRAFT" || (status === "STOPPED" && steps.every(({ sent }) => Number(sent) === 0))) && (
+            <Act
+              title="Delete"
+              kind="danger"
+              submit="Delete the sequence"
+              note={`Its ${steps.length === 1 ? "step goes" : `${steps.length} steps go`} with it. It has mailed no person.`}
+              act={async () => {
+                await sequences.remove.mutate({ params });
+                await navigate({ to: `${base}/sequences` });
+                void done(Promise.resolve());
+              }}
+            />
+          )}
         {mayEdit && steps.length > 0 && (
           <button type="button" onClick={() => setFilters({ edit: isEditing ? undefined : "true" })}>
             {isEditing ? "Close the steps" : "Edit the steps"}
@@ -144,7 +167,7 @@ export function Page(): ReactNode {
       />
       <h2>Steps</h2>
       {isEditing ? (
-        <StepsEditor saved={steps} save={save} />
+        <StepsEditor saved={steps} tags={sequence.merge_tags} save={save} />
       ) : steps.length === 0 ? (
         <Empty>
           <p>No step yet. An editor writes its mails.</p>

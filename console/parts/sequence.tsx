@@ -1,6 +1,11 @@
-import { useState } from "react";
+import { type ComponentProps, useRef, useState } from "react";
 import { refuse } from "../api.ts";
+import { Conditions } from "./audience/builder.tsx";
+import { type Condition, grouped, partsOf } from "./audience/conditions.ts";
+import { useFields } from "./audience/people.tsx";
+import { TagField } from "./draft/tag-field.tsx";
 import { Form, Inputs, type Values } from "./form.tsx";
+import { Loading, Problem } from "./page.tsx";
 
 /** The words of a status, and their colour. */
 export const SEQUENCE_STATES = {
@@ -42,26 +47,18 @@ export function whenText({ wait_minutes: wait, time_of_day: time, send_days }: S
   return `${wait === 0 ? "At once" : later}${time ? ` at ${time}` : ""}${days && ` on ${days}`}`;
 }
 
-const CONDITION = { rows: 3, hint: "JSON, as segments have it. Empty: never." };
 const TIME_INPUTS = [
   ["wait_minutes", "Wait", { type: "number", min: 0, required: true }],
   ["unit", "Unit", { choices: UNITS }],
   ["time_of_day", "Time of day", { type: "time", hint: "Empty: any time." }],
 ] as const;
-const INPUTS = [
-  ["subject", "Subject", { required: true, maxLength: 998 }],
-  ["body", "Text (HTML)", { rows: 8, required: true, hint: "{{ first_name }} and other merge tags are filled in." }],
-  ["stop_if", "Leave the sequence if", CONDITION],
-  ["skip_if", "Skip this step if", CONDITION],
-] as const;
+const CONDITIONS = { stop_if: "Leave the sequence if", skip_if: "Skip this step if" } as const;
 
-const FIELDS = [...TIME_INPUTS, ...INPUTS].map(([name]) => name);
+const FIELDS = [...TIME_INPUTS.map(([name]) => name), "subject", "body", ...Object.keys(CONDITIONS)];
 
-const jsonText = (value: unknown) => (value == null ? "" : JSON.stringify(value, null, 2));
-const textsOf = (step: Step) => {
-  const unit = unitOf(step.wait_minutes);
-  const conditions = { stop_if: jsonText(step.stop_if), skip_if: jsonText(step.skip_if) };
-  return { ...step, unit, wait_minutes: step.wait_minutes / unit, ...conditions };
+const timesOf = ({ wait_minutes: wait, time_of_day }: Step) => {
+  const unit = unitOf(wait);
+  return { time_of_day, unit, wait_minutes: wait / unit };
 };
 
 /** Reads the inputs of a step. @param at of their names: `steps[0].` */
@@ -69,7 +66,7 @@ function stepOf(id: string, at: string, values: Values): Step {
   const text = (name: string) => values[`${at}${name}`] ?? "";
   const condition = (name: string): unknown => {
     try {
-      return text(name).trim() === "" ? null : JSON.parse(text(name));
+      return text(name) === "" ? null : JSON.parse(text(name));
     } catch {
       throw refuse(`${at}${name}`, "This is not valid JSON.");
     }
@@ -91,9 +88,43 @@ const newStep = (): Step => ({
   ...{ wait_minutes: 1_440, time_of_day: null, send_days: [], subject: "", body: "", stop_if: null, skip_if: null },
 });
 
+type PartProps = Pick<ComponentProps<typeof TagField>, "label" | "name" | "problem">;
+
+/** A text with merge tags, which its form reads. */
+function Tagged({ first, ...props }: PartProps & { first: string; tags: readonly string[]; rows?: number }) {
+  const [value, setValue] = useState(first);
+  const field = useRef(null);
+  return <TagField {...props} value={value} onChange={setValue} field={field} isReadOnly={false} />;
+}
+
+/** Conditions as of a segment, which its form reads as JSON. Without any, no person meets them. */
+function ConditionInput({ first, label, name, problem }: PartProps & { first: unknown }) {
+  const [value, setValue] = useState<unknown>(first ?? { all: [] });
+  const isNone = value !== undefined && partsOf(grouped(value) as Condition).length === 0;
+  return (
+    <details open={first != null}>
+      <summary>
+        {label} {isNone ? "– never" : "…"}
+      </summary>
+      <Conditions value={value} onChange={setValue} />
+      <input type="hidden" name={name} value={isNone ? "" : (JSON.stringify(value) ?? "no JSON")} />
+      {problem && <p className="wrong">{problem}</p>}
+      <p className="muted">“Any mail” is any mail of this sequence.</p>
+    </details>
+  );
+}
+
+interface StepsEditorProps {
+  saved: readonly Step[];
+  tags: readonly string[];
+  save: (steps: Step[]) => Promise<unknown>;
+}
+
 /** Edits all steps, and saves them at once. */
-export function StepsEditor({ saved, save }: { saved: readonly Step[]; save: (steps: Step[]) => Promise<unknown> }) {
+export function StepsEditor({ saved, tags, save }: StepsEditorProps) {
+  const fields = useFields();
   const [steps, setSteps] = useState(() => (saved.length > 0 ? saved : [newStep()]));
+  if (!fields.data) return fields.error ? <Problem error={fields.error} /> : <Loading />;
   const insert = (at: number) => setSteps([...steps.slice(0, at), newStep(), ...steps.slice(at)]);
   return (
     <Form
@@ -103,10 +134,11 @@ export function StepsEditor({ saved, save }: { saved: readonly Step[]; save: (st
       onSubmit={(values) => save(steps.map(({ id }, i) => stepOf(id, `steps[${i}].`, values)))}
     >
       {(problemOf) => {
-        const inputsOf = (step: Step, i: number) => ({
-          ...{ at: `steps[${i}].`, values: textsOf(step) },
-          // The service names the field in the message, too.
-          problemOf: (name: string) => problemOf(name)?.replace(`${name}: `, ""),
+        // The service names the field in the message, too.
+        const problemAt = (name: string) => problemOf(name)?.replace(`${name}: `, "");
+        const partOf = (i: number, name: string) => ({
+          name: `steps[${i}].${name}`,
+          problem: problemAt(`steps[${i}].${name}`),
         });
         return (
           <>
@@ -114,9 +146,13 @@ export function StepsEditor({ saved, save }: { saved: readonly Step[]; save: (st
               <fieldset key={step.id} className="card stack">
                 <legend>Step {i + 1}</legend>
                 <div className="filters">
-                  <Inputs inputs={TIME_INPUTS} {...inputsOf(step, i)} />
+                  <Inputs inputs={TIME_INPUTS} at={`steps[${i}].`} values={timesOf(step)} problemOf={problemAt} />
                 </div>
-                <Inputs inputs={INPUTS} {...inputsOf(step, i)} />
+                <Tagged label="Subject" first={step.subject} tags={tags} {...partOf(i, "subject")} />
+                <Tagged label="HTML" first={step.body} tags={tags} rows={8} {...partOf(i, "body")} />
+                {(["stop_if", "skip_if"] as const).map((name) => (
+                  <ConditionInput key={name} label={CONDITIONS[name]} first={step[name]} {...partOf(i, name)} />
+                ))}
                 <fieldset className="actions">
                   <legend>Days, in your team's time zone; none means any day</legend>
                   {DAYS.map((name, day) => (

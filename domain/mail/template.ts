@@ -7,6 +7,12 @@ import { type ContentField, type ContentProblem, limits, TemplateError } from ".
 export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url"] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
+/** The merge tags of a mail to the subscribers of a list, or to contacts with custom fields. */
+export const mergeTags = (isToList: boolean, fields: readonly { name: string }[]): string[] => [
+  ...MERGE_TAGS.filter((tag) => isToList || tag !== "list_name"),
+  ...fields.map(({ name }) => `fields.${name}`),
+];
+
 export type FieldTag = `fields.${string}`;
 
 export type FieldMergeValues = Readonly<Record<string, string | number | boolean>>;

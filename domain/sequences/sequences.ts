@@ -7,7 +7,7 @@ import { transaction } from "../../db/transaction.ts";
 import { readAccess } from "../access/key-lookup.ts";
 import { lockKey } from "../access/keys.ts";
 import { segmentContacts } from "../audience/segments/segments.ts";
-import { ApiError } from "../errors.ts";
+import { ApiError, notFound } from "../errors.ts";
 import { pickAccount } from "../sends/draft.ts";
 import { createDraft } from "../sends/drafts.ts";
 import { assertKeyMaySend, assertSender } from "../sends/gates.ts";
@@ -231,6 +231,13 @@ export function stopSequence(em: EntityManager, id: string): Promise<Sequence> {
     await endWaiting(tx, id);
     return moveSequence(tx, sequence, "STOPPED", null);
   });
+}
+
+/** Its name is for the team alone: it can change at any time. @throws {ApiError} `not_found` */
+export async function renameSequence(em: EntityManager, tenant: Tenant, id: string, name: string): Promise<void> {
+  const { numAffectedRows } = await sql`
+    update campaigns set name = ${name} where id = ${id} and is_drip and ${ofTenant(tenant)}`.execute(kysely(em));
+  if (!numAffectedRows) throw notFound();
 }
 
 /**

@@ -92,6 +92,8 @@ const SAMPLES: Record<string, Sample> = {
   "sequences.create": ({ list }) => ({
     body: { name: "Welcome", list_id: list, from_email: `ada@${unique("news")}.example` },
   }),
+  "sequences.rename": withBody(ofSequence, { name: "Renamed" }),
+  "sequences.remove": ofSequence,
   "sequences.saveSteps": withBody(ofSequence, { steps: [] }),
   "sequences.start": withBody(ofSequence, { include_members: false }),
   "sequences.pause": ofSequence,

@@ -6,7 +6,7 @@ import { readAccess } from "../../../domain/access/key-lookup.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { newId } from "../../../domain/ids.ts";
-import { MERGE_TAGS } from "../../../domain/mail/template.ts";
+import { mergeTags } from "../../../domain/mail/template.ts";
 import {
   attachAccounts,
   attachList,
@@ -41,10 +41,7 @@ const settings = consoleQuery(
     return {
       tracking,
       team_tracking: team.tracking,
-      merge_tags: [
-        ...MERGE_TAGS.filter((tag) => type === "newsletter" || tag !== "list_name"),
-        ...fields.map(({ name }) => `fields.${name}`),
-      ],
+      merge_tags: mergeTags(type === "newsletter", fields),
     };
   },
 );

@@ -6,13 +6,22 @@ import { transaction } from "../../../db/transaction.ts";
 import { requireRole } from "../../../domain/access/access.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { lookupAddress } from "../../../domain/address.ts";
+import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { countSegment, readSegments } from "../../../domain/audience/segments/segments.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../../domain/errors.ts";
 import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
+import { mergeTags } from "../../../domain/mail/template.ts";
 import { PAUSE_REASONS } from "../../../domain/sends/pause-reasons.ts";
 import { listSequences, readSequenceContent } from "../../../domain/sequences/list.ts";
 import { showSequence } from "../../../domain/sequences/progress.ts";
-import { createSequence, resumeSequence, startSequence, stopSequence } from "../../../domain/sequences/sequences.ts";
+import {
+  createSequence,
+  deleteSequence,
+  renameSequence,
+  resumeSequence,
+  startSequence,
+  stopSequence,
+} from "../../../domain/sequences/sequences.ts";
 import { pauseSequence, readSequence, type Sequence } from "../../../domain/sequences/state.ts";
 import { saveSteps } from "../../../domain/sequences/steps.ts";
 import type { RequestContext } from "../../context.ts";
@@ -80,6 +89,7 @@ export const sequencesRouter = router({
       segment_name: content?.segment_name ?? null,
       from_email: shown.fromEmail,
       from_name: shown.fromName,
+      merge_tags: mergeTags(shown.listId !== null, shown.segmentId === null ? [] : await readFields(em, tenant)),
       are_members_noted: shown.areMembersNoted,
       people: shown.people,
       next_due_at: shown.nextDueAt,
@@ -137,6 +147,23 @@ export const sequencesRouter = router({
       }
       const target = { listId: body.list_id, segmentId: body.segment_id };
       return { id: await createSequence(ctx.em, ctx.tenant, { ...sequence, ...target }, ctx.env.MAX_CAMPAIGNS) };
+    },
+  ),
+
+  rename: consoleMutation(
+    { name: "sequences.rename", role: "EDITOR", input: ofSequenceWith(z.strictObject({ name })) },
+    async ({ ctx, input: { params, body } }) => {
+      await renameSequence(ctx.em, ctx.tenant, params.sequenceId, body.name);
+      return { id: params.sequenceId, name: body.name };
+    },
+  ),
+
+  remove: consoleMutation(
+    { name: "sequences.remove", role: "EDITOR", input: ofSequence },
+    async ({ ctx, input: { params } }) => {
+      await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
+      await deleteSequence(ctx.em, params.sequenceId);
+      return { id: params.sequenceId };
     },
   ),
 

@@ -1,10 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useWorkspace } from "../../session.tsx";
+import { Field } from "../form.tsx";
 import {
   type Condition,
   type Control,
+  canShow,
   controlOf,
+  grouped,
   isDistance,
   joinOf,
   negated,
@@ -43,8 +46,50 @@ function Pick({ label, value, choices, onChange }: PickProps) {
 
 const replaced = <T,>(all: readonly T[], at: number, value: T) => all.map((each, i) => (i === at ? value : each));
 
+/** Conditions by a form, or as JSON where the form cannot show them. Render it once the fields are known. */
+export function Conditions({ value, onChange }: EditProps<unknown>) {
+  const { data: fields = [] } = useFields();
+  const shown = grouped(value);
+  // While they are written as text they stay text.
+  const [isText] = useState(() => !canShow(shown, fields));
+  if (isText) return <ConditionText value={value} onChange={onChange} />;
+  return <Group value={shown as Condition} onChange={onChange} />;
+}
+
+/** Its value is undefined while the text is no JSON: nothing can be saved then. */
+function ConditionText({ value, onChange }: EditProps<unknown>) {
+  const [text, setText] = useState(() => JSON.stringify(value, undefined, 2));
+  const read = (given: string) => {
+    setText(given);
+    try {
+      onChange(JSON.parse(given));
+    } catch {
+      onChange(undefined);
+    }
+  };
+  return (
+    <Field
+      label="Conditions as JSON"
+      name="conditions"
+      hint="The form cannot show these conditions."
+      problem={value === undefined ? "This is not valid JSON." : undefined}
+      control={(id, describedBy) => (
+        <textarea
+          id={id}
+          rows={16}
+          spellCheck={false}
+          className="code"
+          aria-describedby={describedBy}
+          value={text}
+          onChange={({ target }) => read(target.value)}
+        />
+      )}
+    />
+  );
+}
+
 /** Conditions that hold all, or any of them; a group may hold groups. */
-export function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?: () => void }) {
+function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?: () => void }) {
   const join = joinOf(value) ?? "all";
   const parts = partsOf(value);
   const set = (next: readonly Condition[]) => onChange({ [join]: next });

@@ -70,6 +70,12 @@ export const partsOf = (condition: Condition): Condition[] => {
   return Array.isArray(parts) ? (parts as Condition[]) : [];
 };
 
+/** A single condition as a group of one. */
+export const grouped = (conditions: unknown): unknown =>
+  typeof conditions === "object" && conditions !== null && !joinOf(conditions as Condition)
+    ? { all: [conditions] }
+    : conditions;
+
 export const typeOf = (field: unknown, fields: readonly FieldDefinition[]): Type | undefined =>
   OWN_FIELDS.find((own) => own.field === field)?.type ?? fields.find(({ name }) => `fields.${name}` === field)?.type;
 

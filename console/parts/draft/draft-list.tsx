@@ -55,16 +55,15 @@ export function DraftList({ kind }: { kind: Kind }) {
       <List<Listed>
         caption={texts.title}
         queryKey={[base, `${kind}s`, "list", status]}
-        read={async (cursor) => await drafts.page.query({ query: { cursor, status } })}
+        read={async (cursor) => {
+          const page = await drafts.page.query({ query: { cursor, status } });
+          // Sequences have a page of their own.
+          return { ...page, data: page.data.filter((draft) => !("is_drip" in draft && draft.is_drip)) };
+        }}
         keyOf={({ id }) => id}
         columns={[
-          {
-            name: "Name",
-            cell: (draft) => (
-              <Link to={`${base}/${isSequence(draft) ? "sequence" : kind}s/${draft.id}`}>{draft.name}</Link>
-            ),
-          },
-          { name: "State", cell: (draft) => `${STATES[draft.status]}${isSequence(draft) ? " (sequence)" : ""}` },
+          { name: "Name", cell: ({ id, name }) => <Link to={`${base}/${kind}s/${id}`}>{name}</Link> },
+          { name: "State", cell: (draft) => STATES[draft.status] },
           { name: "Subject", cell: ({ subject }) => subject ?? <span className="muted">none yet</span> },
           { name: "Targets", cell: (draft) => namesOf(draft, targets) },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
@@ -83,5 +82,3 @@ function namesOf(
   const ids = draft.lists ?? (draft.segment_id ? [draft.segment_id] : []);
   return ids.map((id) => targets.find((target) => target.id === id)?.name ?? "deleted").join(", ") || "none yet";
 }
-
-const isSequence = (draft: object): boolean => "is_drip" in draft && draft.is_drip === true;
