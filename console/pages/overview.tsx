@@ -125,7 +125,8 @@ function LastDays() {
       ) : (
         <Chart
           title="Mails of the last 30 days"
-          days={days.map(({ date }) => date)}
+          times={days.map(({ date }) => date)}
+          unit="day"
           series={[
             seriesOf("Sent", (day) => day.sent),
             seriesOf("Delivered", (day) => day.delivered),

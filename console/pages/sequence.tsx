@@ -125,11 +125,8 @@ export function Page(): ReactNode {
               kind="danger"
               submit="Delete the sequence"
               note={`Its ${steps.length === 1 ? "step goes" : `${steps.length} steps go`} with it. It has mailed no person.`}
-              act={async () => {
-                await sequences.remove.mutate({ params });
-                await navigate({ to: `${base}/sequences` });
-                void done(Promise.resolve());
-              }}
+              // It leaves the page before that is read again.
+              act={() => done(sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` })))}
             />
           )}
         {mayEdit && steps.length > 0 && (

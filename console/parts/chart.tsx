@@ -4,34 +4,40 @@ import { Table } from "./table.tsx";
 
 export interface Series {
   name: string;
-  /** One for each day. */
+  /** One for each day or hour. */
   values: readonly number[];
 }
 
 interface ChartProps {
   title: string;
-  /** As `2026-11-21`, in their order. */
-  days: readonly string[];
+  /** As `2026-11-21`, or instants at which hours begin, in their order. */
+  times: readonly string[];
+  unit: keyof typeof FORMATS;
   /** At most seven, which are the colours of the theme. */
   series: readonly Series[];
 }
 
 const HEIGHT = 240;
-const DAY = new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" });
-const dayText = (day: string) => DAY.format(new Date(day));
+/** Days are those of UTC, and hours those of the reader's clock. */
+const FORMATS = {
+  day: new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" }),
+  hour: new Intl.DateTimeFormat("en", { day: "numeric", month: "short", hour: "2-digit", hourCycle: "h23" }),
+};
 
-/** Lines over days, with the same numbers in a table. */
-export function Chart({ title, days, series }: ChartProps) {
+/** Lines over days or hours, with the same numbers in a table. */
+export function Chart({ title, times, unit, series }: ChartProps) {
+  const timeText = (time: string) => `${FORMATS[unit].format(new Date(time))}${unit === "hour" ? ":00" : ""}`;
   const [hidden, setHidden] = useState<readonly string[]>([]);
   const [at, setAt] = useState<number | null>(null);
+  const pointed = at === null ? undefined : times[at];
   const numbers = series.map(({ values }) => values.reduce((sum, value) => sum + value, 0));
   return (
     <figure className="stack">
       <figcaption>
         {title}
-        <span className="muted"> {at === null ? "all days" : dayText(days[at] ?? "")}</span>
+        <span className="muted"> {pointed === undefined ? `all ${unit}s` : timeText(pointed)}</span>
       </figcaption>
-      <Plot days={days} series={series} hidden={hidden} onDay={setAt} />
+      <Plot times={times} unit={unit} series={series} hidden={hidden} onTime={setAt} />
       <ul className="legend">
         {series.map(({ name, values }, i) => (
           <li key={name}>
@@ -53,10 +59,10 @@ export function Chart({ title, days, series }: ChartProps) {
         <summary>The numbers as a table</summary>
         <Table
           caption={title}
-          rows={days.map((day, i) => ({ day, i }))}
-          keyOf={({ day }) => day}
+          rows={times.map((time, i) => ({ time, i }))}
+          keyOf={({ time }) => time}
           columns={[
-            { name: "Day", cell: ({ day }) => dayText(day) },
+            { name: unit === "day" ? "Day" : "Hour", cell: ({ time }) => timeText(time) },
             ...series.map(({ name, values }) => ({
               name,
               cell: ({ i }: { i: number }) => values[i]?.toLocaleString(),
@@ -73,7 +79,7 @@ interface Shown extends Omit<ChartProps, "title"> {
   hidden: readonly string[];
 }
 
-function Plot({ onDay, ...props }: Shown & { onDay: (index: number | null) => void }) {
+function Plot({ onTime, ...props }: Shown & { onTime: (index: number | null) => void }) {
   const ref = useRef<HTMLDivElement>(null);
   // Made again when anything that it shows changes; the lists are new at each render.
   const key = JSON.stringify(props);
@@ -87,8 +93,8 @@ function Plot({ onDay, ...props }: Shown & { onDay: (index: number | null) => vo
     void Promise.all([import("uplot"), import("uplot/dist/uPlot.min.css")]).then(([{ default: UPlot }]) => {
       if (isGone) return;
       const values = shown.series.map((one) => [...one.values]);
-      const days = shown.days.map((day) => Date.parse(day) / 1_000);
-      plot = new UPlot(optionsOf(box, UPlot, shown, onDay), [days, ...values], box);
+      const times = shown.times.map((time) => Date.parse(time) / 1_000);
+      plot = new UPlot(optionsOf(box, UPlot, shown, onTime), [times, ...values], box);
       resized.observe(box);
     });
     return () => {
@@ -96,15 +102,15 @@ function Plot({ onDay, ...props }: Shown & { onDay: (index: number | null) => vo
       resized.disconnect();
       plot?.destroy();
     };
-  }, [key, onDay]);
+  }, [key, onTime]);
   return <div ref={ref} className="plot" aria-hidden="true" />;
 }
 
 function optionsOf(
   box: HTMLElement,
   UPlot: typeof uPlot,
-  { series, hidden }: Shown,
-  onDay: (index: number | null) => void,
+  { unit, series, hidden }: Shown,
+  onTime: (index: number | null) => void,
 ): uPlot.Options {
   // A canvas knows no custom properties: the browser resolves them on an element.
   const colour = (name: string): string => {
@@ -120,10 +126,10 @@ function optionsOf(
     height: HEIGHT,
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false } },
-    tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
+    ...(unit === "day" && { tzDate: (seconds: number) => UPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC") }),
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(max * 1.05, 4)] } },
     axes: [
-      { ...axis, values: (_plot, splits) => splits.map((split) => DAY.format(split * 1_000)), space: 70 },
+      { ...axis, values: (_plot, splits) => splits.map((split) => FORMATS[unit].format(split * 1_000)), space: 90 },
       { ...axis, values: (_plot, splits) => splits.map((y) => (y % 1 ? "" : y.toLocaleString())), size: 70 },
     ],
     series: [
@@ -136,6 +142,6 @@ function optionsOf(
         points: { show: false },
       })),
     ],
-    hooks: { setCursor: [({ cursor }) => onDay(cursor.idx ?? null)] },
+    hooks: { setCursor: [({ cursor }) => onTime(cursor.idx ?? null)] },
   };
 }

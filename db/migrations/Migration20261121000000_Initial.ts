@@ -497,6 +497,13 @@ create index "webhook_events_tests" on "webhook_events" ("team_id", "environment
   where "is_test";
 create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;
 create index "members_invite_due" on "members" ("invite_due_at") where "invite_due_at" is not null;
+-- The console's search for people by the beginning of a full or last name.
+create index "contacts_full_name" on "contacts" ("team_id", "environment", (lower("first_name" || coalesce(' ' || "last_name", '')) collate "C"))
+  where "first_name" is not null;
+create index "contacts_last_name" on "contacts" ("team_id", "environment", (lower("last_name") collate "C")) where "last_name" is not null;
+create index "subscribers_full_name" on "subscribers" ("team_id", "environment", (lower("first_name" || coalesce(' ' || "last_name", '')) collate "C"))
+  where "first_name" is not null;
+create index "subscribers_last_name" on "subscribers" ("team_id", "environment", (lower("last_name") collate "C")) where "last_name" is not null;
 `;
 
 export class Migration20261121000000_Initial extends Migration {

@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { JsonText } from "../../db/json.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { spellingOf } from "../address.ts";
@@ -13,19 +13,29 @@ type Found = EventObject<"subscriber" | "contact" | "suppression">;
 
 const MAX_FOUND = 25;
 
+/** SQL, as their indexes have it. */
+const FULL_NAME = sql`lower(r.first_name || coalesce(' ' || r.last_name, '')) collate "C"`;
+const LAST_NAME = sql`lower(r.last_name) collate "C"`;
+
 /**
- * Finds records by the beginning of their addresses, at most 25 in alphabetical order, as the API shows them. The index of
- * addresses serves it where the database's collation is C or builtin.
+ * Finds records by the beginning of an address, and people by that of a full or last name, too: at most 25 in the order of their
+ * addresses, as the API shows them. An index serves each; that of addresses does where the database's collation is C or builtin.
  */
-export async function searchAddresses(
+export async function searchRecords(
   em: EntityManager,
   tenant: Tenant,
   table: SearchedTable,
   beginning: string,
 ): Promise<JsonText<Found[]>> {
+  const found = (column: RawBuilder<unknown>, text: unknown) => sql`
+    (select r.id from ${sql.table(table)} r where ${ofTenant(tenant, "r")} and ${column} ^@ ${text}
+      order by ${column} limit ${sql.lit(MAX_FOUND)})`;
+  const name = sql`lower(${beginning.trim().replace(/\s+/g, " ")})`;
+  const searches = [found(sql.ref("r.email"), spellingOf(beginning).normalize("NFC"))];
+  if (table !== "suppressions") searches.push(found(FULL_NAME, name), found(LAST_NAME, name));
   const { rows } = await sql<{ record: string }>`
     select ${RECORDS[table]("r")} as record from ${sql.table(table)} r
-    where ${ofTenant(tenant, "r")} and r.email ^@ ${spellingOf(beginning).normalize("NFC")}
+    where ${ofTenant(tenant, "r")} and r.id in (${sql.join(searches, sql` union all `)})
     order by r.email limit ${sql.lit(MAX_FOUND)}`.execute(kysely(em));
   return new JsonText(`[${rows.map(({ record }) => record).join()}]`);
 }

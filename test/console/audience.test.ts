@@ -95,6 +95,22 @@ describe("The audience in the console", () => {
     );
   });
 
+  it("finds contacts by the beginning of their full or last name", async () => {
+    const editor = await as("EDITOR");
+    const [first, last] = [unique("Zoë"), unique("Östlund")];
+    const email = uniqueEmail();
+    await editor.api.contacts.create.mutate({ body: { email, first_name: first, last_name: last } });
+    await editor.api.contacts.create.mutate({ body: { email: uniqueEmail(), last_name: `x ${last}` } });
+    for (const text of [first.toUpperCase(), ` ${first}  ${last.slice(0, -1)}`, last.toLowerCase()]) {
+      const { data } = await editor.app.audience.search.query({ query: { in: "contacts", starts_with: text } });
+      assert.deepEqual(
+        (data as unknown as { email: string }[]).map((found) => found.email),
+        [email],
+        text,
+      );
+    }
+  });
+
   it("shows what an address got and did, and nothing of another team's mails", async () => {
     const other = await makeTeam();
     const email = uniqueEmail();

@@ -7,6 +7,7 @@ import { createField } from "../../domain/audience/contact-fields.ts";
 import { consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
 import { addSubscribers, caughtMails, makeCampaignSender, makeSender } from "../support/sending.ts";
+import { makeSequence } from "../support/sequences.ts";
 
 const BODY = `<p>Hello {{ first_name }} of {{ list_name }}</p><script>alert(1)</script>
 <form action="https://evil.example"><button>Go</button></form><meta http-equiv="refresh" content="0;url=https://evil.example">`;
@@ -60,6 +61,28 @@ describe("The console's editor", () => {
       consoleFetch({}, "GET", path),
     ].map(async (answer) => (await answer).status);
     assert.deepEqual(await Promise.all(statuses), [404, 404, 401, 401]);
+  });
+
+  it("lists newsletters and campaigns by name, subject and state, of the own team alone, and no sequence", async () => {
+    const [sender, other] = [await makeSender({ recipients: 0 }), await makeSender({ recipients: 0 })];
+    const client = await consoleClient(await signIn(sender.owner.id), sender.team.id);
+    const list = async (type: "newsletter" | "campaign", query: { q?: string; status?: "DRAFT" | "SENT" }) =>
+      (await client.app.content.page.query({ query: { type, ...query } })).data.drafts;
+    const newsletters = await list("newsletter", {});
+    assert.deepEqual(
+      newsletters.map(({ id, targets }) => [id, targets]),
+      [[sender.newsletterId, ["Readers"]]],
+    );
+    assert.notEqual(sender.newsletterId, other.newsletterId);
+    await makeSequence(sender, { isStarted: false });
+    const { data } = await client.api.campaigns.drafts.create.mutate({ body: { name: "Plain", subject: "100% off" } });
+    assert.deepEqual(
+      (await list("campaign", { q: "100% OFF", status: "DRAFT" })).map(({ id }) => id),
+      [(data as { id: string }).id],
+    );
+    assert.equal((await list("campaign", {})).length, 1);
+    assert.deepEqual(await list("campaign", { q: "pl_in" }), []);
+    assert.deepEqual(await list("campaign", { status: "SENT" }), []);
   });
 
   it("shows a campaign with a contact's fields, and what a draft may use", async () => {

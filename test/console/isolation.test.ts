@@ -117,6 +117,7 @@ const SAMPLES: Record<string, Sample> = {
   "team.rotateKey": ({ apiKey }) => ({ body: { key_id: apiKey, grace_hours: 0 } }),
   "team.revokeKey": ({ apiKey }) => ({ body: { key_id: apiKey } }),
   "overview.gates": ({ newsletter }) => ({ body: { kind: "newsletter", id: newsletter } }),
+  "overview.hours": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
   "overview.progress": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
 };
 /** Mutations that change nothing: their input is long, or they ask other servers. */

@@ -5,6 +5,7 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList } from "../../domain/sends/drafts.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
+import { makeLedger } from "../analytics/ledger.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
 import {
@@ -167,5 +168,32 @@ describe("The overview of the console", () => {
     assert.deepEqual([data.items, Object.values(data.steps)], [[], [false, false, false, false, false]]);
     await run(sql`delete from sends where team_id = ${team.id}`);
     await run(sql`delete from credit_entries where team_id = ${team.id} and kind = 'CONSUME'`);
+  });
+});
+
+describe("The responses of a send in the console", () => {
+  it("are counted by the hours from its start to the last one with a response, in the first three days", async () => {
+    const team = await makeTeam();
+    const { tenant, newsletterId, sendId } = await makeLedger(team, 3);
+    const client = await clientOf(team.team.id, team.owner.id);
+    const read = async () => (await client.app.overview.hours.query({ body: { resource_id: newsletterId } })).data;
+    assert.deepEqual(await read(), []);
+    await sql`update sends set started_at = '2026-01-05T10:40:00Z' where id = ${sendId}`.execute(kysely(team.em));
+    for (const [seq, kind, at] of [
+      [1, "opened", "2026-01-05T10:59:00Z"],
+      [1, "clicked", "2026-01-05T12:00:00Z"],
+      [2, "opened", "2026-01-05T12:30:00Z"],
+      [3, "opened", "2026-01-08T10:00:00Z"],
+    ]) {
+      await sql`insert into engagements (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
+        values (${sendId}, ${seq}, ${kind}, ${tenant.teamId}, 'LIVE', ${newsletterId}, 'a@example.com', 1, ${at}, ${at})`.execute(
+        kysely(team.em),
+      );
+    }
+    assert.deepEqual(await read(), [
+      { hour: "2026-01-05T10:00:00.000Z", opened: 1, clicked: 0 },
+      { hour: "2026-01-05T11:00:00.000Z", opened: 0, clicked: 0 },
+      { hour: "2026-01-05T12:00:00.000Z", opened: 1, clicked: 1 },
+    ]);
   });
 });

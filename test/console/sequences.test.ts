@@ -65,6 +65,16 @@ describe("Sequences in the console", () => {
     assert.equal(await code(create(editor, " ")), "validation_failed");
   });
 
+  it("are renamed and deleted by an EDITOR", async () => {
+    const params = await create(editor, "Wrong name");
+    await editor.app.sequences.rename.mutate({ params, body: { name: "Right name" } });
+    const { name, merge_tags } = (await viewer.app.sequences.show.query({ params })).data;
+    assert.equal(name, "Right name");
+    assert.deepEqual(merge_tags, ["email", "first_name", "last_name", "list_name", "unsubscribe_url"]);
+    await editor.app.sequences.remove.mutate({ params });
+    assert.equal(await code(viewer.app.sequences.show.query({ params })), "not_found");
+  });
+
   it("of another team are absent", async () => {
     const other = await makeTeam();
     const client = await consoleClient(await signIn(other.owner.id), other.team.id);
@@ -74,6 +84,8 @@ describe("Sequences in the console", () => {
     const calls = [
       sequences.show.query({ params }),
       sequences.countMembers.query({ params }),
+      sequences.rename.mutate({ params, body: { name: "Mine" } }),
+      sequences.remove.mutate({ params }),
       sequences.saveSteps.mutate({ params, body: { steps: [step("x")] } }),
       sequences.start.mutate({ params, body: { include_members: false } }),
       sequences.pause.mutate({ params }),

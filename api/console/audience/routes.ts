@@ -3,7 +3,7 @@ import { CONTACT_FIELD_TYPES } from "../../../db/entities/contact.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { createField, deleteField, readFieldUse } from "../../../domain/audience/contact-fields.ts";
 import { readMailHistory } from "../../../domain/audience/mail-history.ts";
-import { SEARCHED_TABLES, searchAddresses } from "../../../domain/audience/search.ts";
+import { SEARCHED_TABLES, searchRecords } from "../../../domain/audience/search.ts";
 import {
   countConditions,
   createSegment,
@@ -28,7 +28,7 @@ const search = consoleQuery(
     role: "VIEWER",
     input: z.strictObject({ query: z.strictObject({ in: z.enum(SEARCHED_TABLES), starts_with: email }) }),
   },
-  ({ ctx, input: { query } }) => searchAddresses(ctx.em, ctx.tenant, query.in, query.starts_with),
+  ({ ctx, input: { query } }) => searchRecords(ctx.em, ctx.tenant, query.in, query.starts_with),
 );
 
 const history = consoleQuery(

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
+import { BROADCAST_STATUSES, RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { Team } from "../../../db/entities/team.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { readAccess } from "../../../domain/access/key-lookup.ts";
@@ -7,6 +7,7 @@ import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { newId } from "../../../domain/ids.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
+import { listDrafts } from "../../../domain/sends/draft-list.ts";
 import {
   attachAccounts,
   attachList,
@@ -29,6 +30,29 @@ const one = { type, id: idParam };
 const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam });
 /** ISO weekdays. */
 const sendDays = z.array(z.int().min(1).max(7)).max(7);
+
+const PAGE = 50;
+
+/** The newsletters, or the campaigns that are no sequences, without their content. */
+const page = consoleQuery(
+  {
+    name: "content.page",
+    role: "VIEWER",
+    input: z.strictObject({
+      query: z.strictObject({
+        type,
+        q: z.string().max(200).optional(),
+        status: z.enum(BROADCAST_STATUSES).optional(),
+        cursor: idParam.optional(),
+      }),
+    }),
+  },
+  async ({ ctx, input: { query } }) => {
+    const filter = { text: query.q, status: query.status, after: query.cursor, limit: PAGE };
+    const drafts = await listDrafts(ctx.em, ctx.tenant, query.type, filter);
+    return { drafts, next_cursor: drafts[PAGE - 1]?.id ?? null };
+  },
+);
 
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 const settings = consoleQuery(
@@ -138,6 +162,7 @@ const sendTest = consoleMutation(
 );
 
 export const contentRouter = router({
+  page,
   settings,
   change,
   attachList: attach,

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { accessToSend } from "../../../domain/access/sessions.ts";
+import { readHours } from "../../../domain/analytics/hours.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { MAX_ID_LENGTH } from "../../../domain/ids.ts";
 import { reportGates } from "../../../domain/sends/preview.ts";
@@ -55,9 +56,15 @@ const progress = consoleQuery(
   ({ ctx: { em, tenant }, input: { body } }) => readProgress(em, tenant, body.resource_id),
 );
 
+/** When the people of a send first opened its mail, and first clicked in it, by hour. */
+const hours = consoleQuery(
+  { name: "overview.hours", role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
+  ({ ctx: { em, tenant }, input: { body } }) => readHours(em, tenant, body.resource_id),
+);
+
 const attention = consoleQuery(
   { name: "overview.attention", role: "VIEWER", input: noInput },
   ({ ctx: { em, tenant } }) => readAttention(em, tenant),
 );
 
-export const overviewRouter = router({ gates, progress, attention });
+export const overviewRouter = router({ gates, progress, hours, attention });

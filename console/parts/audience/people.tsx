@@ -122,7 +122,7 @@ export function DeletePerson({ kind, person, title }: { kind: PersonKind; person
   );
 }
 
-/** Records whose addresses begin with a text, as a table; 25 at most. */
+/** Records whose addresses, or people whose names, begin with a text, as a table; 25 at most. */
 export function Found<Row extends { id: string }>({
   kind,
   text,
@@ -140,11 +140,11 @@ export function Found<Row extends { id: string }>({
     queryFn: async () =>
       (await client.app.audience.search.query({ query: { in: kind, starts_with: text } })).data as unknown as Row[],
   });
-  const empty = `No address begins with “${text}”. Search for fewer letters.`;
+  const empty = `No address${kind === "suppressions" ? "" : " or name"} begins with “${text}”. Search for fewer letters.`;
   return (
     <>
       <All caption={caption} query={query} columns={columns} keyOf={({ id }) => id} empty={empty} />
-      {query.data?.length === 25 && <p className="muted">These are the first 25. Write more of the address.</p>}
+      {query.data?.length === 25 && <p className="muted">These are the first 25. Write more letters.</p>}
     </>
   );
 }
@@ -195,7 +195,7 @@ export function People({ kind }: { kind: PersonKind }) {
         )}
       </PageHead>
       <FilterBar>
-        <SearchFilter name="q" label="Address begins with" />
+        <SearchFilter name="q" label="Address or name begins with" />
         {kind === "contacts" && !q && (
           <ChoiceFilter name="email_status" label="Address status" any="all" choices={EMAIL_STATUSES} />
         )}

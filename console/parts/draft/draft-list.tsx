@@ -1,11 +1,11 @@
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { ChoiceFilter, FilterBar, useFilters, When } from "../filters.tsx";
+import { ChoiceFilter, FilterBar, SearchFilter, useFilters, When } from "../filters.tsx";
 import { PageHead } from "../page.tsx";
 import { callsOf, type Kind } from "../send/calls.ts";
 import { List } from "../table.tsx";
-import { type Listed, STATES, useTargets } from "./drafts.ts";
+import { STATES } from "./drafts.ts";
 
 const TEXTS = {
   newsletter: {
@@ -21,18 +21,18 @@ const TEXTS = {
 };
 
 const { ACTIVE: _running, STOPPED: _stopped, ...FILTERS } = STATES;
+const NONE = <span className="muted">none yet</span>;
 const NAME_HINT = "For the team alone; recipients see the subject.";
 
 /** The newsletters, or the campaigns, of a team. */
 export function DraftList({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
-  const [{ status: given = "" }] = useFilters();
+  const [{ q, status: given = "" }] = useFilters();
   const { drafts } = callsOf(client, kind, "").calls;
   const mayWrite = useRole("EDITOR");
   const status = given in FILTERS ? (given as keyof typeof FILTERS) : undefined;
   const texts = TEXTS[kind];
-  const { data: targets } = useTargets(kind);
   return (
     <>
       <PageHead title={texts.title}>
@@ -50,35 +50,26 @@ export function DraftList({ kind }: { kind: Kind }) {
         )}
       </PageHead>
       <FilterBar>
+        <SearchFilter name="q" label="Name or subject contains" />
         <ChoiceFilter name="status" label="State" any="All" choices={FILTERS} />
       </FilterBar>
-      <List<Listed>
+      <List
         caption={texts.title}
-        queryKey={[base, `${kind}s`, "list", status]}
+        queryKey={[base, `${kind}s`, "list", status, q]}
         read={async (cursor) => {
-          const page = await drafts.page.query({ query: { cursor, status } });
-          // Sequences have a page of their own.
-          return { ...page, data: page.data.filter((draft) => !("is_drip" in draft && draft.is_drip)) };
+          const { data } = await client.app.content.page.query({ query: { type: kind, q, status, cursor } });
+          return { data: data.drafts, meta: { next_cursor: data.next_cursor } };
         }}
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/${kind}s/${id}`}>{name}</Link> },
           { name: "State", cell: (draft) => STATES[draft.status] },
-          { name: "Subject", cell: ({ subject }) => subject ?? <span className="muted">none yet</span> },
-          { name: "Targets", cell: (draft) => namesOf(draft, targets) },
+          { name: "Subject", cell: ({ subject }) => subject ?? NONE },
+          { name: "Targets", cell: ({ targets }) => targets.join(", ") || NONE },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}
-        empty={<p>{status ? "None is in this state." : texts.empty}</p>}
+        empty={<p>{q || status ? "None is like this." : texts.empty}</p>}
       />
     </>
   );
-}
-
-function namesOf(
-  draft: { lists?: string[]; segment_id?: string | null },
-  targets: readonly { id: string; name: string }[] | undefined,
-) {
-  if (!targets) return "…";
-  const ids = draft.lists ?? (draft.segment_id ? [draft.segment_id] : []);
-  return ids.map((id) => targets.find((target) => target.id === id)?.name ?? "deleted").join(", ") || "none yet";
 }

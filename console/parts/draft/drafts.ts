@@ -4,7 +4,6 @@ import type { callsOf, Kind } from "../send/calls.ts";
 
 type Drafts = ReturnType<typeof callsOf>["calls"]["drafts"];
 export type Draft = Awaited<ReturnType<Drafts["retrieve"]["query"]>>["data"];
-export type Listed = Awaited<ReturnType<Drafts["page"]["query"]>>["data"][number];
 
 /** Values of the editor's fields; "" for none. */
 export interface Content {

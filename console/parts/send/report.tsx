@@ -1,5 +1,6 @@
 import { useRead, useWorkspace } from "../../session.tsx";
 import { PersonLink } from "../audience/people.tsx";
+import { Chart } from "../chart.tsx";
 import { Figures } from "../figures.tsx";
 import { ChoiceFilter, FilterBar, useFilters, When } from "../filters.tsx";
 import { Loading, Problem } from "../page.tsx";
@@ -25,6 +26,7 @@ export function Report({ kind, send }: { kind: Kind; send: Send }) {
       <h3>Outcomes</h3>
       <Outcomes recipients={send.recipients} />
       {send.started_at && <Responses id={send.resource_id} startedAt={send.started_at} />}
+      <Hours id={send.resource_id} />
       <h3>Recipients</h3>
       <Recipients kind={kind} id={send.resource_id} />
     </>
@@ -69,6 +71,26 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
         <p className="muted">Opens and clicks are counted for mails that were sent with tracking turned on.</p>
       )}
     </>
+  );
+}
+
+/** When people opened the mail and clicked in it. */
+function Hours({ id }: { id: string }) {
+  const { client } = useWorkspace();
+  const query = useRead(["hours", id], () => client.app.overview.hours.query({ body: { resource_id: id } }));
+  if (query.error) return <Problem error={query.error} />;
+  if (!query.data?.length) return null;
+  const counts = (name: "opened" | "clicked") => query.data.map((hour) => hour[name]);
+  return (
+    <Chart
+      title="First opens and first clicks of each person, in the first three days"
+      times={query.data.map(({ hour }) => hour)}
+      unit="hour"
+      series={[
+        { name: "Opened", values: counts("opened") },
+        { name: "Clicked", values: counts("clicked") },
+      ]}
+    />
   );
 }
 
