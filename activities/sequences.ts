@@ -30,22 +30,19 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
       await noteMembers(em, vault, campaignId);
       await advanceWaves(em, campaignId);
       const { sendId, isBusy, isBlocked = false, capMs = 0 } = await claimWave(em, campaignId, wave);
-      const { openWaves, claimedMs, nextInMs, teamId, environment, ...shown } = await readProgress(em, campaignId);
+      const progress = await readProgress(em, campaignId);
+      const { teamId, environment, status, reason, waiting, mailedToday, nextDueAt } = progress;
       if (sendId) {
         const send = { id: sendId, teamId, environment, type: "campaign", resourceId: campaignId } as const;
         await startSend(Context.current().client, send);
         log.info({ campaignId, sendId }, "a sequence has claimed a wave");
       }
-      const hasWaves = openWaves.length > 0;
-      const lookMs = Math.min(Math.max((claimedMs ?? 0) / 10, SOONEST_LOOK_MS), LATEST_LOOK_MS);
-      const dueMs = nextInMs === null ? Number.POSITIVE_INFINITY : Math.max(nextInMs, capMs);
+      const hasWaves = progress.openWaves.length > 0;
+      const lookMs = Math.min(Math.max((progress.claimedMs ?? 0) / 10, SOONEST_LOOK_MS), LATEST_LOOK_MS);
       // Beside a wave that holds only DEFERRED people the next one may begin.
-      const nextMs = sendId || isBusy ? lookMs : Math.min(dueMs, hasWaves ? LATEST_LOOK_MS : Number.POSITIVE_INFINITY);
-      const { status, reason, waiting, mailedToday, nextDueAt } = shown;
-      return {
-        ...{ status, reason, wave: shown.wave, isBlocked, waiting, mailedToday, nextDueAt, hasWaves },
-        nextInMs: Number.isFinite(nextMs) ? nextMs : null,
-      };
+      const dueMs = sendId || isBusy || progress.nextInMs === null ? null : Math.max(progress.nextInMs, capMs);
+      const nextInMs = hasWaves ? Math.min(lookMs, dueMs ?? lookMs) : dueMs;
+      return { status, reason, wave: progress.wave, isBlocked, waiting, mailedToday, nextDueAt, hasWaves, nextInMs };
     }),
 
   /** Carries out a command of operators. @param due of a resume: `mail` or `skip` @returns the answer to it */

@@ -2,6 +2,7 @@ import { domainToASCII } from "node:url";
 import { InvalidArgumentError } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
 import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../domain/audience/rules.ts";
+import { ApiError } from "../domain/errors.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { eventProblems, resolveEvents } from "../domain/webhooks/subscription.ts";
 import { isLoopback } from "../lib/address-guard.ts";
@@ -44,6 +45,15 @@ export const numberOrNone =
       throw new InvalidArgumentError(`It is a whole number from ${min} to ${max}, or ${NONE}.`);
     }
   };
+
+/** @param refusal a sentence for a text that is no JSON */
+export function parseJson(text: string, refusal: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ApiError("validation_failed", refusal);
+  }
+}
 
 /** An email address, in its stored spelling. */
 export function address(text: string): string {

@@ -10,6 +10,7 @@ import {
 } from "../../domain/audience/segments/segments.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { argument, type Commands, command, OF_TENANT, option } from "../command.ts";
+import { parseJson } from "../options.ts";
 import { table } from "../output.ts";
 import { inOwnersTenant, inTenantOf, ownerOf, tenantOf } from "../session.ts";
 
@@ -26,7 +27,7 @@ export const commands: Commands = {
       file: { ...option("<file>", "a file with the conditions as JSON"), conflicts: ["conditions"] },
     },
     async (session, { name, file, conditions, ...options }) => {
-      const definition = parseJson(conditions ?? (file && (await readFile(file, "utf8"))));
+      const definition = readConditions(conditions ?? (file && (await readFile(file, "utf8"))));
       const segment = await inTenantOf(session, options, (em, tenant) =>
         createSegment(em, tenant, { name, conditions: definition }),
       );
@@ -71,13 +72,9 @@ export const commands: Commands = {
   ),
 };
 
-function parseJson(text: string | undefined): unknown {
+function readConditions(text: string | undefined): unknown {
   if (text === undefined) {
     throw new ApiError("validation_failed", "Give the conditions with --conditions or --file.");
   }
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new ApiError("validation_failed", "The conditions are not valid JSON.");
-  }
+  return parseJson(text, "The conditions are not valid JSON.");
 }

@@ -2,8 +2,7 @@ import { readFile } from "node:fs/promises";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { parseKey, presentKeyId } from "../../domain/access/keys.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { findSequences } from "../../domain/sequences/list.ts";
-import { type ShownSequence, type StepProgress, showSequence } from "../../domain/sequences/progress.ts";
+import { listSequences, type ShownSequence, showSequence } from "../../domain/sequences/progress.ts";
 import {
   createSequence,
   deleteSequence,
@@ -25,7 +24,7 @@ import {
   option,
   required,
 } from "../command.ts";
-import { address, listOf, recordName } from "../options.ts";
+import { address, listOf, parseJson, recordName } from "../options.ts";
 import { counted, table, toJson } from "../output.ts";
 import { anyTeamOf, inOwnersTenant, inTenant, ownerOf, type Session, teamOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
@@ -75,7 +74,8 @@ export const commands: Commands = {
     },
     async (session, { id, file }) => {
       const tenant = await ownerOf(session, "campaigns", id);
-      const saved = await saveSteps(forTenant(session.orm.em, tenant), tenant, id, await readJson(file));
+      const given = parseJson(await readFile(file, "utf8"), `${file} is not valid JSON.`);
+      const saved = await saveSteps(forTenant(session.orm.em, tenant), tenant, id, given);
       const { steps, added, changed, removed } = saved;
       return {
         text: `${id} has ${counted(steps, "step")}: ${added} added, ${changed} changed, ${removed} removed`,
@@ -150,7 +150,9 @@ export const commands: Commands = {
     },
     async (session, { status: statuses, limit, ...options }) => {
       const teamId = await anyTeamOf(session, options);
-      const sequences = await findSequences(session.orm.em.fork(), { statuses, teamId, limit });
+      const tenant = teamId === undefined ? undefined : ({ teamId, environment: "LIVE" } as const);
+      const filter = { tenant, statuses, isPausedFirst: true, limit };
+      const sequences = await listSequences(session.orm.em.fork(), filter);
       const text = table(sequences, "No sequence", {
         SEQUENCE: ({ id }) => id,
         NAME: ({ name }) => name,
@@ -181,15 +183,6 @@ export function keyOfStack({ stack }: Session): string {
   return presentKeyId(key.environment, key.publicId);
 }
 
-async function readJson(file: string): Promise<unknown> {
-  const text = await readFile(file, "utf8");
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new ApiError("validation_failed", `${file} is not valid JSON.`);
-  }
-}
-
 const statusText = ({ status, reason }: Record<"status", string> & Record<"reason", string | null>): string =>
   reason === null ? status : `${status}: ${reason}`;
 
@@ -204,13 +197,12 @@ function describe(sequence: ShownSequence): string {
     `next due     ${sequence.nextDueAt ?? "none"}`,
     `mailed today ${sequence.mailedToday}`,
     ...sequence.waves.map((wave) => `wave         ${wave.id} ${statusText(wave)}`),
-    ...sequence.steps.map((step) => stepText(step, sequence.unknown[step.id] ?? 0)),
+    ...sequence.steps.map(({ id, wait_minutes, time_of_day, send_days, ...counts }) => {
+      const days = send_days.map((day) => WEEKDAYS[day - 1]).join(", ");
+      const time = `${time_of_day === null ? "" : ` at ${time_of_day}`}${days === "" ? "" : ` on ${days}`}`;
+      const { waiting, sent, opened, clicked, left } = counts;
+      const unknown = sequence.unknown[id] ?? 0;
+      return `step ${id}, after ${wait_minutes} min${time}: ${waiting} waiting, ${sent} sent, ${unknown} unknown, ${opened} opened, ${clicked} clicked, ${left} left`;
+    }),
   ].join("\n");
-}
-
-function stepText({ id, wait_minutes, time_of_day, send_days, ...counts }: StepProgress, unknown: number): string {
-  const days = send_days.map((day) => WEEKDAYS[day - 1]).join(", ");
-  const time = `${time_of_day === null ? "" : ` at ${time_of_day}`}${days === "" ? "" : ` on ${days}`}`;
-  const { waiting, sent, opened, clicked, left } = counts;
-  return `step ${id}, after ${wait_minutes} min${time}: ${waiting} waiting, ${sent} sent, ${unknown} unknown, ${opened} opened, ${clicked} clicked, ${left} left`;
 }

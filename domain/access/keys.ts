@@ -5,11 +5,13 @@ import { sql } from "kysely";
 import { ENVIRONMENTS, type Environment } from "../../db/entities/shared.ts";
 import { ApiKey, Member } from "../../db/entities/team.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { normaliseDomain } from "../address.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
+import { pauseRunning } from "../sequences/state.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
 
@@ -216,19 +218,18 @@ export function rotateKey(
   limit: number,
   graceHours = 0,
 ): Promise<MintedKey> {
-  return em.transactional(async (em) => {
+  return transaction(em, async (em) => {
     const old = await lockKey(em, name);
     if (old.forSessions)
       throw new ApiError("resource_state_invalid", "It is the key of a member's sessions; revoke it.");
     if (old.revokedAt) throw new ApiError("resource_state_invalid", "The key is revoked; mint a new one.");
     const { teamId, memberId, environment, sendDomains, requiresApproval, dailySendCap, expiresAt } = old;
     const grant = { teamId, memberId, environment, name: old.name, scopes: old.grantedScopes, sendDomains };
-    const ends =
-      graceHours > 0
-        ? // A key that expires sooner keeps its own end.
-          { expiresAt: raw("least(expires_at, now() + make_interval(hours => ?))", [graceHours]) }
-        : { revokedAt: raw("now()") };
-    await em.nativeUpdate(ApiKey, { id: old.id, teamId, environment }, ends);
+    if (graceHours > 0) {
+      // A key that expires sooner keeps its own end.
+      const expiresAt = raw("least(expires_at, now() + make_interval(hours => ?))", [graceHours]);
+      await em.nativeUpdate(ApiKey, { id: old.id, teamId, environment }, { expiresAt });
+    } else await endKey(em, old);
     return mintKey(
       em,
       vault,
@@ -241,8 +242,11 @@ export function rotateKey(
 
 /** Revokes a key for good; revoking it again changes nothing. @throws {ApiError} `not_found` */
 export function revokeKey(em: EntityManager, name: KeyName): Promise<void> {
-  return em.transactional(async (em) => {
-    const { id, teamId, environment } = await lockKey(em, name);
-    await em.nativeUpdate(ApiKey, { id, teamId, environment, revokedAt: null }, { revokedAt: raw("now()") });
-  });
+  return transaction(em, async (em) => endKey(em, await lockKey(em, name)));
+}
+
+/** The sequences that it runs are PAUSED with it. */
+async function endKey(em: EntityManager, { id, teamId, environment }: ApiKey): Promise<void> {
+  await em.nativeUpdate(ApiKey, { id, teamId, environment, revokedAt: null }, { revokedAt: raw("now()") });
+  await pauseRunning(em, { teamId, environment }, sql`q.api_key_id = ${id}`, "api_key_revoked");
 }

@@ -7,7 +7,7 @@ import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { enrolConfirmed } from "../sequences/enrolments.ts";
-import { lockRunning, pauseSequence } from "../sequences/state.ts";
+import { pauseRunning } from "../sequences/state.ts";
 import { holdPlace } from "../teams/record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
 import { initialStatus, pending } from "./initial-status.ts";
@@ -74,7 +74,7 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
     tenant,
     targeting.filter(({ status }) => status === "DRAFT").map(({ id }) => id),
   );
-  for (const id of await lockRunning(em, tenant, sql`q.list_id = ${listId}`)) await pauseSequence(em, id, "not_found");
+  await pauseRunning(em, tenant, sql`q.list_id = ${listId}`, "not_found");
   const isMember = sql`s.list_id = ${listId} and s.status <> 'UNSUBSCRIBED'`;
   await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isMember));
   // The foreign key would delete them too, but not count them.

@@ -74,7 +74,7 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
 export async function takeFromCap(em: EntityManager, key: SendingKey, mails: number): Promise<SendCap> {
   const { rows } = await sql<{ used: number }>`
     insert into daily_send_usage as u (lineage_id, day, used)
-    select ${key.lineageId}, (clock_timestamp() at time zone 'UTC')::date, ${mails}
+    select ${key.lineageId}, (now() at time zone 'UTC')::date, ${mails}
     where ${mails}::int <= ${key.dailySendCap}::int
     on conflict (lineage_id, day) do update set used = u.used + excluded.used
       where u.used + excluded.used <= ${key.dailySendCap}::int

@@ -153,13 +153,13 @@ export function assertSender(sender: SenderFacts, key: SendingKey): void {
   if (refusal) throw refusal;
 }
 
-/** By the database's UTC day. */
+/** By the UTC day in which the transaction began: one that takes from the cap after midnight takes from the cap that it has read. */
 export async function readSendCap(em: EntityManager, key: SendingKey): Promise<SendCap & { secondsToReset: number }> {
   const { rows } = await sql<{ used: number; secondsToReset: number }>`
     select coalesce((select used from daily_send_usage
-        where lineage_id = ${key.lineageId} and day = (clock_timestamp() at time zone 'UTC')::date), 0)::int as used,
-      ceil(extract(epoch from ((clock_timestamp() at time zone 'UTC')::date + 1)
-        - (clock_timestamp() at time zone 'UTC')))::int as "secondsToReset"`.execute(kysely(em));
+        where lineage_id = ${key.lineageId} and day = (now() at time zone 'UTC')::date), 0)::int as used,
+      ceil(extract(epoch from ((now() at time zone 'UTC')::date + 1)
+        - (now() at time zone 'UTC')))::int as "secondsToReset"`.execute(kysely(em));
   const { used = 0, secondsToReset = 1 } = rows[0] ?? {};
   return {
     limit: key.dailySendCap,

@@ -8,37 +8,28 @@ import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
 import { enrolmentRecord } from "../webhooks/records.ts";
 import { nextStep } from "./due.ts";
-import {
-  lockRunning,
-  type NamedSequence,
-  OVERLAP,
-  pauseSequence,
-  readSequence,
-  type Sequence,
-  wakeSequence,
-} from "./state.ts";
+import { lockRunning, OVERLAP, pauseSequence, readSequence, type Sequence, wakeSequence } from "./state.ts";
 
 const BATCH = 10_000;
 
-/** As they are now, one event each. */
+/** Of people as they are now, one event each. */
 async function emitMoved(
   em: EntityManager,
-  { campaignId, ...tenant }: NamedSequence,
+  { campaignId, listId, teamId, environment }: Sequence,
   type: "sequence.entered" | "sequence.completed" | "sequence.left",
   memberIds: readonly string[],
 ): Promise<void> {
   if (memberIds.length === 0) return;
+  const tenant = { teamId, environment };
+  const ofList = sql`e.member_id as subscriber_id, null as contact_id`;
+  const ofSegment = sql`null as subscriber_id, e.member_id as contact_id`;
   await emit(em, tenant, type, {
     record: enrolmentRecord("m"),
     from: sql`(
-      select e.campaign_id, e.state, e.reason, e.entered_at, coalesce(s.email, c.email) as email,
-        coalesce(s.email_spelling, c.email_spelling) as email_spelling,
-        case when q.list_id is not null then e.member_id end as subscriber_id,
-        case when q.list_id is null then e.member_id end as contact_id
-      from sequences q join sequence_enrolments e on e.campaign_id = q.campaign_id
-      left join subscribers s on s.id = e.member_id and ${ofTenant(tenant, "s")}
-      left join contacts c on c.id = e.member_id and ${ofTenant(tenant, "c")}
-      where q.campaign_id = ${campaignId} and ${ofTenant(tenant, "q")} and e.member_id = any(${[...memberIds]}::text[])
+      select e.campaign_id, e.state, e.reason, e.entered_at, p.email, p.email_spelling, ${listId ? ofList : ofSegment}
+      from sequence_enrolments e
+      left join ${listId ? sql`subscribers` : sql`contacts`} p on p.id = e.member_id and ${ofTenant(tenant, "p")}
+      where e.campaign_id = ${campaignId} and e.member_id = any(${[...memberIds]}::text[])
     ) m`,
   });
 }
@@ -48,11 +39,11 @@ async function emitMoved(
  * @param moves SQL: rows `row` (ctid of an enrolment), `leaves` (the reason, or null), `passes`, `passed` (the id of the step that they
  *   have passed, or null) and `since` (when, or when they entered)
  * @param also further CTEs, beginning with a comma, which read `moves`
- * @returns the number of rows, and how many of them neither leave nor pass: these are as they were
+ * @returns the number of rows, and of those that neither leave nor pass
  */
 export async function movePeople(
   em: EntityManager,
-  sequence: NamedSequence,
+  sequence: Sequence,
   moves: RawBuilder<unknown>,
   also: RawBuilder<unknown> = sql``,
 ): Promise<{ people: number; stayed: number }> {
@@ -93,16 +84,16 @@ export async function enrolConfirmed(
   ids?: readonly string[],
 ): Promise<void> {
   const among = ids ? sql`c.subscriber_id = any(${[...ids]}::text[])` : sql`c.confirmed_at = now()::timestamptz(3)`;
-  for (const id of await lockRunning(em, tenant, sql`q.list_id = ${listId}`)) {
-    await enrolMembers(em, vault, await readSequence(em, id, { tenant }), among, "ACTIVE");
+  for (const sequence of await lockRunning(em, tenant, sql`q.list_id = ${listId}`)) {
+    await enrolMembers(em, vault, sequence, among, "ACTIVE");
   }
 }
 
 /** Notes the contacts that the transaction has written as PRESENT in the sequences whose segment they are in. */
 export async function noteWritten(em: EntityManager, vault: Vault, tenant: Tenant): Promise<void> {
   const among = sql`c.updated_at = now()::timestamptz(3)`;
-  for (const id of await lockRunning(em, tenant, sql`q.segment_id is not null`)) {
-    await enrolMembers(em, vault, await readSequence(em, id, { tenant }), among, "PRESENT");
+  for (const sequence of await lockRunning(em, tenant, sql`q.segment_id is not null`)) {
+    await enrolMembers(em, vault, sequence, among, "PRESENT");
   }
 }
 
@@ -126,20 +117,21 @@ const mayBeMailed = (tenant: Tenant) => sql`c.email_status = 'ACTIVE' and not ex
   select from suppressions x where ${ofTenant(tenant, "x")} and x.email = c.email)`;
 
 /**
- * Enrols the members of now in a running sequence, in batches, each in a transaction unless the caller is in one; those who were
- * enrolled before are left out. A segment that was deleted, or cannot be evaluated, pauses its sequence.
+ * Enrols the members of now in a running sequence, in batches, each in a transaction unless the caller is in one. A segment that was
+ * deleted, or cannot be evaluated, pauses its sequence.
  * @param among on a subscription or contact `c`
  * @param doneAt column of the sequence that is set, when all are enrolled, to the time before the members were read
- * @returns how many are new
  */
 async function enrolMembers(
   em: EntityManager,
   vault: Vault,
-  { campaignId, listId, segmentId, ...tenant }: Sequence,
+  sequence: Sequence,
   among: RawBuilder<unknown>,
   state: "ACTIVE" | "PRESENT",
   doneAt?: "members_noted_at" | "swept_at",
-): Promise<number> {
+): Promise<void> {
+  const { campaignId, listId, segmentId, teamId, environment } = sequence;
+  const tenant = { teamId, environment };
   const { rows: times } = await sql<{ now: string }>`select now()`.execute(kysely(em));
   let members = sql`select p.id, p.email from subscriptions c join subscribers p on p.id = c.subscriber_id and ${ofTenant(tenant, "p")}
     where c.list_id = ${listId} and ${ofTenant(tenant, "c")} and c.status = 'CONFIRMED' and ${among}`;
@@ -148,13 +140,12 @@ async function enrolMembers(
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     await pauseSequence(em, campaignId, error.code);
-    return 0;
+    return;
   }
   const first =
     state === "ACTIVE"
       ? nextStep(sql`${campaignId}::text`, sql`null`, sql`now()`)
       : sql`select null as step_id, null::timestamptz as due_at`;
-  let enrolled = 0;
   for (let after: string | undefined = ""; after !== undefined; ) {
     const { rows: batch } = await sql<{ id: string; email: string }>`
       select m.id, m.email from (${members}) m
@@ -169,19 +160,18 @@ async function enrolMembers(
         select ${campaignId}, g.hash, g.id, ${state}, n.step_id, n.due_at
         from unnest(${batch.map(({ id }) => id)}::text[], ${hashes}::text[]) g (id, hash) left join lateral (${first}) n on true
         order by g.hash on conflict do nothing returning member_id as id`.execute(kysely(tx));
-      enrolled += rows.length;
-      if (state === "PRESENT" || rows.length === 0) return true;
-      const ids = rows.map(({ id }) => id);
-      await emitMoved(tx, { ...tenant, campaignId }, "sequence.entered", ids);
-      await wakeSequence(tx, campaignId);
+      if (state === "ACTIVE" && rows.length > 0) {
+        const ids = rows.map(({ id }) => id);
+        await emitMoved(tx, sequence, "sequence.entered", ids);
+        await wakeSequence(tx, campaignId);
+      }
       return true;
     });
     after = isRunning ? batch[BATCH - 1]?.id : undefined;
   }
-  if (doneAt === undefined) return enrolled;
+  if (doneAt === undefined) return;
   await sql`update sequences set ${sql.ref(doneAt)} = ${times[0]?.now}
     where campaign_id = ${campaignId} and ${ofTenant(tenant)}`.execute(kysely(em));
-  return enrolled;
 }
 
 /** Notes those who were members at the start, or enters them where that was asked for. A repetition continues. */
@@ -199,18 +189,17 @@ export async function noteMembers(em: EntityManager, vault: Vault, campaignId: s
 /**
  * Enters the contacts of a segment's running sequence that have come to match it, once its members are noted.
  * @param options `all` also looks at contacts that were not changed: lists, events and days have other reasons to match
- * @returns how many entered
  */
 export async function sweepSegment(
   em: EntityManager,
   vault: Vault,
   campaignId: string,
   { all }: { all: boolean },
-): Promise<number> {
+): Promise<void> {
   const sequence = await readSequence(em, campaignId);
-  if (sequence.segmentId === null || !sequence.areMembersNoted) return 0;
+  if (sequence.segmentId === null || !sequence.areMembersNoted) return;
   const mayEnter = mayBeMailed(sequence);
   const since = sql`${sequence.sweptAt ?? sequence.startedAt}::timestamptz - ${OVERLAP}`;
   const among = all ? mayEnter : sql`${mayEnter} and c.updated_at >= ${since}`;
-  return enrolMembers(em, vault, sequence, among, "ACTIVE", "swept_at");
+  await enrolMembers(em, vault, sequence, among, "ACTIVE", "swept_at");
 }

@@ -1,24 +1,26 @@
 import { type RawBuilder, sql } from "kysely";
-import type { SendStatus } from "../../db/entities/send.ts";
+import { type BroadcastStatus, CAMPAIGN_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import type { EnrolmentState } from "../../db/entities/sequence.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { figureRows } from "../analytics/figures.ts";
 import { orNotFound } from "../errors.ts";
-import { isWaiting, nextWaveAt, readSequence, type Sequence } from "./state.ts";
-import type { Step } from "./steps.ts";
+import { isDue, isWaiting, nextWaveAt, readSequence, type Sequence } from "./state.ts";
+import { STEP_CONTENT, STEP_TIMES, type Step } from "./steps.ts";
 
-/** A step, and its mails and people as numbers. `waiting`: for the step, or in the wave that mails it. */
-export type StepProgress = Pick<Step, "id" | "wait_minutes" | "time_of_day" | "send_days" | "subject"> &
-  Record<"waiting" | "sent" | "opened" | "clicked" | "left", number>;
+type Counts = Record<"waiting" | "sent" | "opened" | "clicked" | "left", number>;
+/** A step without its content, and its mails and people as numbers. `waiting`: for the step, or in the wave that mails it. */
+type StepProgress = Omit<Step, "body" | "stop_if" | "skip_if"> & Counts;
 
-/** SQL: the steps in their order as JSON, `[]` of another campaign. @param row alias of its row of `campaigns` */
-export function stepsProgress(row: string): RawBuilder<StepProgress[]> {
+/**
+ * SQL: the steps in their order as JSON, `[]` of another campaign. @param row alias of its row of `campaigns`
+ * @param more SQL: further arguments of `json_build_object`, beginning with a comma
+ */
+export function stepsProgress(row: string, more: RawBuilder<unknown> = sql``): RawBuilder<StepProgress[]> {
   const campaignId = sql.ref(`${row}.id`);
   return sql<StepProgress[]>`(
-    select coalesce(json_agg(json_build_object('id', s.step_id, 'wait_minutes', v.wait_minutes, 'time_of_day', v.time_of_day,
-      'send_days', v.send_days, 'subject', v.subject, 'waiting', coalesce(p.waiting, 0), 'sent', m.sent,
-      'opened', m.opened, 'clicked', m.clicked, 'left', coalesce(p.gone, 0)) order by s.place), '[]')
+    select coalesce(json_agg(json_build_object(${STEP_TIMES}, 'waiting', coalesce(p.waiting, 0), 'sent', m.sent,
+      'opened', m.opened, 'clicked', m.clicked, 'left', coalesce(p.gone, 0) ${more}) order by s.place), '[]')
     from sequence_steps s join sequence_step_versions v on v.id = s.version_id
     cross join lateral (
       select sum(a.sent) as sent, sum(a.opened) as opened, sum(a.clicked) as clicked
@@ -30,8 +32,56 @@ export function stepsProgress(row: string): RawBuilder<StepProgress[]> {
     where s.campaign_id = ${campaignId} and s.removed_at is null)`;
 }
 
-/** People counted at most for operators. */
+/** People who wait are counted up to so many. */
 const MOST_COUNTED = 100_000;
+
+interface SequenceFilter {
+  /** Of all teams unless given. */
+  tenant?: Tenant | undefined;
+  statuses?: readonly BroadcastStatus[] | undefined;
+  /** Part of the name, in any case. */
+  name?: string | undefined;
+  /** The last id of the page before, where those that are PAUSED do not come first. */
+  after?: string | undefined;
+  isPausedFirst?: boolean;
+  limit: number;
+}
+
+export interface ListedSequence {
+  id: string;
+  team: string;
+  name: string;
+  status: BroadcastStatus;
+  /** Why it is PAUSED; null where a command paused it. */
+  status_reason: string | null;
+  /** Of its list or segment; null for one that was deleted. */
+  target: string | null;
+  from_email: string;
+  steps: number;
+  /** In no wave. */
+  waiting: number;
+  next_due_at: string | null;
+}
+
+/** The newest first. */
+export async function listSequences(
+  em: EntityManager,
+  { tenant, statuses, name = "", after, isPausedFirst = false, limit }: SequenceFilter,
+): Promise<ListedSequence[]> {
+  const waiting = isWaiting(sql.ref("c.id"));
+  const { rows } = await sql<ListedSequence>`
+    select c.id, c.team_id as team, c.name, c.status, c.status_reason, coalesce(l.name, g.name) as target, q.from_email,
+      (select count(*)::int from sequence_steps s where s.campaign_id = c.id and s.removed_at is null) as steps,
+      (select count(*)::int from (select from sequence_enrolments e where ${waiting} limit ${MOST_COUNTED}) w) as waiting,
+      ${isoInstant(sql`(select min(e.due_at) from sequence_enrolments e where ${waiting})`)} as next_due_at
+    from sequences q join campaigns c on c.id = q.campaign_id
+    left join lists l on l.id = q.list_id left join segments g on g.id = q.segment_id
+    where ${tenant ? sql`${ofTenant(tenant, "q")} and ${ofTenant(tenant, "c")}` : sql`true`}
+      and c.status = any(${statuses ?? CAMPAIGN_STATUSES}::text[])
+      and strpos(lower(c.name), lower(${name}::text)) > 0 and (${after ?? null}::text is null or c.id < ${after ?? null})
+    order by ${isPausedFirst ? sql`c.status <> 'PAUSED',` : sql``} c.id desc limit ${limit}`.execute(kysely(em));
+  return rows;
+}
 
 /** Where a sequence is, at a price that does not grow with its people. */
 export interface SequenceProgress extends Sequence {
@@ -83,23 +133,33 @@ export async function readWaves(em: EntityManager, { openWaves, ...tenant }: Seq
 }
 
 export interface ShownSequence extends SequenceProgress {
+  /** Names of its list or segment; null for one that was deleted. */
+  listName: string | null;
+  segmentName: string | null;
   waves: OpenWave[];
-  steps: StepProgress[];
+  steps: (Step & Counts)[];
+  people: Partial<Record<EnrolmentState, number>>;
+  /** People who are due. */
+  due: number;
   /** Mails of unknown outcome, by step. */
   unknown: Record<string, number>;
-  people: Partial<Record<EnrolmentState, number>>;
 }
 
 /** @throws {ApiError} `not_found` */
 export async function showSequence(em: EntityManager, tenant: Tenant, id: string): Promise<ShownSequence> {
   const progress = await readProgress(em, id, tenant);
-  const { rows } = await sql<Pick<ShownSequence, "steps" | "people" | "unknown">>`
-    select ${stepsProgress("c")} as steps, coalesce((select json_object_agg(p.state, p.count) from (
+  const { rows } = await sql<Omit<ShownSequence, keyof SequenceProgress | "waves">>`
+    select l.name as "listName", g.name as "segmentName", ${stepsProgress("c", sql`, ${STEP_CONTENT}`)} as steps,
+      coalesce((select json_object_agg(p.state, p.count) from (
         select state, count(*)::int as count from sequence_enrolments where campaign_id = c.id and member_id <> address_hash group by state) p), '{}') as people,
+      (select count(*)::int from sequence_enrolments e where ${isDue(id)}) as due,
       coalesce((select json_object_agg(u.step_id, u.count) from (
         select v.step_id, sum(k.count)::int as count from sends s join sequence_step_versions v on v.id = s.step_version_id
         join send_counts k on k.send_id = s.id and k.state = 'UNKNOWN'
         where s.resource_id = c.id and ${ofTenant(tenant, "s")} group by v.step_id) u), '{}') as unknown
-    from campaigns c where c.id = ${id} and ${ofTenant(tenant, "c")}`.execute(kysely(em));
+    from campaigns c
+    left join lists l on l.id = ${progress.listId} and ${ofTenant(tenant, "l")}
+    left join segments g on g.id = ${progress.segmentId} and ${ofTenant(tenant, "g")}
+    where c.id = ${id} and ${ofTenant(tenant, "c")}`.execute(kysely(em));
   return { ...progress, waves: await readWaves(em, progress), ...orNotFound(rows[0]) };
 }

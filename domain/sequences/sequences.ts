@@ -28,38 +28,35 @@ import {
 interface NewSequence {
   name: string;
   /** One of the two. */
-  listId?: string | undefined;
-  segmentId?: string | undefined;
+  listId?: string | null | undefined;
+  segmentId?: string | null | undefined;
   /** Normalised. */
   fromEmail: string;
   fromName?: string | null;
 }
 
 /**
- * Makes a sequence as a DRAFT, in the caller's transaction. @param limit campaigns that the team may have
- * @returns its id, which is that of its campaign
- * @param tenant the LIVE one: the test environment sends no mail
+ * Makes a sequence as a DRAFT, in the caller's transaction. @returns its id, which is that of its campaign
+ * @param tenant the LIVE one: the test environment sends no mail @param limit campaigns that the team may have
  * @throws {ApiError} `validation_failed` without one of the two; `not_found` for the list or segment; `resource_limit_reached`;
  *   as `readAccount`
  */
 export async function createSequence(
   em: EntityManager,
   tenant: Tenant,
-  { name, listId, segmentId, fromEmail, fromName = null }: NewSequence,
+  { name, listId = null, segmentId = null, fromEmail, fromName = null }: NewSequence,
   limit: number,
 ): Promise<string> {
-  if ((listId === undefined) === (segmentId === undefined)) {
+  if ((listId === null) === (segmentId === null)) {
     throw new ApiError("validation_failed", "A sequence mails a list or a segment: name one of the two.");
   }
-  await lockTarget(em, { listId: listId ?? null, segmentId: segmentId ?? null }, "");
+  await lockTarget(em, { listId, segmentId }, "");
   await readAccount(em, tenant, fromEmail);
   const content = { name, subject: null, fromName, body: null, isDrip: true };
   const { id } = await createDraft(em, tenant, "campaign", content, limit);
   await sql`
     insert into sequences (campaign_id, team_id, environment, list_id, segment_id, from_email)
-    values (${id}, ${tenant.teamId}, ${tenant.environment}, ${listId ?? null}, ${segmentId ?? null}, ${fromEmail})`.execute(
-    kysely(em),
-  );
+    values (${id}, ${tenant.teamId}, ${tenant.environment}, ${listId}, ${segmentId}, ${fromEmail})`.execute(kysely(em));
   return id;
 }
 
@@ -133,39 +130,37 @@ export async function startSequence(
 const AT_ONCE = 1_000;
 const SPREAD_OVER = sql`interval '1 hour'`;
 
-interface Resumption {
-  /** Whether those who were due when it was paused are mailed, perhaps again, or pass their step unmailed. */
-  due?: "mail" | "skip" | undefined;
-  /** Id or visible part of one in place of that which it was started with. */
-  key?: string | undefined;
-}
-
 /**
  * Continues a PAUSED sequence.
+ * @param options `due`: whether those who were due when it was paused are mailed, perhaps again, or pass their step unmailed. `key`:
+ *   the id or visible part of one in place of that which it was started with
  * @returns people who passed their step unmailed; people who are due, and how many of them are mailed within the hour and not at once
- * @throws {ApiError} `not_found`, also for a list or segment that was deleted; `resource_state_invalid` unless it is PAUSED, and after a restore without `due` while
- *   people had been due; as `readSender`
+ * @throws {ApiError} `not_found`, also for a list or segment that was deleted; `resource_state_invalid` unless it is PAUSED, and after
+ *   a restore without `due` while people had been due; as `readSender`
  */
 export function resumeSequence(
   em: EntityManager,
   id: string,
-  { due: treatment, key: name }: Resumption = {},
+  { due: treatment, key: name }: { due?: "mail" | "skip" | undefined; key?: string | undefined } = {},
 ): Promise<Record<"skipped" | "due" | "spread", number>> {
   return transaction(em, async (tx) => {
-    const paused = await readSequence(tx, id);
-    // Before the sequence: the deletion of a list locks them in this order.
-    if (paused.status === "PAUSED") await lockTarget(forTenant(tx, paused), paused, " any more: sequence:stop ends it");
-    const sequence = await readSequence(tx, id, { lock: "claim" });
-    if (sequence.status !== "PAUSED") {
-      const waves = sequence.status === "ACTIVE" ? await readWaves(tx, sequence) : [];
-      const held = waves.find(({ status }) => status === "PAUSED");
-      throw wrongState(sequence, held && `its wave ${held.id} is PAUSED: send:resume ${held.id}`);
+    const found = await readSequence(tx, id);
+    if (found.status !== "PAUSED") {
+      const held = (await readWaves(tx, found)).find(({ status }) => status === "PAUSED");
+      throw wrongState(
+        found,
+        held && found.status === "ACTIVE" ? `its wave ${held.id} is PAUSED: send:resume ${held.id}` : undefined,
+      );
     }
+    // Before the sequence: the deletion of a list locks them in this order.
+    await lockTarget(forTenant(tx, found), found, " any more: sequence:stop ends it");
+    const sequence = await readSequence(tx, id, { lock: "claim" });
+    if (sequence.status !== "PAUSED") throw wrongState(sequence);
     const { teamId, environment, apiKeyId } = sequence;
     const keyId = name === undefined ? apiKeyId : (await lockKey(tx, { teamId, environment, key: name })).id;
     const { key } = await readSender(tx, sequence, keyId ?? "");
-    const pausedAt = sql`(select c.updated_at from campaigns c where c.id = ${id} and ${ofTenant(sequence, "c")})`;
-    const wereDue = sql`${isDue(id)} and e.due_at <= ${pausedAt}`;
+    const wereDue = sql`${isDue(id)} and e.due_at <= (
+      select c.updated_at from campaigns c where c.id = ${id} and ${ofTenant(sequence, "c")})`;
     const people = await countPeople(tx, wereDue);
     if (sequence.reason === PAUSE_REASONS.databaseRestored && treatment === undefined && people > 0) {
       throw new ApiError(
@@ -220,7 +215,6 @@ export function mailDueNow(em: EntityManager, id: string): Promise<number> {
 
 /**
  * Ends a sequence for good, and with it the wait of its people; waves under way end by themselves.
- * @returns the sequence as it is then
  * @throws {ApiError} `not_found`; `resource_state_invalid` for a DRAFT
  */
 export function stopSequence(em: EntityManager, id: string): Promise<Sequence> {
@@ -250,10 +244,7 @@ export function deleteSequence(em: EntityManager, id: string): Promise<void> {
     if (sequence.wave > 0) throw wrongState(sequence, "it has mailed, and its mails and figures refer to it");
     if (sequence.status !== "DRAFT" && sequence.status !== "STOPPED")
       throw wrongState(sequence, "sequence:stop ends it");
-    for (const table of ["wakes", "enrolments", "steps", "step_versions"]) {
-      await sql`delete from ${sql.table(`sequence_${table}`)} where campaign_id = ${id}`.execute(kysely(tx));
-    }
-    await sql`with gone as (delete from sequences where campaign_id = ${id} and ${ofTenant(sequence)})
-      delete from campaigns where id = ${id} and ${ofTenant(sequence)}`.execute(kysely(tx));
+    // The foreign keys delete all else.
+    await sql`delete from campaigns where id = ${id} and ${ofTenant(sequence)}`.execute(kysely(tx));
   });
 }

@@ -16,12 +16,8 @@ const MOVED_BY: Partial<Record<BroadcastStatus, string>> = {
 export const wrongState = ({ status }: Pick<Sequence, "status">, remedy = MOVED_BY[status]): ApiError =>
   new ApiError("resource_state_invalid", `It is ${status}: ${remedy}.`);
 
-/** A sequence by its id, with its tenant. */
-export interface NamedSequence extends Tenant {
+export interface Sequence extends Tenant {
   campaignId: string;
-}
-
-export interface Sequence extends NamedSequence {
   name: string;
   status: BroadcastStatus;
   /** Why it is PAUSED; null where a command paused it. */
@@ -60,6 +56,24 @@ export async function endWaiting(em: EntityManager, campaignId: string): Promise
     where ${isWaiting(campaignId)}`.execute(kysely(em));
 }
 
+async function selectSequences(
+  em: EntityManager,
+  condition: RawBuilder<unknown>,
+  tenant?: Tenant,
+  locking = sql``,
+): Promise<Sequence[]> {
+  const ofOne = tenant ? sql`and ${ofTenant(tenant, "q")} and ${ofTenant(tenant, "c")}` : sql``;
+  const { rows } = await sql<Sequence>`
+    select q.campaign_id as "campaignId", q.team_id as "teamId", q.environment, c.name, c.status, c.status_reason as reason,
+      q.list_id as "listId", q.segment_id as "segmentId", q.from_email as "fromEmail", c.from_name as "fromName",
+      q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves",
+      coalesce(${nextWaveAt} <= clock_timestamp(), true) as "mayClaim", coalesce(c.tracking, t.tracking) as tracking,
+      q.include_members as "includeMembers", q.started_at as "startedAt", q.swept_at as "sweptAt", q.members_noted_at is not null as "areMembersNoted"
+    from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
+    where ${condition} ${ofOne} order by q.campaign_id ${locking}`.execute(kysely(em));
+  return rows;
+}
+
 /**
  * @param options `tenant`: of this one alone. `lock`: two kinds that exclude each other; `claim` lets people enter meanwhile, and
  *   `entering`, for what entering depends on, waits for transactions in which people enter, and they for it
@@ -70,32 +84,14 @@ export async function readSequence(
   campaignId: string,
   { lock, tenant }: { lock?: "claim" | "entering"; tenant?: Tenant | undefined } = {},
 ): Promise<Sequence> {
-  const ofOne = tenant && sql`and ${ofTenant(tenant, "q")} and ${ofTenant(tenant, "c")}`;
-  const locking = lock && sql`for ${lock === "claim" ? sql`no key update` : sql`update`} of q, c`;
-  const { rows } = await sql<Sequence>`
-    select q.campaign_id as "campaignId", q.team_id as "teamId", q.environment, c.name, c.status, c.status_reason as reason,
-      q.list_id as "listId", q.segment_id as "segmentId", q.from_email as "fromEmail", c.from_name as "fromName",
-      q.api_key_id as "apiKeyId", q.wave, q.open_waves as "openWaves",
-      coalesce(${nextWaveAt} <= clock_timestamp(), true) as "mayClaim", coalesce(c.tracking, t.tracking) as tracking,
-      q.include_members as "includeMembers", q.started_at as "startedAt", q.swept_at as "sweptAt", q.members_noted_at is not null as "areMembersNoted"
-    from sequences q join campaigns c on c.id = q.campaign_id join teams t on t.id = c.team_id
-    where q.campaign_id = ${campaignId} ${ofOne ?? sql``} ${locking ?? sql``}`.execute(kysely(em));
-  return orNotFound(rows[0], "sequence");
+  const locking = { claim: sql`for no key update of q, c`, entering: sql`for update of q, c`, none: sql`` };
+  const [found] = await selectSequences(em, sql`q.campaign_id = ${campaignId}`, tenant, locking[lock ?? "none"]);
+  return orNotFound(found, "sequence");
 }
 
-/** Keeps ACTIVE and PAUSED sequences, and their steps, as they are until the transaction ends. @returns their ids */
-export async function lockRunning(
-  em: EntityManager,
-  tenant: Tenant,
-  condition: RawBuilder<unknown>,
-): Promise<string[]> {
-  const { rows } = await sql<{ id: string }>`
-    select q.campaign_id as id
-    from sequences q join campaigns c on c.id = q.campaign_id and ${ofTenant(tenant, "c")}
-    where ${ofTenant(tenant, "q")} and ${condition} and c.status in ('ACTIVE', 'PAUSED')
-    order by q.campaign_id for key share of q, c`.execute(kysely(em));
-  return rows.map(({ id }) => id);
-}
+/** The ACTIVE and PAUSED sequences; they and their steps stay as they are until the transaction ends. */
+export const lockRunning = (em: EntityManager, tenant: Tenant, which: RawBuilder<unknown>): Promise<Sequence[]> =>
+  selectSequences(em, sql`${which} and c.status in ('ACTIVE', 'PAUSED')`, tenant, sql`for key share of q, c`);
 
 /** Has the workflow of a sequence look at Postgres, once the caller's transaction is committed: see `readWakes`. */
 export async function wakeSequence(em: EntityManager, campaignId: string): Promise<void> {
@@ -118,9 +114,7 @@ export async function moveSequence(
 }
 
 /**
- * Nothing is claimed from its commit on; waves under way continue. One that is PAUSED keeps its reason.
- * @param reason a code; null for a command
- * @returns the sequence as it is then
+ * Nothing is claimed from its commit on; waves under way continue. One that is PAUSED keeps its reason, null for a command.
  * @throws {ApiError} `not_found`; `resource_state_invalid` for a DRAFT or one that is STOPPED
  */
 export function pauseSequence(em: EntityManager, id: string, reason: string | null): Promise<Sequence> {
@@ -132,6 +126,16 @@ export function pauseSequence(em: EntityManager, id: string, reason: string | nu
   });
 }
 
+/** Pauses those that cannot run any more, in the caller's transaction. */
+export async function pauseRunning(
+  em: EntityManager,
+  tenant: Tenant,
+  which: RawBuilder<unknown>,
+  reason: string,
+): Promise<void> {
+  for (const { campaignId } of await lockRunning(em, tenant, which)) await pauseSequence(em, campaignId, reason);
+}
+
 /** A sequence that needs a workflow. */
 export interface RunningSequence {
   id: string;
@@ -139,7 +143,7 @@ export interface RunningSequence {
   status: string;
 }
 
-/** With those of its people whom the reconciler is due to look at. */
+/** `sweep`: those of its people whom the reconciler is due to look at. */
 type WatchedSequence = RunningSequence & { sweep: "none" | "changed contacts" | "all people" };
 
 const PAGE = 500;

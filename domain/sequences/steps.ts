@@ -1,17 +1,17 @@
 import { isDeepStrictEqual } from "node:util";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { z } from "zod";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readFields } from "../audience/contact-fields.ts";
 import { hasControlCharacter } from "../audience/rules.ts";
+import { matchingPeople } from "../audience/segments/segments.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, TemplateError } from "../mail/template-problem.ts";
 import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts.ts";
-import { peopleWho } from "./conditions.ts";
 import { movePeople } from "./enrolments.ts";
 import { isWaiting, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
 
@@ -59,15 +59,42 @@ function parseSteps(given: unknown): Step[] {
   return steps;
 }
 
+/** SQL: arguments of `json_build_object`, of a step `s` and its version `v`. */
+export const STEP_TIMES = sql`'id', s.step_id, 'wait_minutes', v.wait_minutes, 'time_of_day', v.time_of_day,
+  'send_days', v.send_days, 'subject', v.subject`;
+export const STEP_CONTENT = sql`'body', v.body, 'stop_if', v.stop_if, 'skip_if', v.skip_if`;
+
 /** Also removed ones, in their order. */
 async function readSteps(em: EntityManager, campaignId: string) {
   const { rows } = await sql<{ id: string; versionId: string; isUsed: boolean; content: Step }>`
     select s.step_id as id, v.id as "versionId", s.removed_at is null as "isUsed",
-      json_build_object('id', s.step_id, 'wait_minutes', v.wait_minutes, 'time_of_day', v.time_of_day, 'send_days', v.send_days,
-        'subject', v.subject, 'body', v.body, 'stop_if', v.stop_if, 'skip_if', v.skip_if) as content
+      json_build_object(${STEP_TIMES}, ${STEP_CONTENT}) as content
     from sequence_steps s join sequence_step_versions v on v.id = s.version_id
     where s.campaign_id = ${campaignId} order by s.place`.execute(kysely(em));
   return rows;
+}
+
+/**
+ * Compiles the condition of a step to a query for the `id` of those of its people who meet it; null is met by none. Events without a
+ * resource are those of the sequence's mails; a subscriber has the custom fields of the contact with their address.
+ * @param among queries for the ids and addresses to look among
+ * @throws {ApiError} `filter_unsupported` naming the part that cannot be evaluated
+ */
+export async function peopleWho(
+  em: EntityManager,
+  { campaignId, listId, teamId, environment }: Sequence,
+  among: { ids: RawBuilder<unknown>; emails: RawBuilder<unknown> },
+  condition: unknown,
+): Promise<RawBuilder<unknown>> {
+  if (condition === null) return sql`select null::text as id where false`;
+  const tenant = { teamId, environment };
+  const people = listId
+    ? sql`select p.id, p.email, p.email_spelling, p.first_name, p.last_name, p.created_at, p.updated_at,
+        coalesce(k.fields, '{}') as fields, coalesce(k.email_status, 'ACTIVE') as email_status
+      from subscribers p left join contacts k on ${ofTenant(tenant, "k")} and k.email = p.email
+      where ${ofTenant(tenant, "p")} and p.id in (${among.ids})`
+    : sql`select c.* from contacts c where ${ofTenant(tenant, "c")} and c.id in (${among.ids})`;
+  return await matchingPeople(em, tenant, condition, { people, emails: among.emails, eventsOf: campaignId });
 }
 
 /** Content and conditions of one step can be used. @throws {ApiError} `validation_failed`, naming the part */

@@ -10,10 +10,10 @@ import { selectIneligible } from "../sends/members.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { Refusal } from "../sends/refusal.ts";
 import { lockBalance, moveCredits } from "../teams/credits.ts";
-import { peopleWho } from "./conditions.ts";
 import { movePeople } from "./enrolments.ts";
 import { readSender } from "./sequences.ts";
 import { endWaiting, isDue, isWaiting, moveSequence, pauseSequence, readSequence, type Sequence } from "./state.ts";
+import { peopleWho } from "./steps.ts";
 
 /** People whom one wave mails at most. */
 const WAVE_PEOPLE = 50_000;
@@ -199,17 +199,16 @@ export function advanceWaves(em: EntityManager, campaignId: string): Promise<voi
   });
 }
 
-/** The last part of a sweep of all: people who wait and have become ineligible leave. @returns how many */
-export function leaveIneligible(em: EntityManager, campaignId: string): Promise<number> {
+/** The last part of a sweep of all: people who wait and have become ineligible leave. */
+export function leaveIneligible(em: EntityManager, campaignId: string): Promise<void> {
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, campaignId, { lock: "claim" });
     const moves = sql`${membersOf(sequence, isWaiting(campaignId))}
       select m.row, m.ineligible as leaves, false as passes, null as passed, null::timestamptz as since
       from members m where m.ineligible is not null`;
-    const { people } = await movePeople(tx, sequence, moves);
+    await movePeople(tx, sequence, moves);
     await sql`update sequences set swept_all_at = now() where campaign_id = ${campaignId} and ${ofTenant(sequence)}`.execute(
       kysely(tx),
     );
-    return people;
   });
 }

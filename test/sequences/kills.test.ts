@@ -114,6 +114,8 @@ describe("A sequence", () => {
       what: "the pause",
     });
     const handle = (await temporalClient()).client.workflow.getHandle(sequenceWorkflowId(id));
+    const needsOperator = async () => (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true;
+    await eventually(needsOperator, { what: "NeedsOperator" });
     await assert.rejects(handle.executeUpdate("resume"));
     await assert.rejects(handle.executeUpdate("resume", { args: ["--skip-due"] }));
     assert.equal(await handle.executeUpdate("resume", { args: ["skip"] }), "ACTIVE");

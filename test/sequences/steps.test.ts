@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { type EntityManager, forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { revokeKey } from "../../domain/access/keys.ts";
 import { deleteList } from "../../domain/audience/lists.ts";
 import {
   createSequence,
@@ -11,7 +12,7 @@ import {
   startSequence,
   stopSequence,
 } from "../../domain/sequences/sequences.ts";
-import { pauseSequence } from "../../domain/sequences/state.ts";
+import { holdSequences, pauseSequence } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { makeCampaignSender, makeSender, type Sender } from "../support/sending.ts";
 import { enrolmentsOf, makeSequence, stateOf, step, tenantOf } from "../support/sequences.ts";
@@ -175,16 +176,25 @@ describe("a sequence", () => {
     await assert.rejects(saveSteps(em, tenant, id, [step("a")]), invalid);
   });
 
-  it("is resumed with another key when its own was revoked", async () => {
-    const { em, liveKey, mint } = sender;
-    const id = await makeSequence(sender, { apiKeyId: (await mint()).record.id });
-    await pauseSequence(em, id, "api_key_revoked");
-    await sql`update api_keys set revoked_at = now() where id = (select api_key_id from sequences where campaign_id = ${id})`.execute(
-      kysely(em),
-    );
+  it("is PAUSED when its key is revoked, and resumed with another one", async () => {
+    const { em, liveKey, mint, team } = sender;
+    const { record } = await mint();
+    const id = await makeSequence(sender, { apiKeyId: record.id });
+    await revokeKey(em, { teamId: team.id, key: record.id });
+    const { status, reason } = await stateOf(em, id);
+    assert.deepEqual([status, reason], ["PAUSED", "api_key_revoked"]);
     await assert.rejects(resumeSequence(em, id), { code: "api_key_revoked" });
     await resumeSequence(em, id, { key: liveKey.record.id });
     assert.equal((await stateOf(em, id)).status, "ACTIVE");
+  });
+
+  it("is PAUSED with all others before a restored database is mailed", async () => {
+    const id = await makeSequence(sender);
+    await undone(async (em) => {
+      assert.ok((await holdSequences(em)) >= 1);
+      const { status, reason } = await stateOf(em, id);
+      assert.deepEqual([status, reason], ["PAUSED", "database_restored"]);
+    });
   });
 
   it("is PAUSED when its list is deleted, and not resumed", async () => {

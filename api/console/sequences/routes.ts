@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { EmailAccount } from "../../../db/entities/account.ts";
-import { List } from "../../../db/entities/audience.ts";
+import { List, Subscription } from "../../../db/entities/audience.ts";
 import { CAMPAIGN_STATUSES } from "../../../db/entities/send.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { requireRole } from "../../../domain/access/access.ts";
@@ -12,8 +12,7 @@ import { ApiError, ERRORS, type ErrorCode } from "../../../domain/errors.ts";
 import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
 import { PAUSE_REASONS } from "../../../domain/sends/pause-reasons.ts";
-import { listSequences, readSequenceContent } from "../../../domain/sequences/list.ts";
-import { showSequence } from "../../../domain/sequences/progress.ts";
+import { listSequences, showSequence } from "../../../domain/sequences/progress.ts";
 import {
   createSequence,
   deleteSequence,
@@ -65,8 +64,9 @@ export const sequencesRouter = router({
       }),
     },
     async ({ ctx, input: { query } }) => {
-      const filter = { name: query.q, status: query.status, after: query.cursor, limit: PAGE };
-      const sequences = await listSequences(ctx.em, ctx.tenant, filter);
+      const statuses = query.status && [query.status];
+      const filter = { tenant: ctx.tenant, name: query.q, statuses, after: query.cursor, limit: PAGE };
+      const sequences = await listSequences(ctx.em, filter);
       return { sequences, next_cursor: sequences[PAGE - 1]?.id ?? null };
     },
   ),
@@ -75,8 +75,6 @@ export const sequencesRouter = router({
     const { em, tenant } = ctx;
     const { sequenceId } = input.params;
     const shown = await showSequence(em, tenant, sequenceId);
-    const content = await readSequenceContent(em, tenant, sequenceId);
-    const contents = new Map(content?.steps.map((step) => [step.id, step]));
     return {
       ...presentStatus(shown),
       problem: problemOf(shown.reason),
@@ -84,9 +82,9 @@ export const sequencesRouter = router({
       is_restored: shown.reason === PAUSE_REASONS.databaseRestored,
       name: shown.name,
       list_id: shown.listId,
-      list_name: content?.list_name ?? null,
+      list_name: shown.listName,
       segment_id: shown.segmentId,
-      segment_name: content?.segment_name ?? null,
+      segment_name: shown.segmentName,
       from_email: shown.fromEmail,
       from_name: shown.fromName,
       merge_tags: mergeTags(shown.listId !== null, shown.segmentId === null ? [] : await readFields(em, tenant)),
@@ -94,8 +92,8 @@ export const sequencesRouter = router({
       people: shown.people,
       next_due_at: shown.nextDueAt,
       mailed_today: shown.mailedToday,
-      due: content?.due ?? 0,
-      steps: shown.steps.map((step) => ({ stop_if: null, skip_if: null, body: "", ...contents.get(step.id), ...step })),
+      due: shown.due,
+      steps: shown.steps,
     };
   }),
 
@@ -119,10 +117,10 @@ export const sequencesRouter = router({
     async ({ ctx, input }) => {
       const { em, tenant } = ctx;
       const { sequenceId } = input.params;
-      const { segmentId } = await readSequence(em, sequenceId, { tenant });
+      const { listId, segmentId } = await readSequence(em, sequenceId, { tenant });
       if (segmentId !== null)
         return { members: (await countSegment(em, tenant, segmentId, { timeoutMs: COUNT_MS })).contacts };
-      return { members: (await readSequenceContent(em, tenant, sequenceId))?.subscribers ?? 0 };
+      return { members: await em.count(Subscription, { listId: listId ?? "", status: "CONFIRMED" }) };
     },
   ),
 
