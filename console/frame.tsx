@@ -2,6 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Link, Navigate, Outlet, useNavigate, useParams } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { clientOf, refusalOf, request } from "./api.ts";
+import { Select } from "./parts/form.tsx";
 import { Loading, Problem } from "./parts/page.tsx";
 import { useSession, WorkspaceProvider } from "./session.tsx";
 
@@ -57,23 +58,18 @@ export function Frame() {
       </a>
       <header className="top">
         <strong>Mailkeel</strong>
-        <label>
-          <span className="hidden">Team</span>
-          <select value={team} onChange={({ target }) => navigate({ to: `/${target.value}/${environment}` })}>
-            {session.data.teams.map(({ id, name }) => (
-              <option key={id} value={id}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          <span className="hidden">Environment</span>
-          <select value={environment} onChange={({ target }) => navigate({ to: `/${team}/${target.value}` })}>
-            <option value="live">Live</option>
-            <option value="test">Test</option>
-          </select>
-        </label>
+        <Select
+          aria-label="Team"
+          value={team}
+          choices={Object.fromEntries(session.data.teams.map(({ id, name }) => [id, name]))}
+          onChange={(chosen) => navigate({ to: `/${chosen}/${environment}` })}
+        />
+        <Select
+          aria-label="Environment"
+          value={environment}
+          choices={{ live: "Live", test: "Test" }}
+          onChange={(chosen) => navigate({ to: `/${team}/${chosen}` })}
+        />
         <details className="menu">
           <summary>{session.data.email}</summary>
           <div>

@@ -1,4 +1,4 @@
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { MutationCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
@@ -9,13 +9,17 @@ import "./style.css";
 // Browsers have it for https and localhost alone, and a deployment may serve plain http.
 crypto.randomUUID ??= () => crypto.getRandomValues(new Uint32Array(5)).join("-") as ReturnType<Crypto["randomUUID"]>;
 
-const queryClient = new QueryClient({
+const queryClient: QueryClient = new QueryClient({
+  // What the pages show may be another after any change.
+  mutationCache: new MutationCache({ onSuccess: () => queryClient.invalidateQueries() }),
   defaultOptions: {
     queries: {
       staleTime: 5_000,
       // A refusal stays one; a request that did not arrive is repeated.
       retry: (failures, error) => failures < 2 && (refusalOf(error).status ?? 503) >= 500,
     },
+    // Without a connection a change is refused at once, and is not made later.
+    mutations: { networkMode: "always" },
   },
 });
 

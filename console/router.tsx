@@ -9,7 +9,7 @@ import {
 import { Frame } from "./frame.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Teams } from "./pages/teams.tsx";
-import { NotFound } from "./parts/page.tsx";
+import { Failed, Loading, NotFound } from "./parts/page.tsx";
 
 /** Search parameters stay texts: a page reads those that it knows. */
 type Search = Record<string, string | undefined>;
@@ -20,8 +20,12 @@ const root = createRootRouteWithContext<{ queryClient: QueryClient }>()({
 });
 const frame = createRoute({ getParentRoute: () => root, path: "/$team/$environment", component: Frame });
 
-/** A page of a team, whose code is loaded when it is opened. */
-const page = <Path extends string>(path: Path, load: () => Promise<{ Page: () => React.ReactNode }>) =>
+/** A page of a team, whose code is loaded when it is opened. @param name of the component */
+const page = <Path extends string, Name extends string>(
+  path: Path,
+  load: () => Promise<Record<Name, () => React.ReactNode>>,
+  name: Name,
+) =>
   createRoute({
     getParentRoute: () => frame,
     path,
@@ -29,46 +33,48 @@ const page = <Path extends string>(path: Path, load: () => Promise<{ Page: () =>
       Object.fromEntries(
         Object.entries(search).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]])),
       ),
-    component: lazyRouteComponent(load, "Page"),
+    component: lazyRouteComponent(load, name),
   });
 
 const tree = root.addChildren([
   createRoute({ getParentRoute: () => root, path: "/", component: Teams }),
   createRoute({ getParentRoute: () => root, path: "/sign-in", component: SignIn }),
   frame.addChildren([
-    page("/", () => import("./pages/overview.tsx")),
-    page("/newsletters", () => import("./pages/newsletters.tsx")),
-    page("/newsletters/$newsletterId", () => import("./pages/newsletter.tsx")),
-    page("/campaigns", () => import("./pages/campaigns.tsx")),
-    page("/campaigns/$campaignId", () => import("./pages/campaign.tsx")),
-    page("/sequences", () => import("./pages/sequences.tsx")),
-    page("/sequences/$sequenceId", () => import("./pages/sequence.tsx")),
-    page("/lists", () => import("./pages/lists.tsx")),
-    page("/lists/$listId", () => import("./pages/list.tsx")),
-    page("/subscribers", () => import("./pages/subscribers.tsx")),
-    page("/contacts", () => import("./pages/contacts.tsx")),
-    page("/people/$email", () => import("./pages/person.tsx")),
-    page("/segments", () => import("./pages/segments.tsx")),
-    page("/segments/$segmentId", () => import("./pages/segment.tsx")),
-    page("/fields", () => import("./pages/fields.tsx")),
-    page("/imports", () => import("./pages/imports.tsx")),
-    page("/imports/$importId", () => import("./pages/import.tsx")),
-    page("/suppressions", () => import("./pages/suppressions.tsx")),
-    page("/accounts", () => import("./pages/accounts.tsx")),
-    page("/accounts/$accountId", () => import("./pages/account.tsx")),
-    page("/domains", () => import("./pages/domains.tsx")),
-    page("/webhooks", () => import("./pages/webhooks.tsx")),
-    page("/webhooks/$webhookId", () => import("./pages/webhook.tsx")),
-    page("/keys", () => import("./pages/keys.tsx")),
-    page("/members", () => import("./pages/members.tsx")),
-    page("/usage", () => import("./pages/usage.tsx")),
-    page("/settings", () => import("./pages/settings.tsx")),
+    page("/", () => import("./pages/overview.tsx"), "Page"),
+    page("/newsletters", () => import("./pages/drafts.tsx"), "Newsletters"),
+    page("/newsletters/$newsletterId", () => import("./pages/drafts.tsx"), "Newsletter"),
+    page("/campaigns", () => import("./pages/drafts.tsx"), "Campaigns"),
+    page("/campaigns/$campaignId", () => import("./pages/drafts.tsx"), "Campaign"),
+    page("/sequences", () => import("./pages/sequences.tsx"), "Page"),
+    page("/sequences/$sequenceId", () => import("./pages/sequence.tsx"), "Page"),
+    page("/lists", () => import("./pages/lists.tsx"), "Lists"),
+    page("/lists/$listId", () => import("./pages/lists.tsx"), "OneList"),
+    page("/subscribers", () => import("./pages/people.tsx"), "Subscribers"),
+    page("/contacts", () => import("./pages/people.tsx"), "Contacts"),
+    page("/people/$email", () => import("./pages/person.tsx"), "Page"),
+    page("/segments", () => import("./pages/segments.tsx"), "Page"),
+    page("/segments/$segmentId", () => import("./pages/segment.tsx"), "Page"),
+    page("/fields", () => import("./pages/fields.tsx"), "Page"),
+    page("/imports", () => import("./pages/imports.tsx"), "Page"),
+    page("/imports/$importId", () => import("./pages/import.tsx"), "Page"),
+    page("/suppressions", () => import("./pages/suppressions.tsx"), "Page"),
+    page("/accounts", () => import("./pages/accounts.tsx"), "Accounts"),
+    page("/accounts/$accountId", () => import("./pages/accounts.tsx"), "Account"),
+    page("/domains", () => import("./pages/domains.tsx"), "Page"),
+    page("/webhooks", () => import("./pages/webhooks.tsx"), "Webhooks"),
+    page("/webhooks/$webhookId", () => import("./pages/webhooks.tsx"), "Webhook"),
+    page("/keys", () => import("./pages/keys.tsx"), "Page"),
+    page("/members", () => import("./pages/members.tsx"), "Page"),
+    page("/usage", () => import("./pages/usage.tsx"), "Page"),
+    page("/settings", () => import("./pages/settings.tsx"), "Page"),
   ]),
 ]);
 
 export const router = createRouter({
   routeTree: tree,
   basepath: "/console",
+  defaultPendingComponent: Loading,
+  defaultErrorComponent: Failed,
   context: { queryClient: undefined as unknown as QueryClient },
   // Search parameters are written plainly, so that a link reads well.
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),

@@ -1,4 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { createContext, use } from "react";
 import { type Client, type Place, request } from "./api.ts";
 
@@ -38,6 +38,29 @@ export function useWorkspace(): Workspace {
   const workspace = use(WorkspaceContext);
   if (!workspace) throw new Error("outside of a team's pages");
   return workspace;
+}
+
+interface Reading<Data> {
+  /** The time until it is read again. */
+  poll?: (data: Data) => number | false;
+  staleTime?: number | "static";
+}
+
+/** The answer of a procedure for the team in this environment. The page, or its part, waits for it, and fails with it. */
+export function useData<Data>(
+  key: readonly unknown[],
+  read: () => Promise<{ data: Data }>,
+  { poll, ...options }: Reading<Data> = {},
+): Data {
+  const { base } = useWorkspace();
+  const { data } = useSuspenseQuery({
+    queryKey: [base, ...key],
+    queryFn: async () => (await read()).data,
+    refetchInterval: ({ state }) => (state.data !== undefined && poll?.(state.data)) || false,
+    refetchIntervalInBackground: false,
+    ...options,
+  });
+  return data;
 }
 
 /** An answer of a procedure for the team in this environment. */

@@ -1,11 +1,9 @@
-import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import {
-  ACCOUNT_STATES,
-  AccountState,
   LIMIT_INPUTS,
   LOGIN_FIELDS,
+  LOGINS,
   LoginFields,
   limitsOf,
   loginOf,
@@ -15,35 +13,43 @@ import {
   USUAL_SERVER,
 } from "../parts/account.tsx";
 import { Act } from "../parts/act.tsx";
-import { All, contains } from "../parts/all.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Field, Inputs, type Values } from "../parts/form.tsx";
-import { PageHead } from "../parts/page.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { choicesOf, Facts, PageHead, State, When } from "../parts/page.tsx";
+import { All } from "../parts/table.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
+
+const STATES = {
+  ACTIVE: ["Works", "good"],
+  PENDING: ["Waits for its first login", "warn"],
+  ERROR: ["Fails", "wrong"],
+  SUSPENDED: ["Suspended", "warn"],
+  REVOKED: ["Access was withdrawn", "wrong"],
+} as const;
+
+const AccountState = ({ status, problem }: { status: keyof typeof STATES; problem: string | null }) => (
+  <>
+    <State of={STATES} is={status} />
+    {problem !== null && <div>{problem}</div>}
+  </>
+);
 
 const used = (usage: { used: number; limit: number } | null) =>
   usage === null ? "no limit" : `${usage.used.toLocaleString()} of ${usage.limit.toLocaleString()}`;
 
 /** The sending accounts of a team. */
-export function Page() {
+export function Accounts() {
   const { client, base } = useWorkspace();
-  const [{ q, status }] = useFilters();
-  const query = useQuery({
-    queryKey: [base, "accounts", "list"],
-    queryFn: async () => (await client.app.accounts.list.query({})).data,
-  });
-  const choices = Object.fromEntries(Object.entries(ACCOUNT_STATES).map(([name, [text]]) => [name, text]));
+  const [{ status }] = useFilters();
+  const accounts = useData(["accounts", "list"], () => client.app.accounts.list.query({}));
   return (
     <>
       <PageHead title="Accounts">{useRole("ADMIN") && <Connect />}</PageHead>
-      <FilterBar>
-        <SearchFilter name="q" label="Address" />
-        <ChoiceFilter name="status" label="State" any="All" choices={choices} />
-      </FilterBar>
       <All
         caption="Sending accounts"
-        query={query}
-        isShown={(account) => (!status || account.status === status) && contains(account.email, q)}
+        rows={accounts}
+        search={["Address", ({ email }) => email]}
+        isShown={(account) => !status || account.status === status}
         keyOf={({ id }) => id}
         columns={[
           { name: "Address", cell: ({ id, email }) => <Link to={`${base}/accounts/${id}`}>{email}</Link> },
@@ -58,7 +64,9 @@ export function Page() {
           { name: "Open sends", cell: ({ open_sends }) => open_sends, isNumber: true },
         ]}
         empty="No account yet. Newsletters leave by a mailbox or relay of yours: connect one with its server and login."
-      />
+      >
+        <ChoiceFilter name="status" label="State" any="All" choices={choicesOf(STATES)} />
+      </All>
     </>
   );
 }
@@ -96,15 +104,9 @@ function Connect() {
           <Field
             label="Provider"
             name="provider"
-            control={(id) => (
-              <select id={id} value={provider} onChange={({ target }) => setProvider(target.value as Provider)}>
-                {Object.entries(PROVIDERS).map(([name, [text]]) => (
-                  <option key={name} value={name}>
-                    {text}
-                  </option>
-                ))}
-              </select>
-            )}
+            choices={Object.fromEntries(Object.entries(PROVIDERS).map(([name, [text]]) => [name, text]))}
+            value={provider}
+            onChange={(chosen) => setProvider(chosen as Provider)}
           />
           <Inputs
             key={provider}
@@ -116,5 +118,119 @@ function Connect() {
         </>
       )}
     </Act>
+  );
+}
+
+/** One sending account. */
+export function Account() {
+  const { client, base } = useWorkspace();
+  const { accountId = "" } = useParams({ strict: false });
+  const params = { accountId };
+  const navigate = useNavigate();
+  const mayWrite = useRole("ADMIN");
+  const { accounts } = client.app;
+  const account = useData(["accounts", accountId], () => accounts.show.query({ params }));
+  const { status, open_sends: openSends, refused } = account;
+  return (
+    <>
+      <PageHead title={account.email}>
+        {mayWrite && (
+          <>
+            {status === "ACTIVE" && (
+              <Act
+                title="Suspend"
+                note={`Sends that use it wait until you resume it; there are ${openSends || "none"} now.`}
+                act={() => accounts.suspend.mutate({ params })}
+              />
+            )}
+            {status !== "ACTIVE" && status !== "REVOKED" && (
+              <Act
+                title="Resume"
+                submit="Log in and resume"
+                note="It is used again once the server lets it log in with the stored login."
+                act={() => accounts.resume.mutate({ params })}
+              />
+            )}
+            <Act
+              title="Change limits"
+              submit="Save"
+              inputs={LIMIT_INPUTS}
+              values={account}
+              act={(values) => accounts.update.mutate({ params, body: limitsOf(values) })}
+            />
+            <Act
+              title="New server or login"
+              submit="Log in and save"
+              note="Both take the place of the present ones once the login works. It cannot be read here afterwards."
+              inputs={SERVER_INPUTS}
+              values={account}
+              fields={[...SERVER_INPUTS.map(([name]) => name), ...LOGIN_FIELDS]}
+              act={(values) => accounts.setCredentials.mutate({ params, body: loginOf(values) })}
+            >
+              {(problemOf) => <LoginFields problemOf={problemOf} />}
+            </Act>
+            <Act
+              title="Disconnect"
+              kind="danger"
+              note="The account and its login are deleted. To use it again, connect it anew."
+              act={async () => {
+                await accounts.disconnect.mutate({ params });
+                await navigate({ to: `${base}/accounts` });
+              }}
+            >
+              <Uses accountId={accountId} />
+            </Act>
+          </>
+        )}
+      </PageHead>
+      <Facts
+        of={[
+          ["State", <AccountState key="state" {...account} />],
+          ["Refused", refused && `${refused.count} connections in a row`],
+          ["Tried again", refused && <When at={refused.retry_at} />],
+          ["Name", account.display_name],
+          ["Also sends for", account.allowed_domains.join(", ") || "no other domain"],
+          ["Provider", PROVIDERS[account.provider][0]],
+          ["Server", `${account.host}, port ${account.port}`],
+          ["Security", account.security === "none" ? "none" : account.security.toUpperCase()],
+          ["Login", LOGINS[account.login]],
+          ["Last checked", account.last_checked_at && <When at={account.last_checked_at} />],
+          ["Next check", account.next_check_at && <When at={account.next_check_at} />],
+          ["Connections", `${account.connections} of ${account.max_connections} in use`],
+          ["This hour", <Used key="hour" usage={account.hour} />],
+          ["Today (UTC)", <Used key="day" usage={account.day} />],
+          ["Open sends", openSends],
+        ]}
+      />
+    </>
+  );
+}
+
+function Used({ usage }: { usage: { used: number; limit: number } | null }) {
+  if (usage === null) return "No limit";
+  const text = `${usage.used.toLocaleString()} of ${usage.limit.toLocaleString()} mails`;
+  return (
+    <>
+      {text} <progress value={usage.used} max={usage.limit} aria-label={text} />
+    </>
+  );
+}
+
+function Uses({ accountId }: { accountId: string }) {
+  const { client, base } = useWorkspace();
+  const params = { accountId };
+  const { uses, refusal } = useData(["uses", accountId], () => client.app.accounts.uses.query({ params }));
+  return (
+    <>
+      <p>{uses.length === 0 ? "No draft, send or sequence uses it." : "These use it:"}</p>
+      <ul>
+        {uses.map(({ id, kind, name, status }) => (
+          <li key={id}>
+            <Link to={`${base}/${kind}s/${id}`}>{name}</Link> ({kind}, {status.toLowerCase()})
+          </li>
+        ))}
+      </ul>
+      {refusal !== null && <p className="wrong">{refusal}</p>}
+    </>
   );
 }

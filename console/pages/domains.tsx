@@ -1,8 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
-import { Act, Copy, Facts, useDone } from "../parts/act.tsx";
-import { When } from "../parts/filters.tsx";
-import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { Act } from "../parts/act.tsx";
+import { Copy, Facts, PageHead, Problem, State, When } from "../parts/page.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const STATES = {
   ok: ["In place", "good"],
@@ -18,11 +17,10 @@ const USES = {
 
 function useDomains() {
   const { client } = useWorkspace();
-  const done = useDone("domains");
   const calls = client.app.accounts.domains;
   const addKey = (domain: string, algorithm: string | undefined, isFirst: boolean) =>
-    done(calls.addKey.mutate({ body: { domain, algorithm: algorithm as "rsa", is_first: isFirst } }));
-  return { calls, done, addKey };
+    calls.addKey.mutate({ body: { domain, algorithm: algorithm as "rsa", is_first: isFirst } });
+  return { calls, addKey };
 }
 
 const KINDS = { rsa: "RSA, which every mailbox can check", ed25519: "Ed25519, as a second key beside RSA" };
@@ -32,10 +30,8 @@ const DOMAIN_HINT = "The part of your sender address behind the @.";
 
 /** The sending domains of a team, with the records that prove their mails. */
 export function Page() {
-  const { base } = useWorkspace();
   const { calls, addKey } = useDomains();
-  const query = useQuery({ queryKey: [base, "domains"], queryFn: () => calls.list.query({}) });
-  const { domains = [], unsigned = [] } = query.data?.data ?? {};
+  const { domains, unsigned } = useData(["domains"], () => calls.list.query({}));
   return (
     <>
       <PageHead title="Domains">
@@ -58,12 +54,10 @@ export function Page() {
         Mailboxes trust a mail more that its domain has signed. Publish these records where the domain's DNS is kept; it
         may take an hour until a new record is found.
       </p>
-      <Problem error={query.error} />
-      {query.isPending && <Loading />}
-      {query.data && domains.length === 0 && (
-        <Empty>
-          <p>No domain yet. Add the one that your newsletters come from, then publish the records that are shown.</p>
-        </Empty>
+      {domains.length === 0 && (
+        <p className="empty">
+          No domain yet. Add the one that your newsletters come from, then publish the records that are shown.
+        </p>
       )}
       {domains.map((domain) => (
         <Domain key={domain.domain} {...domain} />
@@ -84,7 +78,8 @@ function Domain({ domain, keys, records }: Domains[number]) {
     // Other keys have other records.
     queryKey: [base, "domains", domain, keys.map(({ id }) => id).join()],
     queryFn: () => calls.check.mutate({ body: { domain } }),
-    staleTime: 60_000,
+    staleTime: "static",
+    gcTime: 60_000,
   });
   return (
     <section className="card stack" aria-label={domain}>
@@ -113,8 +108,9 @@ function Domain({ domain, keys, records }: Domains[number]) {
         return (
           <article key={`${purpose} ${name}`} className="stack">
             <h3>
-              {purpose} {found && <span className={STATES[found.state][1]}>{STATES[found.state][0]}</span>}
-              {key && <span className={USES[key.use][1]}> · {USES[key.use][0]}</span>}
+              {purpose} {found && <State of={STATES} is={found.state} />}
+              {key && "· "}
+              {key && <State of={USES} is={key.use} />}
             </h3>
             <Facts
               of={[
@@ -138,7 +134,7 @@ function Domain({ domain, keys, records }: Domains[number]) {
 }
 
 function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Key) {
-  const { calls, done } = useDomains();
+  const { calls } = useDomains();
   const params = { keyId };
   return (
     <div className="actions">
@@ -147,14 +143,14 @@ function KeyActions({ id: keyId, domain, use, keep_record_until: keptUntil }: Ke
           title="Activate"
           kind="primary"
           note="Its record is looked up. Where it is found, this key signs the mails from now on."
-          act={() => done(calls.activate.mutate({ params, body: {} }))}
+          act={() => calls.activate.mutate({ params, body: {} })}
         />
       )}
       <Act
         title="Remove this key"
         kind="danger"
         {...(use !== "signing" && { note: keptUntil ? KEEP : "It has signed no mail. Its record can go, too." })}
-        act={({ force }) => done(calls.remove.mutate({ params, body: { force: force === "on" } }))}
+        act={({ force }) => calls.remove.mutate({ params, body: { force: force === "on" } })}
       >
         {use === "signing" && (
           <label>

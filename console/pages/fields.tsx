@@ -1,8 +1,8 @@
-import { Act, useDone } from "../parts/act.tsx";
-import { All } from "../parts/all.tsx";
+import { Act } from "../parts/act.tsx";
 import { useFields } from "../parts/audience/people.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
+import { Table } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 const TYPES = { text: "text", number: "number", boolean: "yes or no", date: "date" } as const;
@@ -11,10 +11,9 @@ const NAME_HINT = "Small letters, digits and _, such as favourite_colour. It can
 /** The custom fields of the team's contacts. */
 export function Page() {
   const { audience } = useWorkspace().client.app;
-  const done = useDone("fields");
   const mayWrite = useRole("EDITOR");
   const remove = async (name: string, isTrial = false) => {
-    if (!isTrial) return done(audience.deleteField.mutate({ body: { name } }));
+    if (!isTrial) return audience.deleteField.mutate({ body: { name } });
     const { data } = await audience.fieldUse.query({ query: { name } });
     const impact = { contacts_with_a_value: data.contacts, segments_that_ask_for_it: data.segments.length };
     return { meta: { impact } };
@@ -31,13 +30,13 @@ export function Page() {
               ["name", "Name", { required: true, maxLength: 63, hint: NAME_HINT }],
               ["type", "Holds", { choices: TYPES }],
             ]}
-            act={({ name = "", type }) => done(audience.createField.mutate({ body: { name, type: type as "text" } }))}
+            act={({ name = "", type }) => audience.createField.mutate({ body: { name, type: type as "text" } })}
           />
         )}
       </PageHead>
-      <All
+      <Table
         caption="Fields"
-        query={useFields()}
+        rows={useFields()}
         keyOf={({ name }) => name}
         columns={[
           { name: "Name", cell: ({ name }) => name },
@@ -47,11 +46,9 @@ export function Page() {
             name: "Actions",
             cell: ({ name }) =>
               mayWrite && (
-                <Remove title={`Delete ${name}`} act={({ dryRun }) => remove(name, dryRun)} onDone={() => undefined}>
-                  <p>
-                    Every contact loses its value. Segments that ask for the field select nobody until you change them,
-                    and mails show nothing in its place.
-                  </p>
+                <Remove title={`Delete ${name}`} act={({ context }) => remove(name, context.dryRun)}>
+                  Every contact loses its value. Segments that ask for the field select nobody until you change them,
+                  and mails show nothing in its place.
                 </Remove>
               ),
           },

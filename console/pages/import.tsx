@@ -1,17 +1,15 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client } from "../api.ts";
-import { Act, useDone } from "../parts/act.tsx";
+import { Act } from "../parts/act.tsx";
 import { useLists } from "../parts/audience/list-form.tsx";
 import { saveFile } from "../parts/export.tsx";
-import { Figures } from "../parts/figures.tsx";
-import { useFilters, When } from "../parts/filters.tsx";
-import { Field, Form, Inputs, type Values } from "../parts/form.tsx";
-import { Loading, PageHead, Problem } from "../parts/page.tsx";
+import { useFilters } from "../parts/filters.tsx";
+import { Field, Form, type Values } from "../parts/form.tsx";
+import { Facts, PageHead, Part, When } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
-import { useWorkspace } from "../session.tsx";
-import { isUnderWay, pollWhile, STATES } from "./imports.tsx";
+import { useData, useWorkspace } from "../session.tsx";
+import { isUnderWay, POLL_MS, STATES } from "./imports.tsx";
 
 type Import = Awaited<ReturnType<Client["app"]["imports"]["retrieve"]["query"]>>["data"];
 type Kind = NonNullable<Import["kind"]>;
@@ -24,17 +22,10 @@ export function Page() {
   const { importId = "" } = useParams({ strict: false }) as { importId?: string };
   const params = { importId };
   const { imports } = client.app;
-  const done = useDone("imports");
   const navigate = useNavigate();
-  const queryKey = [base, "imports", importId];
-  const query = useQuery({
-    queryKey,
-    queryFn: async () => (await imports.retrieve.query({ params })).data,
-    refetchInterval: ({ state }) => pollWhile(isUnderWay(state.data?.state)),
+  const found = useData(["imports", importId], () => imports.retrieve.query({ params }), {
+    poll: ({ state }) => isUnderWay(state) && POLL_MS,
   });
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const found = query.data;
   const { state, name, progress, failure, report, refused } = found;
   const isEditable = state === "UPLOADED" || state === "CHECKED" || state === "FAILED";
   return (
@@ -51,7 +42,6 @@ export function Page() {
             act={async () => {
               await imports.remove.mutate({ params });
               await navigate({ to: `${base}/imports` });
-              await done(Promise.resolve());
             }}
           />
         )}
@@ -79,8 +69,8 @@ export function Page() {
           <h2>{state === "DONE" ? "What the import changed" : "What the import would change"}</h2>
           <Report {...report} />
           {state === "CHECKED" && (
-            <Form fields={[]} submit="Import now" onSubmit={() => done(imports.run.mutate({ params }))}>
-              {() => <p>Nothing has changed so far. The import changes all of this, or nothing.</p>}
+            <Form submit="Import now" onSubmit={() => imports.run.mutate({ params })}>
+              <p>Nothing has changed so far. The import changes all of this, or nothing.</p>
             </Form>
           )}
         </section>
@@ -89,7 +79,9 @@ export function Page() {
       {isEditable && (
         <details open={state !== "CHECKED"} key={state}>
           <summary>Columns and choices</summary>
-          <Choices found={found} />
+          <Part>
+            <Choices found={found} />
+          </Part>
         </details>
       )}
     </>
@@ -150,8 +142,9 @@ function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
   const figures = Object.entries({ ...counts, ...list }).filter(([name, value]) => value > 0 || name === "rows");
   return (
     <>
-      <Figures
-        figures={figures.map(([name, value]) => [LABELS[name] ?? name.replaceAll("_", " "), value.toLocaleString()])}
+      <Facts
+        className="figures"
+        of={figures.map(([name, value]) => [LABELS[name] ?? name.replaceAll("_", " "), value.toLocaleString()])}
       />
       {notes.status_columns.length > 0 && (
         <p>
@@ -168,13 +161,16 @@ function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
   );
 }
 
-const KINDS: readonly (readonly [Kind, string])[] = [
-  ["subscribers", "Subscribers: people who get newsletters, on a list"],
-  ["contacts", "Contacts: people with custom fields, for campaigns"],
-  ["suppressions", "Suppressions: addresses that are never mailed"],
-];
+const KINDS: Readonly<Record<Kind, string>> = {
+  subscribers: "Subscribers: people who get newsletters, on a list",
+  contacts: "Contacts: people with custom fields, for campaigns",
+  suppressions: "Suppressions: addresses that are never mailed",
+};
 
 const USES: Readonly<Record<string, string>> = {
+  none: "Not imported",
+  ignored: "Not imported: about something else",
+  consent: "Consent: may be mailed or not",
   email: "Email address",
   first_name: "First name",
   last_name: "Last name",
@@ -182,115 +178,77 @@ const USES: Readonly<Record<string, string>> = {
 
 /** The kind of the import, the use of each column, and the check. */
 function Choices({ found }: { found: Import }) {
-  const { client, base } = useWorkspace();
-  const done = useDone("imports");
+  const { client } = useWorkspace();
   const [{ list: wanted }] = useFilters();
-  const importId = found.id;
+  const params = { importId: found.id };
   const [kind, setKind] = useState<Kind>(found.kind ?? "subscribers");
-  const [chosen, setChosen] = useState<readonly string[] | null>(found.uses);
-  const columns = useQuery({
-    queryKey: [base, "imports", importId, "columns", kind],
-    queryFn: async () => (await client.app.imports.columns.query({ params: { importId }, query: { kind } })).data,
-    staleTime: Number.POSITIVE_INFINITY,
-  });
-  const lists = useLists();
-  if (columns.error ?? lists.error) return <Problem error={columns.error ?? lists.error} />;
-  if (!columns.data || !lists.data) return <Loading />;
-  const { columns: rows, uses } = columns.data;
-  const listNames = lists.data.map(({ id, name, optin }) => [
-    id,
-    optin === "DOUBLE" ? `${name} (double opt-in)` : name,
-  ]);
-  const choiceAt = (at: number) => chosen?.[at] ?? rows[at]?.use ?? "none";
+  const [chosen, setChosen] = useState(found.uses);
+  const { columns, uses } = useData(
+    ["imports", found.id, "columns", kind],
+    () => client.app.imports.columns.query({ params, query: { kind } }),
+    { staleTime: "static" },
+  );
+  const lists = useLists().map(({ id, name, optin }) => [id, optin === "DOUBLE" ? `${name} (double opt-in)` : name]);
+  const choices = Object.fromEntries(
+    ["none", "ignored", "consent", ...uses].map((use) => [use, USES[use] ?? `Field ${use}`]),
+  );
+  const now = columns.map(({ use }, at) => chosen?.[at] ?? use);
   const check = async ({ list_id, confirmed, enters_sequences }: Values) => {
     const options = { confirmed: confirmed === "on", enters_sequences: enters_sequences === "on" };
-    const body = { kind, uses: rows.map((_, at) => choiceAt(at)), ...(list_id && { list_id }), ...options };
-    await done(client.app.imports.check.mutate({ params: { importId }, body }));
+    const body = { kind, uses: now, ...(list_id && list_id !== "none" && { list_id }), ...options };
+    await client.app.imports.check.mutate({ params, body });
   };
   return (
-    <Form fields={[]} submit="Check the file" onSubmit={check}>
-      {() => (
+    <Form submit="Check the file" onSubmit={check}>
+      <Field
+        label="Import as"
+        name="kind"
+        choices={KINDS}
+        value={kind}
+        onChange={(next) => {
+          setKind(next as Kind);
+          setChosen(null);
+        }}
+      />
+      {kind === "subscribers" && (
         <>
           <Field
-            label="Import as"
-            name="kind"
-            control={(id) => (
-              <select
-                id={id}
-                value={kind}
-                onChange={({ target }) => {
-                  setKind(target.value as Kind);
-                  setChosen(null);
-                }}
-              >
-                {KINDS.map(([name, label]) => (
-                  <option key={name} value={name}>
-                    {label}
-                  </option>
-                ))}
-              </select>
-            )}
+            label="List"
+            name="list_id"
+            required
+            choices={{ "": "Choose a list", ...Object.fromEntries(lists), none: "No list: they get no newsletter yet" }}
+            defaultValue={found.list_id ?? wanted ?? (found.kind ? "none" : "")}
           />
-          {kind === "subscribers" && (
-            <>
-              <Inputs
-                inputs={[["list_id", "List", { choices: { "": "No list", ...Object.fromEntries(listNames) } }]]}
-                values={{ list_id: found.list_id ?? wanted }}
-              />
-              <label>
-                <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to get
-                mails: ask nobody to confirm, even where the list has double opt-in
-              </label>
-            </>
-          )}
-          {kind !== "suppressions" && (
-            <label>
-              <input type="checkbox" name="enters_sequences" defaultChecked={found.enters_sequences} /> They enter the
-              sequences of the {kind === "contacts" ? "segments that they come into" : "list"}
-            </label>
-          )}
-          <Table
-            caption="Columns of the file"
-            rows={rows.map((row, at) => ({ ...row, at }))}
-            keyOf={({ at }) => String(at)}
-            columns={[
-              { name: "Column", cell: ({ name }) => name || "without a name" },
-              {
-                name: "Becomes",
-                cell: ({ name, at }) => (
-                  <select
-                    aria-label={`${name || "Unnamed column"} becomes`}
-                    value={choiceAt(at)}
-                    onChange={({ target }) =>
-                      setChosen(rows.map((_, other) => (other === at ? target.value : choiceAt(other))))
-                    }
-                  >
-                    <option value="none">Not imported</option>
-                    <option value="ignored">Not imported: about something else</option>
-                    <option value="consent">Consent: may be mailed or not</option>
-                    {uses.map((use) => (
-                      <option key={use} value={use}>
-                        {USES[use] ?? `Field ${use}`}
-                      </option>
-                    ))}
-                  </select>
-                ),
-              },
-              {
-                name: "First rows",
-                cell: ({ samples }) => (
-                  <ul className="plain muted">
-                    {samples.map((text, row) => (
-                      // biome-ignore lint/suspicious/noArrayIndexKey: rows of a file never move
-                      <li key={row}>{text || "empty"}</li>
-                    ))}
-                  </ul>
-                ),
-              },
-            ]}
-          />
+          <label>
+            <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to get mails:
+            ask nobody to confirm, even where the list has double opt-in
+          </label>
         </>
       )}
+      {kind !== "suppressions" && (
+        <label>
+          <input type="checkbox" name="enters_sequences" defaultChecked={found.enters_sequences} /> They enter the
+          sequences of the {kind === "contacts" ? "segments that they come into" : "list"}
+        </label>
+      )}
+      <fieldset>
+        <legend>Columns of the file</legend>
+        <ul className="plain cards">
+          {columns.map(({ name, samples }, at) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: columns of a file never move
+            <li key={at} className="card stack">
+              <Field
+                label={name || "Column without a name"}
+                name={`column ${at}`}
+                hint={samples.map((text) => text || "–").join(" · ")}
+                choices={choices}
+                value={now[at]}
+                onChange={(use) => setChosen(now.map((other, i) => (i === at ? use : other)))}
+              />
+            </li>
+          ))}
+        </ul>
+      </fieldset>
     </Form>
   );
 }

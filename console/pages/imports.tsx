@@ -1,13 +1,12 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { type Client, refusalOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
-import { All, contains } from "../parts/all.tsx";
-import { FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
+import { useFilters } from "../parts/filters.tsx";
 import { Field } from "../parts/form.tsx";
-import { PageHead } from "../parts/page.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { PageHead, When } from "../parts/page.tsx";
+import { All } from "../parts/table.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 export const STATES = {
   UPLOADING: "being uploaded",
@@ -19,30 +18,23 @@ export const STATES = {
   FAILED: "failed: nothing was changed",
 } as const;
 
-const POLL_MS = 2_000;
-export const isUnderWay = (state: keyof typeof STATES | undefined) => state === "CHECKING" || state === "RUNNING";
-export const pollWhile = (isWorking: boolean | undefined) => (isWorking ? POLL_MS : false);
+export const POLL_MS = 2_000;
+export const isUnderWay = (state: keyof typeof STATES) => state === "CHECKING" || state === "RUNNING";
 
 /** The files that were uploaded, and a new one. */
 export function Page() {
   const { client, base } = useWorkspace();
-  const [{ q }] = useFilters();
   const mayWrite = useRole("EDITOR");
-  const query = useQuery({
-    queryKey: [base, "imports"],
-    queryFn: async () => (await client.app.imports.list.query({})).data,
-    refetchInterval: ({ state }) => pollWhile(state.data?.some((each) => isUnderWay(each.state))),
+  const imports = useData(["imports"], () => client.app.imports.list.query({}), {
+    poll: (all) => all.some(({ state }) => isUnderWay(state)) && POLL_MS,
   });
   return (
     <>
       <PageHead title="Imports">{mayWrite && <NewImport />}</PageHead>
-      <FilterBar>
-        <SearchFilter name="q" label="Name of the file" />
-      </FilterBar>
       <All
         caption="Imports"
-        query={query}
-        isShown={({ name }) => contains(name, q)}
+        rows={imports}
+        search={["Name of the file", ({ name }) => name]}
         keyOf={({ id }) => id}
         columns={[
           {

@@ -1,12 +1,12 @@
 import { useRef, useState } from "react";
-import { Act, Copy, useDone } from "../parts/act.tsx";
+import { Act } from "../parts/act.tsx";
 import { Dialog } from "../parts/dialog.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
+import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs, type Values } from "../parts/form.tsx";
-import { PageHead } from "../parts/page.tsx";
+import { Copy, PageHead, When } from "../parts/page.tsx";
 import { type Scope, ScopeChoice, sends } from "../parts/scopes.tsx";
-import { Rows } from "../parts/table.tsx";
-import { useRead, useRole, useWorkspace } from "../session.tsx";
+import { All } from "../parts/table.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const NUMBER = new Intl.NumberFormat();
 const GRACE = { "0": "It stops at once", "1": "1 hour", "24": "1 day", "168": "7 days" };
@@ -18,17 +18,13 @@ const REVOKES_CONSOLE =
 /** The API keys of a team in one environment. The service tells others than admins who manages them. */
 export function Page() {
   const { client, environment } = useWorkspace();
-  const done = useDone("keys");
   const mayManage = useRole("ADMIN");
-  const [{ q = "", state }] = useFilters();
+  const [{ state }] = useFilters();
   const [secret, setSecret] = useState<string>();
   const shownState = state === "ended" ? "ended" : "working";
   const { rotateKey, revokeKey, renewConsoleKey } = client.app.team;
-  const query = useRead(["keys", shownState], () => client.app.team.keys.query({ query: { state: shownState } }));
-  const { keys = [], own_console_key } = query.data ?? {};
-  const found = keys.filter(({ name, key_id, member }) =>
-    `${name} ${key_id} ${member.name}`.toLowerCase().includes(q.toLowerCase()),
-  );
+  const read = () => client.app.team.keys.query({ query: { state: shownState } });
+  const { keys, own_console_key } = useData(["keys", shownState], read);
   return (
     <>
       <PageHead title="Keys">{mayManage && <Mint onMinted={setSecret} />}</PageHead>
@@ -42,20 +38,16 @@ export function Page() {
           <Act
             title="Renew"
             note="You can send again. What you sent today still counts for the new key."
-            act={() => done(renewConsoleKey.mutate({}))}
+            act={() => renewConsoleKey.mutate({})}
           />
         </div>
       )}
-      <FilterBar>
-        <SearchFilter name="q" label="Name, key or member" />
-        <ChoiceFilter name="state" label="State" any="Keys that work" choices={{ ended: "Revoked and expired keys" }} />
-      </FilterBar>
-      <Rows
+      <All
         caption="Keys"
-        query={query}
-        rows={found}
+        rows={keys}
+        search={["Name, key or member", ({ name, key_id, member }) => `${name} ${key_id} ${member.name}`]}
         keyOf={({ id }) => id}
-        empty={<p>No such key. Make one for each program that uses the API, so that each can be revoked by itself.</p>}
+        empty="No such key. Make one for each program that uses the API, so that each can be revoked by itself."
         columns={[
           {
             name: "Name",
@@ -118,7 +110,7 @@ export function Page() {
                       inputs={[["grace", "How long the old key still works", { choices: GRACE }]]}
                       act={async ({ grace }) => {
                         const body = { key_id: id, grace_hours: Number(grace) };
-                        setSecret((await done(rotateKey.mutate({ body }))).data.secret);
+                        setSecret((await rotateKey.mutate({ body })).data.secret);
                       }}
                     />
                   )}
@@ -127,13 +119,15 @@ export function Page() {
                     short="Revoke"
                     kind="danger"
                     note={is_of_console ? REVOKES_CONSOLE : REVOKES}
-                    act={() => done(revokeKey.mutate({ body: { key_id: id } }))}
+                    act={() => revokeKey.mutate({ body: { key_id: id } })}
                   />
                 </div>
               ),
           },
         ]}
-      />
+      >
+        <ChoiceFilter name="state" label="State" any="Keys that work" choices={{ ended: "Revoked and expired keys" }} />
+      </All>
       {secret !== undefined && (
         <Dialog title="Your new key" onClose={() => setSecret(undefined)}>
           <p>Copy it now, and keep it like a password: it is not shown again.</p>
@@ -169,7 +163,6 @@ const EXPIRES_INPUT = [
 
 function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
   const { client } = useWorkspace();
-  const done = useDone("keys");
   const [scopes, setScopes] = useState<Scope[]>([]);
   const intent = useRef({ text: "", key: "" });
   const mint = async ({ name = "", send_domains = "", daily_send_cap, expires_at }: Values) => {
@@ -183,7 +176,7 @@ function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
     const text = JSON.stringify(body);
     if (intent.current.text !== text) intent.current = { text, key: crypto.randomUUID() };
     const context = { idempotencyKey: intent.current.key };
-    const { data } = await done(client.app.team.mintKey.mutate({ body }, { context }));
+    const { data } = await client.app.team.mintKey.mutate({ body }, { context });
     onMinted(data.secret);
   };
   return (

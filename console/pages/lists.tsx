@@ -1,26 +1,30 @@
-import { Link } from "@tanstack/react-router";
-import { All, contains } from "../parts/all.tsx";
-import { Delete } from "../parts/audience/delete.tsx";
-import { ListButton, OPTINS, useLists } from "../parts/audience/list-form.tsx";
-import { FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
-import { PageHead } from "../parts/page.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { Link, useParams } from "@tanstack/react-router";
+import { useState } from "react";
+import { Act } from "../parts/act.tsx";
+import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
+import { nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
+import { SubscriptionActions } from "../parts/audience/subscription.tsx";
+import { Export } from "../parts/export.tsx";
+import { ChoiceFilter, FilterBar, useFilters } from "../parts/filters.tsx";
+import type { Values } from "../parts/form.tsx";
+import { PageHead, When } from "../parts/page.tsx";
+import { Remove } from "../parts/remove.tsx";
+import { All, List } from "../parts/table.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
+
+const OPTINS = { DOUBLE: "by a mail (double)", SINGLE: "at once (single)" } as const;
 
 /** The lists of a team. */
-export function Page() {
+export function Lists() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
-  const [{ q }] = useFilters();
   return (
     <>
       <PageHead title="Lists">{mayWrite && <ListButton />}</PageHead>
-      <FilterBar>
-        <SearchFilter name="q" label="Name contains" />
-      </FilterBar>
       <All
         caption="Lists"
-        query={useLists()}
-        isShown={({ name }) => contains(name, q)}
+        rows={useLists()}
+        search={["Name contains", ({ name }) => name]}
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/lists/${id}`}>{name}</Link> },
@@ -31,17 +35,154 @@ export function Page() {
             name: "Actions",
             cell: ({ id, name }) =>
               mayWrite && (
-                <Delete
+                <Remove
                   title={`Delete ${name}`}
-                  call={(options) => client.api.lists.remove.mutate({ params: { listId: id } }, options)}
+                  act={(options) => client.api.lists.remove.mutate({ params: { listId: id } }, options)}
                 >
                   Its subscribers stay in the audience; their subscriptions to it end.
-                </Delete>
+                </Remove>
               ),
           },
         ]}
         empty="No list yet. A list holds the people who subscribed to one newsletter: make one, then import people."
       />
     </>
+  );
+}
+
+const DOUBLE = "Double: a person gets mails once they have confirmed by a link.";
+
+/** A button that makes a list, or changes one. */
+function ListButton({ list }: { list?: ListRecord }) {
+  const { lists } = useWorkspace().client.api;
+  const hint = list ? `${DOUBLE} A change holds for those who subscribe later.` : DOUBLE;
+  return (
+    <Act
+      {...(list
+        ? { title: `Edit ${list.name}`, short: "Edit", submit: "Save", values: list }
+        : { title: "New list", submit: "Make the list", kind: "primary" })}
+      inputs={[
+        ["name", "Name", { required: true, maxLength: 200 }],
+        ["description", "Note for the team"],
+        ["optin", "Opt-in", { choices: { DOUBLE: "Double", SINGLE: "Single" }, hint }],
+      ]}
+      act={({ name = "", description, optin }): Promise<unknown> => {
+        const body = { name, description: description || null, optin: optin as "SINGLE" };
+        return list ? lists.update.mutate({ params: { listId: list.id }, body }) : lists.create.mutate({ body });
+      }}
+    />
+  );
+}
+
+type Status = keyof typeof SUBSCRIPTION_STATUSES;
+
+const WITHHELD = {
+  suppressed: "mail to the address is stopped",
+  list_limit: "asked today already",
+  address_limit: "asked too often of late",
+  team_limit: "the team has asked as many people as it may today",
+} as const;
+
+/** One list with its subscribers. */
+export function OneList() {
+  const { listId = "" } = useParams({ strict: false }) as { listId?: string };
+  const { client, base } = useWorkspace();
+  const mayWrite = useRole("EDITOR");
+  const [{ status: given }] = useFilters();
+  const list = useData(["lists", listId], () => client.api.lists.retrieve.query({ params: { listId } }));
+  const { name, description, optin } = list;
+  const status = given !== undefined && given in SUBSCRIPTION_STATUSES ? (given as Status) : undefined;
+  return (
+    <>
+      <PageHead title={name}>
+        <Export of="list" listId={listId} />
+        {mayWrite && (
+          <>
+            <ListButton list={list} />
+            <Link className="button" to={`${base}/imports`} search={{ list: listId }}>
+              Import
+            </Link>
+            <AddPerson list={list} />
+          </>
+        )}
+      </PageHead>
+      <p className="muted">
+        People join {OPTINS[optin]}.{description && ` ${description}`}
+      </p>
+      <FilterBar>
+        <ChoiceFilter name="status" label="Status" any="all" choices={SUBSCRIPTION_STATUSES} />
+      </FilterBar>
+      <List
+        caption={`Subscribers of ${name}`}
+        queryKey={[base, "lists", listId, "subscribers", status]}
+        read={(cursor) =>
+          client.api.lists.pageSubscribers.query({ params: { listId }, query: { cursor, status, sort: "created_at" } })
+        }
+        keyOf={({ id }) => id}
+        columns={[
+          { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
+          { name: "Name", cell: nameOf },
+          {
+            name: "Status",
+            cell: ({ status, confirmation_withheld: withheld }) =>
+              `${SUBSCRIPTION_STATUSES[status]}${withheld ? `; not asked: ${WITHHELD[withheld]}` : ""}`,
+          },
+          { name: "Added", cell: ({ created_at }) => <When at={created_at} /> },
+          {
+            name: "Actions",
+            cell: ({ id, email, status }) => (
+              <SubscriptionActions listId={listId} subscriberId={id} status={status} name={email} />
+            ),
+          },
+        ]}
+        empty={
+          status
+            ? "No subscriber has this status."
+            : "Nobody is on this list yet. Add a person, or import many from a file."
+        }
+      />
+    </>
+  );
+}
+
+/** Adds a person by their address, who becomes a subscriber if they are none. */
+function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) {
+  const { lists, subscribers } = useWorkspace().client.api;
+  const [notice, setNotice] = useState<string>();
+  const add = async ({ email = "", first_name, last_name }: Values) => {
+    const { data: found } = await subscribers.page.query({ query: { email } });
+    const body = { email, first_name: first_name || null, last_name: last_name || null };
+    const { id } = found[0] ?? (await subscribers.create.mutate({ body })).data;
+    const { data } = await lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
+    if (data.added.length > 0) return setNotice(undefined);
+    const asked = optin === "DOUBLE" ? " A mail asks whether they want to come back." : "";
+    setNotice(
+      data.already_subscribed.length > 0
+        ? `${email} is on this list already.`
+        : `${email} unsubscribed from this list and stays off it until they confirm.${asked}`,
+    );
+    return false;
+  };
+  return (
+    <Act
+      title={`Add a person to ${name}`}
+      short="Add a person"
+      submit="Add"
+      kind="primary"
+      note={
+        optin === "DOUBLE"
+          ? "A mail asks them to confirm; they get newsletters once they have."
+          : "They get the newsletters of this list from now on. Add people who agreed to it."
+      }
+      inputs={PERSON_INPUTS}
+      act={add}
+    >
+      <p className="muted">The names are kept for a new subscriber.</p>
+      {notice && (
+        <p className="notice" role="status">
+          {notice}
+        </p>
+      )}
+    </Act>
   );
 }

@@ -1,8 +1,7 @@
-import { Act, useDone } from "../parts/act.tsx";
-import { FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
-import { PageHead } from "../parts/page.tsx";
-import { Rows } from "../parts/table.tsx";
-import { type Role, useRead, useRole, useWorkspace } from "../session.tsx";
+import { Act } from "../parts/act.tsx";
+import { PageHead, When } from "../parts/page.tsx";
+import { All } from "../parts/table.tsx";
+import { type Role, useData, useRole, useWorkspace } from "../session.tsx";
 
 const ROLES: Record<Role, string> = {
   VIEWER: "Viewer: reads everything but keys and members",
@@ -14,17 +13,12 @@ const ROLES: Record<Role, string> = {
 /** The members of a team. The service tells others than admins who sees them. */
 export function Page() {
   const { client } = useWorkspace();
-  const done = useDone();
   const isAdmin = useRole("ADMIN");
   const isOwner = useRole("OWNER");
-  const [{ q = "" }] = useFilters();
-  const { invite, changeRole, removeMember, members } = client.app.team;
-  const query = useRead(["members"], () => members.query({}));
+  const { invite, changeRole, removeMember } = client.app.team;
+  const members = useData(["members"], () => client.app.team.members.query({}));
   const { OWNER, ...others } = ROLES;
   const choices = isOwner ? { ...others, OWNER } : others;
-  const found = (query.data ?? []).filter(({ name, email }) =>
-    `${name} ${email}`.toLowerCase().includes(q.toLowerCase()),
-  );
   return (
     <>
       <PageHead title="Members">
@@ -39,21 +33,15 @@ export function Page() {
               ["email", "Address", { type: "email", required: true, maxLength: 320 }],
               ["role", "Role", { choices }],
             ]}
-            act={({ name = "", email = "", role }) =>
-              done(invite.mutate({ body: { name, email, role: role as Role } }))
-            }
+            act={({ name = "", email = "", role }) => invite.mutate({ body: { name, email, role: role as Role } })}
           />
         )}
       </PageHead>
-      <FilterBar>
-        <SearchFilter name="q" label="Name or address" />
-      </FilterBar>
-      <Rows
+      <All
         caption="Members"
-        query={query}
-        rows={found}
+        rows={members}
+        search={["Name or address", ({ name, email }) => `${name} ${email}`]}
         keyOf={({ id }) => id}
-        empty={<p>No member has this in their name or address.</p>}
         columns={[
           { name: "Name", cell: ({ name, is_you }) => (is_you ? `${name} (you)` : name) },
           { name: "Address", cell: ({ email }) => email },
@@ -71,14 +59,14 @@ export function Page() {
                     note="Their sessions and keys follow at once."
                     inputs={[["role", "Role", { choices }]]}
                     values={{ role }}
-                    act={({ role: next }) => done(changeRole.mutate({ body: { member_id: id, role: next as Role } }))}
+                    act={({ role: next }) => changeRole.mutate({ body: { member_id: id, role: next as Role } })}
                   />
                   <Act
                     title={`Remove ${name}`}
                     short="Remove"
                     kind="danger"
                     note={`${name} can no longer open this team. ${working_keys === 0 ? "They have no key that works." : `Their keys stop working at once: ${working_keys}.`}`}
-                    act={() => done(removeMember.mutate({ body: { member_id: id } }))}
+                    act={() => removeMember.mutate({ body: { member_id: id } })}
                   />
                 </div>
               ),

@@ -1,19 +1,25 @@
 import { Link } from "@tanstack/react-router";
 import { Chart } from "../parts/chart.tsx";
-import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
+import { PageHead, Part } from "../parts/page.tsx";
 import { useProgress } from "../parts/send/calls.ts";
 import { LiveSend } from "../parts/send/live-send.tsx";
 import { pauseText, reasonText } from "../parts/send/words.ts";
-import { useRead, useWorkspace } from "../session.tsx";
+import { useData, useWorkspace } from "../session.tsx";
 
 /** How the team's mail goes, and what needs a person. */
 export function Page() {
   return (
     <>
       <PageHead title="Overview" />
-      <Attention />
-      <GoingOut />
-      <LastDays />
+      <Part>
+        <Attention />
+      </Part>
+      <Part>
+        <GoingOut />
+      </Part>
+      <Part>
+        <LastDays />
+      </Part>
     </>
   );
 }
@@ -28,10 +34,7 @@ const STEPS = {
 
 function Attention() {
   const { client, base } = useWorkspace();
-  const query = useRead(["attention"], () => client.app.overview.attention.query({}));
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const { items, steps, credits } = query.data;
+  const { items, steps, credits } = useData(["attention"], () => client.app.overview.attention.query({}));
   const needOf = ({ kind, type, id, reason }: (typeof items)[number]): readonly [path: string, text: string] => {
     const words = reasonText(reason ?? "");
     if (kind === "account") return [`accounts/${id}`, `cannot send: ${words}.`];
@@ -83,14 +86,12 @@ function Attention() {
 
 function GoingOut() {
   const { base } = useWorkspace();
-  const query = useProgress();
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
+  const sends = useProgress();
   return (
     <section className="stack" aria-label="Going out now">
       <h2>Going out now</h2>
-      {query.data.length === 0 && <p className="muted">Nothing is going out.</p>}
-      {query.data.map((send) => (
+      {sends.length === 0 && <p className="muted">Nothing is going out.</p>}
+      {sends.map((send) => (
         <article key={send.id} className="card stack">
           <h3>
             <Link to={`${base}/${send.is_sequence ? "sequence" : send.type}s/${send.resource_id}`}>{send.name}</Link>
@@ -104,10 +105,7 @@ function GoingOut() {
 
 function LastDays() {
   const { client, base } = useWorkspace();
-  const query = useRead(["analytics"], () => client.api.analytics.overview.query({ query: {} }));
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const { totals, days } = query.data;
+  const { totals, days } = useData(["analytics"], () => client.api.analytics.overview.query({ query: {} }));
   const seriesOf = (name: string, figure: (day: (typeof days)[number]) => number) => ({
     name,
     values: days.map(figure),
@@ -116,12 +114,10 @@ function LastDays() {
     <section className="stack" aria-label="Last 30 days">
       <h2>Last 30 days</h2>
       {totals.sent + totals.rejected === 0 ? (
-        <Empty>
-          <p>
-            No mail was sent in the last 30 days. <Link to={`${base}/newsletters`}>Write a newsletter</Link>, then check
-            and confirm its send on its page.
-          </p>
-        </Empty>
+        <p className="empty">
+          No mail was sent in the last 30 days. <Link to={`${base}/newsletters`}>Write a newsletter</Link>, then check
+          and confirm its send on its page.
+        </p>
       ) : (
         <Chart
           title="Mails of the last 30 days"

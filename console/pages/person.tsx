@@ -141,7 +141,7 @@ function RecordOf({ kind, email, person, children }: RecordProps) {
 
 /** Values of a contact's custom fields. */
 function Known({ fields }: Pick<Contact, "fields">) {
-  const { data = [] } = useFields();
+  const data = useFields();
   const shown = (value: Contact["fields"][string] | undefined) =>
     typeof value === "boolean" ? (value ? "yes" : "no") : String(value ?? "–");
   return <Facts of={data.map(({ name }) => [name, shown(fields[name])])} />;
@@ -151,7 +151,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
   const { client, base } = useWorkspace();
   const done = useDone("subscribers");
   const mayWrite = useRole("EDITOR");
-  const lists = useLists().data ?? [];
+  const lists = useLists();
   const nameOfList = (listId: string) => lists.find((list) => list.id === listId)?.name ?? listId;
   const joined = subscriptions.map(({ list_id }) => list_id);
   const others = lists.filter((list) => !joined.includes(list.id));

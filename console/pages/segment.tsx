@@ -17,7 +17,6 @@ export function Page() {
   const { segmentId = "" } = useParams({ strict: false }) as { segmentId?: string };
   const { client, base } = useWorkspace();
   const isNew = segmentId === "new";
-  const fields = useFields();
   const segment = useQuery({
     queryKey: [base, "segments", segmentId],
     queryFn: async () => (await client.app.audience.segment.query({ params: { segmentId } })).data,
@@ -26,8 +25,8 @@ export function Page() {
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
   });
-  if (fields.error ?? segment.error) return <Problem error={fields.error ?? segment.error} />;
-  if (fields.isPending || (!isNew && segment.isPending)) return <Loading />;
+  if (segment.error) return <Problem error={segment.error} />;
+  if (!isNew && segment.isPending) return <Loading />;
   return <Editor key={segmentId} segment={segment.data} />;
 }
 
@@ -35,7 +34,7 @@ function Editor({ segment }: { segment: Segment | undefined }) {
   const { client, base } = useWorkspace();
   const queries = useQueryClient();
   const navigate = useNavigate();
-  const fields = useFields().data ?? [];
+  const fields = useFields();
   const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
   const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? { all: [] });
   const [isSaved, setSaved] = useState(false);
@@ -116,8 +115,8 @@ function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
   return (
     <Remove
       title="Delete this segment"
-      act={async ({ dryRun }) => {
-        if (!dryRun) return client.app.audience.deleteSegment.mutate({ params: { segmentId: id } });
+      act={async ({ context }) => {
+        if (!context.dryRun) return client.app.audience.deleteSegment.mutate({ params: { segmentId: id } });
         const impact = { drafts_that_lose_it: uses.length - sequences.length, sequences_that_pause: sequences.length };
         return { meta: { impact } };
       }}
@@ -126,7 +125,7 @@ function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
         await queries.invalidateQueries({ queryKey: [base, "segments"] });
       }}
     >
-      <p>Its contacts stay. {uses.length > 0 && `It is used by ${uses.map(({ name }) => name).join(", ")}.`}</p>
+      Its contacts stay. {uses.length > 0 && `It is used by ${uses.map(({ name }) => name).join(", ")}.`}
     </Remove>
   );
 }

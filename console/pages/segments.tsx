@@ -1,19 +1,13 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { All, contains } from "../parts/all.tsx";
-import { FilterBar, SearchFilter, useFilters, When } from "../parts/filters.tsx";
-import { PageHead } from "../parts/page.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { PageHead, When } from "../parts/page.tsx";
+import { All } from "../parts/table.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 /** The segments of the team. */
 export function Page() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
-  const [{ q }] = useFilters();
-  const query = useQuery({
-    queryKey: [base, "segments"],
-    queryFn: async () => (await client.app.audience.segments.query({})).data,
-  });
+  const segments = useData(["segments"], () => client.app.audience.segments.query({}));
   return (
     <>
       <PageHead title="Segments">
@@ -23,13 +17,10 @@ export function Page() {
           </Link>
         )}
       </PageHead>
-      <FilterBar>
-        <SearchFilter name="q" label="Name contains" />
-      </FilterBar>
       <All
         caption="Segments"
-        query={query}
-        isShown={({ name }) => contains(name, q)}
+        rows={segments}
+        search={["Name contains", ({ name }) => name]}
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/segments/${id}`}>{name}</Link> },

@@ -1,8 +1,7 @@
 import { useState } from "react";
-import { useDone } from "../parts/act.tsx";
 import { Form } from "../parts/form.tsx";
-import { Loading, PageHead, Problem } from "../parts/page.tsx";
-import { useRead, useRole, useWorkspace } from "../session.tsx";
+import { PageHead } from "../parts/page.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const TRACKING_HINT =
   "Counts opens and clicks of sends that are confirmed from now on. A newsletter or a campaign may say otherwise.";
@@ -10,13 +9,9 @@ const TRACKING_HINT =
 /** Name, time zone and tracking of the team. */
 export function Page() {
   const { client } = useWorkspace();
-  const done = useDone();
   const disabled = !useRole("ADMIN");
   const [isSaved, setSaved] = useState(false);
-  const query = useRead(["settings"], () => client.app.team.settings.query({}));
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const { name, time_zone, tracking } = query.data;
+  const { name, time_zone, tracking } = useData(["settings"], () => client.app.team.settings.query({}));
   const zones = [time_zone, "UTC", ...Intl.supportedValuesOf("timeZone")];
   return (
     <>
@@ -42,7 +37,7 @@ export function Page() {
         onSubmit={async (values) => {
           setSaved(false);
           const body = { name: values["name"], time_zone: values["time_zone"], tracking: values["tracking"] === "on" };
-          await done(client.app.team.changeSettings.mutate({ body }));
+          await client.app.team.changeSettings.mutate({ body });
           setSaved(true);
         }}
       >

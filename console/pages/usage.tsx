@@ -1,6 +1,6 @@
 import { useId } from "react";
-import { Loading, PageHead, Problem } from "../parts/page.tsx";
-import { useRead, useWorkspace } from "../session.tsx";
+import { PageHead } from "../parts/page.tsx";
+import { useData, useWorkspace } from "../session.tsx";
 
 const MONTH = new Intl.DateTimeFormat(undefined, { month: "long", year: "numeric", timeZone: "UTC" });
 const NUMBER = new Intl.NumberFormat();
@@ -8,10 +8,7 @@ const NUMBER = new Intl.NumberFormat();
 /** The limits of the team's plan, and how much of each is used. */
 export function Page() {
   const { client, current } = useWorkspace();
-  const query = useRead(["usage"], () => client.api.usage.retrieve.query({}));
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const { period, limits } = query.data;
+  const { period, limits } = useData(["usage"], () => client.api.usage.retrieve.query({}));
   const credits = limits["email.credits"];
   const slots = limits["contacts.slots"];
   const endpoints = limits["webhooks.endpoints"];

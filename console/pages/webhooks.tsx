@@ -1,21 +1,98 @@
-import { Link } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import { Act, useDone } from "../parts/act.tsx";
-import { ChoiceFilter, FilterBar, useFilters, When } from "../parts/filters.tsx";
-import { PageHead } from "../parts/page.tsx";
+import { Act } from "../parts/act.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { ChoiceFilter, FilterBar, useFilters } from "../parts/filters.tsx";
+import { Ticks } from "../parts/form.tsx";
+import { Copy, choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
+import { Remove } from "../parts/remove.tsx";
 import { List } from "../parts/table.tsx";
-import { ENDPOINT_INPUTS, EndpointState, EventPicker, useEventTypes, useSecret } from "../parts/webhook.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
+
+const HEALTH = {
+  working: ["Works", "good"],
+  failing: ["Fails", "wrong"],
+  unproven: ["No success in the last day", "muted"],
+  manual: ["Off", "warn"],
+  failed: ["Switched off, because it failed for days", "wrong"],
+} as const;
+
+interface StateProps {
+  active: boolean;
+  health: "working" | "failing" | "unproven";
+  disabled_reason: string | null;
+}
+
+const EndpointState = ({ active, health, disabled_reason: reason }: StateProps) => (
+  <State of={HEALTH} is={active ? health : reason === "manual" ? "manual" : "failed"} />
+);
+
+const INPUTS = [
+  ["url", "URL", { type: "url", required: true }],
+  ["name", "Name", { maxLength: 200, hint: "Empty: the host of the URL." }],
+  ["description", "Note", { maxLength: 1_000 }],
+] as const;
+
+/** The events that there are. */
+function useEventTypes() {
+  const { client } = useWorkspace();
+  return useData(["webhook-events"], () => client.api.webhooks.listEventTypes.query({}), { staleTime: "static" });
+}
+
+interface PickerProps {
+  chosen: readonly string[];
+  onChange: (events: string[]) => void;
+  problem?: string | undefined;
+}
+
+/** Checkboxes for events. */
+function EventPicker({ chosen, onChange, problem }: PickerProps) {
+  const types = useEventTypes();
+  const all = chosen.length === types.length;
+  return (
+    <fieldset>
+      <legend>Events</legend>
+      <button type="button" onClick={() => onChange(all ? [] : types.map(({ id }) => id))}>
+        {all ? "None" : "All"}
+      </button>
+      <Ticks
+        options={types.map(({ id, description }) => ({
+          id,
+          name: (
+            <>
+              {id} <span className="muted">{description}</span>
+            </>
+          ),
+        }))}
+        chosen={chosen}
+        onChange={onChange}
+      />
+      {problem && <p className="wrong">{problem}</p>}
+    </fieldset>
+  );
+}
+
+/** A secret that is shown this once; `show` opens its dialog. */
+function useSecret() {
+  const [secret, show] = useState<string>();
+  const dialog = secret !== undefined && (
+    <Dialog title="The endpoint's secret" onClose={() => show(undefined)}>
+      <p>Copy it to your program now: it verifies the signatures, and it is not shown again.</p>
+      <Copy text={secret} name="the secret" />
+    </Dialog>
+  );
+  return { show, dialog };
+}
+
+const textsOf = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, name]));
 
 /** The webhook endpoints of a team. */
-export function Page() {
+export function Webhooks() {
   const { client, base } = useWorkspace();
-  const done = useDone("webhooks");
   const [{ active, event }] = useFilters();
   const [events, setEvents] = useState<string[]>([]);
   const secret = useSecret();
-  const types = useEventTypes().data?.data ?? [];
-  const names = Object.fromEntries(types.map(({ id }) => [id, id]));
+  const types = useEventTypes().map(({ id }) => id);
   return (
     <>
       <PageHead title="Webhooks">
@@ -24,11 +101,11 @@ export function Page() {
             title="New endpoint"
             submit="Make the endpoint"
             kind="primary"
-            inputs={ENDPOINT_INPUTS}
+            inputs={INPUTS}
             fields={["events"]}
             act={async ({ url = "", name, description }) => {
               const body = { url, events, ...(name && { name }), ...(description && { description }) };
-              const { data } = await done(client.api.webhooks.create.mutate({ body }));
+              const { data } = await client.api.webhooks.create.mutate({ body });
               secret.show(data.secret);
             }}
           >
@@ -39,7 +116,7 @@ export function Page() {
       {secret.dialog}
       <FilterBar>
         <ChoiceFilter name="active" label="State" any="All" choices={{ true: "On", false: "Off" }} />
-        <ChoiceFilter name="event" label="Event" any="All" choices={names} />
+        <ChoiceFilter name="event" label="Event" any="All" choices={textsOf(types)} />
       </FilterBar>
       <List
         caption="Webhook endpoints"
@@ -54,13 +131,247 @@ export function Page() {
           { name: "Events", cell: (endpoint) => endpoint.events.length, isNumber: true },
         ]}
         empty={
-          <p>
-            {active || event
-              ? "No endpoint is like this."
-              : "No endpoint yet. An endpoint is a URL of your program: it hears at once of unsubscribes, bounces and sends."}
-          </p>
+          active || event
+            ? "No endpoint is like this."
+            : "No endpoint yet. An endpoint is a URL of your program: it hears at once of unsubscribes, bounces and sends."
         }
       />
     </>
+  );
+}
+
+const STATUSES = {
+  PENDING: ["On its way", "muted"],
+  SUCCEEDED: ["Succeeded", "good"],
+  RETRYING: ["Failed, tried again", "warn"],
+  FAILED: ["Failed", "wrong"],
+  BLOCKED: ["Not sent", "wrong"],
+} as const;
+
+const OFF = "Nothing is sent to it then. What happens meanwhile stands in its log as not sent, to be replayed.";
+const HOURS = { type: "number", min: 0, max: 168, required: true, hint: "0 if others may know the old one." } as const;
+const ENDED = { true: "With this attempt", false: "Followed by another" };
+
+function useEndpoint() {
+  const { client, base } = useWorkspace();
+  const { webhookId = "" } = useParams({ strict: false });
+  return { client, base, params: { webhookId }, calls: client.api.webhooks, key: ["webhooks", webhookId] };
+}
+
+/** One webhook endpoint with its deliveries. */
+export function Webhook() {
+  const { client, base, params, calls, key } = useEndpoint();
+  const navigate = useNavigate();
+  const mayWrite = useRole("ADMIN");
+  const secret = useSecret();
+  const [events, setEvents] = useState<string[]>();
+  const endpoint = useData(key, () => calls.retrieve.query({ params }));
+  const { active } = endpoint;
+  return (
+    <>
+      <PageHead title={endpoint.name}>
+        {mayWrite && (
+          <>
+            <Act
+              title={active ? "Switch off" : "Switch on"}
+              note={active ? OFF : "Events are sent to it from now on. Those of the time before can be replayed."}
+              act={() => calls.update.mutate({ params, body: { active: !active } })}
+            />
+            <Act
+              title="Change"
+              submit="Save"
+              inputs={INPUTS}
+              values={{ ...endpoint, description: endpoint.description ?? "" }}
+              fields={["events"]}
+              act={({ url = "", name, description = "" }) => {
+                const named = { ...(name && { name }), ...(events && { events }) };
+                return calls.update.mutate({ params, body: { url, description: description || null, ...named } });
+              }}
+            >
+              {(problemOf) => (
+                <EventPicker chosen={events ?? endpoint.events} onChange={setEvents} problem={problemOf("events")} />
+              )}
+            </Act>
+            <Act
+              title="Send a test event"
+              submit="Send"
+              note="Its example is sent once, with a header that says that it is a test."
+              inputs={[["type", "Event", { choices: textsOf(endpoint.events) }]]}
+              act={({ type }) => calls.test.mutate({ params, body: { type: type as never } })}
+            />
+            <Act
+              title="Rotate the secret"
+              inputs={[["overlap_hours", "Hours for which the old secret signs, too", HOURS]]}
+              values={{ overlap_hours: 24 }}
+              act={async (values) => {
+                const body = { overlap_hours: Number(values["overlap_hours"]) };
+                secret.show((await calls.rotate.mutate({ params, body })).data.secret);
+              }}
+            />
+            <Act
+              title="Retry now"
+              note="Deliveries that wait for their next attempt are attempted at once. It uses up none of their attempts."
+              act={() => client.app.accounts.webhooks.retry.mutate({ params })}
+            />
+            <Remove
+              title="Delete this endpoint"
+              act={(options) => calls.remove.mutate({ params }, options)}
+              onDone={() => navigate({ to: `${base}/webhooks` })}
+            >
+              It is deleted with its log, for good.
+            </Remove>
+          </>
+        )}
+      </PageHead>
+      {secret.dialog}
+      <Facts
+        of={[
+          ["URL", <code key="url">{endpoint.url}</code>],
+          ["State", <EndpointState key="state" {...endpoint} />],
+          ["Failures in a row", endpoint.consecutive_failures || null],
+          ["Next try", endpoint.next_probe_at && <When at={endpoint.next_probe_at} />],
+          ["Last success", endpoint.last_success_at && <When at={endpoint.last_success_at} />],
+          ["Last failure", endpoint.last_failure_at && <When at={endpoint.last_failure_at} />],
+          ["Events", endpoint.events.join(", ")],
+          ["Note", endpoint.description],
+        ]}
+      />
+      <Deliveries />
+    </>
+  );
+}
+
+function Deliveries() {
+  const { base, params, calls, key } = useEndpoint();
+  const [{ status, final, delivery, replay }, setFilters] = useFilters();
+  const openOf = (id: string) => ({ to: ".", search: { status, final, delivery: id }, resetScroll: false }) as const;
+  return (
+    <>
+      <div className="head">
+        <h2>Deliveries</h2>
+        {useRole("ADMIN") && <ReplayMany onStarted={(id) => setFilters({ replay: id })} />}
+      </div>
+      {replay && (
+        <Part key={replay}>
+          <Progress replayId={replay} />
+        </Part>
+      )}
+      <FilterBar>
+        <ChoiceFilter name="status" label="Outcome" any="All" choices={choicesOf(STATUSES)} />
+        <ChoiceFilter name="final" label="Ended" any="All" choices={ENDED} />
+      </FilterBar>
+      <List
+        caption="Deliveries"
+        queryKey={[base, ...key, "deliveries", status, final]}
+        read={(cursor) =>
+          calls.pageDeliveries.query({ params, query: { cursor, status: status as keyof typeof STATUSES, final } })
+        }
+        keyOf={({ id }) => id}
+        columns={[
+          { name: "Event", cell: ({ id, event_type }) => <Link {...openOf(id)}>{event_type}</Link> },
+          { name: "When", cell: ({ created_at }) => <When at={created_at} /> },
+          { name: "Outcome", cell: (row) => <State of={STATUSES} is={row.status} /> },
+          { name: "Answer", cell: ({ response_status, error_message }) => response_status ?? error_message },
+          { name: "Attempt", cell: ({ attempt }) => attempt, isNumber: true },
+        ]}
+        empty="No delivery is like this. Each event since the endpoint was made stands here; send a test event."
+      />
+      {delivery && (
+        <Dialog title="Delivery" onClose={() => setFilters({ delivery: undefined })}>
+          <Delivery deliveryId={delivery} />
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Delivery({ deliveryId }: { deliveryId: string }) {
+  const { client, params, calls, key } = useEndpoint();
+  const both = { params: { ...params, deliveryId } };
+  const mayWrite = useRole("ADMIN");
+  // A press after a lost answer replays nothing twice; another opening of the dialog is another replay.
+  const [idempotencyKey, setKey] = useState("");
+  const delivery = useData([...key, "delivery", deliveryId], () => calls.retrieveDelivery.query(both));
+  const { body } = useData([...key, "body", deliveryId], () => client.app.accounts.webhooks.body.query(both));
+  return (
+    <>
+      <p>
+        {delivery.event_type}: <State of={STATUSES} is={delivery.status} />, attempt {delivery.attempt},{" "}
+        <When at={delivery.created_at} />
+        {delivery.duration_ms !== null && `, ${delivery.duration_ms.toLocaleString()} ms`}
+        {delivery.is_replay && ", a replay"}
+      </p>
+      <Facts of={[["Next attempt", delivery.next_attempt_at && <When at={delivery.next_attempt_at} />]]} />
+      {delivery.error_message && <p className="wrong">{delivery.error_message}</p>}
+      <h3>Sent</h3>
+      <pre>{body ? JSON.stringify(JSON.parse(body), null, 2) : "The event is no longer kept."}</pre>
+      <h3>Answer{delivery.response_status !== null && ` ${delivery.response_status}`}</h3>
+      <pre>{delivery.response_body || "No text"}</pre>
+      {mayWrite && (
+        <Act
+          title="Replay"
+          submit="Send it once more"
+          note="The same event is delivered once more, under the same event id."
+          onOpen={() => setKey(crypto.randomUUID())}
+          act={() => calls.replay.mutate(both, { context: { idempotencyKey } })}
+        />
+      )}
+    </>
+  );
+}
+
+const REPLAYED = { "": "Failed or not sent", FAILED: "Failed", BLOCKED: "Not sent" };
+const REPLAY_INPUTS = [
+  ["since", "Made since", { type: "datetime-local", required: true }],
+  ["until", "Until", { type: "datetime-local", hint: "Empty: until now." }],
+  ["status", "Outcome", { choices: REPLAYED }],
+] as const;
+
+/** Counts what matches, then replays it. */
+function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
+  const { params, calls } = useEndpoint();
+  const types = useEventTypes().map(({ id }) => id);
+  const [counted, setCounted] = useState<{ body: string; total: number }>();
+  return (
+    <Act
+      title="Replay many"
+      submit={counted?.total ? `Replay ${counted.total.toLocaleString()}` : "Count them"}
+      inputs={[...REPLAY_INPUTS, ["type", "Event", { choices: { "": "All", ...textsOf(types) } }]]}
+      act={async ({ since = "", until, status, type }) => {
+        const body = {
+          since: new Date(since).toISOString(),
+          ...(until && { until: new Date(until).toISOString() }),
+          event_types: (type ? [type] : []) as never[],
+          statuses: (status ? [status] : ["FAILED", "BLOCKED"]) as ("FAILED" | "BLOCKED")[],
+        };
+        if (counted?.total && counted.body === JSON.stringify(body)) {
+          onStarted((await calls.replayMany.mutate({ params, body })).data.id);
+          setCounted(undefined);
+          return true;
+        }
+        const { meta } = await calls.replayMany.mutate({ params, body }, { context: { dryRun: true } });
+        const { would_create: total = 0 } = (meta["impact"] ?? {}) as { would_create?: number };
+        setCounted({ body: JSON.stringify(body), total });
+        return false;
+      }}
+    >
+      {counted && <p role="status">Deliveries that would be sent once more: {counted.total.toLocaleString()}.</p>}
+    </Act>
+  );
+}
+
+function Progress({ replayId }: { replayId: string }) {
+  const { params, calls, key } = useEndpoint();
+  const { status, replayed, total } = useData(
+    [...key, "replay", replayId],
+    () => calls.retrieveReplay.query({ params: { ...params, replayId } }),
+    { poll: (replay) => replay.status === "RUNNING" && 2_000 },
+  );
+  const text = `${replayed.toLocaleString()} of about ${total.toLocaleString()} are queued again.`;
+  return (
+    <p className="notice" role="status">
+      {status === "RUNNING" ? "Replaying" : "Replayed"}: {text}
+      {status === "RUNNING" && <progress aria-label={text} value={replayed} max={Math.max(total, 1)} />}
+    </p>
   );
 }

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { Inputs, type Values } from "./form.tsx";
+import { Field, Inputs, type Values } from "./form.tsx";
 
 /** The providers by their codes, with the server that they usually have. */
 export const PROVIDERS = {
@@ -12,25 +12,6 @@ export const PROVIDERS = {
   SMTP_SENDGRID: ["SendGrid", "smtp.sendgrid.net"],
 } as const;
 export type Provider = keyof typeof PROVIDERS;
-
-/** The words of a status, and their colour. */
-export const ACCOUNT_STATES = {
-  ACTIVE: ["Works", "good"],
-  PENDING: ["Waits for its first login", "warn"],
-  ERROR: ["Fails", "wrong"],
-  SUSPENDED: ["Suspended", "warn"],
-  REVOKED: ["Access was withdrawn", "wrong"],
-} as const;
-
-export function AccountState({ status, problem }: { status: keyof typeof ACCOUNT_STATES; problem: string | null }) {
-  const [text, colour] = ACCOUNT_STATES[status];
-  return (
-    <>
-      <strong className={colour}>{text}</strong>
-      {problem !== null && <div>{problem}</div>}
-    </>
-  );
-}
 
 const SECURITIES = {
   starttls: "STARTTLS, usual at port 587",
@@ -50,6 +31,11 @@ export const LIMIT_INPUTS = [
 ] as const;
 export const USUAL_SERVER = { port: 587, security: "starttls", max_connections: 10 };
 
+export const LOGINS = {
+  password: "By a password",
+  oauth: "By OAuth, with a refresh token",
+  none: "Without a login",
+};
 const secret = { type: "password", autoComplete: "new-password" } as const;
 const USERNAME = ["username", "Login name", { required: true, autoComplete: "off" }] as const;
 const LOGIN_INPUTS = {
@@ -82,24 +68,11 @@ export const loginOf = (values: Values) => ({
 });
 
 export function LoginFields({ problemOf }: { problemOf: (name: string) => string | undefined }) {
-  const [kind, setKind] = useState<keyof typeof LOGIN_INPUTS>("password");
+  const [kind, setKind] = useState("password");
   return (
     <>
-      <fieldset>
-        <legend>Login</legend>
-        {(["password", "oauth", "none"] as const).map((name) => (
-          <label key={name}>
-            <input type="radio" name="login" checked={kind === name} onChange={() => setKind(name)} /> {LOGINS[name]}
-          </label>
-        ))}
-      </fieldset>
-      <Inputs inputs={LOGIN_INPUTS[kind]} problemOf={problemOf} />
+      <Field label="Login" name="login" choices={LOGINS} value={kind} onChange={setKind} />
+      <Inputs inputs={LOGIN_INPUTS[kind as keyof typeof LOGINS]} problemOf={problemOf} />
     </>
   );
 }
-
-export const LOGINS = {
-  password: "By a password",
-  oauth: "By OAuth, with a refresh token",
-  none: "Without a login",
-};

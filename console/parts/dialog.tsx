@@ -1,4 +1,5 @@
 import { type ReactNode, useEffect, useId, useRef } from "react";
+import { Part } from "./page.tsx";
 
 interface DialogProps {
   title: string;
@@ -23,7 +24,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
           ✕
         </button>
       </div>
-      {children}
+      <Part>{children}</Part>
     </dialog>
   );
 }

@@ -1,3 +1,4 @@
+import { useMutation } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { useRole, useWorkspace } from "../session.tsx";
 import { Problem } from "./page.tsx";
@@ -21,41 +22,32 @@ interface ExportProps {
 /** A button that saves people as CSV, page by page. */
 export function Export({ of, listId }: ExportProps) {
   const { client } = useWorkspace();
-  const [rows, setRows] = useState<number>();
-  const [error, setError] = useState<unknown>();
-  const isGone = useRef(false);
+  const [read, setRead] = useState(0);
+  const gone = useRef(new AbortController());
   useEffect(() => {
-    isGone.current = false;
-    return () => {
-      isGone.current = true;
-    };
+    gone.current = new AbortController();
+    return () => gone.current.abort();
   }, []);
-  const mayExport = useRole("EDITOR");
-  if (!mayExport) return null;
-
-  const save = async () => {
-    setError(undefined);
-    try {
+  const { mutate, isPending, error } = useMutation({
+    mutationFn: async () => {
+      const { signal } = gone.current;
       const texts: string[] = [];
-      for (let after: string | null = "", read = 0; after !== null; ) {
-        setRows(read);
-        const { data } = await client.app.imports.export.query({ query: { of, list_id: listId, after } });
-        if (isGone.current) return;
+      setRead(0);
+      for (let after: string | null = ""; after !== null; ) {
+        const query = { of, list_id: listId, after };
+        const { data } = await client.app.imports.export.query({ query }, { signal });
         texts.push(data.csv);
-        read += data.rows;
+        setRead((rows) => rows + data.rows);
         after = data.after;
       }
       saveFile(`${of === "list" ? "subscribers" : of}.csv`, texts);
-    } catch (thrown) {
-      setError(thrown);
-    } finally {
-      setRows(undefined);
-    }
-  };
+    },
+  });
+  if (!useRole("EDITOR")) return null;
   return (
     <>
-      <button type="button" onClick={save} disabled={rows !== undefined}>
-        {rows === undefined ? "Export as CSV" : `Reading… ${rows.toLocaleString("en")}`}
+      <button type="button" onClick={() => mutate()} disabled={isPending}>
+        {isPending ? `Reading… ${read.toLocaleString()}` : "Export as CSV"}
       </button>
       <Problem error={error} />
     </>

@@ -1,5 +1,6 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
+import { Select } from "./form.tsx";
 
 type Filters = Record<string, string | undefined>;
 
@@ -9,6 +10,8 @@ export function useFilters(): [Filters, (patch: Filters) => void] {
   const navigate = useNavigate();
   return [search, (patch) => void navigate({ to: ".", search: { ...search, ...patch }, replace: true })];
 }
+
+export { When } from "./page.tsx";
 
 /** Filters beside each other, above what they filter. */
 export const FilterBar = ({ children }: { children: ReactNode }) => <div className="filters">{children}</div>;
@@ -53,20 +56,11 @@ export function ChoiceFilter({ name, label, any, choices }: ChoiceProps) {
   return (
     <label>
       <span className="muted">{label}</span>
-      <select value={value} onChange={({ target }) => set({ [name]: target.value || undefined })}>
-        <option value="">{any}</option>
-        {Object.entries(choices).map(([choice, text]) => (
-          <option key={choice} value={choice}>
-            {text}
-          </option>
-        ))}
-      </select>
+      <Select
+        value={value}
+        choices={{ "": any, ...choices }}
+        onChange={(chosen) => set({ [name]: chosen || undefined })}
+      />
     </label>
   );
 }
-
-/** An instant in the reader's own time zone. */
-export const When = ({ at }: { at: string | null }) =>
-  at && (
-    <time dateTime={at}>{new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}</time>
-  );

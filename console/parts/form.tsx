@@ -1,4 +1,5 @@
-import { type FormEvent, type InputHTMLAttributes, type ReactNode, useId, useState } from "react";
+import { useMutation } from "@tanstack/react-query";
+import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, useId } from "react";
 import { problemOf } from "../api.ts";
 import { Problem } from "./page.tsx";
 
@@ -8,6 +9,8 @@ type ProblemOf = (name: string) => string | undefined;
 export interface FormProps {
   /** The values by the fields' names. */
   onSubmit: (values: Values) => Promise<unknown>;
+  /** Not called where `onSubmit` has answered `false`. */
+  onDone?: () => void;
   submit: string;
   inputs?: readonly Input[] | undefined;
   /** First values of the inputs. */
@@ -19,30 +22,22 @@ export interface FormProps {
 }
 
 /** A form whose refusals stand beside their fields. */
-export function Form({ onSubmit, submit, inputs = [], values, fields = [], children, isDisabled = false }: FormProps) {
-  const [error, setError] = useState<unknown>();
-  const [isBusy, setBusy] = useState(false);
+export function Form({ onSubmit, onDone, submit, inputs = [], values, fields = [], children, ...state }: FormProps) {
+  const onSuccess = (result: unknown) => result !== false && onDone?.();
+  const { mutate, error, isPending } = useMutation({ mutationFn: onSubmit, onSuccess });
   const problem = (name: string) => problemOf(error, name);
-  const send = async (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const given = Object.fromEntries(new FormData(event.currentTarget)) as Values;
-    setBusy(true);
-    setError(undefined);
-    try {
-      await onSubmit(given);
-    } catch (thrown) {
-      setError(thrown);
-    } finally {
-      setBusy(false);
-    }
-  };
   return (
-    <form onSubmit={send}>
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        mutate(Object.fromEntries(new FormData(event.currentTarget)) as Values);
+      }}
+    >
       <Inputs inputs={inputs} problemOf={problem} values={values} />
       {typeof children === "function" ? children(problem) : children}
       <Problem error={error} fields={[...inputs.map(([name]) => name), ...fields]} />
       <div className="actions">
-        <button type="submit" className="primary" disabled={isBusy || isDisabled}>
+        <button type="submit" className="primary" disabled={isPending || state.isDisabled}>
           {submit}
         </button>
       </div>
@@ -51,14 +46,7 @@ export function Form({ onSubmit, submit, inputs = [], values, fields = [], child
 }
 
 /** An input by its name, its label, and what else it has. */
-type Input = readonly [name: string, label: string, more?: InputMore];
-interface InputMore extends Omit<InputHTMLAttributes<HTMLInputElement>, "name"> {
-  hint?: string;
-  /** Texts by values: a select. */
-  choices?: Readonly<Record<string, string>>;
-  /** Lines of a text area. */
-  rows?: number;
-}
+type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "name" | "label">];
 
 interface InputsProps {
   inputs: readonly Input[];
@@ -71,48 +59,45 @@ interface InputsProps {
 
 /** Labelled inputs, one below the other. */
 export const Inputs = ({ inputs, problemOf, at = "", values = {} }: InputsProps) =>
-  inputs.map(([plain, label, { choices, rows, ...more } = {}]) => {
+  inputs.map(([plain, label, more]) => {
     const name = `${at}${plain}`;
-    const initial = String(values[plain] ?? "");
-    const common = { ...more, name, label, problem: problemOf?.(name) };
-    if (!choices && !rows) return <Field key={plain} defaultValue={initial} {...common} />;
-    const control = (id: string, describedBy: string | undefined) => {
-      const { required, disabled } = more;
-      const own = { id, name, "aria-describedby": describedBy, required, disabled };
-      if (!choices) return <textarea {...own} rows={rows} defaultValue={initial} />;
-      return (
-        <select {...own} defaultValue={initial || undefined}>
-          {Object.entries(choices).map(([value, text]) => (
-            <option key={value} value={value}>
-              {text}
-            </option>
-          ))}
-        </select>
-      );
-    };
-    return <Field key={plain} {...common} control={control} />;
+    const initial = String(values[plain] ?? "") || undefined;
+    return <Field key={plain} name={name} label={label} defaultValue={initial} problem={problemOf?.(name)} {...more} />;
   });
 
-interface FieldProps extends InputHTMLAttributes<HTMLInputElement> {
+interface FieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "onChange"> {
   label: string;
   name: string;
-  hint?: string;
+  hint?: string | undefined;
   problem?: string | undefined;
-  /** In place of an input: a select or a text area with this id. */
+  onChange?: (value: string) => void;
+  /** Texts by values: a select. */
+  choices?: Readonly<Record<string, string>>;
+  /** Lines of a text area. */
+  rows?: number;
+  /** In place of an input: an element with this id. */
   control?: (id: string, describedBy: string | undefined) => ReactNode;
 }
 
 /** A label, its input, a hint and the refusal. */
-export function Field({ label, hint, problem, control, ...input }: FieldProps) {
+export function Field({ label, hint, problem, control, choices, rows, onChange, ...more }: FieldProps) {
   const id = useId();
   const describedBy = hint || problem ? `${id}-text` : undefined;
+  const own = {
+    ...{ id, "aria-describedby": describedBy, "aria-invalid": problem ? true : undefined, ...more },
+    onChange: onChange && (({ target }: { target: { value: string } }) => onChange(target.value)),
+  } as InputHTMLAttributes<never>;
   return (
     <div className="field">
       <label htmlFor={id}>{label}</label>
       {control ? (
         control(id, describedBy)
+      ) : choices ? (
+        <Select {...own} onChange={onChange} choices={choices} />
+      ) : rows ? (
+        <textarea rows={rows} {...own} />
       ) : (
-        <input id={id} aria-describedby={describedBy} aria-invalid={problem ? true : undefined} {...input} />
+        <input {...own} />
       )}
       {describedBy && (
         <p id={describedBy} className={problem ? "wrong" : "muted"}>
@@ -122,6 +107,22 @@ export function Field({ label, hint, problem, control, ...input }: FieldProps) {
     </div>
   );
 }
+
+interface SelectProps extends Omit<SelectHTMLAttributes<HTMLSelectElement>, "onChange"> {
+  /** Texts by values. */
+  choices: Readonly<Record<string, string>>;
+  onChange?: ((value: string) => void) | undefined;
+}
+
+export const Select = ({ choices, onChange, ...select }: SelectProps) => (
+  <select {...select} onChange={onChange && (({ target }) => onChange(target.value))}>
+    {Object.entries(choices).map(([value, text]) => (
+      <option key={value} value={value}>
+        {text}
+      </option>
+    ))}
+  </select>
+);
 
 interface TicksProps {
   options: readonly { id: string; name: ReactNode; isDisabled?: boolean }[];

@@ -1,5 +1,6 @@
-import { Link } from "@tanstack/react-router";
-import { type ReactNode, useEffect } from "react";
+import { useQueryErrorResetBoundary } from "@tanstack/react-query";
+import { CatchBoundary, type ErrorComponentProps, Link } from "@tanstack/react-router";
+import { type ReactNode, Suspense, useEffect, useState } from "react";
 import { refusalOf } from "../api.ts";
 
 /** The title of a page, and its actions beside it. */
@@ -21,6 +22,27 @@ export const Loading = () => (
   </p>
 );
 
+/** In the place of what could not be read. */
+export function Failed({ error, reset }: ErrorComponentProps) {
+  const failed = useQueryErrorResetBoundary();
+  useEffect(() => failed.reset(), [failed]);
+  return (
+    <div className="stack">
+      <Problem error={error} />
+      <button type="button" onClick={reset}>
+        Try again
+      </button>
+    </div>
+  );
+}
+
+/** A part of a page that waits for its own reads, and fails by itself. */
+export const Part = ({ children }: { children: ReactNode }) => (
+  <CatchBoundary getResetKey={() => 0} errorComponent={Failed}>
+    <Suspense fallback={<Loading />}>{children}</Suspense>
+  </CatchBoundary>
+);
+
 /** A refusal, with the request's id to copy. @param fields names of those that show their own refusals */
 export function Problem({ error, fields = [] }: { error: unknown; fields?: readonly string[] }) {
   if (!error) return null;
@@ -29,21 +51,66 @@ export function Problem({ error, fields = [] }: { error: unknown; fields?: reado
   return (
     <div className="problem" role="alert">
       <p>{message}</p>
-      {requestId && (
-        <p className="muted">
-          Request <code>{requestId}</code>{" "}
-          {navigator.clipboard && (
-            <button type="button" className="plain" onClick={() => navigator.clipboard.writeText(requestId)}>
-              Copy
-            </button>
-          )}
-        </p>
-      )}
+      {requestId && <Copy text={requestId} name="the id of the request" />}
     </div>
   );
 }
 
-/** Shows that there is nothing, and what to do. */
+/** A text with a button that copies it. @param name what it is, for screen readers */
+export function Copy({ text, name }: { text: string; name: string }) {
+  const [isCopied, setCopied] = useState(false);
+  const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true));
+  return (
+    <span className="copy">
+      <code>{text}</code>
+      {/* Browsers have it for https and localhost alone. */}
+      {navigator.clipboard && (
+        <button type="button" aria-label={`Copy ${name}`} onClick={copy}>
+          {isCopied ? "Copied" : "Copy"}
+        </button>
+      )}
+    </span>
+  );
+}
+
+interface FactsProps {
+  /** Those that are missing (`null`, `undefined`, `false`) are left out. */
+  of: readonly (readonly [name: string, fact: ReactNode])[];
+  /** Numbers stand in columns. */
+  className?: "facts" | "figures";
+}
+
+/** Facts with their names. */
+export const Facts = ({ of, className = "facts" }: FactsProps) => (
+  <dl className={className}>
+    {of
+      .filter(([, fact]) => fact !== null && fact !== undefined && fact !== false)
+      .map(([name, fact]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{fact}</dd>
+        </div>
+      ))}
+  </dl>
+);
+
+/** The words of a state by its code, and their colour. */
+export type States = Readonly<Record<string, readonly [text: string, colour: "good" | "warn" | "wrong" | "muted"]>>;
+
+export const State = <Of extends States>({ of, is }: { of: Of; is: keyof Of & string }) => (
+  <strong className={of[is]?.[1]}>{of[is]?.[0] ?? is}</strong>
+);
+
+/** Choices of a filter by states. */
+export const choicesOf = (states: States): Record<string, string> =>
+  Object.fromEntries(Object.entries(states).map(([name, [text]]) => [name, text]));
+
+/** An instant in the reader's own time zone. */
+export const When = ({ at }: { at: string | null }) =>
+  at && (
+    <time dateTime={at}>{new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}</time>
+  );
+
 export const Empty = ({ children }: { children: ReactNode }) => <div className="empty">{children}</div>;
 
 export function NotFound() {

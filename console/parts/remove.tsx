@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useId } from "react";
 import type { CallContext } from "../api.ts";
 import { Act } from "./act.tsx";
@@ -8,31 +8,27 @@ interface RemoveProps {
   /** Of the button and of the dialog: "Delete this list". */
   title: string;
   /** Makes the call; with `dryRun` it changes nothing and answers its impact. */
-  act: (context: CallContext) => Promise<{ meta: Record<string, unknown> }>;
+  act: (options: { context: CallContext & Record<string, unknown> }) => Promise<{ meta: Record<string, unknown> }>;
   /** The effect of the act, in words. */
   children?: ReactNode;
+  /** May leave the page of the deleted record. */
   onDone?: () => unknown;
 }
 
 /** A button for a destructive act: it shows the impact of a dry run before it acts. */
-export function Remove({ title, act, children, onDone }: RemoveProps) {
-  const queries = useQueryClient();
-  return (
-    <Act
-      title={title}
-      kind="danger"
-      act={async () => {
-        await act({ idempotencyKey: crypto.randomUUID() });
-        // It may leave the page of the deleted record, before that is read again.
-        await onDone?.();
-        void queries.invalidateQueries();
-      }}
-    >
-      {children}
-      <Impact act={act} />
-    </Act>
-  );
-}
+export const Remove = ({ title, act, children, onDone }: RemoveProps) => (
+  <Act
+    title={title}
+    kind="danger"
+    act={async () => {
+      await act({ context: { idempotencyKey: crypto.randomUUID() } });
+      await onDone?.();
+    }}
+  >
+    <p>{children}</p>
+    <Impact act={act} />
+  </Act>
+);
 
 const WORDS: Record<string, string> = {
   would_create: "Records made",
@@ -44,7 +40,8 @@ function Impact({ act }: Pick<RemoveProps, "act">) {
   // A key of its own: the answer of another dialog may still be under way.
   const query = useQuery({
     queryKey: ["impact", useId()],
-    queryFn: () => act({ dryRun: true }),
+    queryFn: () => act({ context: { dryRun: true } }),
+    staleTime: "static",
     retry: false,
     gcTime: 0,
   });

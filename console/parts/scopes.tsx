@@ -1,5 +1,5 @@
 import type { Client } from "../api.ts";
-import { Ticks } from "./form.tsx";
+import { Field, Ticks } from "./form.tsx";
 
 type Minting = Parameters<Client["app"]["team"]["mintKey"]["mutate"]>[0];
 export type Scope = Minting["body"]["scopes"][number];
@@ -58,15 +58,15 @@ export function ScopeChoice({ chosen, onChange, problem }: ScopesProps) {
     (scope === "suppressions:delete" && sends(chosen));
   return (
     <>
-      <label className="field">
-        <strong>What is the key for?</strong>
-        <select defaultValue="" onChange={({ target }) => onChange([...(PURPOSES[target.value] ?? [])])}>
-          <option value="">Something else: choose below</option>
-          {Object.keys(PURPOSES).map((purpose) => (
-            <option key={purpose}>{purpose}</option>
-          ))}
-        </select>
-      </label>
+      <Field
+        label="What is the key for?"
+        name="purpose"
+        choices={{
+          "": "Something else: choose below",
+          ...Object.fromEntries(Object.keys(PURPOSES).map((purpose) => [purpose, purpose])),
+        }}
+        onChange={(purpose) => onChange([...(PURPOSES[purpose] ?? [])])}
+      />
       <fieldset>
         <legend>It may</legend>
         <Ticks

@@ -2,10 +2,8 @@ import { type ComponentProps, useRef, useState } from "react";
 import { refuse } from "../api.ts";
 import { Conditions } from "./audience/builder.tsx";
 import { type Condition, grouped, partsOf } from "./audience/conditions.ts";
-import { useFields } from "./audience/people.tsx";
 import { TagField } from "./draft/tag-field.tsx";
 import { Form, Inputs, type Values } from "./form.tsx";
-import { Loading, Problem } from "./page.tsx";
 
 /** The words of a status, and their colour. */
 export const SEQUENCE_STATES = {
@@ -94,7 +92,7 @@ type PartProps = Pick<ComponentProps<typeof TagField>, "label" | "name" | "probl
 function Tagged({ first, ...props }: PartProps & { first: string; tags: readonly string[]; rows?: number }) {
   const [value, setValue] = useState(first);
   const field = useRef(null);
-  return <TagField {...props} value={value} onChange={setValue} field={field} isReadOnly={false} />;
+  return <TagField {...props} value={value} onChange={setValue} field={field} readOnly={false} />;
 }
 
 /** Conditions as of a segment, which its form reads as JSON. Without any, no person meets them. */
@@ -122,9 +120,7 @@ interface StepsEditorProps {
 
 /** Edits all steps, and saves them at once. */
 export function StepsEditor({ saved, tags, save }: StepsEditorProps) {
-  const fields = useFields();
   const [steps, setSteps] = useState(() => (saved.length > 0 ? saved : [newStep()]));
-  if (!fields.data) return fields.error ? <Problem error={fields.error} /> : <Loading />;
   const insert = (at: number) => setSteps([...steps.slice(0, at), newStep(), ...steps.slice(at)]);
   return (
     <Form

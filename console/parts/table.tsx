@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { Empty, Loading, Problem } from "./page.tsx";
+import { FilterBar, SearchFilter, useFilters } from "./filters.tsx";
+import { Loading, Problem } from "./page.tsx";
 
 export interface Column<Row> {
   name: string;
@@ -15,9 +16,12 @@ interface TableProps<Row> {
   rows: readonly Row[];
   columns: readonly Column<Row>[];
   keyOf: (row: Row) => string;
+  /** Shown when there is no row: what to do. */
+  empty?: ReactNode;
 }
 
-export function Table<Row>({ caption, rows, columns, keyOf }: TableProps<Row>) {
+export function Table<Row>({ caption, rows, columns, keyOf, empty }: TableProps<Row>) {
+  if (empty !== undefined && rows.length === 0) return <div className="empty">{empty}</div>;
   return (
     // A wide table scrolls by itself, also by keyboard.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must take the focus
@@ -54,18 +58,30 @@ export function Table<Row>({ caption, rows, columns, keyOf }: TableProps<Row>) {
   );
 }
 
-interface RowsProps<Row> extends TableProps<Row> {
-  query: { isPending: boolean; error: unknown };
-  /** Shown when there is no row. */
-  empty: ReactNode;
+interface AllProps<Row> extends TableProps<Row> {
+  /** Searched for by the text of a filter with this label. */
+  search: readonly [label: string, textOf: (row: Row) => string];
+  /** Whether the further filters let it through. */
+  isShown?: (row: Row) => boolean;
+  /** These filters. */
+  children?: ReactNode;
 }
 
-/** A list that is read as a whole. */
-export function Rows<Row>({ query, empty, ...table }: RowsProps<Row>) {
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  if (table.rows.length === 0) return <Empty>{empty}</Empty>;
-  return <Table {...table} />;
+/** A list that is read as a whole, and filtered here. */
+export function All<Row>({ search: [label, textOf], isShown, children, rows, empty, ...table }: AllProps<Row>) {
+  const [{ q = "" }] = useFilters();
+  const text = q.toLowerCase();
+  const found = rows.filter((row) => textOf(row).toLowerCase().includes(text) && (isShown?.(row) ?? true));
+  const none = rows.length === 0 ? empty : "Nothing is like this. Search for less, or show all.";
+  return (
+    <>
+      <FilterBar>
+        <SearchFilter name="q" label={label} />
+        {children}
+      </FilterBar>
+      <Table rows={found} empty={none} {...table} />
+    </>
+  );
 }
 
 /** A page as a list procedure answers it. */
@@ -74,24 +90,26 @@ interface ListAnswer<Row> {
   meta: Record<string, unknown>;
 }
 
-interface ListProps<Row> extends Omit<RowsProps<Row>, "rows" | "query"> {
+interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
   /** Of the query: it names the procedure and everything that its input holds. */
   queryKey: readonly unknown[];
   read: (cursor: string | undefined) => Promise<ListAnswer<Row>>;
 }
 
 /** A list that is read page by page. */
-export function List<Row>({ queryKey, read, ...list }: ListProps<Row>) {
+export function List<Row>({ queryKey, read, ...table }: ListProps<Row>) {
   const query = useInfiniteQuery({
     queryKey,
     queryFn: ({ pageParam }) => read(pageParam),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: ({ meta }) => (meta["next_cursor"] as string | null | undefined) ?? undefined,
   });
-  const rows = query.data?.pages.flatMap(({ data }) => data as readonly Row[]) ?? [];
+  if (query.isPending) return <Loading />;
+  if (query.error) return <Problem error={query.error} />;
+  const rows = query.data.pages.flatMap(({ data }) => data as readonly Row[]);
   return (
     <>
-      {(rows.length > 0 || !query.hasNextPage) && <Rows query={query} rows={rows} {...list} />}
+      {(rows.length > 0 || !query.hasNextPage) && <Table rows={rows} {...table} />}
       {query.hasNextPage && (
         <button type="button" disabled={query.isFetchingNextPage} onClick={() => query.fetchNextPage()}>
           More

@@ -46,9 +46,9 @@ function Pick({ label, value, choices, onChange }: PickProps) {
 
 const replaced = <T,>(all: readonly T[], at: number, value: T) => all.map((each, i) => (i === at ? value : each));
 
-/** Conditions by a form, or as JSON where the form cannot show them. Render it once the fields are known. */
+/** Conditions by a form, or as JSON where the form cannot show them. */
 export function Conditions({ value, onChange }: EditProps<unknown>) {
-  const { data: fields = [] } = useFields();
+  const fields = useFields();
   const shown = grouped(value);
   // While they are written as text they stay text.
   const [isText] = useState(() => !canShow(shown, fields));
@@ -133,7 +133,7 @@ function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?
 
 /** One condition: what it is about, how it compares, and with which value. */
 function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: () => void }) {
-  const fields = useFields().data ?? [];
+  const fields = useFields();
   const inner = negated(value) ?? value;
   const isNot = inner !== value;
   const subject = "list" in inner ? "list" : "event" in inner ? "event" : String(inner["field"]);
@@ -280,7 +280,7 @@ const chosen = (condition: Condition, name: string, value: string | number): Con
 };
 
 function ListPart({ value, isNot, onChange }: PartProps) {
-  const lists = useLists().data ?? [];
+  const lists = useLists();
   const names = Object.fromEntries(lists.map(({ id, name }) => [id, name]));
   return (
     <>

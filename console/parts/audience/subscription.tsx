@@ -1,5 +1,5 @@
 import { useRole, useWorkspace } from "../../session.tsx";
-import { Delete } from "./delete.tsx";
+import { Remove } from "../remove.tsx";
 
 interface SubscriptionActionsProps {
   listId: string;
@@ -16,15 +16,15 @@ export function SubscriptionActions({ listId, subscriberId, status, name }: Subs
   if (!useRole("EDITOR") || status === "UNSUBSCRIBED") return null;
   return (
     <div className="actions">
-      <Delete
+      <Remove
         title="Unsubscribe"
-        call={(options) => lists.updateMember.mutate({ params, body: { status: "UNSUBSCRIBED" } }, options)}
+        act={(options) => lists.updateMember.mutate({ params, body: { status: "UNSUBSCRIBED" } }, options)}
       >
         {name}: records that the person does not want these mails. Only they can undo it, by a confirmation.
-      </Delete>
-      <Delete title="Remove" call={(options) => lists.removeMember.mutate({ params }, options)}>
+      </Remove>
+      <Remove title="Remove" act={(options) => lists.removeMember.mutate({ params }, options)}>
         {name}: takes the person off the list. They stay in the audience, and can be added again.
-      </Delete>
+      </Remove>
     </div>
   );
 }

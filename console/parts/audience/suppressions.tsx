@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
-import { Act, useDone } from "../act.tsx";
-import { Delete } from "./delete.tsx";
+import { Act } from "../act.tsx";
+import { Remove } from "../remove.tsx";
 
 export const REASONS: Readonly<Record<string, string>> = {
   MANUAL: "by the team",
@@ -16,14 +16,14 @@ export function Lift({ id: suppressionId, reason, email }: { id: string; reason:
   const { suppressions } = useWorkspace().client.api;
   if (!useRole("ADMIN")) return null;
   return (
-    <Delete
+    <Remove
       title="Allow mail again"
-      call={(options) => suppressions.remove.mutate({ params: { suppressionId } }, options)}
+      act={(options) => suppressions.remove.mutate({ params: { suppressionId } }, options)}
     >
       Mail to {email} is stopped: {REASONS[reason] ?? reason}.{" "}
       {reason !== "MANUAL" && "Allow mail again if the person asked for it, or the address was mended. "}
       Opt-outs from single lists still hold, and another bounce or complaint stops mail again.
-    </Delete>
+    </Remove>
   );
 }
 
@@ -32,12 +32,11 @@ const NOTE = "Nothing is mailed to a stopped address, by any newsletter or campa
 /** A button that stops mail to addresses. @param email the only one; a field asks for some unless given */
 export function Suppress({ email }: { email?: string }) {
   const { suppressions } = useWorkspace().client.api;
-  const done = useDone("suppressions");
   const [notice, setNotice] = useState<string>();
   if (!useRole("EDITOR")) return null;
   const stop = async (text: string) => {
     const emails = text.split(/[\s,;]+/).filter(Boolean);
-    const { added, already_suppressed: present } = (await done(suppressions.create.mutate({ body: { emails } }))).data;
+    const { added, already_suppressed: present } = (await suppressions.create.mutate({ body: { emails } })).data;
     setNotice(`Mail to ${added.length} addresses is stopped; to ${present.length} it was before.`);
     return email !== undefined;
   };

@@ -1,8 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import { useRole, useWorkspace } from "../../session.tsx";
-import { Loading, PageHead, Problem } from "../page.tsx";
+import { useData, useRole, useWorkspace } from "../../session.tsx";
+import { PageHead } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { callsOf, isOpen, type Kind } from "../send/calls.ts";
 import { SendPanel } from "../send/send-panel.tsx";
@@ -19,16 +18,10 @@ export function DraftPage({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
   const { [`${kind}Id`]: id = "" } = useParams({ strict: false }) as Record<string, string>;
   const { calls, params } = callsOf(client, kind, id);
-  const query = useQuery({
-    queryKey: [base, `${kind}s`, id],
-    queryFn: async (): Promise<Draft> => (await calls.drafts.retrieve.query({ params })).data,
-    refetchInterval: ({ state }) => state.data !== undefined && isOpen(state.data) && POLL_MS,
-    refetchIntervalInBackground: false,
-  });
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  if ("is_drip" in query.data && query.data.is_drip) return <Navigate to={`${base}/sequences/${id}`} replace />;
-  return <Shown key={id} kind={kind} draft={query.data} />;
+  const read = (): Promise<{ data: Draft }> => calls.drafts.retrieve.query({ params });
+  const draft = useData([`${kind}s`, id], read, { poll: (now) => isOpen(now) && POLL_MS });
+  if ("is_drip" in draft && draft.is_drip) return <Navigate to={`${base}/sequences/${id}`} replace />;
+  return <Shown key={id} kind={kind} draft={draft} />;
 }
 
 function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
@@ -48,7 +41,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
         {mayWrite && isDraft && (
           <Remove
             title={`Delete this ${kind}`}
-            act={(context) => calls.drafts.remove.mutate({ params }, { context })}
+            act={(options) => calls.drafts.remove.mutate({ params }, options)}
             onDone={() => navigate({ to: `${base}/${kind}s`, ignoreBlocker: true })}
           />
         )}

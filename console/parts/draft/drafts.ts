@@ -1,5 +1,5 @@
-import { useRead, useWorkspace } from "../../session.tsx";
-import { useLists } from "../audience/list-form.tsx";
+import { useData, useWorkspace } from "../../session.tsx";
+import { readLists } from "../audience/list-form.tsx";
 import type { callsOf, Kind } from "../send/calls.ts";
 
 type Drafts = ReturnType<typeof callsOf>["calls"]["drafts"];
@@ -44,20 +44,22 @@ export const STATES: Readonly<Record<Draft["status"], string>> = {
 };
 
 /** The lists that a newsletter may go to, or the segments of a campaign. */
-export function useTargets(kind: Kind) {
+export function useTargets(kind: Kind): readonly { id: string; name: string }[] {
   const { client } = useWorkspace();
-  const lists = useLists(kind === "newsletter");
-  const segments = useRead(["segments", "names"], () => client.app.audience.segments.query({}), kind === "campaign");
-  return kind === "newsletter" ? lists : segments;
+  const [key, read] =
+    kind === "newsletter"
+      ? [["lists", "all"], () => readLists(client)]
+      : [["segments"], () => client.app.audience.segments.query({})];
+  return useData<readonly { id: string; name: string }[]>(key, read);
 }
 
 export function useAccounts() {
   const { client } = useWorkspace();
-  return useRead(["accounts", "names"], () => client.app.accounts.list.query({}));
+  return useData(["accounts", "list"], () => client.app.accounts.list.query({}));
 }
 
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 export function useSettings(kind: Kind, id: string) {
   const { client } = useWorkspace();
-  return useRead([`${kind}s`, id, "settings"], () => client.app.content.settings.query({ query: { type: kind, id } }));
+  return useData([`${kind}s`, id, "settings"], () => client.app.content.settings.query({ query: { type: kind, id } }));
 }

@@ -29,8 +29,8 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   const form = useRef<HTMLFormElement>(null);
   const subject = useRef<HTMLInputElement>(null);
   const body = useRef<HTMLTextAreaElement>(null);
-  const tags = useSettings(kind, draft.id).data?.merge_tags ?? [];
-  const { data: accounts = [] } = useAccounts();
+  const { merge_tags: tags } = useSettings(kind, draft.id);
+  const accounts = useAccounts();
   // Fields without edits follow what another member saves.
   const saved = contentOf(draft);
   const content = { ...saved, ...edits };
@@ -78,17 +78,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
     value: content[name],
     readOnly: !mayWrite,
     problem: problemOf(error, name),
-    onChange: ({ currentTarget }: { currentTarget: HTMLInputElement }) => set(name)(currentTarget.value),
-  });
-  const tagged = (name: "subject" | "body") => ({
-    ...{
-      name,
-      value: content[name],
-      onChange: set(name),
-      tags,
-      isReadOnly: !mayWrite,
-      problem: problemOf(error, name),
-    },
+    onChange: set(name),
   });
 
   return (
@@ -101,7 +91,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
       }}
     >
       <Field label="Name" required maxLength={200} hint="For the team alone." {...input("name")} />
-      <TagField label="Subject" field={subject} {...tagged("subject")} />
+      <TagField label="Subject" field={subject} tags={tags} {...input("subject")} />
       {kind === "newsletter" && (
         <Field
           label="Sender's address"
@@ -127,7 +117,8 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
         field={body}
         rows={24}
         hint="Type {{ for a person's data. Without a link to unsubscribe it gets one at its end."
-        {...tagged("body")}
+        tags={tags}
+        {...input("body")}
       />
       <Problem error={error} fields={FIELDS} />
       {mayWrite && (

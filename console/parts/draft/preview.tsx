@@ -1,8 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useWorkspace } from "../../session.tsx";
-import { Facts } from "../act.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../filters.tsx";
-import { Loading, Problem } from "../page.tsx";
+import { Facts, Loading, Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 
 const VIEWS = { phone: "Phone (360 px)", text: "Text part" };

@@ -11,7 +11,7 @@ interface TagFieldProps {
   /** Offered behind `{{`. */
   tags: readonly string[];
   field: RefObject<Element | null>;
-  isReadOnly: boolean;
+  readOnly: boolean;
   problem?: string | undefined;
   hint?: string;
   /** Lines of text; one unless given. */
@@ -22,7 +22,7 @@ interface TagFieldProps {
 const BEGUN = /\{\{[ ]?([\w.]*)$/;
 
 /** A text with merge tags: behind `{{` it offers those that there are. */
-export function TagField({ name, value, onChange, tags, field, isReadOnly, rows, ...rest }: TagFieldProps) {
+export function TagField({ name, value, onChange, tags, field, readOnly, rows, ...rest }: TagFieldProps) {
   const [typed, setTyped] = useState<string>();
   const [chosen, setChosen] = useState(0);
   const options = typed === undefined ? [] : tags.filter((tag) => tag.includes(typed));
@@ -30,7 +30,7 @@ export function TagField({ name, value, onChange, tags, field, isReadOnly, rows,
   const active = Math.min(chosen, options.length - 1);
 
   const look = ({ value: text, selectionStart, selectionEnd }: Element) => {
-    const isTyping = selectionStart === selectionEnd && !isReadOnly;
+    const isTyping = selectionStart === selectionEnd && !readOnly;
     setTyped(isTyping ? BEGUN.exec(text.slice(0, selectionStart ?? 0))?.[1] : undefined);
   };
   const insert = (tag: string) => {
@@ -57,7 +57,7 @@ export function TagField({ name, value, onChange, tags, field, isReadOnly, rows,
   };
 
   const sharedOf = (id: string, describedBy: string | undefined) => ({
-    ...{ id, name, value, readOnly: isReadOnly, spellCheck: rows === undefined, autoComplete: "off" },
+    ...{ id, name, value, readOnly, spellCheck: rows === undefined, autoComplete: "off" },
     "aria-autocomplete": "list" as const,
     "aria-controls": isOpen ? `${id}-tags` : undefined,
     "aria-activedescendant": isOpen ? `${id}-${active}` : undefined,

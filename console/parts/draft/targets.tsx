@@ -1,8 +1,8 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { useId } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Field, Ticks } from "../form.tsx";
-import { Loading, Problem } from "../page.tsx";
+import { Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 import { type Draft, useAccounts, useSettings, useTargets } from "./drafts.ts";
 
@@ -25,8 +25,7 @@ export function Targets({ kind, draft }: TargetsProps) {
 interface ChoiceProps<Value> {
   label: string;
   hint: string;
-  /** Undefined until they are read. */
-  options: readonly { id: string; name: string }[] | undefined;
+  options: readonly { id: string; name: string }[];
   save: (value: Value) => Promise<unknown>;
 }
 
@@ -36,21 +35,17 @@ interface Selection {
   id: string;
 }
 
-/** A change that is saved at once; then what the page shows is read anew. */
+/** A change that is saved at once. */
 function useSave<Value>(save: (value: Value) => Promise<unknown>) {
   const { base } = useWorkspace();
-  const queries = useQueryClient();
   // One after the other: the last one stays.
   const scope = { id: useId() };
-  const changed = () => queries.invalidateQueries({ queryKey: [base] });
-  const mutationKey = [base, "save"];
-  return { mayWrite: useRole("EDITOR"), ...useMutation({ mutationKey, mutationFn: save, onSettled: changed, scope }) };
+  return { mayWrite: useRole("EDITOR"), ...useMutation({ mutationKey: [base, "save"], mutationFn: save, scope }) };
 }
 
 /** Checkboxes. */
 function Several({ label, hint, options, chosen, save }: ChoiceProps<Selection> & { chosen: readonly string[] }) {
   const { mutate, isPending, variables, error, mayWrite } = useSave(save);
-  if (!options) return <Loading />;
   const shown = isPending ? variables.ids : chosen;
   return (
     <fieldset className="card choices" disabled={!mayWrite}>
@@ -64,29 +59,19 @@ function Several({ label, hint, options, chosen, save }: ChoiceProps<Selection> 
 
 function One({ label, hint, options, chosen, save }: ChoiceProps<string> & { chosen: string | null }) {
   const { mutate, isPending, variables, error, mayWrite } = useSave(save);
-  if (!options) return <Loading />;
   return (
     <div className="card stack">
       <Field
         label={label}
         name={label}
         hint={hint}
-        control={(id, describedBy) => (
-          <select
-            id={id}
-            aria-describedby={describedBy}
-            value={(isPending ? variables : chosen) ?? ""}
-            disabled={!mayWrite}
-            onChange={({ currentTarget: { value } }) => mutate(value)}
-          >
-            {chosen === null && <option value="">None yet</option>}
-            {options.map((option) => (
-              <option key={option.id} value={option.id}>
-                {option.name}
-              </option>
-            ))}
-          </select>
-        )}
+        choices={{
+          ...(chosen === null && { "": "None yet" }),
+          ...Object.fromEntries(options.map(({ id, name }) => [id, name])),
+        }}
+        value={(isPending ? variables : chosen) ?? ""}
+        disabled={!mayWrite}
+        onChange={(id) => mutate(id)}
       />
       <Problem error={error} />
     </div>
@@ -95,13 +80,12 @@ function One({ label, hint, options, chosen, save }: ChoiceProps<string> & { cho
 
 function Lists({ draft: { id, lists } }: { draft: Extract<Draft, { lists: unknown }> }) {
   const { client } = useWorkspace();
-  const { data, error } = useTargets("newsletter");
-  if (error) return <Problem error={error} />;
+  const targets = useTargets("newsletter");
   return (
     <Several
       label="Lists"
       hint="Their confirmed subscribers get it, each once."
-      options={data}
+      options={targets}
       chosen={lists}
       save={({ ids, id: list_id }) => {
         const { attachList, detachList } = client.app.content;
@@ -117,20 +101,19 @@ function SegmentAndAccounts({ draft }: { draft: Extract<Draft, { account_ids: un
   const accounts = useAccounts();
   const { attachSegment, attachAccounts } = client.app.content;
   const one = { campaign_id: draft.id };
-  if (segments.error ?? accounts.error) return <Problem error={segments.error ?? accounts.error} />;
   return (
     <>
       <One
         label="Segment"
         hint="Its contacts with a valid address get it."
-        options={segments.data}
+        options={segments}
         chosen={draft.segment_id}
         save={(id) => attachSegment.mutate({ body: { ...one, segment_id: id } })}
       />
       <Several
         label="Sending accounts"
         hint="Each mails a share of the recipients, under its own address."
-        options={accounts.data?.map(({ id, email, status }) => ({
+        options={accounts.map(({ id, email, status }) => ({
           id,
           name: status === "ACTIVE" ? email : `${email} (cannot send now)`,
         }))}
@@ -162,18 +145,17 @@ const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: fa
 
 function Tracking({ kind, draft: { id } }: TargetsProps) {
   const { client } = useWorkspace();
-  const { data, error } = useSettings(kind, id);
-  if (!data) return <Problem error={error} />;
+  const settings = useSettings(kind, id);
   return (
     <One
       label="Count opens and clicks"
       hint="On: links lead over this service, and a picture that is not seen reports the opening."
       options={[
-        { id: "team", name: `As the team's setting: ${data.team_tracking ? "on" : "off"}` },
+        { id: "team", name: `As the team's setting: ${settings.team_tracking ? "on" : "off"}` },
         { id: "on", name: "On" },
         { id: "off", name: "Off" },
       ]}
-      chosen={data.tracking === null ? "team" : data.tracking ? "on" : "off"}
+      chosen={settings.tracking === null ? "team" : settings.tracking ? "on" : "off"}
       save={(chosen) =>
         client.app.content.change.mutate({ body: { type: kind, id, tracking: TRACKING[chosen] ?? null } })
       }

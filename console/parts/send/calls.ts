@@ -1,6 +1,5 @@
-import { useQuery } from "@tanstack/react-query";
 import type { Client } from "../../api.ts";
-import { useWorkspace } from "../../session.tsx";
+import { useData, useWorkspace } from "../../session.tsx";
 
 export type Kind = "newsletter" | "campaign";
 
@@ -20,13 +19,10 @@ const LIVE_MS = 2_000;
 const IDLE_MS = 30_000;
 
 /** The last send of a resource, or all that go out. It asks again while one does and the page is visible. */
-export function useProgress(resourceId?: string) {
-  const { client, base } = useWorkspace();
-  return useQuery({
-    queryKey: [base, "progress", resourceId],
-    queryFn: async () => (await client.app.overview.progress.query({ body: { resource_id: resourceId } })).data,
-    refetchInterval: ({ state: { data = [] } }) =>
-      data.some(isOpen) ? LIVE_MS : resourceId === undefined ? IDLE_MS : false,
-    refetchIntervalInBackground: false,
+export function useProgress(resourceId?: string): readonly Send[] {
+  const { client } = useWorkspace();
+  const read = () => client.app.overview.progress.query({ body: { resource_id: resourceId } });
+  return useData(["progress", resourceId], read, {
+    poll: (sends) => (sends.some(isOpen) ? LIVE_MS : resourceId === undefined && IDLE_MS),
   });
 }

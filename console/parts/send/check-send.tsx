@@ -1,12 +1,11 @@
-import { useIsMutating, useMutation, useQueryClient } from "@tanstack/react-query";
+import { useIsMutating, useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { type Figure, Figures } from "../figures.tsx";
 import { Field } from "../form.tsx";
-import { Problem } from "../page.tsx";
+import { Facts, Problem } from "../page.tsx";
 import { callsOf, type GateReport, type Kind } from "./calls.ts";
 import { clock, people, percent } from "./words.ts";
 
@@ -25,7 +24,6 @@ interface CheckProps {
 /** Checks a draft against every gate, makes the preview of its send when all are met, and confirms it. */
 export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
   const { client, base } = useWorkspace();
-  const queries = useQueryClient();
   const { calls, params } = callsOf(client, kind, id);
   const [typed, setTyped] = useState("");
   const [outdated, setOutdated] = useState<string>();
@@ -59,7 +57,6 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
       return;
     }
     onConfirmed();
-    void queries.invalidateQueries({ queryKey: [base] });
   };
 
   return (
@@ -94,7 +91,7 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
               inputMode="numeric"
               autoComplete="off"
               value={typed}
-              onChange={({ target }) => setTyped(target.value)}
+              onChange={setTyped}
             />
           </Act>
         )}
@@ -146,13 +143,11 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
     ["Your mails today", cap?.used_today],
     ["Your limit of a day", cap?.limit],
   ];
-  const figures: Figure[] = numbers
-    .filter(([, number]) => number !== undefined)
-    .map(([name, number]) => [name, number?.toLocaleString()]);
-  figures.push(["Complaints, 30 days", `${percent(report.complaint_rate, 2)} (limit ${percent(COMPLAINT_LIMIT, 2)})`]);
+  const complaints = `${percent(report.complaint_rate, 2)} (limit ${percent(COMPLAINT_LIMIT, 2)})`;
+  const figures = numbers.map(([name, number]) => [name, number?.toLocaleString()] as const);
   return (
     <>
-      <Figures figures={figures} />
+      <Facts className="figures" of={[...figures, ["Complaints, 30 days", complaints]]} />
       {preview && (
         <p>
           It is sent from {from.join(", ")}. The check is valid until {clock(preview.confirmation.expires_at)}.

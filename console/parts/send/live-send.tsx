@@ -1,8 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { useRole, useWorkspace } from "../../session.tsx";
-import { useDone } from "../act.tsx";
-import { Figures } from "../figures.tsx";
-import { Problem } from "../page.tsx";
+import { Facts, Problem } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { callsOf, type Kind, type Send } from "./calls.ts";
 import { clock, pauseText, people } from "./words.ts";
@@ -51,18 +49,17 @@ export function LiveSend({ send }: { send: Send }) {
 export function Outcomes({ recipients }: { recipients: Counts }) {
   const states = Object.keys(OUTCOMES) as State[];
   const shown = states.filter((state) => state === "sent" || recipients[state] > 0);
-  return <Figures figures={shown.map((state) => [OUTCOMES[state], recipients[state].toLocaleString()])} />;
+  return <Facts className="figures" of={shown.map((state) => [OUTCOMES[state], recipients[state].toLocaleString()])} />;
 }
 
 /** Pauses, resumes and cancels a send that has not ended. */
 export function Commands({ kind, send }: { kind: Kind; send: Send }) {
   const { client } = useWorkspace();
-  const done = useDone();
   const { calls, params } = callsOf(client, kind, send.resource_id);
   const name = send.status === "PAUSED" ? "resume" : "pause";
   const command = useMutation({
-    mutationFn: () =>
-      done<unknown>(calls.commands[name].mutate({ params }, { context: { idempotencyKey: crypto.randomUUID() } })),
+    mutationFn: (): Promise<unknown> =>
+      calls.commands[name].mutate({ params }, { context: { idempotencyKey: crypto.randomUUID() } }),
   });
   const open = openOf(send.recipients);
   if (!useRole("ADMIN")) return <p className="muted">An ADMIN or the OWNER of the team can pause or cancel it.</p>;
@@ -77,11 +74,9 @@ export function Commands({ kind, send }: { kind: Kind; send: Send }) {
         >
           {name === "resume" ? "Resume" : "Pause"}
         </button>
-        <Remove title="Cancel the send" act={(context) => calls.commands.cancel.mutate({ params }, { context })}>
-          <p>
-            {people(open)} would not get the mail any more, and their credits come back. {people(send.recipients.sent)}{" "}
-            got it already. A cancelled send cannot be continued.
-          </p>
+        <Remove title="Cancel the send" act={(options) => calls.commands.cancel.mutate({ params }, options)}>
+          {people(open)} would not get the mail any more, and their credits come back. {people(send.recipients.sent)}{" "}
+          got it already. A cancelled send cannot be continued.
         </Remove>
       </div>
       <Problem error={command.error} />

@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useWorkspace } from "../../session.tsx";
-import { Loading, Problem } from "../page.tsx";
+import { Part } from "../page.tsx";
 import { isOpen, useProgress } from "./calls.ts";
 import { CheckSend } from "./check-send.tsx";
 import { Commands, LiveSend } from "./live-send.tsx";
@@ -23,7 +23,9 @@ export function SendPanel(props: SendPanelProps) {
       {props.status === "DRAFT" && !isConfirmed ? (
         <CheckSend {...props} onConfirmed={() => setConfirmed(true)} />
       ) : (
-        <SendOf {...props} />
+        <Part>
+          <SendOf {...props} />
+        </Part>
       )}
     </section>
   );
@@ -32,15 +34,12 @@ export function SendPanel(props: SendPanelProps) {
 function SendOf({ kind, id }: SendPanelProps) {
   const { base } = useWorkspace();
   const queries = useQueryClient();
-  const query = useProgress(id);
-  const send = query.data?.[0];
+  const [send] = useProgress(id);
   const status = send?.status;
   // The page around it shows the status too.
   useEffect(() => {
     if (status !== undefined) void queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
   }, [status, queries, base, kind]);
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
   if (!send) return <p className="muted">Its send is kept no longer.</p>;
   if (!isOpen(send)) return <Report kind={kind} send={send} />;
   return (
