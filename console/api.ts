@@ -14,12 +14,20 @@ export type CallContext = {
   idempotencyKey?: string;
 };
 
-/** The procedures of the API (`api.*`) and of the app alone (`app.*`), for one team and environment. */
-export const clientOf = ({ team, environment }: Place) =>
+/**
+ * The procedures of the API (`api.*`) and of the app alone (`app.*`), for one team and environment.
+ * @param onEnded called when the session has ended
+ */
+export const clientOf = ({ team, environment }: Place, onEnded: () => void) =>
   createTRPCClient<ConsoleRouter>({
     links: [
       httpLink({
         url: "/console/trpc",
+        fetch: async (url, init) => {
+          const response = await fetch(url, init as RequestInit);
+          if (response.status === 401) onEnded();
+          return response;
+        },
         headers: ({ op }) => {
           const { dryRun, idempotencyKey } = op.context as CallContext;
           return {

@@ -35,13 +35,19 @@ export function Frame() {
   const navigate = useNavigate();
   const queries = useQueryClient();
   const place = { team, environment: environment === "test" ? ("test" as const) : ("live" as const) };
-  const client = useMemo(() => clientOf({ team, environment: place.environment }), [team, place.environment]);
+  const client = useMemo(() => {
+    const lookAgain = () => void queries.invalidateQueries({ queryKey: ["session"] });
+    return clientOf({ team, environment: place.environment }, lookAgain);
+  }, [team, place.environment, queries]);
 
   if (session.isPending) return <Loading />;
-  if (session.error) {
-    if (refusalOf(session.error).status === 401) return <Navigate to="/sign-in" />;
-    return <Problem error={session.error} />;
+  const hasEnded = session.error !== null && refusalOf(session.error).status === 401;
+  // What was written on the page stays, also while the member signs in elsewhere.
+  if (!session.data && hasEnded) {
+    const { pathname, search } = window.location;
+    return <Navigate to="/sign-in" state={{ page: pathname + search }} />;
   }
+  if (!session.data) return <Problem error={session.error} />;
   const current = session.data.teams.find(({ id }) => id === team);
   if (!current || (environment !== "live" && environment !== "test")) return <Navigate to="/" />;
   const base = `/${team}/${environment}`;
@@ -96,6 +102,15 @@ export function Frame() {
           </ul>
         </nav>
         <main id="page" key={base}>
+          {hasEnded && (
+            <p className="problem" role="alert">
+              Your session has ended.{" "}
+              <Link to="/sign-in" target="_blank">
+                Sign in again in another tab
+              </Link>
+              , then go on here.
+            </p>
+          )}
           {environment === "test" && <p className="notice">Test environment: nothing is mailed from here.</p>}
           <Outlet />
         </main>

@@ -86,6 +86,10 @@ export const router = createRouter({
 });
 
 declare module "@tanstack/react-router" {
+  interface HistoryState {
+    /** The page that asked for the sign-in. */
+    page?: string;
+  }
   interface Register {
     router: typeof router;
   }

@@ -7,8 +7,11 @@ export function csvLine(fields: readonly (string | number | null)[]): string {
   return `${cells.join(",")}\r\n`;
 }
 
-/** Text that a spreadsheet would run as a formula gets an apostrophe in front, which spreadsheets take for "this is text". */
-export const withoutFormula = (text: string): string => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+/**
+ * Text that a spreadsheet would run as a formula gets an apostrophe in front, which spreadsheets take for "this is text"; so
+ * does text with an apostrophe there, which would be read back without it.
+ */
+export const withoutFormula = (text: string): string => (/^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text);
 
 /** The text as it was before `withoutFormula`. */
-export const originalText = (text: string): string => text.replace(/^'(?=[=+\-@\t\r])/, "");
+export const originalText = (text: string): string => text.replace(/^'(?='*[=+\-@\t\r])/, "");

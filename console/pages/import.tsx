@@ -16,6 +16,13 @@ type Kind = NonNullable<Import["kind"]>;
 
 const REFUSED_SHOWN = 20;
 
+/** The page for the next step after an import. */
+const NEXT = {
+  subscribers: ["newsletters", "Write a newsletter"],
+  contacts: ["segments", "Select some of them by a segment"],
+  suppressions: ["suppressions", "See all addresses that are not mailed"],
+} as const;
+
 /** One uploaded file: its columns, the check, and the import. */
 export function Page() {
   const { client, base } = useWorkspace();
@@ -68,6 +75,11 @@ export function Page() {
         <section className="card stack" aria-label="Report">
           <h2>{state === "DONE" ? "What the import changed" : "What the import would change"}</h2>
           <Report {...report} />
+          {state === "DONE" && found.kind && (
+            <p>
+              Next: <Link to={`${base}/${NEXT[found.kind][0]}`}>{NEXT[found.kind][1]}</Link>
+            </p>
+          )}
           {state === "CHECKED" && (
             <Form submit="Import now" onSubmit={() => imports.run.mutate({ params })}>
               <p>Nothing has changed so far. The import changes all of this, or nothing.</p>
@@ -217,7 +229,7 @@ function Choices({ found }: { found: Import }) {
             name="list_id"
             required
             choices={{ "": "Choose a list", ...Object.fromEntries(lists), none: "No list: they get no newsletter yet" }}
-            defaultValue={found.list_id ?? wanted ?? (found.kind ? "none" : "")}
+            defaultValue={found.list_id ?? wanted ?? (found.kind === "subscribers" ? "none" : "")}
           />
           <label>
             <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to get mails:

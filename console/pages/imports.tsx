@@ -121,19 +121,26 @@ async function upload(
 ): Promise<string> {
   const body = { name: file.name.slice(0, 255), size: file.size };
   const { id, part_bytes: length } = (await client.app.imports.begin.mutate({ body })).data;
-  for (let n = 0; n * length < file.size; n++) {
-    const base64 = await base64Of(file.slice(n * length, (n + 1) * length));
-    for (let tries = 1; ; tries++) {
-      gone.throwIfAborted();
-      try {
-        await client.app.imports.part.mutate({ params: { importId: id }, body: { n, base64 } });
-        break;
-      } catch (error) {
-        if (tries === TRIES || (refusalOf(error).status ?? 503) < 429) throw error;
-        await new Promise((resolve) => setTimeout(resolve, WAIT_MS * 2 ** tries));
-      }
+  const params = { importId: id };
+  const sendPart = async (n: number, base64: string, tries = 1): Promise<void> => {
+    gone.throwIfAborted();
+    try {
+      await client.app.imports.part.mutate({ params, body: { n, base64 } });
+    } catch (error) {
+      if (tries === TRIES || (refusalOf(error).status ?? 503) < 429) throw error;
+      await new Promise((resolve) => setTimeout(resolve, WAIT_MS * 2 ** tries));
+      await sendPart(n, base64, tries + 1);
     }
-    onProgress(Math.min(1, ((n + 1) * length) / file.size));
+  };
+  try {
+    for (let n = 0; n * length < file.size; n++) {
+      await sendPart(n, await base64Of(file.slice(n * length, (n + 1) * length)));
+      onProgress(Math.min(1, ((n + 1) * length) / file.size));
+    }
+  } catch (error) {
+    // Unless it can be deleted, it stands in the list for an hour.
+    await client.app.imports.remove.mutate({ params }).catch(() => {});
+    throw error;
   }
   return id;
 }

@@ -13,7 +13,7 @@ const GRACE = { "0": "It stops at once", "1": "1 hour", "24": "1 day", "168": "7
 const REVOKES =
   "Programs that use it are refused at once, and sends of it that have not ended are stopped. This cannot be undone.";
 const REVOKES_CONSOLE =
-  "Its member cannot send in the console until they renew it. Sends that were confirmed by it and have not ended are stopped.";
+  "Sends that were confirmed by it and have not ended are stopped. Its member is an admin and can renew it: to keep them from sending, change their role.";
 
 /** The API keys of a team in one environment. The service tells others than admins who manages them. */
 export function Page() {

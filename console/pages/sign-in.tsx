@@ -1,8 +1,10 @@
-import { useQueryClient } from "@tanstack/react-query";
-import { Link, useLocation, useNavigate } from "@tanstack/react-router";
+import { Link, useLocation } from "@tanstack/react-router";
 import { useState } from "react";
 import { request } from "../api.ts";
 import { Form } from "../parts/form.tsx";
+
+/** The page to return to. The link of the mail opens a tab of its own. */
+const PAGE = "mailkeel-page";
 
 /** Asks for a link, or uses the one in the URL: at a press, because programs that scan mails open links too. */
 export function SignIn() {
@@ -16,6 +18,7 @@ export function SignIn() {
 }
 
 function AskForLink() {
+  const page = useLocation({ select: ({ state }) => state.page });
   const [sentTo, setSentTo] = useState<string>();
   if (sentTo !== undefined) {
     return (
@@ -36,23 +39,26 @@ function AskForLink() {
       submit="Send me a link"
       onSubmit={async ({ email = "" }) => {
         await request("POST", "/sign-in", { email });
+        if (page) localStorage.setItem(PAGE, page);
+        else localStorage.removeItem(PAGE);
         setSentTo(email);
       }}
-    />
+    >
+      {page && <p>You are not signed in, or your session has ended. Sign in to return to the page.</p>}
+    </Form>
   );
 }
 
 function UseLink({ link }: { link: string }) {
-  const navigate = useNavigate();
-  const queries = useQueryClient();
   return (
     <>
       <Form
         submit="Sign in"
         onSubmit={async () => {
           await request("POST", "/session", { link });
-          queries.clear();
-          await navigate({ to: "/", replace: true });
+          const page = localStorage.getItem(PAGE) ?? "/console/";
+          localStorage.removeItem(PAGE);
+          window.location.replace(page);
         }}
       >
         <p>Press to sign in with the link from your mail.</p>

@@ -4,6 +4,7 @@ import { sql } from "kysely";
 import type { ImportState } from "../../db/entities/import.ts";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { toJson } from "../../lib/json-object.ts";
 import { readFields } from "../audience/contact-fields.ts";
@@ -33,6 +34,7 @@ const WAITING_FILES: LimitedRecords = {
   condition: sql`state <> 'DONE'`,
   remedy: "import or delete one of them first",
 };
+export const MAX_COLUMNS = 1_000;
 const MAX_REFUSED = 1_000;
 const SAMPLE_ROWS = 5;
 const PROGRESS_MS = 1_000;
@@ -69,7 +71,7 @@ const inDays = (kept: string) => sql<string>`now() + ${kept}::interval`;
 /** Reasons quote cells, and a column may be taken for another. */
 const withoutAddresses = (text: string): string => text.replace(/[^\s"]*@[^\s"]*/g, "…@…");
 
-/** Begins an upload, and gives up those of the member that did not end. @throws {ApiError} `resource_limit_reached` */
+/** Begins an upload. @throws {ApiError} `resource_limit_reached` */
 export async function beginUpload(
   em: EntityManager,
   tenant: Tenant,
@@ -77,12 +79,6 @@ export async function beginUpload(
   { name, size }: { name: string; size: number },
 ): Promise<string> {
   const db = kysely(em);
-  await db
-    .deleteFrom("imports")
-    .where(ofTenant(tenant))
-    .where("member_id", "=", memberId)
-    .where("state", "=", "UPLOADING")
-    .execute();
   await holdPlace(em, tenant, WAITING_FILES, MAX_WAITING);
   const id = newId("import");
   await db
@@ -103,7 +99,7 @@ export async function beginUpload(
 
 /**
  * Stores a part of a file, in the caller's transaction; again the same changes nothing. The last one to arrive ends the upload.
- * @throws {ApiError} `not_found`; `validation_failed` for another length than the part must have
+ * @throws {ApiError} `not_found`; `validation_failed` for another length than the part must have, or too many columns
  */
 export async function storePart(
   em: EntityManager,
@@ -127,6 +123,17 @@ export async function storePart(
     throw new ApiError("validation_failed", "The part has another length than it should; upload the file again.", {
       param: "bytes",
     });
+  }
+  // Early: the whole file may take minutes.
+  if (n === 0 && (await readStart(Readable.from([bytes]), 0)).names.length > MAX_COLUMNS) {
+    const most = MAX_COLUMNS.toLocaleString("en");
+    throw new ApiError(
+      "validation_failed",
+      `The file has more than ${most} columns; leave out those that you do not need.`,
+      {
+        param: "file",
+      },
+    );
   }
   await db
     .insertInto("import_parts")
@@ -222,7 +229,8 @@ const importsOf = (em: EntityManager, tenant: Tenant) =>
   kysely(em)
     .selectFrom("imports")
     .where(ofTenant(tenant))
-    .select(["id", "name", "size", "state", "progress", "created_at as createdAt", "expires_at as expiresAt"]);
+    .select(["id", "name", "size", "state", "progress"])
+    .select([isoInstant(sql.ref("created_at")).as("createdAt"), isoInstant(sql.ref("expires_at")).as("expiresAt")]);
 
 /** @throws {ApiError} `not_found` */
 export async function readImport(em: EntityManager, tenant: Tenant, id: string): Promise<StoredImport> {
@@ -233,11 +241,10 @@ export async function readImport(em: EntityManager, tenant: Tenant, id: string):
   return orNotFound(row);
 }
 
-/** The newest first; without uploads that did not end. */
+/** The newest first. */
 export const listImports = (em: EntityManager, tenant: Tenant, limit: number) =>
   importsOf(em, tenant)
     .select([sql<ImportKind | null>`options ->> 'kind'`.as("kind")])
-    .where("state", "<>", "UPLOADING")
     .orderBy("id", "desc")
     .limit(limit)
     .execute();

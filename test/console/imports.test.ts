@@ -168,15 +168,18 @@ describe("An import in the console", () => {
     await client.app.imports.remove.mutate({ params: { importId: quoting } });
   });
 
-  it("keeps nothing of an upload that was cut off, and of a file for longer than a day", async () => {
+  it("lists an upload that was cut off, for its deletion, and keeps no file for longer than a day", async () => {
     const cut = await upload(client, "x".repeat(MIB + 1), 1);
     assert.equal(await partsOf(cut), 1);
     const checking = { params: { importId: cut }, body: { kind: "contacts" as const, uses: [] } };
     assert.equal(await refusalCodeOf(client.app.imports.check.mutate(checking)), "resource_state_invalid");
     const whole = await upload(client, "email\na@example.com\n");
-    assert.equal(await refusalCodeOf(client.app.imports.retrieve.query({ params: { importId: cut } })), "not_found");
+    const listed = (await client.app.imports.list.query({})).data;
+    assert.equal(listed.find(({ id }) => id === cut)?.state, "UPLOADING", "another upload does not end it");
+    await client.app.imports.remove.mutate({ params: { importId: cut } });
     assert.equal(await partsOf(cut), 0);
     const expiry = await retrieve(client, whole);
+    assert.match(expiry.created_at, /^\d{4}-\d\d-\d\dT.*Z$/);
     const hours = (Date.parse(expiry.expires_at) - Date.parse(expiry.created_at)) / 3_600_000;
     assert.ok(hours > 23 && hours < 25, `${hours}`);
     await sql`update imports set expires_at = now() - interval '1 second' where id = ${whole}`.execute(
@@ -193,14 +196,20 @@ describe("An import in the console", () => {
     const { id } = (await begin(2)).data;
     const part = client.app.imports.part.mutate({ params: { importId: id }, body: { n: 0, base64: "YQ==" } });
     assert.equal(await refusalCodeOf(part), "validation_failed");
+    await client.app.imports.remove.mutate({ params: { importId: id } });
+    const wide = Buffer.from(`${"a,".repeat(1_000)}a\n`);
+    const { id: tooWide } = (await begin(wide.length)).data;
+    const first = { params: { importId: tooWide }, body: { n: 0, base64: wide.toString("base64") } };
+    await assert.rejects(client.app.imports.part.mutate(first), /more than 1,000 columns/);
+    await client.app.imports.remove.mutate({ params: { importId: tooWide } });
     const made: string[] = [];
     for (let n = 0; n < 5; n++) made.push(await upload(client, "email\na@example.com\n"));
     assert.equal(await refusalCodeOf(begin(2)), "resource_limit_reached");
-    const [first = ""] = made;
-    const early = client.app.imports.run.mutate({ params: { importId: first } });
+    const [whole = ""] = made;
+    const early = client.app.imports.run.mutate({ params: { importId: whole } });
     assert.equal(await refusalCodeOf(early), "resource_state_invalid");
     for (const importId of made) await client.app.imports.remove.mutate({ params: { importId } });
-    assert.equal(await refusalCodeOf(retrieve(client, first)), "not_found");
+    assert.equal(await refusalCodeOf(retrieve(client, whole)), "not_found");
   });
 
   it("is an EDITOR's, and its own team's", async () => {

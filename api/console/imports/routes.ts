@@ -8,6 +8,7 @@ import {
   findColumns,
   IMPORT_KINDS,
   listImports,
+  MAX_COLUMNS,
   MAX_FILE_BYTES,
   orderCheck,
   orderImport,
@@ -23,7 +24,6 @@ import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";
 
 const LISTED = 100;
 const START_MS = 5_000;
-const MAX_COLUMNS = 1_000;
 
 const importParams = z.strictObject({ importId: idParam });
 const ofImport = z.strictObject({ params: importParams });

@@ -133,7 +133,7 @@ const COMPLAINT_LIMIT = 0.002;
 function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; preview: Preview | undefined }) {
   const { recipients, send_cap: cap } = report;
   const from = preview?.from_addresses ?? (preview?.from_address ? [preview.from_address] : []);
-  const left = kind === "newsletter" ? "Left out: not confirmed" : "Left out: no valid address";
+  const left = kind === "newsletter" ? "Left out: not confirmed, or unsubscribed" : "Left out: no valid address";
   const numbers: [name: string, number: number | undefined][] = [
     ["Recipients", preview?.recipients.eligible ?? recipients?.eligible],
     ["Left out: do-not-mail list", recipients?.suppressed],
