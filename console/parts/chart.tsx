@@ -21,12 +21,18 @@ const HEIGHT = 240;
 /** Days are those of UTC, and hours those of the reader's clock. */
 const FORMATS = {
   day: new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" }),
-  hour: new Intl.DateTimeFormat("en", { day: "numeric", month: "short", hour: "2-digit", hourCycle: "h23" }),
+  hour: new Intl.DateTimeFormat("en", {
+    day: "numeric",
+    month: "short",
+    hour: "2-digit",
+    minute: "2-digit",
+    hourCycle: "h23",
+  }),
 };
 
 /** Lines over days or hours, with the same numbers in a table. */
 export function Chart({ title, times, unit, series }: ChartProps) {
-  const timeText = (time: string) => `${FORMATS[unit].format(new Date(time))}${unit === "hour" ? ":00" : ""}`;
+  const timeText = (time: string) => FORMATS[unit].format(new Date(time));
   const [hidden, setHidden] = useState<readonly string[]>([]);
   const [at, setAt] = useState<number | null>(null);
   const pointed = at === null ? undefined : times[at];

@@ -176,7 +176,8 @@ describe("The responses of a send in the console", () => {
     const team = await makeTeam();
     const { tenant, newsletterId, sendId } = await makeLedger(team, 3);
     const client = await clientOf(team.team.id, team.owner.id);
-    const read = async () => (await client.app.overview.hours.query({ body: { resource_id: newsletterId } })).data;
+    const read = async () =>
+      (await client.app.overview.hours.query({ body: { resource_id: newsletterId } })).data.hours;
     assert.deepEqual(await read(), []);
     await sql`update sends set started_at = '2026-01-05T10:40:00Z' where id = ${sendId}`.execute(kysely(team.em));
     for (const [seq, kind, at] of [

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { accessToSend } from "../../../domain/access/sessions.ts";
-import { readHours } from "../../../domain/analytics/hours.ts";
+import { MAX_RECIPIENTS, readHours } from "../../../domain/analytics/hours.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { MAX_ID_LENGTH } from "../../../domain/ids.ts";
 import { reportGates } from "../../../domain/sends/preview.ts";
@@ -59,7 +59,11 @@ const progress = consoleQuery(
 /** When the people of a send first opened its mail, and first clicked in it, by hour. */
 const hours = consoleQuery(
   { name: "overview.hours", role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
-  ({ ctx: { em, tenant }, input: { body } }) => readHours(em, tenant, body.resource_id),
+  async ({ ctx: { em, tenant }, input: { body } }) => ({
+    hours: await readHours(em, tenant, body.resource_id),
+    /** Those of a larger send are the responses of so many of its recipients. */
+    max_recipients: MAX_RECIPIENTS,
+  }),
 );
 
 const attention = consoleQuery(

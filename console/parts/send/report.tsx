@@ -26,7 +26,7 @@ export function Report({ kind, send }: { kind: Kind; send: Send }) {
       <h3>Outcomes</h3>
       <Outcomes recipients={send.recipients} />
       {send.started_at && <Responses id={send.resource_id} startedAt={send.started_at} />}
-      <Hours id={send.resource_id} />
+      <Hours id={send.resource_id} recipients={send.recipients.total} />
       <h3>Recipients</h3>
       <Recipients kind={kind} id={send.resource_id} />
     </>
@@ -75,20 +75,19 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
 }
 
 /** When people opened the mail and clicked in it. */
-function Hours({ id }: { id: string }) {
+function Hours({ id, recipients }: { id: string; recipients: number }) {
   const { client } = useWorkspace();
   const query = useRead(["hours", id], () => client.app.overview.hours.query({ body: { resource_id: id } }));
-  if (query.error) return <Problem error={query.error} />;
-  if (!query.data?.length) return null;
-  const counts = (name: "opened" | "clicked") => query.data.map((hour) => hour[name]);
+  if (!query.data?.hours.length) return <Problem error={query.error} />;
+  const { hours, max_recipients: most } = query.data;
   return (
     <Chart
-      title="First opens and first clicks of each person, in the first three days"
-      times={query.data.map(({ hour }) => hour)}
+      title={`First opens and clicks${recipients > most ? `, of the first ${people(most)}` : ""}`}
+      times={hours.map(({ hour }) => hour)}
       unit="hour"
       series={[
-        { name: "Opened", values: counts("opened") },
-        { name: "Clicked", values: counts("clicked") },
+        { name: "Opened", values: hours.map(({ opened }) => opened) },
+        { name: "Clicked", values: hours.map(({ clicked }) => clicked) },
       ]}
     />
   );
