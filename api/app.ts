@@ -7,17 +7,16 @@ import { BASE_PATH } from "./base-path.ts";
 import { consoleHandler } from "./console/http.ts";
 import type { Locals } from "./context.ts";
 import type { Deps } from "./deps.ts";
-import { GUIDES, REFERENCE } from "./docs/guides.ts";
+import { GUIDES, LLMS_PATH, REFERENCE } from "./docs/guides.ts";
 import { docsRouter } from "./docs/router.ts";
 import { hookRouter } from "./hooks/router.ts";
+import { mcpRouter } from "./mcp/http.ts";
 import { documentRouter } from "./openapi/router.ts";
 import { restHandler } from "./rest/adapter.ts";
-import { linksOf, renderError, renderSuccess } from "./rest/envelope.ts";
-import { toApiError } from "./rest/failures.ts";
+import { linksOf, renderSuccess } from "./rest/envelope.ts";
 import { localsOf, refuseLargeBodies, respond, type UploadLimits } from "./rest/http.ts";
-import { ReplayedRefusal } from "./rest/idempotency.ts";
+import { refusalOf } from "./rest/refusal.ts";
 import { matchPlainCharacters } from "./rest/request-path.ts";
-import { AnswerClosed } from "./rest/turns.ts";
 import { appRouter } from "./router.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { systemRouter } from "./system/router.ts";
@@ -82,7 +81,7 @@ function showEntry(publicUrl: string): RequestHandler {
 }
 
 /** Paths beside the REST API's endpoints. They are read only. */
-const READ_PATHS = ["/", BASE_PATH, "/openapi.json", ...[REFERENCE, ...GUIDES].map(({ path }) => path)];
+const READ_PATHS = ["/", BASE_PATH, "/openapi.json", LLMS_PATH, ...[REFERENCE, ...GUIDES].map(({ path }) => path)];
 const READ_METHODS = "GET, HEAD, OPTIONS";
 
 /** Refuses the methods that such a path does not take. */
@@ -107,6 +106,7 @@ export function createApp(
   app.disable("etag");
   app.use(matchPlainCharacters, assignRequestId, requestLog(deps), refuseLargeBodies);
   if (tracking) app.use(tracking);
+  app.use(mcpRouter(routes, deps));
   app.use(BASE_PATH, restHandler(routes, deps, uploads));
   app.use(setHeadersOfAll, systemRouter(deps));
   app.use("/console", consoleHandler(deps));
@@ -120,14 +120,7 @@ export function createApp(
 
   const links = linksOf(deps.env.PUBLIC_URL);
   const answerRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
-    const error = toApiError(thrown);
-    const locals = localsOf(res);
-    locals.code = error.code;
-    const { requestId, route, teamId } = locals;
-    // The client has gone and the request has had no effect yet: clients that leave must not fill the log.
-    const isAwaited = !(error.cause instanceof AnswerClosed);
-    if (error.status >= 500 && isAwaited) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);
-    respond(res, renderError(error instanceof ReplayedRefusal ? error.requestId : requestId, error, links));
+    respond(res, refusalOf(thrown, localsOf(res), { log: deps.log, links }));
   };
   app.use(answerRefusal);
   return app;

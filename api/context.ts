@@ -18,6 +18,8 @@ export interface Locals {
   headers: Record<string, string>;
   /** The path's pattern: the path itself may hold an address. */
   route?: string;
+  /** Of MCP: the operation that was called. */
+  tool?: string;
   teamId?: string;
   /** Of the API key; not of an OAuth token. */
   keyId?: string;

@@ -3120,7 +3120,7 @@ export class NewslettersResource {
    *
    * The second of the two calls that send a newsletter. It verifies the token of the preview, runs every check again, resolves the recipients again and refuses if anything changed. Then it reserves the credits and schedules the newsletter: it starts within about a minute, or on the next allowed day where the newsletter restricts them.
    *
-   * This cannot be undone through the API. It takes no `dry_run`: the preview is that.
+   * This cannot be undone through the API. It takes no `dry_run`: the preview is that. A program that acts for a person, such as an assistant, calls this only after the person has seen the numbers of the preview and agreed to them.
    *
    * **Scope:** `newsletters:send`.
    *
@@ -3357,7 +3357,7 @@ export class CampaignsResource {
    *
    * The second of the two calls that send a campaign. It verifies the token of the preview, runs every check again, resolves the recipients again and refuses if anything changed. Then it reserves the credits and schedules the campaign: it starts within about a minute, or on the next allowed day where the campaign restricts them.
    *
-   * This cannot be undone through the API. It takes no `dry_run`: the preview is that.
+   * This cannot be undone through the API. It takes no `dry_run`: the preview is that. A program that acts for a person, such as an assistant, calls this only after the person has seen the numbers of the preview and agreed to them.
    *
    * **Scope:** `campaigns:send`.
    *

@@ -32,6 +32,7 @@ export const GUIDES: readonly Guide[] = [
   guide("idempotency", "Idempotency and retries"),
   guide("pagination", "Pagination and sync"),
   guide("webhooks", "Webhooks"),
+  guide("assistants", "Assistants (MCP)"),
   guide("errors", "Errors"),
   guide("limits", "Limits"),
   guide("versioning", "Versioning"),
@@ -47,10 +48,21 @@ liquid.registerFilter("number", numberText);
 const PAGE = readFileSync(`${import.meta.dirname}/page.liquid`, "utf8");
 
 /** @throws {Error} for a guide that names a fact or a filter that does not exist */
-export function renderGuide({ path, title, file }: Guide, facts: Facts): string {
-  const { html, sections } = renderMarkdown(
-    liquid.parseAndRenderSync(readFileSync(file, "utf8"), { ...facts, assets: ASSETS }),
-  );
+const markdownOf = ({ file }: Guide, facts: Facts): string =>
+  liquid.parseAndRenderSync(readFileSync(file, "utf8"), { ...facts, assets: ASSETS });
+
+/** Every guide in one Markdown text, for assistants: see llmstxt.org. */
+export const LLMS_PATH = "/llms.txt";
+
+export const guidesAsMarkdown = (facts: Facts): string =>
+  [
+    `# Mailkeel\n\n> An email marketing service. API: ${facts.base}. OpenAPI document: ${facts.origin}/openapi.json. MCP server: ${facts.base}/mcp.\n`,
+    ...GUIDES.map((guide) => markdownOf(guide, facts)),
+  ].join("\n");
+
+export function renderGuide(guide: Guide, facts: Facts): string {
+  const { html, sections } = renderMarkdown(markdownOf(guide, facts));
+  const { path, title } = guide;
   const [heading = "", content = ""] = html.split(/(?<=<\/h1>\n)/);
   const pages = [REFERENCE, ...GUIDES];
   return liquid.parseAndRenderSync(PAGE, { path, title, pages, heading, sections, content, assets: ASSETS });

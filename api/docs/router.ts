@@ -3,7 +3,7 @@ import type { Env } from "../../config/env.ts";
 import { serveKept } from "../kept-answer.ts";
 import { ASSETS } from "./assets.ts";
 import { factsOf } from "./facts.ts";
-import { GUIDES, REFERENCE, renderGuide } from "./guides.ts";
+import { GUIDES, guidesAsMarkdown, LLMS_PATH, REFERENCE, renderGuide } from "./guides.ts";
 
 const NOTHING_ELSE = ["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"];
 /** A guide loads its style sheet and its icon, and runs nothing. */
@@ -38,6 +38,9 @@ export function docsRouter(env: Env, basePath: string): Router {
     const read = async () => Buffer.from(renderGuide(guide, factsOf(env, basePath)));
     router.get(guide.path, serveKept({ headers, read }));
   }
+  const read = async () => Buffer.from(guidesAsMarkdown(factsOf(env, basePath)));
+  const headers = { "Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-cache" };
+  router.get(LLMS_PATH, serveKept({ headers, read }));
   for (const { path, type, read } of Object.values(ASSETS)) {
     const headers = { "Content-Type": type, "Cache-Control": "public, max-age=31536000, immutable" };
     router.get(path, serveKept({ headers, read }));

@@ -34,7 +34,10 @@ export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_
 type PauseDeadline = <T>(wait: () => Promise<T>) => Promise<T>;
 
 /** @throws {ApiError} `service_unavailable` when the work does not end within `deadlineMs` */
-async function beforeDeadline<T>(deadlineMs: number, work: (pauseDeadline: PauseDeadline) => Promise<T>): Promise<T> {
+export async function beforeDeadline<T>(
+  deadlineMs: number,
+  work: (pauseDeadline: PauseDeadline) => Promise<T>,
+): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>();
   const expire = () => reject(unavailable(new Error(`No answer within ${deadlineMs} ms`)));
   let timer = setTimeout(expire, deadlineMs);
@@ -119,7 +122,7 @@ function render({ baseUrl, path }: Request, locals: Locals, { status, requestId,
 }
 
 /** Answers a request for a method that no endpoint of a path takes, and OPTIONS. */
-function answerOtherMethod({ method }: Request, res: Response, methods: readonly string[]): void {
+export function answerOtherMethod({ method }: Request, res: Response, methods: readonly string[]): void {
   const allowed = [...methods, "OPTIONS"].join(", ");
   const { headers } = localsOf(res);
   headers["Allow"] = allowed;

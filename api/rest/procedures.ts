@@ -42,7 +42,7 @@ export const router = t.router;
 export type RouteHandler = (call: { ctx: RequestContext; input: unknown }) => Promise<HandlerResult<unknown>>;
 
 /** The headers on every answer to a caller that is known. The X- spellings serve clients that were made for others. */
-function putCallerHeaders(
+export function putCallerHeaders(
   headers: Record<string, string>,
   { allowance: { limit, remaining, resetMs }, apiVersion }: CallerSummary,
 ): void {

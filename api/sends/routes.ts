@@ -169,7 +169,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     summary: "Confirm a preview with its token: reserve credits and schedule the send",
     description: paragraphs(
       `The second of the two calls that send a ${type}. It verifies the token of the preview, runs every check again, resolves the recipients again and refuses if anything changed. Then it reserves the credits and schedules the ${type}: it starts within about a minute, or on the next allowed day where the ${type} restricts them.`,
-      "This cannot be undone through the API. It takes no `dry_run`: the preview is that.",
+      "This cannot be undone through the API. It takes no `dry_run`: the preview is that. A program that acts for a person, such as an assistant, calls this only after the person has seen the numbers of the preview and agreed to them.",
     ),
     links: {
       [`retrieve${noun}`]: {

@@ -1,0 +1,17 @@
+import type { Logger } from "pino";
+import type { Locals } from "../context.ts";
+import { type HttpAnswer, type Links, renderError } from "./envelope.ts";
+import { toApiError } from "./failures.ts";
+import { ReplayedRefusal } from "./idempotency.ts";
+import { AnswerClosed } from "./turns.ts";
+
+/** The answer to a request that threw. Its code goes into the request's line of the log, and a failure into a line of its own. */
+export function refusalOf(thrown: unknown, locals: Locals, { log, links }: { log: Logger; links: Links }): HttpAnswer {
+  const error = toApiError(thrown);
+  locals.code = error.code;
+  const { requestId, route, teamId } = locals;
+  // The client has gone and the request has had no effect yet: clients that leave must not fill the log.
+  const isAwaited = !(error.cause instanceof AnswerClosed);
+  if (error.status >= 500 && isAwaited) log.error({ requestId, route, teamId, err: thrown }, error.code);
+  return renderError(error instanceof ReplayedRefusal ? error.requestId : requestId, error, links);
+}

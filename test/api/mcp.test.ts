@@ -1,0 +1,224 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import {
+  Client,
+  checkResourceAllowed,
+  discoverOAuthProtectedResourceMetadata,
+  StreamableHTTPClientTransport,
+} from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { endpointsOf } from "../../api/rest/endpoints.ts";
+import { appRouter } from "../../api/router.ts";
+import { SCOPES, SEND_SCOPES } from "../../domain/access/scopes.ts";
+import { api, type Json } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { makeTeam, unique } from "../support/factories.ts";
+import { freshKey, makeSender, type Sender } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { claimsFor, openIssuer, signToken, type TestIssuer } from "./oauth-issuer.ts";
+
+const OPERATIONS = endpointsOf(appRouter).map(({ meta }) => meta);
+const INFO = { name: "test", version: "1.0.0" };
+const CLIENT_FILE = join(import.meta.dirname, "../../client/mcp.ts");
+
+describe("The MCP server", () => {
+  let issuer: TestIssuer;
+  let app: TestApp;
+  let sender: Sender;
+  /** A token for all that a token can hold. */
+  let token: string;
+  let withKey: Client;
+  let withToken: Client;
+  const url = () => new URL(`${app.base}/mcp`);
+
+  async function connect(credential: string, mode: "legacy" | "auto" = "legacy"): Promise<Client> {
+    const client = new Client(INFO, { versionNegotiation: { mode } });
+    const headers = { authorization: `Bearer ${credential}` };
+    await client.connect(new StreamableHTTPClientTransport(url(), { requestInit: { headers } }));
+    return client;
+  }
+  /** The API's body in the answer to a call, and the advice beside a refusal. */
+  async function call(client: Client, name: string, args: Record<string, unknown> = {}): Promise<Json> {
+    const { content, isError = false } = await client.callTool({ name, arguments: args });
+    const [body = "", advice] = content.map((part) => (part.type === "text" ? part.text : ""));
+    assert.equal(isError, advice !== undefined);
+    return { ...JSON.parse(body), advice };
+  }
+  const namesOf = async (client: Client) => (await client.listTools()).tools.map(({ name }) => name).toSorted();
+  const post = (body: string, headers: Record<string, string> = {}) =>
+    fetch(url(), { method: "POST", body, headers: { "content-type": "application/json", ...headers } });
+
+  before(async () => {
+    issuer = await openIssuer();
+    app = await serveRoutes(appRouter, { changes: issuer.settings });
+    sender = await makeSender({ recipients: 2 });
+    const [key] = issuer.keys;
+    assert.ok(key);
+    const scope = SCOPES.filter((name) => name !== "suppressions:delete").join(" ");
+    token = await signToken(key, await claimsFor(issuer, sender, { scope }));
+    withKey = await connect(sender.keys.live, "auto");
+    withToken = await connect(token);
+  });
+  after(async () => {
+    await Promise.all([withKey.close(), withToken.close()]);
+    await app.close();
+    await issuer.close();
+  });
+
+  it("speaks the newest version of MCP and those before", () => {
+    assert.equal(withKey.getProtocolEra(), "modern");
+    assert.equal(withToken.getProtocolEra(), "legacy");
+  });
+
+  it("shows a caller the tools of its scopes, and no token one of the send tier", async () => {
+    const operations = (allowed: (scope: string) => boolean) =>
+      OPERATIONS.filter(({ scope, alsoScope }) => [scope, alsoScope].every((name) => !name || allowed(name)))
+        .map(({ operationId }) => operationId)
+        .toSorted();
+    const isKeys = (scope: string) => scope !== "suppressions:delete";
+    assert.deepEqual(await namesOf(withKey), operations(isKeys));
+    const isTokens = (scope: string) => isKeys(scope) && !(SEND_SCOPES as string[]).includes(scope);
+    assert.deepEqual(await namesOf(withToken), operations(isTokens));
+    const few = await connect((await sender.mint({ scopes: ["lists:read"] })).key);
+    assert.deepEqual(await namesOf(few), ["listLists", "retrieveList", "retrieveMe"]);
+    await few.close();
+  });
+
+  it("describes each operation by its declaration", async () => {
+    const tools = Object.fromEntries((await withKey.listTools()).tools.map((tool) => [tool.name, tool]));
+    const { createList, listLists, sendNewsletter } = tools;
+    assert.deepEqual(listLists?.annotations, { readOnlyHint: true, destructiveHint: false, idempotentHint: true });
+    assert.deepEqual(createList?.annotations, { readOnlyHint: false, destructiveHint: false, idempotentHint: false });
+    assert.deepEqual(Object.keys(createList?.inputSchema.properties ?? {}).slice(-2), ["dry_run", "idempotency_key"]);
+    assert.deepEqual(sendNewsletter?.inputSchema.required, ["newsletterId", "confirmation_token", "idempotency_key"]);
+    assert.equal(sendNewsletter?.annotations?.destructiveHint, true);
+    assert.match(sendNewsletter?.description ?? "", /only after the person has seen the numbers of the preview/);
+  });
+
+  it("lets an assistant draft a newsletter: a dry run first, and once under a key", async () => {
+    const draft = { name: unique("Draft"), subject: "Hello", body: "<p>Hello</p>", from_email: sender.fromEmail };
+    const tried = await call(withToken, "createNewsletter", { ...draft, dry_run: true });
+    assert.deepEqual([tried.data, tried.meta.impact.would_create], [null, 1]);
+    const keyed = { ...draft, idempotency_key: freshKey() };
+    const { data } = await call(withToken, "createNewsletter", keyed);
+    assert.equal((await call(withToken, "createNewsletter", keyed)).data.id, data.id);
+    const page = await call(withKey, "listNewsletters", { limit: 1, status: "DRAFT" });
+    assert.deepEqual([page.data.length, page.data[0].id], [1, data.id]);
+  });
+
+  it("previews and confirms a send for a key, and refuses the confirm to a token", async () => {
+    const { newsletterId } = sender;
+    const preview = await call(withKey, "previewNewsletterSend", { newsletterId, idempotency_key: freshKey() });
+    const send = { newsletterId, confirmation_token: preview.data.confirmation.token, idempotency_key: freshKey() };
+    const refused = await call(withToken, "sendNewsletter", send);
+    assert.equal(refused.error.code, "insufficient_scope");
+    assert.match(refused.error.message, /which no OAuth client can hold; use an API key/);
+    const sent = await call(withKey, "sendNewsletter", send);
+    assert.equal(sent.data.newsletter_id, newsletterId, JSON.stringify(sent));
+    assert.deepEqual((await call(withKey, "sendNewsletter", send)).data, sent.data);
+  });
+
+  it("answers a bad call with the API's error, and says what to do", async () => {
+    const { keys } = await makeTeam();
+    const { data } = (await api(keys.live).post("/lists", { name: "Of another team" })).body;
+    for (const listId of [data.id, "list_none"]) {
+      const { error, advice } = await call(withKey, "retrieveList", { listId });
+      assert.deepEqual([error.type, error.code], ["not_found_error", "not_found"]);
+      assert.match(advice, /\w+\.$/);
+    }
+    for (const [name, args, code, param] of [
+      ["createList", { name: { $ne: 1 } }, "validation_failed", "name"],
+      ["createList", {}, "validation_failed", "name"],
+      ["createList", { name: "x", dry_run: "perhaps" }, "validation_failed", "dry_run"],
+      ["createList", { name: "x", idempotency_key: {} }, "validation_failed", "Idempotency-Key"],
+      ["retrieveList", { listId: ["list_none"] }, "validation_failed", "listId"],
+      ["retrieveUsage", { dry_run: true }, "unsupported_parameter", "dry_run"],
+      ["previewNewsletterSend", { newsletterId: "nl_none" }, "idempotency_key_required", undefined],
+    ] as const) {
+      const { error } = await call(withKey, name, args);
+      assert.deepEqual([error.code, error.param], [code, param], name);
+    }
+    await assert.rejects(call(withKey, "dropTables"), /no such tool/);
+  });
+
+  it("checks a message's size and credential before all else", async () => {
+    const codeOf = async (answer: Promise<Response>) => ((await (await answer).json()) as Json).error.code;
+    const authorization = `Bearer ${token}`;
+    assert.equal(await codeOf(post("x".repeat(10 * 1024 * 1024))), "payload_too_large");
+    assert.equal(await codeOf(post("not JSON")), "api_key_missing");
+    assert.equal(await codeOf(post("not JSON", { authorization })), "invalid_json");
+    assert.equal(await codeOf(post("[]", { authorization })), "validation_failed");
+    assert.equal(await codeOf(post("{}", { authorization, "content-type": "text/plain" })), "unsupported_media_type");
+    assert.equal(await codeOf(post("{}", { authorization, origin: "https://evil.example" })), "role_insufficient");
+    const deep = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"createList","arguments":{"name":${"[".repeat(50_000)}${"]".repeat(50_000)}}}}`;
+    assert.match(await (await post(deep, { authorization })).text(), /nested over 32 levels/);
+    const get = await fetch(url());
+    assert.deepEqual([get.status, get.headers.get("allow")], [405, "POST, OPTIONS"]);
+  });
+
+  it("opens no stream, and counts each message as a request", async () => {
+    const message = (method: string, params: object = {}) => JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
+    const headers = { authorization: `Bearer ${(await sender.mint()).key}` };
+    const left = async () => {
+      const answer = await post(message("tools/list"), headers);
+      assert.equal(answer.status, 200);
+      assert.equal(answer.headers.get("service-version"), "2026-08-15");
+      return Number(answer.headers.get("ratelimit-remaining"));
+    };
+    const before = await left();
+    assert.equal(await left(), before - 1);
+    const meta = {
+      "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+      "io.modelcontextprotocol/clientInfo": INFO,
+      "io.modelcontextprotocol/clientCapabilities": {},
+    };
+    const listen = message("subscriptions/listen", { _meta: meta, notifications: { toolsListChanged: true } });
+    const answer = await post(listen, {
+      ...headers,
+      "mcp-protocol-version": "2026-07-28",
+      "mcp-method": "subscriptions/listen",
+    });
+    assert.match(await answer.text(), /"error"/);
+  });
+
+  it("leads a client without a token to the issuer", async () => {
+    const refused = await post("{}");
+    assert.equal(refused.status, 401);
+    const [, metadata = ""] = /resource_metadata="([^"]+)"/.exec(refused.headers.get("www-authenticate") ?? "") ?? [];
+    // The public URL is that of the stack's API, which takes no tokens.
+    const resourceMetadataUrl = new URL(new URL(metadata).pathname, app.origin);
+    const found = await discoverOAuthProtectedResourceMetadata(url(), { resourceMetadataUrl });
+    assert.deepEqual(found.authorization_servers, [issuer.settings.OAUTH_ISSUER]);
+    const requestedResource = new URL(url().pathname, (await stack()).api);
+    assert.ok(checkResourceAllowed({ requestedResource, configuredResource: found.resource }));
+  });
+
+  for (const mode of ["legacy", "auto"] as const) {
+    it(`serves a program on this machine through the client's package, negotiating ${mode}`, async () => {
+      const env = { MAILKEEL_URL: app.base, MAILKEEL_API_KEY: sender.keys.live };
+      const client = new Client(INFO, { versionNegotiation: { mode } });
+      await client.connect(new StdioClientTransport({ command: process.execPath, args: [CLIENT_FILE, "mcp"], env }));
+      const { data } = await call(client, "retrieveMe");
+      assert.equal(data.team.id, sender.team.id);
+      assert.equal(client.getProtocolEra(), mode === "auto" ? "modern" : "legacy");
+      await client.close();
+    });
+  }
+
+  it("has its refusal of a key passed on by the client's package", async () => {
+    const env = { MAILKEEL_URL: app.base, MAILKEEL_API_KEY: "mk_live_wrong" };
+    const client = new Client(INFO);
+    const transport = new StdioClientTransport({ command: process.execPath, args: [CLIENT_FILE, "mcp"], env });
+    await assert.rejects(client.connect(transport), /API key/);
+    await client.close();
+  });
+
+  it("comes with the guides in one text", async () => {
+    const answer = await fetch(`${app.origin}/llms.txt`);
+    assert.match(answer.headers.get("content-type") ?? "", /^text\/plain/);
+    const text = await answer.text();
+    assert.match(text, /^# Mailkeel\n/);
+    for (const title of ["Getting started", "Sending safely", "Assistants"])
+      assert.ok(text.includes(`\n# ${title}`), title);
+  });
+});
