@@ -1,15 +1,24 @@
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
+import type { Client } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
-import { nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
+import {
+  type DataOf,
+  FOUND_NOTE,
+  findByAddress,
+  NONE_FOUND,
+  nameOf,
+  PERSON_INPUTS,
+  PersonLink,
+} from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
-import { ChoiceFilter, FilterBar, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
 import { PageHead, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
-import { All, List } from "../parts/table.tsx";
+import { All, type Column, List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const OPTINS = { DOUBLE: "by a mail (double)", SINGLE: "at once (single)" } as const;
@@ -75,6 +84,7 @@ function ListButton({ list }: { list?: ListRecord }) {
 }
 
 type Status = keyof typeof SUBSCRIPTION_STATUSES;
+type Member = DataOf<Client["api"]["lists"]["pageSubscribers"]["query"]>[number];
 
 const WITHHELD = {
   suppressed: "mail to the address is stopped",
@@ -88,10 +98,23 @@ export function OneList() {
   const { listId = "" } = useParams({ strict: false }) as { listId?: string };
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
-  const [{ status: given }] = useFilters();
+  const [{ q, status: given }] = useFilters();
   const list = useData(["lists", listId], () => client.api.lists.retrieve.query({ params: { listId } }));
   const { name, description, optin } = list;
   const status = given !== undefined && given in SUBSCRIPTION_STATUSES ? (given as Status) : undefined;
+  const states: Column<Member>[] = [
+    {
+      name: "Status",
+      cell: ({ status, confirmation_withheld: withheld }) =>
+        `${SUBSCRIPTION_STATUSES[status]}${withheld ? `; not asked: ${WITHHELD[withheld]}` : ""}`,
+    },
+    {
+      name: "Actions",
+      cell: ({ id, email, status }) => (
+        <SubscriptionActions listId={listId} subscriberId={id} status={status} name={email} />
+      ),
+    },
+  ];
   return (
     <>
       <PageHead title={name}>
@@ -110,35 +133,35 @@ export function OneList() {
         People join {OPTINS[optin]}.{description && ` ${description}`}
       </p>
       <FilterBar>
-        <ChoiceFilter name="status" label="Status" any="all" choices={SUBSCRIPTION_STATUSES} />
+        <SearchFilter name="q" label="Address or name begins with" />
+        {!q && <ChoiceFilter name="status" label="Status" any="all" choices={SUBSCRIPTION_STATUSES} />}
       </FilterBar>
+      {q && <p className="muted">{FOUND_NOTE} Their pages show their subscriptions.</p>}
       <List
         caption={`Subscribers of ${name}`}
-        queryKey={[base, "lists", listId, "subscribers", status]}
+        queryKey={[base, "lists", listId, "subscribers", q, status]}
         read={(cursor) =>
-          client.api.lists.pageSubscribers.query({ params: { listId }, query: { cursor, status, sort: "created_at" } })
+          q
+            ? findByAddress<Member>(client, "subscribers", q, listId)
+            : client.api.lists.pageSubscribers.query({
+                params: { listId },
+                query: { cursor, status, sort: "created_at" },
+              })
         }
         keyOf={({ id }) => id}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Name", cell: nameOf },
-          {
-            name: "Status",
-            cell: ({ status, confirmation_withheld: withheld }) =>
-              `${SUBSCRIPTION_STATUSES[status]}${withheld ? `; not asked: ${WITHHELD[withheld]}` : ""}`,
-          },
           { name: "Added", cell: ({ created_at }) => <When at={created_at} /> },
-          {
-            name: "Actions",
-            cell: ({ id, email, status }) => (
-              <SubscriptionActions listId={listId} subscriberId={id} status={status} name={email} />
-            ),
-          },
+          // A search finds subscribers, and not their subscriptions.
+          ...(q ? [] : states),
         ]}
         empty={
-          status
-            ? "No subscriber has this status."
-            : "Nobody is on this list yet. Add a person, or import many from a file."
+          q
+            ? NONE_FOUND
+            : status
+              ? "No subscriber has this status."
+              : "Nobody is on this list yet. Add a person, or import many from a file."
         }
       />
     </>

@@ -20,15 +20,19 @@ const LAST_NAME = sql`lower(r.last_name) collate "C"`;
 /**
  * Finds records by the beginning of an address, and people by that of a full or last name, too: at most 25 in the order of their
  * addresses, as the API shows them. An index serves each; that of addresses does where the database's collation is C or builtin.
+ * @param listId only subscribers that it has in any status
  */
 export async function searchRecords(
   em: EntityManager,
   tenant: Tenant,
   table: SearchedTable,
   beginning: string,
+  listId?: string,
 ): Promise<JsonText<Found[]>> {
+  const onList = sql`and exists (
+    select from subscriptions b where ${ofTenant(tenant, "b")} and b.list_id = ${listId} and b.subscriber_id = r.id)`;
   const found = (column: RawBuilder<unknown>, text: unknown) => sql`
-    (select r.id from ${sql.table(table)} r where ${ofTenant(tenant, "r")} and ${column} ^@ ${text}
+    (select r.id from ${sql.table(table)} r where ${ofTenant(tenant, "r")} and ${column} ^@ ${text} ${listId === undefined ? sql`` : onList}
       order by ${column} limit ${sql.lit(MAX_FOUND)})`;
   const name = sql`lower(${beginning.trim().replace(/\s+/g, " ")})`;
   const searches = [found(sql.ref("r.email"), spellingOf(beginning).normalize("NFC"))];

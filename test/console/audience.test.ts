@@ -93,6 +93,16 @@ describe("The audience in the console", () => {
       (data as unknown as { email: string }[]).map(({ email }) => email),
       [`${name}_b@example.com`, `${name}a@example.com`],
     );
+
+    const { data: list } = await editor.api.lists.create.mutate({ body: { name, optin: "SINGLE" } });
+    const [, second] = data as unknown as { id: string }[];
+    const body = { subscriber_ids: [second?.id ?? ""] };
+    await editor.api.lists.addMembers.mutate({ params: { listId: list.id }, body });
+    const found = await editor.app.audience.search.query({ query: { ...query, list_id: list.id } });
+    assert.deepEqual(
+      (found.data as unknown as { id: string }[]).map(({ id }) => id),
+      body.subscriber_ids,
+    );
   });
 
   it("finds contacts by the beginning of their full or last name", async () => {

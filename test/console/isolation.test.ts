@@ -77,6 +77,7 @@ const SAMPLES: Record<string, Sample> = {
   "content.detachList": ofListOfNewsletter,
   "content.attachSegment": ({ campaign, segment }) => ({ body: { campaign_id: campaign, segment_id: segment } }),
   "content.attachAccounts": ({ campaign, account }) => ({ body: { campaign_id: campaign, account_ids: [account] } }),
+  "audience.search": ({ list }) => ({ query: { in: "subscribers", starts_with: "a", list_id: list } }),
   "audience.segment": ofSegment,
   "audience.updateSegment": withBody(ofSegment, { name: "Changed", conditions: EVERYONE }),
   "audience.deleteSegment": ofSegment,

@@ -26,9 +26,11 @@ const search = consoleQuery(
   {
     name: "audience.search",
     role: "VIEWER",
-    input: z.strictObject({ query: z.strictObject({ in: z.enum(SEARCHED_TABLES), starts_with: email }) }),
+    input: z.strictObject({
+      query: z.strictObject({ in: z.enum(SEARCHED_TABLES), starts_with: email, list_id: idParam.optional() }),
+    }),
   },
-  ({ ctx, input: { query } }) => searchRecords(ctx.em, ctx.tenant, query.in, query.starts_with),
+  ({ ctx, input: { query } }) => searchRecords(ctx.em, ctx.tenant, query.in, query.starts_with, query.list_id),
 );
 
 const history = consoleQuery(

@@ -26,9 +26,14 @@ export function PersonLink({ email }: { email: string }) {
 export const FOUND_NOTE = "At most 25 are shown. Write more letters to find another one.";
 export const NONE_FOUND = "Nothing begins with this text. Search for fewer letters.";
 
-/** The records whose addresses, or people whose names, begin with a text, as a page of a list. */
-export async function findByAddress<Row>(client: Client, kind: PersonKind | "suppressions", text: string) {
-  const { data } = await client.app.audience.search.query({ query: { in: kind, starts_with: text } });
+/** The records whose addresses, or people whose names, begin with a text, as a page of a list. @param list_id of subscribers */
+export async function findByAddress<Row>(
+  client: Client,
+  kind: PersonKind | "suppressions",
+  text: string,
+  list_id?: string,
+) {
+  const { data } = await client.app.audience.search.query({ query: { in: kind, starts_with: text, list_id } });
   return { data: data as unknown as Row[], meta: {} };
 }
 
