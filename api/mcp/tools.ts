@@ -76,36 +76,32 @@ function toolOf(endpoint: Endpoint): OperationTool {
       idempotentHint: method !== "POST" || idempotency === "required",
     },
   };
-  const ofPath = new Set(Object.keys(fieldsOf(input.shape.params)));
-  const ofQuery = new Set(Object.keys(fieldsOf(input.shape.query)));
-  const takesBody = input.shape.body !== undefined;
-  const partOf = (name: string): keyof RawInput => {
-    if (ofPath.has(name)) return "params";
-    return ofQuery.has(name) || !takesBody ? "query" : "body";
-  };
+  const { params, query, body } = input.shape;
+  type Place = keyof RawInput | "own";
+  const places = new Map<string, Place>([
+    ...Object.keys(fieldsOf(params)).map((name) => [name, "params"] as const),
+    ...Object.keys(fieldsOf(query)).map((name) => [name, "query"] as const),
+    ...(dryRun ? [["dry_run", "own"] as const] : []),
+    ...(idempotency === "none" ? [] : [["idempotency_key", "own"] as const]),
+  ]);
+  const elsewhere: Place = body ? "body" : "query";
   const requestOf = (args: JsonObject): ToolRequest => {
-    let dryRunText: string | undefined;
-    let idempotencyKey: string | undefined;
-    const fields: Record<keyof RawInput, [string, unknown][]> = { params: [], query: [], body: [] };
-    for (const [name, value] of Object.entries(args)) {
-      if (dryRun && name === "dry_run") dryRunText = String(value);
-      // An empty key is refused, with the rule for keys.
-      else if (idempotency !== "none" && name === "idempotency_key")
-        idempotencyKey = typeof value === "string" ? value : "";
-      else fields[partOf(name)].push([name, value]);
-    }
-    const { params, query, body } = fields;
+    const given = Object.groupBy(Object.entries(args), ([name]) => places.get(name) ?? elsewhere);
+    const { dry_run, idempotency_key } = Object.fromEntries(given.own ?? []);
+    // The API reads a query as text.
+    const queryText = (given.query ?? []).map(([name, value]) => [
+      name,
+      typeof value === "object" ? value : String(value),
+    ]);
     return {
       parts: {
-        params: Object.fromEntries(params),
-        // The API reads a query as text.
-        query: Object.fromEntries(
-          query.map(([name, value]) => [name, typeof value === "object" ? value : String(value)]),
-        ),
-        body: takesBody ? Object.fromEntries(body) : undefined,
+        params: Object.fromEntries(given.params ?? []),
+        query: Object.fromEntries(queryText),
+        body: body && Object.fromEntries(given.body ?? []),
       },
-      dryRun: dryRunText,
-      idempotencyKey,
+      dryRun: dry_run === undefined ? undefined : String(dry_run),
+      // An empty key is refused, with the rule for keys.
+      idempotencyKey: idempotency_key === undefined || typeof idempotency_key === "string" ? idempotency_key : "",
     };
   };
   return { tool, endpoint, requestOf };

@@ -118,6 +118,11 @@ describe("The client's package", () => {
     );
   });
 
+  it("brings the program that assistants start, which asks for the address and a key", async () => {
+    const program = join(project, "node_modules/.bin/mailkeel");
+    await assert.rejects(run(program, ["mcp"], { env: { PATH: process.env["PATH"] } }), /Usage: MAILKEEL_URL=/);
+  });
+
   it("has the version of the service, and a changelog that names it and the API's", () => {
     const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
     assert.equal(JSON.parse(readFileSync(join(home, "package.json"), "utf8")).version, version);
