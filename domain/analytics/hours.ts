@@ -12,7 +12,7 @@ export interface HourOfSend {
 
 /** Of these a chart shows each; a mail is hardly opened later. */
 const HOURS = 72;
-/** A larger send is known by the first of its recipients: a report is read in 0.1 s, and not in one second per million of them. */
+/** The first of a larger send stand for all: the time of a report does not grow with the send. */
 export const MAX_RECIPIENTS = 100_000;
 
 /**
