@@ -44,6 +44,7 @@ interface Reading<Data> {
   /** The time until it is read again. */
   poll?: (data: Data) => number | false;
   staleTime?: number | "static";
+  gcTime?: number;
 }
 
 /** The answer of a procedure for the team in this environment. The page, or its part, waits for it, and fails with it. */
@@ -61,12 +62,6 @@ export function useData<Data>(
     ...options,
   });
   return data;
-}
-
-/** An answer of a procedure for the team in this environment. */
-export function useRead<Data>(key: readonly unknown[], read: () => Promise<{ data: Data }>, isNeeded = true) {
-  const { base } = useWorkspace();
-  return useQuery({ queryKey: [base, ...key], queryFn: async () => (await read()).data, enabled: isNeeded });
 }
 
 const RANK: readonly Role[] = ["VIEWER", "EDITOR", "ADMIN", "OWNER"];

@@ -104,7 +104,7 @@ function Connect() {
           <Field
             label="Provider"
             name="provider"
-            choices={Object.fromEntries(Object.entries(PROVIDERS).map(([name, [text]]) => [name, text]))}
+            choices={choicesOf(PROVIDERS)}
             value={provider}
             onChange={(chosen) => setProvider(chosen as Provider)}
           />

@@ -39,15 +39,9 @@ export function Page() {
           <Act
             title="Add a domain"
             kind="primary"
-            inputs={[["domain", "Domain", { required: true, list: "unsigned", hint: DOMAIN_HINT }], ALGORITHM]}
+            inputs={[["domain", "Domain", { required: true, suggestions: unsigned, hint: DOMAIN_HINT }], ALGORITHM]}
             act={({ domain = "", algorithm }) => addKey(domain, algorithm, true)}
-          >
-            <datalist id="unsigned">
-              {unsigned.map((domain) => (
-                <option key={domain} value={domain} />
-              ))}
-            </datalist>
-          </Act>
+          />
         )}
       </PageHead>
       <p>

@@ -1,14 +1,13 @@
 import { useRef, useState } from "react";
 import { Act } from "../parts/act.tsx";
-import { Dialog } from "../parts/dialog.tsx";
+import { useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs, type Values } from "../parts/form.tsx";
-import { Copy, PageHead, When } from "../parts/page.tsx";
+import { PageHead, When } from "../parts/page.tsx";
 import { type Scope, ScopeChoice, sends } from "../parts/scopes.tsx";
 import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
-const NUMBER = new Intl.NumberFormat();
 const GRACE = { "0": "It stops at once", "1": "1 hour", "24": "1 day", "168": "7 days" };
 const REVOKES =
   "Programs that use it are refused at once, and sends of it that have not ended are stopped. This cannot be undone.";
@@ -20,14 +19,14 @@ export function Page() {
   const { client, environment } = useWorkspace();
   const mayManage = useRole("ADMIN");
   const [{ state }] = useFilters();
-  const [secret, setSecret] = useState<string>();
+  const secret = useSecret("Your new key", "Copy it now, and keep it like a password: it is not shown again.");
   const shownState = state === "ended" ? "ended" : "working";
   const { rotateKey, revokeKey, renewConsoleKey } = client.app.team;
   const read = () => client.app.team.keys.query({ query: { state: shownState } });
   const { keys, own_console_key } = useData(["keys", shownState], read);
   return (
     <>
-      <PageHead title="Keys">{mayManage && <Mint onMinted={setSecret} />}</PageHead>
+      <PageHead title="Keys">{mayManage && <Mint onMinted={secret.show} />}</PageHead>
       <p>
         By a key a program of yours uses the API, as you and for this team.
         {environment === "test" && " A test key sends nothing."}
@@ -95,7 +94,7 @@ export function Page() {
           {
             name: "Mails a day",
             isNumber: true,
-            cell: ({ scopes, daily_send_cap }) => (sends(scopes) ? NUMBER.format(daily_send_cap) : "–"),
+            cell: ({ scopes, daily_send_cap }) => (sends(scopes) ? daily_send_cap.toLocaleString() : "–"),
           },
           {
             name: "",
@@ -110,7 +109,7 @@ export function Page() {
                       inputs={[["grace", "How long the old key still works", { choices: GRACE }]]}
                       act={async ({ grace }) => {
                         const body = { key_id: id, grace_hours: Number(grace) };
-                        setSecret((await rotateKey.mutate({ body })).data.secret);
+                        secret.show((await rotateKey.mutate({ body })).data.secret);
                       }}
                     />
                   )}
@@ -128,38 +127,18 @@ export function Page() {
       >
         <ChoiceFilter name="state" label="State" any="Keys that work" choices={{ ended: "Revoked and expired keys" }} />
       </All>
-      {secret !== undefined && (
-        <Dialog title="Your new key" onClose={() => setSecret(undefined)}>
-          <p>Copy it now, and keep it like a password: it is not shown again.</p>
-          <Copy text={secret} name="the key" />
-          <div className="actions">
-            <button type="button" className="primary" onClick={() => setSecret(undefined)}>
-              I have copied it
-            </button>
-          </div>
-        </Dialog>
-      )}
+      {secret.dialog}
     </>
   );
 }
 
+const DOMAINS_HINT = "Of your senders' addresses, with commas between: example.com, example.org";
+const CAP = { type: "number", min: 0, max: 2_147_483_647, hint: "A day in UTC.", required: true } as const;
 const SEND_INPUTS = [
-  [
-    "send_domains",
-    "Domains it sends from",
-    { hint: "Of your senders' addresses, with commas between: example.com, example.org", required: true },
-  ],
-  [
-    "daily_send_cap",
-    "Most mails in a day",
-    { type: "number", min: 0, max: 2_147_483_647, hint: "A day in UTC.", required: true },
-  ],
+  ["send_domains", "Domains it sends from", { hint: DOMAINS_HINT, required: true }],
+  ["daily_send_cap", "Most mails in a day", CAP],
 ] as const;
-const EXPIRES_INPUT = [
-  "expires_at",
-  "Works until",
-  { type: "datetime-local", hint: "Leave it empty for a key without an end." },
-] as const;
+const EXPIRES = { type: "datetime-local", hint: "Leave it empty for a key without an end." } as const;
 
 function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
   const { client } = useWorkspace();
@@ -194,7 +173,7 @@ function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
         <>
           <ScopeChoice chosen={scopes} onChange={setScopes} problem={problemOf("scopes")} />
           <Inputs
-            inputs={[...(sends(scopes) ? SEND_INPUTS : []), EXPIRES_INPUT]}
+            inputs={[...(sends(scopes) ? SEND_INPUTS : []), ["expires_at", "Works until", EXPIRES]]}
             values={{ daily_send_cap: 50_000 }}
             problemOf={problemOf}
           />

@@ -16,7 +16,7 @@ import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
-import { PageHead, When } from "../parts/page.tsx";
+import { Notice, PageHead, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { All, type Column, List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -201,11 +201,7 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
       act={add}
     >
       <p className="muted">The names are kept for a new subscriber.</p>
-      {notice && (
-        <p className="notice" role="status">
-          {notice}
-        </p>
-      )}
+      <Notice>{notice}</Notice>
     </Act>
   );
 }

@@ -1,12 +1,9 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import type { Client } from "../api.ts";
-import { Act, Facts, useDone } from "../parts/act.tsx";
+import { Act } from "../parts/act.tsx";
 import { SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
 import {
   type Contact,
-  type DataOf,
   DeletePerson,
   EMAIL_STATUSES,
   nameOf,
@@ -18,85 +15,60 @@ import {
 } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
-import { When } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
-import { Loading, PageHead, Problem } from "../parts/page.tsx";
+import { Facts, PageHead, When } from "../parts/page.tsx";
 import { List, Table } from "../parts/table.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 /** One person by their address: as a subscriber and as a contact, and the mails to them. */
 export function Page() {
   const { email = "" } = useParams({ strict: false }) as { email?: string };
-  const { client, base } = useWorkspace();
+  const { client } = useWorkspace();
+  const { subscribers, contacts, suppressions } = client.api;
   const query = { email };
-  const subscriber = useQuery({
-    queryKey: [base, "subscribers", "of", email],
-    queryFn: async (): Promise<Subscriber | null> => {
-      const { data } = await client.api.subscribers.page.query({ query });
-      const [found] = data;
-      return found ? (await client.api.subscribers.retrieve.query({ params: { subscriberId: found.id } })).data : null;
-    },
+  const subscriber = useData(["subscribers", "of", email], async (): Promise<{ data: Subscriber | null }> => {
+    const [found] = (await subscribers.page.query({ query })).data;
+    return found ? subscribers.retrieve.query({ params: { subscriberId: found.id } }) : { data: null };
   });
-  const contact = useQuery({
-    queryKey: [base, "contacts", "of", email],
-    queryFn: async () => (await client.api.contacts.page.query({ query })).data[0] ?? null,
-  });
-  const suppression = useQuery({
-    queryKey: [base, "suppressions", "of", email],
-    queryFn: async () => (await client.api.suppressions.page.query({ query })).data[0] ?? null,
-  });
-  if (subscriber.data === undefined || contact.data === undefined || suppression.data === undefined) {
-    const error = subscriber.error ?? contact.error ?? suppression.error;
-    return error ? <Problem error={error} /> : <Loading />;
-  }
+  const [contact = null] = useData(["contacts", "of", email], () => contacts.page.query({ query }));
+  const fields = useFields();
+  const [suppression] = useData(["suppressions", "of", email], () => suppressions.page.query({ query }));
   return (
     <>
       <PageHead title={email} />
       <div className="cards">
         <section className="card">
           <h2>Mail</h2>
-          <Stop email={email} suppression={suppression.data} />
+          {suppression ? (
+            <>
+              <p className="wrong">
+                Stopped: {REASONS[suppression.reason] ?? suppression.reason}, since <When at={suppression.created_at} />
+                .
+              </p>
+              <Lift {...suppression} />
+            </>
+          ) : (
+            <>
+              <p className="good">Allowed.</p>
+              <Suppress email={email} />
+            </>
+          )}
         </section>
         <section className="card">
           <h2>Subscriber</h2>
-          <RecordOf kind="subscribers" email={email} person={subscriber.data} />
+          <RecordOf kind="subscribers" email={email} person={subscriber} />
         </section>
         <section className="card">
           <h2>Contact</h2>
-          <RecordOf kind="contacts" email={email} person={contact.data}>
-            {contact.data && `${EMAIL_STATUSES[contact.data.email_status]}, `}
+          <RecordOf kind="contacts" email={email} person={contact}>
+            {contact && `${EMAIL_STATUSES[contact.email_status]}, `}
           </RecordOf>
-          {contact.data && <Known fields={contact.data.fields} />}
+          {contact && <Facts of={fields.map(({ name }) => [name, shown(contact.fields[name])])} />}
         </section>
       </div>
-      {subscriber.data && <Subscriptions subscriber={subscriber.data} />}
-      <Unsubscribes email={email} />
+      {subscriber && <Subscriptions subscriber={subscriber} />}
+      <OptOuts email={email} />
       <Mails email={email} />
-    </>
-  );
-}
-
-interface StopProps {
-  email: string;
-  suppression: DataOf<Client["api"]["suppressions"]["retrieve"]["query"]> | null;
-}
-
-/** Whether the address is mailed at all, and why not. */
-function Stop({ email, suppression }: StopProps) {
-  if (!suppression) {
-    return (
-      <>
-        <p className="good">Allowed.</p>
-        <Suppress email={email} />
-      </>
-    );
-  }
-  return (
-    <>
-      <p className="wrong">
-        Stopped: {REASONS[suppression.reason] ?? suppression.reason}, since <When at={suppression.created_at} />.
-      </p>
-      <Lift {...suppression} />
     </>
   );
 }
@@ -139,55 +111,46 @@ function RecordOf({ kind, email, person, children }: RecordProps) {
   );
 }
 
-/** Values of a contact's custom fields. */
-function Known({ fields }: Pick<Contact, "fields">) {
-  const data = useFields();
-  const shown = (value: Contact["fields"][string] | undefined) =>
-    typeof value === "boolean" ? (value ? "yes" : "no") : String(value ?? "–");
-  return <Facts of={data.map(({ name }) => [name, shown(fields[name])])} />;
-}
+const shown = (value: Contact["fields"][string] | undefined) =>
+  typeof value === "boolean" ? (value ? "yes" : "no") : String(value ?? "–");
 
 function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subscriber }) {
   const { client, base } = useWorkspace();
-  const done = useDone("subscribers");
   const mayWrite = useRole("EDITOR");
   const lists = useLists();
   const nameOfList = (listId: string) => lists.find((list) => list.id === listId)?.name ?? listId;
   const joined = subscriptions.map(({ list_id }) => list_id);
   const others = lists.filter((list) => !joined.includes(list.id));
   const join = ({ listId = "" }: Values) =>
-    done(client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } }));
+    client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
   return (
     <section className="block">
       <h2>Subscriptions</h2>
-      {subscriptions.length === 0 ? (
-        <p className="muted">They are on no list yet.</p>
-      ) : (
-        <Table
-          caption="Subscriptions"
-          rows={subscriptions}
-          keyOf={({ list_id }) => list_id}
-          columns={[
-            {
-              name: "List",
-              cell: ({ list_id }) => <Link to={`${base}/lists/${list_id}`}>{nameOfList(list_id)}</Link>,
-            },
-            { name: "Status", cell: ({ status }) => SUBSCRIPTION_STATUSES[status] },
-            {
-              name: "Since",
-              cell: ({ confirmed_at, unsubscribed_at, created_at }) => (
-                <When at={unsubscribed_at ?? confirmed_at ?? created_at} />
-              ),
-            },
-            {
-              name: "Actions",
-              cell: ({ list_id, status }) => (
-                <SubscriptionActions listId={list_id} subscriberId={id} status={status} name={nameOfList(list_id)} />
-              ),
-            },
-          ]}
-        />
-      )}
+      <Table
+        caption="Subscriptions"
+        empty="They are on no list yet."
+        rows={subscriptions}
+        keyOf={({ list_id }) => list_id}
+        columns={[
+          {
+            name: "List",
+            cell: ({ list_id }) => <Link to={`${base}/lists/${list_id}`}>{nameOfList(list_id)}</Link>,
+          },
+          { name: "Status", cell: ({ status }) => SUBSCRIPTION_STATUSES[status] },
+          {
+            name: "Since",
+            cell: ({ confirmed_at, unsubscribed_at, created_at }) => (
+              <When at={unsubscribed_at ?? confirmed_at ?? created_at} />
+            ),
+          },
+          {
+            name: "Actions",
+            cell: ({ list_id, status }) => (
+              <SubscriptionActions listId={list_id} subscriberId={id} status={status} name={nameOfList(list_id)} />
+            ),
+          },
+        ]}
+      />
       {mayWrite && others.length > 0 && (
         <Act
           title="Add to a list"
@@ -207,32 +170,25 @@ const SOURCES: Readonly<Record<string, string>> = {
 };
 
 /** When the person opted out, and by which mail. */
-function Unsubscribes({ email }: { email: string }) {
+function OptOuts({ email }: { email: string }) {
   const { client, base } = useWorkspace();
-  const query = useQuery({
-    queryKey: [base, "unsubscribes", email],
-    queryFn: async () => (await client.api.unsubscribes.page.query({ query: { email } })).data,
-  });
-  if (!query.data?.length) return <Problem error={query.error} />;
+  const optOuts = useData(["unsubscribes", email], () => client.api.unsubscribes.page.query({ query: { email } }));
+  const pathOf = (id: string) => `${base}/${id.startsWith("nl_") ? "newsletters" : "campaigns"}/${id}`;
   return (
-    <section className="block">
-      <h2>Opt-outs</h2>
-      <ul>
-        {query.data.map(({ id, source, campaign_id, unsubscribed_at }) => (
-          <li key={id}>
-            <When at={unsubscribed_at} />, {SOURCES[source] ?? source}
-            {campaign_id && (
-              <>
-                {" of "}
-                <Link to={`${base}/${campaign_id.startsWith("nl_") ? "newsletters" : "campaigns"}/${campaign_id}`}>
-                  this mailing
-                </Link>
-              </>
-            )}
-          </li>
-        ))}
-      </ul>
-    </section>
+    optOuts.length > 0 && (
+      <section className="block">
+        <h2>Opt-outs</h2>
+        <ul>
+          {optOuts.map(({ id, source, campaign_id, unsubscribed_at: at }) => (
+            <li key={id}>
+              <When at={at} />, {SOURCES[source] ?? source}
+              {campaign_id && " of "}
+              {campaign_id && <Link to={pathOf(campaign_id)}>this mailing</Link>}
+            </li>
+          ))}
+        </ul>
+      </section>
+    )
   );
 }
 
@@ -292,7 +248,7 @@ function Mails({ email }: { email: string }) {
           { name: "Opened", cell: ({ opens }) => times(opens) },
           { name: "Clicked", cell: ({ clicks }) => times(clicks) },
         ]}
-        empty={<p>No mail went to this address yet, or its records are kept no longer.</p>}
+        empty="No mail went to this address yet, or its records are kept no longer."
       />
     </section>
   );

@@ -1,4 +1,4 @@
-import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import type { Client } from "../api.ts";
@@ -6,33 +6,27 @@ import { Conditions } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
 import { type DataOf, useFields } from "../parts/audience/people.tsx";
 import { Form } from "../parts/form.tsx";
-import { Loading, PageHead, Problem } from "../parts/page.tsx";
+import { PageHead, Problem } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 type Segment = DataOf<Client["app"]["audience"]["segment"]["query"]>;
 
 /** A segment, or a new one. */
 export function Page() {
   const { segmentId = "" } = useParams({ strict: false }) as { segmentId?: string };
-  const { client, base } = useWorkspace();
-  const isNew = segmentId === "new";
-  const segment = useQuery({
-    queryKey: [base, "segments", segmentId],
-    queryFn: async () => (await client.app.audience.segment.query({ params: { segmentId } })).data,
-    enabled: !isNew,
-    // A text that is being written must not be replaced.
-    staleTime: Number.POSITIVE_INFINITY,
-    gcTime: 0,
-  });
-  if (segment.error) return <Problem error={segment.error} />;
-  if (!isNew && segment.isPending) return <Loading />;
-  return <Editor key={segmentId} segment={segment.data} />;
+  return segmentId === "new" ? <Editor /> : <Saved key={segmentId} segmentId={segmentId} />;
 }
 
-function Editor({ segment }: { segment: Segment | undefined }) {
+function Saved(params: { segmentId: string }) {
+  const { client } = useWorkspace();
+  const read = () => client.app.audience.segment.query({ params });
+  // The editor begins with what is read, not with what was kept.
+  return <Editor segment={useData(["segments", params.segmentId], read, { gcTime: 0 })} />;
+}
+
+function Editor({ segment }: { segment?: Segment }) {
   const { client, base } = useWorkspace();
-  const queries = useQueryClient();
   const navigate = useNavigate();
   const fields = useFields();
   const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
@@ -50,7 +44,6 @@ function Editor({ segment }: { segment: Segment | undefined }) {
       ? client.app.audience.updateSegment.mutate({ params: { segmentId: segment.id }, body })
       : client.app.audience.createSegment.mutate({ body });
     const { data } = await call;
-    await queries.invalidateQueries({ queryKey: [base, "segments"] });
     setSaved(true);
     if (!segment) await navigate({ to: `${base}/segments/${data.id}` });
   };
@@ -109,7 +102,6 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
 
 function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
   const { client, base } = useWorkspace();
-  const queries = useQueryClient();
   const navigate = useNavigate();
   const sequences = uses.filter((use) => use.is_sequence);
   return (
@@ -120,10 +112,7 @@ function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
         const impact = { drafts_that_lose_it: uses.length - sequences.length, sequences_that_pause: sequences.length };
         return { meta: { impact } };
       }}
-      onDone={async () => {
-        await navigate({ to: `${base}/segments` });
-        await queries.invalidateQueries({ queryKey: [base, "segments"] });
-      }}
+      onDone={() => navigate({ to: `${base}/segments` })}
     >
       Its contacts stay. {uses.length > 0 && `It is used by ${uses.map(({ name }) => name).join(", ")}.`}
     </Remove>

@@ -1,12 +1,12 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { type ReactNode, useState } from "react";
-import { Act, Facts, useDone } from "../parts/act.tsx";
-import { useFilters, When } from "../parts/filters.tsx";
-import { Empty, Loading, PageHead, Problem } from "../parts/page.tsx";
-import { SequenceState, type Step, StepsEditor, whenText } from "../parts/sequence.tsx";
+import { useState } from "react";
+import { Act } from "../parts/act.tsx";
+import { useFilters } from "../parts/filters.tsx";
+import { Inputs } from "../parts/form.tsx";
+import { Facts, Notice, PageHead, State, When } from "../parts/page.tsx";
+import { SEQUENCE_STATES, type Step, StepsEditor, whenText } from "../parts/sequence.tsx";
 import { Table } from "../parts/table.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const PEOPLE = { ACTIVE: "in it", COMPLETED: "passed all steps", LEFT: "left", PRESENT: "were there before" };
 const peopleText = (count: number) => (count === 1 ? "1 person" : `${count.toLocaleString()} people`);
@@ -26,45 +26,29 @@ const peopleIn = (people: Partial<Record<string, number>>) =>
     .join(", ") || "none yet";
 
 /** One sequence: its steps, and the people at each. */
-export function Page(): ReactNode {
+export function Page() {
   const { client, base } = useWorkspace();
   const { sequenceId = "" } = useParams({ strict: false });
   const params = { sequenceId };
   const { sequences } = client.app;
-  const done = useDone("sequences");
   const navigate = useNavigate();
   const [{ edit }, setFilters] = useFilters();
   const [notice, setNotice] = useState<string>();
   const [isAdmin, isEditor] = [useRole("ADMIN"), useRole("EDITOR")];
-  const queryKey = [base, "sequences", sequenceId];
-  const queryFn = async () => (await sequences.show.query({ params })).data;
-  const query = useQuery({
-    queryKey,
-    queryFn,
-    refetchInterval: (polled) => (polled.state.data?.status === "ACTIVE" ? 5_000 : false),
-    refetchIntervalInBackground: false,
+  const sequence = useData(["sequences", sequenceId], () => sequences.show.query({ params }), {
+    poll: ({ status }) => status === "ACTIVE" && 5_000,
   });
-  const isDraft = query.data?.status === "DRAFT";
-  const members = useQuery({
-    queryKey: [...queryKey, "members"],
-    queryFn: async () => (await sequences.countMembers.query({ params })).data.members,
-    enabled: isAdmin && isDraft,
-  });
-  const included = `Also ${members.data === undefined ? "those" : peopleText(members.data)} who are there now`;
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const sequence = query.data;
   const { status, steps, people, due } = sequence;
   const isRunning = status === "ACTIVE" || status === "PAUSED";
   const mayEdit = status === "DRAFT" ? isEditor : isAdmin && isRunning;
   const isEditing = mayEdit && (edit === "true" || steps.length === 0);
   const resume = async ({ due: choice, key }: Record<string, string>) => {
     const body = { ...(choice && { due: choice as "mail" }), with_own_key: key === "own" };
-    const { data } = await done(sequences.resume.mutate({ params, body }));
+    const { data } = await sequences.resume.mutate({ params, body });
     setNotice(`Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`);
   };
   const save = async (given: Step[]) => {
-    const { data } = await done(sequences.saveSteps.mutate({ params, body: { steps: given } }));
+    const { data } = await sequences.saveSteps.mutate({ params, body: { steps: given } });
     setNotice(`Saved: ${data.added} new, ${data.changed} changed, ${data.removed} removed.`);
     setFilters({ edit: undefined });
   };
@@ -77,17 +61,16 @@ export function Page(): ReactNode {
             kind="primary"
             isDisabled={steps.length === 0}
             note={steps.length === 0 ? "It has no steps. Write and save them first." : START}
-            inputs={[["members", "Who enters it", { choices: { new: "Those who come from now on", all: included } }]]}
-            act={({ members: who }) =>
-              done(sequences.start.mutate({ params, body: { include_members: who === "all" } }))
-            }
-          />
+            act={({ members: who }) => sequences.start.mutate({ params, body: { include_members: who === "all" } })}
+          >
+            <WhoEnters sequenceId={sequenceId} />
+          </Act>
         )}
         {isAdmin && status === "ACTIVE" && (
           <Act
             title="Pause"
             note="No further mail begins. Mails under way are sent, and people still enter."
-            act={() => done(sequences.pause.mutate({ params }))}
+            act={() => sequences.pause.mutate({ params })}
           />
         )}
         {isAdmin && status === "PAUSED" && (
@@ -107,7 +90,7 @@ export function Page(): ReactNode {
             title="Stop"
             kind="danger"
             note={`${peopleText(people.ACTIVE ?? 0)} leave it, and it cannot be started again.`}
-            act={() => done(sequences.stop.mutate({ params }))}
+            act={() => sequences.stop.mutate({ params })}
           />
         )}
         {isEditor && (
@@ -115,7 +98,7 @@ export function Page(): ReactNode {
             title="Rename"
             inputs={[["name", "Name", { required: true, maxLength: 200, hint: "For your team alone." }]]}
             values={sequence}
-            act={({ name = "" }) => done(sequences.rename.mutate({ params, body: { name } }))}
+            act={({ name = "" }) => sequences.rename.mutate({ params, body: { name } })}
           />
         )}
         {isEditor &&
@@ -126,7 +109,7 @@ export function Page(): ReactNode {
               submit="Delete the sequence"
               note={`Its ${steps.length === 1 ? "step goes" : `${steps.length} steps go`} with it. It has mailed no person.`}
               // It leaves the page before that is read again.
-              act={() => done(sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` })))}
+              act={() => sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` }))}
             />
           )}
         {mayEdit && steps.length > 0 && (
@@ -135,14 +118,10 @@ export function Page(): ReactNode {
           </button>
         )}
       </PageHead>
-      {notice && (
-        <p className="notice" role="status">
-          {notice}
-        </p>
-      )}
+      <Notice>{notice}</Notice>
       <Facts
         of={[
-          ["State", <SequenceState key="state" status={status} />],
+          ["State", <State key="state" of={SEQUENCE_STATES} is={status} />],
           ["Why", status === "PAUSED" && (sequence.problem ?? "A member paused it.")],
           [
             "Mails",
@@ -165,13 +144,10 @@ export function Page(): ReactNode {
       <h2>Steps</h2>
       {isEditing ? (
         <StepsEditor saved={steps} tags={sequence.merge_tags} save={save} />
-      ) : steps.length === 0 ? (
-        <Empty>
-          <p>No step yet. An editor writes its mails.</p>
-        </Empty>
       ) : (
         <Table
           caption="Steps"
+          empty="No step yet. An editor writes its mails."
           rows={steps}
           keyOf={({ id }) => id}
           columns={[
@@ -187,4 +163,13 @@ export function Page(): ReactNode {
       )}
     </>
   );
+}
+
+function WhoEnters(params: { sequenceId: string }) {
+  const { sequences } = useWorkspace().client.app;
+  const { members } = useData(["sequences", params.sequenceId, "members"], () =>
+    sequences.countMembers.query({ params }),
+  );
+  const choices = { new: "Those who come from now on", all: `Also ${peopleText(members)} who are there now` };
+  return <Inputs inputs={[["members", "Who enters it", { choices }]]} />;
 }

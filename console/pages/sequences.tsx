@@ -1,14 +1,11 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Act } from "../parts/act.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
-import { Loading, PageHead, Problem } from "../parts/page.tsx";
-import { SEQUENCE_STATES, SequenceState } from "../parts/sequence.tsx";
+import { choicesOf, PageHead, State } from "../parts/page.tsx";
+import { SEQUENCE_STATES } from "../parts/sequence.tsx";
 import { List } from "../parts/table.tsx";
-import { useRole, useWorkspace } from "../session.tsx";
-
-const STATES = Object.fromEntries(Object.entries(SEQUENCE_STATES).map(([name, [text]]) => [name, text]));
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
 /** The sequences of a team. */
 export function Page() {
@@ -41,7 +38,7 @@ export function Page() {
       </PageHead>
       <FilterBar>
         <SearchFilter name="q" label="Name" />
-        <ChoiceFilter name="status" label="State" any="All" choices={STATES} />
+        <ChoiceFilter name="status" label="State" any="All" choices={choicesOf(SEQUENCE_STATES)} />
       </FilterBar>
       <List
         caption="Sequences"
@@ -53,17 +50,15 @@ export function Page() {
         keyOf={({ id }) => id}
         columns={[
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/sequences/${id}`}>{name}</Link> },
-          { name: "State", cell: (sequence) => <SequenceState status={sequence.status} /> },
+          { name: "State", cell: (sequence) => <State of={SEQUENCE_STATES} is={sequence.status} /> },
           { name: "Mails", cell: ({ target }) => target ?? "a list or segment that was deleted" },
           { name: "From", cell: ({ from_email }) => from_email },
           { name: "Steps", cell: ({ steps }) => steps, isNumber: true },
         ]}
         empty={
-          <p>
-            {q || status
-              ? "No sequence is like this."
-              : "No sequence yet. A sequence mails those who come onto a list, or into a segment: a welcome at once, the next mail some days later."}
-          </p>
+          q || status
+            ? "No sequence is like this."
+            : "No sequence yet. A sequence mails those who come onto a list, or into a segment: a welcome at once, the next mail some days later."
         }
       />
     </>
@@ -71,29 +66,16 @@ export function Page() {
 }
 
 function Choices({ problemOf }: { problemOf: (name: string) => string | undefined }) {
-  const { client, base } = useWorkspace();
-  const queryFn = () => client.app.sequences.choices.query({});
-  const query = useQuery({ queryKey: [base, "sequence-choices"], queryFn });
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const { lists, segments, addresses } = query.data.data;
+  const { client } = useWorkspace();
+  const { lists, segments, addresses } = useData(["sequence-choices"], () => client.app.sequences.choices.query({}));
   const choices = Object.fromEntries([
     ...lists.map(({ id, name }) => [`list_id ${id}`, `List: ${name}`]),
     ...segments.map(({ id, name }) => [`segment_id ${id}`, `Segment: ${name}`]),
   ]);
   const inputs = [
     ["target", "Mails those who come into", { choices, required: true }],
-    ["from_email", "From address", { type: "email", required: true, list: "addresses" }],
+    ["from_email", "From address", { type: "email", required: true, suggestions: addresses }],
     ["from_name", "Name beside it", { maxLength: 200 }],
   ] as const;
-  return (
-    <>
-      <Inputs inputs={inputs} problemOf={problemOf} />
-      <datalist id="addresses">
-        {addresses.map((address) => (
-          <option key={address} value={address} />
-        ))}
-      </datalist>
-    </>
-  );
+  return <Inputs inputs={inputs} problemOf={problemOf} />;
 }

@@ -1,6 +1,6 @@
 import { useState } from "react";
-import { Form } from "../parts/form.tsx";
-import { PageHead } from "../parts/page.tsx";
+import { Form, textsOf } from "../parts/form.tsx";
+import { Notice, PageHead } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const TRACKING_HINT =
@@ -20,15 +20,7 @@ export function Page() {
       <Form
         inputs={[
           ["name", "Name of the team", { required: true, maxLength: 200, disabled }],
-          [
-            "time_zone",
-            "Time zone",
-            {
-              hint: "Send days are days in this zone.",
-              choices: Object.fromEntries(zones.map((zone) => [zone, zone])),
-              disabled,
-            },
-          ],
+          ["time_zone", "Time zone", { hint: "Send days are days in this zone.", choices: textsOf(zones), disabled }],
           ["tracking", "Tracking", { hint: TRACKING_HINT, choices: { off: "Off", on: "On" }, disabled }],
         ]}
         values={{ name, time_zone, tracking: tracking ? "on" : "off" }}
@@ -41,9 +33,7 @@ export function Page() {
           setSaved(true);
         }}
       >
-        <p role="status" className="good">
-          {isSaved && "Saved."}
-        </p>
+        <Notice>{isSaved && "Saved."}</Notice>
       </Form>
     </>
   );

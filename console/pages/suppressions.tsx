@@ -1,4 +1,5 @@
-import { FOUND_NOTE, findByAddress, NONE_FOUND, PersonLink } from "../parts/audience/people.tsx";
+import type { Client } from "../api.ts";
+import { type DataOf, FOUND_NOTE, findByAddress, NONE_FOUND, PersonLink } from "../parts/audience/people.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
@@ -6,12 +7,7 @@ import { PageHead, When } from "../parts/page.tsx";
 import { List } from "../parts/table.tsx";
 import { useWorkspace } from "../session.tsx";
 
-interface Suppression {
-  id: string;
-  email: string;
-  reason: string;
-  created_at: string;
-}
+type Suppression = DataOf<Client["api"]["suppressions"]["retrieve"]["query"]>;
 
 const EMPTY =
   "No address is stopped. Bounces, complaints and people who unsubscribe from all mail come here by themselves; stop others by hand.";

@@ -1,10 +1,10 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { Act } from "../parts/act.tsx";
-import { Dialog } from "../parts/dialog.tsx";
+import { Dialog, useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, FilterBar, useFilters } from "../parts/filters.tsx";
-import { Ticks } from "../parts/form.tsx";
-import { Copy, choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
+import { Ticks, textsOf } from "../parts/form.tsx";
+import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -72,26 +72,18 @@ function EventPicker({ chosen, onChange, problem }: PickerProps) {
   );
 }
 
-/** A secret that is shown this once; `show` opens its dialog. */
-function useSecret() {
-  const [secret, show] = useState<string>();
-  const dialog = secret !== undefined && (
-    <Dialog title="The endpoint's secret" onClose={() => show(undefined)}>
-      <p>Copy it to your program now: it verifies the signatures, and it is not shown again.</p>
-      <Copy text={secret} name="the secret" />
-    </Dialog>
+const useEndpointSecret = () =>
+  useSecret(
+    "The endpoint's secret",
+    "Copy it to your program now: it verifies the signatures, and it is not shown again.",
   );
-  return { show, dialog };
-}
-
-const textsOf = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, name]));
 
 /** The webhook endpoints of a team. */
 export function Webhooks() {
   const { client, base } = useWorkspace();
   const [{ active, event }] = useFilters();
   const [events, setEvents] = useState<string[]>([]);
-  const secret = useSecret();
+  const secret = useEndpointSecret();
   const types = useEventTypes().map(({ id }) => id);
   return (
     <>
@@ -163,7 +155,7 @@ export function Webhook() {
   const { client, base, params, calls, key } = useEndpoint();
   const navigate = useNavigate();
   const mayWrite = useRole("ADMIN");
-  const secret = useSecret();
+  const secret = useEndpointSecret();
   const [events, setEvents] = useState<string[]>();
   const endpoint = useData(key, () => calls.retrieve.query({ params }));
   const { active } = endpoint;

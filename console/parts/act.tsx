@@ -1,6 +1,4 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { useWorkspace } from "../session.tsx";
 import { Dialog } from "./dialog.tsx";
 import { Form, type FormProps } from "./form.tsx";
 
@@ -40,17 +38,4 @@ export function Act({ title, short = title, submit = title, kind, act, note, onO
       )}
     </>
   );
-}
-
-export { Copy, Facts } from "./page.tsx";
-
-/** Waits for a change, then has what the pages show of the area, or of all, read again. */
-export function useDone(area?: string) {
-  const { base } = useWorkspace();
-  const queries = useQueryClient();
-  return async <T,>(call: Promise<T>): Promise<T> => {
-    const result = await call;
-    await queries.invalidateQueries({ queryKey: area === undefined ? [] : [base, area] });
-    return result;
-  };
 }

@@ -1,5 +1,5 @@
-import { type ReactNode, useEffect, useId, useRef } from "react";
-import { Part } from "./page.tsx";
+import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { Copy, Part } from "./page.tsx";
 
 interface DialogProps {
   title: string;
@@ -27,4 +27,16 @@ export function Dialog({ title, onClose, children }: DialogProps) {
       <Part>{children}</Part>
     </dialog>
   );
+}
+
+/** A secret that is shown this once; `show` opens its dialog. */
+export function useSecret(title: string, note: string) {
+  const [secret, show] = useState<string>();
+  const dialog = secret !== undefined && (
+    <Dialog title={title} onClose={() => show(undefined)}>
+      <p>{note}</p>
+      <Copy text={secret} name="the secret" />
+    </Dialog>
+  );
+  return { show, dialog };
 }

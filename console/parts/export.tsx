@@ -1,5 +1,5 @@
 import { useMutation } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
+import { useState } from "react";
 import { useRole, useWorkspace } from "../session.tsx";
 import { Problem } from "./page.tsx";
 
@@ -19,23 +19,16 @@ interface ExportProps {
   listId?: string;
 }
 
-/** A button that saves people as CSV, page by page. */
+/** A button that saves people as CSV. They are read page by page, also when its page is left. */
 export function Export({ of, listId }: ExportProps) {
   const { client } = useWorkspace();
   const [read, setRead] = useState(0);
-  const gone = useRef(new AbortController());
-  useEffect(() => {
-    gone.current = new AbortController();
-    return () => gone.current.abort();
-  }, []);
   const { mutate, isPending, error } = useMutation({
     mutationFn: async () => {
-      const { signal } = gone.current;
       const texts: string[] = [];
       setRead(0);
       for (let after: string | null = ""; after !== null; ) {
-        const query = { of, list_id: listId, after };
-        const { data } = await client.app.imports.export.query({ query }, { signal });
+        const { data } = await client.app.imports.export.query({ query: { of, list_id: listId, after } });
         texts.push(data.csv);
         setRead((rows) => rows + data.rows);
         after = data.after;

@@ -11,8 +11,6 @@ export function useFilters(): [Filters, (patch: Filters) => void] {
   return [search, (patch) => void navigate({ to: ".", search: { ...search, ...patch }, replace: true })];
 }
 
-export { When } from "./page.tsx";
-
 /** Filters beside each other, above what they filter. */
 export const FilterBar = ({ children }: { children: ReactNode }) => <div className="filters">{children}</div>;
 

@@ -75,12 +75,14 @@ interface FieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "onChan
   choices?: Readonly<Record<string, string>>;
   /** Lines of a text area. */
   rows?: number;
+  /** Texts that the input offers. */
+  suggestions?: readonly string[];
   /** In place of an input: an element with this id. */
   control?: (id: string, describedBy: string | undefined) => ReactNode;
 }
 
 /** A label, its input, a hint and the refusal. */
-export function Field({ label, hint, problem, control, choices, rows, onChange, ...more }: FieldProps) {
+export function Field({ label, hint, problem, control, choices, rows, suggestions, onChange, ...more }: FieldProps) {
   const id = useId();
   const describedBy = hint || problem ? `${id}-text` : undefined;
   const own = {
@@ -97,7 +99,14 @@ export function Field({ label, hint, problem, control, choices, rows, onChange, 
       ) : rows ? (
         <textarea rows={rows} {...own} />
       ) : (
-        <input {...own} />
+        <input {...own} list={suggestions && `${id}-list`} />
+      )}
+      {suggestions && (
+        <datalist id={`${id}-list`}>
+          {suggestions.map((text) => (
+            <option key={text} value={text} />
+          ))}
+        </datalist>
       )}
       {describedBy && (
         <p id={describedBy} className={problem ? "wrong" : "muted"}>
@@ -107,6 +116,9 @@ export function Field({ label, hint, problem, control, choices, rows, onChange, 
     </div>
   );
 }
+
+/** Choices that are their own texts. */
+export const textsOf = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, name]));
 
 interface SelectProps extends Omit<SelectHTMLAttributes<HTMLSelectElement>, "onChange"> {
   /** Texts by values. */

@@ -43,6 +43,14 @@ export const Part = ({ children }: { children: ReactNode }) => (
   </CatchBoundary>
 );
 
+/** The effect of what was done; nothing without a text. */
+export const Notice = ({ children }: { children?: ReactNode }) =>
+  children && (
+    <p className="notice" role="status">
+      {children}
+    </p>
+  );
+
 /** A refusal, with the request's id to copy. @param fields names of those that show their own refusals */
 export function Problem({ error, fields = [] }: { error: unknown; fields?: readonly string[] }) {
   if (!error) return null;
@@ -97,21 +105,20 @@ export const Facts = ({ of, className = "facts" }: FactsProps) => (
 /** The words of a state by its code, and their colour. */
 export type States = Readonly<Record<string, readonly [text: string, colour: "good" | "warn" | "wrong" | "muted"]>>;
 
-export const State = <Of extends States>({ of, is }: { of: Of; is: keyof Of & string }) => (
+export const State = ({ of, is }: { of: States; is: string }) => (
   <strong className={of[is]?.[1]}>{of[is]?.[0] ?? is}</strong>
 );
 
 /** Choices of a filter by states. */
-export const choicesOf = (states: States): Record<string, string> =>
-  Object.fromEntries(Object.entries(states).map(([name, [text]]) => [name, text]));
+export const choicesOf = (
+  states: Readonly<Record<string, readonly [text: string, ...string[]]>>,
+): Record<string, string> => Object.fromEntries(Object.entries(states).map(([name, [text]]) => [name, text]));
 
 /** An instant in the reader's own time zone. */
 export const When = ({ at }: { at: string | null }) =>
   at && (
     <time dateTime={at}>{new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })}</time>
   );
-
-export const Empty = ({ children }: { children: ReactNode }) => <div className="empty">{children}</div>;
 
 export function NotFound() {
   return (

@@ -1,5 +1,5 @@
 import type { Client } from "../api.ts";
-import { Field, Ticks } from "./form.tsx";
+import { Field, Ticks, textsOf } from "./form.tsx";
 
 type Minting = Parameters<Client["app"]["team"]["mintKey"]["mutate"]>[0];
 export type Scope = Minting["body"]["scopes"][number];
@@ -61,10 +61,7 @@ export function ScopeChoice({ chosen, onChange, problem }: ScopesProps) {
       <Field
         label="What is the key for?"
         name="purpose"
-        choices={{
-          "": "Something else: choose below",
-          ...Object.fromEntries(Object.keys(PURPOSES).map((purpose) => [purpose, purpose])),
-        }}
+        choices={{ "": "Something else: choose below", ...textsOf(Object.keys(PURPOSES)) }}
         onChange={(purpose) => onChange([...(PURPOSES[purpose] ?? [])])}
       />
       <fieldset>

@@ -13,11 +13,6 @@ export const SEQUENCE_STATES = {
   STOPPED: ["Stopped", "muted"],
 } as const;
 
-export function SequenceState({ status }: { status: string }) {
-  const [text, colour] = SEQUENCE_STATES[status as keyof typeof SEQUENCE_STATES] ?? [status, "muted"];
-  return <strong className={colour}>{text}</strong>;
-}
-
 /** A step, as the service takes it. */
 export interface Step {
   id: string;

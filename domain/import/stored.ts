@@ -124,17 +124,7 @@ export async function storePart(
       param: "bytes",
     });
   }
-  // Early: the whole file may take minutes.
-  if (n === 0 && (await readStart(Readable.from([bytes]), 0)).names.length > MAX_COLUMNS) {
-    const most = MAX_COLUMNS.toLocaleString("en");
-    throw new ApiError(
-      "validation_failed",
-      `The file has more than ${most} columns; leave out those that you do not need.`,
-      {
-        param: "file",
-      },
-    );
-  }
+  if (n === 0) await refuseTooManyColumns(bytes);
   await db
     .insertInto("import_parts")
     .values({ import_id: id, n, bytes })
@@ -155,6 +145,18 @@ export async function storePart(
     .where(ofTenant(tenant))
     .where("id", "=", id)
     .execute();
+}
+
+/** Before the whole file is uploaded, which may take minutes. A header that cannot be read is refused by the check. */
+async function refuseTooManyColumns(start: Buffer): Promise<void> {
+  const { names } = await readStart(Readable.from([start]), 0).catch((error) => {
+    if (error instanceof ImportError) return { names: [] };
+    throw error;
+  });
+  if (names.length <= MAX_COLUMNS) return;
+  const most = MAX_COLUMNS.toLocaleString("en");
+  const message = `The file has more than ${most} columns; leave out those that you do not need.`;
+  throw new ApiError("validation_failed", message, { param: "file" });
 }
 
 /** @param onRead called with the bytes that were read so far */

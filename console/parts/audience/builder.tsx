@@ -1,7 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { useWorkspace } from "../../session.tsx";
-import { Field } from "../form.tsx";
+import { useData, useWorkspace } from "../../session.tsx";
+import { Field, Select } from "../form.tsx";
+import { Part } from "../page.tsx";
 import {
   type Condition,
   type Control,
@@ -31,18 +31,14 @@ interface PickProps extends EditProps<string> {
   choices: Readonly<Record<string, string>>;
 }
 
-function Pick({ label, value, choices, onChange }: PickProps) {
-  return (
-    <select aria-label={label} value={value} onChange={({ target }) => onChange(target.value)}>
-      {!(value in choices) && <option value={value}>{value}</option>}
-      {Object.entries(choices).map(([choice, text]) => (
-        <option key={choice} value={choice}>
-          {text}
-        </option>
-      ))}
-    </select>
-  );
-}
+const Pick = ({ label, value, choices, ...pick }: PickProps) => (
+  <Select
+    aria-label={label}
+    value={value}
+    choices={{ ...(!(value in choices) && { [value]: value }), ...choices }}
+    {...pick}
+  />
+);
 
 const replaced = <T,>(all: readonly T[], at: number, value: T) => all.map((each, i) => (i === at ? value : each));
 
@@ -73,17 +69,11 @@ function ConditionText({ value, onChange }: EditProps<unknown>) {
       name="conditions"
       hint="The form cannot show these conditions."
       problem={value === undefined ? "This is not valid JSON." : undefined}
-      control={(id, describedBy) => (
-        <textarea
-          id={id}
-          rows={16}
-          spellCheck={false}
-          className="code"
-          aria-describedby={describedBy}
-          value={text}
-          onChange={({ target }) => read(target.value)}
-        />
-      )}
+      rows={16}
+      spellCheck={false}
+      className="code"
+      value={text}
+      onChange={read}
     />
   );
 }
@@ -154,13 +144,15 @@ function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: (
   return (
     <div className="actions condition">
       <Pick label="About" value={subject} choices={subjects} onChange={choose} />
-      {subject === "list" ? (
-        <ListPart {...part} />
-      ) : subject === "event" ? (
-        <EventPart {...part} />
-      ) : (
-        <FieldPart value={inner} onChange={onChange} type={typeOf(inner["field"], fields) ?? "text"} />
-      )}
+      <Part>
+        {subject === "list" ? (
+          <ListPart {...part} />
+        ) : subject === "event" ? (
+          <EventPart {...part} />
+        ) : (
+          <FieldPart value={inner} onChange={onChange} type={typeOf(inner["field"], fields) ?? "text"} />
+        )}
+      </Part>
       <button type="button" className="plain" onClick={onRemove}>
         Remove
       </button>
@@ -188,33 +180,11 @@ function FieldPart({ value, onChange, type }: EditProps<Condition> & { type: key
   );
 }
 
-interface TypedProps extends EditProps<unknown> {
-  label: string;
-  read: (text: string) => unknown;
-  show: (value: unknown) => string;
-  kind: "text" | "number" | "lines";
-  min?: number;
-}
-
-/** An input of a value; it keeps the text as it is written, while that means the value. */
-function Typed({ label, value, onChange, read, show, kind, min }: TypedProps) {
-  const [written, setWritten] = useState(show(value));
-  const isOfValue = JSON.stringify(read(written)) === JSON.stringify(value);
-  const input = {
-    "aria-label": label,
-    value: isOfValue ? written : show(value),
-    onChange: ({ target }: { target: { value: string } }) => {
-      setWritten(target.value);
-      onChange(read(target.value));
-    },
-  };
-  return kind === "lines" ? <textarea rows={3} {...input} /> : <input type={kind} step="any" min={min} {...input} />;
-}
-
 type ValueProps = EditProps<unknown> & { control: Control; isNumber: boolean };
 
 function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
   if (control === "none") return null;
+  if (control === "day") return <DayInput value={value} onChange={onChange} />;
   if (control === "boolean") {
     const choices = { true: "yes", false: "no" };
     return (
@@ -224,45 +194,55 @@ function ValueInput({ control, isNumber, value, onChange }: ValueProps) {
   if (control === "status") {
     return <Pick label="Value" value={String(value)} choices={EMAIL_STATUSES} onChange={onChange} />;
   }
-  if (control === "day") return <DayInput value={value} onChange={onChange} />;
-  const edit = { value, onChange };
   if (control === "lines") {
-    const items = (text: string) => text.split("\n").filter((line) => line !== "");
-    const read = (text: string) => (isNumber ? items(text).map(Number) : items(text));
-    const show = (list: unknown) => (list as unknown[]).join("\n");
-    return <Typed label="Values, one on each line" kind="lines" read={read} show={show} {...edit} />;
+    return (
+      <textarea
+        key={String(value)}
+        aria-label="Values, one on each line"
+        rows={3}
+        defaultValue={(value as unknown[]).join("\n")}
+        onBlur={({ target }) => {
+          const lines = target.value.split("\n").filter((line) => line !== "");
+          onChange(isNumber ? lines.map(Number) : lines);
+        }}
+      />
+    );
   }
-  if (control === "text") return <Typed label="Value" kind="text" read={String} show={String} {...edit} />;
-  return <Typed label={control === "days" ? "Days" : "Value"} kind="number" read={Number} show={String} {...edit} />;
+  const isText = control === "text";
+  return (
+    <input
+      aria-label={control === "days" ? "Days" : "Value"}
+      type={isText ? "text" : "number"}
+      step="any"
+      value={String(value)}
+      onChange={({ target }) => onChange(isText || target.value === "" ? target.value : Number(target.value))}
+    />
+  );
 }
+
+const DAY_KINDS = { day: "of the calendar", ago: "days ago", ahead: "days from today" };
 
 /** A day of the calendar, or so many days before or after today. */
 function DayInput({ value, onChange }: EditProps<unknown>) {
   const days = isDistance(value) ? value.days_from_today : undefined;
+  const count = Math.abs(days ?? 0);
   const kind = days === undefined ? "day" : days > 0 ? "ahead" : "ago";
-  const toKind = (chosen: string) =>
-    onChange(chosen === "day" ? "" : { days_from_today: (chosen === "ahead" ? 1 : -1) * (Math.abs(days ?? 0) || 7) });
+  const set = (chosen: string, number: number) =>
+    onChange(chosen === "day" ? "" : { days_from_today: chosen === "ahead" ? number : -number });
   return (
     <>
       {days === undefined ? (
         <input aria-label="Day" type="date" value={String(value)} onChange={({ target }) => onChange(target.value)} />
       ) : (
-        <Typed
-          label="Number of days"
-          kind="number"
+        <input
+          aria-label="Number of days"
+          type="number"
           min={0}
-          value={Math.abs(days)}
-          read={Number}
-          show={String}
-          onChange={(count) => onChange({ days_from_today: (days > 0 ? 1 : -1) * Number(count) })}
+          value={count}
+          onChange={({ target }) => set(kind, Number(target.value))}
         />
       )}
-      <Pick
-        label="Kind of day"
-        value={kind}
-        choices={{ day: "of the calendar", ago: "days ago", ahead: "days from today" }}
-        onChange={toKind}
-      />
+      <Pick label="Kind of day" value={kind} choices={DAY_KINDS} onChange={(chosen) => set(chosen, count || 7)} />
     </>
   );
 }
@@ -308,22 +288,15 @@ function ListPart({ value, isNot, onChange }: PartProps) {
 
 /** The latest newsletters and campaigns, for their names. */
 function useMailings() {
-  const { client, base } = useWorkspace();
-  return useQuery({
-    queryKey: [base, "mailings"],
-    queryFn: async () => {
-      const query = { limit: "100" };
-      const [newsletters, campaigns] = await Promise.all([
-        client.api.newsletters.drafts.page.query({ query }),
-        client.api.campaigns.drafts.page.query({ query }),
-      ]);
-      return Object.fromEntries([...newsletters.data, ...campaigns.data].map(({ id, name }) => [id, name]));
-    },
-  });
+  const { client } = useWorkspace();
+  const query = { limit: "100" };
+  const newsletters = useData(["newsletters", "latest"], () => client.api.newsletters.drafts.page.query({ query }));
+  const campaigns = useData(["campaigns", "latest"], () => client.api.campaigns.drafts.page.query({ query }));
+  return Object.fromEntries([...newsletters, ...campaigns].map(({ id, name }) => [id, name]));
 }
 
 function EventPart({ value, isNot, onChange }: PartProps) {
-  const mailings = useMailings().data ?? {};
+  const mailings = useMailings();
   return (
     <>
       <Pick
@@ -349,7 +322,6 @@ function EventPart({ value, isNot, onChange }: PartProps) {
         <input
           type="number"
           min={0}
-          className="short"
           value={String(value["within_days"] ?? "")}
           placeholder="any"
           onChange={({ target }) => onChange(chosen(value, "within_days", target.value && Number(target.value)), isNot)}

@@ -71,22 +71,24 @@ interface PersonButtonProps {
   email?: string;
 }
 
+/** The procedures of subscribers or contacts, and the parameters that name one. */
+const callsOf = ({ api }: Client, kind: PersonKind, id = "") => ({
+  calls: kind === "contacts" ? api.contacts : api.subscribers,
+  params: { [`${ONE[kind]}Id`]: id } as { subscriberId: string; contactId: string },
+});
+
 /** A button that makes or changes a subscriber or a contact. */
 export function PersonButton({ kind, person, email }: PersonButtonProps) {
-  const { contacts, subscribers } = useWorkspace().client.api;
+  const { client } = useWorkspace();
+  const { calls, params } = callsOf(client, kind, person?.id);
   const fields = useFields();
   const definitions = kind === "contacts" ? fields : [];
-  const save = (values: Values): Promise<unknown> => {
-    const { email: address = "", first_name, last_name } = values;
-    const body = { email: address, first_name: first_name || null, last_name: last_name || null };
-    if (kind === "subscribers") {
-      if (!person) return subscribers.create.mutate({ body });
-      return subscribers.update.mutate({ params: { subscriberId: person.id }, body });
-    }
+  const save = ({ email: address = "", first_name, last_name, ...values }: Values): Promise<unknown> => {
+    const names = { email: address, first_name: first_name || null, last_name: last_name || null };
     const all = definitions.map((field) => [field.name, heldBy(field, values)] as const);
-    const whole = { ...body, fields: Object.fromEntries(all.filter(([, value]) => person || value !== null)) };
-    if (!person) return contacts.create.mutate({ body: whole });
-    return contacts.update.mutate({ params: { contactId: person.id }, body: whole });
+    const known = Object.fromEntries(all.filter(([, value]) => person || value !== null));
+    const body = { ...names, ...(kind === "contacts" && { fields: known }) };
+    return person ? calls.update.mutate({ params, body }) : calls.create.mutate({ body });
   };
   const held = Object.entries(person?.fields ?? {}).map(([name, value]) => [`fields.${name}`, value]);
   return (
@@ -102,20 +104,14 @@ export function PersonButton({ kind, person, email }: PersonButtonProps) {
 }
 
 export function DeletePerson({ kind, person, title }: { kind: PersonKind; person: Person; title: string }) {
-  const { contacts, subscribers } = useWorkspace().client.api;
+  const { client } = useWorkspace();
+  const { calls, params } = callsOf(client, kind, person.id);
   const goes =
     kind === "contacts"
       ? "the contact goes with its custom fields. A subscriber with the same address stays, and so does a stop on mail to it."
       : "the subscriber goes with all subscriptions. A contact with the same address stays, and so does a stop on mail to it. The lists remember opt-outs.";
   return (
-    <Remove
-      title={title}
-      act={(options) =>
-        kind === "contacts"
-          ? contacts.remove.mutate({ params: { contactId: person.id } }, options)
-          : subscribers.remove.mutate({ params: { subscriberId: person.id } }, options)
-      }
-    >
+    <Remove title={title} act={(options) => calls.remove.mutate({ params }, options)}>
       {person.email}: {goes}
     </Remove>
   );

@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
+import { Notice } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 
 export const REASONS: Readonly<Record<string, string>> = {
@@ -40,27 +41,19 @@ export function Suppress({ email }: { email?: string }) {
     setNotice(`Mail to ${added.length} addresses is stopped; to ${present.length} it was before.`);
     return email !== undefined;
   };
-  if (email) {
-    return (
-      <Act title="Stop all mail" submit="Stop mail" kind="danger" note={NOTE} act={() => stop(email)}>
-        <p>{email}</p>
-      </Act>
-    );
-  }
   return (
     <Act
-      title="Stop mail to addresses"
+      title={email ? "Stop all mail" : "Stop mail to addresses"}
       submit="Stop mail"
-      kind="primary"
+      kind={email ? "danger" : "primary"}
       note={NOTE}
-      inputs={[["emails", "Addresses", { rows: 8, required: true, hint: "One on each line, at most 100." }]]}
-      act={({ emails = "" }) => stop(emails)}
+      inputs={
+        email ? [] : [["emails", "Addresses", { rows: 8, required: true, hint: "One on each line, at most 100." }]]
+      }
+      act={({ emails = email ?? "" }) => stop(emails)}
     >
-      {notice && (
-        <p className="notice" role="status">
-          {notice}
-        </p>
-      )}
+      {email && <p>{email}</p>}
+      <Notice>{notice}</Notice>
     </Act>
   );
 }

@@ -1,8 +1,8 @@
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters, When } from "../filters.tsx";
-import { PageHead } from "../page.tsx";
+import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../filters.tsx";
+import { PageHead, When } from "../page.tsx";
 import { callsOf, type Kind } from "../send/calls.ts";
 import { List } from "../table.tsx";
 import { STATES } from "./drafts.ts";
@@ -68,7 +68,7 @@ export function DraftList({ kind }: { kind: Kind }) {
           { name: "Targets", cell: ({ targets }) => targets.join(", ") || NONE },
           { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}
-        empty={<p>{q || status ? "None is like this." : texts.empty}</p>}
+        empty={q || status ? "None is like this." : texts.empty}
       />
     </>
   );

@@ -1,4 +1,4 @@
-import { useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useBlocker } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { problemOf, refusalOf } from "../../api.ts";
@@ -24,8 +24,6 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   const queries = useQueryClient();
   const mayWrite = useRole("EDITOR");
   const [edits, setEdits] = useState<Partial<Content>>({});
-  const [error, setError] = useState<unknown>();
-  const [isBusy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
   const subject = useRef<HTMLInputElement>(null);
   const body = useRef<HTMLTextAreaElement>(null);
@@ -47,11 +45,8 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
     window.addEventListener("keydown", save);
     return () => window.removeEventListener("keydown", save);
   }, []);
-  const save = async (): Promise<boolean> => {
-    if (!isDirty) return true;
-    setBusy(true);
-    setError(undefined);
-    try {
+  const { mutateAsync, isPending, error } = useMutation({
+    mutationFn: async () => {
       const { calls, params } = callsOf(client, kind, draft.id);
       const { data } = await calls.drafts.update.mutate({ params, body: changes });
       const queryKey = [base, `${kind}s`, draft.id];
@@ -59,19 +54,20 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
       queries.setQueryData(queryKey, (before: Draft) => ({ ...before, ...data }));
       // Text that was typed meanwhile stays.
       setEdits((now) => changesFrom(content, now));
-      void queries.invalidateQueries({ queryKey: [base, `${kind}s`, "list"] });
-      return true;
-    } catch (thrown) {
-      setError(thrown);
+    },
+    onError: (thrown) => {
       const { param, message } = refusalOf(thrown);
       const [, line, column] = /line (\d+), column (\d+)/.exec(message) ?? [];
       const field = param === "body" ? body.current : param === "subject" ? subject.current : null;
       if (field && line) goTo(field, Number(line), Number(column));
-      return false;
-    } finally {
-      setBusy(false);
-    }
-  };
+    },
+  });
+  const save = async (): Promise<boolean> =>
+    !isDirty ||
+    mutateAsync().then(
+      () => true,
+      () => false,
+    );
   const set = (name: keyof Content) => (value: string) => setEdits((before) => ({ ...before, [name]: value }));
   const input = (name: keyof Content) => ({
     name,
@@ -96,16 +92,11 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
         <Field
           label="Sender's address"
           type="email"
-          list="sender-addresses"
+          suggestions={accounts.map(({ email }) => email)}
           hint="Of a connected account, or of a domain that one may send for."
           {...input("from_email")}
         />
       )}
-      <datalist id="sender-addresses">
-        {accounts.map(({ id, email }) => (
-          <option key={id} value={email} />
-        ))}
-      </datalist>
       <Field
         label="Sender's name"
         maxLength={200}
@@ -123,7 +114,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
       <Problem error={error} fields={FIELDS} />
       {mayWrite && (
         <div className="actions save">
-          <button type="submit" className="primary" disabled={isBusy || !isDirty}>
+          <button type="submit" className="primary" disabled={isPending || !isDirty}>
             Save
           </button>
           <span className="muted" role="status">

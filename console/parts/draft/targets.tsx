@@ -6,18 +6,68 @@ import { Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 import { type Draft, useAccounts, useSettings, useTargets } from "./drafts.ts";
 
-interface TargetsProps {
-  kind: Kind;
-  draft: Draft;
-}
+const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
 
 /** Whom a draft goes to, on which days, and whether opens and clicks are counted. Each choice is saved at once. */
-export function Targets({ kind, draft }: TargetsProps) {
+export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
+  const { client, current } = useWorkspace();
+  const targets = useTargets(kind);
+  const accounts = useAccounts();
+  const { tracking, team_tracking } = useSettings(kind, draft.id);
+  const { attachList, detachList, attachSegment, attachAccounts, change } = client.app.content;
+  const one = { type: kind, id: draft.id };
   return (
     <section className="cards" aria-label="Recipients and sending">
-      {"lists" in draft ? <Lists draft={draft} /> : <SegmentAndAccounts draft={draft} />}
-      <Days kind={kind} draft={draft} />
-      <Tracking kind={kind} draft={draft} />
+      {"lists" in draft ? (
+        <Several
+          label="Lists"
+          hint="Their confirmed subscribers get it, each once."
+          options={targets}
+          chosen={draft.lists}
+          save={({ ids, id: list_id }) =>
+            (ids.includes(list_id) ? attachList : detachList).mutate({ body: { newsletter_id: draft.id, list_id } })
+          }
+        />
+      ) : (
+        <>
+          <One
+            label="Segment"
+            hint="Its contacts with a valid address get it."
+            options={targets}
+            chosen={draft.segment_id}
+            save={(segment_id) => attachSegment.mutate({ body: { campaign_id: draft.id, segment_id } })}
+          />
+          <Several
+            label="Sending accounts"
+            hint="Each mails a share of the recipients, under its own address."
+            options={accounts.map(({ id, email, status }) => ({
+              id,
+              name: status === "ACTIVE" ? email : `${email} (cannot send now)`,
+            }))}
+            chosen={draft.account_ids}
+            save={({ ids }) => attachAccounts.mutate({ body: { campaign_id: draft.id, account_ids: ids } })}
+          />
+        </>
+      )}
+      <Several
+        label="Days on which it may start"
+        hint={`In the team's time zone, ${current.timeZone}. None chosen means any day.`}
+        options={DAYS.map((name, index) => ({ id: `${index + 1}`, name }))}
+        chosen={draft.send_days.map(String)}
+        save={({ ids }) => change.mutate({ body: { ...one, send_days: ids.map(Number) } })}
+      />
+      <One
+        label="Count opens and clicks"
+        hint="On: links lead over this service, and a picture that is not seen reports the opening."
+        options={[
+          { id: "team", name: `As the team's setting: ${team_tracking ? "on" : "off"}` },
+          { id: "on", name: "On" },
+          { id: "off", name: "Off" },
+        ]}
+        chosen={tracking === null ? "team" : tracking ? "on" : "off"}
+        save={(chosen) => change.mutate({ body: { ...one, tracking: TRACKING[chosen] ?? null } })}
+      />
     </section>
   );
 }
@@ -75,90 +125,5 @@ function One({ label, hint, options, chosen, save }: ChoiceProps<string> & { cho
       />
       <Problem error={error} />
     </div>
-  );
-}
-
-function Lists({ draft: { id, lists } }: { draft: Extract<Draft, { lists: unknown }> }) {
-  const { client } = useWorkspace();
-  const targets = useTargets("newsletter");
-  return (
-    <Several
-      label="Lists"
-      hint="Their confirmed subscribers get it, each once."
-      options={targets}
-      chosen={lists}
-      save={({ ids, id: list_id }) => {
-        const { attachList, detachList } = client.app.content;
-        return (ids.includes(list_id) ? attachList : detachList).mutate({ body: { newsletter_id: id, list_id } });
-      }}
-    />
-  );
-}
-
-function SegmentAndAccounts({ draft }: { draft: Extract<Draft, { account_ids: unknown }> }) {
-  const { client } = useWorkspace();
-  const segments = useTargets("campaign");
-  const accounts = useAccounts();
-  const { attachSegment, attachAccounts } = client.app.content;
-  const one = { campaign_id: draft.id };
-  return (
-    <>
-      <One
-        label="Segment"
-        hint="Its contacts with a valid address get it."
-        options={segments}
-        chosen={draft.segment_id}
-        save={(id) => attachSegment.mutate({ body: { ...one, segment_id: id } })}
-      />
-      <Several
-        label="Sending accounts"
-        hint="Each mails a share of the recipients, under its own address."
-        options={accounts.map(({ id, email, status }) => ({
-          id,
-          name: status === "ACTIVE" ? email : `${email} (cannot send now)`,
-        }))}
-        chosen={draft.account_ids}
-        save={({ ids }) => attachAccounts.mutate({ body: { ...one, account_ids: ids } })}
-      />
-    </>
-  );
-}
-
-const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-
-function Days({ kind, draft }: TargetsProps) {
-  const { client, current } = useWorkspace();
-  return (
-    <Several
-      label="Days on which it may start"
-      hint={`In the team's time zone, ${current.timeZone}. None chosen means any day.`}
-      options={DAYS.map((name, index) => ({ id: `${index + 1}`, name }))}
-      chosen={draft.send_days.map(String)}
-      save={({ ids }) =>
-        client.app.content.change.mutate({ body: { type: kind, id: draft.id, send_days: ids.map(Number) } })
-      }
-    />
-  );
-}
-
-const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
-
-function Tracking({ kind, draft: { id } }: TargetsProps) {
-  const { client } = useWorkspace();
-  const settings = useSettings(kind, id);
-  return (
-    <One
-      label="Count opens and clicks"
-      hint="On: links lead over this service, and a picture that is not seen reports the opening."
-      options={[
-        { id: "team", name: `As the team's setting: ${settings.team_tracking ? "on" : "off"}` },
-        { id: "on", name: "On" },
-        { id: "off", name: "Off" },
-      ]}
-      chosen={settings.tracking === null ? "team" : settings.tracking ? "on" : "off"}
-      save={(chosen) =>
-        client.app.content.change.mutate({ body: { type: kind, id, tracking: TRACKING[chosen] ?? null } })
-      }
-    />
   );
 }

@@ -1,9 +1,8 @@
-import { useRead, useWorkspace } from "../../session.tsx";
+import { useData, useWorkspace } from "../../session.tsx";
 import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
-import { Figures } from "../figures.tsx";
-import { ChoiceFilter, FilterBar, useFilters, When } from "../filters.tsx";
-import { Loading, Problem } from "../page.tsx";
+import { ChoiceFilter, FilterBar, useFilters } from "../filters.tsx";
+import { Facts, When } from "../page.tsx";
 import { List } from "../table.tsx";
 import { callsOf, type Kind, type Send } from "./calls.ts";
 import { OUTCOMES, Outcomes, type State } from "./live-send.tsx";
@@ -39,14 +38,11 @@ const dateOf = (instant: number) => new Date(instant).toISOString().slice(0, 10)
 
 function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   const { client } = useWorkspace();
-  const query = useRead(["analytics", id], () => {
+  const { totals, rates } = useData(["analytics", id], () => {
     const begin = Date.parse(startedAt);
     const [from, to] = [dateOf(begin), dateOf(Math.min(Date.now(), begin + MOST_DAYS * DAY_MS))];
     return client.api.analytics.overview.query({ query: { resource_id: id, from, to } });
   });
-  if (query.isPending) return <Loading />;
-  if (query.error) return <Problem error={query.error} />;
-  const { totals, rates } = query.data;
   const rows: [name: string, count: number, rate: number][] = [
     ["Delivered", totals.delivered, rates.delivered],
     ["Opened", totals.opened_unique, rates.opened],
@@ -58,8 +54,9 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
   return (
     <>
       <h3>Responses</h3>
-      <Figures
-        figures={rows.map(([name, count, rate]) => [
+      <Facts
+        className="figures"
+        of={rows.map(([name, count, rate]) => [
           name,
           <>
             {count.toLocaleString()} <span className="muted">{percent(rate, rate > 0 && rate < 0.001 ? 2 : 1)}</span>
@@ -77,9 +74,9 @@ function Responses({ id, startedAt }: { id: string; startedAt: string }) {
 /** When people opened the mail and clicked in it. */
 function Hours({ id, recipients }: { id: string; recipients: number }) {
   const { client } = useWorkspace();
-  const query = useRead(["hours", id], () => client.app.overview.hours.query({ body: { resource_id: id } }));
-  if (!query.data?.hours.length) return <Problem error={query.error} />;
-  const { hours, max_recipients: most } = query.data;
+  const read = () => client.app.overview.hours.query({ body: { resource_id: id } });
+  const { hours, max_recipients: most } = useData(["hours", id], read);
+  if (hours.length === 0) return null;
   return (
     <Chart
       title={`First opens and clicks${recipients > most ? `, of the first ${people(most)}` : ""}`}
@@ -133,7 +130,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
           { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
           { name: "At", cell: (row) => <When at={row.updated_at} /> },
         ]}
-        empty={<p>{status ? "No recipient has this outcome: choose another one." : "It has no recipients."}</p>}
+        empty={status ? "No recipient has this outcome: choose another one." : "It has no recipients."}
       />
     </>
   );
