@@ -43,10 +43,8 @@ export function Frame() {
   if (session.isPending) return <Loading />;
   const hasEnded = session.error !== null && refusalOf(session.error).status === 401;
   // What was written on the page stays, also while the member signs in elsewhere.
-  if (!session.data && hasEnded) {
-    const { pathname, search } = window.location;
-    return <Navigate to="/sign-in" state={{ page: pathname + search }} />;
-  }
+  const here = window.location.pathname + window.location.search;
+  if (!session.data && hasEnded) return <Navigate to="/sign-in" state={{ page: here }} />;
   if (!session.data) return <Problem error={session.error} />;
   const current = session.data.teams.find(({ id }) => id === team);
   if (!current || (environment !== "live" && environment !== "test")) return <Navigate to="/" />;

@@ -100,12 +100,7 @@ export function Page() {
   );
 }
 
-interface RefusedProps {
-  lines: Import["refused"];
-  isWhole: boolean;
-}
-
-function Refused({ lines, isWhole }: RefusedProps) {
+function Refused({ lines, isWhole }: { lines: Import["refused"]; isWhole: boolean }) {
   const csv = lines.map(({ line, reason }) => `${line},"${reason.replaceAll('"', '""')}"\r\n`);
   return (
     <section className="stack" aria-label="Refused lines">

@@ -1,10 +1,20 @@
-import { Link } from "@tanstack/react-router";
-import { PageHead, When } from "../parts/page.tsx";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
+import type { Client } from "../api.ts";
+import { Conditions } from "../parts/audience/builder.tsx";
+import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
+import { type DataOf, useFields } from "../parts/audience/people.tsx";
+import { Form } from "../parts/form.tsx";
+import { PageHead, Problem, When } from "../parts/page.tsx";
+import { Remove } from "../parts/remove.tsx";
 import { All } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
+type Segment = DataOf<Client["app"]["audience"]["segment"]["query"]>;
+
 /** The segments of the team. */
-export function Page() {
+export function Segments() {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
   const segments = useData(["segments"], () => client.app.audience.segments.query({}));
@@ -29,5 +39,112 @@ export function Page() {
         empty="No segment yet. A segment selects contacts by their fields, lists and what they opened; campaigns and sequences mail it. Make the first one."
       />
     </>
+  );
+}
+
+/** A segment, or a new one. */
+export function OneSegment() {
+  const { segmentId = "" } = useParams({ strict: false }) as { segmentId?: string };
+  return segmentId === "new" ? <Editor /> : <Saved key={segmentId} segmentId={segmentId} />;
+}
+
+function Saved(params: { segmentId: string }) {
+  const { client } = useWorkspace();
+  const read = () => client.app.audience.segment.query({ params });
+  // The editor begins with what is read, not with what was kept.
+  return <Editor segment={useData(["segments", params.segmentId], read, { gcTime: 0 })} />;
+}
+
+function Editor({ segment }: { segment?: Segment }) {
+  const { client, base } = useWorkspace();
+  const navigate = useNavigate();
+  const fields = useFields();
+  const mayWrite = useRole("EDITOR") && !segment?.deleted_at;
+  const [conditions, setConditions] = useState<unknown>(segment?.conditions ?? { all: [] });
+  const [isSaved, setSaved] = useState(false);
+  const shown = grouped(conditions);
+  const isShowable = canShow(shown, fields);
+  const change = (next: unknown) => {
+    setConditions(next);
+    setSaved(false);
+  };
+  const save = async ({ name = "" }: Record<string, string>) => {
+    const body = { name, conditions };
+    const call = segment
+      ? client.app.audience.updateSegment.mutate({ params: { segmentId: segment.id }, body })
+      : client.app.audience.createSegment.mutate({ body });
+    const { data } = await call;
+    setSaved(true);
+    if (!segment) await navigate({ to: `${base}/segments/${data.id}` });
+  };
+  return (
+    <>
+      <PageHead title={segment?.name ?? "New segment"}>{segment && mayWrite && <Delete segment={segment} />}</PageHead>
+      {segment?.deleted_at && (
+        <p className="notice">This segment was deleted; a mailing that was sent still names it.</p>
+      )}
+      <Conditions value={conditions} onChange={change} />
+      <Count
+        conditions={conditions}
+        isReady={conditions !== undefined && !(isShowable && isUnfinished(shown as Condition))}
+      />
+      {mayWrite && (
+        <Form
+          inputs={[["name", "Name", { required: true, maxLength: 200 }]]}
+          values={segment}
+          submit={segment ? "Save" : "Make the segment"}
+          isDisabled={conditions === undefined}
+          onSubmit={save}
+        />
+      )}
+      {isSaved && <p role="status">Saved.</p>}
+    </>
+  );
+}
+
+/** How many contacts the conditions select now, and some of them. */
+function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean }) {
+  const { client, base } = useWorkspace();
+  const text = JSON.stringify(conditions) ?? "";
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), 500);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const query = useQuery({
+    queryKey: [base, "count", settled],
+    queryFn: async ({ signal }) =>
+      (await client.app.audience.countSegment.mutate({ body: { conditions: JSON.parse(settled) } }, { signal })).data,
+    enabled: isReady && settled === text,
+    retry: false,
+    placeholderData: keepPreviousData,
+  });
+  if (!isReady) return <p className="muted">Complete the conditions to see how many contacts they select.</p>;
+  if (query.error) return <Problem error={query.error} />;
+  return (
+    <p role="status">
+      {query.data ? <strong>{query.data.contacts.toLocaleString()} contacts</strong> : "Counting…"}
+      {query.data && query.data.sample.length > 0 && ` – ${query.data.sample.slice(0, 3).join(", ")}`}
+      {query.data && query.data.contacts > 3 && " and others"}
+    </p>
+  );
+}
+
+function Delete({ segment: { id, used_by: uses } }: { segment: Segment }) {
+  const { client, base } = useWorkspace();
+  const navigate = useNavigate();
+  const sequences = uses.filter((use) => use.is_sequence);
+  return (
+    <Remove
+      title="Delete this segment"
+      act={async ({ context }) => {
+        if (!context.dryRun) return client.app.audience.deleteSegment.mutate({ params: { segmentId: id } });
+        const impact = { drafts_that_lose_it: uses.length - sequences.length, sequences_that_pause: sequences.length };
+        return { meta: { impact } };
+      }}
+      onDone={() => navigate({ to: `${base}/segments` })}
+    >
+      Its contacts stay. {uses.length > 0 && `It is used by ${uses.map(({ name }) => name).join(", ")}.`}
+    </Remove>
   );
 }

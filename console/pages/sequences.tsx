@@ -1,14 +1,15 @@
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useState } from "react";
 import { Act } from "../parts/act.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
-import { choicesOf, PageHead, State } from "../parts/page.tsx";
-import { SEQUENCE_STATES } from "../parts/sequence.tsx";
-import { List } from "../parts/table.tsx";
+import { choicesOf, Facts, Notice, PageHead, State, When } from "../parts/page.tsx";
+import { SEQUENCE_STATES, type Step, StepsEditor, whenText } from "../parts/sequence.tsx";
+import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 /** The sequences of a team. */
-export function Page() {
+export function Sequences() {
   const { client, base, environment } = useWorkspace();
   const navigate = useNavigate();
   const [{ q, status }] = useFilters();
@@ -78,4 +79,170 @@ function Choices({ problemOf }: { problemOf: (name: string) => string | undefine
     ["from_name", "Name beside it", { maxLength: 200 }],
   ] as const;
   return <Inputs inputs={inputs} problemOf={problemOf} />;
+}
+
+const PEOPLE = { ACTIVE: "in it", COMPLETED: "passed all steps", LEFT: "left", PRESENT: "were there before" };
+const peopleText = (count: number) => (count === 1 ? "1 person" : `${count.toLocaleString()} people`);
+
+const START = "Mails go out with your key, and count towards its daily limit.";
+const KEYS = { same: "The key that it was started with", own: "My key" };
+const AFTER_PAUSE = { choices: { mail: "Get their mail", skip: "Pass this step without a mail" } };
+/** Some of them may have had their mail. */
+const AFTER_RESTORE = {
+  required: true,
+  choices: { "": "Choose", mail: "Get their mail: some get it twice", skip: "Pass this step: some never get its mail" },
+};
+
+const peopleIn = (people: Partial<Record<string, number>>) =>
+  Object.entries(PEOPLE)
+    .flatMap(([state, text]) => (people[state] ? [`${people[state].toLocaleString()} ${text}`] : []))
+    .join(", ") || "none yet";
+
+/** One sequence: its steps, and the people at each. */
+export function OneSequence() {
+  const { client, base } = useWorkspace();
+  const { sequenceId = "" } = useParams({ strict: false });
+  const params = { sequenceId };
+  const { sequences } = client.app;
+  const navigate = useNavigate();
+  const [{ edit }, setFilters] = useFilters();
+  const [notice, setNotice] = useState<string>();
+  const [isAdmin, isEditor] = [useRole("ADMIN"), useRole("EDITOR")];
+  const sequence = useData(["sequences", sequenceId], () => sequences.show.query({ params }), {
+    poll: ({ status }) => status === "ACTIVE" && 5_000,
+  });
+  const { status, steps, people, due } = sequence;
+  const isRunning = status === "ACTIVE" || status === "PAUSED";
+  const mayEdit = status === "DRAFT" ? isEditor : isAdmin && isRunning;
+  const isEditing = mayEdit && (edit === "true" || steps.length === 0);
+  const resume = async ({ due: choice, key }: Record<string, string>) => {
+    const body = { ...(choice && { due: choice as "mail" }), with_own_key: key === "own" };
+    const { data } = await sequences.resume.mutate({ params, body });
+    setNotice(`Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`);
+  };
+  const save = async (given: Step[]) => {
+    const { data } = await sequences.saveSteps.mutate({ params, body: { steps: given } });
+    setNotice(`Saved: ${data.added} new, ${data.changed} changed, ${data.removed} removed.`);
+    setFilters({ edit: undefined });
+  };
+  return (
+    <>
+      <PageHead title={sequence.name}>
+        {isAdmin && status === "DRAFT" && (
+          <Act
+            title="Start"
+            kind="primary"
+            isDisabled={steps.length === 0}
+            note={steps.length === 0 ? "It has no steps. Write and save them first." : START}
+            act={({ members: who }) => sequences.start.mutate({ params, body: { include_members: who === "all" } })}
+          >
+            <WhoEnters sequenceId={sequenceId} />
+          </Act>
+        )}
+        {isAdmin && status === "ACTIVE" && (
+          <Act
+            title="Pause"
+            note="No further mail begins. Mails under way are sent, and people still enter."
+            act={() => sequences.pause.mutate({ params })}
+          />
+        )}
+        {isAdmin && status === "PAUSED" && (
+          <Act
+            title="Resume"
+            kind="primary"
+            note={`${peopleText(due)} fell due. The first 1,000 are mailed at once, the others within the hour.`}
+            inputs={[
+              ["due", "Those who were due when it was paused", sequence.is_restored ? AFTER_RESTORE : AFTER_PAUSE],
+              ["key", "Send with", { choices: KEYS }],
+            ]}
+            act={resume}
+          />
+        )}
+        {isAdmin && isRunning && (
+          <Act
+            title="Stop"
+            kind="danger"
+            note={`${peopleText(people.ACTIVE ?? 0)} leave it, and it cannot be started again.`}
+            act={() => sequences.stop.mutate({ params })}
+          />
+        )}
+        {isEditor && (
+          <Act
+            title="Rename"
+            inputs={[["name", "Name", { required: true, maxLength: 200, hint: "For your team alone." }]]}
+            values={sequence}
+            act={({ name = "" }) => sequences.rename.mutate({ params, body: { name } })}
+          />
+        )}
+        {isEditor &&
+          (status === "DRAFT" || (status === "STOPPED" && steps.every(({ sent }) => Number(sent) === 0))) && (
+            <Act
+              title="Delete"
+              kind="danger"
+              submit="Delete the sequence"
+              note={`Its ${steps.length === 1 ? "step goes" : `${steps.length} steps go`} with it. It has mailed no person.`}
+              // It leaves the page before that is read again.
+              act={() => sequences.remove.mutate({ params }).then(() => navigate({ to: `${base}/sequences` }))}
+            />
+          )}
+        {mayEdit && steps.length > 0 && (
+          <button type="button" onClick={() => setFilters({ edit: isEditing ? undefined : "true" })}>
+            {isEditing ? "Close the steps" : "Edit the steps"}
+          </button>
+        )}
+      </PageHead>
+      <Notice>{notice}</Notice>
+      <Facts
+        of={[
+          ["State", <State key="state" of={SEQUENCE_STATES} is={status} />],
+          ["Why", status === "PAUSED" && (sequence.problem ?? "A member paused it.")],
+          [
+            "Mails",
+            sequence.list_id ? (
+              <Link key="list" to={`${base}/lists/${sequence.list_id}`}>
+                {sequence.list_name ?? "a list that was deleted"}
+              </Link>
+            ) : (
+              <Link key="segment" to={`${base}/segments/${sequence.segment_id}`}>
+                {sequence.segment_name}
+              </Link>
+            ),
+          ],
+          ["From", sequence.from_name ? `${sequence.from_name}, ${sequence.from_email}` : sequence.from_email],
+          ["People", peopleIn(people)],
+          ["Next mail", sequence.next_due_at && <When at={sequence.next_due_at} />],
+          ["Mailed today", isRunning && sequence.mailed_today],
+        ]}
+      />
+      <h2>Steps</h2>
+      {isEditing ? (
+        <StepsEditor saved={steps} tags={sequence.merge_tags} save={save} />
+      ) : (
+        <Table
+          caption="Steps"
+          empty="No step yet. An editor writes its mails."
+          rows={steps}
+          keyOf={({ id }) => id}
+          columns={[
+            { name: "Subject", cell: ({ subject }) => subject },
+            { name: "When", cell: whenText },
+            ...(["waiting", "sent", "opened", "clicked", "left"] as const).map((name) => ({
+              name: `${name[0]?.toUpperCase()}${name.slice(1)}`,
+              cell: (step: (typeof steps)[number]) => Number(step[name]).toLocaleString(),
+              isNumber: true,
+            })),
+          ]}
+        />
+      )}
+    </>
+  );
+}
+
+function WhoEnters(params: { sequenceId: string }) {
+  const { sequences } = useWorkspace().client.app;
+  const { members } = useData(["sequences", params.sequenceId, "members"], () =>
+    sequences.countMembers.query({ params }),
+  );
+  const choices = { new: "Those who come from now on", all: `Also ${peopleText(members)} who are there now` };
+  return <Inputs inputs={[["members", "Who enters it", { choices }]]} />;
 }

@@ -3,7 +3,6 @@ import { PageHead } from "../parts/page.tsx";
 import { useData, useWorkspace } from "../session.tsx";
 
 const MONTH = new Intl.DateTimeFormat(undefined, { month: "long", year: "numeric", timeZone: "UTC" });
-const NUMBER = new Intl.NumberFormat();
 
 /** The limits of the team's plan, and how much of each is used. */
 export function Page() {
@@ -24,7 +23,7 @@ export function Page() {
           label="Email credits"
           used={credits.used}
           limit={credits.limit}
-          hint={`One for each mail. ${NUMBER.format(credits.reserved)} are set aside for sends under way, ${NUMBER.format(credits.remaining)} are left.`}
+          hint={`One for each mail. ${credits.reserved.toLocaleString()} are set aside for sends under way, ${credits.remaining.toLocaleString()} are left.`}
         />
         <Bar
           label="Contact slots"
@@ -35,7 +34,7 @@ export function Page() {
         <Bar label="Webhook endpoints" used={endpoints.used} limit={endpoints.limit} />
         <div className="card">
           <h2>API requests</h2>
-          <p>{NUMBER.format(requests.limit)} in a minute</p>
+          <p>{requests.limit.toLocaleString()} in a minute</p>
           <p className="muted">For each API key; your own work in the console counts for itself.</p>
         </div>
       </div>
@@ -59,7 +58,7 @@ function Bar({ label, used, limit, hint }: BarProps) {
     <div className="card">
       <h2 id={id}>{label}</h2>
       <p className={isFull ? "wrong" : undefined}>
-        {NUMBER.format(used)} {limit === null ? "used, without a limit" : `of ${NUMBER.format(limit)} used`}
+        {used.toLocaleString()} {limit === null ? "used, without a limit" : `of ${limit.toLocaleString()} used`}
         {isFull && "; none is left"}
       </p>
       {limit !== null && <progress aria-labelledby={id} value={Math.min(used, limit)} max={Math.max(limit, 1)} />}

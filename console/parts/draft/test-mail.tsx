@@ -14,7 +14,8 @@ export function TestMail({ kind, id }: { kind: Kind; id: string }) {
   const [chosen, setChosen] = useState<readonly string[]>([]);
   // A press after a lost answer sends nothing twice; another choice is another test.
   const [idempotencyKey, setKey] = useState(() => crypto.randomUUID());
-  const [outcomes, setOutcomes] = useState<readonly Outcome[]>();
+  const [outcomes, setOutcomes] = useState<Awaited<ReturnType<typeof send>>>();
+  const members = useData(["members"], () => client.app.team.members.query({}));
   const send = async () => {
     const body = { type: kind, id, member_ids: [...chosen] };
     return (await client.app.content.sendTest.mutate({ body }, { context: { idempotencyKey } })).data;
@@ -35,36 +36,23 @@ export function TestMail({ kind, id }: { kind: Kind; id: string }) {
         return false;
       }}
     >
-      <Members outcomes={outcomes} chosen={chosen} onChange={choose} />
+      <Ticks
+        options={members.map(({ id: member, name, email }) => {
+          const outcome = outcomes?.find(({ member_id }) => member_id === member)?.outcome;
+          return {
+            id: member,
+            name: (
+              <>
+                {name} <span className="muted">{email}</span>{" "}
+                <strong role="status">{outcome && RESULTS[outcome]}</strong>
+              </>
+            ),
+            isDisabled: chosen.length >= MOST && !chosen.includes(member),
+          };
+        })}
+        chosen={chosen}
+        onChange={choose}
+      />
     </Act>
   );
-}
-
-interface Outcome {
-  member_id: string;
-  outcome: keyof typeof RESULTS;
-}
-
-interface MembersProps {
-  outcomes: readonly Outcome[] | undefined;
-  chosen: readonly string[];
-  onChange: (ids: string[]) => void;
-}
-
-function Members({ outcomes, chosen, onChange }: MembersProps) {
-  const { client } = useWorkspace();
-  const members = useData(["members"], () => client.app.team.members.query({}));
-  const options = members.map(({ id, name, email }) => {
-    const outcome = outcomes?.find(({ member_id }) => member_id === id)?.outcome;
-    return {
-      id,
-      name: (
-        <>
-          {name} <span className="muted">{email}</span> <strong role="status">{outcome && RESULTS[outcome]}</strong>
-        </>
-      ),
-      isDisabled: chosen.length >= MOST && !chosen.includes(id),
-    };
-  });
-  return <Ticks options={options} chosen={chosen} onChange={onChange} />;
 }
