@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { createContext, use } from "react";
-import { type Client, type Place, request } from "./api.ts";
+import { type Client, type Place, refusalOf, request } from "./api.ts";
 
 export type Role = "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
 
@@ -57,7 +57,9 @@ export function useData<Data>(
   const { data } = useSuspenseQuery({
     queryKey: [base, ...key],
     queryFn: async () => (await read()).data,
-    refetchInterval: ({ state }) => (state.data !== undefined && poll?.(state.data)) || false,
+    refetchInterval: ({ state: { data: last, error } }) =>
+      // Not on without a session: many wrong ones count against the network.
+      (last !== undefined && (!error || refusalOf(error).status !== 401) && poll?.(last)) || false,
     refetchIntervalInBackground: false,
     ...options,
   });
