@@ -6,15 +6,14 @@ import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { beginPass, completePass, readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { sweepSegment } from "../domain/sequences/enrolments.ts";
-import { readRunning } from "../domain/sequences/state.ts";
+import { forgetWakes, pauseSequence, type RunningSequence, readRunning, readWakes } from "../domain/sequences/state.ts";
 import { leaveIneligible } from "../domain/sequences/waves.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../workflows/ids.ts";
-import { replayStart } from "../workflows/start.ts";
+import { replayStart, sequenceStart } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { reconcileImports } from "./imports.ts";
-import { restoreSequence } from "./sequence-wakes.ts";
 import { forEachAlone, type LatestRun, listRunning, ONE_RUN, readLatestRun, startSend, wakeUp } from "./starts.ts";
 
 /**
@@ -99,6 +98,31 @@ async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
       await client.workflow.start("webhookReplayWorkflow", { ...replayStart({ replayId: id }), ...ONE_RUN });
     }
   });
+}
+
+/** Wakes the workflows of sequences about which something was written; the rows of each go once it was woken. */
+export async function wakeSequences({ orm, log }: ActivityDeps, client: Client): Promise<void> {
+  const wakes = await readWakes(orm.em.fork());
+  await forEachAlone(client, log, "sequence wakes", wakes, async ({ seqs, ...sequence }) => {
+    const em = orm.em.fork();
+    if (!(await wakeUp(client, sequenceWorkflowId(sequence.id)))) await restoreSequence(client, em, log, sequence);
+    await forgetWakes(em, seqs);
+  });
+}
+
+/** Starts the workflow of a sequence that has none. One that was terminated, or failed, is PAUSED first. */
+async function restoreSequence(
+  client: Client,
+  em: EntityManager,
+  log: Logger,
+  { id, teamId, status }: RunningSequence,
+): Promise<void> {
+  const { end } = await readLatestRun(client, sequenceWorkflowId(id));
+  if (end === "running") return;
+  if (end === "cut_off" && status === "ACTIVE") await pauseSequence(em, id, PAUSE_REASONS.workflowEnded);
+  const start = sequenceStart({ campaignId: id, teamId, wave: 0 });
+  await client.workflow.start("sequenceWorkflow", { ...start, ...ONE_RUN });
+  log.warn({ campaignId: id, end }, "a sequence had no workflow; it has one");
 }
 
 /** Starts the workflows of sequences that are missing, and sweeps the people of those that are due for it. */

@@ -8,7 +8,7 @@ import {
 import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueInvites, sendDueSignInLinks } from "../activities/member-mails.ts";
-import { wakeSequences } from "../activities/sequence-wakes.ts";
+import { wakeSequences } from "../activities/reconcile.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { STATEMENT_SECONDS } from "../db/pool.ts";

@@ -19,12 +19,10 @@ export const SequenceSchema = defineEntity({
     wave: p.integer().default(0),
     /** Sends of waves that hold people. */
     openWaves: codes().default([]),
-    /** When the last wave was claimed. */
     claimedAt: instant().nullable(),
     /** Those who are members at the start enter it. */
     includeMembers: p.boolean().default(false),
     startedAt: instant().nullable(),
-    /** All who were members at the start are noted. */
     membersNotedAt: instant().nullable(),
     /** When changed contacts, and when all people, were last looked at. */
     sweptAt: instant().nullable(),
@@ -35,12 +33,11 @@ export const SequenceSchema = defineEntity({
 export const ENROLMENT_STATES = ["PRESENT", "ACTIVE", "COMPLETED", "LEFT"] as const;
 export type EnrolmentState = (typeof ENROLMENT_STATES)[number];
 
-/** A step keeps its id; its place is that among all steps, also removed ones. */
+/** A step keeps the id that the team chose; its place is that among all steps, also removed ones. */
 export const SequenceStepSchema = defineEntity({
   name: "sequence_steps",
   properties: {
     campaignId: code().primary(),
-    /** Chosen by the team. */
     stepId: code().primary(),
     place: p.integer(),
     versionId: code(),
@@ -67,7 +64,6 @@ export const SequenceStepVersionSchema = defineEntity({
       .default([]),
     subject: text("team"),
     body: text("team"),
-    /** In the language of segments. */
     stopIf: holding("team", p.json<unknown>()).nullable(),
     skipIf: holding("team", p.json<unknown>()).nullable(),
     /** Mails that a server accepted, that were opened, and with a link that was followed: sums of `analytics_changes`. */
@@ -91,9 +87,8 @@ export const SequenceEnrolmentSchema = defineEntity({
     state: code().$type<EnrolmentState>(),
     /** Why they LEFT. */
     reason: code().nullable(),
-    /** The last step that they got or skipped; null before the first. */
+    /** The last step that they got or skipped, and when; null before the first. */
     passedStepId: code().nullable(),
-    /** When they passed it; null before the first. */
     passedAt: instant().nullable(),
     /** The step that they wait for; of a person who LEFT, the one that they waited for. */
     stepId: code().nullable(),

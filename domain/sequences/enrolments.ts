@@ -142,10 +142,7 @@ async function enrolMembers(
     await pauseSequence(em, campaignId, error.code);
     return;
   }
-  const first =
-    state === "ACTIVE"
-      ? nextStep(sql`${campaignId}::text`, sql`null`, sql`now()`)
-      : sql`select null as step_id, null::timestamptz as due_at`;
+  const first = nextStep(sql`${campaignId}::text`, sql`null`, sql`now()`);
   for (let after: string | undefined = ""; after !== undefined; ) {
     const { rows: batch } = await sql<{ id: string; email: string }>`
       select m.id, m.email from (${members}) m
@@ -158,7 +155,7 @@ async function enrolMembers(
       const { rows } = await sql<{ id: string }>`
         insert into sequence_enrolments (campaign_id, address_hash, member_id, state, step_id, due_at)
         select ${campaignId}, g.hash, g.id, ${state}, n.step_id, n.due_at
-        from unnest(${batch.map(({ id }) => id)}::text[], ${hashes}::text[]) g (id, hash) left join lateral (${first}) n on true
+        from unnest(${batch.map(({ id }) => id)}::text[], ${hashes}::text[]) g (id, hash) left join lateral (${first}) n on ${state === "ACTIVE"}
         order by g.hash on conflict do nothing returning member_id as id`.execute(kysely(tx));
       if (state === "ACTIVE" && rows.length > 0) {
         const ids = rows.map(({ id }) => id);

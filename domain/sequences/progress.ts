@@ -116,17 +116,9 @@ export async function readProgress(em: EntityManager, id: string, tenant?: Tenan
   return { ...sequence, ...orNotFound(rows[0]) };
 }
 
-interface OpenWave {
-  /** Of its send. */
-  id: string;
-  status: SendStatus;
-  /** Why it is PAUSED. */
-  reason: string | null;
-}
-
-/** Those that hold people, the oldest first. */
-export async function readWaves(em: EntityManager, { openWaves, ...tenant }: Sequence): Promise<OpenWave[]> {
-  const { rows } = await sql<OpenWave>`
+/** The sends of the waves that hold people, the oldest first. `reason`: why one is PAUSED. */
+export async function readWaves(em: EntityManager, { openWaves, ...tenant }: Sequence) {
+  const { rows } = await sql<{ id: string; status: SendStatus; reason: string | null }>`
     select s.id, s.status, case when s.status = 'PAUSED' then s.pause_reason end as reason
     from sends s where s.id = any(${openWaves}::text[]) and ${ofTenant(tenant, "s")} order by s.id`.execute(kysely(em));
   return rows;
@@ -136,7 +128,7 @@ export interface ShownSequence extends SequenceProgress {
   /** Names of its list or segment; null for one that was deleted. */
   listName: string | null;
   segmentName: string | null;
-  waves: OpenWave[];
+  waves: Awaited<ReturnType<typeof readWaves>>;
   steps: (Step & Counts)[];
   people: Partial<Record<EnrolmentState, number>>;
   /** People who are due. */

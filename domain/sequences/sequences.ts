@@ -1,5 +1,5 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import { List } from "../../db/entities/audience.ts";
 import { Segment } from "../../db/entities/contact.ts";
 import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
@@ -114,15 +114,12 @@ export async function startSequence(
   if (target.segmentId !== null) await segmentContacts(em, tenant, target.segmentId);
   const sequence = await readSequence(em, id, { lock: "entering" });
   if (sequence.status !== "DRAFT") throw wrongState(sequence);
-  const steps = await sql`select from sequence_steps where campaign_id = ${id} and removed_at is null limit 1`.execute(
-    kysely(em),
-  );
-  if (steps.rows.length === 0)
-    throw new ApiError("resource_state_invalid", "It has no steps; give it some with sequence:steps.");
   const { key } = await readSender(em, sequence, (await lockKey(em, { ...tenant, key: name })).id);
-  await sql`
+  const { numAffectedRows: started } = await sql`
     update sequences set api_key_id = ${key.id}, include_members = ${includeMembers}, started_at = clock_timestamp()
-    where campaign_id = ${id} and ${ofTenant(tenant)}`.execute(kysely(em));
+    where campaign_id = ${id} and ${ofTenant(tenant)}
+      and exists (select from sequence_steps where campaign_id = ${id} and removed_at is null)`.execute(kysely(em));
+  if (!started) throw new ApiError("resource_state_invalid", "It has no steps; give it some with sequence:steps.");
   await moveSequence(em, sequence, "ACTIVE", null);
 }
 
@@ -146,11 +143,9 @@ export function resumeSequence(
   return transaction(em, async (tx) => {
     const found = await readSequence(tx, id);
     if (found.status !== "PAUSED") {
-      const held = (await readWaves(tx, found)).find(({ status }) => status === "PAUSED");
-      throw wrongState(
-        found,
-        held && found.status === "ACTIVE" ? `its wave ${held.id} is PAUSED: send:resume ${held.id}` : undefined,
-      );
+      const waves = found.status === "ACTIVE" ? await readWaves(tx, found) : [];
+      const held = waves.find(({ status }) => status === "PAUSED");
+      throw wrongState(found, held && `its wave ${held.id} is PAUSED: send:resume ${held.id}`);
     }
     // Before the sequence: the deletion of a list locks them in this order.
     await lockTarget(forTenant(tx, found), found, " any more: sequence:stop ends it");
@@ -161,7 +156,9 @@ export function resumeSequence(
     const { key } = await readSender(tx, sequence, keyId ?? "");
     const wereDue = sql`${isDue(id)} and e.due_at <= (
       select c.updated_at from campaigns c where c.id = ${id} and ${ofTenant(sequence, "c")})`;
-    const people = await countPeople(tx, wereDue);
+    const { rows: counted } = await sql<{ people: number }>`
+      select count(*)::int as people from sequence_enrolments e where ${wereDue}`.execute(kysely(tx));
+    const people = counted[0]?.people ?? 0;
     if (sequence.reason === PAUSE_REASONS.databaseRestored && treatment === undefined && people > 0) {
       throw new ApiError(
         "resource_state_invalid",
@@ -173,34 +170,26 @@ export function resumeSequence(
       from sequence_enrolments e where ${wereDue}`;
     const skipped = treatment === "skip" ? people : 0;
     for (let left = skipped; left > 0; ) left = (await movePeople(tx, sequence, skip)).people;
-    const due = await countPeople(tx, isDue(id));
-    const spread = Math.max(0, due - AT_ONCE);
-    if (spread > 0) {
-      await sql`
+    const { rows: spreading } = await sql<{ due: number; spread: number }>`
+      with due as (
+        select e.address_hash, row_number() over (order by e.due_at, e.address_hash) as n, count(*) over () as people
+        from sequence_enrolments e where ${isDue(id)}
+      ), spread as (
         update sequence_enrolments e set fell_due_at = coalesce(e.fell_due_at, e.due_at),
-          due_at = now() + ${SPREAD_OVER} * ((o.n - ${AT_ONCE})::float8 / ${spread})
-        from (select e.address_hash, row_number() over (order by e.due_at, e.address_hash) as n
-          from sequence_enrolments e where ${isDue(id)}) o
-        where e.campaign_id = ${id} and e.address_hash = o.address_hash and o.n > ${AT_ONCE}`.execute(kysely(tx));
-    }
+          due_at = now() + ${SPREAD_OVER} * ((d.n - ${AT_ONCE})::float8 / (d.people - ${AT_ONCE}))
+        from due d where e.campaign_id = ${id} and e.address_hash = d.address_hash and d.n > ${AT_ONCE} returning 1
+      ) select (select count(*)::int from due) as due, (select count(*)::int from spread) as spread`.execute(
+      kysely(tx),
+    );
     await sql`update sequences set api_key_id = ${key.id} where campaign_id = ${id} and ${ofTenant(sequence)}`.execute(
       kysely(tx),
     );
     await moveSequence(tx, sequence, "ACTIVE", null);
-    return { skipped, due, spread };
+    return { skipped, due: 0, spread: 0, ...spreading[0] };
   });
 }
 
-async function countPeople(em: EntityManager, condition: RawBuilder<unknown>): Promise<number> {
-  const { rows } = await sql<{ people: number }>`
-    select count(*)::int as people from sequence_enrolments e where ${condition}`.execute(kysely(em));
-  return rows[0]?.people ?? 0;
-}
-
-/**
- * Mails at once those whom a resume has spread over the hour. @returns how many
- * @throws {ApiError} `not_found`; `resource_state_invalid` unless it is ACTIVE
- */
+/** Mails at once those whom a resume has spread over the hour. @returns how many @throws {ApiError} unless it is ACTIVE */
 export function mailDueNow(em: EntityManager, id: string): Promise<number> {
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, id, { lock: "claim" });

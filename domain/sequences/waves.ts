@@ -20,17 +20,18 @@ const WAVE_PEOPLE = 50_000;
 const CLAIM_LIMIT_MS = 300_000;
 
 interface Claimed {
+  /** Of the wave. */
   sendId?: string;
+  /** An open wave has people who are not mailed yet, or is blocked: an operator has stopped its send. */
   isBusy?: boolean;
   isBlocked?: boolean;
+  /** Until the daily cap of the key begins anew. */
   capMs?: number;
 }
 
 /**
  * Claims the people who are due for one version of a step as the next wave: its send with ledger, credits and cap, all or nothing.
  * A refusal of a gate pauses the sequence. @param knownWave of Temporal: a smaller one in Postgres pauses it too
- * @returns the send of the wave; whether an open wave has people who are not mailed yet, or is blocked, because an operator has
- *   stopped its send; the time until the daily cap of the key begins anew
  */
 export function claimWave(em: EntityManager, campaignId: string, knownWave: number): Promise<Claimed> {
   return transaction(em, async (tx) => {
@@ -62,7 +63,7 @@ export function claimWave(em: EntityManager, campaignId: string, knownWave: numb
 
 /** DEFERRED people alone do not make a wave busy. */
 async function readOpenWaves(em: EntityManager, { openWaves, ...tenant }: Sequence) {
-  const { rows } = await sql<Record<"isBusy" | "isBlocked", boolean>>`
+  const { rows } = await sql<{ isBusy: boolean; isBlocked: boolean }>`
     select coalesce(bool_or(s.status in ('PAUSED', 'CANCELLED')), false) as "isBlocked",
       coalesce(bool_or(s.status = 'SCHEDULED' or s.recipients + coalesce((
         select sum(k.count) filter (where k.state in ('QUEUED', 'SENDING')) from send_counts k where k.send_id = s.id), 0) > 0), false) as "isBusy"
