@@ -8,6 +8,7 @@ import { unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
 import { DUE_CHANNEL, notifyDue, OUTBOX_CHANNEL } from "../domain/webhooks/notify.ts";
 import { type DueEndpoint, readDue } from "../domain/webhooks/queue.ts";
+import { Batches } from "../lib/batches.ts";
 import { WAKE_UP } from "../workflows/ids.ts";
 import { endpointStart, replayStart } from "../workflows/start.ts";
 import type { webhookEndpointWorkflow } from "../workflows/webhook-endpoint.ts";
@@ -23,36 +24,33 @@ const SWEEP_EVERY_MS = 2_000;
 const LISTEN_AGAIN_MS = 1_000;
 const LISTEN_CHECK_MS = 30_000;
 const LISTEN_ANSWER_MS = 10_000;
+/** Workflows that are being started at once. */
 const STARTS = 16;
-/** A run looks for deliveries for longer than this after its start: no other start is needed. */
-const STARTED_FOR_MS = 500;
-/** Temporal has taken the start: a sweep that asked again would add to what holds it up. A run that has begun has raised the epoch. */
-const SWEPT_AGAIN_MS = 60_000;
-/** For how long endpoints that notifications name are gathered. */
-const GATHER_MS = 10;
+/** Starting an endpoint again sooner would add to what delays its run. */
+const START_AGAIN_MS = 5_000;
 const STALL_LIMIT_MS = 60_000;
 
 /**
- * Takes changes from the outbox to the queues of endpoints, and has each queue served: by a run of this process, by a notification to
- * another process, or by the workflow of the endpoint, which it starts or wakes. All is committed before Temporal is called: the sweep
- * of any process finds an endpoint that no activity serves. Every process of the pool does this; none leads.
+ * Takes changes from the outbox to the queues of endpoints, and has each queue served by a run of this process, a run of another one,
+ * or the workflow that it starts or wakes. Every process of the pool does this; the sweep of any finds what a dead one left.
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;
-  readonly #deliveries: Pick<EndpointDeliveries, "wake" | "notHere">;
+  readonly #deliveries: Pick<EndpointDeliveries, "wake">;
   #client: Client | undefined;
   #loops: Promise<unknown> = Promise.resolve();
   /** When it last looked at the outbox, by `performance.now()`. */
   #movedAt = performance.now();
   #notified = Promise.withResolvers<void>();
-  readonly #toStart = new Map<string, DueEndpoint>();
-  /** The latest start of an endpoint from here: when it began, by `performance.now()`, and the epoch that it was to follow. */
-  readonly #started = new Map<string, { at: number; epoch: number }>();
+  readonly #toStart: DueEndpoint[] = [];
+  /** Endpoints that were started lately, each with its epoch: a run that has begun has raised it. */
+  readonly #started = new Set<string>();
   readonly #starting = new Set<Promise<void>>();
-  /** Endpoints that notifications named, which no run of this process serves. */
-  readonly #due = new Set<string>();
+  readonly #startedReplays = new Set<string>();
+  /** Looks at endpoints that notifications named. */
+  readonly #due = new Batches<string, unknown>();
 
-  constructor(deps: ActivityDeps, deliveries: Pick<EndpointDeliveries, "wake" | "notHere">) {
+  constructor(deps: ActivityDeps, deliveries: Pick<EndpointDeliveries, "wake">) {
     this.#deps = deps;
     this.#deliveries = deliveries;
   }
@@ -75,7 +73,6 @@ export class OutboxRelay {
 
   async close(): Promise<void> {
     await this.#loops;
-    this.#toStart.clear();
     await Promise.allSettled(this.#starting);
   }
 
@@ -86,9 +83,10 @@ export class OutboxRelay {
       if (after === "") this.#notified = Promise.withResolvers();
       try {
         const { taken, webhookIds, next } = await fanOut(orm.em.fork(), after);
-        this.#deliveries.wake(webhookIds);
-        // It also asks for those that this process serves: see `readDue`.
-        const elsewhere = webhookIds.size > 0 ? await this.#startFree([...webhookIds]) : [];
+        const notHere = this.#deliveries.wake(webhookIds);
+        // Also those that this process serves: see `readDue`.
+        const served = webhookIds.size > 0 ? await this.#startFree([...webhookIds]) : new Set();
+        const elsewhere = notHere.filter((webhookId) => served.has(webhookId));
         if (elsewhere.length > 0) await notifyDue(orm.em.fork(), elsewhere);
         this.#movedAt = performance.now();
         watched.moved();
@@ -107,33 +105,41 @@ export class OutboxRelay {
     }
   }
 
-  /** Starts those of the endpoints that no activity serves. @returns those that an activity of another process serves */
-  async #startFree(webhookIds: readonly string[]): Promise<string[]> {
-    const endpoints = await readDue(this.#deps.orm.em.fork(), webhookIds);
-    this.#start(endpoints, STARTED_FOR_MS);
-    return this.#deliveries.notHere(endpoints.flatMap(({ webhookId, isServed }) => (isServed ? [webhookId] : [])));
+  /** Starts those of the endpoints that no activity serves. @param webhookIds undefined for a sweep @returns the others */
+  async #startFree(webhookIds?: readonly string[]): Promise<Set<string>> {
+    const served = new Set<string>();
+    for (const endpoint of await readDue(this.#deps.orm.em.fork(), webhookIds)) {
+      const started = `${endpoint.webhookId}/${endpoint.epoch}`;
+      if (endpoint.isServed) served.add(endpoint.webhookId);
+      else if (!this.#started.has(started)) {
+        this.#started.add(started);
+        setTimeout(() => this.#started.delete(started), START_AGAIN_MS).unref();
+        this.#toStart.push(endpoint);
+      }
+    }
+    while (this.#toStart.length > 0 && this.#starting.size < STARTS) {
+      const starting = this.#startQueued().finally(() => this.#starting.delete(starting));
+      this.#starting.add(starting);
+    }
+    return served;
+  }
+
+  async #startQueued(): Promise<void> {
+    for (let endpoint = this.#toStart.shift(); endpoint; endpoint = this.#toStart.shift()) {
+      if (!this.#deps.stopping.aborted) await this.#startOne(endpoint);
+    }
   }
 
   async #sweepAll(watched: Watched): Promise<void> {
     const { stopping, orm } = this.#deps;
-    /** Unfinished ones that Temporal knows: each is asked for once. */
-    let knownReplays = new Set<string>();
     while (!stopping.aborted) {
       await pause(SWEEP_EVERY_MS, stopping);
       try {
-        this.#start(await readDue(orm.em.fork()), SWEPT_AGAIN_MS);
-        const unfinished = await unfinishedReplays(orm.em.fork());
-        const started = new Set(unfinished.filter((id) => knownReplays.has(id)));
-        for (const replayId of unfinished) {
-          if (stopping.aborted) break;
-          if (started.has(replayId)) continue;
-          await this.#startReplay(replayId).then(
-            () => started.add(replayId),
-            (error) => this.#noteFailure(error),
-          );
+        await this.#startFree();
+        for (const replayId of await unfinishedReplays(orm.em.fork())) {
+          if (!stopping.aborted && !this.#startedReplays.has(replayId)) await this.#startReplay(replayId);
           watched.moved();
         }
-        knownReplays = started;
       } catch (error) {
         this.#noteFailure(error);
       }
@@ -147,39 +153,11 @@ export class OutboxRelay {
     this.#deps.log.error({ err: error }, "the relay failed; tried again soon");
   }
 
-  /** @param startedForMs an endpoint whose latest start from here was within this time, and begun by no run yet, needs no other */
-  #start(endpoints: readonly DueEndpoint[], startedForMs: number): void {
-    const now = performance.now();
-    for (const [webhookId, { at }] of this.#started) {
-      if (at > now - SWEPT_AGAIN_MS) break;
-      this.#started.delete(webhookId);
-    }
-    for (const endpoint of endpoints) {
-      const latest = this.#started.get(endpoint.webhookId);
-      const isStarting = latest?.epoch === endpoint.epoch && latest.at > now - startedForMs;
-      if (!endpoint.isServed && !isStarting) this.#toStart.set(endpoint.webhookId, endpoint);
-    }
-    this.#startNext();
-  }
-
-  #startNext(): void {
-    for (const [webhookId, endpoint] of this.#toStart) {
-      if (this.#starting.size >= STARTS) return;
-      this.#toStart.delete(webhookId);
-      const started = this.#startOne(endpoint).finally(() => {
-        this.#starting.delete(started);
-        this.#startNext();
-      });
-      this.#starting.add(started);
-    }
-  }
-
   /**
-   * Starts the workflow of an endpoint, or wakes it: one that sleeps until a retry, or is about to end, does not look again by itself,
-   * and a start that used the existing workflow would be lost.
+   * Starts the workflow of an endpoint, or wakes it: a start that used the existing workflow would be lost where that sleeps or is
+   * about to end.
    */
-  async #startOne({ webhookId, teamId, epoch }: DueEndpoint): Promise<void> {
-    const at = performance.now();
+  async #startOne({ webhookId, teamId }: DueEndpoint): Promise<void> {
     const start = endpointStart({ webhookId, teamId });
     try {
       await this.#client?.workflow
@@ -193,8 +171,6 @@ export class OutboxRelay {
           if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
           await this.#client?.workflow.signalWithStart("webhookEndpointWorkflow", { ...start, signal: WAKE_UP });
         });
-      this.#started.delete(webhookId);
-      this.#started.set(webhookId, { at, epoch });
     } catch (error) {
       this.#deps.log.warn(
         { webhookId, err: error },
@@ -213,26 +189,16 @@ export class OutboxRelay {
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
     }
+    this.#startedReplays.add(replayId);
   }
 
   #onNotification({ channel, payload }: pg.Notification): void {
     if (channel === OUTBOX_CHANNEL || !payload) this.#notified.resolve();
-    else {
-      this.#deliveries.wake([payload]);
-      // Sent by the API or by another relay: the run that serves it is woken, and if there is none, it is started.
-      if (this.#deliveries.notHere([payload]).length === 0) return;
-      if (this.#due.size === 0) setTimeout(() => void this.#serveDue(), GATHER_MS);
-      this.#due.add(payload);
-    }
-  }
-
-  async #serveDue(): Promise<void> {
-    const webhookIds = [...this.#due];
-    this.#due.clear();
-    try {
-      await this.#startFree(webhookIds);
-    } catch (error) {
-      this.#noteFailure(error);
+    // Sent by the API or by another relay: where no run serves it, it is started.
+    else if (this.#deliveries.wake([payload]).length > 0) {
+      this.#due
+        .join("", payload, (webhookIds) => this.#startFree(webhookIds))
+        .catch((error) => this.#noteFailure(error));
     }
   }
 

@@ -38,7 +38,6 @@ export function startWebhooks(
     connected: (temporal) => relay.connected(temporal),
     close: async () => {
       await relay.close();
-      await deliveries.close();
       client.close();
     },
   };

@@ -89,11 +89,12 @@ export const sequenceStepsFor = (teamId: string): SequenceActivities =>
 /** A worker that is lost is noticed sooner than elsewhere: what it had in flight is sent again within seconds. */
 const DELIVERY_HEARTBEAT_MS = 5_000;
 
+/** Its heartbeat bounds a run: one lasts as long as some request is always in flight. */
 export function deliveryStepsFor(teamId: string): Pick<DeliveryActivities, "deliverDue" | "commandEndpoint"> {
   const options = (summary: string) =>
     ({
       taskQueue: TASK_QUEUES.webhooks,
-      startToCloseTimeout: "60 seconds",
+      startToCloseTimeout: "1 hour",
       heartbeatTimeout: Math.min(HEARTBEAT_TIMEOUT, DELIVERY_HEARTBEAT_MS),
       retry: STEP_RETRY,
       priority: { fairnessKey: teamId },

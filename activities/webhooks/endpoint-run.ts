@@ -1,11 +1,17 @@
-import type { Vault } from "../../domain/secrets/crypto.ts";
 import { classifyAnswer, jittered } from "../../domain/webhooks/classify.ts";
 import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
 import type { AttemptOutcome } from "../../domain/webhooks/outcomes.ts";
 import { renderEvent } from "../../domain/webhooks/payload.ts";
-import { claimDue, type DueDelivery, noteUnknown, type TakenEndpoint } from "../../domain/webhooks/queue.ts";
+import {
+  claimDue,
+  type DueDelivery,
+  endRun,
+  noteUnknown,
+  type TakenEndpoint,
+  takeEndpoint,
+} from "../../domain/webhooks/queue.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
 import { signerOf } from "../../domain/webhooks/signature.ts";
 import type { Hmac } from "../../lib/hmac.ts";
@@ -28,56 +34,44 @@ const CLAIMED_AT_ONCE = 100;
 const CLAIM_BELOW = 32;
 /** After so many claims in a row the next one looks at the oldest deliveries again: some may have been committed late. */
 const CLAIMS_ONWARD = 20;
-const BEGIN_FOR_MS = 25_000;
-/** How long an end waits for requests in flight: it leaves the others behind, which this process settles all the same. */
-const END_WITHIN_MS = 500;
+/**
+ * After so long a run begins nothing for a moment, and ends if nothing is in flight: the workflow shows how it went. A request that
+ * hangs holds up no other.
+ */
+const TURN_MS = 25_000;
+const PAUSE_MS = 500;
 /** How long a run waits for further deliveries: another workflow costs more. */
 const LINGER_MS = 1_000;
-/** How often a run looks at itself, and after which pause another process may have taken its endpoint. */
-const TICK_MS = 500;
-const FROZEN_MS = 4_000;
+const TICK_MS = 250;
 /** How often it looks whether the endpoint was changed, also while it can take no more. */
 const CLAIM_EVERY_MS = 2_000;
+/** It begins no request so long after its latest look: another process may have taken the endpoint from a frozen one. */
+const FROZEN_MS = 4_000;
 const OLDEST = "-infinity";
 
-export interface RunDeps extends Pick<ActivityDeps, "orm"> {
+export interface RunDeps extends Pick<ActivityDeps, "orm" | "vault"> {
   client: Pick<DeliveryClient, "post">;
   writer: OutcomeWriter;
   places: RequestPlaces;
   /** Waits before each attempt; the first is 0. */
   ladderMs: readonly number[];
-  /** From the beginning of a request to its written outcome. */
-  settledWithinMs: number;
 }
 
-interface Ended {
-  /** Claimed deliveries whose requests may still be answered, and for how long. */
-  left: string[];
-  leftForMs: number;
-  /** Why the latest delivery failed; null when it succeeded, undefined when none was attempted. */
-  reason: string | null | undefined;
-}
-
-/**
- * Delivers to one endpoint, for one activity after the other, each under its own epoch. Requests that one left behind hold their
- * places until they are settled.
- */
+/** Delivers to one endpoint, for one activity, until nothing is due any more. */
 export class EndpointRun {
   readonly #deps: RunDeps;
-  /** By the activity that it serves now, or served last. */
-  #taken: TakenEndpoint;
+  readonly #webhookId: string;
+  #taken: TakenEndpoint | undefined;
   #signers: Hmac[] = [];
   #customHeaders: CustomHeaders = {};
-  #ended = Promise.withResolvers<void>();
+  readonly #idle = Promise.withResolvers<void>();
+  readonly #ended = Promise.withResolvers<void>();
   /** Of this process or of Postgres. */
   #fault: { reason: unknown } | undefined;
   /** Claimed and not sent yet. */
   #queue: DueDelivery[] = [];
-  /** Claimed and not settled, with the work on those that were sent. */
-  readonly #held = new Map<string, Promise<void> | undefined>();
-  /** In flight in another process, and until when, by `performance.now()`. */
-  #elsewhere: string[] = [];
-  #elsewhereUntil = 0;
+  /** Claimed and not settled. */
+  readonly #held = new Set<string>();
   #inFlight = 0;
   #isClaiming = false;
   /** The latest claim took all that was due. */
@@ -88,111 +82,80 @@ export class EndpointRun {
   /** When the latest claim began, by `performance.now()`. */
   #claimedAt = 0;
   #linger: NodeJS.Timeout | undefined;
-  #isRunning = false;
   #isEnding = false;
-  #endsAt = Number.POSITIVE_INFINITY;
-  #tickedAt = 0;
+  readonly #beganAt = performance.now();
   #hasAnswered = false;
   #failures = 0;
   #fastMs: number | undefined;
   #reason: string | null | undefined;
 
-  constructor(deps: RunDeps, taken: TakenEndpoint) {
+  constructor(deps: RunDeps, webhookId: string) {
     this.#deps = deps;
-    this.#taken = taken;
+    this.#webhookId = webhookId;
   }
 
-  get isRunning(): boolean {
-    return this.#isRunning;
-  }
-
-  has(deliveryId: string): boolean {
-    return this.#held.has(deliveryId);
-  }
-
+  /** Deliveries have come. */
   wake(): void {
     this.#isDry = false;
     this.#pump();
   }
 
-  end(): void {
-    if (!this.#isEnding) {
-      this.#isEnding = true;
-      this.#endsAt = performance.now() + END_WITHIN_MS;
-      // Not sent: they stay due.
-      for (const { id } of this.#queue.splice(0)) this.#held.delete(id);
-      setTimeout(this.#pump, END_WITHIN_MS);
-    }
+  /** Begins nothing more; what was not sent stays due. @returns when the run has ended */
+  end = (): Promise<void> => {
+    this.#isEnding = true;
+    this.#dropQueue();
     this.#pump();
+    return this.#ended.promise;
+  };
+
+  /** Why the latest delivery failed; null when it succeeded, undefined when none was attempted. */
+  get reason(): string | null | undefined {
+    return this.#reason;
   }
 
-  async stop(): Promise<void> {
-    if (!this.#isRunning) return;
-    this.end();
-    await this.#ended.promise;
-  }
-
-  async allSettled(): Promise<void> {
-    await Promise.allSettled(this.#held.values());
-  }
-
-  /** @param elsewhere deliveries that another process may have in flight, for so long @param ends any of them ends the run */
-  async run(
-    taken: TakenEndpoint,
-    vault: Vault,
-    elsewhere: string[],
-    elsewhereForMs: number,
-    ends: readonly AbortSignal[],
-  ): Promise<Ended> {
-    this.#begin(taken, vault, elsewhere, elsewhereForMs);
-    const end = () => this.end();
-    const timers = [
-      setTimeout(end, BEGIN_FOR_MS),
-      setInterval(() => {
-        this.#pump();
-        this.#tickedAt = performance.now();
-      }, TICK_MS),
-    ];
-    for (const signal of ends) {
-      signal.addEventListener("abort", end);
-      if (signal.aborted) end();
-    }
+  /** @param ends any of them ends the run */
+  async run(ends: readonly AbortSignal[]): Promise<void> {
+    const tick = setInterval(this.#pump, TICK_MS);
+    for (const signal of ends) signal.addEventListener("abort", this.end);
     try {
+      if (!(await this.#take()) || !this.#taken) return;
+      if (ends.some(({ aborted }) => aborted)) void this.end();
       this.#pump();
-      await this.#ended.promise;
+      await this.#idle.promise;
       if (this.#fault) throw this.#fault.reason;
-      const elsewhereForMs = this.#elsewhere.length > 0 ? Math.max(0, this.#elsewhereUntil - performance.now()) : 0;
-      const leftForMs = this.#held.size > 0 ? this.#deps.settledWithinMs : elsewhereForMs;
-      return { left: [...this.#held.keys(), ...this.#elsewhere], leftForMs, reason: this.#reason };
+      await endRun(this.#deps.orm.em.fork(), this.#taken);
     } finally {
-      this.#isRunning = false;
-      for (const timer of [...timers, this.#linger]) clearTimeout(timer);
-      for (const signal of ends) signal.removeEventListener("abort", end);
+      for (const timer of [tick, this.#linger]) clearTimeout(timer);
+      for (const signal of ends) signal.removeEventListener("abort", this.end);
+      this.#ended.resolve();
     }
   }
 
-  #begin(taken: TakenEndpoint, vault: Vault, elsewhere: string[], elsewhereForMs: number): void {
-    const { webhookId, encryptedSecret, previousEncryptedSecret, encryptedHeaders, health, failures } = taken;
+  /** Takes the endpoint as it is now, under a new epoch. @returns false when nothing may be sent to it, or another run has taken it */
+  async #take(): Promise<boolean> {
+    const { orm, vault } = this.#deps;
+    const em = orm.em.fork();
+    const taken = await takeEndpoint(em, this.#webhookId, this.#taken?.epoch);
+    if (!taken) return false;
+    const unknown = taken.claimed.filter((id) => !this.#held.has(id));
+    if (unknown.length > 0) await noteUnknown(em, taken, unknown);
+    const { encryptedSecret, previousEncryptedSecret, encryptedHeaders, health, failures } = taken;
     this.#signers = [encryptedSecret, previousEncryptedSecret]
       .filter((sealed) => sealed !== null)
-      .map((sealed) => signerOf(openSecret(vault, webhookId, sealed)));
-    this.#customHeaders = openHeaders(vault, webhookId, encryptedHeaders);
-    this.#taken = taken;
+      .map((sealed) => signerOf(openSecret(vault, this.#webhookId, sealed)));
+    this.#customHeaders = openHeaders(vault, this.#webhookId, encryptedHeaders);
     this.#hasAnswered = health !== "unproven";
     this.#failures = failures;
-    // Ends of runs put it off in Postgres as long as this process leaves requests behind.
-    const until = performance.now() + elsewhereForMs;
-    this.#elsewhereUntil = this.#elsewhere.length > 0 ? Math.min(this.#elsewhereUntil, until) : until;
-    this.#elsewhere = elsewhere;
-    this.#ended = Promise.withResolvers();
-    this.#fault = undefined;
-    this.#isDry = false;
+    this.#claimedAt = performance.now();
     this.#claimFrom = OLDEST;
-    this.#linger = undefined;
-    this.#isRunning = true;
-    this.#isEnding = false;
-    this.#reason = undefined;
-    this.#tickedAt = performance.now();
+    this.#isDry = false;
+    this.#taken = taken;
+    return true;
+  }
+
+  #dropQueue(): void {
+    for (const { id } of this.#queue.splice(0)) this.#held.delete(id);
+    this.#claimFrom = OLDEST;
   }
 
   get #isFailing(): boolean {
@@ -204,52 +167,46 @@ export class EndpointRun {
     return !this.#hasAnswered || this.#isFailing;
   }
 
+  get #mayBegin(): boolean {
+    return !this.#isEnding && (performance.now() - this.#beganAt) % (TURN_MS + PAUSE_MS) < TURN_MS;
+  }
+
   /** Begins what may begin, or ends the run. Called whenever something has changed. */
   #pump = (): void => {
-    if (!this.#isRunning) return;
-    const now = performance.now();
-    if (now - this.#tickedAt > FROZEN_MS && !this.#isEnding) this.end();
-    if (this.#isEnding) {
-      if (!this.#isClaiming && (this.#held.size === 0 || now >= this.#endsAt)) this.#ended.resolve();
-      return;
-    }
-    this.#send();
-    if (this.#mayClaim()) {
+    const taken = this.#taken;
+    if (!taken) return;
+    const mayBegin = this.#mayBegin;
+    if (mayBegin && performance.now() - this.#claimedAt < FROZEN_MS) this.#send(taken);
+    const isLate = performance.now() - this.#claimedAt > CLAIM_EVERY_MS;
+    if (!this.#isClaiming && !this.#fault && (isLate || (mayBegin && !this.#isDry && this.#hasRoom))) {
       this.#isClaiming = true;
-      void this.#claim()
-        .catch((reason) => this.#fail(reason))
+      void this.#claim(taken)
+        .catch(this.#fail)
         .finally(() => {
           this.#isClaiming = false;
           this.#pump();
         });
     }
-    if (this.#held.size > 0 || this.#isClaiming) {
+    if (this.#isClaiming || this.#held.size > this.#queue.length) {
       clearTimeout(this.#linger);
       this.#linger = undefined;
-      // A failing endpoint gets nothing before its next probe.
-    } else if (this.#isFailing) this.end();
-    else this.#linger ??= setTimeout(() => this.end(), LINGER_MS);
+    } else if (this.#isEnding) this.#idle.resolve();
+    // A failing endpoint gets nothing before its next probe.
+    else if (!mayBegin || this.#isFailing) void this.end();
+    else if (this.#held.size === 0) this.#linger ??= setTimeout(this.end, LINGER_MS);
   };
 
-  #send(): void {
+  #send(taken: TakenEndpoint): void {
     const width = this.#width;
     const mostUnsettled = Math.max(LEAST_UNSETTLED, width);
     const mayBegin = () => this.#inFlight < width || this.#queue[0]?.isTest;
     while (this.#queue.length > 0 && mayBegin() && this.#held.size - this.#queue.length < mostUnsettled) {
-      if (!this.#deps.places.take(this.#taken.teamId, this.#pump)) return;
+      if (!this.#deps.places.take(taken.teamId, this.#pump)) return;
       const due = this.#queue.shift();
       if (!due) return;
       this.#inFlight++;
-      this.#held.set(
-        due.id,
-        this.#attempt(due).catch((reason) => this.#fail(reason)),
-      );
+      void this.#attempt(due, taken).catch(this.#fail);
     }
-  }
-
-  #mayClaim(): boolean {
-    if (this.#isClaiming) return false;
-    return performance.now() - this.#claimedAt > CLAIM_EVERY_MS || (!this.#isDry && this.#hasRoom);
   }
 
   get #hasRoom(): boolean {
@@ -264,24 +221,23 @@ export class EndpointRun {
     return Math.max(LEAST_WIDTH, Math.min(MOST_WIDTH, Math.ceil((this.#fastMs ?? 0) * WIDTH_PER_MS)));
   }
 
-  async #claim(): Promise<void> {
+  async #claim(taken: TakenEndpoint): Promise<void> {
     const { orm, ladderMs } = this.#deps;
-    const taken = this.#taken;
-    const hasRoom = this.#hasRoom;
-    this.#isDry = true;
-    this.#claimedAt = performance.now();
-    const em = orm.em.fork();
-    if (this.#elsewhere.length > 0 && performance.now() > this.#elsewhereUntil)
-      await noteUnknown(em, taken, this.#elsewhere.splice(0));
-    const limit = !hasRoom ? 0 : this.#isProbing ? 1 : Math.max(CLAIMED_AT_ONCE, this.#width);
-    const held = [...this.#held.keys(), ...this.#elsewhere];
+    const beganAt = performance.now();
+    const limit = !this.#mayBegin || !this.#hasRoom ? 0 : this.#isProbing ? 1 : Math.max(CLAIMED_AT_ONCE, this.#width);
     const testsAlone = this.#isProbing && this.#held.size > 0;
-    const bounds = { from: this.#claimFrom, limit, testsAlone };
-    const claimed = await claimDue(em, { ...taken, ...bounds, held, ladderLength: ladderMs.length });
-    // The endpoint was changed, paused or switched off: the next run reads it anew.
-    if (!claimed || this.#isEnding) return this.end();
+    const bounds = { from: this.#claimFrom, limit, testsAlone, held: [...this.#held] };
+    this.#isDry = true;
+    const claimed = await claimDue(orm.em.fork(), { ...taken, ...bounds, ladderLength: ladderMs.length });
+    this.#claimedAt = beganAt;
+    if (this.#isEnding || (this.#isFailing && limit > 1)) return;
+    if (!claimed) {
+      // The endpoint was changed, paused or switched off, or has another owner.
+      if (!(await this.#take())) void this.end();
+      return;
+    }
     const { due, isFull } = claimed;
-    for (const one of due) this.#held.set(one.id, undefined);
+    for (const { id } of due) this.#held.add(id);
     this.#queue.push(...due);
     // A delivery that was committed late may be due since before: the claim that finds it begins at the oldest.
     if (isFull || this.#claimFrom !== OLDEST) this.#isDry = false;
@@ -289,13 +245,13 @@ export class EndpointRun {
     this.#claimFrom = isOnward ? (due.at(-1)?.dueAt ?? OLDEST) : OLDEST;
   }
 
-  async #attempt(due: DueDelivery): Promise<void> {
+  async #attempt(due: DueDelivery, taken: TakenEndpoint): Promise<void> {
     const { client, places, writer, ladderMs } = this.#deps;
     const isProbe = this.#isFailing && !due.isTest;
     const wasProbing = this.#isProbing;
-    const { webhookId, teamId } = this.#taken;
+    const { webhookId, teamId } = taken;
     try {
-      const answer = await client.post(this.#compose(due)).finally(() => {
+      const answer = await client.post(this.#compose(due, taken)).finally(() => {
         this.#inFlight--;
         places.giveBack(teamId);
       });
@@ -333,11 +289,10 @@ export class EndpointRun {
       this.#hasAnswered = true;
       this.#failures = 0;
       this.#fastMs = Math.min(durationMs, (this.#fastMs ?? durationMs) + SLOWER_MS_PER_ANSWER);
-    } else if (++this.#failures >= FAILING_AFTER && this.#isRunning) this.end();
+    } else if (++this.#failures >= FAILING_AFTER) this.#dropQueue();
   }
 
-  #compose(due: DueDelivery): DeliveryRequest {
-    const { webhookId, url, apiVersion } = this.#taken;
+  #compose(due: DueDelivery, { webhookId, url, apiVersion }: TakenEndpoint): DeliveryRequest {
     // Encoded once for the signature and the socket.
     const body = Buffer.from(renderEvent(apiVersion, due));
     const facts = { ...due, deliveryId: due.id, webhookId, apiVersion };
@@ -345,8 +300,8 @@ export class EndpointRun {
   }
 
   /** Temporal has the activity made again, under the next epoch. */
-  #fail(reason: unknown): void {
+  #fail = (reason: unknown): void => {
     this.#fault ??= { reason };
-    if (this.#isRunning) this.end();
-  }
+    void this.end();
+  };
 }

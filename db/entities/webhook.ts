@@ -69,8 +69,6 @@ export const WebhookHealthSchema = defineEntity({
     leaseUntil: instant().nullable(),
     /** Deliveries whose request may have been sent and whose outcome is not written, and those that are sent next. */
     claimed: codes().default([]),
-    /** Until when requests that an activity left behind at its end may still be answered. */
-    claimedUntil: instant().nullable(),
     pausedAt: instant().nullable(),
   },
 });

@@ -27,7 +27,7 @@ async function endWaiting(
       select q.id, q.id = any(h.claimed) as cut_off from webhook_health h cross join lateral (
         select d.id from webhook_deliveries d
         where d.webhook_id = h.webhook_id and d.next_attempt_at is not null
-          and (d.id <> all(h.claimed) or coalesce(greatest(h.lease_until, h.claimed_until) <= now(), true))
+          and (d.id <> all(h.claimed) or coalesce(h.lease_until <= now(), true))
         order by d.next_attempt_at limit ${sql.lit(CHANGED_AT_ONCE)} for update skip locked) q
       where h.webhook_id = ${webhookId}) w
     where d.id = w.id`.execute(kysely(em));

@@ -39,24 +39,27 @@ export interface TakenEndpoint {
   health: EndpointHealth;
   /** In a row. */
   failures: number;
-  /** What the epoch before had claimed and not settled, and for how long its requests may be answered; null after a crash. */
+  /** What the epoch before had claimed and not settled. */
   claimed: string[];
-  leftForMs: number | null;
 }
 
 /**
- * Takes an endpoint under a new epoch, which ends every earlier one.
+ * Takes an endpoint under a new epoch, which ends every earlier one. @param after only if this epoch is still the latest
  * @returns undefined when nothing may be sent to it: it is deleted, off or paused
  */
-export async function takeEndpoint(em: EntityManager, webhookId: string): Promise<TakenEndpoint | undefined> {
+export async function takeEndpoint(
+  em: EntityManager,
+  webhookId: string,
+  after?: number,
+): Promise<TakenEndpoint | undefined> {
   const { rows } = await sql<TakenEndpoint>`
     with endpoint as materialized (
       select e.id as "webhookId", e.team_id as "teamId", e.xmin::text as version, e.url, e.api_version as "apiVersion",
         e.encrypted_secret as "encryptedSecret", ${previousSecret("e")} as "previousEncryptedSecret",
-        e.encrypted_headers as "encryptedHeaders", ${healthOf("h")} as health, h.consecutive_failures as failures, h.claimed,
-        ceil(extract(epoch from h.claimed_until - now()) * 1000)::int as "leftForMs"
+        e.encrypted_headers as "encryptedHeaders", ${healthOf("h")} as health, h.consecutive_failures as failures, h.claimed
       from webhook_endpoints e join webhook_health h on h.webhook_id = e.id
-      where e.id = ${webhookId} and e.active and h.paused_at is null for update of h
+      where e.id = ${webhookId} and e.active and h.paused_at is null
+        and h.epoch = coalesce(${after ?? null}::int, h.epoch) for update of h
     ), taken as (
       update webhook_health set epoch = epoch + 1, lease_until = ${leaseEnd}
       where webhook_id in (select "webhookId" from endpoint) returning epoch
@@ -119,7 +122,7 @@ export async function claimDue(
       order by d.next_attempt_at limit ${limit}
     ), claimed as (
       update webhook_health h
-      set claimed = ${[...held]}::text[] || array(select id from due), claimed_until = null, lease_until = ${leaseEnd}
+      set claimed = ${[...held]}::text[] || array(select id from due), lease_until = ${leaseEnd}
       from webhook_endpoints e
       where h.webhook_id = ${webhookId} and h.epoch = ${epoch} and h.paused_at is null
         and e.id = h.webhook_id and e.active and e.xmin::text = ${version}
@@ -202,17 +205,11 @@ async function supersede(
   return rows;
 }
 
-/** Ends a run in order and gives the lease back. @param left claims that it left behind, which may be settled for `leftForMs` */
-export async function endRun(
-  em: EntityManager,
-  owner: Owner,
-  left: readonly string[],
-  leftForMs: number,
-): Promise<void> {
+/** Ends a run with nothing in flight, and gives the lease back. */
+export async function endRun(em: EntityManager, { webhookId, epoch }: Owner): Promise<void> {
   await sql`
-    update webhook_health set claimed = ${[...left]}::text[], lease_until = null,
-      claimed_until = now() + make_interval(secs => ${leftForMs}::float8 / 1000)
-    where webhook_id = ${owner.webhookId} and epoch = ${owner.epoch}`.execute(kysely(em));
+    update webhook_health set claimed = '{}', lease_until = null
+    where webhook_id = ${webhookId} and epoch = ${epoch}`.execute(kysely(em));
 }
 
 /** The state of an endpoint's queue, for its workflow and for operators. */
@@ -245,21 +242,17 @@ export async function readRest(em: EntityManager, webhookId: string): Promise<Re
         where d.webhook_id = e.id and d.next_attempt_at is not null limit ${sql.lit(MOST_COUNTED)}) w) as waiting,
       ceil(greatest(0, extract(epoch from n.at - now()) * 1000))::float8 as "nextInMs", ${isoInstant(sql`case when n.at < now() then now() else n.at end`)} as "nextAt"
     from webhook_endpoints e join webhook_health h on h.webhook_id = e.id
-    cross join lateral (
-      select case when h.paused_at is null then least(${nextDue}, ${claimsEnd}) end as at) n
+    cross join lateral (select case when h.paused_at is null then ${nextDue} end as at) n
     where e.id = ${webhookId}`.execute(kysely(em));
   return rows[0];
 }
 
-/** When the next delivery of the endpoint `e` with health `h` may be claimed. What may still be in flight is left out. */
+/** When the next delivery of the endpoint `e` with health `h` may be claimed. */
 const nextDue = sql<string>`(
   select case when not ${isFailing("h")} or d.next_attempt_at <= ${TEST_DUE} then d.next_attempt_at else h.probe_at end
   from webhook_deliveries d
-  where d.webhook_id = e.id and d.next_attempt_at is not null and d.id <> all(h.claimed)
+  where d.webhook_id = e.id and d.next_attempt_at is not null
   order by d.next_attempt_at limit 1)`;
-
-/** Until when claims may still be settled: by the activity that left them behind, or that is presumed dead then. */
-const claimsEnd = sql<string>`case when h.claimed <> '{}' then coalesce(h.claimed_until, h.lease_until) end`;
 
 /** A recursive query, to be called `waiting`, for the endpoints that have a queue, and a null: one step along the index for each. */
 export const endpointsWaiting = sql`
@@ -294,8 +287,6 @@ export async function readDue(em: EntityManager, webhookIds?: readonly string[])
     select e.id as "webhookId", e.team_id as "teamId", h.epoch, coalesce(h.lease_until > now(), false) as "isServed"
     from waiting w join webhook_health h on h.webhook_id = w.webhook_id join webhook_endpoints e on e.id = h.webhook_id
     where not e.active or coalesce(h.lease_until > now(), false) or h.paused_at is null
-      and least(${nextDue}, ${claimsEnd}) <= now() - make_interval(secs => ${webhookIds ? 0 : OVERDUE_SECONDS}::int)`.execute(
-    kysely(em),
-  );
+      and ${nextDue} <= now() - make_interval(secs => ${webhookIds ? 0 : OVERDUE_SECONDS}::int)`.execute(kysely(em));
   return rows;
 }

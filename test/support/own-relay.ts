@@ -39,7 +39,7 @@ export async function openOwnRelay(
     countMails: () => {},
     countFailedPruning: () => {},
   };
-  const relay = new OutboxRelay(deps, { wake: () => {}, notHere: (webhookIds) => [...webhookIds] });
+  const relay = new OutboxRelay(deps, { wake: (webhookIds) => [...webhookIds] });
   relay.connected({ workflow: { start } } as unknown as Client);
   const close = () => {
     stop.abort();
