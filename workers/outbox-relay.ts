@@ -80,9 +80,9 @@ export class OutboxRelay {
     const { stopping, orm } = this.#deps;
     for (let after = ""; !stopping.aborted; ) {
       const beganAt = performance.now();
-      if (after === "") this.#notified = Promise.withResolvers();
+      this.#notified = Promise.withResolvers();
       try {
-        const { taken, webhookIds, next } = await fanOut(orm.em.fork(), after);
+        const { taken, webhookIds, lastTeam } = await fanOut(orm.em.fork(), after);
         const notHere = this.#deliveries.wake(webhookIds);
         // Also those that this process serves: see `readDue`.
         const served = webhookIds.size > 0 ? await this.#startFree([...webhookIds]) : new Set();
@@ -90,10 +90,11 @@ export class OutboxRelay {
         if (elsewhere.length > 0) await notifyDue(orm.em.fork(), elsewhere);
         this.#movedAt = performance.now();
         watched.moved();
-        after = next?.after ?? "";
-        if (next) continue;
+        const isEmpty = taken === 0 && after === "";
+        after = lastTeam;
         const restMs = beganAt + Math.min(taken * POLL_MS_PER_CHANGE, MOST_BUSY_POLL_MS) - performance.now();
         if (restMs > 0) await pause(restMs, stopping);
+        if (!isEmpty) continue;
       } catch (error) {
         after = "";
         this.#noteFailure(error);

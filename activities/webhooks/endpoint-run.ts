@@ -28,7 +28,7 @@ const WIDTH_PER_MS = 2;
 /** What counts as fast grows by this with each answer. */
 const SLOWER_MS_PER_ANSWER = 0.5;
 /** Requests in flight and answers whose outcome is not written, at least: a crash repeats them. */
-const LEAST_UNSETTLED = 48;
+const LEAST_UNSETTLED = 32;
 /** Deliveries that one statement claims at least, and with how many left the next ones are claimed. */
 const CLAIMED_AT_ONCE = 100;
 const CLAIM_BELOW = 32;
@@ -262,16 +262,9 @@ export class EndpointRun {
       const { outcome, reason, retryAfterMs } = classifyAnswer(due.id, answer, isLast, due.isTest);
       const isRetried = outcome.status === "RETRYING" && nextMs !== undefined;
       const retryInMs = isRetried ? Math.max(jittered(nextMs, Math.random()), retryAfterMs) : null;
-      const isSteady = this.#hasAnswered && this.#failures === 0;
       this.#note(outcome, reason);
-      const written = writer.write(teamId, {
-        ...outcome,
-        webhookId,
-        retryInMs,
-        isProbe,
-        isSteady,
-        askedWaitMs: retryAfterMs,
-      });
+      const health = { webhookId, retryInMs, isProbe, askedWaitMs: retryAfterMs };
+      const written = writer.write(teamId, { ...outcome, ...health });
       this.#pump();
       await written;
       // Meanwhile claims looked for tests alone.

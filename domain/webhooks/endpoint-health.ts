@@ -49,12 +49,6 @@ export interface Noted {
   change: Exclude<EndpointChange, "off"> | null;
 }
 
-/** Notes a success of endpoints that have answered and not failed since. */
-export const noteSuccesses = (webhookIds: string[]): RawBuilder<unknown> => sql`
-  update webhook_health set last_success_at = now()
-  where webhook_id = any(${webhookIds}::text[])
-    and last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)})`;
-
 /** An update that counts outcomes by endpoint, in the order in which they came, and begins, continues or ends the probes of each. */
 export function noteAttempts(byEndpoint: ReadonlyMap<string, readonly CountedOutcome[]>): RawBuilder<Noted> {
   const batches = [...byEndpoint].map(([webhookId, outcomes]) => {
@@ -70,12 +64,12 @@ export function noteAttempts(byEndpoint: ReadonlyMap<string, readonly CountedOut
   });
   // From the row itself, not from a join with it: the update may have waited for another one.
   const failures = sql`(case when b.succeeded then 0 else h.consecutive_failures end + b.failures)`;
-  const asked = sql`now() + make_interval(secs => b.asked_ms / 1000)`;
+  const asked = sql`now() + make_interval(secs => b."askedMs" / 1000)`;
   const longest = sql`case when h.failing_since < now() - interval '1 hour'
     then ${sql.lit(LONGEST_PROBE_SECONDS_LATER)} else ${sql.lit(LONGEST_PROBE_SECONDS)} end`;
   const begins = sql`(b.succeeded or not ${isFailing("h")} or h.probe_wait_seconds is null)`;
   const waitSeconds = sql`case when ${begins} then ${sql.lit(FIRST_PROBE_SECONDS)}
-    when b.is_probe then least(h.probe_wait_seconds * 2, ${longest}) else h.probe_wait_seconds end`;
+    when b."isProbe" then least(h.probe_wait_seconds * 2, ${longest}) else h.probe_wait_seconds end`;
   const whileFailing = (value: RawBuilder<unknown>) =>
     sql`case when ${failures} >= ${sql.lit(FAILING_AFTER)} then ${value} end`;
   return sql<Noted>`
@@ -86,14 +80,12 @@ export function noteAttempts(byEndpoint: ReadonlyMap<string, readonly CountedOut
       failing_since = ${whileFailing(sql`case when b.succeeded or not ${isFailing("h")} then now()
         else coalesce(h.failing_since, now()) end`)},
       probe_wait_seconds = ${whileFailing(waitSeconds)},
-      probe_at = ${whileFailing(sql`case when ${begins} or b.is_probe
+      probe_at = ${whileFailing(sql`case when ${begins} or b."isProbe"
         then greatest(now() + make_interval(secs => ${waitSeconds}), ${asked}) else greatest(h.probe_at, ${asked}) end`)}
-    from unnest(${batches.map(({ webhookId }) => webhookId)}::text[], ${batches.map(({ succeeded }) => succeeded)}::boolean[],
-      ${batches.map(({ failures: count }) => count)}::int[], ${batches.map(({ failed }) => failed)}::boolean[],
-      ${batches.map(({ isProbe }) => isProbe)}::boolean[], ${batches.map(({ askedMs }) => askedMs)}::float8[]
-    ) as b (webhook_id, succeeded, failures, failed, is_probe, asked_ms)
-    join webhook_health before on before.webhook_id = b.webhook_id
-    where h.webhook_id = b.webhook_id and (b.failed or h.consecutive_failures > 0
+    from json_to_recordset(${JSON.stringify(batches)}::json) as b ("webhookId" text, succeeded boolean, failures int,
+      failed boolean, "isProbe" boolean, "askedMs" float8)
+    join webhook_health before on before.webhook_id = b."webhookId"
+    where h.webhook_id = b."webhookId" and (b.failed or h.consecutive_failures > 0
       or coalesce(h.last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)}), true))
     returning h.webhook_id as "webhookId", case when h.failing_since = now()::timestamptz(3) then 'failing'
       when ${isFailing("before")} and not ${isFailing("h")} then 'working' end as change,

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { type EndpointChange, type Noted, noteAttempts, noteSuccesses, switchOffDead } from "./endpoint-health.ts";
+import { type EndpointChange, type Noted, noteAttempts, switchOffDead } from "./endpoint-health.ts";
 
 /** The statuses an attempt can give a delivery. */
 export const ATTEMPT_OUTCOMES = ["SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
@@ -22,14 +22,9 @@ export interface EndpointOutcome extends AttemptOutcome {
   /** Until the next attempt of a RETRYING one. */
   retryInMs: number | null;
   isProbe: boolean;
-  /** Its endpoint has answered and not failed since: a success changes only the time of the latest one. */
-  isSteady: boolean;
   /** How long the endpoint asked to wait; no probe comes earlier. */
   askedWaitMs: number;
 }
-
-export const areSteadySuccesses = (outcomes: readonly EndpointOutcome[]): boolean =>
-  outcomes.every(({ status, isSteady }) => isSteady && status === "SUCCEEDED");
 
 /**
  * Writes outcomes of any number of endpoints, in the order in which they came, and the health that follows. A row that is not PENDING
@@ -47,20 +42,12 @@ export async function writeOutcomes(
   // It waits for the disk: an outcome that a crash of Postgres took back would be repeated without a row that says why.
   const written = sql`
       update webhook_deliveries d
-      set status = o.status, response_status = o.response_status, response_body = o.response_body,
-        error_message = o.error_message, duration_ms = o.duration_ms, updated_at = now(),
-        next_attempt_at = case when o.status = 'RETRYING' then now() + make_interval(secs => o.retry_in_ms / 1000) end
-      from unnest(${outcomes.map(({ id }) => id)}::text[], ${outcomes.map(({ status }) => status)}::text[],
-        ${outcomes.map(({ responseStatus }) => responseStatus)}::smallint[],
-        ${outcomes.map(({ responseBody }) => responseBody)}::text[],
-        ${outcomes.map(({ errorMessage }) => errorMessage)}::text[],
-        ${outcomes.map(({ durationMs }) => durationMs)}::int[], ${outcomes.map(({ retryInMs }) => retryInMs)}::float8[]
-      ) as o (id, status, response_status, response_body, error_message, duration_ms, retry_in_ms)
+      set status = o.status, response_status = o."responseStatus", response_body = o."responseBody",
+        error_message = o."errorMessage", duration_ms = o."durationMs", updated_at = now(),
+        next_attempt_at = case when o.status = 'RETRYING' then now() + make_interval(secs => o."retryInMs" / 1000) end
+      from json_to_recordset(${JSON.stringify(outcomes)}::json) as o (id text, status text, "responseStatus" smallint,
+        "responseBody" text, "errorMessage" text, "durationMs" int, "retryInMs" float8)
       where d.id = o.id and d.status = 'PENDING'`;
-  if (areSteadySuccesses(outcomes)) {
-    await sql`with noted as (${noteSuccesses([...counted.keys()])}) ${written}`.execute(kysely(em));
-    return new Map();
-  }
   const { rows } = await sql<Noted & { isOff: boolean }>`
     with noted as (${noteAttempts(counted)}), dead as (${switchOffDead("noted")}), written as (${written})
     select "webhookId", change, "webhookId" in (select id from dead) as "isOff" from noted`.execute(kysely(em));
