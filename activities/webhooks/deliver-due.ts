@@ -76,11 +76,11 @@ export class EndpointDeliveries {
     const run = new EndpointRun(this.#runDeps, webhookId);
     this.#runs.set(webhookId, run);
     try {
-      await run.run([this.#deps.stopping, Context.current().cancellationSignal]);
+      const reason = await run.run([this.#deps.stopping, Context.current().cancellationSignal]);
       const rest = await readRest(em, webhookId);
-      if (!rest || rest.active || rest.waiting === 0) return { rest, reason: run.reason };
+      if (!rest || rest.active || rest.waiting === 0) return { rest, reason };
       await blockWaiting(em, webhookId);
-      return { rest: await readRest(em, webhookId), reason: run.reason };
+      return { rest: await readRest(em, webhookId), reason };
     } catch (error) {
       // Once an operator has given up what waited, a failing step need not be tried again.
       const rest = await readRest(em, webhookId);

@@ -32,8 +32,6 @@ const LEAST_UNSETTLED = 32;
 /** Deliveries that one statement claims at least, and with how many left the next ones are claimed. */
 const CLAIMED_AT_ONCE = 100;
 const CLAIM_BELOW = 32;
-/** After so many claims in a row the next one looks at the oldest deliveries again: some may have been committed late. */
-const CLAIMS_ONWARD = 20;
 /**
  * After so long a run begins nothing for a moment, and ends if nothing is in flight: the workflow shows how it went. A request that
  * hangs holds up no other.
@@ -64,6 +62,7 @@ export class EndpointRun {
   #taken: TakenEndpoint | undefined;
   #signers: Hmac[] = [];
   #customHeaders: CustomHeaders = {};
+  /** Nothing is in flight, after the end. */
   readonly #idle = Promise.withResolvers<void>();
   readonly #ended = Promise.withResolvers<void>();
   /** Of this process or of Postgres. */
@@ -76,8 +75,7 @@ export class EndpointRun {
   #isClaiming = false;
   /** The latest claim took all that was due. */
   #isDry = false;
-  #claimsOnward = 0;
-  /** The next claim begins here: it need not pass what was settled before. */
+  /** The next claim begins here: it need not pass what was settled before. A delivery that was committed late waits for the next run. */
   #claimFrom = OLDEST;
   /** When the latest claim began, by `performance.now()`. */
   #claimedAt = 0;
@@ -108,22 +106,21 @@ export class EndpointRun {
     return this.#ended.promise;
   };
 
-  /** Why the latest delivery failed; null when it succeeded, undefined when none was attempted. */
-  get reason(): string | null | undefined {
-    return this.#reason;
-  }
-
-  /** @param ends any of them ends the run */
-  async run(ends: readonly AbortSignal[]): Promise<void> {
+  /**
+   * @param ends any of them ends the run
+   * @returns why the latest delivery failed; null when it succeeded, undefined when none was attempted
+   */
+  async run(ends: readonly AbortSignal[]): Promise<string | null | undefined> {
     const tick = setInterval(this.#pump, TICK_MS);
     for (const signal of ends) signal.addEventListener("abort", this.end);
     try {
-      if (!(await this.#take()) || !this.#taken) return;
+      if (!(await this.#take()) || !this.#taken) return undefined;
       if (ends.some(({ aborted }) => aborted)) void this.end();
       this.#pump();
       await this.#idle.promise;
       if (this.#fault) throw this.#fault.reason;
       await endRun(this.#deps.orm.em.fork(), this.#taken);
+      return this.#reason;
     } finally {
       for (const timer of [tick, this.#linger]) clearTimeout(timer);
       for (const signal of ends) signal.removeEventListener("abort", this.end);
@@ -138,7 +135,7 @@ export class EndpointRun {
     const taken = await takeEndpoint(em, this.#webhookId, this.#taken?.epoch);
     if (!taken) return false;
     const unknown = taken.claimed.filter((id) => !this.#held.has(id));
-    if (unknown.length > 0) await noteUnknown(em, taken, unknown);
+    if (unknown.length > 0) await noteUnknown(em, unknown);
     const { encryptedSecret, previousEncryptedSecret, encryptedHeaders, health, failures } = taken;
     this.#signers = [encryptedSecret, previousEncryptedSecret]
       .filter((sealed) => sealed !== null)
@@ -239,10 +236,8 @@ export class EndpointRun {
     const { due, isFull } = claimed;
     for (const { id } of due) this.#held.add(id);
     this.#queue.push(...due);
-    // A delivery that was committed late may be due since before: the claim that finds it begins at the oldest.
     if (isFull || this.#claimFrom !== OLDEST) this.#isDry = false;
-    const isOnward = isFull && !this.#isProbing && ++this.#claimsOnward % CLAIMS_ONWARD > 0;
-    this.#claimFrom = isOnward ? (due.at(-1)?.dueAt ?? OLDEST) : OLDEST;
+    this.#claimFrom = (isFull && !this.#isProbing && due.at(-1)?.dueAt) || OLDEST;
   }
 
   async #attempt(due: DueDelivery, taken: TakenEndpoint): Promise<void> {

@@ -28,20 +28,6 @@ interface OutboxRow {
   endpoints: { id: string; active: boolean }[];
 }
 
-interface NewEvent {
-  id: string;
-  seq: string;
-  /** Place of its record in the row, from 1. */
-  place: number;
-}
-
-interface NewDelivery {
-  id: string;
-  eventId: string;
-  webhookId: string;
-  active: boolean;
-}
-
 /**
  * Takes a batch of the oldest changes of teams in turn, and writes an event for each that an endpoint subscribed to, with a delivery
  * per endpoint: BLOCKED if the platform has switched it off. Any number of processes may do this at once.
@@ -50,18 +36,21 @@ interface NewDelivery {
 export function fanOut(em: EntityManager, after: string): Promise<FannedOut> {
   return transaction(em, async (tx) => {
     const rows = await lockRows(tx, after);
-    const events: NewEvent[] = [];
-    const deliveries: NewDelivery[] = [];
-    for (const { seq, records, endpoints } of rows) {
-      for (let place = 1; place <= (endpoints.length === 0 ? 0 : records); place++) {
-        // The event's id, the same in every attempt and replay: receivers deduplicate on it.
-        const eventId = newId("event");
-        events.push({ id: eventId, seq, place });
-        for (const { id: webhookId, active } of endpoints)
-          deliveries.push({ id: newId("delivery"), eventId, webhookId, active });
-      }
-    }
-    if (rows.length > 0) await write(tx, rows, events, deliveries);
+    // The event's id, the same in every attempt and replay: receivers deduplicate on it.
+    const events = rows.flatMap(({ seq, records, endpoints }) =>
+      Array.from({ length: endpoints.length && records }, (_, n) => ({
+        id: newId("event"),
+        seq,
+        place: n + 1,
+        endpoints,
+      })),
+    );
+    const deliveries = events.flatMap(({ id: eventId, endpoints }) =>
+      endpoints.map(({ id: webhookId, active }) => ({ id: newId("delivery"), eventId, webhookId, active })),
+    );
+    const seqs = rows.map(({ seq }) => seq);
+    const places = events.map(({ id, seq, place }) => ({ id, seq, place }));
+    if (rows.length > 0) await write(tx, seqs, JSON.stringify(places), JSON.stringify(deliveries));
     const webhookIds = new Set(deliveries.flatMap(({ active, webhookId }) => (active ? [webhookId] : [])));
     return { taken: rows.length, webhookIds, lastTeam: rows.at(-1)?.teamId ?? "" };
   });
@@ -97,23 +86,19 @@ async function lockRows(em: EntityManager, after: string): Promise<OutboxRow[]> 
   return rows;
 }
 
-async function write(
-  em: EntityManager,
-  taken: readonly OutboxRow[],
-  events: readonly NewEvent[],
-  deliveries: readonly NewDelivery[],
-): Promise<void> {
+/** @param events JSON: of each the row and the place of its record there, from 1 @param deliveries JSON */
+async function write(em: EntityManager, seqs: string[], events: string, deliveries: string): Promise<void> {
   // Not prepared either.
   await sql`
     with taken as (
-      delete from webhook_outbox where seq = any(${taken.map(({ seq }) => seq)}::bigint[])
+      delete from webhook_outbox where seq = any(${seqs}::bigint[])
       returning seq, team_id, environment, type, objects, created_at
     ), events as (
       insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
       select e.id, o.team_id, o.environment, o.type, r.object, o.created_at, now() + ${EVENT_KEPT}
       from taken o cross join lateral json_array_elements_text(
         case when o.objects is json array then o.objects else '[]' end::json) with ordinality as r (object, place)
-      join json_to_recordset(${JSON.stringify(events)}::json) as e (id text, seq bigint, place int)
+      join json_to_recordset(${events}::json) as e (id text, seq bigint, place int)
         on e.seq = o.seq and e.place = r.place
       returning id, team_id, environment, type
     )
@@ -121,6 +106,6 @@ async function write(
       (id, team_id, environment, webhook_id, event_id, event_type, status, next_attempt_at, error_message)
     select d.id, e.team_id, e.environment, d."webhookId", e.id, e.type, case when d.active then 'PENDING' else 'BLOCKED' end,
       case when d.active then now() end, case when d.active then null else ${ENDPOINT_OFF} end
-    from json_to_recordset(${JSON.stringify(deliveries)}::json) as d (id text, "eventId" text, "webhookId" text, active boolean)
+    from json_to_recordset(${deliveries}::json) as d (id text, "eventId" text, "webhookId" text, active boolean)
     join events e on e.id = d."eventId"`.execute(kysely(em));
 }

@@ -1,6 +1,8 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { afterCommit } from "../../db/transaction.ts";
+import { Batches } from "../../lib/batches.ts";
 
 /** The channels on which relays hear of changes in the outbox, and of endpoints, by id, that deliveries have come for. */
 export const OUTBOX_CHANNEL = "webhook_outbox";
@@ -12,35 +14,19 @@ export const DUE_CHANNEL = "webhook_due";
  */
 const QUIET_MS = 20;
 
-interface Quiet {
-  /** Another notification was asked for meanwhile. */
-  again: boolean;
-}
-/** The quiet time after a notification, by pool. */
-const quiets = new WeakMap<object, Quiet>();
+/** By pool. */
+const notifications = new WeakMap<object, Batches<undefined, void>>();
 
 /** Wakes the relays. Call it after the commit. A notification that is lost costs a poll interval. */
 export function notifyRelay(em: EntityManager): void {
   const driver = em.getDriver();
-  const current = quiets.get(driver);
-  if (current) {
-    current.again = true;
-    return;
-  }
-  const quiet: Quiet = { again: false };
-  quiets.set(driver, quiet);
-  const notify = () => {
-    sql`select pg_notify(${OUTBOX_CHANNEL}, '')`.execute(kysely(em.fork({ clear: true }))).catch(() => undefined);
-    setTimeout(() => {
-      if (!quiet.again) {
-        quiets.delete(driver);
-        return;
-      }
-      quiet.again = false;
-      notify();
-    }, QUIET_MS).unref();
+  const ofPool = notifications.get(driver) ?? new Batches();
+  notifications.set(driver, ofPool);
+  const notify = async () => {
+    await sql`select pg_notify(${OUTBOX_CHANNEL}, '')`.execute(kysely(em.fork({ clear: true })));
+    await delay(QUIET_MS, undefined, { ref: false });
   };
-  notify();
+  ofPool.join("", undefined, notify).catch(() => undefined);
 }
 
 /** Has these endpoints served after the commit. A notification that is lost costs the wait for a sweep. */

@@ -19,11 +19,6 @@ export const INTERRUPTED = "The outcome is unknown: the service was interrupted 
 const OUTCOME_UNKNOWN = `${INTERRUPTED} It is made again.`;
 const EVENT_GONE = "Its event is kept no more, so it was not attempted again.";
 
-/** The secret before a rotation, while it signs too. */
-const previousSecret = (endpoint: string): RawBuilder<string | null> => sql<string | null>`case
-  when ${sql.ref(`${endpoint}.previous_secret_expires_at`)} > now()
-  then ${sql.ref(`${endpoint}.previous_encrypted_secret`)} end`;
-
 /** An endpoint that an activity has taken, as it was then. */
 export interface TakenEndpoint {
   webhookId: string;
@@ -53,18 +48,13 @@ export async function takeEndpoint(
   after?: number,
 ): Promise<TakenEndpoint | undefined> {
   const { rows } = await sql<TakenEndpoint>`
-    with endpoint as materialized (
-      select e.id as "webhookId", e.team_id as "teamId", e.xmin::text as version, e.url, e.api_version as "apiVersion",
-        e.encrypted_secret as "encryptedSecret", ${previousSecret("e")} as "previousEncryptedSecret",
-        e.encrypted_headers as "encryptedHeaders", ${healthOf("h")} as health, h.consecutive_failures as failures, h.claimed
-      from webhook_endpoints e join webhook_health h on h.webhook_id = e.id
-      where e.id = ${webhookId} and e.active and h.paused_at is null
-        and h.epoch = coalesce(${after ?? null}::int, h.epoch) for update of h
-    ), taken as (
-      update webhook_health set epoch = epoch + 1, lease_until = ${leaseEnd}
-      where webhook_id in (select "webhookId" from endpoint) returning epoch
-    )
-    select endpoint.*, taken.epoch from endpoint, taken`.execute(kysely(em));
+    update webhook_health h set epoch = h.epoch + 1, lease_until = ${leaseEnd} from webhook_endpoints e
+    where h.webhook_id = ${webhookId} and e.id = h.webhook_id and e.active and h.paused_at is null
+      and h.epoch = coalesce(${after ?? null}::int, h.epoch)
+    returning e.id as "webhookId", e.team_id as "teamId", h.epoch, e.xmin::text as version, e.url, e.api_version as "apiVersion",
+      e.encrypted_secret as "encryptedSecret", e.encrypted_headers as "encryptedHeaders",
+      case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as "previousEncryptedSecret",
+      ${healthOf("h")} as health, h.consecutive_failures as failures, h.claimed`.execute(kysely(em));
   return rows[0];
 }
 
@@ -109,7 +99,7 @@ export async function claimDue(
   em: EntityManager,
   claim: Claim,
 ): Promise<{ due: DueDelivery[]; isFull: boolean } | undefined> {
-  const { webhookId, epoch, version, held, from, limit, testsAlone, ladderLength } = claim;
+  const { webhookId, epoch, version, held, from, limit, testsAlone } = claim;
   const { rows } = await sql<DueDelivery | { id: string; object: null } | { id: null; object: null }>`
     with bounds as materialized (
       select case when ${testsAlone}::boolean then ${TEST_DUE} when not ${isFailing("h")} then now()
@@ -141,8 +131,7 @@ export async function claimDue(
   if (gone.length > 0) await endWithoutEvent(em, gone);
   const due = rows.filter((row): row is DueDelivery => row.object !== null);
   const failed = due.flatMap(({ id, status }) => (status === "RETRYING" ? [id] : []));
-  const retries = failed.length > 0 ? await supersede(em, claim, failed, { retryOf: ladderLength }) : [];
-  const retryOf = new Map(retries.map(({ old, ...retry }) => [old, retry]));
+  const retryOf = failed.length > 0 ? await beginRetries(em, claim, failed) : new Map<string, Retry>();
   const current = due.filter(({ id, status }) => status !== "RETRYING" || retryOf.has(id));
   return { due: current.map((one) => ({ ...one, ...retryOf.get(one.id) })), isFull: due.length + gone.length >= limit };
 }
@@ -155,58 +144,54 @@ async function endWithoutEvent(em: EntityManager, ids: readonly string[]): Promi
     where id = any(${[...ids]}::text[]) and next_attempt_at is not null`.execute(kysely(em));
 }
 
-/** Lists attempts as unknown that the epoch before had claimed and not settled. They are due again, and use up no attempt. */
-export const noteUnknown = (em: EntityManager, owner: Owner, ids: readonly string[]): Promise<unknown> =>
-  supersede(em, owner, ids, "unknown");
-
-type Owner = Pick<TakenEndpoint, "webhookId" | "epoch">;
-
-interface Superseded extends Pick<DueDelivery, "id" | "attemptsUsed"> {
-  old: string;
+/** Notes that the outcome of attempts is unknown, which the epoch before had claimed. They are made again, and use up no attempt. */
+export async function noteUnknown(em: EntityManager, ids: readonly string[]): Promise<void> {
+  await sql`
+    update webhook_deliveries
+    set status = 'RETRYING', attempts_used = attempts_used - 1, error_message = ${OUTCOME_UNKNOWN}, updated_at = now()
+    where id = any(${[...ids]}::text[]) and status = 'PENDING'`.execute(kysely(em));
 }
 
+type Retry = Pick<DueDelivery, "id" | "attemptsUsed">;
+
 /**
- * Closes rows as FAILED, each followed by a new PENDING one, as far as the epoch is still the latest: those in flight, or those that
- * failed before, whose new row is claimed and uses up an attempt of a ladder of so many.
+ * Closes rows of attempts that failed, each followed by a row of the next attempt, which is claimed, as far as the epoch is still the
+ * latest. @returns the new ones by the ids of the old
  */
-async function supersede(
+async function beginRetries(
   em: EntityManager,
-  { webhookId, epoch }: Owner,
+  { webhookId, epoch, ladderLength }: Claim,
   ids: readonly string[],
-  as: "unknown" | { retryOf: number },
-): Promise<Superseded[]> {
-  const isRetry = as !== "unknown";
-  // Only a probe of a delivery that is too young to be given up comes after the last attempt of the ladder.
-  const used = isRetry ? sql`greatest(attempts_used, least(attempts_used + 1, ${as.retryOf - 1}))` : sql`attempts_used`;
-  const { rows } = await sql<Superseded>`
+): Promise<Map<string, Retry>> {
+  const { rows } = await sql<Retry & { old: string }>`
     with owned as materialized (
       select from webhook_health where webhook_id = ${webhookId} and epoch = ${epoch} for update
     ), closed as (
       update webhook_deliveries d
-      set status = 'FAILED', superseded_by_id = n.new, next_attempt_at = null,
-        error_message = ${isRetry ? sql`d.error_message` : OUTCOME_UNKNOWN}, updated_at = now()
+      set status = 'FAILED', superseded_by_id = n.new, next_attempt_at = null, updated_at = now()
       from unnest(${[...ids]}::text[], ${ids.map(() => newId("delivery"))}::text[]) as n (old, new)
       join webhook_deliveries before on before.id = n.old
-      where d.id = n.old and d.status = ${isRetry ? "RETRYING" : "PENDING"} and exists (select from owned)
+      where d.id = n.old and d.status = 'RETRYING' and exists (select from owned)
       returning d.*, before.next_attempt_at as due_at
     ), made as (
       insert into webhook_deliveries (id, first_id, team_id, environment, webhook_id, event_id, event_type, attempt,
         attempts_used, is_replay, replay_of_id, next_attempt_at)
       select superseded_by_id, coalesce(first_id, id), team_id, environment, webhook_id, event_id, event_type, attempt + 1,
-        ${used}, is_replay, replay_of_id, least(due_at, now())
+        -- Only a probe of a delivery that is too young to be given up comes after the last attempt of the ladder.
+        greatest(attempts_used, least(attempts_used + 1, ${ladderLength - 1})), is_replay, replay_of_id, least(due_at, now())
       from closed returning id, attempts_used
     ), marked as (
       update webhook_health set claimed = claimed || array(select superseded_by_id from closed)
-      where ${isRetry} and webhook_id = ${webhookId} and exists (select from owned)
+      where webhook_id = ${webhookId} and exists (select from owned)
     )
     select c.id as old, m.id, m.attempts_used as "attemptsUsed" from closed c join made m on m.id = c.superseded_by_id`.execute(
     kysely(em),
   );
-  return rows;
+  return new Map(rows.map(({ old, ...retry }) => [old, retry]));
 }
 
 /** Ends a run with nothing in flight, and gives the lease back. */
-export async function endRun(em: EntityManager, { webhookId, epoch }: Owner): Promise<void> {
+export async function endRun(em: EntityManager, { webhookId, epoch }: TakenEndpoint): Promise<void> {
   await sql`
     update webhook_health set claimed = '{}', lease_until = null
     where webhook_id = ${webhookId} and epoch = ${epoch}`.execute(kysely(em));
