@@ -22,10 +22,10 @@ interface FannedOut {
 interface OutboxRow {
   seq: string;
   teamId: string;
-  /** Of a row that was broken by hand none: it must not stop all teams. */
-  records: number;
-  /** Those that subscribed, and are on or were switched off by the platform. */
+  /** Endpoints that subscribed, and are on or were switched off by the platform. */
   endpoints: { id: string; active: boolean }[];
+  /** Events to be made: of a row without endpoints none, nor of one that was broken by hand, which must not stop all teams. */
+  records: number;
 }
 
 /**
@@ -38,12 +38,7 @@ export function fanOut(em: EntityManager, after: string): Promise<FannedOut> {
     const rows = await lockRows(tx, after);
     // The event's id, the same in every attempt and replay: receivers deduplicate on it.
     const events = rows.flatMap(({ seq, records, endpoints }) =>
-      Array.from({ length: endpoints.length && records }, (_, n) => ({
-        id: newId("event"),
-        seq,
-        place: n + 1,
-        endpoints,
-      })),
+      Array.from({ length: records }, (_, n) => ({ id: newId("event"), seq, place: n + 1, endpoints })),
     );
     const deliveries = events.flatMap(({ id: eventId, endpoints }) =>
       endpoints.map(({ id: webhookId, active }) => ({ id: newId("delivery"), eventId, webhookId, active })),
@@ -73,7 +68,7 @@ async function lockRows(em: EntityManager, after: string): Promise<OutboxRow[]> 
         where team_id between t.team_id and t.team_id order by team_id, seq
         limit (select ${sql.lit(BATCH_ROWS)} / count(*) from teams) for update skip locked) o
     ), subscribed as (
-      select l.*, s.endpoints, sum(octet_length(l.objects)::bigint * s.many) over turns as bytes, row_number() over turns as place
+      select l.*, s.*, sum(octet_length(l.objects)::bigint * s.many) over turns as bytes, row_number() over turns as place
       from locked l cross join lateral (
         select coalesce(json_agg(json_build_object('id', e.id, 'active', e.active)), '[]') as endpoints, count(*) as many
         from webhook_endpoints e where e.team_id = l.team_id and e.environment = l.environment and l.type = any(e.events)
@@ -81,7 +76,7 @@ async function lockRows(em: EntityManager, after: string): Promise<OutboxRow[]> 
       window turns as (order by l.turn, l.n)
     )
     select seq, team_id as "teamId", endpoints,
-      case when objects is json array then json_array_length(objects::json) else 0 end as records
+      case when many > 0 and objects is json array then json_array_length(objects::json) else 0 end as records
     from subscribed where bytes <= ${sql.lit(MOST_BYTES)} or place = 1 order by place`.execute(kysely(em));
   return rows;
 }
