@@ -138,7 +138,7 @@ async function reconcileSequences({ orm, log, vault, stopping }: ActivityDeps): 
       const em = orm.em.fork();
       const { id } = sequence;
       if (!listed.has(sequenceWorkflowId(id))) await restoreSequence(client, em, log, sequence);
-      if (sweep !== "none") await sweepSegment(em, vault, id, { all: sweep === "all people" });
+      if (sweep !== "none") await sweepSegment(em, vault, id, sweep === "all people");
       if (sweep === "all people") await leaveIneligible(em, id);
     });
   }

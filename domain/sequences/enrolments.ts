@@ -21,12 +21,11 @@ async function emitMoved(
 ): Promise<void> {
   if (memberIds.length === 0) return;
   const tenant = { teamId, environment };
-  const ofList = sql`e.member_id as subscriber_id, null as contact_id`;
-  const ofSegment = sql`null as subscriber_id, e.member_id as contact_id`;
   await emit(em, tenant, type, {
     record: enrolmentRecord("m"),
     from: sql`(
-      select e.campaign_id, e.state, e.reason, e.entered_at, p.email, p.email_spelling, ${listId ? ofList : ofSegment}
+      select e.campaign_id, e.state, e.reason, e.entered_at, p.email, p.email_spelling,
+        case when ${listId !== null} then e.member_id end as subscriber_id, case when ${listId === null} then e.member_id end as contact_id
       from sequence_enrolments e
       left join ${listId ? sql`subscribers` : sql`contacts`} p on p.id = e.member_id and ${ofTenant(tenant, "p")}
       where e.campaign_id = ${campaignId} and e.member_id = any(${[...memberIds]}::text[])
@@ -185,14 +184,9 @@ export async function noteMembers(em: EntityManager, vault: Vault, campaignId: s
 
 /**
  * Enters the contacts of a segment's running sequence that have come to match it, once its members are noted.
- * @param options `all` also looks at contacts that were not changed: lists, events and days have other reasons to match
+ * @param all also looks at contacts that were not changed: lists, events and days have other reasons to match
  */
-export async function sweepSegment(
-  em: EntityManager,
-  vault: Vault,
-  campaignId: string,
-  { all }: { all: boolean },
-): Promise<void> {
+export async function sweepSegment(em: EntityManager, vault: Vault, campaignId: string, all: boolean): Promise<void> {
   const sequence = await readSequence(em, campaignId);
   if (sequence.segmentId === null || !sequence.areMembersNoted) return;
   const mayEnter = mayBeMailed(sequence);

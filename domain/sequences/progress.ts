@@ -52,7 +52,6 @@ export interface ListedSequence {
   team: string;
   name: string;
   status: BroadcastStatus;
-  /** Why it is PAUSED; null where a command paused it. */
   status_reason: string | null;
   /** Of its list or segment; null for one that was deleted. */
   target: string | null;

@@ -132,7 +132,7 @@ describe("the people of a segment's sequence", () => {
     const [id = ""] = await addContacts(sender, [{ email: uniqueEmail(), firstName: "Ada", ...more }]);
     return id;
   };
-  const sweep = (id: string, all = false) => sweepSegment(sender.em, sender.vault, id, { all });
+  const sweep = (id: string, all = false) => sweepSegment(sender.em, sender.vault, id, all);
 
   it("enter when they come to match, unless they cannot be mailed", async () => {
     const there = await addAda();

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import { type EntityManager, forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { foldChanges } from "../../domain/analytics/fold.ts";
+import { countConditions } from "../../domain/audience/segments/segments.ts";
 import { cancelSend, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
 import { showSequence } from "../../domain/sequences/progress.ts";
 import { deleteSequence, resumeSequence, stopSequence } from "../../domain/sequences/sequences.ts";
@@ -268,6 +269,20 @@ describe("A wave", () => {
           [0, 0, 0],
         ],
       );
+    }));
+
+  it("leaves each contact once in a segment of the mails of the sequence", () =>
+    scene(async ({ em, id, claim, settle, run, sender }) => {
+      for (const _step of ["a", "b"]) {
+        const { sendId = "" } = await claim();
+        await settle(sendId, "SENT");
+        await advanceWaves(em, id);
+      }
+      await run(sql`insert into contacts (id, team_id, environment, email, email_spelling, fields, email_status)
+        select 'ct_' || id, team_id, environment, email, email_spelling, '{}', 'ACTIVE' from subscribers where team_id = ${sender.team.id}`);
+      const tenant = tenantOf(sender);
+      const { contacts } = await countConditions(forTenant(em, tenant), tenant, { event: "received", resource: id });
+      assert.equal(contacts, 3);
     }));
 
   it("lets no person wait after it when the sequence was stopped meanwhile", () =>
