@@ -3,22 +3,14 @@ import { useState } from "react";
 import type { Client } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
-import {
-  type DataOf,
-  FOUND_NOTE,
-  findByAddress,
-  NONE_FOUND,
-  nameOf,
-  PERSON_INPUTS,
-  PersonLink,
-} from "../parts/audience/people.tsx";
+import { AddressList, type DataOf, nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
 import { Notice, PageHead, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
-import { All, type Column, List } from "../parts/table.tsx";
+import { All, type Column } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const OPTINS = { DOUBLE: "by a mail (double)", SINGLE: "at once (single)" } as const;
@@ -132,23 +124,14 @@ export function OneList() {
       <p className="muted">
         People join {OPTINS[optin]}.{description && ` ${description}`}
       </p>
-      <FilterBar>
-        <SearchFilter name="q" label="Address or name begins with" />
-        {!q && <ChoiceFilter name="status" label="Status" any="all" choices={SUBSCRIPTION_STATUSES} />}
-      </FilterBar>
-      {q && <p className="muted">{FOUND_NOTE} Their pages show their subscriptions.</p>}
-      <List
+      <AddressList<Member>
+        kind="subscribers"
+        listId={listId}
         caption={`Subscribers of ${name}`}
-        queryKey={[base, "lists", listId, "subscribers", q, status]}
+        queryKey={[base, "lists", listId, "subscribers", status]}
         read={(cursor) =>
-          q
-            ? findByAddress<Member>(client, "subscribers", q, listId)
-            : client.api.lists.pageSubscribers.query({
-                params: { listId },
-                query: { cursor, status, sort: "created_at" },
-              })
+          client.api.lists.pageSubscribers.query({ params: { listId }, query: { cursor, status, sort: "created_at" } })
         }
-        keyOf={({ id }) => id}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Name", cell: nameOf },
@@ -157,13 +140,13 @@ export function OneList() {
           ...(q ? [] : states),
         ]}
         empty={
-          q
-            ? NONE_FOUND
-            : status
-              ? "No subscriber has this status."
-              : "Nobody is on this list yet. Add a person, or import many from a file."
+          status
+            ? "No subscriber has this status."
+            : "Nobody is on this list yet. Add a person, or import many from a file."
         }
-      />
+      >
+        <ChoiceFilter name="status" label="Status" any="all" choices={SUBSCRIPTION_STATUSES} />
+      </AddressList>
     </>
   );
 }

@@ -11,15 +11,11 @@ export function Page() {
   return (
     <>
       <PageHead title="Overview" />
-      <Part>
-        <Attention />
-      </Part>
-      <Part>
-        <GoingOut />
-      </Part>
-      <Part>
-        <LastDays />
-      </Part>
+      {[Attention, GoingOut, LastDays].map((Section) => (
+        <Part key={Section.name}>
+          <Section />
+        </Part>
+      ))}
     </>
   );
 }

@@ -1,10 +1,8 @@
 import { Link } from "@tanstack/react-router";
 import {
+  AddressList,
   DeletePerson,
   EMAIL_STATUSES,
-  FOUND_NOTE,
-  findByAddress,
-  NONE_FOUND,
   nameOf,
   type Person,
   PersonButton,
@@ -12,9 +10,8 @@ import {
   PersonLink,
 } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { PageHead, When } from "../parts/page.tsx";
-import { List } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
 /** The people on the team's lists, who get newsletters. */
@@ -23,16 +20,14 @@ export const Subscribers = () => <People kind="subscribers" />;
 export const Contacts = () => <People kind="contacts" />;
 
 const EMPTY = {
-  subscribers:
-    "No subscriber yet. Subscribers are on lists and get newsletters: make one here, or import many from a file.",
-  contacts:
-    "No contact yet. Segments select contacts, and campaigns mail them: make one here, or import many from a file.",
+  subscribers: "No subscriber yet. Subscribers are on lists and get newsletters: make one here, or import a file.",
+  contacts: "No contact yet. Segments select contacts, and campaigns mail them: make one here, or import a file.",
 } as const;
 
 function People({ kind }: { kind: PersonKind }) {
   const { client, base } = useWorkspace();
   const mayWrite = useRole("EDITOR");
-  const [{ q, email_status }] = useFilters();
+  const [{ email_status }] = useFilters();
   const isContacts = kind === "contacts";
   const caption = isContacts ? "Contacts" : "Subscribers";
   const status = email_status === "ACTIVE" || email_status === "INVALID" ? email_status : undefined;
@@ -49,23 +44,15 @@ function People({ kind }: { kind: PersonKind }) {
           </>
         )}
       </PageHead>
-      <FilterBar>
-        <SearchFilter name="q" label="Address or name begins with" />
-        {isContacts && !q && (
-          <ChoiceFilter name="email_status" label="Address status" any="all" choices={EMAIL_STATUSES} />
-        )}
-      </FilterBar>
-      {q && <p className="muted">{FOUND_NOTE}</p>}
-      <List<Person>
+      <AddressList<Person>
+        kind={kind}
         caption={caption}
-        queryKey={[base, kind, q, status]}
+        queryKey={[base, kind, status]}
         read={(cursor) => {
-          if (q) return findByAddress<Person>(client, kind, q);
           const query = { cursor, sort: "created_at" as const };
           if (isContacts) return client.api.contacts.page.query({ query: { ...query, email_status: status } });
           return client.api.subscribers.page.query({ query });
         }}
-        keyOf={({ id }) => id}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Name", cell: nameOf },
@@ -84,8 +71,10 @@ function People({ kind }: { kind: PersonKind }) {
               ),
           },
         ]}
-        empty={q ? NONE_FOUND : status ? "No contact has this status." : EMPTY[kind]}
-      />
+        empty={status ? "No contact has this status." : EMPTY[kind]}
+      >
+        {isContacts && <ChoiceFilter name="email_status" label="Address status" any="all" choices={EMAIL_STATUSES} />}
+      </AddressList>
     </>
   );
 }

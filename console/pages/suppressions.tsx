@@ -1,10 +1,9 @@
 import type { Client } from "../api.ts";
-import { type DataOf, FOUND_NOTE, findByAddress, NONE_FOUND, PersonLink } from "../parts/audience/people.tsx";
+import { AddressList, type DataOf, PersonLink } from "../parts/audience/people.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { Export } from "../parts/export.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { PageHead, When } from "../parts/page.tsx";
-import { List } from "../parts/table.tsx";
 import { useWorkspace } from "../session.tsx";
 
 type Suppression = DataOf<Client["api"]["suppressions"]["retrieve"]["query"]>;
@@ -15,35 +14,28 @@ const EMPTY =
 /** The addresses that the team does not mail. */
 export function Page() {
   const { client, base } = useWorkspace();
-  const [{ q, reason }] = useFilters();
+  const [{ reason }] = useFilters();
   return (
     <>
       <PageHead title="Suppressions">
         <Export of="suppressions" />
         <Suppress />
       </PageHead>
-      <FilterBar>
-        <SearchFilter name="q" label="Address begins with" />
-        {!q && <ChoiceFilter name="reason" label="Reason" any="all" choices={REASONS} />}
-      </FilterBar>
-      {q && <p className="muted">{FOUND_NOTE}</p>}
-      <List<Suppression>
+      <AddressList<Suppression>
+        kind="suppressions"
         caption="Suppressions"
-        queryKey={[base, "suppressions", q, reason]}
-        read={(cursor) =>
-          q
-            ? findByAddress<Suppression>(client, "suppressions", q)
-            : client.api.suppressions.page.query({ query: { cursor, reason, sort: "created_at" } })
-        }
-        keyOf={({ id }) => id}
+        queryKey={[base, "suppressions", reason]}
+        read={(cursor) => client.api.suppressions.page.query({ query: { cursor, reason, sort: "created_at" } })}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
           { name: "Reason", cell: ({ reason: why }) => REASONS[why] ?? why },
           { name: "Since", cell: ({ created_at }) => <When at={created_at} /> },
           { name: "Actions", cell: (suppression) => <Lift {...suppression} /> },
         ]}
-        empty={q ? NONE_FOUND : reason ? "No address has this reason." : EMPTY}
-      />
+        empty={reason ? "No address has this reason." : EMPTY}
+      >
+        <ChoiceFilter name="reason" label="Reason" any="all" choices={REASONS} />
+      </AddressList>
     </>
   );
 }

@@ -9,9 +9,6 @@ export function Page() {
   const { client, current } = useWorkspace();
   const { period, limits } = useData(["usage"], () => client.api.usage.retrieve.query({}));
   const credits = limits["email.credits"];
-  const slots = limits["contacts.slots"];
-  const endpoints = limits["webhooks.endpoints"];
-  const requests = limits["api.requests_per_minute"];
   return (
     <>
       <PageHead title="Usage" />
@@ -21,20 +18,18 @@ export function Page() {
       <div className="cards">
         <Bar
           label="Email credits"
-          used={credits.used}
-          limit={credits.limit}
+          {...credits}
           hint={`One for each mail. ${credits.reserved.toLocaleString()} are set aside for sends under way, ${credits.remaining.toLocaleString()} are left.`}
         />
         <Bar
           label="Contact slots"
-          used={slots.used}
-          limit={slots.limit}
+          {...limits["contacts.slots"]}
           hint="Different addresses of contacts and subscribers."
         />
-        <Bar label="Webhook endpoints" used={endpoints.used} limit={endpoints.limit} />
+        <Bar label="Webhook endpoints" {...limits["webhooks.endpoints"]} />
         <div className="card">
           <h2>API requests</h2>
-          <p>{requests.limit.toLocaleString()} in a minute</p>
+          <p>{limits["api.requests_per_minute"].limit.toLocaleString()} in a minute</p>
           <p className="muted">For each API key; your own work in the console counts for itself.</p>
         </div>
       </div>

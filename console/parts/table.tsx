@@ -90,7 +90,7 @@ interface ListAnswer<Row> {
   meta: Record<string, unknown>;
 }
 
-interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
+export interface ListProps<Row> extends Omit<TableProps<Row>, "rows"> {
   /** Of the query: it names the procedure and everything that its input holds. */
   queryKey: readonly unknown[];
   read: (cursor: string | undefined) => Promise<ListAnswer<Row>>;

@@ -1,9 +1,12 @@
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import type { Client } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
+import { FilterBar, SearchFilter, useFilters } from "../filters.tsx";
 import type { Values } from "../form.tsx";
 import { Remove } from "../remove.tsx";
+import { List, type ListProps } from "../table.tsx";
 
 export type DataOf<Read extends (...args: never[]) => Promise<{ data: unknown }>> = Awaited<ReturnType<Read>>["data"];
 export type Subscriber = DataOf<Client["api"]["subscribers"]["retrieve"]["query"]>;
@@ -23,18 +26,38 @@ export function PersonLink({ email }: { email: string }) {
   return <Link to={`${base}/people/${encodeURIComponent(email)}`}>{email}</Link>;
 }
 
-export const FOUND_NOTE = "At most 25 are shown. Write more letters to find another one.";
-export const NONE_FOUND = "Nothing begins with this text. Search for fewer letters.";
+interface AddressListProps<Row> extends Omit<ListProps<Row>, "keyOf"> {
+  kind: PersonKind | "suppressions";
+  /** Of subscribers. */
+  listId?: string;
+  /** Filters of the list, which a search does not have. */
+  children?: ReactNode;
+}
 
-/** The records whose addresses, or people whose names, begin with a text, as a page of a list. @param list_id of subscribers */
-export async function findByAddress<Row>(
-  client: Client,
-  kind: PersonKind | "suppressions",
-  text: string,
-  list_id?: string,
-) {
-  const { data } = await client.app.audience.search.query({ query: { in: kind, starts_with: text, list_id } });
-  return { data: data as unknown as Row[], meta: {} };
+/** Records with addresses, page by page or as a search finds them. */
+export function AddressList<Row extends { id: string }>({ kind, listId, children, ...list }: AddressListProps<Row>) {
+  const { client } = useWorkspace();
+  const [{ q }] = useFilters();
+  const search = async (starts_with: string) => {
+    const { data } = await client.app.audience.search.query({ query: { in: kind, starts_with, list_id: listId } });
+    return { data: data as unknown as Row[], meta: {} };
+  };
+  return (
+    <>
+      <FilterBar>
+        <SearchFilter name="q" label={`Address ${kind === "suppressions" ? "" : "or name "}begins with`} />
+        {!q && children}
+      </FilterBar>
+      {q && <p className="muted">At most 25 are shown. Write more letters to find another one.</p>}
+      <List<Row>
+        {...list}
+        queryKey={[...list.queryKey, q]}
+        read={(cursor) => (q ? search(q) : list.read(cursor))}
+        keyOf={({ id }) => id}
+        empty={q ? "Nothing begins with this text. Search for fewer letters." : list.empty}
+      />
+    </>
+  );
 }
 
 /** Inputs of a person's address and names. */

@@ -152,9 +152,6 @@ function Guard({ isDirty, save }: { isDirty: boolean; save: () => Promise<boolea
         <button type="button" className="danger" onClick={leaving.proceed}>
           Leave without saving
         </button>
-        <button type="button" onClick={leaving.reset}>
-          Stay
-        </button>
       </div>
     </Dialog>
   );
