@@ -1,4 +1,5 @@
 import { Context } from "@temporalio/activity";
+import { inSpan } from "../config/tracing.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts/accounts.ts";
 import { openTokenPost } from "../domain/accounts/tokens.ts";
@@ -100,7 +101,15 @@ export function createDispatchActivities(deps: ActivityDeps, places: number) {
             report(progress);
           },
         };
-        const work = () => dispatchSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
+        const { sendId, accountId, teamId } = slice;
+        const span = { name: "slice", attributes: { send_id: sendId, account_id: accountId, team_id: teamId } };
+        const work = () =>
+          inSpan(span, async (span) => {
+            const result = await dispatchSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
+            const { mailed, sent, next } = result;
+            span?.setAttributes({ mailed, sent_in_all: sent, next });
+            return result;
+          });
         const full = (waitMs: number): SliceResult => ({ mailed: 0, next: "account_full", waitMs });
         return slots.run(slice.teamId, work, full).finally(watched.end);
       }),

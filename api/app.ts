@@ -1,5 +1,6 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
+import { inSpan, keepSpan, markFailed } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
@@ -44,6 +45,26 @@ const setHeadersOfAll: RequestHandler = (_req, res, next) => {
   next();
 };
 
+/** The span of a request, which ends with it. */
+const traceRequest: RequestHandler = ({ method }, res, next) => {
+  const { requestId } = localsOf(res);
+  const attributes = { "http.request.method": method };
+  void inSpan({ name: method, kind: "SERVER", requestId, attributes }, async (span) => {
+    const closed = span && new Promise((resolve) => res.once("close", resolve));
+    next();
+    await closed;
+    const { route, teamId, sendId, code } = localsOf(res);
+    if (route !== undefined) span?.updateName(`${method} ${route}`);
+    span?.setAttributes({
+      "http.route": route,
+      "http.response.status_code": res.writableFinished ? res.statusCode : undefined,
+      team_id: teamId,
+      send_id: sendId,
+    });
+    if (span && res.statusCode >= 500) markFailed(span, code ?? String(res.statusCode));
+  });
+};
+
 /**
  * One line per request, of fields that are known to be harmless: the route's pattern stands for the URL, which may hold
  * an address, and no header is shown. `pino-http` would log the URL and all headers unless told otherwise, at more
@@ -52,7 +73,7 @@ const setHeadersOfAll: RequestHandler = (_req, res, next) => {
 function requestLog({ log, requestEnded }: Deps): RequestHandler {
   return ({ method }, res, next) => {
     const started = performance.now();
-    res.once("close", () => {
+    const end = keepSpan(() => {
       const durationMs = Math.round(performance.now() - started);
       // A client that disconnected before its answer got no status.
       const status = res.writableFinished ? res.statusCode : null;
@@ -62,6 +83,7 @@ function requestLog({ log, requestEnded }: Deps): RequestHandler {
       log.info({ ...facts, workflowId, method, status, durationMs }, "request");
       requestEnded({ method, route, status, durationMs });
     });
+    res.once("close", end);
     next();
   };
 }
@@ -104,7 +126,7 @@ export function createApp(
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(matchPlainCharacters, assignRequestId, requestLog(deps), refuseLargeBodies);
+  app.use(matchPlainCharacters, assignRequestId, traceRequest, requestLog(deps), refuseLargeBodies);
   if (tracking) app.use(tracking);
   app.use(mcpRouter(routes, deps));
   app.use(BASE_PATH, restHandler(routes, deps, uploads));

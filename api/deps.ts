@@ -3,6 +3,7 @@ import type { Registry } from "prom-client";
 import type { Env } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
 import { Progress } from "../config/progress.ts";
+import { inStatementSpan, openTracing } from "../config/tracing.ts";
 import type { MikroORM } from "../db/orm.ts";
 import type { TokenVerifier } from "../domain/access/authenticate.ts";
 import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
@@ -30,6 +31,7 @@ export interface Deps {
   connectDatabase: AdmittedDatabase["connect"];
   vault: Vault;
   log: Logger;
+  endTracing: () => Promise<void>;
   temporal: TemporalGateway;
   readiness: ReadinessCheck;
   /** Of the loops of this process. */
@@ -64,14 +66,19 @@ export function tokenRulesOf({
 /** Opens the dependencies; none connects before its first use. */
 export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
+  const endTracing = await openTracing(env, "api", log);
   const warning = allowedHostsWarning(env);
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
   const vault = openVault(env);
   const { registry, watchConnections, hits: hitMetrics, ...metrics } = openMetrics();
   const guard = openUrlGuard(env);
-  const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: "request" } as const;
-  const { orm, connect } = await openAdmitted(env, vault, options);
+  const { orm, connect } = await openAdmitted(env, vault, {
+    poolMax: env.DATABASE_POOL_MAX,
+    onPool: watchConnections,
+    work: "request",
+    aroundStatement: inStatementSpan,
+  });
   const progress = new Progress();
   return {
     env,
@@ -79,6 +86,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     connectDatabase: connect,
     vault,
     log,
+    endTracing,
     temporal,
     readiness: openReadiness(env, temporal, log),
     progress,
@@ -100,7 +108,8 @@ export async function openDeps(env: Env): Promise<Deps> {
   };
 }
 
-export async function closeDeps({ orm, temporal, readiness, hits }: Deps): Promise<void> {
+export async function closeDeps({ orm, temporal, readiness, hits, endTracing }: Deps): Promise<void> {
   await hits.close();
+  await endTracing();
   await Promise.allSettled([orm.close(true), readiness.close(), temporal.close()]);
 }

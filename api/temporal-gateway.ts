@@ -6,11 +6,15 @@ import {
   defaultGrpcRetryOptions,
   isGrpcServiceError,
   makeGrpcRetryInterceptor,
+  type WorkflowClientInterceptor,
   WorkflowUpdateRPCTimeoutOrCancelledError,
 } from "@temporalio/client";
+import { defaultPayloadConverter, type Headers } from "@temporalio/common";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Env } from "../config/env.ts";
+import { inSpan, spanHeader } from "../config/tracing.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
+import { SPAN_HEADER } from "../workflows/ids.ts";
 
 /** Calls the Temporal cluster. The cluster may not be reachable, so every call has a deadline. */
 export interface TemporalGateway {
@@ -55,6 +59,38 @@ function isAway(error: unknown): boolean {
   return error instanceof Error && error.cause !== undefined && isAway(error.cause);
 }
 
+function withSpan(headers: Headers): Headers {
+  const span = spanHeader();
+  return span === undefined ? headers : { ...headers, [SPAN_HEADER]: defaultPayloadConverter.toPayload(span) };
+}
+
+const inCallSpan = <T>(name: string, workflowId: string | undefined, call: () => Promise<T>): Promise<T> =>
+  inSpan({ name, kind: "CLIENT", attributes: { workflow_id: workflowId } }, call);
+
+/** Gives a workflow the span of the request that starts, updates or signals it. */
+const handSpanOn: WorkflowClientInterceptor = {
+  startWithDetails: (input, next) =>
+    inCallSpan(`start ${input.workflowType}`, input.options.workflowId, () =>
+      next({ ...input, headers: withSpan(input.headers) }),
+    ),
+  signal: (input, next) =>
+    inCallSpan(`signal ${input.signalName}`, input.workflowExecution.workflowId, () =>
+      next({ ...input, headers: withSpan(input.headers) }),
+    ),
+  signalWithStart: (input, next) =>
+    inCallSpan(`signal ${input.workflowType} ${input.signalName}`, input.options.workflowId, () =>
+      next({ ...input, headers: withSpan(input.headers) }),
+    ),
+  startUpdateWithStart: (input, next) =>
+    inCallSpan(`update ${input.workflowType} ${input.updateName}`, input.workflowStartOptions.workflowId, () =>
+      next({
+        ...input,
+        workflowStartHeaders: withSpan(input.workflowStartHeaders),
+        updateHeaders: withSpan(input.updateHeaders),
+      }),
+    ),
+};
+
 /** A gateway that connects when it is first used, so that the API starts and reads while Temporal is not reachable. */
 export function openTemporal(env: Env): TemporalGateway {
   const { connectionOptions } = loadClientConnectConfig();
@@ -64,7 +100,8 @@ export function openTemporal(env: Env): TemporalGateway {
     interceptors: [retries()],
   };
   const connection = Connection.lazy(options);
-  const client = new Client({ connection, namespace: env.TEMPORAL_NAMESPACE });
+  const interceptors = { workflow: [handSpanOn] };
+  const client = new Client({ connection, namespace: env.TEMPORAL_NAMESPACE, interceptors });
 
   const underWay = new Set<Promise<unknown>>();
 

@@ -178,6 +178,14 @@ export const settings = z.object({
     .optional(),
   /** Least level that is logged. */
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
+  /** Collector that takes traces as OTLP over HTTP, e.g. http://127.0.0.1:4318; its headers by OTEL_EXPORTER_OTLP_HEADERS. */
+  OTEL_EXPORTER_OTLP_ENDPOINT: url("http:", "https:").optional(),
+  /** Share of requests and of background activities that are traced, from 0 to 1. */
+  OTEL_TRACES_SAMPLER_ARG: z
+    .string()
+    .regex(/^(0(\.\d{1,6})?|1(\.0{1,6})?)$/, "must be a number from 0 to 1")
+    .transform(Number)
+    .default(0.05),
   /** Address that the health port listens on; it asks for no credential. */
   HEALTH_HOST: listeningAddress,
   /** Port of `/healthz`, `/readyz` and `/metrics` of the API or a worker; 0 takes any free one. */

@@ -5,6 +5,7 @@ import { type ColumnType, type Kysely, sql } from "kysely";
 import type { ClientBase } from "pg";
 import * as declared from "./entities/index.ts";
 import {
+  type AroundStatement,
   answerLimitMs,
   type Client,
   type ConnectionPool,
@@ -54,11 +55,20 @@ export interface DatabaseOptions {
   answerMs?: number | undefined;
   onPool?: (pool: ConnectionPool) => void;
   onConnect?: OnConnect;
+  /** Runs each statement. */
+  aroundStatement?: AroundStatement;
 }
 
 const ormConfig = (
   databaseUrl: string,
-  { poolMax = 10, work = "command", answerMs = answerLimitMs(work), onPool, onConnect }: DatabaseOptions,
+  {
+    poolMax = 10,
+    work = "command",
+    answerMs = answerLimitMs(work),
+    onPool,
+    onConnect,
+    aroundStatement,
+  }: DatabaseOptions,
 ) =>
   defineConfig({
     clientUrl: databaseUrl,
@@ -82,7 +92,7 @@ const ormConfig = (
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimLostConnections(pool);
         onPool?.(pool);
-        heedStatements(pool, answerMs);
+        heedStatements(pool, answerMs, aroundStatement);
       },
     },
     migrations: {

@@ -114,8 +114,14 @@ export function prepare(text: string): void {
 /** Sets the time for each further statement of a transaction: its value is `5000ms`. */
 export const LIMIT_STATEMENTS = "select set_config('statement_timeout', $1, true)";
 
+export type AroundStatement = <T>(text: string, run: () => Promise<T>) => Promise<T>;
+
 /** Lets connections heed `prepare` and `LIMIT_STATEMENTS` by the text of a statement: Kysely passes on nothing else. */
-export function heedStatements(pool: EventEmitter, answerMs: number | undefined): void {
+export function heedStatements(
+  pool: EventEmitter,
+  answerMs: number | undefined,
+  around: AroundStatement = (_text, run) => run(),
+): void {
   pool.on("release", (_error: unknown, client: Client) => setSilenceLimit(client, answerMs));
   pool.on("connect", (client: Client) => {
     const query = client.query.bind(client);
@@ -124,10 +130,12 @@ export function heedStatements(pool: EventEmitter, answerMs: number | undefined)
       if (text === LIMIT_STATEMENTS) setSilenceLimit(client, Number.parseInt(values[0], 10) + ANSWER_MARGIN_MS);
       const name = prepared.get(text);
       // Without a callback, V8 would keep the objects of every statement until the next full collection.
-      return new Promise((resolve, reject) => {
-        const settle = (error: unknown, result: unknown) => (error ? reject(error) : resolve(result));
-        query({ text, values, ...(name !== undefined && { name }) }, settle);
-      });
+      const run = () =>
+        new Promise((resolve, reject) => {
+          const settle = (error: unknown, result: unknown) => (error ? reject(error) : resolve(result));
+          query({ text, values, ...(name !== undefined && { name }) }, settle);
+        });
+      return around(text, run);
     };
   });
 }

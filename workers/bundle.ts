@@ -21,6 +21,7 @@ async function makeBundle(): Promise<string> {
   if (!existsSync(codePath)) {
     const { code } = await bundleWorkflowCode({
       workflowsPath: `${root}/workflows/index.ts`,
+      workflowInterceptorModules: [`${root}/workflows/trace-header.ts`],
       logger: { log() {}, trace() {}, debug() {}, info() {}, warn: console.warn, error: console.error },
     });
     await mkdir(CACHE, { recursive: true });

@@ -1,11 +1,13 @@
 import type { Context } from "@temporalio/activity";
-import { ApplicationFailure, CancelledFailure } from "@temporalio/common";
+import { ApplicationFailure, CancelledFailure, defaultPayloadConverter } from "@temporalio/common";
 import type { ActivityExecuteInput, ActivityInboundCallsInterceptor, Next } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { toFailure } from "../activities/failures.ts";
 import type { Progress } from "../config/progress.ts";
+import { inSpan, type SpanHeader, underSpan } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { Refusal } from "../domain/sends/refusal.ts";
+import { SPAN_HEADER } from "../workflows/ids.ts";
 
 /**
  * Logs every failure of an activity, scrubbed, and passes a code on to Temporal: no address, text of a server or piece of
@@ -42,6 +44,25 @@ export function failuresToCodes(log: Logger): (context: Context) => { inbound: A
       },
     },
   });
+}
+
+/** Runs each activity in a span, below that of the request which its workflow carries out. */
+export function traceActivities({ info }: Context): { inbound: ActivityInboundCallsInterceptor } {
+  return {
+    inbound: {
+      execute: (
+        { headers, ...input }: ActivityExecuteInput,
+        next: Next<ActivityInboundCallsInterceptor, "execute">,
+      ) => {
+        const given = headers[SPAN_HEADER];
+        const request = given && defaultPayloadConverter.fromPayload<SpanHeader>(given);
+        const attributes = { workflow_id: info.workflowExecution?.workflowId, attempt: info.attempt };
+        return underSpan(request, () =>
+          inSpan({ name: `activity ${info.activityType}`, attributes }, () => next({ ...input, headers })),
+        );
+      },
+    },
+  };
 }
 
 /** How much longer than its time an activity may run. Temporal has given it up by then, and it keeps a slot of the process. */

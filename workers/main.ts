@@ -14,11 +14,12 @@ import { serveHealth } from "../config/health.ts";
 import { openLog } from "../config/log.ts";
 import { Progress } from "../config/progress.ts";
 import { limitStop } from "../config/stop-limit.ts";
+import { inStatementSpan, openTracing } from "../config/tracing.ts";
 import { AdmissionError, type AdmittedDatabase, openAdmitted } from "../domain/secrets/admission.ts";
 import { openVault } from "../domain/secrets/crypto.ts";
 import type { PoolName } from "../workflows/ids.ts";
 import { workflowBundle } from "./bundle.ts";
-import { failuresToCodes, watchActivities } from "./interceptors.ts";
+import { failuresToCodes, traceActivities, watchActivities } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";
 import { pause } from "./pause.ts";
 import { DEFAULT_ACTIVITIES, isPoolName, POOLS, type PoolDefinition } from "./pools.ts";
@@ -101,6 +102,7 @@ async function runPool(pool: PoolName): Promise<void> {
     SECRETS.filter((secret) => !definition.secrets.includes(secret)),
   );
   const log = openLog(env, pool);
+  const endTracing = await openTracing(env, pool, log);
   const stop = new AbortController();
   const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
   let worker: Worker | undefined;
@@ -110,8 +112,12 @@ async function runPool(pool: PoolName): Promise<void> {
   const ready = () => takesWork() && progress.stalled().length === 0;
   const { registry, watchConnections, ...counters } = createMetrics(pool, ready);
   const vault = openVault(env);
-  const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: pool };
-  const database = await openAdmitted(env, vault, options);
+  const database = await openAdmitted(env, vault, {
+    poolMax: env.DATABASE_POOL_MAX,
+    onPool: watchConnections,
+    work: pool,
+    aroundStatement: inStatementSpan,
+  });
   const { orm } = database;
   const deps: ActivityDeps = { env, orm, vault, log, stopping: stop.signal, workerId, progress, ...counters };
   definition.addMetrics?.(registry, deps);
@@ -149,7 +155,7 @@ async function runPool(pool: PoolName): Promise<void> {
         ...version(env),
         ...(definition.workflows ? { workflowBundle: await workflowBundle(env.HEARTBEAT_TIMEOUT_MS) } : {}),
         activities: running.activities ?? {},
-        interceptors: { activity: [failuresToCodes(log), watchActivities(progress)] },
+        interceptors: { activity: [traceActivities, failuresToCodes(log), watchActivities(progress)] },
         maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? DEFAULT_ACTIVITIES,
         ...definition.options,
         // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.
@@ -175,6 +181,8 @@ async function runPool(pool: PoolName): Promise<void> {
     await connection?.close();
     noteStep("closing the connections to Postgres");
     await orm.close(true);
+    noteStep("sending spans to their collector");
+    await endTracing();
     server.close();
   }
 }

@@ -28,3 +28,6 @@ export const RETENTION_ID = "retention";
 
 /** Name of the signal that lets a workflow look at Postgres: that of a send at its state, those of endpoints and sequences at what is due, that of an import at its state. */
 export const WAKE_UP = "wakeUp";
+
+/** Name of the header in which workflows carry the span that their activities belong to. */
+export const SPAN_HEADER = "span";

@@ -1,3 +1,4 @@
+import { inSpan, keepSpan } from "../../config/tracing.ts";
 import { classifyAnswer, jittered } from "../../domain/webhooks/classify.ts";
 import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
@@ -86,6 +87,8 @@ export class EndpointRun {
   #failures = 0;
   #fastMs: number | undefined;
   #reason: string | null | undefined;
+  /** Attempts belong to the activity, whatever begins them. */
+  #attemptInSpan = keepSpan((due: DueDelivery, taken: TakenEndpoint) => this.#attempt(due, taken));
 
   constructor(deps: RunDeps, webhookId: string) {
     this.#deps = deps;
@@ -202,7 +205,7 @@ export class EndpointRun {
       const due = this.#queue.shift();
       if (!due) return;
       this.#inFlight++;
-      void this.#attempt(due, taken).catch(this.#fail);
+      void this.#attemptInSpan(due, taken).catch(this.#fail);
     }
   }
 
@@ -246,9 +249,15 @@ export class EndpointRun {
     const wasProbing = this.#isProbing;
     const { webhookId, teamId } = taken;
     try {
-      const answer = await client.post(this.#compose(due, taken)).finally(() => {
-        this.#inFlight--;
-        places.giveBack(teamId);
+      const attributes = { webhook_id: webhookId, delivery_id: due.id, attempt: due.attemptsUsed + 1 };
+      const answer = await inSpan({ name: "webhook attempt", kind: "CLIENT", attributes }, async (span) => {
+        const answer = await client.post(this.#compose(due, taken)).finally(() => {
+          this.#inFlight--;
+          places.giveBack(teamId);
+        });
+        const status = answer.kind === "answered" ? answer.status : undefined;
+        span?.setAttributes({ answer: answer.kind, "http.response.status_code": status });
+        return answer;
       });
       // A probe gives no delivery up that is younger than the ladder is long.
       const mayGiveUp = !isProbe || due.ageMs > ladderMs.reduce((sum, ms) => sum + ms, 0);

@@ -51,7 +51,7 @@ const BAD = {
   ...{ WEBHOOK_ALLOWED_HOSTS: "localhost", WEBHOOK_HTTPS_ONLY: "yes", WEBHOOK_DNS_SERVERS: "dns.example:53" },
   ...{ WEBHOOK_TIMEOUT_MS: "99", POSTGRES_PORT: "x", TEMPORAL_PORT: "-1", TEMPORAL_UI_PORT: "1.5", SMTP_PORT: "65536" },
   ...{ MAIL_PORT: "1080 ", WEBHOOK_RECEIVER_PORT: "http" },
-  HEARTBEAT_TIMEOUT_MS: "soon",
+  ...{ HEARTBEAT_TIMEOUT_MS: "soon", OTEL_EXPORTER_OTLP_ENDPOINT: "localhost:4318", OTEL_TRACES_SAMPLER_ARG: "1.5" },
 } satisfies Record<Exclude<keyof Env | keyof StackSettings, FoundLater>, string>;
 
 /** Values that only their use would find wrong: mails would get links that lead nowhere, or would be tried for ever. */

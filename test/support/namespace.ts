@@ -1,5 +1,6 @@
 import { Client, Connection } from "@temporalio/client";
 import { appRouter } from "../../api/router.ts";
+import type { Env } from "../../config/env.ts";
 import { prepareNamespace } from "../../stack/temporal.ts";
 import type { PoolName } from "../../workflows/ids.ts";
 import { api } from "./api.ts";
@@ -22,12 +23,13 @@ export interface TestNamespace {
   close(): Promise<void>;
 }
 
-export async function openNamespace(): Promise<TestNamespace> {
+/** @param changes settings of its API that differ from the stack's */
+export async function openNamespace(changes: Partial<Env> = {}): Promise<TestNamespace> {
   const { temporal } = await stack();
   const namespace = unique("namespace");
   await prepareNamespace({ env: { TEMPORAL_ADDRESS: temporal.address }, namespace, embedded: false, create: true });
   const connection = await Connection.connect({ address: temporal.address });
-  const app = await serveRoutes(appRouter, { changes: { TEMPORAL_NAMESPACE: namespace } });
+  const app = await serveRoutes(appRouter, { changes: { TEMPORAL_NAMESPACE: namespace, ...changes } });
   const workers: TestWorker[] = [];
   return {
     namespace,

@@ -10,7 +10,7 @@ import { forkWorker, type TestWorker } from "./processes.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, shellVariables } from "./stack-settings.ts";
 
 /** Settings that a measurement may vary. */
-const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX)$/;
+const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|OTEL_\w+|DATABASE_POOL_MAX)$/;
 
 export const measuredVariables = (): NodeJS.ProcessEnv => shellVariables(MEASURED);
 

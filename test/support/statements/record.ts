@@ -28,7 +28,7 @@ if (folder !== undefined && isMainThread) {
     Error.stackTraceLimit = limit;
     const own = frames.flatMap((frame) => {
       const [, at] = /(file:\/\/[^)]+):\d+:\d+/.exec(frame) ?? [];
-      return at?.startsWith(ROOT) && !/\/node_modules\/|\/test\/support\/|\/db\//.test(at)
+      return at?.startsWith(ROOT) && !/\/node_modules\/|\/test\/support\/|\/db\/|\/config\/tracing/.test(at)
         ? [at.slice(ROOT.length)]
         : [];
     });

@@ -1,0 +1,200 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type * as Api from "@opentelemetry/api";
+import type { Logger } from "pino";
+import type { Env } from "./env.ts";
+
+/*
+ * Spans of OpenTelemetry. The packages are loaded by `openTracing` alone, and only where a collector is set: until then
+ * `inSpan` calls its work and does nothing else. No address, key, text of a mail or message of an error may become an
+ * attribute.
+ */
+
+export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
+
+/** Children of one span in a process: a trace of tens of thousands of spans can be shown by no tool. */
+const MOST_CHILDREN = 500;
+/** Spans that wait for the collector; more of them are dropped. */
+const MOST_WAITING = 4_096;
+const SPANS_OF_A_BATCH = 512;
+const EXPORT_EVERY_MS = 2_000;
+/** A collector that does not answer holds up a stopping process for no longer. */
+const EXPORT_TIMEOUT_MS = 3_000;
+/** How often a collector that does not answer is reported. */
+const WARN_EVERY_MS = 60_000;
+
+/** The span in which the present code runs. */
+interface Place {
+  /** Its context, with its span. */
+  context: Api.Context;
+  ids: Api.SpanContext;
+  isSampled: boolean;
+  requestId: string | undefined;
+  children: number;
+}
+
+interface Tracing {
+  api: typeof Api;
+  tracer: Api.Tracer;
+}
+
+const places = new AsyncLocalStorage<Place>();
+let tracing: Tracing | undefined;
+
+interface SpanOptions {
+  name: string;
+  kind?: "SERVER" | "CLIENT" | "INTERNAL";
+  attributes?: SpanAttributes;
+  /** Of a span without a parent; those below get the one of their parent. */
+  requestId?: string;
+}
+
+/** Runs `work` in a span of its own, which is undefined while there are no traces, or this one is not sampled. */
+export function inSpan<T>(options: SpanOptions, work: (span?: Api.Span) => Promise<T>): Promise<T> {
+  return tracing === undefined ? work() : traced(tracing, options, work);
+}
+
+/** Runs a statement of Postgres in a span that names its verb and table; a loop's, outside of any span, in none. */
+export function inStatementSpan<T>(text: string, run: () => Promise<T>): Promise<T> {
+  if (tracing === undefined || places.getStore() === undefined || /^(begin|start)\b/.test(text)) return run();
+  return traced(tracing, { name: summaryOf(text), kind: "CLIENT", attributes: POSTGRES }, run);
+}
+
+async function traced<T>(
+  { api, tracer }: Tracing,
+  { name, kind = "INTERNAL", attributes, requestId: given }: SpanOptions,
+  work: (span?: Api.Span) => Promise<T>,
+): Promise<T> {
+  const parent = places.getStore();
+  if (parent && (!parent.isSampled || ++parent.children > MOST_CHILDREN)) return work();
+  const requestId = parent?.requestId ?? given;
+  const outer = parent?.context ?? api.ROOT_CONTEXT;
+  const all = requestId === undefined ? attributes : { ...attributes, request_id: requestId };
+  const span = tracer.startSpan(name, { kind: api.SpanKind[kind], attributes: { ...all } }, outer);
+  const isSampled = span.isRecording();
+  const place = { context: api.trace.setSpan(outer, span), ids: span.spanContext(), isSampled, requestId, children: 0 };
+  try {
+    return await places.run(place, work, isSampled ? span : undefined);
+  } catch (error) {
+    markFailed(span, codeOf(error));
+    throw error;
+  } finally {
+    if (place.children > MOST_CHILDREN) span.setAttribute("children_left_out", place.children - MOST_CHILDREN);
+    span.end();
+  }
+}
+
+export function markFailed(span: Api.Span, code: string): void {
+  // The package that has the names of these numbers may not be loaded.
+  span.setAttribute("error.type", code).setStatus({ code: 2 satisfies Api.SpanStatusCode.ERROR });
+}
+
+/** A code or the name of its class: messages of errors may quote an address. */
+function codeOf(error: unknown): string {
+  const { code, type, name } = Object(error) as Record<"code" | "type" | "name", unknown>;
+  return String([code, type, name].find((text) => typeof text === "string" && /^\w{1,60}$/.test(text)) ?? "error");
+}
+
+const POSTGRES = { "db.system.name": "postgresql" } as const;
+const summaries = new Map<string, string>();
+const MOST_SUMMARIES = 2_000;
+
+/** The verb and the first table of a statement, such as `update sends`. */
+function summaryOf(text: string): string {
+  const known = summaries.get(text);
+  if (known !== undefined) return known;
+  const [verb = "statement"] = /[a-z]+/i.exec(text) ?? [];
+  const [, table] = /\b(?:from|into|update|join)\s+"?([a-z_]+)\b(?!\.)/i.exec(text) ?? [];
+  const summary = [verb.toLowerCase(), ...(table === undefined ? [] : [table])].join(" ");
+  if (summaries.size < MOST_SUMMARIES) summaries.set(text, summary);
+  return summary;
+}
+
+/** Makes a callback run in the present span, whatever calls it. */
+export const keepSpan = <Args extends unknown[], R>(act: (...args: Args) => R): ((...args: Args) => R) =>
+  tracing === undefined ? act : AsyncLocalStorage.bind(act);
+
+/** Fields of each line that is logged in a span. */
+export function logFields(): { traceId?: string } {
+  const place = places.getStore();
+  return place === undefined ? {} : { traceId: place.ids.traceId };
+}
+
+/** The present span as workflows carry it to their activities. */
+export interface SpanHeader {
+  /** As W3C Trace Context writes it. */
+  traceparent: string;
+  requestId?: string;
+}
+
+export function spanHeader(): SpanHeader | undefined {
+  const place = places.getStore();
+  if (place === undefined) return undefined;
+  const { traceId, spanId, traceFlags } = place.ids;
+  const traceparent = `00-${traceId}-${spanId}-0${traceFlags}`;
+  return { traceparent, ...(place.requestId !== undefined && { requestId: place.requestId }) };
+}
+
+/** Runs `work` as a part of the span that a header names. */
+export function underSpan<T>(header: SpanHeader | undefined, work: () => Promise<T>): Promise<T> {
+  if (tracing === undefined || header === undefined) return work();
+  const { api } = tracing;
+  const [, traceId = "", spanId = "", flags] = header.traceparent.split("-");
+  const isSampled = flags === "01";
+  const traceFlags = isSampled ? api.TraceFlags.SAMPLED : api.TraceFlags.NONE;
+  const ids = { traceId, spanId, traceFlags, isRemote: true };
+  const context = api.trace.setSpanContext(api.ROOT_CONTEXT, ids);
+  return places.run({ context, ids, isSampled, requestId: header.requestId, children: 0 }, work);
+}
+
+/**
+ * Loads the packages and begins to trace, where a collector is set.
+ * @returns ends it: sends what waits, for as long as a collector may take
+ */
+export async function openTracing(
+  env: Pick<Env, "OTEL_EXPORTER_OTLP_ENDPOINT" | "OTEL_TRACES_SAMPLER_ARG">,
+  service: string,
+  log: Pick<Logger, "warn">,
+): Promise<() => Promise<void>> {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER_ARG: share } = env;
+  if (endpoint === undefined) return async () => {};
+  const [api, sdk, { OTLPTraceExporter }, resources] = await Promise.all([
+    import("@opentelemetry/api"),
+    import("@opentelemetry/sdk-trace"),
+    import("@opentelemetry/exporter-trace-otlp-http"),
+    import("@opentelemetry/resources"),
+  ]);
+  let warnedAt = Number.NEGATIVE_INFINITY;
+  const warn = () => {
+    if (performance.now() - warnedAt < WARN_EVERY_MS) return;
+    warnedAt = performance.now();
+    log.warn("spans were lost: the collector of traces does not take them, or not as many");
+  };
+  const quiet = () => {};
+  const diagnostics = { error: warn, warn, info: quiet, debug: quiet, verbose: quiet };
+  api.diag.setLogger(diagnostics, { logLevel: api.DiagLogLevel.WARN, suppressOverrideMessage: true });
+  const provider = new sdk.TracerProvider({
+    // Attributes of the operator, by OTEL_RESOURCE_ATTRIBUTES, add to it.
+    resource: resources
+      .resourceFromAttributes({ "service.name": `mailkeel-${service}` })
+      .merge(resources.detectResources({ detectors: [resources.envDetector] })),
+    sampler: new sdk.ParentBasedSampler({ root: new sdk.TraceIdRatioBasedSampler(share) }),
+    spanProcessors: [
+      new sdk.BatchSpanProcessor({
+        exporter: new OTLPTraceExporter({
+          url: `${endpoint.replace(/\/$/, "")}/v1/traces`,
+          timeoutMillis: EXPORT_TIMEOUT_MS,
+        }),
+        maxQueueSize: MOST_WAITING,
+        maxExportBatchSize: SPANS_OF_A_BATCH,
+        scheduledDelayMillis: EXPORT_EVERY_MS,
+        exportTimeoutMillis: EXPORT_TIMEOUT_MS,
+      }),
+    ],
+  });
+  const opened = { api, tracer: provider.getTracer("mailkeel") };
+  tracing = opened;
+  return async () => {
+    if (tracing === opened) tracing = undefined;
+    await provider.shutdown().catch(quiet);
+  };
+}
