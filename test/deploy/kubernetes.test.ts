@@ -45,9 +45,11 @@ const SECRET: Record<string, string> = {
 
 /** The environment of a process, as Kubernetes makes it. */
 function environmentOf(pod: Json): Record<string, string> {
-  const { env, envFrom } = containerOf(pod);
+  const { args, env, envFrom } = containerOf(pod);
   const [generated] = kustomizations["settings"].configMapGenerator;
-  assert.deepEqual(envFrom, [{ configMapRef: { name: generated.name } }]);
+  const temporal = { secretRef: { name: "mailkeel-temporal", optional: true } };
+  const common = { configMapRef: { name: generated.name } };
+  assert.deepEqual(envFrom, args.includes("intake") ? [common] : [common, temporal]);
   const own = env.map(({ name, value, valueFrom }: Json) => {
     if (valueFrom === undefined) return [name, value];
     assert.deepEqual(valueFrom, { secretKeyRef: { name: "mailkeel", key: name } });
@@ -99,15 +101,16 @@ describe("deploy/kubernetes", () => {
   });
 
   it("names files that exist, each once, and one image for all", () => {
-    for (const [folder, { resources = [] }] of Object.entries(kustomizations)) {
+    for (const [folder, { resources = [], components = [] }] of Object.entries(kustomizations)) {
       const files = globSync("*.yaml", { cwd: `${FOLDER}/${folder}`, exclude: ["kustomization.yaml"] });
       const others = resources.filter((name: string) => name.startsWith("../"));
       assert.deepEqual(resources.toSorted(), [...others, ...files].sort(), folder);
-      for (const other of others) assert.ok(kustomizations[basename(other)], other);
+      for (const other of [...others, ...components]) assert.ok(kustomizations[basename(other)], other);
     }
-    assert.deepEqual(kustomizations["base"].images, kustomizations["prepare"].images);
-    assert.equal(kustomizations["base"].images[0].newTag, parse(readFileSync(`${ROOT}/package.json`, "utf8")).version);
-    for (const pod of Object.values(pods)) assert.equal(containerOf(pod).image, kustomizations["base"].images[0].name);
+    for (const folder of ["base", "prepare"]) assert.deepEqual(kustomizations[folder].components, ["../settings"]);
+    const [image] = kustomizations["settings"].images;
+    assert.equal(image.newTag, parse(readFileSync(`${ROOT}/package.json`, "utf8")).version);
+    for (const pod of Object.values(pods)) assert.equal(containerOf(pod).image, image.name);
   });
 
   it("runs the API and each pool of workers, and prepares with the command of Compose", () => {
@@ -131,15 +134,16 @@ describe("deploy/kubernetes", () => {
       assert.deepEqual(secrets.sort(), [...(NEEDED[name] ?? [])].sort(), name);
       const { SHUTDOWN_GRACE_MS, HEALTH_HOST, HEALTH_PORT } = readEnv(given, unneeded(name));
       if (name === "prepare") continue;
-      const { lifecycle, ports, livenessProbe, readinessProbe } = containerOf(pod);
+      const { lifecycle, ports, startupProbe, livenessProbe, readinessProbe } = containerOf(pod);
       const beforeStop = lifecycle?.preStop.sleep.seconds ?? 0;
       const stopMs = beforeStop * 1_000 + SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
       assert.ok(pod.spec.terminationGracePeriodSeconds * 1_000 > stopMs, name);
       assert.equal(HEALTH_HOST, "0.0.0.0");
       assert.equal(ports.find((port: Json) => port.name === "health").containerPort, HEALTH_PORT);
       assert.deepEqual(
-        [livenessProbe, readinessProbe].map(({ httpGet }) => httpGet),
+        [startupProbe, livenessProbe, readinessProbe].map(({ httpGet }) => httpGet),
         [
+          { path: "/healthz", port: "health" },
           { path: "/healthz", port: "health" },
           { path: "/readyz", port: "health" },
         ],
@@ -174,7 +178,7 @@ describe("deploy/kubernetes", () => {
     }
   });
 
-  it("selects the pods of one process by each budget and Service, and all for the metrics", () => {
+  it("selects the pods of one process by each budget, spread and Service, and all for the metrics", () => {
     const labels = (component: string) => ({
       "app.kubernetes.io/name": "mailkeel",
       "app.kubernetes.io/component": component,
@@ -183,6 +187,8 @@ describe("deploy/kubernetes", () => {
     for (const each of ofKind("Deployment")) {
       assert.deepEqual(each.spec.selector.matchLabels, labels(named(each)));
       assert.deepEqual(each.spec.template.metadata.labels, labels(named(each)));
+      const [spread] = each.spec.template.spec.topologySpreadConstraints;
+      assert.deepEqual(spread.labelSelector.matchLabels, labels(named(each)));
     }
     const budgets = ofKind("PodDisruptionBudget");
     assert.deepEqual(budgets.map(named).sort(), ofKind("Deployment").map(named).sort());
@@ -199,7 +205,8 @@ describe("deploy/kubernetes", () => {
     const [monitor] = ofKind("ServiceMonitor");
     const metrics = ofKind("Service").find((each) => named(each) === "metrics");
     assert.deepEqual(monitor.spec.selector.matchLabels, metrics.metadata.labels);
-    assert.equal(monitor.spec.endpoints[0].port, metrics.spec.ports[0].name);
+    const [endpoint] = monitor.spec.endpoints;
+    assert.deepEqual([endpoint.port, endpoint.honorLabels], [metrics.spec.ports[0].name, true]);
   });
 
   it("has the alerts of deploy/prometheus: else run `npm run rule`", () => {
