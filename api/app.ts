@@ -75,13 +75,13 @@ function requestLog({ log, requestEnded }: Deps): RequestHandler {
     const started = performance.now();
     const end = keepSpan(() => {
       const durationMs = Math.round(performance.now() - started);
-      // A client that disconnected before its answer got no status.
-      const status = res.writableFinished ? res.statusCode : null;
-      const { headers: _headers, ...facts } = localsOf(res);
+      const { headers: _headers, ...facts } = { method, status: res.statusCode, ...localsOf(res) };
       const { sendId, route } = facts;
+      // A client that disconnected before its answer got no status.
+      const status = res.writableFinished ? facts.status : null;
       const workflowId = sendId && sendWorkflowId(sendId);
-      log.info({ ...facts, workflowId, method, status, durationMs }, "request");
-      requestEnded({ method, route, status, durationMs });
+      log.info({ ...facts, workflowId, status, durationMs }, "request");
+      requestEnded({ method: facts.method, route, status, durationMs });
     });
     res.once("close", end);
     next();

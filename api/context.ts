@@ -18,8 +18,10 @@ export interface Locals {
   headers: Record<string, string>;
   /** The path's pattern: the path itself may hold an address. */
   route?: string;
-  /** Of MCP: the operation that was called. */
+  /** Of MCP: the operation that was called, and its method and status over REST. */
   tool?: string;
+  method?: string;
+  status?: number;
   teamId?: string;
   /** Of the API key; not of an OAuth token. */
   keyId?: string;

@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { createInterface } from "node:readline";
 
 /*
  * `npx @mailkeel/client mcp`: an MCP server on stdin and stdout for assistants on a desktop. It forwards each message to the
@@ -8,62 +7,136 @@ import { createInterface } from "node:readline";
 
 /** Longer than the service's own deadline for an answer. */
 const TIMEOUT_MS = 80_000;
-/** JSON-RPC's code for an error of the server. */
-const FAILED = -32_000;
+
+/** Codes of JSON-RPC. */
+const PARSE_ERROR = -32_700;
+const INVALID_REQUEST = -32_600;
+const SERVER_ERROR = -32_000;
 
 interface Message {
-  id?: string | number;
-  method?: string;
-  params?: { name?: unknown; _meta?: Record<string, unknown> };
+  id?: unknown;
+  method?: unknown;
+  params?: { name?: unknown; _meta?: Record<string, unknown> } | null;
 }
+
+/** Of the API, for a message that is refused as a whole. */
+interface Refusal {
+  code?: string;
+  message?: string;
+  request_id?: string;
+}
+
+interface Answer {
+  jsonrpc?: unknown;
+  error?: unknown;
+}
+
+/** @returns undefined for a text that is not JSON */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const isObject = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const failure = (id: unknown, code: number, message: string, data?: object): string =>
+  JSON.stringify({ jsonrpc: "2.0", id, error: { code, message, data } });
 
 /** The headers in which newer versions of MCP repeat a message's facts; older versions send none of them. */
 function factsOf({ method, params }: Message): Record<string, string> {
   const version = params?._meta?.["io.modelcontextprotocol/protocolVersion"];
-  if (typeof version !== "string" || method === undefined) return {};
+  if (typeof version !== "string" || typeof method !== "string") return {};
   const name: Record<string, string> = typeof params?.name === "string" ? { "mcp-name": params.name } : {};
   return { "mcp-protocol-version": version, "mcp-method": method, ...name };
 }
 
-/** @returns the service's answer as one line; nothing for a notification */
-async function forward(line: string, message: Message, url: string, key: string): Promise<string> {
-  const response = await fetch(`${url.replace(/\/+$/, "")}/mcp`, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${key}`,
-      "content-type": "application/json",
-      accept: "application/json, text/event-stream",
-      ...factsOf(message),
-    },
-    body: line,
-    signal: AbortSignal.timeout(TIMEOUT_MS),
-  });
-  const text = await response.text();
-  if (text === "") return "";
-  const answer = JSON.parse(text);
-  if (answer.jsonrpc !== undefined) return text;
-  // A refusal of the whole request, such as one for its key.
-  throw new Error(answer.error?.message ?? `The service answered ${response.status}.`);
+/** Node hides the reason of a failed connection behind "fetch failed". */
+function reasonOf(error: unknown): string {
+  const { cause = error } = error as Error;
+  const { message, code } = cause as NodeJS.ErrnoException;
+  return message || code || String(cause);
 }
 
-async function answerLine(line: string, url: string, key: string): Promise<void> {
-  let message: Message = {};
-  let answer: string;
+/** An answer that is no message of MCP, in words: a refusal of the API, or the page of a proxy or of another site. */
+function describe({ status, headers }: Response, answer: Answer, address: string) {
+  const error: Refusal = isObject(answer.error) ? answer.error : {};
+  const retryAfter = headers.get("retry-after");
+  const facts = [`HTTP ${status}`, error.code, error.request_id, retryAfter && `Retry-After: ${retryAfter}`];
+  const isElsewhere = status < 400 || status === 404 || status === 405;
+  const advice = isElsewhere ? " Check MAILKEEL_URL: it is the address of the API, and ends in /api/v2." : "";
+  return {
+    message: `${error.message ?? "The answer is no message of MCP."}${advice} (${address}: ${facts.filter(Boolean).join(", ")})`,
+    data: { status, ...(retryAfter !== null && { retry_after: retryAfter }), ...error },
+  };
+}
+
+/** @returns the answer as one line; nothing to a notification */
+async function answerTo(line: string, address: string, key: string): Promise<string> {
+  const message = parsed(line);
+  if (message === undefined) return failure(null, PARSE_ERROR, "The line is not JSON.");
+  if (!isObject(message)) return failure(null, INVALID_REQUEST, "The line is not one JSON-RPC message.");
+  const { id } = message as Message;
+  const refusal = (text: string, data?: object) => (id === undefined ? "" : failure(id, SERVER_ERROR, text, data));
   try {
-    message = JSON.parse(line);
-    answer = await forward(line, message, url, key);
+    const response = await fetch(address, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${key}`,
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+        ...factsOf(message),
+      },
+      body: line,
+      // A redirected POST would become a GET.
+      redirect: "manual",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    const text = await response.text();
+    const given = parsed(text);
+    const answer: Answer = isObject(given) ? given : {};
+    if (answer.jsonrpc !== undefined) return text;
+    const { message: said, data } = describe(response, answer, address);
+    return refusal(said, data);
   } catch (error) {
-    const isNotification = message.method !== undefined && message.id === undefined;
-    const refusal = { code: FAILED, message: error instanceof Error ? error.message : String(error) };
-    answer = isNotification ? "" : JSON.stringify({ jsonrpc: "2.0", id: message.id ?? null, error: refusal });
+    return refusal(`No answer from ${address}: ${reasonOf(error)}.`);
   }
-  if (answer !== "") process.stdout.write(`${answer}\n`);
 }
 
-const { MAILKEEL_URL: url, MAILKEEL_API_KEY: key } = process.env;
-if (process.argv[2] !== "mcp" || !url || !key) {
-  console.error("Usage: MAILKEEL_URL=https://mail.example.com/api/v2 MAILKEEL_API_KEY=mk_… npx @mailkeel/client mcp");
-  process.exitCode = 2;
+function forwardLines(address: string, key: string): void {
+  const forward = async (line: string) => {
+    const answer = line.trim() === "" ? "" : await answerTo(line, address, key);
+    if (answer !== "") process.stdout.write(`${answer}\n`);
+  };
+  let rest = "";
+  // Not by readline, for which U+2028 ends a line too: a text in JSON may hold it.
+  process.stdin.setEncoding("utf8").on("data", (chunk: string) => {
+    const lines = (rest + chunk).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) void forward(line);
+  });
+  process.stdin.once("end", () => void forward(rest));
+}
+
+/** What is wrong with the command or its settings; undefined when nothing is. Does not show the key. */
+function problemOf(command: string | undefined, url: string, key: string): string | undefined {
+  if (command !== "mcp" || url === "" || key === "")
+    return "Usage: MAILKEEL_URL=https://mail.example.com/api/v2 MAILKEEL_API_KEY=mk_… npx @mailkeel/client mcp";
+  if (!/^https?:/.test(url) || !URL.canParse(url))
+    return "MAILKEEL_URL must be the address of the API, such as https://mail.example.com/api/v2";
+  if (!/^mk_(live|test)_\w+$/.test(key))
+    return "MAILKEEL_API_KEY must be an API key: put the whole key there, from mk_live_ or mk_test_ to its last character";
+  return undefined;
+}
+
+const { MAILKEEL_URL: url = "", MAILKEEL_API_KEY: key = "" } = process.env;
+const problem = problemOf(process.argv[2], url, key);
+if (problem === undefined) {
+  forwardLines(`${url.replace(/\/+$/, "")}/mcp`, key);
 } else {
-  createInterface({ input: process.stdin }).on("line", (line) => void answerLine(line, url, key));
+  console.error(problem);
+  process.exitCode = 2;
 }

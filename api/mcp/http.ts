@@ -1,10 +1,12 @@
 import {
   type CallToolResult,
   createMcpHandler,
+  isJSONRPCRequest,
   isLegacyRequest,
   ProtocolError,
   ProtocolErrorCode,
   Server,
+  specTypeSchemas,
   WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
 import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
@@ -22,10 +24,12 @@ import type { Answer } from "../rest/answer.ts";
 import { linksOf, renderSuccess } from "../rest/envelope.ts";
 import { thrownBy, toApiError } from "../rest/failures.ts";
 import { localsOf, readBody, respond, UPLOAD_LIMITS } from "../rest/http.ts";
+import { shortened } from "../rest/messages.ts";
 import { putCallerHeaders } from "../rest/procedures.ts";
 import { refusalOf } from "../rest/refusal.ts";
 import { Turns } from "../rest/turns.ts";
-import { type OperationTool, toolsOf, visibleTools } from "./tools.ts";
+import { readVersion, VERSION_HEADER } from "../rest/versions.ts";
+import { inToolWords, type OperationTool, toolsOf, visibleTools } from "./tools.ts";
 
 /**
  * Messages of one team that are under way at once in this process, each with a body of 2 MiB at most. Not the turns of the API's
@@ -49,6 +53,22 @@ function adviceFor({ code, retryAfterSeconds }: ApiError): string {
 }
 
 const text = (value: string) => ({ type: "text" as const, text: value });
+
+type Schemas = typeof specTypeSchemas;
+const REQUESTS = new Map<string, Schemas["InitializeRequest" | "ListToolsRequest" | "CallToolRequest"]>([
+  ["initialize", specTypeSchemas.InitializeRequest],
+  ["tools/list", specTypeSchemas.ListToolsRequest],
+  ["tools/call", specTypeSchemas.CallToolRequest],
+]);
+
+/** The refusal of a request with wrong parameters; undefined for another message. The SDK would answer zod's issues as JSON. */
+async function paramsRefusal(body: JsonObject): Promise<Response | undefined> {
+  const schema = isJSONRPCRequest(body) ? REQUESTS.get(body.method) : undefined;
+  const [issue] = (await schema?.["~standard"].validate(body))?.issues ?? [];
+  if (!issue) return undefined;
+  const message = `Invalid parameters: ${issue.path?.join(".")}: ${issue.message}`;
+  return Response.json({ jsonrpc: "2.0", id: body["id"], error: { code: ProtocolErrorCode.InvalidParams, message } });
+}
 
 /** The request of a message, whose caller is known. */
 interface Message {
@@ -78,7 +98,8 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     { req, res, access }: Message,
   ) {
     const locals = localsOf(res);
-    locals.tool = tool.name;
+    // Logs and metrics see the operation as over REST.
+    Object.assign(locals, { tool: tool.name, method: endpoint.meta.method, route: endpoint.meta.path });
     const { parts, dryRun, idempotencyKey } = requestOf(args);
     const ctx: Call = {
       deps,
@@ -103,12 +124,15 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     };
     const call = async () => (await callTRPCProcedure(procedure)) as Answer;
     try {
-      const { requestId, data, meta } = await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], call);
+      const { status, requestId, data, meta } = await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], call);
+      locals.status = status;
       return { content: [text(renderSuccess(requestId, data, meta))] };
     } catch (error) {
       const thrown = thrownBy(error);
-      const { body } = refusalOf(thrown, locals, { log, links });
-      return { content: [text(String(body)), text(adviceFor(toApiError(thrown)))], isError: true };
+      const { status, body } = refusalOf(thrown, locals, { log, links });
+      locals.status = status;
+      const said = [String(body), adviceFor(toApiError(thrown))];
+      return { content: said.map((part) => text(inToolWords(part))), isError: true };
     }
   }
 
@@ -121,7 +145,8 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     server.setRequestHandler("tools/call", ({ params }): Promise<CallToolResult> => {
       // A tool that the caller is not shown may be called: the refusal names the scope.
       const called = tools().get(params.name);
-      if (!called) throw new ProtocolError(ProtocolErrorCode.InvalidParams, "There is no such tool.");
+      if (!called)
+        throw new ProtocolError(ProtocolErrorCode.InvalidParams, `There is no tool ${shortened(params.name)}.`);
       return callTool(called, params.arguments ?? {}, message);
     });
     return server;
@@ -129,6 +154,8 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
 
   /** Answers a message of any version of MCP, in one JSON text: no tool sends anything before its result. */
   async function exchange(message: Message, body: JsonObject): Promise<Response> {
+    const refusal = await paramsRefusal(body);
+    if (refusal) return refusal;
     const headers = new Headers({ "content-type": "application/json", accept: "application/json, text/event-stream" });
     for (const name of ["mcp-protocol-version", "mcp-method", "mcp-name"]) {
       const value = message.req.get(name);
@@ -162,6 +189,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     const access = await authenticate(deps.orm.em, deps.vault, req.headersDistinct, from, deps.verifyToken);
     locals.teamId = access.tenant.teamId;
     if (access.caller.kind === "api_key") locals.keyId = access.caller.id;
+    locals.headers[VERSION_HEADER] = readVersion(req.headersDistinct, access.caller.apiVersion);
     await MESSAGES.take(access.tenant.teamId, res);
     const body = await readBody(req, UPLOAD_LIMITS);
     if (!isObject(body)) throw new ApiError("validation_failed", "The body must be one JSON-RPC message.");

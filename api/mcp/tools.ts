@@ -2,6 +2,7 @@ import type { Tool } from "@modelcontextprotocol/server";
 import type { AnyTRPCRouter } from "@trpc/server";
 import { z } from "zod";
 import type { Access } from "../../domain/access/access.ts";
+import { roleHolds } from "../../domain/access/scopes.ts";
 import { isObject, type JsonObject } from "../../lib/json-object.ts";
 import { shownAs } from "../openapi/schemas.ts";
 import type { RouteDefinition } from "../rest/definition.ts";
@@ -36,6 +37,10 @@ const IDEMPOTENCY_KEY = {
   },
 };
 
+/** A text about REST in the words of a tool: a header is an argument. */
+export const inToolWords = (text: string): string =>
+  text.replaceAll(/(?<![.\w-])Idempotency-Key(?: header)?(?![\w-])/g, "idempotency_key");
+
 /** The fields of a part of the input, which may be missing or have a default. */
 function fieldsOf(part: z.ZodType | undefined): Record<string, z.ZodType> {
   const schema = part instanceof z.ZodOptional || part instanceof z.ZodDefault ? part.unwrap() : part;
@@ -63,16 +68,17 @@ function inputSchemaOf({ operationId, input, documentedBody, dryRun, idempotency
 
 function toolOf(endpoint: Endpoint): OperationTool {
   const { meta } = endpoint;
-  const { operationId, summary, description, kind, method, status, dryRun, idempotency, input } = meta;
+  const { operationId, summary, description, kind, method, status, scope, dryRun, idempotency, input } = meta;
+  // A record that an editor may create leaves all others as they are. A webhook, which only an administrator may, sends data away.
+  const isHarmless = kind === "read" || (status === 201 && (scope === null || roleHolds("EDITOR", scope)));
   const tool: Tool = {
     name: operationId,
     title: summary,
-    description,
+    description: inToolWords(description),
     inputSchema: inputSchemaOf(meta),
     annotations: {
       readOnlyHint: kind === "read",
-      // A write that creates a record leaves all others as they are.
-      destructiveHint: kind !== "read" && status !== 201,
+      destructiveHint: !isHarmless,
       idempotentHint: method !== "POST" || idempotency === "required",
     },
   };
@@ -99,8 +105,8 @@ function toolOf(endpoint: Endpoint): OperationTool {
         query: Object.fromEntries(queryText),
         body: body && Object.fromEntries(given.body ?? []),
       },
-      dryRun: dry_run === undefined ? undefined : String(dry_run),
-      // An empty key is refused, with the rule for keys.
+      // Another value than a boolean, and an empty key, are refused with the rule for them.
+      dryRun: dry_run === undefined ? undefined : typeof dry_run === "boolean" ? `${dry_run}` : "",
       idempotencyKey: idempotency_key === undefined || typeof idempotency_key === "string" ? idempotency_key : "",
     };
   };

@@ -1,4 +1,8 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import {
   Client,
@@ -12,6 +16,7 @@ import { appRouter } from "../../api/router.ts";
 import { SCOPES, SEND_SCOPES } from "../../domain/access/scopes.ts";
 import { api, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { makeTeam, unique } from "../support/factories.ts";
 import { freshKey, makeSender, type Sender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -21,9 +26,22 @@ const OPERATIONS = endpointsOf(appRouter).map(({ meta }) => meta);
 const INFO = { name: "test", version: "1.0.0" };
 const CLIENT_FILE = join(import.meta.dirname, "../../client/mcp.ts");
 
+/** The answers of the client's program to lines, by their ids. */
+async function bridge(url: string, key: string, ...lines: string[]): Promise<Record<string, Json>> {
+  const env = { MAILKEEL_URL: url, MAILKEEL_API_KEY: key };
+  const child = spawn(process.execPath, [CLIENT_FILE, "mcp"], { env, stdio: ["pipe", "pipe", "inherit"] });
+  child.stdin.end(lines.join("\n"));
+  const answers = (await child.stdout.toArray()).join("").trim().split("\n");
+  return Object.fromEntries(
+    answers.map((line) => JSON.parse(line)).map((answer) => [answer.id, answer.error ?? answer]),
+  );
+}
+
 describe("The MCP server", () => {
   let issuer: TestIssuer;
   let app: TestApp;
+  /** Method, route and status of the requests that have ended, as the metrics count them. */
+  const ended: unknown[][] = [];
   let sender: Sender;
   /** A token for all that a token can hold. */
   let token: string;
@@ -50,7 +68,10 @@ describe("The MCP server", () => {
 
   before(async () => {
     issuer = await openIssuer();
-    app = await serveRoutes(appRouter, { changes: issuer.settings });
+    app = await serveRoutes(appRouter, {
+      changes: issuer.settings,
+      with: { requestEnded: ({ method, route, status }) => ended.push([method, route, status]) },
+    });
     sender = await makeSender({ recipients: 2 });
     const [key] = issuer.keys;
     assert.ok(key);
@@ -86,12 +107,13 @@ describe("The MCP server", () => {
 
   it("describes each operation by its declaration", async () => {
     const tools = Object.fromEntries((await withKey.listTools()).tools.map((tool) => [tool.name, tool]));
-    const { createList, listLists, sendNewsletter } = tools;
+    const { createList, createWebhook, listLists, sendNewsletter } = tools;
     assert.deepEqual(listLists?.annotations, { readOnlyHint: true, destructiveHint: false, idempotentHint: true });
     assert.deepEqual(createList?.annotations, { readOnlyHint: false, destructiveHint: false, idempotentHint: false });
     assert.deepEqual(Object.keys(createList?.inputSchema.properties ?? {}).slice(-2), ["dry_run", "idempotency_key"]);
     assert.deepEqual(sendNewsletter?.inputSchema.required, ["newsletterId", "confirmation_token", "idempotency_key"]);
-    assert.equal(sendNewsletter?.annotations?.destructiveHint, true);
+    for (const tool of [sendNewsletter, createWebhook]) assert.equal(tool?.annotations?.destructiveHint, true);
+    assert.doesNotMatch(JSON.stringify(tools), /Idempotency-Key/);
     assert.match(sendNewsletter?.description ?? "", /only after the person has seen the numbers of the preview/);
   });
 
@@ -130,15 +152,18 @@ describe("The MCP server", () => {
       ["createList", { name: { $ne: 1 } }, "validation_failed", "name"],
       ["createList", {}, "validation_failed", "name"],
       ["createList", { name: "x", dry_run: "perhaps" }, "validation_failed", "dry_run"],
-      ["createList", { name: "x", idempotency_key: {} }, "validation_failed", "Idempotency-Key"],
+      ["createList", { name: "x", dry_run: { toString: "x" } }, "validation_failed", "dry_run"],
+      ["createList", { name: "x", dry_run: [[[true]]] }, "validation_failed", "dry_run"],
+      ["createList", { name: "x", idempotency_key: {} }, "validation_failed", "idempotency_key"],
       ["retrieveList", { listId: ["list_none"] }, "validation_failed", "listId"],
       ["retrieveUsage", { dry_run: true }, "unsupported_parameter", "dry_run"],
       ["previewNewsletterSend", { newsletterId: "nl_none" }, "idempotency_key_required", undefined],
     ] as const) {
-      const { error } = await call(withKey, name, args);
+      const { error, advice } = await call(withKey, name, args);
       assert.deepEqual([error.code, error.param], [code, param], name);
+      assert.doesNotMatch(error.message + advice, /Idempotency-Key|header/);
     }
-    await assert.rejects(call(withKey, "dropTables"), /no such tool/);
+    await assert.rejects(call(withKey, "dropTables"), /There is no tool dropTables/);
   });
 
   it("checks a message's size and credential before all else", async () => {
@@ -154,6 +179,21 @@ describe("The MCP server", () => {
     assert.match(await (await post(deep, { authorization })).text(), /nested over 32 levels/);
     const get = await fetch(url());
     assert.deepEqual([get.status, get.headers.get("allow")], [405, "POST, OPTIONS"]);
+  });
+
+  it("counts a call in the metrics as over REST, with the status of its refusal", async () => {
+    await call(withKey, "retrieveList", { listId: "list_none" });
+    await eventually(() => ended.some((request) => `${request}` === "GET,/lists/{listId},404"));
+  });
+
+  it("refuses an unknown version in each message, and wrong parameters in a sentence", async () => {
+    const authorization = `Bearer ${token}`;
+    const initialize = '{"jsonrpc":"2.0","id":1,"method":"initialize"}';
+    const unknown = await post(initialize, { authorization, "service-version": "2020-01-01" });
+    assert.deepEqual([unknown.status, ((await unknown.json()) as Json).error.code], [400, "version_unsupported"]);
+    const { error } = (await (await post(initialize, { authorization })).json()) as Json;
+    assert.equal(error.code, -32_602);
+    assert.match(error.message, /^Invalid parameters: params: [^{}]+$/);
   });
 
   it("opens no stream, and counts each message as a request", async () => {
@@ -205,12 +245,38 @@ describe("The MCP server", () => {
     });
   }
 
-  it("has its refusal of a key passed on by the client's package", async () => {
-    const env = { MAILKEEL_URL: app.base, MAILKEEL_API_KEY: "mk_live_wrong" };
-    const client = new Client(INFO);
-    const transport = new StdioClientTransport({ command: process.execPath, args: [CLIENT_FILE, "mcp"], env });
-    await assert.rejects(client.connect(transport), /API key/);
-    await client.close();
+  it("has the client's package answer each request, also where no server of MCP does", async () => {
+    const ask = (id: number) => `{"jsonrpc":"2.0","id":${id},"method":"tools/list","params":{"text":"\u2028"}}`;
+    const pages = [
+      [500, ""],
+      [502, "<html>"],
+      [200, "null"],
+      [429, '{"error":null}'],
+    ] as const;
+    const server = createServer((_req, res) => {
+      const [status, body] = pages[count++ % pages.length] ?? [500, ""];
+      res.writeHead(status, { "Retry-After": "7" }).end(body);
+    });
+    let count = 0;
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const elsewhere = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { live } = sender.keys;
+    const lines = ["null", ask(1), ask(2), ask(3), ask(4), '{"jsonrpc":"2.0","method":"notifications/initialized"}'];
+    const answers = await bridge(elsewhere, live, ...lines);
+    assert.equal(answers["null"]?.code, -32_600);
+    const facts = [1, 2, 3, 4].map((id) => answers[id]?.data);
+    assert.deepEqual(facts.map(({ status }) => status).toSorted(), [200, 429, 500, 502]);
+    assert.ok(facts.every(({ retry_after }) => retry_after === "7"));
+    server.closeAllConnections();
+    await once(server.close(), "close");
+
+    const dead = await bridge(elsewhere, live, ask(1), "{");
+    assert.equal(dead["null"]?.code, -32_700);
+    assert.match(dead[1]?.message, /^No answer from http:\S+\/mcp: connect ECONNREFUSED/);
+    assert.match((await bridge(app.origin, live, ask(1)))[1]?.message, /Check MAILKEEL_URL.+HTTP 404/);
+    const refused = (await bridge(app.base, "mk_live_wrong", ask(1)))[1];
+    assert.match(refused?.message, /API key.+HTTP 401, api_key_malformed, req_/);
+    assert.equal(refused?.data.code, "api_key_malformed");
   });
 
   it("comes with the guides in one text", async () => {

@@ -120,7 +120,12 @@ describe("The client's package", () => {
 
   it("brings the program that assistants start, which asks for the address and a key", async () => {
     const program = join(project, "node_modules/.bin/mailkeel");
-    await assert.rejects(run(program, ["mcp"], { env: { PATH: process.env["PATH"] } }), /Usage: MAILKEEL_URL=/);
+    for (const [settings, problem] of [
+      [{}, /Usage: MAILKEEL_URL=/],
+      [{ MAILKEEL_URL: "mail.example.com", MAILKEEL_API_KEY: "mk_live_x" }, /MAILKEEL_URL must be/],
+      [{ MAILKEEL_URL: "https://mail.example.com/api/v2", MAILKEEL_API_KEY: "mk_live_…" }, /MAILKEEL_API_KEY must be/],
+    ] as const)
+      await assert.rejects(run(program, ["mcp"], { env: { PATH: process.env["PATH"], ...settings } }), problem);
   });
 
   it("has the version of the service, and a changelog that names it and the API's", () => {
