@@ -1,5 +1,6 @@
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
+import { withoutSpan } from "../config/tracing.ts";
 import { recordLogin, recordRefusedLogin } from "../domain/accounts/accounts.ts";
 import { accessTokenOf, type PostForm, TokenError } from "../domain/accounts/tokens.ts";
 import type { AccountFailure } from "../domain/mail/outcome.ts";
@@ -175,7 +176,7 @@ export class AccountPools {
         users: 0,
         connections,
         fingerprint,
-        renewal: setInterval(() => void this.#renew(accountId), (LEASE_SECONDS * 1000) / 3),
+        renewal: withoutSpan(() => setInterval(() => void this.#renew(accountId), (LEASE_SECONDS * 1000) / 3)),
       };
       held.renewal.unref();
       this.#held.set(accountId, held);
@@ -211,7 +212,7 @@ export class AccountPools {
       void this.#renew(accountId);
       this.#closeUnused(accountId, held);
     };
-    held.idle = setTimeout(close, IDLE_MS).unref();
+    held.idle = withoutSpan(() => setTimeout(close, IDLE_MS).unref());
   }
 
   async close(): Promise<void> {

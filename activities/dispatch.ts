@@ -102,9 +102,9 @@ export function createDispatchActivities(deps: ActivityDeps, places: number) {
           },
         };
         const { sendId, accountId, teamId } = slice;
-        const span = { name: "slice", attributes: { send_id: sendId, account_id: accountId, team_id: teamId } };
+        const attributes = { send_id: sendId, account_id: accountId, team_id: teamId };
         const work = () =>
-          inSpan(span, async (span) => {
+          inSpan({ name: "slice", attributes, isLeaf: true }, async (span) => {
             const result = await dispatchSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
             const { mailed, sent, next } = result;
             span?.setAttributes({ mailed, sent_in_all: sent, next });

@@ -61,7 +61,7 @@ const traceRequest: RequestHandler = ({ method }, res, next) => {
       team_id: teamId,
       send_id: sendId,
     });
-    if (span && res.statusCode >= 500) markFailed(span, code ?? String(res.statusCode));
+    if (res.statusCode >= 500) markFailed(code ?? String(res.statusCode));
   });
 };
 

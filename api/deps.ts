@@ -3,7 +3,7 @@ import type { Registry } from "prom-client";
 import type { Env } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
 import { Progress } from "../config/progress.ts";
-import { inStatementSpan, openTracing } from "../config/tracing.ts";
+import { endTracing, inStatementSpan, openTracing } from "../config/tracing.ts";
 import type { MikroORM } from "../db/orm.ts";
 import type { TokenVerifier } from "../domain/access/authenticate.ts";
 import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
@@ -31,7 +31,6 @@ export interface Deps {
   connectDatabase: AdmittedDatabase["connect"];
   vault: Vault;
   log: Logger;
-  endTracing: () => Promise<void>;
   temporal: TemporalGateway;
   readiness: ReadinessCheck;
   /** Of the loops of this process. */
@@ -66,7 +65,7 @@ export function tokenRulesOf({
 /** Opens the dependencies; none connects before its first use. */
 export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
-  const endTracing = await openTracing(env, "api", log);
+  await openTracing(env, "api", log);
   const warning = allowedHostsWarning(env);
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
@@ -86,7 +85,6 @@ export async function openDeps(env: Env): Promise<Deps> {
     connectDatabase: connect,
     vault,
     log,
-    endTracing,
     temporal,
     readiness: openReadiness(env, temporal, log),
     progress,
@@ -108,8 +106,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   };
 }
 
-export async function closeDeps({ orm, temporal, readiness, hits, endTracing }: Deps): Promise<void> {
+export async function closeDeps({ orm, temporal, readiness, hits }: Deps): Promise<void> {
   await hits.close();
-  await endTracing();
-  await Promise.allSettled([orm.close(true), readiness.close(), temporal.close()]);
+  await Promise.allSettled([orm.close(true), readiness.close(), temporal.close(), endTracing()]);
 }

@@ -67,14 +67,10 @@ function withSpan(headers: Headers): Headers {
 const inCallSpan = <T>(name: string, workflowId: string | undefined, call: () => Promise<T>): Promise<T> =>
   inSpan({ name, kind: "CLIENT", attributes: { workflow_id: workflowId } }, call);
 
-/** Gives a workflow the span of the request that starts, updates or signals it. */
+/** Gives a workflow the span of the request that starts or updates it. */
 const handSpanOn: WorkflowClientInterceptor = {
   startWithDetails: (input, next) =>
     inCallSpan(`start ${input.workflowType}`, input.options.workflowId, () =>
-      next({ ...input, headers: withSpan(input.headers) }),
-    ),
-  signal: (input, next) =>
-    inCallSpan(`signal ${input.signalName}`, input.workflowExecution.workflowId, () =>
       next({ ...input, headers: withSpan(input.headers) }),
     ),
   signalWithStart: (input, next) =>

@@ -179,7 +179,7 @@ export const settings = z.object({
   /** Least level that is logged. */
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   /** Collector that takes traces as OTLP over HTTP, e.g. http://127.0.0.1:4318; its headers by OTEL_EXPORTER_OTLP_HEADERS. */
-  OTEL_EXPORTER_OTLP_ENDPOINT: url("http:", "https:").optional(),
+  OTEL_EXPORTER_OTLP_ENDPOINT: baseUrl.optional(),
   /** Share of requests and of background activities that are traced, from 0 to 1. */
   OTEL_TRACES_SAMPLER_ARG: z
     .string()

@@ -11,7 +11,7 @@ import type { Env } from "./env.ts";
 
 export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** Children of one span in a process: a trace of tens of thousands of spans can be shown by no tool. */
+/** Children of one span: an activity may make thousands of statements or attempts. */
 const MOST_CHILDREN = 500;
 /** Spans that wait for the collector; more of them are dropped. */
 const MOST_WAITING = 4_096;
@@ -35,6 +35,7 @@ interface Place {
 interface Tracing {
   api: typeof Api;
   tracer: Api.Tracer;
+  end(): Promise<void>;
 }
 
 const places = new AsyncLocalStorage<Place>();
@@ -46,6 +47,8 @@ interface SpanOptions {
   attributes?: SpanAttributes;
   /** Of a span without a parent; those below get the one of their parent. */
   requestId?: string;
+  /** No children: the attribute `children_left_out` counts them. */
+  isLeaf?: boolean;
 }
 
 /** Runs `work` in a span of its own, which is undefined while there are no traces, or this one is not sampled. */
@@ -53,15 +56,21 @@ export function inSpan<T>(options: SpanOptions, work: (span?: Api.Span) => Promi
   return tracing === undefined ? work() : traced(tracing, options, work);
 }
 
-/** Runs a statement of Postgres in a span that names its verb and table; a loop's, outside of any span, in none. */
+/** Runs a statement of Postgres in a span; a loop's, outside of any span, in none. */
 export function inStatementSpan<T>(text: string, run: () => Promise<T>): Promise<T> {
-  if (tracing === undefined || places.getStore() === undefined || /^(begin|start)\b/.test(text)) return run();
-  return traced(tracing, { name: summaryOf(text), kind: "CLIENT", attributes: POSTGRES }, run);
+  if (tracing === undefined || !places.getStore()?.isSampled || /^(begin|start)\b/.test(text)) return run();
+  const options = { name: summaryOf(text), kind: "CLIENT", attributes: { "db.system.name": "postgresql" } } as const;
+  return traced(tracing, options, (span) =>
+    run().catch((error) => {
+      if (span) markFailed(codeOf(error));
+      throw error;
+    }),
+  );
 }
 
 async function traced<T>(
   { api, tracer }: Tracing,
-  { name, kind = "INTERNAL", attributes, requestId: given }: SpanOptions,
+  { name, kind = "INTERNAL", attributes, requestId: given, isLeaf }: SpanOptions,
   work: (span?: Api.Span) => Promise<T>,
 ): Promise<T> {
   const parent = places.getStore();
@@ -71,21 +80,22 @@ async function traced<T>(
   const all = requestId === undefined ? attributes : { ...attributes, request_id: requestId };
   const span = tracer.startSpan(name, { kind: api.SpanKind[kind], attributes: { ...all } }, outer);
   const isSampled = span.isRecording();
-  const place = { context: api.trace.setSpan(outer, span), ids: span.spanContext(), isSampled, requestId, children: 0 };
+  const context = api.trace.setSpan(outer, span);
+  const place = { context, ids: span.spanContext(), isSampled, requestId, children: isLeaf ? MOST_CHILDREN : 0 };
   try {
     return await places.run(place, work, isSampled ? span : undefined);
-  } catch (error) {
-    markFailed(span, codeOf(error));
-    throw error;
   } finally {
     if (place.children > MOST_CHILDREN) span.setAttribute("children_left_out", place.children - MOST_CHILDREN);
     span.end();
   }
 }
 
-export function markFailed(span: Api.Span, code: string): void {
-  // The package that has the names of these numbers may not be loaded.
-  span.setAttribute("error.type", code).setStatus({ code: 2 satisfies Api.SpanStatusCode.ERROR });
+/** Marks the present span. */
+export function markFailed(code: string): void {
+  const place = places.getStore();
+  if (tracing === undefined || place === undefined) return;
+  const { trace, SpanStatusCode } = tracing.api;
+  trace.getSpan(place.context)?.setAttribute("error.type", code).setStatus({ code: SpanStatusCode.ERROR });
 }
 
 /** A code or the name of its class: messages of errors may quote an address. */
@@ -94,29 +104,26 @@ function codeOf(error: unknown): string {
   return String([code, type, name].find((text) => typeof text === "string" && /^\w{1,60}$/.test(text)) ?? "error");
 }
 
-const POSTGRES = { "db.system.name": "postgresql" } as const;
-const summaries = new Map<string, string>();
-const MOST_SUMMARIES = 2_000;
-
-/** The verb and the first table of a statement, such as `update sends`. */
+/** The first write of a statement, or what it reads first: `update sends`. */
 function summaryOf(text: string): string {
-  const known = summaries.get(text);
-  if (known !== undefined) return known;
-  const [verb = "statement"] = /[a-z]+/i.exec(text) ?? [];
-  const [, table] = /\b(?:from|into|update|join)\s+"?([a-z_]+)\b(?!\.)/i.exec(text) ?? [];
-  const summary = [verb.toLowerCase(), ...(table === undefined ? [] : [table])].join(" ");
-  if (summaries.size < MOST_SUMMARIES) summaries.set(text, summary);
-  return summary;
+  const [, ...words] = WRITE.exec(text) ?? READ.exec(text) ?? /(\w+)/.exec(text) ?? [];
+  return words.join(" ").toLowerCase();
 }
+
+const WRITE = /\b(insert|delete|(?<!\b(?:for|do|key)\s+)update)\s+(?:into\s+|from\s+)?"?([a-z_]+)/i;
+const READ = /\b(select)\b.*?\bfrom\s+"?([a-z_]+)/is;
 
 /** Makes a callback run in the present span, whatever calls it. */
 export const keepSpan = <Args extends unknown[], R>(act: (...args: Args) => R): ((...args: Args) => R) =>
   tracing === undefined ? act : AsyncLocalStorage.bind(act);
 
+/** Makes a timer or the like in no span: it outlives the present one. */
+export const withoutSpan = <T>(make: () => T): T => places.exit(make);
+
 /** Fields of each line that is logged in a span. */
 export function logFields(): { traceId?: string } {
   const place = places.getStore();
-  return place === undefined ? {} : { traceId: place.ids.traceId };
+  return place?.isSampled ? { traceId: place.ids.traceId } : {};
 }
 
 /** The present span as workflows carry it to their activities. */
@@ -146,17 +153,14 @@ export function underSpan<T>(header: SpanHeader | undefined, work: () => Promise
   return places.run({ context, ids, isSampled, requestId: header.requestId, children: 0 }, work);
 }
 
-/**
- * Loads the packages and begins to trace, where a collector is set.
- * @returns ends it: sends what waits, for as long as a collector may take
- */
+/** Loads the packages and begins to trace, where a collector is set. */
 export async function openTracing(
   env: Pick<Env, "OTEL_EXPORTER_OTLP_ENDPOINT" | "OTEL_TRACES_SAMPLER_ARG">,
   service: string,
   log: Pick<Logger, "warn">,
-): Promise<() => Promise<void>> {
+): Promise<void> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER_ARG: share } = env;
-  if (endpoint === undefined) return async () => {};
+  if (endpoint === undefined) return;
   const [api, sdk, { OTLPTraceExporter }, resources] = await Promise.all([
     import("@opentelemetry/api"),
     import("@opentelemetry/sdk-trace"),
@@ -164,10 +168,12 @@ export async function openTracing(
     import("@opentelemetry/resources"),
   ]);
   let warnedAt = Number.NEGATIVE_INFINITY;
-  const warn = () => {
+  const warn = (message: string) => {
     if (performance.now() - warnedAt < WARN_EVERY_MS) return;
     warnedAt = performance.now();
-    log.warn("spans were lost: the collector of traces does not take them, or not as many");
+    // An error of the SDK as JSON: an HTTP status or a code of the socket, beside texts of the collector.
+    const code = /"code":"(\w+)"/.exec(message)?.[1];
+    log.warn({ code }, "spans were lost: the collector of traces does not take them, or not as many");
   };
   const quiet = () => {};
   const diagnostics = { error: warn, warn, info: quiet, debug: quiet, verbose: quiet };
@@ -191,10 +197,12 @@ export async function openTracing(
       }),
     ],
   });
-  const opened = { api, tracer: provider.getTracer("mailkeel") };
-  tracing = opened;
-  return async () => {
-    if (tracing === opened) tracing = undefined;
-    await provider.shutdown().catch(quiet);
-  };
+  tracing = { api, tracer: provider.getTracer("mailkeel"), end: () => provider.shutdown().catch(quiet) };
+}
+
+/** Sends what waits, for as long as a collector may take. */
+export async function endTracing(): Promise<void> {
+  const opened = tracing;
+  tracing = undefined;
+  await opened?.end();
 }

@@ -4,7 +4,7 @@ import type { ActivityExecuteInput, ActivityInboundCallsInterceptor, Next } from
 import type { Logger } from "pino";
 import { toFailure } from "../activities/failures.ts";
 import type { Progress } from "../config/progress.ts";
-import { inSpan, type SpanHeader, underSpan } from "../config/tracing.ts";
+import { inSpan, markFailed, type SpanHeader, underSpan } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { Refusal } from "../domain/sends/refusal.ts";
 import { SPAN_HEADER } from "../workflows/ids.ts";
@@ -37,7 +37,10 @@ export function failuresToCodes(log: Logger): (context: Context) => { inbound: A
             };
             if (error instanceof Refusal) log.info({ ...facts, reason: error.reason }, "refused");
             else if (error instanceof ApiError) log.info(facts, "refused");
-            else log.error({ ...facts, err: error }, "activity failed");
+            else {
+              log.error({ ...facts, err: error }, "activity failed");
+              markFailed(failure.message);
+            }
           }
           throw failure;
         }

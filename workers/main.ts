@@ -14,7 +14,7 @@ import { serveHealth } from "../config/health.ts";
 import { openLog } from "../config/log.ts";
 import { Progress } from "../config/progress.ts";
 import { limitStop } from "../config/stop-limit.ts";
-import { inStatementSpan, openTracing } from "../config/tracing.ts";
+import { endTracing, inStatementSpan, openTracing } from "../config/tracing.ts";
 import { AdmissionError, type AdmittedDatabase, openAdmitted } from "../domain/secrets/admission.ts";
 import { openVault } from "../domain/secrets/crypto.ts";
 import type { PoolName } from "../workflows/ids.ts";
@@ -102,7 +102,7 @@ async function runPool(pool: PoolName): Promise<void> {
     SECRETS.filter((secret) => !definition.secrets.includes(secret)),
   );
   const log = openLog(env, pool);
-  const endTracing = await openTracing(env, pool, log);
+  await openTracing(env, pool, log);
   const stop = new AbortController();
   const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
   let worker: Worker | undefined;

@@ -1,15 +1,19 @@
-import type { Payload } from "@temporalio/common";
+import { defaultPayloadConverter, type Payload } from "@temporalio/common";
 import type { Headers, WorkflowInterceptorsFactory } from "@temporalio/workflow";
 import { SPAN_HEADER } from "./ids.ts";
 
+const isSampled = (span: Payload) =>
+  defaultPayloadConverter.fromPayload<{ traceparent: string }>(span).traceparent.endsWith("-01");
+
 /**
- * Hands the span of the request that started or updated a workflow on to its activities. A later request replaces it:
- * the slices of a send belong to its confirm, not to its preview. The SDK's own interceptors know the start alone.
+ * Hands the span of the request that started or updated a workflow on to its activities; a later one that is sampled
+ * replaces it. `@temporalio/interceptors-opentelemetry` knows the start alone, so that slices would belong to the preview
+ * of their send; it records messages of errors and brings OpenTelemetry 1.x into each workflow.
  */
 export const interceptors: WorkflowInterceptorsFactory = () => {
   let span: Payload | undefined;
-  const take = (headers: Headers) => {
-    span = headers[SPAN_HEADER] ?? span;
+  const take = ({ [SPAN_HEADER]: given }: Headers) => {
+    if (given && (span === undefined || isSampled(given))) span = given;
   };
   const give = <Input extends { headers: Headers }>(input: Input): Input =>
     span === undefined ? input : { ...input, headers: { ...input.headers, [SPAN_HEADER]: span } };
@@ -21,10 +25,6 @@ export const interceptors: WorkflowInterceptorsFactory = () => {
           return next(input);
         },
         handleUpdate: (input, next) => {
-          take(input.headers);
-          return next(input);
-        },
-        handleSignal: (input, next) => {
           take(input.headers);
           return next(input);
         },

@@ -1,3 +1,4 @@
+import { withoutSpan } from "../../config/tracing.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import {
   type AccountFailure,
@@ -207,7 +208,7 @@ export class SmtpPool {
   async #open(): Promise<void> {
     const opening = new AbortController();
     this.#opening.add(opening);
-    this.#sweep ??= setInterval(() => this.#sweepSessions(), SWEEP_MS).unref();
+    this.#sweep ??= withoutSpan(() => setInterval(() => this.#sweepSessions(), SWEEP_MS).unref());
     const opened = await openSession(this.#options, opening.signal);
     this.#opening.delete(opening);
     if (opened instanceof SmtpSession) this.#opened(opened);

@@ -87,8 +87,6 @@ export class EndpointRun {
   #failures = 0;
   #fastMs: number | undefined;
   #reason: string | null | undefined;
-  /** Attempts belong to the activity, whatever begins them. */
-  #attemptInSpan = keepSpan((due: DueDelivery, taken: TakenEndpoint) => this.#attempt(due, taken));
 
   constructor(deps: RunDeps, webhookId: string) {
     this.#deps = deps;
@@ -171,8 +169,8 @@ export class EndpointRun {
     return !this.#isEnding && (performance.now() - this.#beganAt) % (TURN_MS + PAUSE_MS) < TURN_MS;
   }
 
-  /** Begins what may begin, or ends the run. Called whenever something has changed. */
-  #pump = (): void => {
+  /** Begins what may begin, or ends the run. Called whenever something has changed, by other activities too. */
+  #pump = keepSpan((): void => {
     const taken = this.#taken;
     if (!taken) return;
     const mayBegin = this.#mayBegin;
@@ -194,7 +192,7 @@ export class EndpointRun {
     // A failing endpoint gets nothing before its next probe.
     else if (!mayBegin || this.#isFailing) void this.end();
     else if (this.#held.size === 0) this.#linger ??= setTimeout(this.end, LINGER_MS);
-  };
+  });
 
   #send(taken: TakenEndpoint): void {
     const width = this.#width;
@@ -205,7 +203,7 @@ export class EndpointRun {
       const due = this.#queue.shift();
       if (!due) return;
       this.#inFlight++;
-      void this.#attemptInSpan(due, taken).catch(this.#fail);
+      void this.#attempt(due, taken).catch(this.#fail);
     }
   }
 

@@ -1,17 +1,19 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
+import { promisify } from "node:util";
 import { openLog } from "../../config/log.ts";
-import { inSpan, openTracing } from "../../config/tracing.ts";
+import { endTracing, inSpan, inStatementSpan, openTracing } from "../../config/tracing.ts";
 import { leaksOf, textsIn } from "../histories/files.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { pidOf } from "../support/processes.ts";
 import { openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
-import { confirm, makeSender, tokenOf, untilStatus } from "../support/sending.ts";
+import { anotherNewsletter, confirm, makeSender, tokenOf, untilStatus } from "../support/sending.ts";
 
 interface Span {
   traceId: string;
@@ -19,6 +21,7 @@ interface Span {
   parentSpanId?: string;
   name: string;
   attributes: { key: string; value: Record<string, string | number> }[];
+  status: { code?: number };
 }
 
 type Otlp = { resourceSpans: { scopeSpans: { spans: Span[] }[] }[] };
@@ -36,11 +39,23 @@ async function listen(answer: RequestListener) {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, close };
 }
 
+/** Logs a line in a span. @returns the line and the trace, which is undefined when it is not sampled */
+async function logWithin(endpoint: string) {
+  const lines: string[] = [];
+  const env = { LOG_LEVEL: "info", OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } as const;
+  const log = openLog(env, "test", { write: (line) => void lines.push(line) });
+  return inSpan({ name: "logged" }, async (span) => {
+    log.info("within");
+    return { traceId: span?.spanContext().traceId, line: JSON.parse(lines[0] ?? "") };
+  });
+}
+
 describe("Traces", () => {
   const spans: Span[] = [];
   let collector: Awaited<ReturnType<typeof listen>>;
   let namespace: TestNamespace;
   let receiver: Receiver;
+  const untilSpan = (what: string, isIt: (span: Span) => boolean) => eventually(() => spans.find(isIt), { what });
 
   before(async () => {
     collector = await listen(async (req, res) => {
@@ -71,11 +86,9 @@ describe("Traces", () => {
     const { headers } = await confirm(sender, await tokenOf(sender));
     await untilStatus(sender, ["SENT"]);
     const requestId = headers.get("x-request-id");
-    const root = await eventually(
-      () => spans.find((span) => attributeOf(span, "request_id") === requestId && !span.parentSpanId),
-      {
-        what: "the span of the request",
-      },
+    const root = await untilSpan(
+      "the span of the request",
+      (span) => attributeOf(span, "request_id") === requestId && !span.parentSpanId,
     );
     assert.ok(root);
     const trace = () => spans.filter(({ traceId }) => traceId === root.traceId);
@@ -87,7 +100,7 @@ describe("Traces", () => {
     const wanted = [
       [...begin, "activity confirmSend", "insert send_recipients"],
       [...begin, "activity beginSend"],
-      [...begin, "activity dispatchSlice", "slice", "commit"],
+      [...begin, "activity dispatchSlice", "slice"],
       [...begin, "activity finishSend"],
     ].map((path) => path.join(" > "));
     // Each process sends its own spans when it likes, children before their parents.
@@ -107,7 +120,9 @@ describe("Traces", () => {
 
   it("have a span for each attempt of a webhook", async () => {
     const { client } = await makeSender({ recipients: 1 });
-    const url = `${receiver.origin}/${unique("traced")}`;
+    const path = `/${unique("traced")}`;
+    receiver.behaveAt(path, (_, response) => void response.writeHead(500).end("ann@example.com is unknown"));
+    const url = `${receiver.origin}${path}`;
     const { body } = await client.post("/webhooks", { name: "Traced", url, events: ["newsletter.paused"] });
     const own = pidOf("webhooks");
     // The stack's own worker would take it.
@@ -115,11 +130,32 @@ describe("Traces", () => {
     try {
       await client.post(`/webhooks/${body.data.id}/test`, {});
       const isIt = (span: Span) => span.name === "webhook attempt" && attributeOf(span, "webhook_id") === body.data.id;
-      const attempt = await eventually(() => spans.find(isIt), { what: "an attempt" });
-      await eventually(() => spans.some(({ spanId }) => spanId === attempt?.parentSpanId), { what: "its activity" });
+      const attempt = await untilSpan("an attempt", isIt);
+      assert.equal(Number(attempt && attributeOf(attempt, "http.response.status_code")), 500);
+      await untilSpan("its activity", ({ spanId }) => spanId === attempt?.parentSpanId);
     } finally {
       process.kill(own, "SIGCONT");
     }
+  });
+
+  it("have an error where a statement fails, none where a confirm is refused", async () => {
+    const sender = namespace.within(await makeSender({ recipients: 1, credits: 1 }));
+    const other = await anotherNewsletter(sender);
+    const [token, otherToken] = [await tokenOf(sender), await tokenOf(other)];
+    assert.equal((await confirm(sender, token)).status, 202);
+    const { status, headers } = await confirm(other, otherToken);
+    assert.equal(status, 402);
+    const ofRequest = (span: Span) => attributeOf(span, "request_id") === headers.get("x-request-id");
+    const isRefused = (span: Span) => span.name === "activity confirmSend" && ofRequest(span);
+    const refused = await untilSpan("the activity of the refused confirm", isRefused);
+    assert.equal(refused?.status.code ?? 0, 0);
+    const failure = Object.assign(new Error("Key (email)=(ann@example.com) exists"), { code: "23505" });
+    const text = "with x as (select 1 from lists for update) insert into contacts select 1 from x";
+    const fail = () => inStatementSpan(text, () => Promise.reject(failure));
+    await assert.rejects(inSpan({ name: "failing" }, fail), failure);
+    const failed = await untilSpan("the failed statement", (span) => attributeOf(span, "error.type") === "23505");
+    assert.equal(failed?.name, "insert contacts");
+    assert.equal(failed?.status.code, 2);
   });
 
   it("hold no address, key, token or text", () => {
@@ -133,26 +169,54 @@ describe("Traces", () => {
   });
 
   it("are named by the lines of the log", async () => {
-    const lines: string[] = [];
-    const env = { LOG_LEVEL: "info", OTEL_EXPORTER_OTLP_ENDPOINT: collector.url } as const;
-    const log = openLog(env, "test", { write: (line) => void lines.push(line) });
-    await inSpan({ name: "logged" }, async (span) => {
-      log.info("within");
-      assert.equal(JSON.parse(lines[0] ?? "").traceId, span?.spanContext().traceId);
-    });
+    const { traceId, line } = await logWithin(collector.url);
+    assert.ok(traceId);
+    assert.equal(line.traceId, traceId);
+  });
+});
+
+describe("Tracing", () => {
+  it("does not load its packages without a collector", async () => {
+    const script = `
+      const { registerHooks } = await import("node:module");
+      registerHooks({ resolve: (name, context, next) => (console.log(name), next(name, context)) });
+      await (await import("./config/tracing.ts")).openTracing({}, "test", console);`;
+    const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script]);
+    assert.deepEqual(
+      stdout
+        .trim()
+        .split("\n")
+        .filter((name) => !name.startsWith("node:")),
+      ["./config/tracing.ts"],
+    );
   });
 
-  it("are dropped where their collector does not answer, without delay or failure", async () => {
-    const deaf = await listen(() => {});
-    const warnings: unknown[] = [];
-    const end = await openTracing({ OTEL_EXPORTER_OTLP_ENDPOINT: deaf.url, OTEL_TRACES_SAMPLER_ARG: 1 }, "test", {
-      warn: (warning: unknown) => void warnings.push(warning),
-    });
-    const begun = performance.now();
-    for (let i = 0; i < 20_000; i++) assert.equal(await inSpan({ name: "dropped" }, async () => i), i);
-    assert.ok(performance.now() - begun < 5_000);
-    await end();
-    deaf.close();
-    assert.equal(warnings.length, 1);
+  it("names no trace in the log that is not sampled", async () => {
+    const silent = await listen(() => {});
+    await openTracing({ OTEL_EXPORTER_OTLP_ENDPOINT: silent.url, OTEL_TRACES_SAMPLER_ARG: 0 }, "test", console);
+    const { traceId, line } = await logWithin(silent.url);
+    assert.equal(traceId, undefined);
+    assert.ok(!("traceId" in line));
+    await endTracing();
+    silent.close();
+  });
+
+  it("drops what its collector refuses or does not answer, without delay or failure", async () => {
+    for (const [answer, warning] of [
+      [(_, res) => void res.writeHead(404).end("ann@example.com"), { code: "404" }],
+      [() => {}, { code: undefined }],
+    ] satisfies [RequestListener, object][]) {
+      const warnings: unknown[] = [];
+      const log = { warn: (warning: unknown) => void warnings.push(warning) };
+      const collector = await listen(answer);
+      await openTracing({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_TRACES_SAMPLER_ARG: 1 }, "test", log);
+      const begun = performance.now();
+      for (let i = 0; i < 3_000; i++) assert.equal(await inSpan({ name: "dropped" }, async () => i), i);
+      assert.ok(performance.now() - begun < 5_000);
+      await eventually(() => warnings.length > 0, { what: "a warning" });
+      await endTracing();
+      collector.close();
+      assert.deepEqual(warnings, [warning]);
+    }
   });
 });
