@@ -32,8 +32,8 @@ import { readVersion, VERSION_HEADER } from "../rest/versions.ts";
 import { inToolWords, type OperationTool, toolsOf, visibleTools } from "./tools.ts";
 
 /**
- * Messages of one team that are under way at once in this process, each with a body of 2 MiB at most. Not the turns of the API's
- * bodies: those are taken after the turn of a caller, and a message takes that one later.
+ * Messages of one team that are under way at once in this process, each with a body of 2 MiB at most. Taken before the caller's
+ * turn, so it cannot share the turns of the API's large bodies, which are taken after it.
  */
 const MESSAGES = new Turns(8);
 
@@ -86,11 +86,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
   const { origin } = new URL(env.PUBLIC_URL);
   const links = linksOf(env.PUBLIC_URL);
   const clientAddresses = clientAddressesOf(env);
-  let made: ReadonlyMap<string, OperationTool> | undefined;
-  const tools = () => {
-    made ??= toolsOf(routes);
-    return made;
-  };
+  const tools = toolsOf(routes);
 
   async function callTool(
     { tool, endpoint, requestOf }: OperationTool,
@@ -141,10 +137,10 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
       { name: "mailkeel", title: "Mailkeel", version: CURRENT_API_VERSION },
       { capabilities: { tools: {} }, instructions: `${INSTRUCTIONS} ${origin}/llms.txt` },
     );
-    server.setRequestHandler("tools/list", () => ({ tools: visibleTools(tools(), message.access) }));
+    server.setRequestHandler("tools/list", () => ({ tools: visibleTools(tools, message.access) }));
     server.setRequestHandler("tools/call", ({ params }): Promise<CallToolResult> => {
       // A tool that the caller is not shown may be called: the refusal names the scope.
-      const called = tools().get(params.name);
+      const called = tools.get(params.name);
       if (!called)
         throw new ProtocolError(ProtocolErrorCode.InvalidParams, `There is no tool ${shortened(params.name)}.`);
       return callTool(called, params.arguments ?? {}, message);
@@ -186,11 +182,14 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     }
     const onCallerKnown: Parameters<Call["authenticate"]>[1] = (summary) => putCallerHeaders(locals.headers, summary);
     const from = { limits: deps.limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
-    const access = await authenticate(deps.orm.em, deps.vault, req.headersDistinct, from, deps.verifyToken);
+    const access = await beforeDeadline(DEADLINE_MS.read, async () => {
+      const caller = await authenticate(deps.orm.em, deps.vault, req.headersDistinct, from, deps.verifyToken);
+      await MESSAGES.take(caller.tenant.teamId, res);
+      return caller;
+    });
     locals.teamId = access.tenant.teamId;
     if (access.caller.kind === "api_key") locals.keyId = access.caller.id;
     locals.headers[VERSION_HEADER] = readVersion(req.headersDistinct, access.caller.apiVersion);
-    await MESSAGES.take(access.tenant.teamId, res);
     const body = await readBody(req, UPLOAD_LIMITS);
     if (!isObject(body)) throw new ApiError("validation_failed", "The body must be one JSON-RPC message.");
     const response = await exchange({ req, res, access }, body);
