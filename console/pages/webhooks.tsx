@@ -45,7 +45,6 @@ interface PickerProps {
   problem?: string | undefined;
 }
 
-/** Checkboxes for events. */
 function EventPicker({ chosen, onChange, problem }: PickerProps) {
   const types = useEventTypes();
   const all = chosen.length === types.length;

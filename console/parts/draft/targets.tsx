@@ -1,5 +1,5 @@
 import { useMutation } from "@tanstack/react-query";
-import { useId } from "react";
+import { useId, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Field, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
@@ -90,25 +90,30 @@ function useSave<Value>(save: (value: Value) => Promise<unknown>) {
   const { base } = useWorkspace();
   // One after the other: the last one stays.
   const scope = { id: useId() };
-  return { mayWrite: useRole("EDITOR"), ...useMutation({ mutationKey: [base, "save"], mutationFn: save, scope }) };
+  const { mutate, error } = useMutation({ mutationKey: [base, "save"], mutationFn: save, scope });
+  // A box that is not shown ticked in the same turn is set back by React until the change is under way.
+  const [own, setOwn] = useState<Value>();
+  const change = (value: Value) => {
+    setOwn(() => value);
+    mutate(value, { onSettled: () => setOwn(undefined) });
+  };
+  return { mayWrite: useRole("EDITOR"), own, change, error };
 }
 
-/** Checkboxes. */
 function Several({ label, hint, options, chosen, save }: ChoiceProps<Selection> & { chosen: readonly string[] }) {
-  const { mutate, isPending, variables, error, mayWrite } = useSave(save);
-  const shown = isPending ? variables.ids : chosen;
+  const { own, change, error, mayWrite } = useSave(save);
   return (
     <fieldset className="card choices" disabled={!mayWrite}>
       <legend>{label}</legend>
       <p className="muted">{options.length === 0 ? "There is none yet: make one first." : hint}</p>
-      <Ticks options={options} chosen={shown} onChange={(ids, id) => mutate({ ids, id })} />
+      <Ticks options={options} chosen={own?.ids ?? chosen} onChange={(ids, id) => change({ ids, id })} />
       <Problem error={error} />
     </fieldset>
   );
 }
 
 function One({ label, hint, options, chosen, save }: ChoiceProps<string> & { chosen: string | null }) {
-  const { mutate, isPending, variables, error, mayWrite } = useSave(save);
+  const { own, change, error, mayWrite } = useSave(save);
   return (
     <div className="card stack">
       <Field
@@ -119,9 +124,9 @@ function One({ label, hint, options, chosen, save }: ChoiceProps<string> & { cho
           ...(chosen === null && { "": "None yet" }),
           ...Object.fromEntries(options.map(({ id, name }) => [id, name])),
         }}
-        value={(isPending ? variables : chosen) ?? ""}
+        value={own ?? chosen ?? ""}
         disabled={!mayWrite}
-        onChange={(id) => mutate(id)}
+        onChange={change}
       />
       <Problem error={error} />
     </div>
