@@ -57,7 +57,6 @@ interface InputsProps {
   values?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Labelled inputs, one below the other. */
 export const Inputs = ({ inputs, problemOf, at = "", values = {} }: InputsProps) =>
   inputs.map(([plain, label, more]) => {
     const name = `${at}${plain}`;

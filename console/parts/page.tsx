@@ -88,7 +88,6 @@ interface FactsProps {
   className?: "facts" | "figures";
 }
 
-/** Facts with their names. */
 export const Facts = ({ of, className = "facts" }: FactsProps) => (
   <dl className={className}>
     {of

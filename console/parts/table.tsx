@@ -63,7 +63,6 @@ interface AllProps<Row> extends TableProps<Row> {
   search: readonly [label: string, textOf: (row: Row) => string];
   /** Whether the further filters let it through. */
   isShown?: (row: Row) => boolean;
-  /** These filters. */
   children?: ReactNode;
 }
 

@@ -24,7 +24,6 @@ const { ACTIVE: _running, STOPPED: _stopped, ...FILTERS } = STATES;
 const NONE = <span className="muted">none yet</span>;
 const NAME_HINT = "For the team alone; recipients see the subject.";
 
-/** The newsletters, or the campaigns, of a team. */
 export function DraftList({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
