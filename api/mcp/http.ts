@@ -9,7 +9,7 @@ import {
   specTypeSchemas,
   WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
-import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
+import type { AnyTRPCRouter } from "@trpc/server";
 import { type Request as ExpressRequest, type Response as ExpressResponse, Router } from "express";
 import { type Admitted, authenticate } from "../../domain/access/authenticate.ts";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
@@ -19,13 +19,12 @@ import { BASE_PATH } from "../base-path.ts";
 import { clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
-import { answerOtherMethod, beforeDeadline, DEADLINE_MS } from "../rest/adapter.ts";
-import type { Answer } from "../rest/answer.ts";
+import { answerOtherMethod, beforeDeadline, callEndpoint, DEADLINE_MS } from "../rest/adapter.ts";
 import { linksOf, renderSuccess } from "../rest/envelope.ts";
-import { thrownBy, toApiError } from "../rest/failures.ts";
+import { toApiError } from "../rest/failures.ts";
 import { localsOf, readBody, respond, UPLOAD_LIMITS } from "../rest/http.ts";
 import { shortened } from "../rest/messages.ts";
-import { putCallerHeaders } from "../rest/procedures.ts";
+import { noteCaller, putCallerHeaders } from "../rest/procedures.ts";
 import { refusalOf } from "../rest/refusal.ts";
 import { Turns } from "../rest/turns.ts";
 import { readVersion, VERSION_HEADER } from "../rest/versions.ts";
@@ -108,23 +107,12 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
       answering: res,
       readDryRun: () => dryRun,
     };
-    const { name: path, type } = endpoint;
-    const procedure = {
-      router: routes,
-      path,
-      type,
-      getRawInput: async () => parts,
-      ctx,
-      signal: undefined,
-      batchIndex: 0,
-    };
-    const call = async () => (await callTRPCProcedure(procedure)) as Answer;
+    const call = () => callEndpoint(routes, endpoint, ctx, async () => parts);
     try {
       const { status, requestId, data, meta } = await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], call);
       locals.status = status;
       return { content: [text(renderSuccess(requestId, data, meta))] };
-    } catch (error) {
-      const thrown = thrownBy(error);
+    } catch (thrown) {
       const { status, body } = refusalOf(thrown, locals, { log, links });
       locals.status = status;
       const said = [String(body), adviceFor(toApiError(thrown))];
@@ -187,8 +175,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
       await MESSAGES.take(caller.tenant.teamId, res);
       return caller;
     });
-    locals.teamId = access.tenant.teamId;
-    if (access.caller.kind === "api_key") locals.keyId = access.caller.id;
+    noteCaller(locals, access);
     locals.headers[VERSION_HEADER] = readVersion(req.headersDistinct, access.caller.apiVersion);
     const body = await readBody(req, UPLOAD_LIMITS);
     if (!isObject(body)) throw new ApiError("validation_failed", "The body must be one JSON-RPC message.");

@@ -72,12 +72,12 @@ interface Backend {
 
 async function call(
   { routes, deps, clientAddresses, uploads }: Backend,
-  { meta, name, type }: Endpoint,
+  endpoint: Endpoint,
   params: Record<string, string>,
   { req, res, pauseDeadline }: { req: Request; res: Response; pauseDeadline: PauseDeadline },
 ) {
   const locals = localsOf(res);
-  const query = () => readQuery(req.originalUrl, meta.dryRun);
+  const query = () => readQuery(req.originalUrl, endpoint.meta.dryRun);
   const ctx: Call = {
     deps,
     locals,
@@ -102,8 +102,20 @@ async function call(
     raw ??= read();
     return raw;
   };
+  return callEndpoint(routes, endpoint, ctx, getRawInput);
+}
+
+/** Calls the procedure of an endpoint, outside of a request by tRPC. @throws what its steps and its handler throw */
+export async function callEndpoint(
+  routes: AnyTRPCRouter,
+  { name, type }: Endpoint,
+  ctx: Call,
+  getRawInput: () => Promise<RawInput>,
+): Promise<Answer> {
   const procedure = { router: routes, path: name, type, getRawInput, ctx, signal: undefined, batchIndex: 0 };
-  return (await callTRPCProcedure(procedure)) as Answer;
+  return callTRPCProcedure(procedure).catch((error) => {
+    throw thrownBy(error);
+  });
 }
 
 const LIKE_AN_ID = /^[a-z]+_[0-9a-z]{26}$/;
@@ -150,12 +162,7 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLi
     if (resourceId !== undefined) locals.resourceId = resourceId;
     if (!endpoint) return answerOtherMethod(req, res, methods);
     const answer = (pauseDeadline: PauseDeadline) =>
-      call(backend, endpoint, params, { req, res, pauseDeadline }).then(
-        (success) => render(req, locals, success),
-        (error) => {
-          throw thrownBy(error);
-        },
-      );
+      call(backend, endpoint, params, { req, res, pauseDeadline }).then((success) => render(req, locals, success));
     const { kind, secret = false } = endpoint.meta;
     // A preview's answer holds its confirmation token.
     const holdsSecret = secret || kind === "workflow";

@@ -4,11 +4,11 @@ import { type EntityManager, forTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { requireRole, requireScope } from "../../domain/access/access.ts";
-import type { CallerSummary } from "../../domain/access/authenticate.ts";
+import type { Admitted, CallerSummary } from "../../domain/access/authenticate.ts";
 import { claimKey } from "../../domain/access/idempotency.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { stableJson } from "../../lib/json-object.ts";
-import type { Call, RequestContext } from "../context.ts";
+import type { Call, Locals, RequestContext } from "../context.ts";
 import { type Answer, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { refusalFacts, thrownBy, toApiError } from "./failures.ts";
@@ -70,13 +70,18 @@ const turnsFor = (callers: number) => ({
 const CALLER_TURNS = turnsFor(1);
 const TEAM_TURNS = turnsFor(CALLERS_OF_A_TEAM);
 
+/** Shows the caller in the request's line of the log. */
+export function noteCaller(locals: Locals, { tenant, caller }: Admitted): void {
+  locals.teamId = tenant.teamId;
+  if (caller.kind === "api_key") locals.keyId = caller.id;
+}
+
 /** The first step. The steps' order is that of refusals. */
 const authenticated = (definition: RouteDefinition) =>
   t.procedure.meta(definition).use(async ({ ctx, next }) => {
     const { locals } = ctx;
     const access = await ctx.authenticate(definition.scope, (summary) => putCallerHeaders(locals.headers, summary));
-    locals.teamId = access.tenant.teamId;
-    if (access.caller.kind === "api_key") locals.keyId = access.caller.id;
+    noteCaller(locals, access);
     return next({ ctx: { access } });
   });
 
