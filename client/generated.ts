@@ -1004,7 +1004,7 @@ export type NewWebhookEndpoint = {
   api_version: string;
   /** Names of its own headers; the values are not shown. */
   header_names: Array<string>;
-  /** `working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other. */
+  /** `working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: neither is true, as of a new endpoint. */
   health: "unproven" | "working" | "failing";
   /** When a failing endpoint gets its next delivery, at the earliest. */
   next_probe_at: string | null;
@@ -2037,7 +2037,7 @@ export type WebhookEndpoint = {
   api_version: string;
   /** Names of its own headers; the values are not shown. */
   header_names: Array<string>;
-  /** `working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other. */
+  /** `working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: neither is true, as of a new endpoint. */
   health: "unproven" | "working" | "failing";
   /** When a failing endpoint gets its next delivery, at the earliest. */
   next_probe_at: string | null;
@@ -2959,7 +2959,7 @@ export class NewslettersResource {
   /**
    * Change a draft.
    *
-   * Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` changes: any other is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.
+   * Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` can be changed; in another status the answer is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.
    *
    * **Scope:** `newsletters:write`.
    *
@@ -3202,7 +3202,7 @@ export class CampaignsResource {
   /**
    * Change a draft.
    *
-   * Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` changes: any other is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.
+   * Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` can be changed; in another status the answer is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.
    *
    * **Scope:** `campaigns:write`.
    *

@@ -122,7 +122,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     operationId: `update${noun}`,
     summary: "Change a draft",
     description:
-      "Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` changes: any other is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.",
+      "Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` can be changed; in another status the answer is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.",
     errors: ["rate_limit_exceeded", "resource_state_invalid"],
   })
     .input(z.strictObject({ params, body: kind.patch }))

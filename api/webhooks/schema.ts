@@ -118,7 +118,7 @@ export const webhook = z
       .meta({ description: "Names of its own headers; the values are not shown.", examples: [["Authorization"]] }),
     health: z.enum(ENDPOINT_HEALTH).meta({
       description:
-        "`working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: any other.",
+        "`working`: a delivery has succeeded in the last 24 hours, and few have failed in a row since. `failing`: several have, so that deliveries wait while one at a time probes the endpoint. `unproven`: neither is true, as of a new endpoint.",
       examples: ["working"],
     }),
     next_probe_at: timestampOrNull("When a failing endpoint gets its next delivery, at the earliest."),
