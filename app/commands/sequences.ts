@@ -151,7 +151,7 @@ export const commands: Commands = {
     async (session, { status: statuses, limit, ...options }) => {
       const teamId = await anyTeamOf(session, options);
       const tenant = teamId === undefined ? undefined : ({ teamId, environment: "LIVE" } as const);
-      const filter = { tenant, statuses, isPausedFirst: true, limit };
+      const filter = { tenant, statuses, isForOperators: true, limit };
       const sequences = await listSequences(session.orm.em.fork(), filter);
       const text = table(sequences, "No sequence", {
         SEQUENCE: ({ id }) => id,

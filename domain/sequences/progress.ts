@@ -41,9 +41,10 @@ interface SequenceFilter {
   statuses?: readonly BroadcastStatus[] | undefined;
   /** Part of the name, in any case. */
   name?: string | undefined;
-  /** The last id of the page before, where those that are PAUSED do not come first. */
+  /** The last id of the page before; not for operators. */
   after?: string | undefined;
-  isPausedFirst?: boolean;
+  /** Those that are PAUSED come first, and people who wait are counted. */
+  isForOperators?: boolean;
   limit: number;
 }
 
@@ -57,28 +58,29 @@ export interface ListedSequence {
   target: string | null;
   from_email: string;
   steps: number;
-  /** In no wave. */
-  waiting: number;
+  /** People in no wave, counted for operators alone: each sequence may have 100,000 of them. */
+  waiting: number | null;
   next_due_at: string | null;
 }
 
 /** The newest first. */
 export async function listSequences(
   em: EntityManager,
-  { tenant, statuses, name = "", after, isPausedFirst = false, limit }: SequenceFilter,
+  { tenant, statuses, name = "", after, isForOperators = false, limit }: SequenceFilter,
 ): Promise<ListedSequence[]> {
   const waiting = isWaiting(sql.ref("c.id"));
   const { rows } = await sql<ListedSequence>`
     select c.id, c.team_id as team, c.name, c.status, c.status_reason, coalesce(l.name, g.name) as target, q.from_email,
       (select count(*)::int from sequence_steps s where s.campaign_id = c.id and s.removed_at is null) as steps,
-      (select count(*)::int from (select from sequence_enrolments e where ${waiting} limit ${MOST_COUNTED}) w) as waiting,
+      case when ${isForOperators} then (
+        select count(*)::int from (select from sequence_enrolments e where ${waiting} limit ${MOST_COUNTED}) w) end as waiting,
       ${isoInstant(sql`(select min(e.due_at) from sequence_enrolments e where ${waiting})`)} as next_due_at
     from sequences q join campaigns c on c.id = q.campaign_id
     left join lists l on l.id = q.list_id left join segments g on g.id = q.segment_id
     where ${tenant ? sql`${ofTenant(tenant, "q")} and ${ofTenant(tenant, "c")}` : sql`true`}
       and c.status = any(${statuses ?? CAMPAIGN_STATUSES}::text[])
       and strpos(lower(c.name), lower(${name}::text)) > 0 and (${after ?? null}::text is null or c.id < ${after ?? null})
-    order by ${isPausedFirst ? sql`c.status <> 'PAUSED',` : sql``} c.id desc limit ${limit}`.execute(kysely(em));
+    order by ${isForOperators ? sql`c.status <> 'PAUSED',` : sql``} c.id desc limit ${limit}`.execute(kysely(em));
   return rows;
 }
 
