@@ -26,13 +26,13 @@ const LISTEN_CHECK_MS = 30_000;
 const LISTEN_ANSWER_MS = 10_000;
 /** Workflows that are being started at once. */
 const STARTS = 16;
-/** Starting an endpoint again sooner would add to what delays its run. */
+/** Starting an endpoint again sooner would add to the load that delays its run. */
 const START_AGAIN_MS = 5_000;
 const STALL_LIMIT_MS = 60_000;
 
 /**
  * Takes changes from the outbox to the queues of endpoints, and has each queue served by a run of this process, a run of another one,
- * or the workflow that it starts or wakes. Every process of the pool does this; the sweep of any finds what a dead one left.
+ * or the workflow that it starts or wakes. Every process of the pool does this; the sweep of any finds endpoints that a dead one left.
  */
 export class OutboxRelay {
   readonly #deps: ActivityDeps;

@@ -76,7 +76,7 @@ export class EndpointRun {
   #isClaiming = false;
   /** The latest claim took all that was due. */
   #isDry = false;
-  /** The next claim begins here: it need not pass what was settled before. A delivery that was committed late waits for the next run. */
+  /** The next claim begins here: it need not pass settled deliveries. A delivery that was committed late waits for the next run. */
   #claimFrom = OLDEST;
   /** When the latest claim began, by `performance.now()`. */
   #claimedAt = 0;
@@ -99,7 +99,7 @@ export class EndpointRun {
     this.#pump();
   }
 
-  /** Begins nothing more; what was not sent stays due. @returns when the run has ended */
+  /** Begins nothing more; claimed deliveries that were not sent stay due. @returns when the run has ended */
   end = (): Promise<void> => {
     this.#isEnding = true;
     this.#dropQueue();

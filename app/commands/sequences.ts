@@ -135,7 +135,7 @@ export const commands: Commands = {
     async (session, { id }) => {
       const tenant = await ownerOf(session, "campaigns", id);
       const shown = await showSequence(forTenant(session.orm.em, tenant), tenant, id);
-      // Those are by ids of steps.
+      // `toJson` would rewrite their keys: states of people, and ids of steps.
       const { people, steps, waiting, unknown, ...facts } = shown;
       return { text: describe(shown), data: { sequence: { id, ...toJson(facts), people, waiting, unknown, steps } } };
     },
@@ -183,7 +183,7 @@ export function keyOfStack({ stack }: Session): string {
   return presentKeyId(key.environment, key.publicId);
 }
 
-const statusText = ({ status, reason }: Record<"status", string> & Record<"reason", string | null>): string =>
+const statusText = ({ status, reason }: { status: string; reason: string | null }): string =>
   reason === null ? status : `${status}: ${reason}`;
 
 function describe(sequence: ShownSequence): string {

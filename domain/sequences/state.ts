@@ -76,7 +76,7 @@ async function selectSequences(
 
 /**
  * @param options `tenant`: of this one alone. `lock`: two kinds that exclude each other; `claim` lets people enter meanwhile, and
- *   `entering`, for what entering depends on, waits for transactions in which people enter, and they for it
+ *   `entering`, for changes on which entering depends, waits for transactions in which people enter, and they for it
  * @throws {ApiError} `not_found`
  */
 export async function readSequence(

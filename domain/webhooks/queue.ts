@@ -6,7 +6,7 @@ import { newId } from "../ids.ts";
 import { type EndpointHealth, healthOf, isFailing } from "./endpoint-health.ts";
 
 // The queue of an endpoint: the deliveries with a `next_attempt_at`. One activity at a time owns it, under an epoch and a lease.
-// What looks for due deliveries is not prepared: Postgres would keep the plan that it made for an empty table.
+// Statements that look for due deliveries are not prepared: Postgres would keep the plan that it made for an empty table.
 
 /** How long an endpoint stays with an activity that does not renew its lease, in seconds. */
 const LEASE_SECONDS = 10;
@@ -34,7 +34,7 @@ export interface TakenEndpoint {
   health: EndpointHealth;
   /** In a row. */
   failures: number;
-  /** What the epoch before had claimed and not settled. */
+  /** Deliveries that the epoch before had claimed and not settled. */
   claimed: string[];
 }
 

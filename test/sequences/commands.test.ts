@@ -91,7 +91,7 @@ describe("the commands of a sequence", () => {
     }
   });
 
-  it("refuse a file that is no JSON, and names of nothing by what they name", async () => {
+  it("refuse a file that is no JSON, and name the kind of record that does not exist", async () => {
     const id = await make();
     const refusal = async (...args: string[]) => (await app(...args)).stderr;
     assert.match(await refusal("sequence:steps", id, "--file", folder), /It is a folder/);
