@@ -24,9 +24,7 @@ const WARN_EVERY_MS = 60_000;
 
 /** The span in which the present code runs. */
 interface Place {
-  /** Its context, with its span. */
-  context: Api.Context;
-  ids: Api.SpanContext;
+  span: Api.Span;
   isSampled: boolean;
   requestId: string | undefined;
   children: number;
@@ -76,12 +74,11 @@ async function traced<T>(
   const parent = places.getStore();
   if (parent && (!parent.isSampled || ++parent.children > MOST_CHILDREN)) return work();
   const requestId = parent?.requestId ?? given;
-  const outer = parent?.context ?? api.ROOT_CONTEXT;
-  const all = requestId === undefined ? attributes : { ...attributes, request_id: requestId };
-  const span = tracer.startSpan(name, { kind: api.SpanKind[kind], attributes: { ...all } }, outer);
+  const outer = parent ? api.trace.setSpan(api.ROOT_CONTEXT, parent.span) : api.ROOT_CONTEXT;
+  const options = { kind: api.SpanKind[kind], attributes: { ...attributes, request_id: requestId } };
+  const span = tracer.startSpan(name, options, outer);
   const isSampled = span.isRecording();
-  const context = api.trace.setSpan(outer, span);
-  const place = { context, ids: span.spanContext(), isSampled, requestId, children: isLeaf ? MOST_CHILDREN : 0 };
+  const place = { span, isSampled, requestId, children: isLeaf ? MOST_CHILDREN : 0 };
   try {
     return await places.run(place, work, isSampled ? span : undefined);
   } finally {
@@ -94,8 +91,7 @@ async function traced<T>(
 export function markFailed(code: string): void {
   const place = places.getStore();
   if (tracing === undefined || place === undefined) return;
-  const { trace, SpanStatusCode } = tracing.api;
-  trace.getSpan(place.context)?.setAttribute("error.type", code).setStatus({ code: SpanStatusCode.ERROR });
+  place.span.setAttribute("error.type", code).setStatus({ code: tracing.api.SpanStatusCode.ERROR });
 }
 
 /** A code or the name of its class: messages of errors may quote an address. */
@@ -125,7 +121,7 @@ export const withoutSpan = <T>(make: () => T): T => places.exit(make);
 /** Fields of each line that is logged in a span. */
 export function logFields(): { traceId?: string } {
   const place = places.getStore();
-  return place?.isSampled ? { traceId: place.ids.traceId } : {};
+  return place?.isSampled ? { traceId: place.span.spanContext().traceId } : {};
 }
 
 /** The present span as workflows carry it to their activities. */
@@ -138,7 +134,7 @@ export interface SpanHeader {
 export function spanHeader(): SpanHeader | undefined {
   const place = places.getStore();
   if (place === undefined) return undefined;
-  const { traceId, spanId, traceFlags } = place.ids;
+  const { traceId, spanId, traceFlags } = place.span.spanContext();
   const traceparent = `00-${traceId}-${spanId}-0${traceFlags}`;
   return { traceparent, ...(place.requestId !== undefined && { requestId: place.requestId }) };
 }
@@ -150,9 +146,8 @@ export function underSpan<T>(header: SpanHeader | undefined, work: () => Promise
   const [, traceId = "", spanId = "", flags] = header.traceparent.split("-");
   const isSampled = flags === "01";
   const traceFlags = isSampled ? api.TraceFlags.SAMPLED : api.TraceFlags.NONE;
-  const ids = { traceId, spanId, traceFlags, isRemote: true };
-  const context = api.trace.setSpanContext(api.ROOT_CONTEXT, ids);
-  return places.run({ context, ids, isSampled, requestId: header.requestId, children: 0 }, work);
+  const span = api.trace.wrapSpanContext({ traceId, spanId, traceFlags, isRemote: true });
+  return places.run({ span, isSampled, requestId: header.requestId, children: 0 }, work);
 }
 
 /** Loads the packages and begins to trace, where a collector is set. */
