@@ -53,15 +53,12 @@ export function failuresToCodes(log: Logger): (context: Context) => { inbound: A
 export function traceActivities({ info }: Context): { inbound: ActivityInboundCallsInterceptor } {
   return {
     inbound: {
-      execute: (
-        { headers, ...input }: ActivityExecuteInput,
-        next: Next<ActivityInboundCallsInterceptor, "execute">,
-      ) => {
-        const given = headers[SPAN_HEADER];
+      execute: (input: ActivityExecuteInput, next: Next<ActivityInboundCallsInterceptor, "execute">) => {
+        const given = input.headers[SPAN_HEADER];
         const request = given && defaultPayloadConverter.fromPayload<SpanHeader>(given);
         const attributes = { workflow_id: info.workflowExecution?.workflowId, attempt: info.attempt };
         return underSpan(request, () =>
-          inSpan({ name: `activity ${info.activityType}`, attributes }, () => next({ ...input, headers })),
+          inSpan({ name: `activity ${info.activityType}`, attributes }, () => next(input)),
         );
       },
     },
