@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from "jose";
 import type { Env } from "../../config/env.ts";
 import { type TestTeam, unique } from "../support/factories.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { stack } from "../support/stack.ts";
 
 export interface IssuerKey {
@@ -39,8 +38,7 @@ export async function openIssuer(...keys: IssuerKey[]): Promise<TestIssuer> {
     issuer.loads++;
     issuer.answer(response);
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const origin = `http://127.0.0.1:${await listenLocally(server)}`;
   const issuer: TestIssuer = {
     settings: { OAUTH_ISSUER: origin, OAUTH_JWKS_URL: `${origin}/jwks.json` },
     keys: keys.length > 0 ? keys : [await makeIssuerKey()],

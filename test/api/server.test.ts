@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { pino } from "pino";
@@ -10,6 +10,7 @@ import { openServer } from "../../api/server.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { testsOf } from "../support/long.ts";
 import { stack } from "../support/stack.ts";
 
@@ -295,8 +296,7 @@ describe("The API's server", () => {
       const env = { ...(await stack()).env, MAX_CONNECTIONS_PER_ADDRESS: 1 };
       const server = openServer((_req, res) => res.end(), { env, log });
       try {
-        await once(server.listen(0, "127.0.0.1"), "listening");
-        const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+        const origin = `http://127.0.0.1:${await listenLocally(server)}`;
         await serveMany(origin, 1);
         for (let i = 0; i < 2; i++) assert.equal(await isServed(origin), false);
         assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS"]);

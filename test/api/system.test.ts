@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { connect, createServer } from "node:net";
 import { pino } from "pino";
 import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
@@ -12,6 +11,7 @@ import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { cpuMs } from "../support/cpu.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, unique } from "../support/factories.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { PROGRAMS, runToEnd, startApi } from "../support/own-database.ts";
 import { threadsOf } from "../support/processes.ts";
 import { stack } from "../support/stack.ts";
@@ -281,9 +281,8 @@ describe("logs", () => {
 
 describe("the API process", () => {
   it("refuses to start on wrong settings and on a port in use, naming each on stderr", async () => {
-    const server = createServer().listen(0, "127.0.0.1");
-    await once(server, "listening");
-    const port = String((server.address() as AddressInfo).port);
+    const server = createServer();
+    const port = String(await listenLocally(server));
     for (const [settings, named] of [
       [{ PORT: "no", SIGNING_SECRET: "", LOG_LEVEL: "loud" }, /^(?=.*PORT)(?=.*SIGNING_SECRET)(?=.*LOG_LEVEL)/s],
       [{ PORT: port, LOG_LEVEL: "error" }, new RegExp(`${port}.*PORT`)],

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -14,6 +13,7 @@ import { mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
 import { app, type CommandResult, type RunOptions, runApp } from "../support/command.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { openReceiver } from "../support/receiver.ts";
 import { addAccount, addSegment } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -257,12 +257,11 @@ describe("The app's command line", () => {
           else socket.end(name ? "421 4.7.0 Try again later, closing connection. (EHLO)\r\n" : "221 bye\r\n");
         });
       });
-      relay.listen(0, "127.0.0.1");
-      await once(relay, "listening");
+      const relayPort = String(await listenLocally(relay));
       try {
         const at = () => [
           ...["account:connect", "--team", id, "--email", uniqueEmail(), "--host", "127.0.0.1", "--security", "none"],
-          ...["--port", String((relay.address() as AddressInfo).port)],
+          ...["--port", relayPort],
         ];
         await refused(at(), /helo_refused.*SMTP_HELO_NAME.*421 4\.7\.0/);
         const here = { ...(await settings()), PUBLIC_URL: "https://mail.example/base" };

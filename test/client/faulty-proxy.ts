@@ -1,8 +1,7 @@
-import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { api } from "../support/api.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { stack } from "../support/stack.ts";
 
 /** Headers of one message between two hosts. */
@@ -75,10 +74,8 @@ export async function openFaultyProxy(): Promise<FaultyProxy> {
     );
     response.end(answer.text);
   }
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
   const proxy: FaultyProxy = {
-    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}${base}`,
+    baseUrl: `http://127.0.0.1:${await listenLocally(server)}${base}`,
     requests: [],
     next: (...given) => {
       faults = given;

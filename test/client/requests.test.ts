@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { apiErrorOf } from "../../client/errors.ts";
 import {
   ApiError,
@@ -20,6 +18,7 @@ import {
 import { mayRetry, retryDelayMs } from "../../client/retry.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { type Fault, type FaultyProxy, openFaultyProxy, refusal } from "./faulty-proxy.ts";
 
 async function failureOf<Kind extends Error>(
@@ -291,10 +290,10 @@ describe("A request of the client", () => {
     const other = createServer((_request, response) => {
       asked++;
       response.end("{}");
-    }).listen(0, "127.0.0.1");
-    await once(other, "listening");
+    });
+    const port = await listenLocally(other);
     try {
-      const location = `http://127.0.0.1:${(other.address() as AddressInfo).port}/`;
+      const location = `http://127.0.0.1:${port}/`;
       for (const fault of [
         { status: 307, headers: { location } },
         { status: 200, body: "<h1>Welcome</h1>" },

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { type AddressInfo, createServer, type Socket } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { createInterface, type Interface } from "node:readline";
 import { mock } from "node:test";
@@ -12,6 +11,7 @@ import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
 import { type SinkOptions, startSink, until } from "./smtp-sink.ts";
 import { smtpSuite, type TestPool } from "./smtp-suite.ts";
@@ -45,13 +45,12 @@ describe("An SMTP pool", () => {
       connected.add(socket.on("error", () => {}));
       onConnection(socket);
     });
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
+    const port = await listenLocally(server);
     stops.push(async () => {
       for (const socket of connected) socket.destroy();
       server.close();
     });
-    return { port: (server.address() as AddressInfo).port, connected };
+    return { port, connected };
   }
 
   /** Replies to each line with `answer`; `trickle` begins a reply that never ends. */

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { createServer, type Server } from "node:https";
-import type { AddressInfo } from "node:net";
 import { AddressRefused } from "../../lib/address-guard.ts";
 import { guardedFetch } from "../../lib/fetch-text.ts";
 import { openUrlGuard } from "../../lib/url-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 
 const TLS = `${import.meta.dirname}/../data/tls`;
 const cert = readFileSync(`${TLS}/cert.pem`, "utf8");
@@ -21,8 +20,7 @@ describe("A guarded fetch", () => {
   before(async () => {
     dns = await startDnsServer({ "hook.test": { a: ["127.0.0.1"] } });
     server = createServer({ cert, key }, (request, response) => listener(request, response));
-    await once(server.listen(0, "127.0.0.1"), "listening");
-    port = (server.address() as AddressInfo).port;
+    port = await listenLocally(server);
   });
   after(() => {
     dns.close();

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { type AddressInfo, createServer, type Socket } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { recordAccountFailure, resumeAccount, suspendAccount } from "../../domain/accounts/accounts.ts";
@@ -10,6 +9,7 @@ import { ACCOUNT_CHECKS_ID } from "../../workflows/ids.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { makeDue, postponeChecks, runChecks } from "../support/account-checks.ts";
 import { eventually } from "../support/eventually.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { addAccount, makeSender, preview, type Sender, setLogin, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
@@ -247,12 +247,11 @@ describe("The check of a sending account", () => {
     const silent = createServer((socket) => {
       sockets.add(socket.on("error", () => {}));
     });
-    await once(silent.listen(0, "127.0.0.2"), "listening");
+    const port = await listenLocally(silent, "127.0.0.2");
     closes.push(() => {
       for (const socket of sockets) socket.destroy();
       silent.close();
     });
-    const { port } = silent.address() as AddressInfo;
     const busy = await senderTo(port, { host: "127.0.0.2" });
     const more = (host: string, at: number) =>
       Promise.all(

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { openLog } from "../../config/log.ts";
@@ -10,6 +8,7 @@ import { endTracing, inSpan, inStatementSpan, openTracing } from "../../config/t
 import { leaksOf, textsIn } from "../histories/files.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { pidOf } from "../support/processes.ts";
 import { openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
@@ -31,12 +30,12 @@ const attributeOf = ({ attributes }: Span, name: string) =>
 
 async function listen(answer: RequestListener) {
   const server = createServer(answer);
-  await once(server.listen(0, "127.0.0.1"), "listening");
+  const port = await listenLocally(server);
   const close = () => {
     server.closeAllConnections();
     server.close();
   };
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, close };
+  return { url: `http://127.0.0.1:${port}`, close };
 }
 
 /** Logs a line in a span. @returns the line and the trace, which is undefined when it is not sampled */

@@ -5,6 +5,7 @@ import { removeDataDir } from "../../stack/postgres.ts";
 import { StackError } from "../../stack/processes.ts";
 import { readStackSettings, type StackSettings } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { testsOf } from "../support/long.ts";
 import { stack } from "../support/stack.ts";
 import { FREE_PORTS, STACK_SETTINGS } from "../support/stack-settings.ts";
@@ -170,8 +171,7 @@ describe("A stack that cannot start", () => {
     assert.match(await refusal({ HOST: "no-such-host.invalid" }), /^HOST: cannot listen/);
     assert.match(await refusal({ DATA_DIR: "/dev/null/data" }), /^DATA_DIR: cannot make/);
     const server = createServer();
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const { port } = server.address() as { port: number };
+    const port = await listenLocally(server);
     try {
       for (const name of STACK_SETTINGS.filter((setting) => setting.endsWith("PORT"))) {
         const message = await refusal({ [name]: String(port) });

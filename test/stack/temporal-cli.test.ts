@@ -3,10 +3,10 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { dirname } from "node:path";
 import { StackError } from "../../stack/processes.ts";
 import { download, findTemporalCli } from "../../stack/temporal-cli.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { temporaryFolder } from "./support.ts";
 
 const SHELL = "#!/bin/sh\n";
@@ -92,11 +92,8 @@ printf '#!/bin/sh\\necho temporal version built' > "$GOBIN/temporal"; chmod 755 
     let archive: Buffer;
     let status: number;
     const server = createServer((_request, response) => void response.writeHead(status).end(archive));
-    before((done) => {
-      server.listen(0, "127.0.0.1", () => {
-        url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/temporal.tar.gz`;
-        done();
-      });
+    before(async () => {
+      url = `http://127.0.0.1:${await listenLocally(server)}/temporal.tar.gz`;
     });
     after(() => void server.close());
     beforeEach(() => {

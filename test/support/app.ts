@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import type { AnyTRPCRouter } from "@trpc/server";
 import { type AppOptions, createApp } from "../../api/app.ts";
 import { BASE_PATH } from "../../api/base-path.ts";
@@ -10,6 +8,7 @@ import { appRouter } from "../../api/router.ts";
 import { openServer, SERVER_TIMES, type ServerTimes } from "../../api/server.ts";
 import type { Env } from "../../config/env.ts";
 import { leaveUndocumented } from "./api.ts";
+import { listenLocally } from "./listen-locally.ts";
 import { stack } from "./stack.ts";
 
 export interface TestApp {
@@ -45,8 +44,7 @@ export async function serveRoutes(
   const deps = { ...opened, ...replaced };
   const app = createApp(deps, { ...options, routes });
   const server = openServer(app, { ...deps, times: { ...SERVER_TIMES, ...times } });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const origin = `http://127.0.0.1:${await listenLocally(server)}`;
   const base = `${origin}${BASE_PATH}`;
   if (routes !== appRouter) leaveUndocumented(base);
   return {

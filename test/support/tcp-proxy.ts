@@ -1,5 +1,5 @@
-import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
+import { listenLocally } from "./listen-locally.ts";
 import { stack } from "./stack.ts";
 
 export interface Target {
@@ -55,13 +55,13 @@ export async function startTcpProxy(first: Target, { held = false } = {}): Promi
     client.pipe(target);
     void gate.promise.then(() => target.pipe(client));
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
+  const ownPort = await listenLocally(server);
   const endAll = () => {
     for (const client of open.keys()) client.destroy();
   };
   return {
     host: "127.0.0.1",
-    port: (server.address() as AddressInfo).port,
+    port: ownPort,
     get open() {
       return open.size;
     },

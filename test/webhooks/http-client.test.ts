@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer, type RequestListener, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
+import { createServer as createTcpServer, type Server, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { Worker } from "node:worker_threads";
@@ -14,6 +14,7 @@ import type { Answer, Answered, Failed, FailureCode } from "../../domain/webhook
 import { openUrlGuard } from "../../lib/url-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { eventually } from "../support/eventually.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 
 const TLS = `${import.meta.dirname}/../data/tls`;
 const cert = readFileSync(`${TLS}/cert.pem`, "utf8");
@@ -59,12 +60,11 @@ describe("A webhook's HTTP client", () => {
       sockets.add(socket);
       socket.on("error", () => {}).on("close", () => sockets.delete(socket));
     });
-    await once(server.listen(0, "127.0.0.1"), "listening");
+    const port = await listenLocally(server);
     cleanUps.push(() => {
       server.close();
       for (const socket of sockets) socket.destroy();
     });
-    const { port } = server.address() as AddressInfo;
     return Object.assign(receiver, { port, url: `http://hook.test:${port}/` });
   }
 
@@ -342,8 +342,7 @@ describe("A webhook's HTTP client", () => {
 
     it("says that the connection was refused", async () => {
       const server = createTcpServer();
-      await once(server.listen(0, "127.0.0.1"), "listening");
-      const { port } = server.address() as AddressInfo;
+      const port = await listenLocally(server);
       await new Promise((resolve) => server.close(resolve));
       failed(await post(open([port]), `http://hook.test:${port}/`), "connect_refused");
     });

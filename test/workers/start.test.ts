@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { text } from "node:stream/consumers";
 import { joinStack } from "../../stack/join.ts";
 import { connectToStack, lockDataDir } from "../../stack/lock.ts";
+import { listenLocally } from "../support/listen-locally.ts";
 import { WORKERS_MAIN, workerSettings } from "../support/processes.ts";
 import { stack } from "../support/stack.ts";
 
@@ -42,8 +43,7 @@ describe("A worker that cannot start", () => {
   ] as const) {
     it(`names ${setting} when that port is in use`, async () => {
       const server = createServer();
-      await once(server.listen(0, "127.0.0.1"), "listening");
-      const { port } = server.address() as AddressInfo;
+      const port = await listenLocally(server);
       try {
         const said = await refusal(["--pool", pool], { [setting]: String(port), ...others });
         assert.match(said, new RegExp(`${setting}: port ${port} .*in use`));

@@ -1,7 +1,6 @@
-import { once } from "node:events";
 import { connect, constants, createServer, type IncomingHttpHeaders } from "node:http2";
-import type { AddressInfo } from "node:net";
 import { status as grpc } from "@grpc/grpc-js";
+import { listenLocally } from "../support/listen-locally.ts";
 import { stack } from "../support/stack.ts";
 
 export interface ProxiedCall {
@@ -54,9 +53,8 @@ export async function openTemporalProxy(): Promise<TemporalProxy> {
     stream.pipe(call);
     call.pipe(stream);
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
   return {
-    address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    address: `127.0.0.1:${await listenLocally(server)}`,
     calls,
     refuse: (method, code) => void (code === undefined ? refused.delete(method) : refused.set(method, code)),
     close: () => {
