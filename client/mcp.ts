@@ -121,7 +121,7 @@ function forwardLines(address: string, key: string): void {
   process.stdin.once("end", () => void forward(rest));
 }
 
-/** What is wrong with the command or its settings; undefined when nothing is. Does not show the key. */
+/** Names the mistake in the command or its settings, and never shows the key; undefined when there is none. */
 function problemOf(command: string | undefined, url: string, key: string): string | undefined {
   if (command !== "mcp" || url === "" || key === "")
     return "Usage: MAILKEEL_URL=https://mail.example.com/api/v2 MAILKEEL_API_KEY=mk_… npx @mailkeel/client mcp";

@@ -100,7 +100,7 @@ function codeOf(error: unknown): string {
   return String([code, type, name].find((text) => typeof text === "string" && /^\w{1,60}$/.test(text)) ?? "error");
 }
 
-/** The first write of a statement, or what it reads first: `update sends`. */
+/** The first write of a statement, else its first read: `update sends`. */
 function summaryOf(text: string): string {
   const [, ...words] = WRITE.exec(text) ?? READ.exec(text) ?? /(\w+)/.exec(text) ?? [];
   return words.join(" ").toLowerCase();
@@ -109,7 +109,7 @@ function summaryOf(text: string): string {
 const WRITE = /\b(insert|delete|(?<!\b(?:for|do|key)\s+)update)\s+(?:into\s+|from\s+)?"?([a-z_]+)/i;
 const READ = /\b(select)\b.*?\bfrom\s+"?([a-z_]+)/is;
 
-/** Makes a callback run in the present span, or in none where this one is not sampled, whatever calls it. */
+/** Makes a callback run in the present span, or in none where this one is not sampled, also when another span calls it. */
 export function keepSpan<Args extends unknown[], R>(act: (...args: Args) => R): (...args: Args) => R {
   if (tracing === undefined) return act;
   return places.getStore()?.isSampled ? AsyncLocalStorage.bind(act) : (...args) => places.exit(() => act(...args));
@@ -197,7 +197,7 @@ export async function openTracing(
   tracing = { api, tracer: provider.getTracer("mailkeel"), end: () => provider.shutdown().catch(quiet) };
 }
 
-/** Sends what waits, for as long as a collector may take. */
+/** Sends the spans that wait, for at most EXPORT_TIMEOUT_MS. */
 export async function endTracing(): Promise<void> {
   const opened = tracing;
   tracing = undefined;

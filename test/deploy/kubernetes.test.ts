@@ -34,7 +34,7 @@ const pods: Record<string, Json> = Object.fromEntries(
 );
 const containerOf = (pod: Json): Json => pod.spec.containers[0];
 
-/** What the Secret `mailkeel` holds. */
+/** The Secret `mailkeel`. */
 const SECRET: Record<string, string> = {
   DATABASE_URL: "postgres://mailkeel_app:0123456789abcdef@postgres:5432/mailkeel",
   MIGRATION_DATABASE_URL: "postgres://mailkeel:0123456789abcdef@postgres:5432/mailkeel",
@@ -59,7 +59,7 @@ function environmentOf(pod: Json): Record<string, string> {
   return Object.fromEntries([...settings, ...own]);
 }
 
-/** Where the published model of each kind is. */
+/** Module of the published model of each kind. */
 const MODELS: Record<string, string> = {
   Deployment: "kubernetes-models/apps/v1/Deployment",
   Job: "kubernetes-models/batch/v1/Job",
@@ -151,7 +151,7 @@ describe("deploy/kubernetes", () => {
     }
   });
 
-  it("has a process keep the API's CONFIRM_WAIT_MS, and no process write outside of /tmp or run as root", () => {
+  it("gives the API time to end a confirm, and lets no process write outside of /tmp or run as root", () => {
     const env = readEnv(environmentOf(pods["api"]), unneeded("api"));
     assert.ok(env.SHUTDOWN_GRACE_MS > env.CONFIRM_WAIT_MS);
     for (const pod of Object.values(pods)) {
