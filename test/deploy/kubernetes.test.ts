@@ -24,6 +24,21 @@ const objects: Json[] = globSync("*/*.yaml", { cwd: FOLDER, exclude: ["*/kustomi
   .sort()
   .flatMap((path) => parseAllDocuments(read(path)).map((each) => each.toJS()));
 const ofKind = (kind: string): Json[] => objects.filter((each) => each.kind === kind);
+const containerOf = (pod: Json): Json => pod.spec.containers[0];
+
+/** Adds fields that `own` lacks: Kustomize would merge others. */
+function add(fields: Json, own: Json): void {
+  for (const field of Object.keys(fields)) assert.ok(!(field in own), `${field} is in base/kustomization.yaml too`);
+  Object.assign(own, fields);
+}
+
+const { patch: common } = kustomizations["base"].patches[0];
+const { containers, ...ofPod } = parse(common).spec.template.spec;
+const [{ name: patchedContainer, ...ofContainer }] = containers;
+for (const { spec } of ofKind("Deployment")) {
+  add(ofContainer, containerOf(spec.template));
+  add(ofPod, spec.template.spec);
+}
 
 /** The processes by name, each with its pod. */
 const pods: Record<string, Json> = Object.fromEntries(
@@ -32,7 +47,6 @@ const pods: Record<string, Json> = Object.fromEntries(
     spec.template,
   ]),
 );
-const containerOf = (pod: Json): Json => pod.spec.containers[0];
 
 /** The Secret `mailkeel`. */
 const SECRET: Record<string, string> = {
@@ -100,7 +114,7 @@ describe("deploy/kubernetes", () => {
     assert.match(await typeErrors([typo]), /'"livenesProbe"' does not exist/);
   });
 
-  it("names files that exist, each once, and one image for all", () => {
+  it("names files that exist, each once, and one image and one patch for all", () => {
     for (const [folder, { resources = [], components = [] }] of Object.entries(kustomizations)) {
       const files = globSync("*.yaml", { cwd: `${FOLDER}/${folder}`, exclude: ["kustomization.yaml"] });
       const others = resources.filter((name: string) => name.startsWith("../"));
@@ -111,6 +125,8 @@ describe("deploy/kubernetes", () => {
     const [image] = kustomizations["settings"].images;
     assert.equal(image.newTag, parse(readFileSync(`${ROOT}/package.json`, "utf8")).version);
     for (const pod of Object.values(pods)) assert.equal(containerOf(pod).image, image.name);
+    assert.deepEqual(kustomizations["base"].patches, [{ target: { kind: "Deployment" }, patch: common }]);
+    for (const { spec } of ofKind("Deployment")) assert.equal(containerOf(spec.template).name, patchedContainer);
   });
 
   it("runs the API and each pool of workers, and prepares with the command of Compose", () => {
