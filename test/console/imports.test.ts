@@ -227,8 +227,8 @@ describe("An import in the console", () => {
       app.imports.remove.mutate({ params }),
       app.imports.export.query({ query: { of: "list", list_id: "list_x" } }),
     ];
-    for (const call of calls(foreign)) assert.equal(await refusalCodeOf(call), "not_found");
-    for (const call of calls(viewing)) assert.equal(await refusalCodeOf(call), "role_insufficient");
+    for (const code of await Promise.all(calls(foreign).map(refusalCodeOf))) assert.equal(code, "not_found");
+    for (const code of await Promise.all(calls(viewing).map(refusalCodeOf))) assert.equal(code, "role_insufficient");
     assert.equal((await retrieve(client, params.importId)).state, "UPLOADED");
     await client.app.imports.remove.mutate({ params });
   });
