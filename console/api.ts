@@ -43,6 +43,9 @@ export const clientOf = ({ team, environment }: Place, onEnded: () => void) =>
 
 export type Client = ReturnType<typeof clientOf>;
 
+/** The data of a procedure's answer. */
+export type DataOf<Read extends (...args: never[]) => Promise<{ data: unknown }>> = Awaited<ReturnType<Read>>["data"];
+
 /** A refusal of the service, as the API answers it. */
 export interface Refusal {
   message: string;

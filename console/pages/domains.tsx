@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import type { DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { Copy, Facts, PageHead, Problem, State, When } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -61,7 +62,7 @@ export function Page() {
 }
 
 type Calls = ReturnType<typeof useDomains>["calls"];
-type Domains = Awaited<ReturnType<Calls["list"]["query"]>>["data"]["domains"];
+type Domains = DataOf<Calls["list"]["query"]>["domains"];
 type Key = Domains[number]["keys"][number];
 
 function Domain({ domain, keys, records }: Domains[number]) {

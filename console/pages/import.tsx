@@ -1,6 +1,6 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import type { Client } from "../api.ts";
+import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { useLists } from "../parts/audience/list-form.tsx";
 import { saveFile } from "../parts/export.tsx";
@@ -11,7 +11,7 @@ import { Table } from "../parts/table.tsx";
 import { useData, useWorkspace } from "../session.tsx";
 import { isUnderWay, POLL_MS, STATES } from "./imports.tsx";
 
-type Import = Awaited<ReturnType<Client["app"]["imports"]["retrieve"]["query"]>>["data"];
+type Import = DataOf<Client["app"]["imports"]["retrieve"]["query"]>;
 type Kind = NonNullable<Import["kind"]>;
 
 const REFUSED_SHOWN = 20;

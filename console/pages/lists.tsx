@@ -1,9 +1,9 @@
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import type { Client } from "../api.ts";
+import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
-import { AddressList, type DataOf, nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
+import { AddressList, nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";

@@ -1,10 +1,10 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import type { Client } from "../api.ts";
+import type { Client, DataOf } from "../api.ts";
 import { Conditions } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
-import { type DataOf, useFields } from "../parts/audience/people.tsx";
+import { useFields } from "../parts/audience/people.tsx";
 import { Form } from "../parts/form.tsx";
 import { PageHead, Problem, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";

@@ -1,5 +1,5 @@
-import type { Client } from "../api.ts";
-import { AddressList, type DataOf, PersonLink } from "../parts/audience/people.tsx";
+import type { Client, DataOf } from "../api.ts";
+import { AddressList, PersonLink } from "../parts/audience/people.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";

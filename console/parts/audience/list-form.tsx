@@ -1,6 +1,5 @@
-import type { Client } from "../../api.ts";
+import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
-import type { DataOf } from "./people.tsx";
 
 export type ListRecord = DataOf<Client["api"]["lists"]["retrieve"]["query"]>;
 

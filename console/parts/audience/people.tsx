@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import type { Client } from "../../api.ts";
+import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { FilterBar, SearchFilter, useFilters } from "../filters.tsx";
@@ -8,7 +8,6 @@ import type { Values } from "../form.tsx";
 import { Remove } from "../remove.tsx";
 import { List, type ListProps } from "../table.tsx";
 
-export type DataOf<Read extends (...args: never[]) => Promise<{ data: unknown }>> = Awaited<ReturnType<Read>>["data"];
 export type Subscriber = DataOf<Client["api"]["subscribers"]["retrieve"]["query"]>;
 export type Contact = DataOf<Client["api"]["contacts"]["retrieve"]["query"]>;
 export type FieldDefinition = DataOf<Client["api"]["contacts"]["listFields"]["query"]>[number];

@@ -1,9 +1,10 @@
+import type { DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { readLists } from "../audience/list-form.tsx";
 import type { callsOf, Kind } from "../send/calls.ts";
 
 type Drafts = ReturnType<typeof callsOf>["calls"]["drafts"];
-export type Draft = Awaited<ReturnType<Drafts["retrieve"]["query"]>>["data"];
+export type Draft = DataOf<Drafts["retrieve"]["query"]>;
 
 /** Values of the editor's fields; "" for none. */
 export interface Content {

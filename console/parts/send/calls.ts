@@ -1,4 +1,4 @@
-import type { Client } from "../../api.ts";
+import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 
 export type Kind = "newsletter" | "campaign";
@@ -9,8 +9,8 @@ export const callsOf = (client: Client, kind: Kind, id: string) => ({
   params: { [`${kind}Id`]: id },
 });
 
-export type Send = Awaited<ReturnType<Client["app"]["overview"]["progress"]["query"]>>["data"][number];
-export type GateReport = Awaited<ReturnType<Client["app"]["overview"]["gates"]["query"]>>["data"];
+export type Send = DataOf<Client["app"]["overview"]["progress"]["query"]>[number];
+export type GateReport = DataOf<Client["app"]["overview"]["gates"]["query"]>;
 
 export const isOpen = ({ status }: { status: string }): boolean =>
   status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
