@@ -84,13 +84,11 @@ class HttpRefusal extends Error {
 /** A refusal that the page itself has found. */
 export const refuse = (param: string, message: string): Error => new HttpRefusal({ param, message });
 
-/** A request beside the procedures: sign-in, files. @throws {HttpRefusal} */
-export async function request<T>(method: string, path: string, body?: unknown, headers?: HeadersInit): Promise<T> {
-  const isFile = body instanceof Blob;
+/** A request beside the procedures, such as a sign-in. @throws {HttpRefusal} */
+export async function request<T>(method: string, path: string, body?: object): Promise<T> {
   const response = await fetch(`/console${path}`, {
     method,
-    headers: { ...(body !== undefined && !isFile && { "content-type": "application/json" }), ...headers },
-    ...(body !== undefined && { body: isFile ? body : JSON.stringify(body) }),
+    ...(body && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   });
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer as T;
