@@ -11,6 +11,7 @@ import {
   type Provider,
   SERVER_INPUTS,
   USUAL_SERVER,
+  useAccounts,
 } from "../parts/account.tsx";
 import { Act } from "../parts/act.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
@@ -34,14 +35,15 @@ const AccountState = ({ status, problem }: { status: keyof typeof STATES; proble
   </>
 );
 
-const used = (usage: { used: number; limit: number } | null) =>
+type Usage = { used: number; limit: number } | null;
+const used = (usage: Usage) =>
   usage === null ? "no limit" : `${usage.used.toLocaleString()} of ${usage.limit.toLocaleString()}`;
 
 /** The sending accounts of a team. */
 export function Accounts() {
-  const { client, base } = useWorkspace();
+  const { base } = useWorkspace();
   const [{ status }] = useFilters();
-  const accounts = useData(["accounts", "list"], () => client.app.accounts.list.query({}));
+  const accounts = useAccounts();
   return (
     <>
       <PageHead title="Accounts">{useRole("ADMIN") && <Connect />}</PageHead>
@@ -206,9 +208,9 @@ export function Account() {
   );
 }
 
-function Used({ usage }: { usage: { used: number; limit: number } | null }) {
+function Used({ usage }: { usage: Usage }) {
   if (usage === null) return "No limit";
-  const text = `${usage.used.toLocaleString()} of ${usage.limit.toLocaleString()} mails`;
+  const text = `${used(usage)} mails`;
   return (
     <>
       {text} <progress value={usage.used} max={usage.limit} aria-label={text} />

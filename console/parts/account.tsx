@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { useData, useWorkspace } from "../session.tsx";
 import { Field, Inputs, type Values } from "./form.tsx";
 
 /** The providers by their codes, with the server that they usually have. */
@@ -12,6 +13,12 @@ export const PROVIDERS = {
   SMTP_SENDGRID: ["SendGrid", "smtp.sendgrid.net"],
 } as const;
 export type Provider = keyof typeof PROVIDERS;
+
+/** The sending accounts of the team. */
+export function useAccounts() {
+  const { client } = useWorkspace();
+  return useData(["accounts", "list"], () => client.app.accounts.list.query({}));
+}
 
 const SECURITIES = {
   starttls: "STARTTLS, usual at port 587",

@@ -54,11 +54,6 @@ export function useTargets(kind: Kind): readonly { id: string; name: string }[] 
   return useData<readonly { id: string; name: string }[]>(key, read);
 }
 
-export function useAccounts() {
-  const { client } = useWorkspace();
-  return useData(["accounts", "list"], () => client.app.accounts.list.query({}));
-}
-
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 export function useSettings(kind: Kind, id: string) {
   const { client } = useWorkspace();

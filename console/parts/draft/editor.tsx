@@ -3,11 +3,12 @@ import { useBlocker } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { problemOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
+import { useAccounts } from "../account.tsx";
 import { Dialog } from "../dialog.tsx";
 import { Field } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import { callsOf, type Kind } from "../send/calls.ts";
-import { type Content, changesOf, contentOf, type Draft, useAccounts, useSettings } from "./drafts.ts";
+import { type Content, changesOf, contentOf, type Draft, useSettings } from "./drafts.ts";
 import { goTo, TagField } from "./tag-field.tsx";
 
 const FIELDS = ["name", "subject", "from_email", "from_name", "body"];

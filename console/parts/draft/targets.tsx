@@ -1,10 +1,11 @@
 import { useMutation } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
+import { useAccounts } from "../account.tsx";
 import { Field, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
-import { type Draft, useAccounts, useSettings, useTargets } from "./drafts.ts";
+import { type Draft, useSettings, useTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: false };
