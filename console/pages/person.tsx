@@ -26,13 +26,16 @@ export function Page() {
   const { client } = useWorkspace();
   const { subscribers, contacts, suppressions } = client.api;
   const query = { email };
-  const subscriber = useData(["subscribers", "of", email], async (): Promise<{ data: Subscriber | null }> => {
+  const readSubscriber = async (): Promise<Subscriber | undefined> => {
     const [found] = (await subscribers.page.query({ query })).data;
-    return found ? subscribers.retrieve.query({ params: { subscriberId: found.id } }) : { data: null };
+    return found && (await subscribers.retrieve.query({ params: { subscriberId: found.id } })).data;
+  };
+  const [subscriber, [contact], [suppression]] = useData(["person", email], async () => {
+    const pages = [contacts.page.query({ query }), suppressions.page.query({ query })] as const;
+    const [person, one, stopped] = await Promise.all([readSubscriber(), ...pages]);
+    return { data: [person, one.data, stopped.data] as const };
   });
-  const [contact = null] = useData(["contacts", "of", email], () => contacts.page.query({ query }));
   const fields = useFields();
-  const [suppression] = useData(["suppressions", "of", email], () => suppressions.page.query({ query }));
   return (
     <>
       <PageHead title={email} />
@@ -81,7 +84,7 @@ const ABSENT = {
 interface RecordProps {
   kind: PersonKind;
   email: string;
-  person: Person | null;
+  person: Person | undefined;
   children?: ReactNode;
 }
 

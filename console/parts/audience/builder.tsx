@@ -288,11 +288,13 @@ function ListPart({ value, isNot, onChange }: PartProps) {
 
 /** The latest newsletters and campaigns, for their names. */
 function useMailings() {
-  const { client } = useWorkspace();
+  const { newsletters, campaigns } = useWorkspace().client.api;
   const query = { limit: "100" };
-  const newsletters = useData(["newsletters", "latest"], () => client.api.newsletters.drafts.page.query({ query }));
-  const campaigns = useData(["campaigns", "latest"], () => client.api.campaigns.drafts.page.query({ query }));
-  return Object.fromEntries([...newsletters, ...campaigns].map(({ id, name }) => [id, name]));
+  const mailings = useData(["mailings"], async () => {
+    const all = [newsletters.drafts.page.query({ query }), campaigns.drafts.page.query({ query })] as const;
+    return { data: (await Promise.all(all)).flatMap(({ data }) => [...data]) };
+  });
+  return Object.fromEntries(mailings.map(({ id, name }) => [id, name]));
 }
 
 function EventPart({ value, isNot, onChange }: PartProps) {
