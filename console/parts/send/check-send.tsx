@@ -5,9 +5,9 @@ import { refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { Field } from "../form.tsx";
-import { Facts, Problem } from "../page.tsx";
+import { Facts, Problem, When } from "../page.tsx";
 import { callsOf, type GateReport, type Kind } from "./calls.ts";
-import { clock, people, percent } from "./words.ts";
+import { people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
 
@@ -150,7 +150,7 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
       <Facts className="figures" of={[...figures, ["Complaints, 30 days", complaints]]} />
       {preview && (
         <p>
-          It is sent from {from.join(", ")}. The check is valid until {clock(preview.confirmation.expires_at)}.
+          It is sent from {from.join(", ")}. The check is valid until <When at={preview.confirmation.expires_at} />.
         </p>
       )}
     </>

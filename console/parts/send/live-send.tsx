@@ -1,9 +1,9 @@
 import { useMutation } from "@tanstack/react-query";
 import { useRole, useWorkspace } from "../../session.tsx";
-import { Facts, Problem } from "../page.tsx";
+import { Facts, Problem, When } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { callsOf, type Kind, type Send } from "./calls.ts";
-import { clock, pauseText, people } from "./words.ts";
+import { pauseText, people } from "./words.ts";
 
 type Counts = Send["recipients"];
 export type State = Exclude<keyof Counts, "total">;
@@ -29,7 +29,11 @@ export function LiveSend({ send }: { send: Send }) {
   return (
     <div className="stack">
       <p role="status" className="live">
-        {status === "SCHEDULED" && <>It starts at {clock(send.send_at)}, on the next day on which it may be sent.</>}
+        {status === "SCHEDULED" && (
+          <>
+            It starts at <When at={send.send_at} />, on the next day on which it may be sent.
+          </>
+        )}
         {status === "PAUSED" && <strong className="warn">Paused. {pauseText(send.status_reason)}</strong>}
         {status === "SENDING" && <>It goes out.</>}
       </p>

@@ -6,7 +6,7 @@ import { Facts, When } from "../page.tsx";
 import { List } from "../table.tsx";
 import { callsOf, type Kind, type Send } from "./calls.ts";
 import { OUTCOMES, Outcomes, type State } from "./live-send.tsx";
-import { clock, people, percent, reasonText } from "./words.ts";
+import { people, percent, reasonText } from "./words.ts";
 
 const ENDED: Readonly<Record<string, string>> = {
   SENT: "It was sent",
@@ -20,7 +20,8 @@ export function Report({ kind, send }: { kind: Kind; send: Send }) {
     <>
       <p>
         {ENDED[send.status] ?? "It has ended"}
-        {send.completed_at && ` on ${clock(send.completed_at)}`}, to {people(send.recipients.total)}.
+        {send.completed_at && " on "}
+        <When at={send.completed_at} />, to {people(send.recipients.total)}.
       </p>
       <h3>Outcomes</h3>
       <Outcomes recipients={send.recipients} />

@@ -35,7 +35,4 @@ export function pauseText(reason: string | null): string {
 
 export const percent = (fraction: number, digits = 1): string => `${(fraction * 100).toFixed(digits)} %`;
 
-export const clock = (instant: string | number): string =>
-  new Date(instant).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-
 export const people = (count: number): string => `${count.toLocaleString()} ${count === 1 ? "person" : "people"}`;
