@@ -135,7 +135,7 @@ export const Select = ({ choices, onChange, ...select }: SelectProps) => (
   </select>
 );
 
-interface TicksProps {
+export interface TicksProps {
   options: readonly { id: string; name: ReactNode; isDisabled?: boolean }[];
   chosen: readonly string[];
   /** @param ids all that are chosen now @param id the one whose choice has changed */

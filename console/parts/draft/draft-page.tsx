@@ -1,7 +1,7 @@
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { useData, useRole, useWorkspace } from "../../session.tsx";
-import { PageHead, Part } from "../page.tsx";
+import { PageHead } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 import { callsOf, isOpen, type Kind } from "../send/calls.ts";
 import { SendPanel } from "../send/send-panel.tsx";
@@ -37,11 +37,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
     <>
       <PageHead title={name}>
         <span className="state">{STATES[status]}</span>
-        {maySend && isDraft && !isDirty && (
-          <Part key={updated_at}>
-            <TestMail kind={kind} id={id} />
-          </Part>
-        )}
+        {maySend && isDraft && !isDirty && <TestMail key={updated_at} kind={kind} id={id} />}
         {mayWrite && isDraft && (
           <Remove
             title={`Delete this ${kind}`}

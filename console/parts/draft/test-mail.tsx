@@ -1,11 +1,13 @@
 import { useState } from "react";
+import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { Ticks } from "../form.tsx";
+import { Ticks, type TicksProps } from "../form.tsx";
 import type { Kind } from "../send/calls.ts";
 
 const MOST = 5;
 
+type Outcomes = DataOf<Client["app"]["content"]["sendTest"]["mutate"]>;
 const RESULTS = { sent: "sent", not_sent: "not sent", unknown: "perhaps sent: look into the mailbox" };
 
 /** Sends the saved draft to some members of the team. */
@@ -14,13 +16,8 @@ export function TestMail({ kind, id }: { kind: Kind; id: string }) {
   const [chosen, setChosen] = useState<readonly string[]>([]);
   // A press after a lost answer sends nothing twice; another choice is another test.
   const [idempotencyKey, setKey] = useState(() => crypto.randomUUID());
-  const [outcomes, setOutcomes] = useState<Awaited<ReturnType<typeof send>>>();
-  const members = useData(["members"], () => client.app.team.members.query({}));
-  const send = async () => {
-    const body = { type: kind, id, member_ids: [...chosen] };
-    return (await client.app.content.sendTest.mutate({ body }, { context: { idempotencyKey } })).data;
-  };
-  const choose = (ids: readonly string[]) => {
+  const [outcomes, setOutcomes] = useState<Outcomes>();
+  const choose = (ids: string[]) => {
     setChosen(ids);
     setKey(crypto.randomUUID());
     setOutcomes(undefined);
@@ -32,27 +29,27 @@ export function TestMail({ kind, id }: { kind: Kind; id: string }) {
       note={`The saved mail goes to up to ${MOST} members of the team, over the sender's account, and counts toward your daily limit.`}
       isDisabled={chosen.length === 0 || outcomes !== undefined}
       act={async () => {
-        setOutcomes(await send());
+        const body = { type: kind, id, member_ids: [...chosen] };
+        setOutcomes((await client.app.content.sendTest.mutate({ body }, { context: { idempotencyKey } })).data);
         return false;
       }}
     >
-      <Ticks
-        options={members.map(({ id: member, name, email }) => {
-          const outcome = outcomes?.find(({ member_id }) => member_id === member)?.outcome;
-          return {
-            id: member,
-            name: (
-              <>
-                {name} <span className="muted">{email}</span>{" "}
-                <strong role="status">{outcome && RESULTS[outcome]}</strong>
-              </>
-            ),
-            isDisabled: chosen.length >= MOST && !chosen.includes(member),
-          };
-        })}
-        chosen={chosen}
-        onChange={choose}
-      />
+      <Members chosen={chosen} outcomes={outcomes} onChange={choose} />
     </Act>
   );
+}
+
+function Members({ outcomes, ...ticks }: Omit<TicksProps, "options"> & { outcomes: Outcomes | undefined }) {
+  const { client } = useWorkspace();
+  const members = useData(["members"], () => client.app.team.members.query({}));
+  const options = members.map(({ id, name, email }) => {
+    const outcome = outcomes?.find(({ member_id }) => member_id === id)?.outcome;
+    const label = (
+      <>
+        {name} <span className="muted">{email}</span> <strong role="status">{outcome && RESULTS[outcome]}</strong>
+      </>
+    );
+    return { id, name: label, isDisabled: ticks.chosen.length >= MOST && !ticks.chosen.includes(id) };
+  });
+  return <Ticks options={options} {...ticks} />;
 }
