@@ -2,7 +2,7 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
-import { useLists } from "../parts/audience/list-form.tsx";
+import { useLists } from "../parts/audience/lists.ts";
 import { saveFile } from "../parts/export.tsx";
 import { useFilters } from "../parts/filters.tsx";
 import { Field, Form, type Values } from "../parts/form.tsx";

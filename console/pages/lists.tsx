@@ -2,7 +2,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
-import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
+import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/lists.ts";
 import { AddressList, nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";

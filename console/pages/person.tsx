@@ -1,7 +1,7 @@
 import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { Act } from "../parts/act.tsx";
-import { SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/list-form.tsx";
+import { SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/lists.ts";
 import {
   type Contact,
   DeletePerson,

@@ -18,7 +18,7 @@ import {
   typeOf,
   withOperator,
 } from "./conditions.ts";
-import { SUBSCRIPTION_STATUSES, useLists } from "./list-form.tsx";
+import { SUBSCRIPTION_STATUSES, useLists } from "./lists.ts";
 import { EMAIL_STATUSES, useFields } from "./people.tsx";
 
 interface EditProps<Value> {

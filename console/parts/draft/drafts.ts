@@ -1,6 +1,6 @@
 import type { DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
-import { readLists } from "../audience/list-form.tsx";
+import { readLists } from "../audience/lists.ts";
 import type { callsOf, Kind } from "../send/calls.ts";
 
 type Drafts = ReturnType<typeof callsOf>["calls"]["drafts"];
