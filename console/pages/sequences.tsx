@@ -4,6 +4,7 @@ import { Act } from "../parts/act.tsx";
 import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
 import { choicesOf, Facts, Notice, PageHead, State, When } from "../parts/page.tsx";
+import { people } from "../parts/send/words.ts";
 import { SEQUENCE_STATES, type Step, StepsEditor, whenText } from "../parts/sequence.tsx";
 import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -24,7 +25,7 @@ export function Sequences() {
             title="New sequence"
             submit="Make the sequence"
             kind="primary"
-            inputs={[["name", "Name", { required: true, maxLength: 200, hint: "For your team alone." }]]}
+            inputs={NAME}
             fields={["from_email", "from_name"]}
             act={async ({ name = "", target = "", from_email = "", from_name }) => {
               const [kind = "list_id", id = ""] = target.split(" ");
@@ -82,7 +83,7 @@ function Choices({ problemOf }: { problemOf: (name: string) => string | undefine
 }
 
 const PEOPLE = { ACTIVE: "in it", COMPLETED: "passed all steps", LEFT: "left", PRESENT: "were there before" };
-const peopleText = (count: number) => (count === 1 ? "1 person" : `${count.toLocaleString()} people`);
+const NAME = [["name", "Name", { required: true, maxLength: 200, hint: "For your team alone." }]] as const;
 
 const START = "Mails go out with your key, and count towards its daily limit.";
 const KEYS = { same: "The key that it was started with", own: "My key" };
@@ -93,9 +94,9 @@ const AFTER_RESTORE = {
   choices: { "": "Choose", mail: "Get their mail: some get it twice", skip: "Pass this step: some never get its mail" },
 };
 
-const peopleIn = (people: Partial<Record<string, number>>) =>
+const peopleIn = (counts: Partial<Record<string, number>>) =>
   Object.entries(PEOPLE)
-    .flatMap(([state, text]) => (people[state] ? [`${people[state].toLocaleString()} ${text}`] : []))
+    .flatMap(([state, text]) => (counts[state] ? [`${counts[state].toLocaleString()} ${text}`] : []))
     .join(", ") || "none yet";
 
 /** One sequence: its steps, and the people at each. */
@@ -111,7 +112,7 @@ export function OneSequence() {
   const sequence = useData(["sequences", sequenceId], () => sequences.show.query({ params }), {
     poll: ({ status }) => status === "ACTIVE" && 5_000,
   });
-  const { status, steps, people, due } = sequence;
+  const { status, steps, due } = sequence;
   const isRunning = status === "ACTIVE" || status === "PAUSED";
   const mayEdit = status === "DRAFT" ? isEditor : isAdmin && isRunning;
   const isEditing = mayEdit && (edit === "true" || steps.length === 0);
@@ -150,7 +151,7 @@ export function OneSequence() {
           <Act
             title="Resume"
             kind="primary"
-            note={`${peopleText(due)} fell due. The first 1,000 are mailed at once, the others within the hour.`}
+            note={`${people(due)} fell due. The first 1,000 are mailed at once, the others within the hour.`}
             inputs={[
               ["due", "Those who were due when it was paused", sequence.is_restored ? AFTER_RESTORE : AFTER_PAUSE],
               ["key", "Send with", { choices: KEYS }],
@@ -162,14 +163,14 @@ export function OneSequence() {
           <Act
             title="Stop"
             kind="danger"
-            note={`${peopleText(people.ACTIVE ?? 0)} leave it, and it cannot be started again.`}
+            note={`${people(sequence.people.ACTIVE ?? 0)} leave it, and it cannot be started again.`}
             act={() => sequences.stop.mutate({ params })}
           />
         )}
         {isEditor && (
           <Act
             title="Rename"
-            inputs={[["name", "Name", { required: true, maxLength: 200, hint: "For your team alone." }]]}
+            inputs={NAME}
             values={sequence}
             act={({ name = "" }) => sequences.rename.mutate({ params, body: { name } })}
           />
@@ -209,7 +210,7 @@ export function OneSequence() {
             ),
           ],
           ["From", sequence.from_name ? `${sequence.from_name}, ${sequence.from_email}` : sequence.from_email],
-          ["People", peopleIn(people)],
+          ["People", peopleIn(sequence.people)],
           ["Next mail", sequence.next_due_at && <When at={sequence.next_due_at} />],
           ["Mailed today", isRunning && sequence.mailed_today],
         ]}
@@ -243,6 +244,6 @@ function WhoEnters(params: { sequenceId: string }) {
   const { members } = useData(["sequences", params.sequenceId, "members"], () =>
     sequences.countMembers.query({ params }),
   );
-  const choices = { new: "Those who come from now on", all: `Also ${peopleText(members)} who are there now` };
+  const choices = { new: "Those who come from now on", all: `Also ${people(members)} who are there now` };
   return <Inputs inputs={[["members", "Who enters it", { choices }]]} />;
 }
