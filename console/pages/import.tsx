@@ -67,9 +67,9 @@ export function Page() {
         </label>
       )}
       {failure && (
-        <div className="problem" role="alert">
-          <p>{failure}</p>
-        </div>
+        <p className="problem" role="alert">
+          {failure}
+        </p>
       )}
       {report && (
         <section className="card stack" aria-label="Report">

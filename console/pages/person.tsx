@@ -127,7 +127,7 @@ function Subscriptions({ subscriber: { id, subscriptions } }: { subscriber: Subs
   const join = ({ listId = "" }: Values) =>
     client.api.lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
   return (
-    <section className="block">
+    <section className="stack">
       <h2>Subscriptions</h2>
       <Table
         caption="Subscriptions"
@@ -179,7 +179,7 @@ function OptOuts({ email }: { email: string }) {
   const pathOf = (id: string) => `${base}/${id.startsWith("nl_") ? "newsletters" : "campaigns"}/${id}`;
   return (
     optOuts.length > 0 && (
-      <section className="block">
+      <section className="stack">
         <h2>Opt-outs</h2>
         <ul>
           {optOuts.map(({ id, source, campaign_id, unsubscribed_at: at }) => (
@@ -220,7 +220,7 @@ const times = (count: number) => (count === 0 ? "–" : count === 1 ? "once" : `
 function Mails({ email }: { email: string }) {
   const { client, base } = useWorkspace();
   return (
-    <section className="block">
+    <section className="stack">
       <h2>Mails</h2>
       <List
         caption="Mails"

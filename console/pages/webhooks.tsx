@@ -4,7 +4,7 @@ import { Act } from "../parts/act.tsx";
 import { Dialog, useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, FilterBar, useFilters } from "../parts/filters.tsx";
 import { Ticks, textsOf } from "../parts/form.tsx";
-import { choicesOf, Facts, PageHead, Part, State, When } from "../parts/page.tsx";
+import { choicesOf, Facts, Notice, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -360,9 +360,9 @@ function Progress({ replayId }: { replayId: string }) {
   );
   const text = `${replayed.toLocaleString()} of about ${total.toLocaleString()} are queued again.`;
   return (
-    <p className="notice" role="status">
+    <Notice>
       {status === "RUNNING" ? "Replaying" : "Replayed"}: {text}
       {status === "RUNNING" && <progress aria-label={text} value={replayed} max={Math.max(total, 1)} />}
-    </p>
+    </Notice>
   );
 }

@@ -22,7 +22,7 @@ export interface FormProps {
 }
 
 /** A form whose refusals stand beside their fields. */
-export function Form({ onSubmit, onDone, submit, inputs = [], values, fields = [], children, ...state }: FormProps) {
+export function Form({ onSubmit, onDone, submit, inputs = [], values, fields = [], children, isDisabled }: FormProps) {
   const onSuccess = (result: unknown) => result !== false && onDone?.();
   const { mutate, error, isPending } = useMutation({ mutationFn: onSubmit, onSuccess });
   const problem = (name: string) => problemOf(error, name);
@@ -37,7 +37,7 @@ export function Form({ onSubmit, onDone, submit, inputs = [], values, fields = [
       {typeof children === "function" ? children(problem) : children}
       <Problem error={error} fields={[...inputs.map(([name]) => name), ...fields]} />
       <div className="actions">
-        <button type="submit" className="primary" disabled={isPending || state.isDisabled}>
+        <button type="submit" className="primary" disabled={isPending || isDisabled}>
           {submit}
         </button>
       </div>

@@ -142,7 +142,7 @@ function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: (
   const wrap = (next: Condition, not: boolean) => onChange(not ? { not: next } : next);
   const part = { value: inner, isNot, onChange: wrap };
   return (
-    <div className="actions condition">
+    <div className="actions">
       <Pick label="About" value={subject} choices={subjects} onChange={choose} />
       <Part>
         {subject === "list" ? (

@@ -36,7 +36,7 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
   return (
     <>
       <PageHead title={name}>
-        <span className="state">{STATES[status]}</span>
+        <span>{STATES[status]}</span>
         {maySend && isDraft && !isDirty && <TestMail key={updated_at} kind={kind} id={id} />}
         {mayWrite && isDraft && (
           <Remove

@@ -104,7 +104,7 @@ function useSave<Value>(save: (value: Value) => Promise<unknown>) {
 function Several({ label, hint, options, chosen, save }: ChoiceProps<Selection> & { chosen: readonly string[] }) {
   const { own, change, error, mayWrite } = useSave(save);
   return (
-    <fieldset className="card choices" disabled={!mayWrite}>
+    <fieldset className="card" disabled={!mayWrite}>
       <legend>{label}</legend>
       <p className="muted">{options.length === 0 ? "There is none yet: make one first." : hint}</p>
       <Ticks options={options} chosen={own?.ids ?? chosen} onChange={(ids, id) => change({ ids, id })} />

@@ -28,7 +28,7 @@ export function LiveSend({ send }: { send: Send }) {
   const open = openOf(recipients);
   return (
     <div className="stack">
-      <p role="status" className="live">
+      <p role="status">
         {status === "SCHEDULED" && (
           <>
             It starts at <When at={send.send_at} />, on the next day on which it may be sent.
