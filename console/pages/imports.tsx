@@ -1,5 +1,5 @@
 import { Link, useNavigate } from "@tanstack/react-router";
-import { useEffect, useRef, useState } from "react";
+import { useRef, useState } from "react";
 import { type Client, refusalOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { useFilters } from "../parts/filters.tsx";
@@ -60,7 +60,7 @@ function NewImport() {
   const [{ list }] = useFilters();
   const navigate = useNavigate();
   const [progress, setProgress] = useState<number>();
-  const closed = useRef(new AbortController());
+  const box = useRef<HTMLDivElement>(null);
   return (
     <Act
       title="New import"
@@ -70,9 +70,9 @@ function NewImport() {
       act={async (values) => {
         const file: unknown = values["file"];
         if (!(file instanceof File)) return;
-        closed.current = new AbortController();
+        const shown = box.current;
         try {
-          const id = await upload(client, file, closed.current.signal, setProgress);
+          const id = await upload(client, file, () => !shown?.isConnected, setProgress);
           await navigate({ to: `${base}/imports/${id}`, search: { list } });
         } finally {
           setProgress(undefined);
@@ -80,7 +80,7 @@ function NewImport() {
       }}
     >
       {(problemOf) => (
-        <>
+        <div ref={box} className="stack">
           <Field
             label="CSV file"
             name="file"
@@ -95,18 +95,10 @@ function NewImport() {
               Uploading: keep this tab open until it is done. <progress max={1} value={progress} />
             </label>
           )}
-          <WhenClosed act={() => closed.current.abort()} />
-        </>
+        </div>
       )}
     </Act>
   );
-}
-
-/** Acts when the dialog around it closes. */
-function WhenClosed({ act }: { act: () => void }) {
-  const first = useRef(act);
-  useEffect(() => () => first.current(), []);
-  return null;
 }
 
 /** A part that did not arrive is sent again so often: a second one changes nothing. */
@@ -116,14 +108,14 @@ const WAIT_MS = 1_000;
 async function upload(
   client: Client,
   file: File,
-  gone: AbortSignal,
+  isClosed: () => boolean,
   onProgress: (share: number) => void,
 ): Promise<string> {
   const body = { name: file.name.slice(0, 255), size: file.size };
   const { id, part_bytes: length } = (await client.app.imports.begin.mutate({ body })).data;
   const params = { importId: id };
   const sendPart = async (n: number, base64: string, tries = 1): Promise<void> => {
-    gone.throwIfAborted();
+    if (isClosed()) throw new Error("the dialog was closed");
     try {
       await client.app.imports.part.mutate({ params, body: { n, base64 } });
     } catch (error) {
