@@ -6,7 +6,7 @@ import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audie
 import { AddressList, nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
-import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
 import { Notice, PageHead, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
@@ -75,7 +75,6 @@ function ListButton({ list }: { list?: ListRecord }) {
   );
 }
 
-type Status = keyof typeof SUBSCRIPTION_STATUSES;
 type Member = DataOf<Client["api"]["lists"]["pageSubscribers"]["query"]>[number];
 
 const WITHHELD = {
@@ -93,7 +92,7 @@ export function OneList() {
   const [{ q, status: given }] = useFilters();
   const list = useData(["lists", listId], () => client.api.lists.retrieve.query({ params: { listId } }));
   const { name, description, optin } = list;
-  const status = given !== undefined && given in SUBSCRIPTION_STATUSES ? (given as Status) : undefined;
+  const status = choiceOf(SUBSCRIPTION_STATUSES, given);
   const states: Column<Member>[] = [
     {
       name: "Status",

@@ -10,7 +10,7 @@ import {
   PersonLink,
 } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
-import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
 import { PageHead, When } from "../parts/page.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
@@ -30,7 +30,7 @@ function People({ kind }: { kind: PersonKind }) {
   const [{ email_status }] = useFilters();
   const isContacts = kind === "contacts";
   const caption = isContacts ? "Contacts" : "Subscribers";
-  const status = email_status === "ACTIVE" || email_status === "INVALID" ? email_status : undefined;
+  const status = choiceOf(EMAIL_STATUSES, email_status);
   return (
     <>
       <PageHead title={caption}>

@@ -11,7 +11,11 @@ export function useFilters(): [Filters, (patch: Filters) => void] {
   return [search, (patch) => void navigate({ to: ".", search: { ...search, ...patch }, replace: true })];
 }
 
-/** Filters beside each other, above what they filter. */
+/** The value of a filter, where it is one of the choices. */
+export const choiceOf = <Choice extends string>(choices: Readonly<Record<Choice, string>>, value = "") =>
+  value in choices ? (value as Choice) : undefined;
+
+/** Filters beside each other, above the list that they filter. */
 export const FilterBar = ({ children }: { children: ReactNode }) => <div className="filters">{children}</div>;
 
 /** A search that begins with Enter or its button. */

@@ -1,7 +1,7 @@
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../filters.tsx";
+import { ChoiceFilter, choiceOf, FilterBar, SearchFilter, useFilters } from "../filters.tsx";
 import { PageHead, When } from "../page.tsx";
 import { callsOf, type Kind } from "../send/calls.ts";
 import { List } from "../table.tsx";
@@ -27,10 +27,10 @@ const NAME_HINT = "For the team alone; recipients see the subject.";
 export function DraftList({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
-  const [{ q, status: given = "" }] = useFilters();
+  const [{ q, status: given }] = useFilters();
   const { drafts } = callsOf(client, kind, "").calls;
   const mayWrite = useRole("EDITOR");
-  const status = given in FILTERS ? (given as keyof typeof FILTERS) : undefined;
+  const status = choiceOf(FILTERS, given);
   const texts = TEXTS[kind];
   return (
     <>

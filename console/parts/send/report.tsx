@@ -1,7 +1,7 @@
 import { useData, useWorkspace } from "../../session.tsx";
 import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
-import { ChoiceFilter, FilterBar, useFilters } from "../filters.tsx";
+import { ChoiceFilter, choiceOf, FilterBar, useFilters } from "../filters.tsx";
 import { Facts, When } from "../page.tsx";
 import { List } from "../table.tsx";
 import { callsOf, type Kind, type Send } from "./calls.ts";
@@ -104,7 +104,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
   const { client, base } = useWorkspace();
   const [{ outcome }] = useFilters();
   const { calls, params } = callsOf(client, kind, id);
-  const status = outcome !== undefined && outcome in OUTCOMES ? (outcome.toUpperCase() as "SENT") : undefined;
+  const status = choiceOf(OUTCOMES, outcome)?.toUpperCase() as "SENT" | undefined;
   const read = async (cursor: string | undefined) => {
     for (let from = cursor; ; ) {
       const page = await calls.recipients.query({ params, query: { cursor: from, status } });
