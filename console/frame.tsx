@@ -42,7 +42,7 @@ export function Frame() {
 
   if (session.isPending) return <Loading />;
   const hasEnded = session.error !== null && refusalOf(session.error).status === 401;
-  // What was written on the page stays, also while the member signs in elsewhere.
+  // The page keeps its unsaved text, also while the member signs in elsewhere.
   const here = window.location.pathname + window.location.search;
   if (!session.data && hasEnded) return <Navigate to="/sign-in" state={{ page: here }} />;
   if (!session.data) return <Problem error={session.error} />;

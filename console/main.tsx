@@ -10,7 +10,7 @@ import "./style.css";
 crypto.randomUUID ??= () => crypto.getRandomValues(new Uint32Array(5)).join("-") as ReturnType<Crypto["randomUUID"]>;
 
 const queryClient: QueryClient = new QueryClient({
-  // What the pages show may be another after any change.
+  // Any change may alter the data of any page.
   mutationCache: new MutationCache({ onSuccess: () => queryClient.invalidateQueries() }),
   defaultOptions: {
     queries: {

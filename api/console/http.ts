@@ -26,7 +26,7 @@ import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
 
-/** Requests for a link that are answered in a minute: those of a network, and its ones for one address. */
+/** Requests for a link that are answered in a minute: those of a network, and those of a network for one address. */
 const LINKS_PER_NETWORK = 20;
 const LINKS_PER_ADDRESS = 3;
 const TOO_MANY_LINKS = "Too many links were asked for; wait a minute, then ask again.";

@@ -47,13 +47,13 @@ export function Page() {
             cell: ({ name }) =>
               mayWrite && (
                 <Remove title={`Delete ${name}`} act={({ context }) => remove(name, context.dryRun)}>
-                  Every contact loses its value. Segments that ask for the field select nobody until you change them,
-                  and mails show nothing in its place.
+                  Every contact loses its value. Segments that ask for the field select no contact until you change
+                  them, and mails show nothing in its place.
                 </Remove>
               ),
           },
         ]}
-        empty="No field yet. Fields hold what you know of your contacts, such as their city: make one, fill it by an import, then select people by it in a segment or name it in a mail."
+        empty="No field yet. Fields hold facts about your contacts, such as their city: make one, fill it by an import, then select people by it in a segment or name it in a mail."
       />
     </>
   );

@@ -228,7 +228,7 @@ function Choices({ found }: { found: Import }) {
           />
           <label>
             <input type="checkbox" name="confirmed" defaultChecked={found.confirmed} /> They have agreed to get mails:
-            ask nobody to confirm, even where the list has double opt-in
+            ask none of them to confirm, even where the list has double opt-in
           </label>
         </>
       )}

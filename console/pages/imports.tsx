@@ -48,7 +48,7 @@ export function Page() {
           },
           { name: "Uploaded", cell: ({ created_at }) => <When at={created_at} /> },
         ]}
-        empty="No import yet. Upload a CSV file with the addresses of people: you see what would change before anything does."
+        empty="No import yet. Upload a CSV file with the addresses of people: you see the changes before they are made."
       />
     </>
   );

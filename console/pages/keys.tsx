@@ -14,7 +14,7 @@ const REVOKES =
 const REVOKES_CONSOLE =
   "Sends that were confirmed by it and have not ended are stopped. Its member is an admin and can renew it: to keep them from sending, change their role.";
 
-/** The API keys of a team in one environment. The service tells others than admins who manages them. */
+/** The API keys of a team in one environment. Members who are no admins see the service's refusal. */
 export function Page() {
   const { client, environment } = useWorkspace();
   const mayManage = useRole("ADMIN");
@@ -36,7 +36,7 @@ export function Page() {
           <span>The key by which you send in the console was revoked: you cannot send until you renew it.</span>
           <Act
             title="Renew"
-            note="You can send again. What you sent today still counts for the new key."
+            note="You can send again. Your mails of today still count for the new key."
             act={() => renewConsoleKey.mutate({})}
           />
         </div>

@@ -141,7 +141,7 @@ export function OneList() {
         empty={
           status
             ? "No subscriber has this status."
-            : "Nobody is on this list yet. Add a person, or import many from a file."
+            : "This list has no subscriber yet. Add a person, or import many from a file."
         }
       >
         <ChoiceFilter name="status" label="Status" any="all" choices={SUBSCRIPTION_STATUSES} />

@@ -10,7 +10,7 @@ const ROLES: Record<Role, string> = {
   OWNER: "Owner: also makes and changes owners",
 };
 
-/** The members of a team. The service tells others than admins who sees them. */
+/** The members of a team. Members who are no admins see the service's refusal. */
 export function Page() {
   const { client } = useWorkspace();
   const isAdmin = useRole("ADMIN");

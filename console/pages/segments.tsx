@@ -36,7 +36,7 @@ export function Segments() {
           { name: "Name", cell: ({ id, name }) => <Link to={`${base}/segments/${id}`}>{name}</Link> },
           { name: "Changed", cell: ({ updated_at }) => <When at={updated_at} /> },
         ]}
-        empty="No segment yet. A segment selects contacts by their fields, lists and what they opened; campaigns and sequences mail it. Make the first one."
+        empty="No segment yet. A segment selects contacts by their fields, lists and opened mails; campaigns and sequences mail it. Make the first one."
       />
     </>
   );
@@ -51,7 +51,7 @@ export function OneSegment() {
 function Saved(params: { segmentId: string }) {
   const { client } = useWorkspace();
   const read = () => client.app.audience.segment.query({ params });
-  // The editor begins with what is read, not with what was kept.
+  // The editor begins with the segment as the service has it, and not with a kept one.
   return <Editor segment={useData(["segments", params.segmentId], read, { gcTime: 0 })} />;
 }
 

@@ -139,7 +139,7 @@ const STATUSES = {
   BLOCKED: ["Not sent", "wrong"],
 } as const;
 
-const OFF = "Nothing is sent to it then. What happens meanwhile stands in its log as not sent, to be replayed.";
+const OFF = "Nothing is sent to it then. The events of that time stand in its log as not sent, to be replayed.";
 const HOURS = { type: "number", min: 0, max: 168, required: true, hint: "0 if others may know the old one." } as const;
 const ENDED = { true: "With this attempt", false: "Followed by another" };
 
@@ -318,7 +318,7 @@ const REPLAY_INPUTS = [
   ["status", "Outcome", { choices: REPLAYED }],
 ] as const;
 
-/** Counts what matches, then replays it. */
+/** Counts the deliveries that match, then replays them. */
 function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
   const { params, calls } = useEndpoint();
   const types = useEventTypes().map(({ id }) => id);

@@ -22,7 +22,7 @@ export const Loading = () => (
   </p>
 );
 
-/** In the place of what could not be read. */
+/** In the place of a page, or a part of one, that could not be read. */
 export function Failed({ error, reset }: ErrorComponentProps) {
   const failed = useQueryErrorResetBoundary();
   useEffect(() => failed.reset(), [failed]);
@@ -43,7 +43,7 @@ export const Part = ({ children }: { children: ReactNode }) => (
   </CatchBoundary>
 );
 
-/** The effect of what was done; nothing without a text. */
+/** The effect of an act; nothing without a text. */
 export const Notice = ({ children }: { children?: ReactNode }) =>
   children && (
     <p className="notice" role="status">
@@ -64,7 +64,7 @@ export function Problem({ error, fields = [] }: { error: unknown; fields?: reado
   );
 }
 
-/** A text with a button that copies it. @param name what it is, for screen readers */
+/** A text with a button that copies it. @param name of the text, for screen readers */
 export function Copy({ text, name }: { text: string; name: string }) {
   const [isCopied, setCopied] = useState(false);
   const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true));

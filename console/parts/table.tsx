@@ -16,7 +16,7 @@ interface TableProps<Row> {
   rows: readonly Row[];
   columns: readonly Column<Row>[];
   keyOf: (row: Row) => string;
-  /** Shown when there is no row: what to do. */
+  /** Shown when there is no row: the next thing to do. */
   empty?: ReactNode;
 }
 

@@ -10,9 +10,9 @@ export interface HourOfSend {
   clicked: number;
 }
 
-/** Of these a chart shows each; a mail is hardly opened later. */
+/** A chart shows each of these hours; few mails are opened later. */
 const HOURS = 72;
-/** The first of a larger send stand for all: the time of a report does not grow with the send. */
+/** The first recipients of a larger send stand for all: the time of a report does not grow with the send. */
 export const MAX_RECIPIENTS = 100_000;
 
 /**

@@ -61,7 +61,7 @@ const hours = consoleQuery(
   { name: "overview.hours", role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
   async ({ ctx: { em, tenant }, input: { body } }) => ({
     hours: await readHours(em, tenant, body.resource_id),
-    /** Those of a larger send are the responses of so many of its recipients. */
+    /** The hours of a larger send count the responses of this many recipients alone. */
     max_recipients: MAX_RECIPIENTS,
   }),
 );

@@ -253,7 +253,7 @@ interface PartProps {
   onChange: (value: Condition, isNot: boolean) => void;
 }
 
-/** A condition with what is chosen; without it for nothing. */
+/** A condition with the chosen value; an empty one takes it out. */
 const chosen = (condition: Condition, name: string, value: string | number): Condition => {
   const { [name]: _, ...rest } = condition;
   return value === "" ? rest : { ...rest, [name]: value };

@@ -30,7 +30,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   const body = useRef<HTMLTextAreaElement>(null);
   const { merge_tags: tags } = useSettings(kind, draft.id);
   const accounts = useAccounts();
-  // Fields without edits follow what another member saves.
+  // Fields without edits follow the saves of other members.
   const saved = contentOf(draft);
   const content = { ...saved, ...edits };
   const changes = changesOf(saved, content);

@@ -12,7 +12,7 @@ import { people, percent } from "./words.ts";
 type GateState = GateReport["gates"][number];
 
 const STARTS =
-  "It starts within a minute, or on the next day on which it may be sent. What has left cannot be taken back; you can pause or cancel the rest.";
+  "It starts within a minute, or on the next day on which it may be sent. Mails that have left cannot be taken back; you can pause or cancel the rest.";
 
 interface CheckProps {
   kind: Kind;
