@@ -85,6 +85,9 @@ describe("The console in a browser", function () {
       await page.getByLabel("HTML", { exact: true }).fill("<p>Dear {{ first_name }}, this is the walk.</p>");
       await button("Save").click();
       await page.getByText("Saved", { exact: true }).waitFor();
+      await button("Send a test").click();
+      await page.getByRole("dialog").getByRole("checkbox").check();
+      await button("Close").click();
 
       await button("Check the send").click();
       await page.getByText("It cannot be sent yet.").waitFor();
@@ -143,12 +146,12 @@ describe("The console in a browser", function () {
   } as const)) {
     it(`shows every page ${name} as axe asks for, nothing wider than the screen`, async () => {
       const { origin } = await stack();
-      const { owner, team } = await makeSender({ recipients: 3 });
+      const { owner, team, audience } = await makeSender({ recipients: 3 });
       const cookies = await signIn(owner.id);
       await inPage(options, async (page) => {
         const given = Object.entries(cookies).map(([name, value]) => ({ name, value, url: origin }));
         await page.context().addCookies(given);
-        for (const path of PAGES) {
+        for (const path of [...PAGES, `people/person0@${audience}`]) {
           await page.goto(`${origin}/console/${team.id}/live/${path}`);
           await page.getByRole("heading", { level: 1 }).waitFor();
           await page.waitForLoadState("networkidle");
