@@ -203,7 +203,7 @@ export class EndpointRun {
       const due = this.#queue.shift();
       if (!due) return;
       this.#inFlight++;
-      void this.#attempt(due, taken).catch(this.#fail);
+      void this.#attempt(due, taken);
     }
   }
 
@@ -271,6 +271,9 @@ export class EndpointRun {
       await written;
       // Meanwhile claims looked for tests alone.
       if (wasProbing) this.#isDry = false;
+    } catch (reason) {
+      // Before it is dropped: a claim without it would hide from the next epoch that its outcome is unknown.
+      this.#fail(reason);
     } finally {
       this.#held.delete(due.id);
       this.#pump();
