@@ -89,7 +89,7 @@ export const sequenceStepsFor = (teamId: string): SequenceActivities =>
 /** A worker that is lost is noticed sooner than elsewhere: what it had in flight is sent again within seconds. */
 const DELIVERY_HEARTBEAT_MS = 5_000;
 
-/** Its heartbeat bounds a run: one lasts as long as some request is always in flight. */
+/** A run ends by itself within half an hour. */
 export function deliveryStepsFor(teamId: string): Pick<DeliveryActivities, "deliverDue" | "commandEndpoint"> {
   const options = (summary: string) =>
     ({

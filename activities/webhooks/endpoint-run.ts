@@ -39,6 +39,8 @@ const CLAIM_BELOW = 32;
  */
 const TURN_MS = 25_000;
 const PAUSE_MS = 500;
+/** A run that always has a request in flight ends after so long: after an hour Temporal would begin another one beside it. */
+const LONGEST_MS = 30 * 60_000;
 /** How long a run waits for further deliveries: another workflow costs more. */
 const LINGER_MS = 1_000;
 const TICK_MS = 250;
@@ -113,6 +115,7 @@ export class EndpointRun {
    */
   async run(ends: readonly AbortSignal[]): Promise<string | null | undefined> {
     const tick = setInterval(this.#pump, TICK_MS);
+    const longest = setTimeout(this.end, LONGEST_MS);
     for (const signal of ends) signal.addEventListener("abort", this.end);
     try {
       if (!(await this.#take()) || !this.#taken) return undefined;
@@ -123,7 +126,7 @@ export class EndpointRun {
       await endRun(this.#deps.orm.em.fork(), this.#taken);
       return this.#reason;
     } finally {
-      for (const timer of [tick, this.#linger]) clearTimeout(timer);
+      for (const timer of [tick, longest, this.#linger]) clearTimeout(timer);
       for (const signal of ends) signal.removeEventListener("abort", this.end);
       this.#ended.resolve();
     }
