@@ -233,7 +233,7 @@ export class EndpointRun {
     this.#claimedAt = beganAt;
     if (this.#isEnding || (this.#isFailing && limit > 1)) return;
     if (!claimed) {
-      // The endpoint was changed, paused or switched off, or has another owner.
+      // The endpoint or its queue was changed, it was paused or switched off, or has another owner.
       if (!(await this.#take())) void this.end();
       return;
     }

@@ -63,7 +63,7 @@ export const WebhookHealthSchema = defineEntity({
     probeAt: instant().nullable(),
     /** The wait before `probeAt`, from which the next one follows. */
     probeWaitSeconds: p.smallint().nullable(),
-    /** Raised by each activity that takes the endpoint: an earlier one's writes change nothing. */
+    /** Raised by each activity that takes the endpoint: an earlier one claims nothing. Negative once waiting deliveries were ended. */
     epoch: p.integer().default(0),
     /** Until when the activity of this epoch finds new deliveries by itself. */
     leaseUntil: instant().nullable(),

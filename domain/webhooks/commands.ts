@@ -19,17 +19,20 @@ async function endWaiting(
 ): Promise<number> {
   for (let total = 0; ; ) {
     const { numAffectedRows = 0n } = await sql`
+    with health as (
+      -- Refuses a claim that began before; its run takes the endpoint anew.
+      update webhook_health set epoch = -abs(epoch) where webhook_id = ${webhookId} returning claimed, lease_until
+    )
     update webhook_deliveries d
     set status = case when d.status = 'PENDING' and not w.cut_off then ${untried} else 'FAILED' end, next_attempt_at = null,
       error_message = concat_ws(' ', case when w.cut_off then ${INTERRUPTED}::text else d.error_message end, ${why}::text),
       updated_at = now()
     from (
-      select q.id, q.id = any(h.claimed) as cut_off from webhook_health h cross join lateral (
+      select q.id, q.id = any(h.claimed) as cut_off from health h cross join lateral (
         select d.id from webhook_deliveries d
-        where d.webhook_id = h.webhook_id and d.next_attempt_at is not null
+        where d.webhook_id = ${webhookId} and d.next_attempt_at is not null
           and (d.id <> all(h.claimed) or coalesce(h.lease_until <= now(), true))
-        order by d.next_attempt_at limit ${sql.lit(CHANGED_AT_ONCE)} for update skip locked) q
-      where h.webhook_id = ${webhookId}) w
+        order by d.next_attempt_at limit ${sql.lit(CHANGED_AT_ONCE)} for update skip locked) q) w
     where d.id = w.id`.execute(kysely(em));
     total += Number(numAffectedRows);
     if (numAffectedRows < CHANGED_AT_ONCE) return total;
@@ -37,16 +40,6 @@ async function endWaiting(
 }
 
 const CANCELLED = "An operator gave it up; it can be replayed.";
-
-/** It is paused meanwhile, so that no run claims a delivery that is given up. @returns how many */
-async function giveUpWaiting(em: EntityManager, webhookId: string): Promise<number> {
-  const wasPaused = await setPaused(em, webhookId, true);
-  try {
-    return await endWaiting(em, webhookId, CANCELLED, "FAILED");
-  } finally {
-    if (!wasPaused) await setPaused(em, webhookId, false);
-  }
-}
 
 /** Blocks what waits for an endpoint that is off. Not to be called in a transaction. @returns how many deliveries */
 export const blockWaiting = (em: EntityManager, webhookId: string): Promise<number> =>
@@ -71,13 +64,10 @@ export async function retryWaiting(em: EntityManager, webhookId: string, ids?: r
   }
 }
 
-/** @returns whether it was paused before */
-async function setPaused(em: EntityManager, webhookId: string, isPaused: boolean): Promise<boolean> {
-  const { rows } = await sql<{ was: boolean }>`
-    with before as (select paused_at from webhook_health where webhook_id = ${webhookId} for update)
-    update webhook_health set paused_at = ${isPaused ? sql`coalesce(before.paused_at, now())` : sql`null`} from before
-    where webhook_id = ${webhookId} returning before.paused_at is not null as was`.execute(kysely(em));
-  return rows[0]?.was ?? false;
+async function setPaused(em: EntityManager, webhookId: string, isPaused: boolean): Promise<void> {
+  await sql`
+    update webhook_health set paused_at = ${isPaused ? sql`coalesce(paused_at, now())` : sql`null`}
+    where webhook_id = ${webhookId}`.execute(kysely(em));
 }
 
 export type EndpointCommand = "retryNow" | "pause" | "resume" | "cancelWaiting";
@@ -89,7 +79,7 @@ export type EndpointCommand = "retryNow" | "pause" | "resume" | "cancelWaiting";
 export async function commandEndpoint(em: EntityManager, webhookId: string, command: EndpointCommand): Promise<number> {
   let deliveries = 0;
   if (command === "retryNow") deliveries = await retryWaiting(em, webhookId);
-  else if (command === "cancelWaiting") deliveries = await giveUpWaiting(em, webhookId);
+  else if (command === "cancelWaiting") deliveries = await endWaiting(em, webhookId, CANCELLED, "FAILED");
   else await setPaused(em, webhookId, command === "pause");
   await notifyDue(em, [webhookId]);
   return deliveries;

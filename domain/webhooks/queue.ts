@@ -48,9 +48,9 @@ export async function takeEndpoint(
   after?: number,
 ): Promise<TakenEndpoint | undefined> {
   const { rows } = await sql<TakenEndpoint>`
-    update webhook_health h set epoch = h.epoch + 1, lease_until = ${leaseEnd} from webhook_endpoints e
+    update webhook_health h set epoch = abs(h.epoch) + 1, lease_until = ${leaseEnd} from webhook_endpoints e
     where h.webhook_id = ${webhookId} and e.id = h.webhook_id and e.active and h.paused_at is null
-      and h.epoch = coalesce(${after ?? null}::int, h.epoch)
+      and abs(h.epoch) = coalesce(${after ?? null}::int, abs(h.epoch))
     returning e.id as "webhookId", e.team_id as "teamId", h.epoch, e.xmin::text as version, e.url, e.api_version as "apiVersion",
       e.encrypted_secret as "encryptedSecret", e.encrypted_headers as "encryptedHeaders",
       case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as "previousEncryptedSecret",
@@ -92,7 +92,7 @@ interface Claim extends Pick<TakenEndpoint, "webhookId" | "epoch" | "version"> {
 /**
  * Claims deliveries that are due, and renews the lease. Of a failing endpoint tests, and others once its next probe is due. The next
  * attempt of one that failed before gets a row of its own, which is claimed instead.
- * @returns them, and whether further ones may be due; undefined when the endpoint was changed, is off, paused or deleted, or has
+ * @returns them, and whether further ones may be due; undefined when the endpoint or its queue was changed, it is off, paused or deleted, or has
  *   another owner
  */
 export async function claimDue(
@@ -194,7 +194,7 @@ async function beginRetries(
 export async function endRun(em: EntityManager, { webhookId, epoch }: TakenEndpoint): Promise<void> {
   await sql`
     update webhook_health set claimed = '{}', lease_until = null
-    where webhook_id = ${webhookId} and epoch = ${epoch}`.execute(kysely(em));
+    where webhook_id = ${webhookId} and abs(epoch) = ${epoch}`.execute(kysely(em));
 }
 
 /** The state of an endpoint's queue, for its workflow and for operators. */

@@ -2,10 +2,14 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { commandEndpoint } from "../../domain/webhooks/commands.ts";
+import { claimDue, takeEndpoint } from "../../domain/webhooks/queue.ts";
 import { OPERATOR_UPDATES } from "../../workflows/webhook-endpoint.ts";
 import { app, inProcess } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { Receiver } from "../support/receiver.ts";
+import { untilBlocked } from "../support/sending.ts";
 import { together } from "../support/together.ts";
 import { emitSome, insertDelivery, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
@@ -113,6 +117,38 @@ describe("An operator of deliveries", () => {
       assert.equal(arrivals(name), 2);
     });
   }
+
+  it("refuses the claim of a run that began before what waits was given up, and leaves that run its endpoint and requests", async () => {
+    const team = await makeTeam();
+    const { id: webhookId } = await makeEndpoint(team, { url: `${receiver.origin}/given-up` });
+    const due = { status: "PENDING", response_status: null, next_attempt_at: new Date() } as const;
+    const bounds = { limit: 1, from: "-infinity", testsAlone: false, ladderLength: 5 };
+    const run = await takeEndpoint(team.em.fork(), webhookId);
+    assert.ok(run);
+    const claim = (held: string[]) => claimDue(team.em.fork(), { ...run, ...bounds, held });
+    const inFlight = await insertDelivery(team, webhookId, due);
+    assert.equal((await claim([]))?.due[0]?.id, inFlight.id);
+    const given = await insertDelivery(team, webhookId, due);
+    const blocked = await transaction(team.em.fork(), async (tx) => {
+      assert.equal(await commandEndpoint(tx, webhookId, "cancelWaiting"), 1);
+      const claimed = claim([inFlight.id]);
+      await untilBlocked(team, "%claimed as (%");
+      return { claimed };
+    });
+    assert.equal(await blocked.claimed, undefined);
+    const log = await logOf(team, webhookId);
+    assert.deepEqual(
+      log.map(({ id, status }) => [id, status]),
+      [
+        [inFlight.id, "PENDING"],
+        [given.id, "FAILED"],
+      ],
+    );
+    const again = await takeEndpoint(team.em.fork(), webhookId, run.epoch);
+    assert.deepEqual([again?.epoch, again?.claimed], [run.epoch + 1, [inFlight.id]]);
+    await commandEndpoint(team.em.fork(), webhookId, "cancelWaiting");
+    assert.equal(await takeEndpoint(team.em.fork(), webhookId, run.epoch), undefined, "another run has taken it");
+  });
 
   it("leaves an attempt under way, whose success counts, with cancelWaiting", async () => {
     const { team, endpoint, row, handle } = await waiting("late-cancel", 2);
