@@ -227,7 +227,8 @@ export async function readRest(em: EntityManager, webhookId: string): Promise<Re
         where d.webhook_id = e.id and d.next_attempt_at is not null limit ${sql.lit(MOST_COUNTED)}) w) as waiting,
       ceil(greatest(0, extract(epoch from n.at - now()) * 1000))::float8 as "nextInMs", ${isoInstant(sql`case when n.at < now() then now() else n.at end`)} as "nextAt"
     from webhook_endpoints e join webhook_health h on h.webhook_id = e.id
-    cross join lateral (select case when h.paused_at is null then ${nextDue} end as at) n
+    -- What a dead run had claimed of an endpoint that is off is ended after its lease.
+    cross join lateral (select case when h.paused_at is null then greatest(${nextDue}, case when not e.active then h.lease_until end) end as at) n
     where e.id = ${webhookId}`.execute(kysely(em));
   return rows[0];
 }
