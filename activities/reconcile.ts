@@ -37,7 +37,6 @@ export type ReconcileActivities = ReturnType<typeof createReconcileActivities>;
 
 export const createReconcileActivities = (deps: ActivityDeps) => ({
   reconcileSends: () => whileBeating(() => reconcileSends(deps)),
-  reconcileReplays: () => whileBeating(() => reconcileReplays(deps)),
   reconcileSequences: () => whileBeating(() => reconcileSequences(deps)),
   reconcileImports: () => whileBeating(() => reconcileImports(deps)),
 });
@@ -87,9 +86,8 @@ async function findStale(client: Client, page: readonly UnfinishedSend[]): Promi
   return page.filter(({ id, status }) => listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY);
 }
 
-/** Continues a bulk replay that has no workflow; ends one whose workflow an operator ended. */
-async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
-  const { client } = Context.current();
+/** Starts the workflow of a bulk replay that has none; ends one whose workflow an operator ended. */
+export async function startReplays({ orm, log }: ActivityDeps, client: Client): Promise<void> {
   const replays = (await unfinishedReplays(orm.em.fork())).map((id) => ({ id }));
   await forEachAlone(client, log, "replays", replays, async ({ id }) => {
     const { end } = await readLatestRun(client, replayWorkflowId(id));

@@ -1,18 +1,17 @@
 import { type Client, WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
+import { startReplays } from "../activities/reconcile.ts";
 import type { EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import type { Watched } from "../config/progress.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
-import { unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
 import { DUE_CHANNEL, notifyDue, OUTBOX_CHANNEL } from "../domain/webhooks/notify.ts";
 import { type DueEndpoint, readDue } from "../domain/webhooks/queue.ts";
 import { Batches } from "../lib/batches.ts";
 import { WAKE_UP } from "../workflows/ids.ts";
-import { endpointStart, replayStart } from "../workflows/start.ts";
+import { endpointStart } from "../workflows/start.ts";
 import type { webhookEndpointWorkflow } from "../workflows/webhook-endpoint.ts";
-import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
 import { pause } from "./pause.ts";
 
 /** How often the outbox is looked at without a notification. */
@@ -46,7 +45,6 @@ export class OutboxRelay {
   /** Endpoints that were started lately, each with its epoch: a run that has begun has raised it. */
   readonly #started = new Set<string>();
   readonly #starting = new Set<Promise<void>>();
-  readonly #startedReplays = new Set<string>();
   /** Looks at endpoints that notifications named. */
   readonly #due = new Batches<string, unknown>();
 
@@ -63,7 +61,7 @@ export class OutboxRelay {
     this.#loops = Promise.all([
       this.#listen(),
       this.#takeAll(progress.watch("relay", STALL_LIMIT_MS)),
-      this.#sweepAll(progress.watch("relay sweep", STALL_LIMIT_MS)),
+      this.#sweepAll(client, progress.watch("relay sweep", STALL_LIMIT_MS)),
     ]);
   }
 
@@ -131,16 +129,13 @@ export class OutboxRelay {
     }
   }
 
-  async #sweepAll(watched: Watched): Promise<void> {
-    const { stopping, orm } = this.#deps;
+  async #sweepAll(client: Client, watched: Watched): Promise<void> {
+    const { stopping } = this.#deps;
     while (!stopping.aborted) {
       await pause(SWEEP_EVERY_MS, stopping);
       try {
         await this.#startFree();
-        for (const replayId of await unfinishedReplays(orm.em.fork())) {
-          if (!stopping.aborted && !this.#startedReplays.has(replayId)) await this.#startReplay(replayId);
-          watched.moved();
-        }
+        await startReplays(this.#deps, client);
       } catch (error) {
         this.#noteFailure(error);
       }
@@ -178,19 +173,6 @@ export class OutboxRelay {
         "an endpoint's workflow could not be started; the sweep tries again",
       );
     }
-  }
-
-  /** Begins a bulk replay that Temporal does not know. The reconciler continues or ends one whose workflow has ended. */
-  async #startReplay(replayId: string): Promise<void> {
-    try {
-      await this.#client?.workflow.start<typeof webhookReplayWorkflow>("webhookReplayWorkflow", {
-        ...replayStart({ replayId }),
-        workflowIdReusePolicy: "REJECT_DUPLICATE",
-      });
-    } catch (error) {
-      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
-    }
-    this.#startedReplays.add(replayId);
   }
 
   #onNotification({ channel, payload }: pg.Notification): void {

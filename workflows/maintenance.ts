@@ -15,7 +15,6 @@ const options = (summary: string, more: ActivityOptions = {}): ActivityOptions =
 });
 
 const { reconcileSends } = proxyActivities<ReconcileActivities>(options("start what should run"));
-const { reconcileReplays } = proxyActivities<ReconcileActivities>(options("start bulk replays that should run"));
 const { reconcileSequences } = proxyActivities<ReconcileActivities>(options("start and sweep sequences"));
 const { reconcileImports } = proxyActivities<ReconcileActivities>(options("start imports that should run"));
 const { pruneExpired } = proxyActivities<RetentionActivities>(options("delete what is kept no longer"));
@@ -27,9 +26,9 @@ const { checkAccounts } = proxyActivities<AccountCheckActivities>(
   }),
 );
 
-/** Starts each workflow that should run and does not, but those of deliveries: the relays look after them. */
+/** Starts each workflow that should run and does not, but those of webhooks: the relays look after them. */
 export async function reconcileWorkflow(): Promise<{ sends: Reconciliation }> {
-  const all = [reconcileSends(), reconcileReplays(), reconcileSequences(), reconcileImports()] as const;
+  const all = [reconcileSends(), reconcileSequences(), reconcileImports()] as const;
   await Promise.allSettled(all);
   const [sends] = await Promise.all(all);
   return { sends };
