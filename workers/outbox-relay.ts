@@ -2,6 +2,7 @@ import { type Client, WorkflowExecutionAlreadyStartedError } from "@temporalio/c
 import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { startReplays } from "../activities/reconcile.ts";
+import { forEachAlone } from "../activities/starts.ts";
 import type { EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import type { Watched } from "../config/progress.ts";
 import { KEEP_ALIVE } from "../db/pool.ts";
@@ -23,8 +24,6 @@ const SWEEP_EVERY_MS = 2_000;
 const LISTEN_AGAIN_MS = 1_000;
 const LISTEN_CHECK_MS = 30_000;
 const LISTEN_ANSWER_MS = 10_000;
-/** Workflows that are being started at once. */
-const STARTS = 16;
 /** Starting an endpoint again sooner would add to the load that delays its run. */
 const START_AGAIN_MS = 5_000;
 const STALL_LIMIT_MS = 60_000;
@@ -41,10 +40,9 @@ export class OutboxRelay {
   /** When it last looked at the outbox, by `performance.now()`. */
   #movedAt = performance.now();
   #notified = Promise.withResolvers<void>();
-  readonly #toStart: DueEndpoint[] = [];
-  /** Endpoints that were started lately, each with its epoch: a run that has begun has raised it. */
+  /** Endpoints that are being started or were lately, each with its epoch: a run that has begun has raised it. */
   readonly #started = new Set<string>();
-  readonly #starting = new Set<Promise<void>>();
+  readonly #starting = new Set<Promise<unknown>>();
   /** Looks at endpoints that notifications named. */
   readonly #due = new Batches<string, unknown>();
 
@@ -106,27 +104,22 @@ export class OutboxRelay {
 
   /** Starts those of the endpoints that no activity serves. @param webhookIds undefined for a sweep @returns the others */
   async #startFree(webhookIds?: readonly string[]): Promise<Set<string>> {
-    const served = new Set<string>();
-    for (const endpoint of await readDue(this.#deps.orm.em.fork(), webhookIds)) {
-      const started = `${endpoint.webhookId}/${endpoint.epoch}`;
-      if (endpoint.isServed) served.add(endpoint.webhookId);
-      else if (!this.#started.has(started)) {
-        this.#started.add(started);
-        setTimeout(() => this.#started.delete(started), START_AGAIN_MS).unref();
-        this.#toStart.push(endpoint);
+    const { orm, log, stopping } = this.#deps;
+    const client = this.#client;
+    if (!client) return new Set();
+    const nameOf = ({ id, epoch }: DueEndpoint) => `${id}/${epoch}`;
+    const due = await readDue(orm.em.fork(), webhookIds);
+    const free = due.filter((endpoint) => !endpoint.isServed && !this.#started.has(nameOf(endpoint)));
+    for (const endpoint of free) this.#started.add(nameOf(endpoint));
+    const starting = forEachAlone(client, log, "endpoints", free, async (endpoint) => {
+      try {
+        if (!stopping.aborted) await this.#startOne(client, endpoint);
+      } finally {
+        setTimeout(() => this.#started.delete(nameOf(endpoint)), START_AGAIN_MS).unref();
       }
-    }
-    while (this.#toStart.length > 0 && this.#starting.size < STARTS) {
-      const starting = this.#startQueued().finally(() => this.#starting.delete(starting));
-      this.#starting.add(starting);
-    }
-    return served;
-  }
-
-  async #startQueued(): Promise<void> {
-    for (let endpoint = this.#toStart.shift(); endpoint; endpoint = this.#toStart.shift()) {
-      if (!this.#deps.stopping.aborted) await this.#startOne(endpoint);
-    }
+    }).finally(() => this.#starting.delete(starting));
+    this.#starting.add(starting);
+    return new Set(due.flatMap(({ id, isServed }) => (isServed ? [id] : [])));
   }
 
   async #sweepAll(client: Client, watched: Watched): Promise<void> {
@@ -153,25 +146,18 @@ export class OutboxRelay {
    * Starts the workflow of an endpoint, or wakes it: a start that used the existing workflow would be lost where that sleeps or is
    * about to end.
    */
-  async #startOne({ webhookId, teamId }: DueEndpoint): Promise<void> {
-    const start = endpointStart({ webhookId, teamId });
+  async #startOne({ workflow }: Client, { id, teamId }: DueEndpoint): Promise<void> {
+    const start = endpointStart({ webhookId: id, teamId });
     try {
-      await this.#client?.workflow
-        .start<typeof webhookEndpointWorkflow>("webhookEndpointWorkflow", {
-          ...start,
-          workflowIdConflictPolicy: "FAIL",
-          // Temporal 1.29 does not compare the versions of a deployment in such a start: versioned workers use the queue alone.
-          requestEagerStart: this.#deps.env.WORKER_BUILD_ID === undefined,
-        })
-        .catch(async (error) => {
-          if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
-          await this.#client?.workflow.signalWithStart("webhookEndpointWorkflow", { ...start, signal: WAKE_UP });
-        });
+      await workflow.start<typeof webhookEndpointWorkflow>("webhookEndpointWorkflow", {
+        ...start,
+        workflowIdConflictPolicy: "FAIL",
+        // Temporal 1.29 does not compare the versions of a deployment in such a start: versioned workers use the queue alone.
+        requestEagerStart: this.#deps.env.WORKER_BUILD_ID === undefined,
+      });
     } catch (error) {
-      this.#deps.log.warn(
-        { webhookId, err: error },
-        "an endpoint's workflow could not be started; the sweep tries again",
-      );
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      await workflow.signalWithStart("webhookEndpointWorkflow", { ...start, signal: WAKE_UP });
     }
   }
 

@@ -252,7 +252,7 @@ export const endpointsWaiting = sql`
 const OVERDUE_SECONDS = 2;
 
 export interface DueEndpoint {
-  webhookId: string;
+  id: string;
   teamId: string;
   epoch: number;
   /** An activity has its lease. */
@@ -270,7 +270,7 @@ export async function readDue(em: EntityManager, webhookIds?: readonly string[])
     : sql`recursive waiting as (${endpointsWaiting})`;
   const { rows } = await sql<DueEndpoint>`
     with ${candidates}
-    select e.id as "webhookId", e.team_id as "teamId", h.epoch, coalesce(h.lease_until > now(), false) as "isServed"
+    select e.id, e.team_id as "teamId", h.epoch, coalesce(h.lease_until > now(), false) as "isServed"
     from waiting w join webhook_health h on h.webhook_id = w.webhook_id join webhook_endpoints e on e.id = h.webhook_id
     where not e.active or coalesce(h.lease_until > now(), false) or h.paused_at is null
       and ${nextDue} <= now() - make_interval(secs => ${webhookIds ? 0 : OVERDUE_SECONDS}::int)`.execute(kysely(em));

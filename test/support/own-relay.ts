@@ -40,7 +40,8 @@ export async function openOwnRelay(
     countFailedPruning: () => {},
   };
   const relay = new OutboxRelay(deps, { wake: (webhookIds) => [...webhookIds] });
-  relay.connected({ workflow: { start } } as unknown as Client);
+  const withDeadline = (_: number, work: () => Promise<unknown>) => work();
+  relay.connected({ workflow: { start }, withDeadline } as unknown as Client);
   const close = () => {
     stop.abort();
     return relay.close();
