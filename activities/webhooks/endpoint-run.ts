@@ -78,7 +78,7 @@ export class EndpointRun {
   #isClaiming = false;
   /** The latest claim took all that was due. */
   #isDry = false;
-  /** The next claim begins here: it need not pass settled deliveries. A delivery that was committed late waits for the next run. */
+  /** The next claim begins here: it need not pass settled deliveries. Once a claim is not full, the next looks at all again. */
   #claimFrom = OLDEST;
   /** When the latest claim began, by `performance.now()`. */
   #claimedAt = 0;

@@ -71,7 +71,7 @@ export const emitWritten = (
         join written w on t.type = case when w.created then ${sql.lit(created)} else ${sql.lit(changed)} end`,
     )} returning 1)`;
 
-/** The same for a statement that makes one record: the CTE `made` before it has the record's JSON as `object`. */
+/** The same for a statement that makes records, a row of the outbox for each: the CTE `made` before it has its JSON as `object`. */
 export const emitCreated = (tenant: Tenant, type: EventName): RawBuilder<unknown> => sql`
     emitted as (
       insert into webhook_outbox (team_id, environment, type, objects)
