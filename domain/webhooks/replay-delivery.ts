@@ -20,7 +20,7 @@ export async function holdEndpoint(em: EntityManager, tenant: Tenant, webhookId:
 
 /** @throws {ApiError} `resource_state_invalid` */
 export function refuseInactive({ active }: { active: boolean }): void {
-  if (!active) throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then replay.");
+  if (!active) throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it first.");
 }
 
 /**

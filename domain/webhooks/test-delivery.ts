@@ -6,7 +6,7 @@ import { MAX_ENDPOINTS } from "../teams/plans.ts";
 import { type EventName, isEventName } from "./catalogue.ts";
 import { notifyDue } from "./notify.ts";
 import { TEST_DUE } from "./queue.ts";
-import { holdEndpoint } from "./replay-delivery.ts";
+import { holdEndpoint, refuseInactive } from "./replay-delivery.ts";
 import { EVENT_KEPT } from "./retention.ts";
 
 /** Per team and environment: one for each endpoint that it may have. */
@@ -25,9 +25,7 @@ export async function queueTest(
   type?: EventName,
 ) {
   const endpoint = await holdEndpoint(em, tenant, webhookId);
-  if (!endpoint.active) {
-    throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then test it.");
-  }
+  refuseInactive(endpoint);
   const subscribed = endpoint.events.filter(isEventName);
   const [sent] = type === undefined ? subscribed : subscribed.filter((name) => name === type);
   if (sent === undefined) {
