@@ -15,7 +15,7 @@ import { type Carried, Connection, Connections, type Phase } from "./connection.
 export interface DeliveryRequest {
   url: string;
   headers: Record<string, string>;
-  body: string | Buffer;
+  body: Buffer;
 }
 
 export interface DeliveryClient {
@@ -60,10 +60,9 @@ export function createDeliveryClient({ guard, timeoutMs, userAgent }: DeliveryCl
 }
 
 function encode({ headers, body }: DeliveryRequest, { host, pathname, search }: URL, userAgent: string): Buffer {
-  const bytes = Buffer.from(body);
   let head = `POST ${pathname}${search} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\nuser-agent: ${userAgent}\r\n`;
   for (const [name, value] of Object.entries(headers)) head += `${name}: ${value}\r\n`;
-  return Buffer.concat([Buffer.from(`${head}content-length: ${bytes.length}\r\n\r\n`, "latin1"), bytes]);
+  return Buffer.concat([Buffer.from(`${head}content-length: ${body.length}\r\n\r\n`, "latin1"), body]);
 }
 
 type Untimed = Omit<Answered, "durationMs"> | Omit<Failed, "durationMs"> | Omit<Blocked, "durationMs">;

@@ -103,7 +103,7 @@ describe("A webhook's HTTP client", () => {
     );
 
   const post = (client: DeliveryClient, url: string, more: { signal?: AbortSignal } = {}): Promise<Answer> =>
-    client.post({ url, headers: { "content-type": "application/json" }, body: '{"id":"1"}', ...more });
+    client.post({ url, headers: { "content-type": "application/json" }, body: Buffer.from('{"id":"1"}'), ...more });
 
   const openTo = ({ port }: Receiver, timeoutMs?: number): DeliveryClient => open([port], timeoutMs);
   const postTo = (receiver: Receiver, ms?: number): Promise<Answer> => post(openTo(receiver, ms), receiver.url);
