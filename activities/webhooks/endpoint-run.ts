@@ -1,9 +1,8 @@
 import { inSpan, keepSpan } from "../../config/tracing.ts";
-import { classifyAnswer, jittered } from "../../domain/webhooks/classify.ts";
+import { type ClassifiedAnswer, classifyAnswer, jittered } from "../../domain/webhooks/classify.ts";
 import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
-import type { AttemptOutcome } from "../../domain/webhooks/outcomes.ts";
 import { renderEvent } from "../../domain/webhooks/payload.ts";
 import {
   claimDue,
@@ -264,12 +263,12 @@ export class EndpointRun {
       const mayGiveUp = !isProbe || due.ageMs > ladderMs.reduce((sum, ms) => sum + ms, 0);
       const nextMs = ladderMs[due.attemptsUsed + 1] ?? (mayGiveUp ? undefined : ladderMs.at(-1));
       const isLast = due.isTest || nextMs === undefined;
-      const { outcome, reason, retryAfterMs } = classifyAnswer(due.id, answer, isLast, due.isTest);
+      const { outcome, reason, retryAfterMs } = classifyAnswer(answer, isLast, due.isTest);
       const isRetried = outcome.status === "RETRYING" && nextMs !== undefined;
       const retryInMs = isRetried ? Math.max(jittered(nextMs, Math.random()), retryAfterMs) : null;
       this.#note(outcome, reason);
-      const health = { webhookId, retryInMs, isProbe, askedWaitMs: retryAfterMs };
-      const written = writer.write(teamId, { ...outcome, ...health });
+      const facts = { id: due.id, webhookId, retryInMs, isProbe, askedWaitMs: retryAfterMs };
+      const written = writer.write(teamId, { ...outcome, ...facts });
       this.#pump();
       await written;
       // Meanwhile claims looked for tests alone.
@@ -283,7 +282,7 @@ export class EndpointRun {
     }
   }
 
-  #note({ status, durationMs, isTest }: AttemptOutcome, reason: string | undefined): void {
+  #note({ status, durationMs, isTest }: ClassifiedAnswer["outcome"], reason: string | undefined): void {
     this.#reason = reason ?? null;
     if (isTest) return;
     if (status === "SUCCEEDED") {

@@ -53,7 +53,7 @@ const TOO_MANY_REQUESTS = 429;
 const SERVICE_UNAVAILABLE = 503;
 
 export interface ClassifiedAnswer {
-  outcome: AttemptOutcome;
+  outcome: Omit<AttemptOutcome, "id">;
   /** A code that may stand in a workflow's history; undefined for a success. */
   reason?: string;
   /** How long the endpoint asked to wait. */
@@ -65,9 +65,9 @@ export interface ClassifiedAnswer {
  * unless it was the last attempt. The status decides, also when the body was cut off or could not be read.
  * @param isTest of a test delivery: other deliveries neither wait nor count failures because of it
  */
-export function classifyAnswer(id: string, answer: Answer, last: boolean, isTest = false): ClassifiedAnswer {
+export function classifyAnswer(answer: Answer, last: boolean, isTest = false): ClassifiedAnswer {
   const { durationMs } = answer;
-  const base = { id, isTest, responseStatus: null, responseBody: null, errorMessage: null, durationMs };
+  const base = { isTest, responseStatus: null, responseBody: null, errorMessage: null, durationMs };
   const failed = last ? "FAILED" : "RETRYING";
   if (answer.kind === "blocked") {
     return {
