@@ -2,7 +2,7 @@ import type { Hmac } from "../../lib/hmac.ts";
 import type { CustomHeaders } from "./headers.ts";
 import { signatureHeader } from "./signature.ts";
 
-export interface DeliveryFacts {
+export interface HeaderFacts {
   deliveryId: string;
   webhookId: string;
   eventId: string;
@@ -15,7 +15,7 @@ export interface DeliveryFacts {
 
 /** All but those of the connection. @param signers newest first @param body raw; it is signed with the time of the call */
 export function deliveryHeaders(
-  { deliveryId, webhookId, eventId, type, apiVersion, isReplay, isTest }: DeliveryFacts,
+  { deliveryId, webhookId, eventId, type, apiVersion, isReplay, isTest }: HeaderFacts,
   signers: readonly Hmac[],
   body: string | Buffer,
   custom: CustomHeaders = {},

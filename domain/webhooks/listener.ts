@@ -7,7 +7,7 @@ import { newId } from "../ids.ts";
 import type { Pruning } from "../retention/pruning.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import type { EventName } from "./catalogue.ts";
-import { type DeliveryFacts, deliveryHeaders } from "./delivery-headers.ts";
+import { deliveryHeaders, type HeaderFacts } from "./delivery-headers.ts";
 import { createEndpoint, deleteEndpoint } from "./endpoints.ts";
 import { renderEvent } from "./payload.ts";
 import { signerOf } from "./signature.ts";
@@ -19,7 +19,7 @@ export const RENEW_EVERY_MS = (PRESUMED_DEAD_AFTER_MINUTES * 60_000) / 10;
 
 /** A delivery that the process of `webhook:listen` posts itself. */
 export interface ListenerDelivery {
-  facts: DeliveryFacts;
+  facts: HeaderFacts;
   body: string;
 }
 
@@ -75,7 +75,7 @@ export async function readListenerDeliveries(
 }
 
 function deliveryOf(
-  facts: Omit<DeliveryFacts, "apiVersion">,
+  facts: Omit<HeaderFacts, "apiVersion">,
   event: { eventCreatedAt: string; object: string },
 ): ListenerDelivery {
   const apiVersion = CURRENT_API_VERSION;
