@@ -18,7 +18,7 @@ export interface Delivered {
 }
 
 export interface DeliveryActivities {
-  /** Makes the deliveries that are due at an endpoint and those that come meanwhile; 25 s, or until nothing is in flight. */
+  /** Makes the deliveries to an endpoint until nothing is due, or 25 s have passed and nothing is in flight. */
   deliverDue(webhookId: string): Promise<Delivered>;
   /** Carries out a command of operators. @returns the answer to it */
   commandEndpoint(webhookId: string, command: EndpointCommand): Promise<string>;
