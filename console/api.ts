@@ -70,7 +70,7 @@ export function refusalOf(error: unknown): Refusal {
 /** The refusal's message for a field that it names. */
 export function problemOf(error: unknown, name: string): string | undefined {
   const { param, message } = error ? refusalOf(error) : {};
-  return param === name ? message : undefined;
+  return param === name ? message?.replace(`${name}: `, "") : undefined;
 }
 
 class HttpRefusal extends Error {

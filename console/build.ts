@@ -22,9 +22,16 @@ export async function buildConsole(): Promise<void> {
   const version = fingerprint();
   const stamp = `${FOLDER}/version`;
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === version) return;
-  const { build } = await import("vite");
+  const [{ build }, { default: react }] = await Promise.all([import("vite"), import("@vitejs/plugin-react")]);
   const own = `${FOLDER}.${process.pid}`;
-  await build({ configFile: `${import.meta.dirname}/vite.config.ts`, logLevel: "warn", build: { outDir: own } });
+  await build({
+    configFile: false,
+    logLevel: "warn",
+    root: import.meta.dirname,
+    base: "/console/",
+    plugins: [react()],
+    build: { outDir: own, emptyOutDir: true, assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+  });
   for (const name of readdirSync(`${own}/assets`)) {
     const file = `${own}/assets/${name}`;
     await writeFile(`${file}.gz`, gzipSync(readFileSync(file), { level: 9 }));

@@ -56,7 +56,7 @@ export function Frame() {
     await navigate({ to: "/sign-in" });
   };
   return (
-    <WorkspaceProvider value={{ ...place, client, current, session: session.data, base }}>
+    <WorkspaceProvider value={{ ...place, client, current, base }}>
       <a className="skip" href="#page">
         Skip to the page
       </a>

@@ -28,7 +28,7 @@ if (!root) throw new Error("index.html has no root");
 createRoot(root).render(
   <StrictMode>
     <QueryClientProvider client={queryClient}>
-      <RouterProvider router={router} context={{ queryClient }} />
+      <RouterProvider router={router} />
     </QueryClientProvider>
   </StrictMode>,
 );

@@ -1,23 +1,10 @@
-import type { QueryClient } from "@tanstack/react-query";
-import {
-  createRootRouteWithContext,
-  createRoute,
-  createRouter,
-  lazyRouteComponent,
-  Outlet,
-} from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet } from "@tanstack/react-router";
 import { Frame } from "./frame.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Teams } from "./pages/teams.tsx";
 import { Failed, Loading, NotFound } from "./parts/page.tsx";
 
-/** Search parameters stay texts: a page reads those that it knows. */
-type Search = Record<string, string | undefined>;
-
-const root = createRootRouteWithContext<{ queryClient: QueryClient }>()({
-  component: Outlet,
-  notFoundComponent: NotFound,
-});
+const root = createRootRoute({ component: Outlet, notFoundComponent: NotFound });
 const frame = createRoute({ getParentRoute: () => root, path: "/$team/$environment", component: Frame });
 
 /** A page of a team, whose code is loaded when it is opened. @param name of the component */
@@ -29,10 +16,8 @@ const page = <Path extends string, Name extends string>(
   createRoute({
     getParentRoute: () => frame,
     path,
-    validateSearch: (search: Record<string, unknown>): Search =>
-      Object.fromEntries(
-        Object.entries(search).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]])),
-      ),
+    // Search parameters are texts: a page reads those that it knows.
+    validateSearch: (search) => search as Record<string, string | undefined>,
     component: lazyRouteComponent(load, name),
   });
 
@@ -42,9 +27,9 @@ const tree = root.addChildren([
   frame.addChildren([
     page("/", () => import("./pages/overview.tsx"), "Page"),
     page("/newsletters", () => import("./pages/drafts.tsx"), "Newsletters"),
-    page("/newsletters/$newsletterId", () => import("./pages/drafts.tsx"), "Newsletter"),
+    page("/newsletters/$newsletterId", () => import("./pages/draft.tsx"), "Newsletter"),
     page("/campaigns", () => import("./pages/drafts.tsx"), "Campaigns"),
-    page("/campaigns/$campaignId", () => import("./pages/drafts.tsx"), "Campaign"),
+    page("/campaigns/$campaignId", () => import("./pages/draft.tsx"), "Campaign"),
     page("/sequences", () => import("./pages/sequences.tsx"), "Sequences"),
     page("/sequences/$sequenceId", () => import("./pages/sequences.tsx"), "OneSequence"),
     page("/lists", () => import("./pages/lists.tsx"), "Lists"),
@@ -75,7 +60,6 @@ export const router = createRouter({
   basepath: "/console",
   defaultPendingComponent: Loading,
   defaultErrorComponent: Failed,
-  context: { queryClient: undefined as unknown as QueryClient },
   // Search parameters are written plainly, so that a link reads well.
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
   stringifySearch: (search) => {

@@ -1,22 +1,10 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { createContext, use } from "react";
+import type { Session } from "../api/console/http.ts";
 import { type Client, type Place, refusalOf, request } from "./api.ts";
 
-export type Role = "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
-
-export interface Team {
-  id: string;
-  name: string;
-  memberId: string;
-  role: Role;
-  timeZone: string;
-  plan: string;
-}
-
-export interface Session {
-  email: string;
-  teams: Team[];
-}
+type Team = Session["teams"][number];
+export type Role = Team["role"];
 
 export const useSession = () =>
   useQuery({ queryKey: ["session"], queryFn: () => request<Session>("GET", "/session"), retry: false });
@@ -24,9 +12,7 @@ export const useSession = () =>
 /** The team, environment and client of every page below a team. */
 export interface Workspace extends Place {
   client: Client;
-  team: string;
   current: Team;
-  session: Session;
   /** The start of the links of this team and environment: `/team_…/live`. */
   base: string;
 }

@@ -26,6 +26,9 @@ import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
 import { consoleRouter } from "./router.ts";
 
+/** A session as its pages get it. */
+export type Session = Awaited<ReturnType<typeof readSession>>;
+
 /** Requests for a link that are answered in a minute: those of a network, and those of a network for one address. */
 const LINKS_PER_NETWORK = 20;
 const LINKS_PER_ADDRESS = 3;

@@ -2,7 +2,6 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import {
   LIMIT_INPUTS,
-  LOGIN_FIELDS,
   LOGINS,
   LoginFields,
   limitsOf,
@@ -98,27 +97,21 @@ function Connect() {
         ["display_name", "Name beside the address", { maxLength: 200, hint: "Readers see it. Empty: the address." }],
         ["allowed_domains", "Further domains", { hint: FURTHER }],
       ]}
-      fields={[...[...SERVER_INPUTS, ...LIMIT_INPUTS].map(([name]) => name), ...LOGIN_FIELDS]}
       act={connect}
     >
-      {(problemOf) => (
-        <>
-          <Field
-            label="Provider"
-            name="provider"
-            choices={choicesOf(PROVIDERS)}
-            value={provider}
-            onChange={(chosen) => setProvider(chosen as Provider)}
-          />
-          <Inputs
-            key={provider}
-            inputs={[...SERVER_INPUTS, ...LIMIT_INPUTS]}
-            problemOf={problemOf}
-            values={{ ...USUAL_SERVER, host: PROVIDERS[provider][1] }}
-          />
-          <LoginFields problemOf={problemOf} />
-        </>
-      )}
+      <Field
+        label="Provider"
+        name="provider"
+        choices={choicesOf(PROVIDERS)}
+        value={provider}
+        onChange={(chosen) => setProvider(chosen as Provider)}
+      />
+      <Inputs
+        key={provider}
+        inputs={[...SERVER_INPUTS, ...LIMIT_INPUTS]}
+        values={{ ...USUAL_SERVER, host: PROVIDERS[provider][1] }}
+      />
+      <LoginFields />
     </Act>
   );
 }
@@ -166,10 +159,9 @@ export function Account() {
               note="Both take the place of the present ones once the login works. It cannot be read here afterwards."
               inputs={SERVER_INPUTS}
               values={account}
-              fields={[...SERVER_INPUTS.map(([name]) => name), ...LOGIN_FIELDS]}
               act={(values) => accounts.setCredentials.mutate({ params, body: loginOf(values) })}
             >
-              {(problemOf) => <LoginFields problemOf={problemOf} />}
+              <LoginFields />
             </Act>
             <Act
               title="Disconnect"

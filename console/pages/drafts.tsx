@@ -1,7 +1,77 @@
-import { DraftList } from "../parts/draft/draft-list.tsx";
-import { DraftPage } from "../parts/draft/draft-page.tsx";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { Act } from "../parts/act.tsx";
+import { STATES } from "../parts/draft/drafts.ts";
+import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { PageHead, When } from "../parts/page.tsx";
+import { callsOf, type Kind } from "../parts/send/calls.ts";
+import { List } from "../parts/table.tsx";
+import { useRole, useWorkspace } from "../session.tsx";
 
-export const Newsletters = () => <DraftList kind="newsletter" />;
-export const Newsletter = () => <DraftPage kind="newsletter" />;
-export const Campaigns = () => <DraftList kind="campaign" />;
-export const Campaign = () => <DraftPage kind="campaign" />;
+const TEXTS = {
+  newsletter: {
+    title: "Newsletters",
+    create: "New newsletter",
+    empty: "A newsletter goes once to the subscribers of lists: make one, write it, then send it.",
+  },
+  campaign: {
+    title: "Campaigns",
+    create: "New campaign",
+    empty: "A campaign goes once to the contacts of a segment, over one or more accounts: make one, then write it.",
+  },
+};
+
+const { ACTIVE: _running, STOPPED: _stopped, ...FILTERS } = STATES;
+const NONE = <span className="muted">none yet</span>;
+const NAME_HINT = "For the team alone; recipients see the subject.";
+
+export const Newsletters = () => <Page kind="newsletter" />;
+export const Campaigns = () => <Page kind="campaign" />;
+
+function Page({ kind }: { kind: Kind }) {
+  const { client, base } = useWorkspace();
+  const navigate = useNavigate();
+  const [{ q, status: given }] = useFilters();
+  const { drafts } = callsOf(client, kind, "").calls;
+  const mayWrite = useRole("EDITOR");
+  const status = choiceOf(FILTERS, given);
+  const texts = TEXTS[kind];
+  return (
+    <>
+      <PageHead title={texts.title}>
+        {mayWrite && (
+          <Act
+            title={texts.create}
+            submit="Make the draft"
+            kind="primary"
+            inputs={[["name", "Name", { required: true, maxLength: 200, hint: NAME_HINT }]]}
+            act={async ({ name = "" }) => {
+              const { data } = await drafts.create.mutate({ body: { name } });
+              await navigate({ to: `${base}/${kind}s/${data.id}` });
+            }}
+          />
+        )}
+      </PageHead>
+      <div className="filters">
+        <SearchFilter name="q" label="Name or subject contains" />
+        <ChoiceFilter name="status" label="State" any="All" choices={FILTERS} />
+      </div>
+      <List
+        caption={texts.title}
+        queryKey={[base, `${kind}s`, "list", status, q]}
+        read={async (cursor) => {
+          const { data } = await client.app.content.page.query({ query: { type: kind, q, status, cursor } });
+          return { data: data.drafts, meta: { next_cursor: data.next_cursor } };
+        }}
+        keyOf={({ id }) => id}
+        columns={[
+          { name: "Name", cell: ({ id, name }) => <Link to={`${base}/${kind}s/${id}`}>{name}</Link> },
+          { name: "State", cell: (draft) => STATES[draft.status] },
+          { name: "Subject", cell: ({ subject }) => subject ?? NONE },
+          { name: "Targets", cell: ({ targets }) => targets.join(", ") || NONE },
+          { name: "Updated", cell: ({ updated_at }) => <When at={updated_at} /> },
+        ]}
+        empty={q || status ? "None is like this." : texts.empty}
+      />
+    </>
+  );
+}

@@ -66,7 +66,6 @@ function NewImport() {
       title="New import"
       submit="Upload"
       kind="primary"
-      fields={["file"]}
       act={async (values) => {
         const file: unknown = values["file"];
         if (!(file instanceof File)) return;
@@ -79,24 +78,21 @@ function NewImport() {
         }
       }}
     >
-      {(problemOf) => (
-        <div ref={box} className="stack">
-          <Field
-            label="CSV file"
-            name="file"
-            type="file"
-            accept=".csv,.tsv,.txt,text/csv"
-            required
-            hint="At most 100 MB. Its first row names the columns; one of them holds the addresses."
-            problem={problemOf("file")}
-          />
-          {progress !== undefined && (
-            <label>
-              Uploading: keep this tab open until it is done. <progress max={1} value={progress} />
-            </label>
-          )}
-        </div>
-      )}
+      <div ref={box} className="stack">
+        <Field
+          label="CSV file"
+          name="file"
+          type="file"
+          accept=".csv,.tsv,.txt,text/csv"
+          required
+          hint="At most 100 MB. Its first row names the columns; one of them holds the addresses."
+        />
+        {progress !== undefined && (
+          <label>
+            Uploading: keep this tab open until it is done. <progress max={1} value={progress} />
+          </label>
+        )}
+      </div>
     </Act>
   );
 }

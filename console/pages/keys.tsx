@@ -1,8 +1,8 @@
-import { useRef, useState } from "react";
+import { useState } from "react";
 import { Act } from "../parts/act.tsx";
 import { useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
-import { Inputs, type Values } from "../parts/form.tsx";
+import { type FormProps, Inputs } from "../parts/form.tsx";
 import { PageHead, When } from "../parts/page.tsx";
 import { type Scope, ScopeChoice, sends } from "../parts/scopes.tsx";
 import { All } from "../parts/table.tsx";
@@ -97,7 +97,7 @@ export function Page() {
             cell: ({ scopes, daily_send_cap }) => (sends(scopes) ? daily_send_cap.toLocaleString() : "–"),
           },
           {
-            name: "",
+            name: "Actions",
             cell: ({ id, name, state, is_yours, is_of_console }) =>
               state === "works" && (
                 <div className="actions">
@@ -143,8 +143,8 @@ const EXPIRES = { type: "datetime-local", hint: "Leave it empty for a key withou
 function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
   const { client } = useWorkspace();
   const [scopes, setScopes] = useState<Scope[]>([]);
-  const intent = useRef({ text: "", key: "" });
-  const mint = async ({ name = "", send_domains = "", daily_send_cap, expires_at }: Values) => {
+  const mint: FormProps["onSubmit"] = async (values, context) => {
+    const { name = "", send_domains = "", daily_send_cap, expires_at } = values;
     const body = {
       name,
       scopes,
@@ -152,9 +152,6 @@ function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
       ...(daily_send_cap && { daily_send_cap: Number(daily_send_cap) }),
       expires_at: expires_at ? new Date(expires_at).toISOString() : null,
     };
-    const text = JSON.stringify(body);
-    if (intent.current.text !== text) intent.current = { text, key: crypto.randomUUID() };
-    const context = { idempotencyKey: intent.current.key };
     const { data } = await client.app.team.mintKey.mutate({ body }, { context });
     onMinted(data.secret);
   };
@@ -164,21 +161,15 @@ function Mint({ onMinted }: { onMinted: (secret: string) => void }) {
       submit="Make the key"
       kind="primary"
       inputs={[["name", "Name", { hint: "The program that uses it.", required: true, maxLength: 200 }]]}
-      fields={["scopes", "send_domains", "daily_send_cap", "expires_at"]}
       isDisabled={scopes.length === 0}
       onOpen={() => setScopes([])}
       act={mint}
     >
-      {(problemOf) => (
-        <>
-          <ScopeChoice chosen={scopes} onChange={setScopes} problem={problemOf("scopes")} />
-          <Inputs
-            inputs={[...(sends(scopes) ? SEND_INPUTS : []), ["expires_at", "Works until", EXPIRES]]}
-            values={{ daily_send_cap: 50_000 }}
-            problemOf={problemOf}
-          />
-        </>
-      )}
+      <ScopeChoice chosen={scopes} onChange={setScopes} />
+      <Inputs
+        inputs={[...(sends(scopes) ? SEND_INPUTS : []), ["expires_at", "Works until", EXPIRES]]}
+        values={{ daily_send_cap: 50_000 }}
+      />
     </Act>
   );
 }

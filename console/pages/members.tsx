@@ -49,7 +49,7 @@ export function Page() {
           { name: "Keys", isNumber: true, cell: ({ working_keys }) => working_keys },
           { name: "Added", cell: ({ created_at }) => <When at={created_at} /> },
           {
-            name: "",
+            name: "Actions",
             cell: ({ id, name, role, working_keys }) =>
               (isOwner || role !== "OWNER") && (
                 <div className="actions">

@@ -17,6 +17,8 @@ import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import type { Values } from "../parts/form.tsx";
 import { Facts, PageHead, When } from "../parts/page.tsx";
+import { outcomeText } from "../parts/send/live-send.tsx";
+import { reasonText } from "../parts/send/words.ts";
 import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -195,17 +197,6 @@ function OptOuts({ email }: { email: string }) {
   );
 }
 
-const STATES: Readonly<Record<string, string>> = {
-  QUEUED: "waits",
-  SENDING: "is being sent",
-  SENT: "delivered",
-  REJECTED: "refused by its server",
-  DEFERRED: "delayed, tried again",
-  UNKNOWN: "outcome unknown",
-  EXPIRED: "given up after many attempts",
-  SUPPRESSED: "not mailed",
-  CANCELLED: "cancelled before it left",
-};
 const REPORTS: Readonly<Record<string, string>> = {
   "bounce:hard": "bounced: no such address",
   "bounce:soft": "bounced for a time",
@@ -244,7 +235,7 @@ function Mails({ email }: { email: string }) {
             name: "Outcome",
             cell: ({ status, reason, reports }) =>
               [
-                `${STATES[status] ?? status}${status !== "SENT" && reason ? ` (${reason.split(":")[0]?.replaceAll("_", " ")})` : ""}`,
+                `${outcomeText(status)}${status !== "SENT" && reason ? ` (${reasonText(reason)})` : ""}`,
                 ...reports.map(({ kind }) => REPORTS[kind] ?? kind),
               ].join("; "),
           },

@@ -1,6 +1,6 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Conditions } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
@@ -102,20 +102,20 @@ function Editor({ segment }: { segment?: Segment }) {
   );
 }
 
+/** A count begins once the conditions have stayed the same for so long. */
+const PAUSE_MS = 500;
+
 /** How many contacts the conditions select now, and some of them. */
 function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean }) {
   const { client, base } = useWorkspace();
-  const text = JSON.stringify(conditions) ?? "";
-  const [settled, setSettled] = useState(text);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(text), 500);
-    return () => clearTimeout(timer);
-  }, [text]);
   const query = useQuery({
-    queryKey: [base, "count", settled],
-    queryFn: async ({ signal }) =>
-      (await client.app.audience.countSegment.mutate({ body: { conditions: JSON.parse(settled) } }, { signal })).data,
-    enabled: isReady && settled === text,
+    queryKey: [base, "count", conditions],
+    queryFn: async ({ signal }) => {
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      signal.throwIfAborted();
+      return (await client.app.audience.countSegment.mutate({ body: { conditions } }, { signal })).data;
+    },
+    enabled: isReady,
     retry: false,
     placeholderData: keepPreviousData,
   });

@@ -1,7 +1,7 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { Act } from "../parts/act.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../parts/filters.tsx";
+import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
 import { choicesOf, Facts, Notice, PageHead, State, When } from "../parts/page.tsx";
 import { people } from "../parts/send/words.ts";
@@ -26,7 +26,6 @@ export function Sequences() {
             submit="Make the sequence"
             kind="primary"
             inputs={NAME}
-            fields={["from_email", "from_name"]}
             act={async ({ name = "", target = "", from_email = "", from_name }) => {
               const [kind = "list_id", id = ""] = target.split(" ");
               const body = { name, [kind]: id, from_email, from_name: from_name || null };
@@ -34,14 +33,14 @@ export function Sequences() {
               await navigate({ to: `${base}/sequences/${data.id}` });
             }}
           >
-            {(problemOf) => <Choices problemOf={problemOf} />}
+            <Choices />
           </Act>
         )}
       </PageHead>
-      <FilterBar>
+      <div className="filters">
         <SearchFilter name="q" label="Name" />
         <ChoiceFilter name="status" label="State" any="All" choices={choicesOf(SEQUENCE_STATES)} />
-      </FilterBar>
+      </div>
       <List
         caption="Sequences"
         queryKey={[base, "sequences", q, status]}
@@ -67,7 +66,7 @@ export function Sequences() {
   );
 }
 
-function Choices({ problemOf }: { problemOf: (name: string) => string | undefined }) {
+function Choices() {
   const { client } = useWorkspace();
   const { lists, segments, addresses } = useData(["sequence-choices"], () => client.app.sequences.choices.query({}));
   const choices = Object.fromEntries([
@@ -79,7 +78,7 @@ function Choices({ problemOf }: { problemOf: (name: string) => string | undefine
     ["from_email", "From address", { type: "email", required: true, suggestions: addresses }],
     ["from_name", "Name beside it", { maxLength: 200 }],
   ] as const;
-  return <Inputs inputs={inputs} problemOf={problemOf} />;
+  return <Inputs inputs={inputs} />;
 }
 
 const PEOPLE = { ACTIVE: "in it", COMPLETED: "passed all steps", LEFT: "left", PRESENT: "were there before" };

@@ -2,8 +2,8 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { Act } from "../parts/act.tsx";
 import { Dialog, useSecret } from "../parts/dialog.tsx";
-import { ChoiceFilter, FilterBar, useFilters } from "../parts/filters.tsx";
-import { Ticks, textsOf } from "../parts/form.tsx";
+import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
+import { Refused, Ticks, textsOf } from "../parts/form.tsx";
 import { choicesOf, Facts, Notice, PageHead, Part, State, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { List } from "../parts/table.tsx";
@@ -39,17 +39,11 @@ function useEventTypes() {
   return useData(["webhook-events"], () => client.api.webhooks.listEventTypes.query({}), { staleTime: "static" });
 }
 
-interface PickerProps {
-  chosen: readonly string[];
-  onChange: (events: string[]) => void;
-  problem?: string | undefined;
-}
-
-function EventPicker({ chosen, onChange, problem }: PickerProps) {
+function EventPicker({ chosen, onChange }: { chosen: readonly string[]; onChange: (events: string[]) => void }) {
   const types = useEventTypes();
   const all = chosen.length === types.length;
   return (
-    <fieldset>
+    <fieldset name="events">
       <legend>Events</legend>
       <button type="button" onClick={() => onChange(all ? [] : types.map(({ id }) => id))}>
         {all ? "None" : "All"}
@@ -66,7 +60,7 @@ function EventPicker({ chosen, onChange, problem }: PickerProps) {
         chosen={chosen}
         onChange={onChange}
       />
-      {problem && <p className="wrong">{problem}</p>}
+      <Refused name="events" />
     </fieldset>
   );
 }
@@ -93,22 +87,21 @@ export function Webhooks() {
             submit="Make the endpoint"
             kind="primary"
             inputs={INPUTS}
-            fields={["events"]}
             act={async ({ url = "", name, description }) => {
               const body = { url, events, ...(name && { name }), ...(description && { description }) };
               const { data } = await client.api.webhooks.create.mutate({ body });
               secret.show(data.secret);
             }}
           >
-            {(problemOf) => <EventPicker chosen={events} onChange={setEvents} problem={problemOf("events")} />}
+            <EventPicker chosen={events} onChange={setEvents} />
           </Act>
         )}
       </PageHead>
       {secret.dialog}
-      <FilterBar>
+      <div className="filters">
         <ChoiceFilter name="active" label="State" any="All" choices={{ true: "On", false: "Off" }} />
         <ChoiceFilter name="event" label="Event" any="All" choices={textsOf(types)} />
-      </FilterBar>
+      </div>
       <List
         caption="Webhook endpoints"
         queryKey={[base, "webhooks", active, event]}
@@ -173,15 +166,12 @@ export function Webhook() {
               submit="Save"
               inputs={INPUTS}
               values={{ ...endpoint, description: endpoint.description ?? "" }}
-              fields={["events"]}
               act={({ url = "", name, description = "" }) => {
                 const named = { ...(name && { name }), ...(events && { events }) };
                 return calls.update.mutate({ params, body: { url, description: description || null, ...named } });
               }}
             >
-              {(problemOf) => (
-                <EventPicker chosen={events ?? endpoint.events} onChange={setEvents} problem={problemOf("events")} />
-              )}
+              <EventPicker chosen={events ?? endpoint.events} onChange={setEvents} />
             </Act>
             <Act
               title="Send a test event"
@@ -247,10 +237,10 @@ function Deliveries() {
           <Progress replayId={replay} />
         </Part>
       )}
-      <FilterBar>
+      <div className="filters">
         <ChoiceFilter name="status" label="Outcome" any="All" choices={choicesOf(STATUSES)} />
         <ChoiceFilter name="final" label="Ended" any="All" choices={ENDED} />
-      </FilterBar>
+      </div>
       <List
         caption="Deliveries"
         queryKey={[base, ...key, "deliveries", status, final]}
@@ -280,8 +270,6 @@ function Delivery({ deliveryId }: { deliveryId: string }) {
   const { client, params, calls, key } = useEndpoint();
   const both = { params: { ...params, deliveryId } };
   const mayWrite = useRole("ADMIN");
-  // A press after a lost answer replays nothing twice; another opening of the dialog is another replay.
-  const [idempotencyKey, setKey] = useState("");
   const delivery = useData([...key, "delivery", deliveryId], () => calls.retrieveDelivery.query(both));
   const { body } = useData([...key, "body", deliveryId], () => client.app.accounts.webhooks.body.query(both));
   return (
@@ -303,8 +291,7 @@ function Delivery({ deliveryId }: { deliveryId: string }) {
           title="Replay"
           submit="Send it once more"
           note="The same event is delivered once more, under the same event id."
-          onOpen={() => setKey(crypto.randomUUID())}
-          act={() => calls.replay.mutate(both, { context: { idempotencyKey } })}
+          act={(_, context) => calls.replay.mutate(both, { context })}
         />
       )}
     </>

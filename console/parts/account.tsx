@@ -57,7 +57,7 @@ const LOGIN_INPUTS = {
   none: [],
 } as const;
 /** Names of the inputs of a login, as the service names them in its refusals. */
-export const LOGIN_FIELDS = ["username", "password", "client_id", "client_secret", "refresh_token", "token_url"];
+const LOGIN_FIELDS = ["username", "password", "client_id", "client_secret", "refresh_token", "token_url"];
 
 export const limitsOf = (values: Values) => ({
   max_connections: Number(values["max_connections"]),
@@ -74,12 +74,12 @@ export const loginOf = (values: Values) => ({
   username: values["username"] || null,
 });
 
-export function LoginFields({ problemOf }: { problemOf: (name: string) => string | undefined }) {
+export function LoginFields() {
   const [kind, setKind] = useState("password");
   return (
     <>
       <Field label="Login" name="login" choices={LOGINS} value={kind} onChange={setKind} />
-      <Inputs inputs={LOGIN_INPUTS[kind as keyof typeof LOGINS]} problemOf={problemOf} />
+      <Inputs inputs={LOGIN_INPUTS[kind as keyof typeof LOGINS]} />
     </>
   );
 }

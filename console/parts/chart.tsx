@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 import type uPlot from "uplot";
+import { Ticks } from "./form.tsx";
 import { Table } from "./table.tsx";
 
 export interface Series {
@@ -13,11 +14,13 @@ interface ChartProps {
   /** As `2026-11-21`, or instants at which hours begin, in their order. */
   times: readonly string[];
   unit: keyof typeof FORMATS;
-  /** At most seven, which are the colours of the theme. */
+  /** At most as many as there are colours. */
   series: readonly Series[];
 }
 
 const HEIGHT = 240;
+/** Custom properties of the style sheet. */
+const COLOURS = ["accent", "good", "purple", "teal", "warn", "bad", "muted"];
 /** Days are those of UTC, and hours those of the reader's clock. */
 const FORMATS = {
   day: new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" }),
@@ -33,7 +36,8 @@ const FORMATS = {
 /** Lines over days or hours, with the same numbers in a table. */
 export function Chart({ title, times, unit, series }: ChartProps) {
   const timeText = (time: string) => FORMATS[unit].format(new Date(time));
-  const [hidden, setHidden] = useState<readonly string[]>([]);
+  const names = series.map(({ name }) => name);
+  const [shown, setShown] = useState<readonly string[]>(names);
   const [at, setAt] = useState<number | null>(null);
   const pointed = at === null ? undefined : times[at];
   const numbers = series.map(({ values }) => values.reduce((sum, value) => sum + value, 0));
@@ -43,24 +47,21 @@ export function Chart({ title, times, unit, series }: ChartProps) {
         {title}
         <span className="muted"> {pointed === undefined ? `all ${unit}s` : timeText(pointed)}</span>
       </figcaption>
-      <Plot times={times} unit={unit} series={series} hidden={hidden} onTime={setAt} />
-      <ul className="legend">
-        {series.map(({ name, values }, i) => (
-          <li key={name}>
-            <label>
-              <input
-                type="checkbox"
-                checked={!hidden.includes(name)}
-                onChange={({ target }) =>
-                  setHidden(target.checked ? hidden.filter((other) => other !== name) : [...hidden, name])
-                }
-              />
-              <span className="swatch" style={{ background: `var(--series-${i + 1})` }} /> {name}{" "}
+      <Plot times={times} unit={unit} series={series} shown={shown} onTime={setAt} />
+      <Ticks
+        className="legend"
+        options={series.map(({ name, values }, i) => ({
+          id: name,
+          name: (
+            <>
+              <span className="swatch" style={{ background: `var(--${COLOURS[i]})` }} /> {name}{" "}
               <strong>{(at === null ? numbers[i] : values[at])?.toLocaleString()}</strong>
-            </label>
-          </li>
-        ))}
-      </ul>
+            </>
+          ),
+        }))}
+        chosen={shown}
+        onChange={setShown}
+      />
       <details>
         <summary>The numbers as a table</summary>
         <Table
@@ -81,26 +82,27 @@ export function Chart({ title, times, unit, series }: ChartProps) {
   );
 }
 
-interface Shown extends Omit<ChartProps, "title"> {
-  hidden: readonly string[];
+interface PlotProps extends Omit<ChartProps, "title"> {
+  /** Names of series. */
+  shown: readonly string[];
 }
 
-function Plot({ onTime, ...props }: Shown & { onTime: (index: number | null) => void }) {
+function Plot({ onTime, ...props }: PlotProps & { onTime: (index: number | null) => void }) {
   const ref = useRef<HTMLDivElement>(null);
   // Made again when anything that it shows changes; the lists are new at each render.
   const key = JSON.stringify(props);
   useEffect(() => {
     const box = ref.current;
     if (!box) return;
-    const shown: Shown = JSON.parse(key);
+    const plotted: PlotProps = JSON.parse(key);
     let plot: uPlot | undefined;
     let isGone = false;
     const resized = new ResizeObserver(() => plot?.setSize({ width: box.clientWidth, height: HEIGHT }));
     void Promise.all([import("uplot"), import("uplot/dist/uPlot.min.css")]).then(([{ default: UPlot }]) => {
       if (isGone) return;
-      const values = shown.series.map((one) => [...one.values]);
-      const times = shown.times.map((time) => Date.parse(time) / 1_000);
-      plot = new UPlot(optionsOf(box, UPlot, shown, onTime), [times, ...values], box);
+      const values = plotted.series.map((one) => [...one.values]);
+      const times = plotted.times.map((time) => Date.parse(time) / 1_000);
+      plot = new UPlot(optionsOf(box, UPlot, plotted, onTime), [times, ...values], box);
       resized.observe(box);
     });
     return () => {
@@ -115,7 +117,7 @@ function Plot({ onTime, ...props }: Shown & { onTime: (index: number | null) => 
 function optionsOf(
   box: HTMLElement,
   UPlot: typeof uPlot,
-  { unit, series, hidden }: Shown,
+  { unit, series, shown }: PlotProps,
   onTime: (index: number | null) => void,
 ): uPlot.Options {
   // A canvas knows no custom properties: the browser resolves them on an element.
@@ -142,8 +144,8 @@ function optionsOf(
       {},
       ...series.map(({ name }, i) => ({
         label: name,
-        show: !hidden.includes(name),
-        stroke: colour(`series-${i + 1}`),
+        show: shown.includes(name),
+        stroke: colour(COLOURS[i] ?? "text"),
         width: 2,
         points: { show: false },
       })),

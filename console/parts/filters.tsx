@@ -1,5 +1,4 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import type { ReactNode } from "react";
 import { Select } from "./form.tsx";
 
 type Filters = Record<string, string | undefined>;
@@ -14,9 +13,6 @@ export function useFilters(): [Filters, (patch: Filters) => void] {
 /** The value of a filter, where it is one of the choices. */
 export const choiceOf = <Choice extends string>(choices: Readonly<Record<Choice, string>>, value = "") =>
   value in choices ? (value as Choice) : undefined;
-
-/** Filters beside each other, above the list that they filter. */
-export const FilterBar = ({ children }: { children: ReactNode }) => <div className="filters">{children}</div>;
 
 /** A search that begins with Enter or its button. */
 export function SearchFilter({ name, label, submit = "Search" }: { name: string; label: string; submit?: string }) {

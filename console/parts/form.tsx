@@ -1,41 +1,61 @@
 import { useMutation } from "@tanstack/react-query";
-import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, useId } from "react";
-import { problemOf } from "../api.ts";
+import {
+  createContext,
+  type InputHTMLAttributes,
+  type ReactNode,
+  type SelectHTMLAttributes,
+  use,
+  useId,
+  useRef,
+} from "react";
+import { type CallContext, problemOf, refusalOf } from "../api.ts";
 import { Problem } from "./page.tsx";
 
 export type Values = Record<string, string>;
-type ProblemOf = (name: string) => string | undefined;
 
 export interface FormProps {
-  /** The values by the fields' names. */
-  onSubmit: (values: Values) => Promise<unknown>;
+  /** @param values by the fields' names @param context with a key that stays while the inputs do */
+  onSubmit: (values: Values, context: CallContext) => Promise<unknown>;
   /** Not called where `onSubmit` has answered `false`. */
   onDone?: () => void;
   submit: string;
   inputs?: readonly Input[] | undefined;
   /** First values of the inputs. */
   values?: Readonly<Record<string, unknown>> | undefined;
-  /** Names of fields among the children, which show their own refusals. */
-  fields?: readonly string[] | undefined;
-  children?: ReactNode | ((problemOf: ProblemOf) => ReactNode);
+  children?: ReactNode;
   isDisabled?: boolean | undefined;
 }
 
+/** The refusal of the form around a field. */
+export const RefusedBy = createContext<unknown>(null);
+
 /** A form whose refusals stand beside their fields. */
-export function Form({ onSubmit, onDone, submit, inputs = [], values, fields = [], children, isDisabled }: FormProps) {
-  const onSuccess = (result: unknown) => result !== false && onDone?.();
-  const { mutate, error, isPending } = useMutation({ mutationFn: onSubmit, onSuccess });
-  const problem = (name: string) => problemOf(error, name);
+export function Form({ onSubmit, onDone, submit, inputs = [], values, children, isDisabled }: FormProps) {
+  const form = useRef<HTMLFormElement>(null);
+  const idempotencyKey = useRef(crypto.randomUUID());
+  const renewKey = () => {
+    idempotencyKey.current = crypto.randomUUID();
+  };
+  const { mutate, error, isPending } = useMutation({
+    mutationFn: (given: Values) => onSubmit(given, { idempotencyKey: idempotencyKey.current }),
+    onSuccess: (result) => result !== false && onDone?.(),
+    // The service would answer the same refusal again, also once its reason is gone.
+    onError: (thrown) => (refusalOf(thrown).status ?? 503) < 500 && renewKey(),
+  });
   return (
     <form
+      ref={form}
+      onChange={renewKey}
       onSubmit={(event) => {
         event.preventDefault();
         mutate(Object.fromEntries(new FormData(event.currentTarget)) as Values);
       }}
     >
-      <Inputs inputs={inputs} problemOf={problem} values={values} />
-      {typeof children === "function" ? children(problem) : children}
-      <Problem error={error} fields={[...inputs.map(([name]) => name), ...fields]} />
+      <RefusedBy value={error}>
+        <Inputs inputs={inputs} values={values} />
+        {children}
+      </RefusedBy>
+      <Problem error={error} form={form.current} />
       <div className="actions">
         <button type="submit" className="primary" disabled={isPending || isDisabled}>
           {submit}
@@ -50,24 +70,23 @@ type Input = readonly [name: string, label: string, more?: Omit<FieldProps, "nam
 
 interface InputsProps {
   inputs: readonly Input[];
-  problemOf?: ProblemOf;
   /** Before the names. */
   at?: string;
   /** Their first values, by the names without the prefix. */
   values?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export const Inputs = ({ inputs, problemOf, at = "", values = {} }: InputsProps) =>
-  inputs.map(([plain, label, more]) => {
-    const name = `${at}${plain}`;
-    const initial = String(values[plain] ?? "") || undefined;
-    return <Field key={plain} name={name} label={label} defaultValue={initial} problem={problemOf?.(name)} {...more} />;
+export const Inputs = ({ inputs, at = "", values = {} }: InputsProps) =>
+  inputs.map(([name, label, more]) => {
+    const initial = String(values[name] ?? "") || undefined;
+    return <Field key={name} name={`${at}${name}`} label={label} defaultValue={initial} {...more} />;
   });
 
-interface FieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "onChange"> {
+export interface FieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "onChange"> {
   label: string;
   name: string;
   hint?: string | undefined;
+  /** In place of the form's refusal. */
   problem?: string | undefined;
   onChange?: (value: string) => void;
   /** Texts by values: a select. */
@@ -76,13 +95,12 @@ interface FieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "onChan
   rows?: number;
   /** Texts that the input offers. */
   suggestions?: readonly string[];
-  /** In place of an input: an element with this id. */
-  control?: (id: string, describedBy: string | undefined) => ReactNode;
 }
 
 /** A label, its input, a hint and the refusal. */
-export function Field({ label, hint, problem, control, choices, rows, suggestions, onChange, ...more }: FieldProps) {
+export function Field({ label, hint, problem: given, choices, rows, suggestions, onChange, ...more }: FieldProps) {
   const id = useId();
+  const problem = given ?? problemOf(use(RefusedBy), more.name);
   const describedBy = hint || problem ? `${id}-text` : undefined;
   const own = {
     ...{ id, "aria-describedby": describedBy, "aria-invalid": problem ? true : undefined, ...more },
@@ -91,9 +109,7 @@ export function Field({ label, hint, problem, control, choices, rows, suggestion
   return (
     <div className="field">
       <label htmlFor={id}>{label}</label>
-      {control ? (
-        control(id, describedBy)
-      ) : choices ? (
+      {choices ? (
         <Select {...own} onChange={onChange} choices={choices} />
       ) : rows ? (
         <textarea rows={rows} {...own} />
@@ -116,6 +132,12 @@ export function Field({ label, hint, problem, control, choices, rows, suggestion
   );
 }
 
+/** The refusal of a part of the form that is no `Field`. */
+export function Refused({ name }: { name: string }) {
+  const problem = problemOf(use(RefusedBy), name);
+  return problem && <p className="wrong">{problem}</p>;
+}
+
 /** Choices that are their own texts. */
 export const textsOf = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, name]));
 
@@ -136,6 +158,7 @@ export const Select = ({ choices, onChange, ...select }: SelectProps) => (
 );
 
 export interface TicksProps {
+  className?: string;
   options: readonly { id: string; name: ReactNode; isDisabled?: boolean }[];
   chosen: readonly string[];
   /** @param ids all that are chosen now @param id the one whose choice has changed */
@@ -143,8 +166,8 @@ export interface TicksProps {
 }
 
 /** Checkboxes, one below the other. */
-export const Ticks = ({ options, chosen, onChange }: TicksProps) => (
-  <ul className="plain">
+export const Ticks = ({ className = "plain", options, chosen, onChange }: TicksProps) => (
+  <ul className={className}>
     {options.map(({ id, name, isDisabled = false }) => (
       <li key={id}>
         <label className="tick">

@@ -51,11 +51,11 @@ export const Notice = ({ children }: { children?: ReactNode }) =>
     </p>
   );
 
-/** A refusal, with the request's id to copy. @param fields names of those that show their own refusals */
-export function Problem({ error, fields = [] }: { error: unknown; fields?: readonly string[] }) {
+/** A refusal, with the request's id to copy. @param form whose fields show their own refusals */
+export function Problem({ error, form }: { error: unknown; form?: HTMLFormElement | null }) {
   if (!error) return null;
   const { message, param, requestId } = refusalOf(error);
-  if (param !== undefined && fields.includes(param)) return null;
+  if (param && form?.elements.namedItem(param)) return null;
   return (
     <div className="problem" role="alert">
       <p>{message}</p>

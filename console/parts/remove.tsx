@@ -8,7 +8,7 @@ interface RemoveProps {
   /** Of the button and of the dialog: "Delete this list". */
   title: string;
   /** Makes the call; with `dryRun` it changes nothing and answers its impact. */
-  act: (options: { context: CallContext & Record<string, unknown> }) => Promise<{ meta: Record<string, unknown> }>;
+  act: (options: { context: CallContext }) => Promise<{ meta: Record<string, unknown> }>;
   /** The effect of the act, in words. */
   children?: ReactNode;
   /** May leave the page of the deleted record. */
@@ -20,8 +20,8 @@ export const Remove = ({ title, act, children, onDone }: RemoveProps) => (
   <Act
     title={title}
     kind="danger"
-    act={async () => {
-      await act({ context: { idempotencyKey: crypto.randomUUID() } });
+    act={async (_, context) => {
+      await act({ context });
       await onDone?.();
     }}
   >

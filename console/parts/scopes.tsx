@@ -1,5 +1,5 @@
 import type { Client } from "../api.ts";
-import { Field, Ticks, textsOf } from "./form.tsx";
+import { Field, Refused, Ticks, textsOf } from "./form.tsx";
 
 type Minting = Parameters<Client["app"]["team"]["mintKey"]["mutate"]>[0];
 export type Scope = Minting["body"]["scopes"][number];
@@ -48,11 +48,10 @@ export const sends = (scopes: readonly string[]): boolean => SENDS.some((scope) 
 interface ScopesProps {
   chosen: readonly Scope[];
   onChange: (scopes: Scope[]) => void;
-  problem: string | undefined;
 }
 
 /** A choice of scopes: by purpose, then one by one. The pair that no key may hold cannot be chosen. */
-export function ScopeChoice({ chosen, onChange, problem }: ScopesProps) {
+export function ScopeChoice({ chosen, onChange }: ScopesProps) {
   const isForbidden = (scope: Scope) =>
     (SENDS.includes(scope) && chosen.includes("suppressions:delete")) ||
     (scope === "suppressions:delete" && sends(chosen));
@@ -64,7 +63,7 @@ export function ScopeChoice({ chosen, onChange, problem }: ScopesProps) {
         choices={{ "": "Something else: choose below", ...textsOf(Object.keys(PURPOSES)) }}
         onChange={(purpose) => onChange([...(PURPOSES[purpose] ?? [])])}
       />
-      <fieldset>
+      <fieldset name="scopes">
         <legend>It may</legend>
         <Ticks
           options={ALL.map((scope) => ({
@@ -83,7 +82,7 @@ export function ScopeChoice({ chosen, onChange, problem }: ScopesProps) {
           No key may both send and let addresses get mail again: if it leaked, it could mail people who had opted out.
           Make two keys.
         </p>
-        {problem && <p className="wrong">{problem}</p>}
+        <Refused name="scopes" />
       </fieldset>
     </>
   );

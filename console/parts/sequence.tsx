@@ -1,9 +1,9 @@
-import { type ComponentProps, useRef, useState } from "react";
+import { useState } from "react";
 import { refuse } from "../api.ts";
 import { Conditions } from "./audience/builder.tsx";
 import { type Condition, grouped, partsOf } from "./audience/conditions.ts";
 import { TagField } from "./draft/tag-field.tsx";
-import { Form, Inputs, type Values } from "./form.tsx";
+import { Form, Inputs, Refused, type Values } from "./form.tsx";
 
 /** The words of a status, and their colour. */
 export const SEQUENCE_STATES = {
@@ -47,8 +47,6 @@ const TIME_INPUTS = [
 ] as const;
 const CONDITIONS = { stop_if: "Leave the sequence if", skip_if: "Skip this step if" } as const;
 
-const FIELDS = [...TIME_INPUTS.map(([name]) => name), "subject", "body", ...Object.keys(CONDITIONS)];
-
 const timesOf = ({ wait_minutes: wait, time_of_day }: Step) => {
   const unit = unitOf(wait);
   return { time_of_day, unit, wait_minutes: wait / unit };
@@ -81,17 +79,8 @@ const newStep = (): Step => ({
   ...{ wait_minutes: 1_440, time_of_day: null, send_days: [], subject: "", body: "", stop_if: null, skip_if: null },
 });
 
-type PartProps = Pick<ComponentProps<typeof TagField>, "label" | "name" | "problem">;
-
-/** A text with merge tags, which its form reads. */
-function Tagged({ first, ...props }: PartProps & { first: string; tags: readonly string[]; rows?: number }) {
-  const [value, setValue] = useState(first);
-  const field = useRef(null);
-  return <TagField {...props} value={value} onChange={setValue} field={field} readOnly={false} />;
-}
-
 /** Conditions as of a segment, which its form reads as JSON. Without any, no person meets them. */
-function ConditionInput({ first, label, name, problem }: PartProps & { first: unknown }) {
+function ConditionInput({ first, label, name }: { first: unknown; label: string; name: string }) {
   const [value, setValue] = useState<unknown>(first ?? { all: [] });
   const isNone = value !== undefined && partsOf(grouped(value) as Condition).length === 0;
   return (
@@ -101,7 +90,7 @@ function ConditionInput({ first, label, name, problem }: PartProps & { first: un
       </summary>
       <Conditions value={value} onChange={setValue} />
       <input type="hidden" name={name} value={isNone ? "" : (JSON.stringify(value) ?? "no JSON")} />
-      {problem && <p className="wrong">{problem}</p>}
+      <Refused name={name} />
       <p className="muted">“Any mail” is any mail of this sequence.</p>
     </details>
   );
@@ -121,64 +110,47 @@ export function StepsEditor({ saved, tags, save }: StepsEditorProps) {
     <Form
       submit="Save all steps"
       isDisabled={steps.length === 0}
-      fields={steps.flatMap((_, i) => FIELDS.map((name) => `steps[${i}].${name}`))}
       onSubmit={(values) => save(steps.map(({ id }, i) => stepOf(id, `steps[${i}].`, values)))}
     >
-      {(problemOf) => {
-        // The service names the field in the message, too.
-        const problemAt = (name: string) => problemOf(name)?.replace(`${name}: `, "");
-        const partOf = (i: number, name: string) => ({
-          name: `steps[${i}].${name}`,
-          problem: problemAt(`steps[${i}].${name}`),
-        });
-        return (
-          <>
-            {steps.map((step, i) => (
-              <fieldset key={step.id} className="card stack">
-                <legend>Step {i + 1}</legend>
-                <div className="filters">
-                  <Inputs inputs={TIME_INPUTS} at={`steps[${i}].`} values={timesOf(step)} problemOf={problemAt} />
-                </div>
-                <Tagged label="Subject" first={step.subject} tags={tags} {...partOf(i, "subject")} />
-                <Tagged label="HTML" first={step.body} tags={tags} rows={8} {...partOf(i, "body")} />
-                {(["stop_if", "skip_if"] as const).map((name) => (
-                  <ConditionInput key={name} label={CONDITIONS[name]} first={step[name]} {...partOf(i, name)} />
-                ))}
-                <fieldset className="actions">
-                  <legend>Days, in your team's time zone; none means any day</legend>
-                  {DAYS.map((name, day) => (
-                    <label key={name}>
-                      <input
-                        type="checkbox"
-                        name={`steps[${i}].day${day + 1}`}
-                        defaultChecked={step.send_days.includes(day + 1)}
-                      />{" "}
-                      {name}
-                    </label>
-                  ))}
-                </fieldset>
-                <div className="actions">
-                  <button
-                    type="button"
-                    className="danger"
-                    onClick={() => setSteps(steps.filter((other) => other !== step))}
-                  >
-                    Remove step {i + 1}
-                  </button>
-                  <button type="button" onClick={() => insert(i)}>
-                    New step before step {i + 1}
-                  </button>
-                </div>
-              </fieldset>
+      {steps.map((step, i) => (
+        <fieldset key={step.id} className="card stack">
+          <legend>Step {i + 1}</legend>
+          <div className="filters">
+            <Inputs inputs={TIME_INPUTS} at={`steps[${i}].`} values={timesOf(step)} />
+          </div>
+          <TagField label="Subject" name={`steps[${i}].subject`} defaultValue={step.subject} tags={tags} />
+          <TagField label="HTML" name={`steps[${i}].body`} defaultValue={step.body} tags={tags} rows={8} />
+          {(["stop_if", "skip_if"] as const).map((name) => (
+            <ConditionInput key={name} label={CONDITIONS[name]} first={step[name]} name={`steps[${i}].${name}`} />
+          ))}
+          <fieldset className="actions">
+            <legend>Days, in your team's time zone; none means any day</legend>
+            {DAYS.map((name, day) => (
+              <label key={name}>
+                <input
+                  type="checkbox"
+                  name={`steps[${i}].day${day + 1}`}
+                  defaultChecked={step.send_days.includes(day + 1)}
+                />{" "}
+                {name}
+              </label>
             ))}
-            <div className="actions">
-              <button type="button" onClick={() => insert(steps.length)}>
-                New step at the end
-              </button>
-            </div>
-          </>
-        );
-      }}
+          </fieldset>
+          <div className="actions">
+            <button type="button" className="danger" onClick={() => setSteps(steps.filter((other) => other !== step))}>
+              Remove step {i + 1}
+            </button>
+            <button type="button" onClick={() => insert(i)}>
+              New step before step {i + 1}
+            </button>
+          </div>
+        </fieldset>
+      ))}
+      <div className="actions">
+        <button type="button" onClick={() => insert(steps.length)}>
+          New step at the end
+        </button>
+      </div>
     </Form>
   );
 }

@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { FilterBar, SearchFilter, useFilters } from "./filters.tsx";
+import { SearchFilter, useFilters } from "./filters.tsx";
 import { Loading, Problem } from "./page.tsx";
 
 export interface Column<Row> {
@@ -30,16 +30,11 @@ export function Table<Row>({ caption, rows, columns, keyOf, empty }: TableProps<
         <caption className="hidden">{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ name, isNumber }) =>
-              // That of buttons needs no header.
-              name === "" ? (
-                <td key={name} />
-              ) : (
-                <th key={name} scope="col" className={isNumber ? "number" : undefined}>
-                  {name}
-                </th>
-              ),
-            )}
+            {columns.map(({ name, isNumber }) => (
+              <th key={name} scope="col" className={isNumber ? "number" : undefined}>
+                {name}
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
@@ -74,10 +69,10 @@ export function All<Row>({ search: [label, textOf], isShown, children, rows, emp
   const none = rows.length === 0 ? empty : "Nothing is like this. Search for less, or show all.";
   return (
     <>
-      <FilterBar>
+      <div className="filters">
         <SearchFilter name="q" label={label} />
         {children}
-      </FilterBar>
+      </div>
       <Table rows={found} empty={none} {...table} />
     </>
   );

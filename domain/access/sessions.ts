@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
+import type { Role } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError } from "../errors.ts";
@@ -109,8 +110,7 @@ export async function endSession(em: EntityManager, vault: Vault, token: string,
 export interface SessionTeam {
   id: string;
   name: string;
-  memberId: string;
-  role: string;
+  role: Role;
   timeZone: string;
   plan: string;
 }
@@ -123,8 +123,8 @@ export async function readSession(
 ): Promise<{ email: string; teams: SessionTeam[] }> {
   const { rows } = await sql<{ email: string; teams: SessionTeam[] }>`
     select s.email, coalesce((
-      select json_agg(json_build_object('id', t.id, 'name', t.name, 'memberId', m.id, 'role', m.role,
-        'timeZone', t.time_zone, 'plan', t.plan) order by t.name, t.id)
+      select json_agg(json_build_object('id', t.id, 'name', t.name, 'role', m.role, 'timeZone', t.time_zone,
+        'plan', t.plan) order by t.name, t.id)
       from members m join teams t on t.id = m.team_id
       where m.email = s.email and m.removed_at is null), '[]') as teams
     from console_sessions s where token_hash = ${vault.hash("session", token)} and ${IS_OPEN}`.execute(kysely(em));

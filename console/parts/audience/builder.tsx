@@ -40,8 +40,6 @@ const Pick = ({ label, value, choices, ...pick }: PickProps) => (
   />
 );
 
-const replaced = <T,>(all: readonly T[], at: number, value: T) => all.map((each, i) => (i === at ? value : each));
-
 /** Conditions by a form, or as JSON where the form cannot show them. */
 export function Conditions({ value, onChange }: EditProps<unknown>) {
   const fields = useFields();
@@ -102,7 +100,7 @@ function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?
       {parts.map((part, at) => {
         const edit = {
           value: part,
-          onChange: (next: Condition) => set(replaced(parts, at, next)),
+          onChange: (next: Condition) => set(parts.with(at, next)),
           onRemove: () => set(parts.filter((_, i) => i !== at)),
         };
         // Conditions have no ids; their places are all that tells them apart.
@@ -120,6 +118,11 @@ function Group({ value, onChange, onRemove }: EditProps<Condition> & { onRemove?
     </fieldset>
   );
 }
+
+const NEGATIONS = {
+  list: { false: "has the address as", true: "does not have the address as" },
+  event: { false: "the person", true: "the person never" },
+};
 
 /** One condition: what it is about, how it compares, and with which value. */
 function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: () => void }) {
@@ -139,18 +142,25 @@ function Row({ value, onChange, onRemove }: EditProps<Condition> & { onRemove: (
     list: "List",
     event: "Mails",
   };
-  const wrap = (next: Condition, not: boolean) => onChange(not ? { not: next } : next);
-  const part = { value: inner, isNot, onChange: wrap };
+  const part = { value: inner, onChange: (next: Condition) => onChange(isNot ? { not: next } : next) };
   return (
     <div className="actions">
       <Pick label="About" value={subject} choices={subjects} onChange={choose} />
+      {(subject === "list" || subject === "event") && (
+        <Pick
+          label="Comparison"
+          value={String(isNot)}
+          choices={NEGATIONS[subject]}
+          onChange={(not) => onChange(not === "true" ? { not: inner } : inner)}
+        />
+      )}
       <Part>
         {subject === "list" ? (
           <ListPart {...part} />
         ) : subject === "event" ? (
           <EventPart {...part} />
         ) : (
-          <FieldPart value={inner} onChange={onChange} type={typeOf(inner["field"], fields) ?? "text"} />
+          <FieldPart {...part} type={typeOf(inner["field"], fields) ?? "text"} />
         )}
       </Part>
       <button type="button" className="plain" onClick={onRemove}>
@@ -247,40 +257,28 @@ function DayInput({ value, onChange }: EditProps<unknown>) {
   );
 }
 
-interface PartProps {
-  value: Condition;
-  isNot: boolean;
-  onChange: (value: Condition, isNot: boolean) => void;
-}
-
 /** A condition with the chosen value; an empty one takes it out. */
 const chosen = (condition: Condition, name: string, value: string | number): Condition => {
   const { [name]: _, ...rest } = condition;
   return value === "" ? rest : { ...rest, [name]: value };
 };
 
-function ListPart({ value, isNot, onChange }: PartProps) {
+function ListPart({ value, onChange }: EditProps<Condition>) {
   const lists = useLists();
   const names = Object.fromEntries(lists.map(({ id, name }) => [id, name]));
   return (
     <>
       <Pick
-        label="Comparison"
-        value={String(isNot)}
-        choices={{ false: "has the address as", true: "does not have the address as" }}
-        onChange={(not) => onChange(value, not === "true")}
-      />
-      <Pick
         label="Status"
         value={String(value["status"] ?? "CONFIRMED")}
         choices={SUBSCRIPTION_STATUSES}
-        onChange={(status) => onChange({ ...value, status }, isNot)}
+        onChange={(status) => onChange({ ...value, status })}
       />
       <Pick
         label="List"
         value={String(value["list"])}
         choices={{ "": "– choose a list –", ...names }}
-        onChange={(list) => onChange({ ...value, list }, isNot)}
+        onChange={(list) => onChange({ ...value, list })}
       />
     </>
   );
@@ -297,27 +295,21 @@ function useMailings() {
   return Object.fromEntries(mailings.map(({ id, name }) => [id, name]));
 }
 
-function EventPart({ value, isNot, onChange }: PartProps) {
+function EventPart({ value, onChange }: EditProps<Condition>) {
   const mailings = useMailings();
   return (
     <>
       <Pick
-        label="Comparison"
-        value={String(isNot)}
-        choices={{ false: "the person", true: "the person never" }}
-        onChange={(not) => onChange(value, not === "true")}
-      />
-      <Pick
         label="Event"
         value={String(value["event"])}
         choices={{ received: "got", opened: "opened", clicked: "clicked a link in" }}
-        onChange={(event) => onChange({ ...value, event }, isNot)}
+        onChange={(event) => onChange({ ...value, event })}
       />
       <Pick
         label="Mail"
         value={String(value["resource"] ?? "")}
         choices={{ "": "any mail", ...mailings }}
-        onChange={(id) => onChange(chosen(value, "resource", id), isNot)}
+        onChange={(id) => onChange(chosen(value, "resource", id))}
       />
       <label>
         {"in the last "}
@@ -326,7 +318,7 @@ function EventPart({ value, isNot, onChange }: PartProps) {
           min={0}
           value={String(value["within_days"] ?? "")}
           placeholder="any"
-          onChange={({ target }) => onChange(chosen(value, "within_days", target.value && Number(target.value)), isNot)}
+          onChange={({ target }) => onChange(chosen(value, "within_days", target.value && Number(target.value)))}
         />
         {" days"}
       </label>

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import type { Client, DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { FilterBar, SearchFilter, useFilters } from "../filters.tsx";
+import { SearchFilter, useFilters } from "../filters.tsx";
 import type { Values } from "../form.tsx";
 import { Remove } from "../remove.tsx";
 import { List, type ListProps } from "../table.tsx";
@@ -43,10 +43,10 @@ export function AddressList<Row extends { id: string }>({ kind, listId, children
   };
   return (
     <>
-      <FilterBar>
+      <div className="filters">
         <SearchFilter name="q" label={`Address ${kind === "suppressions" ? "" : "or name "}begins with`} />
         {!q && children}
-      </FilterBar>
+      </div>
       {q && <p className="muted">At most 25 are shown. Write more letters to find another one.</p>}
       <List<Row>
         {...list}

@@ -6,31 +6,6 @@ import type { callsOf, Kind } from "../send/calls.ts";
 type Drafts = ReturnType<typeof callsOf>["calls"]["drafts"];
 export type Draft = DataOf<Drafts["retrieve"]["query"]>;
 
-/** Values of the editor's fields; "" for none. */
-export interface Content {
-  name: string;
-  subject: string;
-  from_email: string;
-  from_name: string;
-  body: string;
-}
-
-export const contentOf = (draft: Draft): Content => ({
-  name: draft.name,
-  subject: draft.subject ?? "",
-  from_email: ("from_email" in draft && draft.from_email) || "",
-  from_name: draft.from_name ?? "",
-  body: draft.body ?? "",
-});
-
-/** The fields that differ, as the API takes them. */
-export const changesOf = (saved: Content, now: Content): Record<string, string | null> =>
-  Object.fromEntries(
-    (Object.keys(now) as (keyof Content)[])
-      .filter((name) => now[name] !== saved[name])
-      .map((name) => [name, now[name] === "" && name !== "name" ? null : now[name]]),
-  );
-
 /** The states in the words of the pages. */
 export const STATES: Readonly<Record<Draft["status"], string>> = {
   DRAFT: "Draft",

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useWorkspace } from "../../session.tsx";
-import { ChoiceFilter, FilterBar, SearchFilter, useFilters } from "../filters.tsx";
+import { ChoiceFilter, SearchFilter, useFilters } from "../filters.tsx";
 import { Facts, Loading, Problem } from "../page.tsx";
 import type { Kind } from "../send/calls.ts";
 
@@ -29,10 +29,10 @@ export function Preview({ kind, id, version }: PreviewProps) {
   return (
     <section className="stack" aria-label="Preview">
       <h2>Preview</h2>
-      <FilterBar>
+      <div className="filters">
         <SearchFilter name="person" label="As the mail to this address" submit="Show" />
         <ChoiceFilter name="view" label="View" any="Wide (600 px)" choices={VIEWS} />
-      </FilterBar>
+      </div>
       {query.isPending && <Loading />}
       <Problem error={query.error} />
       {shown && (

@@ -1,7 +1,7 @@
 import { useIsMutating, useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { refusalOf } from "../../api.ts";
+import { type DataOf, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { Field } from "../form.tsx";
@@ -18,11 +18,10 @@ interface CheckProps {
   kind: Kind;
   id: string;
   name: string;
-  onConfirmed: () => void;
 }
 
 /** Checks a draft against every gate, makes the preview of its send when all are met, and confirms it. */
-export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
+export function CheckSend({ kind, id, name }: CheckProps) {
   const { client, base } = useWorkspace();
   const { calls, params } = callsOf(client, kind, id);
   const [typed, setTyped] = useState("");
@@ -37,7 +36,7 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
       const context = { idempotencyKey: crypto.randomUUID() };
       const { data } = await calls.sends.sendPreview.mutate({ params }, { context });
       // Confirmed under one key, however often it is tried.
-      return { report, preview: data as unknown as Preview, confirmKey: crypto.randomUUID() };
+      return { report, preview: data, confirmKey: crypto.randomUUID() };
     },
   });
   const { report, preview, confirmKey } = check.data ?? {};
@@ -54,9 +53,7 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
       if (text === undefined) throw error;
       check.reset();
       setOutdated(text);
-      return;
     }
-    onConfirmed();
   };
 
   return (
@@ -113,13 +110,7 @@ export function CheckSend({ kind, id, name, onConfirmed }: CheckProps) {
   );
 }
 
-/** The fields of both kinds of previews that are shown. */
-interface Preview {
-  recipients: { eligible: number };
-  from_address?: string;
-  from_addresses?: string[];
-  confirmation: { token: string; expires_at: string };
-}
+type Preview = DataOf<ReturnType<typeof callsOf>["calls"]["sends"]["sendPreview"]["mutate"]>;
 
 /** Refusals of a confirm after which only a new check helps. */
 const OUTDATED: Readonly<Record<string, string>> = {
@@ -132,7 +123,6 @@ const COMPLAINT_LIMIT = 0.002;
 
 function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; preview: Preview | undefined }) {
   const { recipients, send_cap: cap } = report;
-  const from = preview?.from_addresses ?? (preview?.from_address ? [preview.from_address] : []);
   const left = kind === "newsletter" ? "Left out: not confirmed, or unsubscribed" : "Left out: no valid address";
   const numbers: [name: string, number: number | undefined][] = [
     ["Recipients", preview?.recipients.eligible ?? recipients?.eligible],
@@ -150,7 +140,8 @@ function Numbers({ kind, report, preview }: { kind: Kind; report: GateReport; pr
       <Facts className="figures" of={[...figures, ["Complaints, 30 days", complaints]]} />
       {preview && (
         <p>
-          It is sent from {from.join(", ")}. The check is valid until <When at={preview.confirmation.expires_at} />.
+          It is sent from {"from_address" in preview ? preview.from_address : preview.from_addresses.join(", ")}. The
+          check is valid until <When at={preview.confirmation.expires_at} />.
         </p>
       )}
     </>

@@ -6,7 +6,7 @@ import { callsOf, type Kind, type Send } from "./calls.ts";
 import { pauseText, people } from "./words.ts";
 
 type Counts = Send["recipients"];
-export type State = Exclude<keyof Counts, "total">;
+type State = Exclude<keyof Counts, "total">;
 
 export const OUTCOMES: Readonly<Record<State, string>> = {
   sent: "Sent",
@@ -19,6 +19,8 @@ export const OUTCOMES: Readonly<Record<State, string>> = {
   suppressed: "Left out meanwhile",
   cancelled: "Cancelled",
 };
+
+export const outcomeText = (status: string): string => OUTCOMES[status.toLowerCase() as State];
 
 const openOf = ({ queued, sending, deferred }: Counts): number => queued + sending + deferred;
 

@@ -1,11 +1,11 @@
 import { useData, useWorkspace } from "../../session.tsx";
 import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
-import { ChoiceFilter, choiceOf, FilterBar, useFilters } from "../filters.tsx";
+import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
 import { Facts, When } from "../page.tsx";
 import { List } from "../table.tsx";
 import { callsOf, type Kind, type Send } from "./calls.ts";
-import { OUTCOMES, Outcomes, type State } from "./live-send.tsx";
+import { OUTCOMES, Outcomes, outcomeText } from "./live-send.tsx";
 import { people, percent, reasonText } from "./words.ts";
 
 const ENDED: Readonly<Record<string, string>> = {
@@ -117,9 +117,9 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
   };
   return (
     <>
-      <FilterBar>
+      <div className="filters">
         <ChoiceFilter name="outcome" label="Outcome" any="All" choices={OUTCOMES} />
-      </FilterBar>
+      </div>
       <List
         caption="Recipients"
         queryKey={[base, "recipients", id, status]}
@@ -127,7 +127,7 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
         keyOf={({ id: mail }) => mail}
         columns={[
           { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
-          { name: "Outcome", cell: (row) => OUTCOMES[row.status.toLowerCase() as State] },
+          { name: "Outcome", cell: (row) => outcomeText(row.status) },
           { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
           { name: "At", cell: (row) => <When at={row.updated_at} /> },
         ]}

@@ -1,5 +1,5 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect } from "react";
 import { useWorkspace } from "../../session.tsx";
 import { Part } from "../page.tsx";
 import { isOpen, useProgress } from "./calls.ts";
@@ -16,12 +16,11 @@ interface SendPanelProps {
 
 /** Sends a draft, and shows how its send goes. */
 export function SendPanel(props: SendPanelProps) {
-  const [isConfirmed, setConfirmed] = useState(false);
   return (
     <section className="stack" aria-label="Send">
       <h2>Send</h2>
-      {props.status === "DRAFT" && !isConfirmed ? (
-        <CheckSend {...props} onConfirmed={() => setConfirmed(true)} />
+      {props.status === "DRAFT" ? (
+        <CheckSend {...props} />
       ) : (
         <Part>
           <SendOf {...props} />

@@ -1,25 +1,26 @@
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import { useData, useRole, useWorkspace } from "../../session.tsx";
-import { PageHead } from "../page.tsx";
-import { Remove } from "../remove.tsx";
-import { callsOf, isOpen, type Kind } from "../send/calls.ts";
-import { SendPanel } from "../send/send-panel.tsx";
-import { type Draft, STATES } from "./drafts.ts";
-import { Editor } from "./editor.tsx";
-import { Preview } from "./preview.tsx";
-import { Targets } from "./targets.tsx";
-import { TestMail } from "./test-mail.tsx";
+import { type Draft, STATES } from "../parts/draft/drafts.ts";
+import { Editor } from "../parts/draft/editor.tsx";
+import { Preview } from "../parts/draft/preview.tsx";
+import { Targets } from "../parts/draft/targets.tsx";
+import { TestMail } from "../parts/draft/test-mail.tsx";
+import { PageHead } from "../parts/page.tsx";
+import { Remove } from "../parts/remove.tsx";
+import { callsOf, type Kind } from "../parts/send/calls.ts";
+import { SendPanel } from "../parts/send/send-panel.tsx";
+import { useData, useRole, useWorkspace } from "../session.tsx";
 
-const POLL_MS = 10_000;
+export const Newsletter = () => <Page kind="newsletter" />;
+export const Campaign = () => <Page kind="campaign" />;
 
 /** One newsletter or campaign: as a draft its editor, and from its confirmation on how its send goes. */
-export function DraftPage({ kind }: { kind: Kind }) {
+function Page({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
   const { [`${kind}Id`]: id = "" } = useParams({ strict: false }) as Record<string, string>;
   const { calls, params } = callsOf(client, kind, id);
   const read = (): Promise<{ data: Draft }> => calls.drafts.retrieve.query({ params });
-  const draft = useData([`${kind}s`, id], read, { poll: (now) => isOpen(now) && POLL_MS });
+  const draft = useData([`${kind}s`, id], read);
   if ("is_drip" in draft && draft.is_drip) return <Navigate to={`${base}/sequences/${id}`} replace />;
   return <Shown key={id} kind={kind} draft={draft} />;
 }
