@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/lists.ts";
-import { AddressList, nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
+import { AddressList, nameOf, PERSON_INPUTS, PersonLink, useSearch } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
@@ -124,8 +124,7 @@ export function OneList() {
         People join {OPTINS[optin]}.{description && ` ${description}`}
       </p>
       <AddressList<Member>
-        kind="subscribers"
-        listId={listId}
+        search={useSearch("subscribers", listId)}
         caption={`Subscribers of ${name}`}
         queryKey={[base, "lists", listId, "subscribers", status]}
         read={(cursor) =>

@@ -8,6 +8,7 @@ import {
   PersonButton,
   type PersonKind,
   PersonLink,
+  useSearch,
 } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
@@ -45,7 +46,7 @@ function People({ kind }: { kind: PersonKind }) {
         )}
       </PageHead>
       <AddressList<Person>
-        kind={kind}
+        search={useSearch(kind)}
         caption={caption}
         queryKey={[base, kind, status]}
         read={(cursor) => {

@@ -1,5 +1,5 @@
 import type { Client, DataOf } from "../api.ts";
-import { AddressList, PersonLink } from "../parts/audience/people.tsx";
+import { AddressList, PersonLink, useSearch } from "../parts/audience/people.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
@@ -22,7 +22,7 @@ export function Page() {
         <Suppress />
       </PageHead>
       <AddressList<Suppression>
-        kind="suppressions"
+        search={useSearch("suppressions")}
         caption="Suppressions"
         queryKey={[base, "suppressions", reason]}
         read={(cursor) => client.api.suppressions.page.query({ query: { cursor, reason, sort: "created_at" } })}

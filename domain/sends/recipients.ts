@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { JsonText, jsonRecord } from "../../db/json.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { spellingOf } from "../address.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { emailFields } from "../webhooks/records.ts";
 import type { SendResource } from "./resource.ts";
@@ -10,11 +11,13 @@ import type { SendResource } from "./resource.ts";
 const MAX_WALKED = 10_000;
 
 interface LedgerPage {
-  state: RecipientState | undefined;
+  state?: RecipientState | undefined;
+  /** Of their addresses. The whole send is looked through, since they stand in no index either. */
+  beginning?: string;
   order: "asc" | "desc";
   limit: number;
   /** Undefined for the first page. */
-  after: number | undefined;
+  after?: number | undefined;
 }
 
 /**
@@ -27,7 +30,7 @@ export async function pageRecipients(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
-  { state, order, limit, after }: LedgerPage,
+  { state, beginning, order, limit, after }: LedgerPage,
 ): Promise<{ records: JsonText<unknown>[]; next: number | undefined }> {
   const { rows: found } = await sql<{ sendId: string | null; recipients: number; ledger: string }>`
     select s.id as "sendId", s.recipients, s.ledger_state as ledger
@@ -42,7 +45,8 @@ export async function pageRecipients(
   }
   const isRising = order === "asc";
   const begin = after ?? (isRising ? 0 : recipients + 1);
-  const [first, last] = isRising ? [begin + 1, begin + MAX_WALKED] : [begin - MAX_WALKED, begin - 1];
+  const walked = beginning === undefined ? MAX_WALKED : recipients;
+  const [first, last] = isRising ? [begin + 1, begin + walked] : [begin - walked, begin - 1];
   const record = jsonRecord("email", {
     ...emailFields("r", { sendId, resource }, sql.ref("r.state")),
     smtp_code: sql`substring(r.reason from ':([0-9]{3})')::int`,
@@ -50,6 +54,7 @@ export async function pageRecipients(
   const { rows } = await sql<{ seq: number; record: string }>`
     select r.seq, ${record} as record from send_recipients r
     where r.send_id = ${sendId} and r.seq between ${first} and ${last} ${state ? sql`and r.state = ${state}` : sql``}
+      ${beginning === undefined ? sql`` : sql`and r.email ^@ ${spellingOf(beginning).normalize("NFC")}`}
     order by r.seq ${sql.raw(order)} limit ${limit + 1}`.execute(kysely(em));
   const shown = rows.slice(0, limit);
   const walkedTo = isRising ? last : first;

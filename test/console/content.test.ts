@@ -4,6 +4,7 @@ import { Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createField } from "../../domain/audience/contact-fields.ts";
+import { mailed } from "../reports/mails.ts";
 import { consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
 import { addSubscribers, caughtMails, makeCampaignSender, makeSender } from "../support/sending.ts";
@@ -83,6 +84,20 @@ describe("The console's editor", () => {
     assert.equal((await list("campaign", {})).length, 1);
     assert.deepEqual(await list("campaign", { q: "pl_in" }), []);
     assert.deepEqual(await list("campaign", { status: "SENT" }), []);
+  });
+
+  it("finds the recipients of a send by the beginning of their addresses", async () => {
+    const team = await makeTeam();
+    const name = unique("find");
+    const addresses = [`x${name}@example.com`, `${name}_b@example.com`, `${name}a@example.com`];
+    const { newsletterId: id } = await mailed(team, addresses);
+    const client = await consoleClient(await signIn(team.owner.id), team.team.id);
+    const query = { type: "newsletter", id, starts_with: ` ${name.toUpperCase()}` } as const;
+    const { data } = await client.app.content.recipients.query({ query });
+    assert.deepEqual(
+      (data as unknown as { email: string; status: string }[]).map(({ email, status }) => [email, status]),
+      addresses.slice(1).map((email) => [email, "SENT"]),
+    );
   });
 
   it("shows a campaign with a contact's fields, and what a draft may use", async () => {

@@ -70,6 +70,7 @@ const SAMPLES: Record<string, Sample> = {
   "content.settings": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
   "content.change": ({ campaign }) => ({ body: { type: "campaign", id: campaign, send_days: [1] } }),
   "content.preview": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter } }),
+  "content.recipients": ({ newsletter }) => ({ query: { type: "newsletter", id: newsletter, starts_with: "a" } }),
   "content.sendTest": ({ newsletter, member }) => ({
     body: { type: "newsletter", id: newsletter, member_ids: [member] },
   }),

@@ -1,9 +1,11 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, RESOURCE_TYPES } from "../../../db/entities/send.ts";
 import { Team } from "../../../db/entities/team.ts";
+import { JsonText } from "../../../db/json.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { readAccess } from "../../../domain/access/key-lookup.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
+import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { newId } from "../../../domain/ids.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
@@ -17,6 +19,7 @@ import {
   readBroadcast,
   updateDraft,
 } from "../../../domain/sends/drafts.ts";
+import { pageRecipients } from "../../../domain/sends/recipients.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
 import { showDraft } from "../../../domain/sends/shown-draft.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/test-mail.ts";
@@ -32,6 +35,7 @@ const newsletterList = z.strictObject({ newsletter_id: idParam, list_id: idParam
 const sendDays = z.array(z.int().min(1).max(7)).max(7);
 
 const PAGE = 50;
+const FOUND = 25;
 
 /** The newsletters, or the campaigns that are no sequences, without their content. */
 const page = consoleQuery(
@@ -141,6 +145,22 @@ const preview = consoleQuery(
   },
 );
 
+/** The first recipients of a send whose addresses begin with a text, as the API shows them. */
+const recipients = consoleQuery(
+  {
+    name: "content.recipients",
+    role: "VIEWER",
+    input: z.strictObject({
+      query: z.strictObject({ ...one, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) }),
+    }),
+  },
+  async ({ ctx, input: { query } }) => {
+    const page = { beginning: query.starts_with, order: "asc", limit: FOUND } as const;
+    const { records } = await pageRecipients(ctx.em, ctx.tenant, query, page);
+    return new JsonText(`[${records.map(({ text }) => text).join()}]`);
+  },
+);
+
 const sendTest = consoleMutation(
   {
     name: "content.sendTest",
@@ -170,5 +190,6 @@ export const contentRouter = router({
   attachSegment: segment,
   attachAccounts: accounts,
   preview,
+  recipients,
   sendTest,
 });

@@ -26,32 +26,37 @@ export function PersonLink({ email }: { email: string }) {
 }
 
 interface AddressListProps<Row> extends Omit<ListProps<Row>, "keyOf"> {
-  kind: PersonKind | "suppressions";
-  /** Of subscribers. */
-  listId?: string;
+  /** Its label, and how it finds the first records that begin with a text. */
+  search: readonly [label: string, find: (starts_with: string) => Promise<{ data: unknown }>];
   /** Filters of the list, which a search does not have. */
   children?: ReactNode;
 }
 
-/** Records with addresses, page by page or as a search finds them. */
-export function AddressList<Row extends { id: string }>({ kind, listId, children, ...list }: AddressListProps<Row>) {
+/** A search of the audience. @param listId only its subscribers */
+export function useSearch(kind: PersonKind | "suppressions", listId?: string): AddressListProps<never>["search"] {
   const { client } = useWorkspace();
+  const label = `Address ${kind === "suppressions" ? "" : "or name "}begins with`;
+  return [
+    label,
+    (starts_with) => client.app.audience.search.query({ query: { in: kind, starts_with, list_id: listId } }),
+  ];
+}
+
+/** Records with addresses, page by page or as a search finds them. */
+export function AddressList<Row extends { id: string }>({ search, children, ...list }: AddressListProps<Row>) {
+  const [label, find] = search;
   const [{ q }] = useFilters();
-  const search = async (starts_with: string) => {
-    const { data } = await client.app.audience.search.query({ query: { in: kind, starts_with, list_id: listId } });
-    return { data: data as unknown as Row[], meta: {} };
-  };
   return (
     <>
       <div className="filters">
-        <SearchFilter name="q" label={`Address ${kind === "suppressions" ? "" : "or name "}begins with`} />
+        <SearchFilter name="q" label={label} />
         {!q && children}
       </div>
       {q && <p className="muted">At most 25 are shown. Write more letters to find another one.</p>}
       <List<Row>
         {...list}
         queryKey={[...list.queryKey, q]}
-        read={(cursor) => (q ? search(q) : list.read(cursor))}
+        read={async (cursor) => (q ? { data: (await find(q)).data as Row[], meta: {} } : list.read(cursor))}
         keyOf={({ id }) => id}
         empty={q ? "Nothing begins with this text. Search for fewer letters." : list.empty}
       />

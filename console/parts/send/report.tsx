@@ -1,9 +1,9 @@
+import type { DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
-import { PersonLink } from "../audience/people.tsx";
+import { AddressList, PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
 import { Facts, When } from "../page.tsx";
-import { List } from "../table.tsx";
 import { callsOf, type Kind, type Send } from "./calls.ts";
 import { OUTCOMES, Outcomes, outcomeText } from "./live-send.tsx";
 import { people, percent, reasonText } from "./words.ts";
@@ -91,13 +91,7 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
   );
 }
 
-interface Recipient {
-  id: string;
-  email: string;
-  status: string;
-  reason: string | null;
-  updated_at: string;
-}
+type Recipient = DataOf<ReturnType<typeof callsOf>["calls"]["recipients"]["query"]>[number];
 
 /** The recipients by outcome; the outcome stands in the URL. */
 function Recipients({ kind, id }: { kind: Kind; id: string }) {
@@ -108,31 +102,29 @@ function Recipients({ kind, id }: { kind: Kind; id: string }) {
   const read = async (cursor: string | undefined) => {
     for (let from = cursor; ; ) {
       const page = await calls.recipients.query({ params, query: { cursor: from, status } });
-      const rows = page.data as unknown as Recipient[];
+      const rows = page.data as readonly Recipient[];
       const next = page.meta["next_cursor"] as string | null;
       // A page of one outcome may be empty although others follow.
       if (rows.length > 0 || next === null) return { ...page, data: rows };
       from = next;
     }
   };
+  const find = (starts_with: string) => client.app.content.recipients.query({ query: { type: kind, id, starts_with } });
   return (
-    <>
-      <div className="filters">
-        <ChoiceFilter name="outcome" label="Outcome" any="All" choices={OUTCOMES} />
-      </div>
-      <List
-        caption="Recipients"
-        queryKey={[base, "recipients", id, status]}
-        read={read}
-        keyOf={({ id: mail }) => mail}
-        columns={[
-          { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
-          { name: "Outcome", cell: (row) => outcomeText(row.status) },
-          { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
-          { name: "At", cell: (row) => <When at={row.updated_at} /> },
-        ]}
-        empty={status ? "No recipient has this outcome: choose another one." : "It has no recipients."}
-      />
-    </>
+    <AddressList<Recipient>
+      search={["Address begins with", find]}
+      caption="Recipients"
+      queryKey={[base, "recipients", id, status]}
+      read={read}
+      columns={[
+        { name: "Address", cell: ({ email }) => <PersonLink email={email} /> },
+        { name: "Outcome", cell: (row) => outcomeText(row.status) },
+        { name: "Reason", cell: ({ reason }) => reason && reasonText(reason) },
+        { name: "At", cell: (row) => <When at={row.updated_at} /> },
+      ]}
+      empty={status ? "No recipient has this outcome: choose another one." : "It has no recipients."}
+    >
+      <ChoiceFilter name="outcome" label="Outcome" any="All" choices={OUTCOMES} />
+    </AddressList>
   );
 }
