@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { buildConsole } from "../../console/build.ts";
 import { openBrowser, violationsOf, widthOf } from "../support/browser.ts";
-import { consoleFetch, signIn } from "../support/console.ts";
+import { type Cookies, consoleClient, consoleFetch, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
 import { needs } from "../support/programs.ts";
@@ -17,9 +17,12 @@ const PAGES = [
   ...["suppressions", "accounts", "domains", "webhooks", "keys", "members", "usage", "settings"],
 ];
 
-/** Opens the link of a sign-in mail in the page. */
-async function openSignInMail(page: Page, email: string): Promise<void> {
+/** Signs in at the form of the page, by the link of the mail. */
+async function signInByMail(page: Page, email: string): Promise<void> {
   const { mail } = await stack();
+  await page.getByLabel("Your address").fill(email);
+  await page.getByRole("button", { name: "Send me a link" }).click();
+  await page.getByText("a link is on its way").waitFor();
   const link = await eventually(
     async () => {
       const url = new URL("/api/messages", mail.api);
@@ -32,6 +35,15 @@ async function openSignInMail(page: Page, email: string): Promise<void> {
     { what: "the mail with the link" },
   );
   await page.goto(link ?? "");
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+}
+
+/** Signs a browser in as a member. @returns the cookies of its session */
+async function enter(page: Page, memberId: string): Promise<Cookies> {
+  const { origin } = await stack();
+  const cookies = await signIn(memberId);
+  await page.context().addCookies(Object.entries(cookies).map(([name, value]) => ({ name, value, url: origin })));
+  return cookies;
 }
 
 describe("The console in a browser", function () {
@@ -48,11 +60,7 @@ describe("The console in a browser", function () {
     await inPage({ viewport: { width: 1_200, height: 900 } }, async (page) => {
       const button = (name: string) => page.getByRole("button", { name, exact: true });
       await page.goto(`${origin}/console/`);
-      await page.getByLabel("Your address").fill(owner.email);
-      await button("Send me a link").click();
-      await page.getByText("a link is on its way").waitFor();
-      await openSignInMail(page, owner.email);
-      await button("Sign in").click();
+      await signInByMail(page, owner.email);
       await page.getByRole("heading", { name: "Overview" }).waitFor();
       assert.match(page.url(), new RegExp(`/console/${team.id}/live`));
 
@@ -121,10 +129,8 @@ describe("The console in a browser", function () {
       ["VIEWER", "New list"],
     ] as const) {
       const member = await makeMember(em, team.id, role);
-      const cookies = await signIn(member.id);
       await inPage({}, async (page) => {
-        const given = Object.entries(cookies).map(([name, value]) => ({ name, value, url: origin }));
-        await page.context().addCookies(given);
+        const cookies = await enter(page, member.id);
         await page.goto(`${origin}/console/${team.id}/live/lists`);
         await page.getByRole("heading", { name: "Lists" }).waitFor();
         await page.getByText("No list yet").waitFor();
@@ -133,10 +139,65 @@ describe("The console in a browser", function () {
         await em.flush();
         await page.goto(`${origin}/console/${team.id}/live/lists`);
         await page.getByLabel("Your address").waitFor();
+        assert.equal((await consoleFetch(cookies, "GET", "/session")).status, 401);
       });
-      const answer = await consoleFetch(cookies, "GET", "/session");
-      assert.equal(answer.status, 401);
     }
+  });
+
+  it("keeps unsaved text when the session ends, and returns to the page after the sign-in", async () => {
+    const { origin } = await stack();
+    const { owner, team, newsletterId } = await makeSender({ recipients: 0 });
+    const path = `${origin}/console/${team.id}/live/newsletters/${newsletterId}?view=text`;
+    await inPage({}, async (page) => {
+      const cookies = await enter(page, owner.id);
+      await page.goto(path);
+      await page.getByLabel("Name", { exact: true }).fill("Anne's letter");
+      await consoleFetch(cookies, "DELETE", "/session");
+      await page.getByRole("button", { name: "Save" }).click();
+      const banner = page.getByText("Your session has ended.");
+      await banner.waitFor();
+
+      const other = await page.context().newPage();
+      await other.goto(path);
+      await signInByMail(other, owner.email);
+      await other.waitForURL(path);
+      await page.getByRole("button", { name: "Save" }).click();
+      await banner.waitFor({ state: "hidden" });
+      await page.getByRole("heading", { name: "Anne's letter", level: 1 }).waitFor();
+    });
+  });
+
+  it("takes, shows and finds names with an apostrophe", async () => {
+    const { origin } = await stack();
+    const { owner, team, audience, newsletterId } = await makeSender({ recipients: 0 });
+    const email = `o'neil@${audience}`;
+    await inPage({}, async (page) => {
+      const client = await consoleClient(await enter(page, owner.id), team.id);
+      const open = (path: string) => page.goto(`${origin}/console/${team.id}/live/${path}`);
+      const button = (name: string) => page.getByRole("button", { name, exact: true });
+      await client.app.audience.createField.mutate({ body: { name: "town", type: "text" } });
+      const body = { name: "Anne's letter" };
+      await client.api.newsletters.drafts.update.mutate({ params: { newsletterId }, body });
+
+      await open("lists");
+      await button("New list").click();
+      await page.getByLabel("Name", { exact: true }).fill("Anne's readers");
+      await button("Make the list").click();
+      await page.getByRole("link", { name: "Anne's readers" }).waitFor();
+      await open("newsletters?q=anne's");
+      await page.getByRole("link", { name: "Anne's letter" }).waitFor();
+      await open("contacts");
+      await button("New contact").click();
+      await page.getByLabel("Address", { exact: true }).fill(email);
+      await page.getByLabel("Last name").fill("O'Neil");
+      await page.getByLabel("town").fill("Val d'Isère");
+      await button("Make the contact").click();
+      await page.getByRole("link", { name: email }).waitFor();
+      await open("contacts?q=o'neil");
+      await page.getByRole("link", { name: email }).click();
+      await page.getByRole("heading", { name: email }).waitFor();
+      await page.getByText("Val d'Isère").waitFor();
+    });
   });
 
   for (const [name, options] of Object.entries({
@@ -147,10 +208,8 @@ describe("The console in a browser", function () {
     it(`shows every page ${name} as axe asks for, nothing wider than the screen`, async () => {
       const { origin } = await stack();
       const { owner, team, audience } = await makeSender({ recipients: 3 });
-      const cookies = await signIn(owner.id);
       await inPage(options, async (page) => {
-        const given = Object.entries(cookies).map(([name, value]) => ({ name, value, url: origin }));
-        await page.context().addCookies(given);
+        await enter(page, owner.id);
         for (const path of [...PAGES, `people/person0@${audience}`]) {
           await page.goto(`${origin}/console/${team.id}/live/${path}`);
           await page.getByRole("heading", { level: 1 }).waitFor();
