@@ -171,17 +171,6 @@ export function endpointNamed(name: string): Endpoint {
   return ENDPOINTS.find((endpoint) => nameOf(endpoint) === name) ?? assert.fail(`no endpoint ${name}`);
 }
 
-/** They differ in all that the shared functions look at: scopes, body, Idempotency-Key, transaction, workflow. */
-export const DIFFERENT: readonly Endpoint[] = [
-  "GET /me",
-  "GET /lists/{listId}/subscribers",
-  "POST /subscribers",
-  "POST /contacts/bulk",
-  "PATCH /webhooks/{webhookId}",
-  "DELETE /suppressions/{suppressionId}",
-  "POST /newsletters/{newsletterId}/send",
-].map(endpointNamed);
-
 export const keyFor = ({ keys }: TestTeam, { meta }: Endpoint): string =>
   meta.scope === "suppressions:delete" ? keys.cleanup : keys.live;
 
