@@ -63,14 +63,17 @@ const routes = router({
       return ok(row);
     }),
   save: route({ method: "POST", path: "/save", scope: null, dryRun: true, summary: "Writes, then perhaps refuses" })
-    .input(z.strictObject({ body: z.strictObject({ name: z.string(), outcome: z.enum(["keep", "refuse", "fail"]) }) }))
+    .input(z.strictObject({ body: z.strictObject({ name: z.string(), outcome: z.string() }) }))
     .output(anything)
     .mutation(async ({ ctx, input }) => {
-      ctx.em.create(Team, { id: newId("team"), name: input.body.name, plan: "FREE" });
+      const { name, outcome } = input.body;
+      const id = outcome === "taken" ? ctx.tenant.teamId : newId("team");
+      ctx.em.create(Team, { id, name, plan: "FREE" });
+      if (outcome === "taken") return ok({}, { impact: impact({}) });
       await ctx.em.flush();
-      if (input.body.outcome === "refuse") throw new ApiError("resource_state_invalid");
-      if (input.body.outcome === "fail") throw new Error("failed");
-      return ok({ name: input.body.name }, { impact: impact({ would_create: 1 }) });
+      if (outcome === "refuse") throw new ApiError("resource_state_invalid");
+      if (outcome === "fail") throw new Error("failed");
+      return ok({ name }, { impact: impact({ would_create: 1 }) });
     }),
 });
 const RETRIED = new Set(["send_cap_exceeded", "rate_limit_exceeded", "request_in_flight", "service_unavailable"]);
@@ -296,6 +299,13 @@ describe("the REST adapter", () => {
       refused(await save(gone, "refuse"), "resource_state_invalid");
       refused(await save(gone, "fail"), "internal_error");
       assert.equal(await count(gone), 0);
+    });
+
+    it("refuses a dry run as the request itself, also for changes that are not flushed yet", async () => {
+      for (const query of ["", "?dry_run=true"]) {
+        refused(await save(unique("team"), "refuse", query), "resource_state_invalid");
+        refused(await save(unique("team"), "taken", query), "internal_error");
+      }
     });
 
     it("takes dry_run as exactly true or false", async () => {
