@@ -35,10 +35,6 @@ export type TokenVerifier = (
   origin: Pick<RequestOrigin, "limits" | "clientAddress">,
 ) => Promise<VerifiedToken>;
 
-export const noTokens: TokenVerifier = async () => {
-  throw new ApiError("invalid_token", "This service takes no OAuth tokens; send an API key.");
-};
-
 const BEARER = /^bearer(?: +(.*))?$/i;
 
 interface Credential {
@@ -83,7 +79,7 @@ export function authenticate(
   vault: Vault,
   headers: HeaderValues,
   origin: RequestOrigin,
-  verifyToken: TokenVerifier = noTokens,
+  verifyToken: TokenVerifier,
 ): Promise<Admitted> {
   const credentials = credentialsIn(headers);
   return origin.limits.limitFailures(

@@ -6,7 +6,7 @@ import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError } from "../errors.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
 import { type AccessToken, MEMBER_FACTS } from "./access.ts";
-import { noTokens, type TokenVerifier } from "./authenticate.ts";
+import type { TokenVerifier } from "./authenticate.ts";
 import { KEY_SET_TIMES, openIssuerKeys } from "./oauth-keys.ts";
 import { defineLookup } from "./request-limit.ts";
 
@@ -105,6 +105,10 @@ function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
     apiVersion: CURRENT_API_VERSION,
   };
 }
+
+const noTokens: TokenVerifier = async () => {
+  throw tokenRefusal("This service takes no OAuth tokens; send an API key.");
+};
 
 /**
  * Verifies tokens of one issuer. Refusals come in this order: length, signature, issuer, audience, times, `typ`, other
