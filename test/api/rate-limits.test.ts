@@ -7,7 +7,6 @@ import { type ApiAnswer, api, type CallOptions, codeOf as code } from "../suppor
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { backdoor, makeTeam, setLimits, type TestTeam, unique } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
-import { prune } from "../support/retention.ts";
 import { stack } from "../support/stack.ts";
 
 const noInput = z.strictObject({});
@@ -153,18 +152,6 @@ describe("Rate limits", () => {
         team.liveKey.record.id,
       );
       assert.equal(code(await client.post("/notes", { text: "b" }, noted)), "201", "the Idempotency-Key is free");
-    });
-
-    it("delete their counts of past windows", async () => {
-      const [past, current] = [unique("caller"), unique("caller")];
-      await execute(
-        "insert into request_counts values (now() - interval '5 minutes', ?, 1), (now(), ?, 1)",
-        past,
-        current,
-      );
-      await prune();
-      const left = await execute("select caller_id from request_counts where caller_id in (?, ?)", past, current);
-      assert.deepEqual(left, [{ caller_id: current }]);
     });
   });
 

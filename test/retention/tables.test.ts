@@ -37,10 +37,13 @@ describe("Retention", () => {
       await sql`insert into revoked_tokens (jti, expires_at) values (${jti}, now() - interval '2 days')`.execute(
         kysely(em),
       );
+      await sql`insert into request_counts values (now() - interval '5 minutes', ${jti}, 1)`.execute(kysely(em));
       await eventually(
         async () => {
           await client.schedule.getHandle(RETENTION_ID).trigger();
-          return (await execute(`select from revoked_tokens where jti = '${jti}'`)).length === 0;
+          const left = `select 1 from revoked_tokens where jti = '${jti}'
+            union all select 1 from request_counts where caller_id = '${jti}'`;
+          return (await execute(left)).length === 0;
         },
         { everyMs: 500, what: "the deletion" },
       );
