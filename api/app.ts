@@ -13,7 +13,7 @@ import { docsRouter } from "./docs/router.ts";
 import { hookRouter } from "./hooks/router.ts";
 import { mcpRouter } from "./mcp/http.ts";
 import { documentRouter } from "./openapi/router.ts";
-import { restHandler } from "./rest/adapter.ts";
+import { answerOtherMethod, restHandler } from "./rest/adapter.ts";
 import { linksOf, renderSuccess } from "./rest/envelope.ts";
 import { localsOf, refuseLargeBodies, respond, type UploadLimits } from "./rest/http.ts";
 import { refusalOf } from "./rest/refusal.ts";
@@ -104,15 +104,10 @@ function showEntry(publicUrl: string): RequestHandler {
 
 /** Paths beside the REST API's endpoints. They are read only. */
 const READ_PATHS = ["/", BASE_PATH, "/openapi.json", LLMS_PATH, ...[REFERENCE, ...GUIDES].map(({ path }) => path)];
-const READ_METHODS = "GET, HEAD, OPTIONS";
+const READ_METHODS = ["GET", "HEAD"];
 
-/** Refuses the methods that such a path does not take. */
-const readOnly: RequestHandler = ({ method }, res, next) => {
-  if (method === "GET" || method === "HEAD") return next();
-  res.set("Allow", READ_METHODS);
-  if (method !== "OPTIONS") throw new ApiError("method_not_allowed", `This path takes ${READ_METHODS}.`);
-  res.status(204).end();
-};
+const readOnly: RequestHandler = (req, res, next) =>
+  READ_METHODS.includes(req.method) ? next() : answerOtherMethod(req, res, READ_METHODS);
 
 /** Refuses a path that no endpoint has. The message holds nothing of the path itself, which may hold an address. */
 const refusePath: RequestHandler = () => {

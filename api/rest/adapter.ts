@@ -133,7 +133,7 @@ function render({ baseUrl, path }: Request, locals: Locals, { status, requestId,
   return { status, headers, body: renderSuccess(requestId, data, meta) };
 }
 
-/** Answers a request for a method that no endpoint of a path takes, and OPTIONS. */
+/** Answers a request for a method that a path does not take, and OPTIONS. */
 export function answerOtherMethod({ method }: Request, res: Response, methods: readonly string[]): void {
   const allowed = [...methods, "OPTIONS"].join(", ");
   const { headers } = localsOf(res);
