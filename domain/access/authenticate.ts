@@ -5,7 +5,7 @@ import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
 import { type Access, type AccessToken, accessFor, type Caller, type MemberFacts } from "./access.ts";
 import { keyLookup, keyOf, refuseEnded } from "./key-lookup.ts";
 import { hashSecret, KEY_PREFIX, parseKey } from "./keys.ts";
-import type { Allowance, RequestLimits, WindowCount } from "./request-limit.ts";
+import type { Allowance, CountedRequest, RequestLimits } from "./request-limit.ts";
 
 /** The access of a request, and the requests that its caller has left. */
 export interface Admitted<C extends Caller = Caller> extends Access<C> {
@@ -15,14 +15,12 @@ export interface Admitted<C extends Caller = Caller> extends Access<C> {
 /** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
-/** An OAuth token that is good, and the member whom it acts for. */
-export interface VerifiedToken {
-  caller: AccessToken;
+/** A caller whose credential is good, and its request. */
+interface Identified<C extends Caller> extends CountedRequest {
+  caller: C;
   holder: MemberFacts;
-  /** As the token claims them. */
+  /** Scopes as minted, or as the token claims them. */
   granted: readonly string[];
-  /** The requests of the OAuth client in the team, with this one. */
-  window: WindowCount;
 }
 
 /**
@@ -33,7 +31,7 @@ export type TokenVerifier = (
   em: EntityManager,
   token: string,
   origin: Pick<RequestOrigin, "limits" | "clientAddress">,
-) => Promise<VerifiedToken>;
+) => Promise<Identified<AccessToken>>;
 
 const BEARER = /^bearer(?: +(.*))?$/i;
 
@@ -92,12 +90,9 @@ export function authenticate(
 
 /** Reports the caller's allowance, and gives its access. @throws {ApiError} `rate_limit_exceeded`; as `accessFor` */
 function admit<C extends Caller>(
-  { limits, onCallerKnown }: RequestOrigin,
-  caller: C,
-  { holder, granted, window }: { holder: MemberFacts; granted: readonly string[]; window: WindowCount },
+  { onCallerKnown }: RequestOrigin,
+  { caller, holder, granted, allowance, refused }: Identified<C>,
 ): Admitted<C> {
-  const limit = limits.limitFor(holder.requests_per_minute);
-  const { allowance, refused } = limits.allowanceOf(window, limit);
   onCallerKnown({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
   return { ...accessFor(caller, holder, granted), allowance };
@@ -115,10 +110,7 @@ async function identify(
   if (others.some((other) => other.token !== token)) {
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
-  if (bearer && looksLikeToken(token)) {
-    const { caller, ...verified } = await verifyToken(em, token, origin);
-    return admit(origin, caller, verified);
-  }
+  if (bearer && looksLikeToken(token)) return admit(origin, await verifyToken(em, token, origin));
 
   const key = parseKey(token);
   if (!key) throw new ApiError("api_key_malformed");
@@ -128,8 +120,8 @@ async function identify(
   const found = await limits.findAndCount(em, { clientAddress, credential: token }, keyLookup, values);
   if (!found || !equalConstantTime(found.row.secret_hash, values.secretHash))
     throw new ApiError("api_key_invalid", "No API key matches.");
-  const { row, window } = found;
+  const { row, ...counted } = found;
   if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
   refuseEnded(row);
-  return admit(origin, keyOf(row), { holder: row, granted: row.granted_scopes, window });
+  return admit(origin, { caller: keyOf(row), holder: row, granted: row.granted_scopes, ...counted });
 }

@@ -139,8 +139,9 @@ export function openTokenVerifier(rules: TokenRules | undefined, times = KEY_SET
     const values = { sub, jti, team, callerId: caller.id };
     const found = await limits.findAndCount(em, { clientAddress, credential: token }, holderLookup, values);
     if (found?.row.team_id !== team) throw tokenRefusal("The OAuth token names no member of its team.");
-    if (found.row.revoked) throw tokenRefusal("The OAuth token is revoked.");
-    return { caller, holder: found.row, granted: claims.scope, window: found.window };
+    const { row: holder, ...counted } = found;
+    if (holder.revoked) throw tokenRefusal("The OAuth token is revoked.");
+    return { caller, holder, granted: claims.scope, ...counted };
   };
 }
 

@@ -33,7 +33,7 @@ const counting = (
   returning count`;
 
 /** A caller's requests in the window that is open. */
-export interface WindowCount {
+interface WindowCount {
   /** With this request; null when the limit was reached before it. */
   count: number | null;
   resetMs: number;
@@ -111,11 +111,14 @@ export function defineLookup<Values extends NamedValues, Row extends LimitedRow>
   return async (em, values) => (await counted(em, values)).rows[0]?.found;
 }
 
-export interface FoundCaller<Row> {
-  row: Row;
-  /** After this request, of a credential that is good. */
-  window: WindowCount;
+/** A request of a caller whose credential is good. */
+export interface CountedRequest {
+  allowance: Allowance;
+  /** Where the limit was reached before. */
+  refused: ApiError | undefined;
 }
+
+type FoundCaller<Row> = CountedRequest & { row: Row };
 
 /** The name under which the failures of an address or a network are counted; empty, which counts none, for null. */
 const callerIdOfAddress = (clientAddress: string | null): string =>
@@ -130,6 +133,8 @@ class Remembered<Value> extends Map<string, Value> {
     return super.set(key, value);
   }
 }
+
+const limitText = (limit: number): string => `The limit is ${limit} requests per ${WINDOW_SECONDS} seconds.`;
 
 const refusal = (message: string, resetMs: number): ApiError =>
   new ApiError("rate_limit_exceeded", message, { retryAfterSeconds: Math.ceil(resetMs / 1_000) });
@@ -153,21 +158,6 @@ export class RequestLimits {
     this.#maxFailures = settings.FAILED_AUTHENTICATIONS_PER_MINUTE;
   }
 
-  /** Requests of a caller in a window, by its team's own allowance: the smaller of the two limits. */
-  limitFor(requestsPerMinute: number | null): number {
-    return Math.min(this.#maxRequests, requestsPerMinute ?? this.#maxRequests);
-  }
-
-  /**
-   * The allowance after a request that was counted, which the request's answer shows.
-   * @returns also the refusal, where the limit was reached before
-   */
-  allowanceOf({ count, resetMs }: WindowCount, limit: number): { allowance: Allowance; refused?: ApiError } {
-    if (count !== null) return { allowance: { limit, remaining: Math.max(0, limit - count), resetMs } };
-    const refused = refusal(`The limit is ${limit} requests per ${WINDOW_SECONDS} seconds.`, resetMs);
-    return { allowance: { limit, remaining: 0, resetMs }, refused };
-  }
-
   /**
    * Looks a caller up and counts its request. Requests with one credential from one client share the next statement while
    * one runs: its row of counts admits one statement at a time anyway.
@@ -188,23 +178,20 @@ export class RequestLimits {
     // Requests of one name have one look-up.
     const row = result as CountedRow<Row> | undefined;
     if (row === undefined) return undefined;
-    const limit = this.limitFor(row.requests_per_minute);
     const { failures, resetMs } = row;
-    if (clientAddress !== null && failures >= this.#maxFailures) throw this.blockAddress(clientAddress, resetMs);
-    const count = row.count === null ? null : row.count - size + place + 1;
-    return { row, window: { count: count !== null && count > limit ? null : count, resetMs } };
+    if (clientAddress !== null && failures >= this.#maxFailures) throw this.#block(clientAddress, resetMs);
+    // The smaller one of the service's limit and the team's.
+    const limit = Math.min(this.#maxRequests, row.requests_per_minute ?? this.#maxRequests);
+    const count = row.count === null ? Infinity : row.count - size + place + 1;
+    const refused = count > limit ? refusal(limitText(limit), resetMs) : undefined;
+    return { row, allowance: { limit, remaining: Math.max(0, limit - count), resetMs }, refused };
   }
 
   /**
    * Counts a request that is not one of an API's caller.
    * @throws {ApiError} `rate_limit_exceeded` with this message, beyond the limit of a window
    */
-  async limitRequests(
-    em: EntityManager,
-    callerId: string,
-    limit: number,
-    message = `The limit is ${limit} requests per ${WINDOW_SECONDS} seconds.`,
-  ): Promise<void> {
+  async limitRequests(em: EntityManager, callerId: string, limit: number, message = limitText(limit)): Promise<void> {
     const { count, resetMs } = await this.#count(em, callerId, limit);
     if (count === null) throw refusal(message, resetMs);
   }
@@ -247,14 +234,14 @@ export class RequestLimits {
       const name = isUnverified ? `${clientAddress}/unverified` : clientAddress;
       if (restMs(name) > 0) throw this.#refusal(restMs(name));
       const { count, resetMs } = await this.#count(em, callerIdOfAddress(name), this.#maxFailures);
-      if (count === null) throw this.blockAddress(name, resetMs);
-      if (count >= this.#maxFailures) this.blockAddress(name, resetMs);
+      if (count === null) throw this.#block(name, resetMs);
+      if (count >= this.#maxFailures) this.#block(name, resetMs);
       throw error;
     }
   }
 
   /** Refuses the address's requests until the window ends, without a query. @returns the refusal of this one */
-  blockAddress(clientAddress: string, resetMs: number): ApiError {
+  #block(clientAddress: string, resetMs: number): ApiError {
     this.#blocked.set(clientAddress, performance.now() + resetMs);
     return this.#refusal(resetMs);
   }

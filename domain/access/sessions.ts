@@ -179,8 +179,7 @@ export function authenticateSession(
     const name = { clientAddress: address, credential: `${tokenHash} ${teamId}` };
     const found = await limits.findAndCount(em, name, sessionLookup, { tokenHash, teamId });
     if (!found) throw sessionEnded();
-    const { row, window } = found;
-    const { allowance, refused } = limits.allowanceOf(window, limits.limitFor(row.requests_per_minute));
+    const { row, allowance, refused } = found;
     onCallerKnown({ allowance, apiVersion: CURRENT_API_VERSION } satisfies CallerSummary);
     if (refused) throw refused;
     if (row.is_use_old) {

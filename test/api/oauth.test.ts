@@ -51,7 +51,7 @@ async function openVerifier({ settings }: { settings: Partial<Env> }, times: Par
   const verify = openTokenVerifier(tokenRulesOf({ ...env, ...settings }), { ...KEY_SET_TIMES, ...times });
   return async (token: string): Promise<{ code: string; message?: string; retryAfterSeconds?: number | undefined }> => {
     const row = { team_id: TEAM, revoked: false };
-    const limits = { findAndCount: async () => ({ row, window: () => ({ count: 1, resetMs: 1 }) }) };
+    const limits = { findAndCount: async () => ({ row }) };
     const origin = { limits, clientAddress: null } as unknown as Parameters<typeof verify>[2];
     return verify({} as EntityManager, token, origin).then(
       () => ({ code: "200" }),
