@@ -8,7 +8,6 @@ import { accountParams, emailAccount } from "./schema.ts";
 const accounts = defineList({
   table: "email_accounts",
   sorts: ["updated_at", "created_at"],
-  updatedSince: true,
   filters: {
     status: z.enum(ACCOUNT_STATUSES).optional().describe("Only accounts with this status."),
     provider: z.enum(ACCOUNT_PROVIDERS).optional().describe("Only accounts of this provider."),

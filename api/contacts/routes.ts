@@ -29,7 +29,6 @@ import {
 const contacts = defineList({
   table: "contacts",
   sorts: ["updated_at", "created_at"],
-  updatedSince: true,
   filters: { email: addressFilter, email_status: emailStatus.optional() },
   ranges: { filter: "email_status", values: EMAIL_STATUSES },
   largeColumn: "fields",

@@ -31,12 +31,11 @@ import {
   membershipPatch,
 } from "./schema.ts";
 
-const lists = defineList({ table: "lists", sorts: ["updated_at", "created_at"], updatedSince: true });
+const lists = defineList({ table: "lists", sorts: ["updated_at", "created_at"] });
 const subscribers = defineList({
   table: "subscriptions",
   idColumn: "subscriber_id",
   sorts: ["updated_at", "created_at"],
-  updatedSince: true,
   filters: { status: z.enum(SUBSCRIPTION_STATUSES).optional().describe("Only subscriptions with this status.") },
   ranges: { filter: "status", values: SUBSCRIPTION_STATUSES },
 });

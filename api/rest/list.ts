@@ -65,9 +65,8 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
   table: Table;
   /** The unique column that breaks ties; `id` unless given. */
   idColumn?: keyof Database[Table] & string;
-  /** The first is the default; a list with one takes no `sort`. */
+  /** The first is the default; a list with one takes no `sort`. With `updated_at` it can be read incrementally. */
   sorts: readonly [Sort, ...Sort[]];
-  updatedSince?: boolean;
   /** Each but an `ownFilters` asks for a value of the table's column of its name. */
   filters?: Filters;
   ownFilters?: readonly (keyof Filters & string)[];
@@ -188,8 +187,9 @@ export function defineList<
   Sort extends SortColumn,
   Filters extends z.ZodRawShape = Record<never, never>,
 >(spec: ListSpec<Table, Sort, Filters>) {
-  const { table, idColumn = "id", sorts, updatedSince = false, ranges, largeColumn } = spec;
+  const { table, idColumn = "id", sorts, ranges, largeColumn } = spec;
   const [defaultSort] = sorts;
+  const hasSync = sorts.some((sort) => sort === "updated_at");
   const filterNames = Object.keys(spec.filters ?? {});
   declareFilters(filterNames);
   /** The filters that ask for a value of a column. */
@@ -199,10 +199,9 @@ export function defineList<
     ...(sorts.length > 1
       ? { sort: z.enum(sorts).default(defaultSort).describe("The time that the records are sorted by.") }
       : {}),
-    ...(updatedSince ? { updated_since: since.optional() } : {}),
+    ...(hasSync ? { updated_since: since.optional() } : {}),
     ...(spec.filters as Filters),
   });
-  const hasSync = sorts.some((sort) => sort === "updated_at");
   const columnOf = (alias: string, column: PropertyKey) => sql.ref(`${alias}.${String(column)}`);
 
   /** The records of a page's rows, up to its limit and one more. */

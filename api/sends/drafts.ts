@@ -70,7 +70,6 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
   const list = defineList({
     table,
     sorts: ["updated_at", "created_at"],
-    updatedSince: true,
     filters: { status: z.enum(kind.statuses).optional().describe(`Only ${table} with this status.`) },
     largeColumn: "body",
   });

@@ -19,7 +19,6 @@ import {
 const subscribers = defineList({
   table: "subscribers",
   sorts: ["updated_at", "created_at"],
-  updatedSince: true,
   filters: { email: addressFilter },
 });
 

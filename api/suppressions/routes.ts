@@ -24,7 +24,6 @@ const MAX_REASON_LENGTH = 200;
 const suppressions = defineList({
   table: "suppressions",
   sorts: ["updated_at", "created_at"],
-  updatedSince: true,
   filters: {
     email: addressFilter,
     reason: z

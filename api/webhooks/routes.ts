@@ -55,7 +55,6 @@ const isOrNot = (description: string) =>
 const webhooks = defineList({
   table: "webhook_endpoints",
   sorts: ["updated_at", "created_at"],
-  updatedSince: true,
   filters: {
     active: isOrNot("Only active endpoints, or only inactive ones."),
     event: z

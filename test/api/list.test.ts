@@ -15,7 +15,6 @@ import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
 const lists = defineList({
   table: "lists",
   sorts: ["updated_at", "created_at"],
-  updatedSince: true,
   filters: { name: z.string().max(50).optional() },
 });
 const plain = defineList({ table: "lists", sorts: ["created_at"] });
