@@ -4,7 +4,7 @@ import { inSpan, keepSpan, markFailed } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
-import { BASE_PATH } from "./base-path.ts";
+import { BASE_PATH, resourceUrl } from "./base-path.ts";
 import { consoleHandler } from "./console/http.ts";
 import type { Locals } from "./context.ts";
 import type { Deps } from "./deps.ts";
@@ -93,7 +93,7 @@ function showEntry(publicUrl: string): RequestHandler {
   const entry = {
     object: "api",
     id: "v2",
-    base_url: new URL(BASE_PATH, publicUrl).href,
+    base_url: resourceUrl(publicUrl),
     reference: linksOf(publicUrl).docs,
     document: new URL("/openapi.json", publicUrl).href,
   };
@@ -129,7 +129,7 @@ export function createApp(
   app.use("/console", consoleHandler(deps));
   app.all(READ_PATHS, readOnly);
   app.use(docsRouter(deps.env, BASE_PATH));
-  app.use(documentRouter(routes, deps.env, BASE_PATH));
+  app.use(documentRouter(routes, deps.env));
   app.use(hookRouter(deps));
   if (publicPages) app.use(publicPages);
   app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));

@@ -1,5 +1,6 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
+import { resourceUrl } from "../base-path.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { linksOf } from "../rest/envelope.ts";
 import { errorExamples, PARAMETERS, securitySchemes } from "./components.ts";
@@ -19,15 +20,9 @@ Every success is \`{ data, meta }\`, every other answer \`{ error, meta }\`; \`m
 /**
  * The OpenAPI 3.1 document of the API, made from the routes that serve it.
  * @param publicUrl of the service, as its users reach it
- * @param basePath of the REST API
  * @param issuer of the OAuth tokens that the service takes, if it takes any
  */
-export function openApiDocument(
-  routes: AnyTRPCRouter,
-  publicUrl: string,
-  basePath: string,
-  issuer?: string,
-): JsonSchema {
+export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, issuer?: string): JsonSchema {
   const schemas = new Schemas();
   const responses = new Map<string, JsonSchema>();
   const definitions = endpointsOf(routes).map(({ meta }) => meta);
@@ -52,7 +47,7 @@ export function openApiDocument(
       description: DESCRIPTION,
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
-    servers: [{ url: new URL(basePath, publicUrl).href }],
+    servers: [{ url: resourceUrl(publicUrl) }],
     tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
     paths,
     webhooks,

@@ -14,8 +14,7 @@ const HEADERS = {
 export function documentRouter(
   routes: AnyTRPCRouter,
   { PUBLIC_URL, OAUTH_ISSUER }: Pick<Env, "PUBLIC_URL" | "OAUTH_ISSUER">,
-  basePath: string,
 ): Router {
-  const read = async () => Buffer.from(JSON.stringify(openApiDocument(routes, PUBLIC_URL, basePath, OAUTH_ISSUER)));
+  const read = async () => Buffer.from(JSON.stringify(openApiDocument(routes, PUBLIC_URL, OAUTH_ISSUER)));
   return Router().get("/openapi.json", serveKept({ headers: HEADERS, read }));
 }

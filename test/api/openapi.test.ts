@@ -3,7 +3,6 @@ import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { promisify } from "node:util";
-import { BASE_PATH } from "../../api/base-path.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import type { JsonSchema } from "../../api/openapi/schemas.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
@@ -88,7 +87,7 @@ describe("the OpenAPI document", () => {
   it("names OAuth tokens where an issuer is configured, at every operation but those that send, and passes Redocly's rules", async () => {
     assert.deepEqual(Object.keys(document.components.securitySchemes), ["ApiKey", "Bearer"]);
     const issuer = "https://login.example.com";
-    const withIssuer: Json = openApiDocument(appRouter, "https://mail.mailkeel.test", BASE_PATH, issuer);
+    const withIssuer: Json = openApiDocument(appRouter, "https://mail.mailkeel.test", issuer);
     const { OAuth, ...others } = withIssuer.components.securitySchemes;
     assert.deepEqual(Object.keys(others), ["ApiKey", "Bearer"]);
     assert.deepEqual([OAuth.type, OAuth.scheme, OAuth.bearerFormat], ["http", "bearer", "JWT"]);

@@ -2,7 +2,6 @@
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { BASE_PATH } from "../../api/base-path.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import { appRouter } from "../../api/router.ts";
 import { generateClient, type OpenApiDocument } from "../../client/generate.ts";
@@ -16,7 +15,7 @@ export const installed = (name: string): string => join(ROOT, "node_modules/.bin
 
 export function clientOfDocument(): string {
   // The client holds no address: that of the document's server is its user's.
-  const document = openApiDocument(appRouter, "http://localhost", BASE_PATH) as unknown as OpenApiDocument;
+  const document = openApiDocument(appRouter, "http://localhost") as unknown as OpenApiDocument;
   const input = generateClient(document);
   return execFileSync(installed("biome"), ["format", `--stdin-file-path=${GENERATED}`], {
     input,

@@ -71,7 +71,7 @@ function read(document: JsonSchema, path: string): { value: unknown; path: strin
 }
 
 function compileDocument(): Compiled {
-  const document = openApiDocument(appRouter, PUBLIC_URL, BASE_PATH);
+  const document = openApiDocument(appRouter, PUBLIC_URL);
   // Compiling takes most of the time: most validators are used a few times.
   const quickly = { inlineRefs: false, code: { optimize: false } };
   const ajv = new Ajv2020({ strict: false, allErrors: true, formats: { "date-time": INSTANT }, ...quickly });
