@@ -15,7 +15,7 @@ import { mcpRouter } from "./mcp/http.ts";
 import { documentRouter } from "./openapi/router.ts";
 import { answerOtherMethod, restHandler } from "./rest/adapter.ts";
 import { linksOf, renderSuccess } from "./rest/envelope.ts";
-import { localsOf, refuseLargeBodies, respond, type UploadLimits } from "./rest/http.ts";
+import { localsOf, refuseLargeBodies, respond } from "./rest/http.ts";
 import { refusalOf } from "./rest/refusal.ts";
 import { matchPlainCharacters } from "./rest/request-path.ts";
 import { appRouter } from "./router.ts";
@@ -28,8 +28,6 @@ export interface AppOptions {
   /** Answers pixels and links of mails, before all other routes. */
   tracking?: RequestHandler;
   publicPages?: RequestHandler;
-  /** How long a body may take to arrive. */
-  uploads?: UploadLimits;
 }
 
 /** The id is always made here: a client that could choose it could write into the logs. */
@@ -114,17 +112,14 @@ const refusePath: RequestHandler = () => {
   throw new ApiError("not_found", "There is no such endpoint. GET / names the reference.");
 };
 
-export function createApp(
-  deps: Deps,
-  { routes = appRouter, tracking, publicPages, uploads }: AppOptions = {},
-): Express {
+export function createApp(deps: Deps, { routes = appRouter, tracking, publicPages }: AppOptions = {}): Express {
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
   app.use(matchPlainCharacters, assignRequestId, traceRequest, requestLog(deps), refuseLargeBodies);
   if (tracking) app.use(tracking);
   app.use(mcpRouter(routes, deps));
-  app.use(BASE_PATH, restHandler(routes, deps, uploads));
+  app.use(BASE_PATH, restHandler(routes, deps));
   app.use(setHeadersOfAll, systemRouter(deps));
   app.use("/console", consoleHandler(deps));
   app.all(READ_PATHS, readOnly);

@@ -19,7 +19,7 @@ import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { address } from "../fields.ts";
 import { thrownBy, toApiError } from "../rest/failures.ts";
-import { localsOf, MAX_BODY_BYTES, readBody, UPLOAD_LIMITS } from "../rest/http.ts";
+import { localsOf, MAX_BODY_BYTES, readBody } from "../rest/http.ts";
 import { parseItem } from "../rest/input.ts";
 import { readCookie, setCookie } from "./cookies.ts";
 import { consolePages } from "./pages.ts";
@@ -68,7 +68,7 @@ export function consoleHandler(deps: Deps): Router {
   router.use(ownOrigin(env.PUBLIC_URL));
 
   router.post("/sign-in", async (req, res) => {
-    const email = lookupAddress(parseItem(signInBody, await readBody(req, UPLOAD_LIMITS), []).email);
+    const email = lookupAddress(parseItem(signInBody, await readBody(req), []).email);
     const em = await connected();
     const network = clientAddresses.ofRequest(req);
     // Where no network is known, one limit for all would let anyone lock out everyone.
@@ -89,7 +89,7 @@ export function consoleHandler(deps: Deps): Router {
   });
 
   router.post("/session", async (req, res) => {
-    const { link } = parseItem(sessionBody, await readBody(req, UPLOAD_LIMITS), []);
+    const { link } = parseItem(sessionBody, await readBody(req), []);
     const em = await connected();
     const open = () => openSession(em, vault, { link, browser: readCookie(req, "sign_in", isSecure) });
     const token = await limits.limitFailures(em, clientAddresses.ofRequest(req), open);

@@ -8,7 +8,7 @@ import { findSource, forged, type ReportSource, readSourceToken, SOURCE_PATHS } 
 import { logMove, type SendMove } from "../../domain/sends/send-log.ts";
 import type { Deps } from "../deps.ts";
 import { unavailable } from "../rest/failures.ts";
-import { localsOf, receiveBody, UPLOAD_LIMITS } from "../rest/http.ts";
+import { localsOf, receiveBody } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
 
 /**
@@ -38,7 +38,7 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
       locals.teamId = source.teamId;
       await atPostgres(() => limits.limitRequests(em, `hook/${source.id}`, env.PROVIDER_REQUESTS_PER_MINUTE));
 
-      const request = { body: await receiveBody(req, UPLOAD_LIMITS), header: (name: string) => req.get(name) };
+      const request = { body: await receiveBody(req), header: (name: string) => req.get(name) };
       const message = await limits.limitFailures(em, source.id, () => reports.verify(request, source));
       await reports.confirm?.(em, message, source);
       const parsed = reports.parse(message);

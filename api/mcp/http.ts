@@ -22,7 +22,7 @@ import type { Deps } from "../deps.ts";
 import { answerOtherMethod, beforeDeadline, callEndpoint, DEADLINE_MS } from "../rest/adapter.ts";
 import { linksOf, renderSuccess } from "../rest/envelope.ts";
 import { toApiError } from "../rest/failures.ts";
-import { localsOf, readBody, respond, UPLOAD_LIMITS } from "../rest/http.ts";
+import { localsOf, readBody, respond } from "../rest/http.ts";
 import { shortened } from "../rest/messages.ts";
 import { noteCaller, putCallerHeaders } from "../rest/procedures.ts";
 import { refusalOf } from "../rest/refusal.ts";
@@ -177,7 +177,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     });
     noteCaller(locals, access);
     locals.headers[VERSION_HEADER] = readVersion(req.headersDistinct, access.caller.apiVersion);
-    const body = await readBody(req, UPLOAD_LIMITS);
+    const body = await readBody(req);
     if (!isObject(body)) throw new ApiError("validation_failed", "The body must be one JSON-RPC message.");
     const response = await exchange({ req, res, access }, body);
     // Answers may hold secrets beside texts of others: they are not compressed.

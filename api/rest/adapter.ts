@@ -12,17 +12,7 @@ import type { RouteKind } from "./definition.ts";
 import { type Endpoint, endpointsOf } from "./endpoints.ts";
 import { type HttpAnswer, renderSuccess } from "./envelope.ts";
 import { thrownBy, unavailable } from "./failures.ts";
-import {
-  hasNoBody,
-  localsOf,
-  mayBeLarge,
-  PATCH_TYPES,
-  readBody,
-  readQuery,
-  respond,
-  UPLOAD_LIMITS,
-  type UploadLimits,
-} from "./http.ts";
+import { hasNoBody, localsOf, mayBeLarge, PATCH_TYPES, readBody, readQuery, respond } from "./http.ts";
 import type { RawInput } from "./input.ts";
 import { endpointFinder } from "./paths.ts";
 import { Turns } from "./turns.ts";
@@ -67,11 +57,10 @@ interface Backend {
   routes: AnyTRPCRouter;
   deps: Deps;
   clientAddresses: ClientAddresses;
-  uploads: UploadLimits;
 }
 
 async function call(
-  { routes, deps, clientAddresses, uploads }: Backend,
+  { routes, deps, clientAddresses }: Backend,
   endpoint: Endpoint,
   params: Record<string, string>,
   { req, res, pauseDeadline }: { req: Request; res: Response; pauseDeadline: PauseDeadline },
@@ -93,7 +82,7 @@ async function call(
     if (hasNoBody(req)) return undefined;
     return pauseDeadline(async () => {
       if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", res);
-      return readBody(req, uploads);
+      return readBody(req);
     });
   };
   let raw: Promise<RawInput> | undefined;
@@ -146,10 +135,10 @@ export function answerOtherMethod({ method }: Request, res: Response, methods: r
 }
 
 /** Serves every route of a tRPC router: a request becomes a procedure's call, its result an answer. */
-export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLimits = UPLOAD_LIMITS): RequestHandler {
+export function restHandler(routes: AnyTRPCRouter, deps: Deps): RequestHandler {
   const endpoints = endpointsOf(routes);
   const find = endpointFinder(endpoints);
-  const backend = { routes, deps, uploads, clientAddresses: clientAddressesOf(deps.env) };
+  const backend = { routes, deps, clientAddresses: clientAddressesOf(deps.env) };
 
   return async (req, res, next) => {
     const found = find(req.method, req.path);

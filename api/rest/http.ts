@@ -124,13 +124,8 @@ export function readQuery(url: string, takesDryRun: boolean): Query {
   return { dryRun, parameters };
 }
 
-export interface UploadLimits {
-  stalledMs: number;
-  totalMs: number;
-}
-
 /** Slow enough for 2 MiB over a mobile network; within the server's limit for a whole request. */
-export const UPLOAD_LIMITS: UploadLimits = { stalledMs: 10_000, totalMs: 50_000 };
+export const UPLOAD_LIMITS = { stalledMs: 10_000, totalMs: 50_000 };
 
 const tooLarge = () => new ApiError("payload_too_large", `The body may be ${MAX_BODY_BYTES} bytes at most.`);
 
@@ -168,7 +163,10 @@ const encodingOf = (headers: IncomingHttpHeaders): string =>
  * Reads a body as it was sent.
  * @throws {ApiError} `payload_too_large` as soon as it is, `request_timeout`, `invalid_json` when it ends early
  */
-export async function receiveBody(req: IncomingMessage, { stalledMs, totalMs }: UploadLimits): Promise<Buffer> {
+export async function receiveBody(
+  req: IncomingMessage,
+  { stalledMs, totalMs }: typeof UPLOAD_LIMITS = UPLOAD_LIMITS,
+): Promise<Buffer> {
   let stalled: NodeJS.Timeout | undefined;
   let late: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_resolve, reject) => {
@@ -231,13 +229,13 @@ export const mayBeLarge = ({ headers }: IncomingMessage): boolean =>
  * The JSON body of a request; undefined when it has none, or an empty one.
  * @throws {ApiError} `unsupported_media_type`, `payload_too_large`, `invalid_json`, `request_timeout`
  */
-export async function readBody(req: Request, limits: UploadLimits): Promise<unknown> {
+export async function readBody(req: Request): Promise<unknown> {
   const { headers } = req;
   if (hasNoBody(req)) return undefined;
   const refusal = mediaTypeRefusal(req);
   // A body in chunks may turn out to be empty, and has no type then.
   if (refusal && headers["transfer-encoding"] === undefined) throw refusal;
-  const bytes = await receiveBody(req, limits);
+  const bytes = await receiveBody(req);
   if (bytes.length === 0) return undefined;
   if (refusal) throw refusal;
   return parseJson(await inflated(bytes, headers));
