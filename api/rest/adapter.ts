@@ -3,7 +3,7 @@ import type { Request, RequestHandler, Response } from "express";
 import { JsonText } from "../../db/json.ts";
 import { authenticate } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { type ClientAddresses, clientAddressesOf } from "../client-address.ts";
+import { clientAddressesOf } from "../client-address.ts";
 import type { Call, Locals } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
@@ -53,47 +53,6 @@ export async function beforeDeadline<T>(
 export const LARGE_BODIES_AT_ONCE = 4;
 const LARGE_BODIES = new Turns(LARGE_BODIES_AT_ONCE);
 
-interface Backend {
-  routes: AnyTRPCRouter;
-  deps: Deps;
-  clientAddresses: ClientAddresses;
-}
-
-async function call(
-  { routes, deps, clientAddresses }: Backend,
-  endpoint: Endpoint,
-  params: Record<string, string>,
-  { req, res, pauseDeadline }: { req: Request; res: Response; pauseDeadline: PauseDeadline },
-) {
-  const locals = localsOf(res);
-  const query = () => readQuery(req.originalUrl, endpoint.meta.dryRun);
-  const ctx: Call = {
-    deps,
-    locals,
-    headers: req.headersDistinct,
-    authenticate: (_scope, onCallerKnown) => {
-      const origin = { limits: deps.limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
-      return authenticate(deps.orm.em, deps.vault, req.headersDistinct, origin, deps.verifyToken);
-    },
-    answering: res,
-    readDryRun: () => query().dryRun,
-  };
-  const readOwnBody = async () => {
-    if (hasNoBody(req)) return undefined;
-    return pauseDeadline(async () => {
-      if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", res);
-      return readBody(req);
-    });
-  };
-  let raw: Promise<RawInput> | undefined;
-  const read = async (): Promise<RawInput> => ({ params, query: query().parameters, body: await readOwnBody() });
-  const getRawInput = () => {
-    raw ??= read();
-    return raw;
-  };
-  return callEndpoint(routes, endpoint, ctx, getRawInput);
-}
-
 /** Calls the procedure of an endpoint, outside of a request by tRPC. @throws what its steps and its handler throw */
 export async function callEndpoint(
   routes: AnyTRPCRouter,
@@ -136,9 +95,42 @@ export function answerOtherMethod({ method }: Request, res: Response, methods: r
 
 /** Serves every route of a tRPC router: a request becomes a procedure's call, its result an answer. */
 export function restHandler(routes: AnyTRPCRouter, deps: Deps): RequestHandler {
-  const endpoints = endpointsOf(routes);
-  const find = endpointFinder(endpoints);
-  const backend = { routes, deps, clientAddresses: clientAddressesOf(deps.env) };
+  const find = endpointFinder(endpointsOf(routes));
+  const clientAddresses = clientAddressesOf(deps.env);
+
+  async function call(
+    endpoint: Endpoint,
+    params: Record<string, string>,
+    { req, res, pauseDeadline }: { req: Request; res: Response; pauseDeadline: PauseDeadline },
+  ): Promise<Answer> {
+    const locals = localsOf(res);
+    const query = () => readQuery(req.originalUrl, endpoint.meta.dryRun);
+    const ctx: Call = {
+      deps,
+      locals,
+      headers: req.headersDistinct,
+      authenticate: (_scope, onCallerKnown) => {
+        const origin = { limits: deps.limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
+        return authenticate(deps.orm.em, deps.vault, req.headersDistinct, origin, deps.verifyToken);
+      },
+      answering: res,
+      readDryRun: () => query().dryRun,
+    };
+    const readOwnBody = async () => {
+      if (hasNoBody(req)) return undefined;
+      return pauseDeadline(async () => {
+        if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", res);
+        return readBody(req);
+      });
+    };
+    let raw: Promise<RawInput> | undefined;
+    const read = async (): Promise<RawInput> => ({ params, query: query().parameters, body: await readOwnBody() });
+    const getRawInput = () => {
+      raw ??= read();
+      return raw;
+    };
+    return callEndpoint(routes, endpoint, ctx, getRawInput);
+  }
 
   return async (req, res, next) => {
     const found = find(req.method, req.path);
@@ -151,7 +143,7 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps): RequestHandler {
     if (resourceId !== undefined) locals.resourceId = resourceId;
     if (!endpoint) return answerOtherMethod(req, res, methods);
     const answer = (pauseDeadline: PauseDeadline) =>
-      call(backend, endpoint, params, { req, res, pauseDeadline }).then((success) => render(req, locals, success));
+      call(endpoint, params, { req, res, pauseDeadline }).then((success) => render(req, locals, success));
     const { kind, secret = false } = endpoint.meta;
     // A preview's answer holds its confirmation token.
     const holdsSecret = secret || kind === "workflow";
