@@ -13,7 +13,7 @@ import { defaultPayloadConverter, type Headers } from "@temporalio/common";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Env } from "../config/env.ts";
 import { inSpan, spanHeader } from "../config/tracing.ts";
-import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
+import { ApiError } from "../domain/errors.ts";
 import { SPAN_HEADER } from "../workflows/ids.ts";
 
 /** Calls the Temporal cluster. The cluster may not be reachable, so every call has a deadline. */
@@ -111,10 +111,7 @@ export function openTemporal(env: Env): TemporalGateway {
       const message = isLate(error)
         ? "There was no answer in time. What the request has begun continues: repeat it with the same Idempotency-Key."
         : "Temporal is not reachable.";
-      throw new ApiError("service_unavailable", message, {
-        retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
-        cause: error,
-      });
+      throw new ApiError("service_unavailable", message, { cause: error });
     } finally {
       underWay.delete(call);
     }

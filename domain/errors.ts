@@ -288,7 +288,7 @@ export const UNAVAILABLE_RETRY_SECONDS = 5;
 interface ApiErrorOptions {
   /** The field at fault, e.g. `emails[3]`. */
   param?: string | undefined;
-  /** Whole seconds until a retry makes sense. */
+  /** Whole seconds until a retry makes sense; `UNAVAILABLE_RETRY_SECONDS` for `service_unavailable` unless given. */
   retryAfterSeconds?: number | undefined;
   /** No later try can succeed either: the record never gets back to the state that the request needs. */
   isFinal?: boolean;
@@ -311,7 +311,8 @@ export class ApiError extends Error {
     super(message ?? ERRORS[code].meaning, { cause });
     this.code = code;
     this.param = param;
-    this.retryAfterSeconds = retryAfterSeconds;
+    this.retryAfterSeconds =
+      retryAfterSeconds ?? (code === "service_unavailable" ? UNAVAILABLE_RETRY_SECONDS : undefined);
     this.isFinal = isFinal;
   }
 

@@ -1,15 +1,14 @@
 import { TRPCError } from "@trpc/server";
 import { isConflict } from "../../db/transaction.ts";
 import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
-import { ApiError, ERRORS, type ErrorCode, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
+import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { shortened } from "./messages.ts";
 
 /** The longest message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
 const MAX_MESSAGE = 8_000;
 
 /** The refusal while a dependency is not reachable, or takes too long. */
-export const unavailable = (cause: unknown): ApiError =>
-  new ApiError("service_unavailable", undefined, { retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS, cause });
+export const unavailable = (cause: unknown): ApiError => new ApiError("service_unavailable", undefined, { cause });
 
 /** The error that a middleware or handler threw, without tRPC's wrapper. */
 export const thrownBy = (error: unknown): unknown =>

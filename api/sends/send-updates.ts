@@ -11,7 +11,7 @@ import {
 import { ApplicationFailure } from "@temporalio/common";
 import type { Tenant } from "../../db/orm.ts";
 import type { IdempotencyHandle } from "../../domain/access/idempotency.ts";
-import { ApiError, isErrorCode, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
+import { ApiError, isErrorCode } from "../../domain/errors.ts";
 import { idOfBytes } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal, type RefusalDetails } from "../../domain/sends/refusal.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
@@ -108,7 +108,5 @@ function toRefusal(cause: unknown): ApiError {
   const [details = {}] = (cause.details ?? []) as RefusalDetails[];
   const { reason, param, complaints, retryAfterSeconds } = details;
   if (isRefusalReason(reason)) return new Refusal(cause.type, reason, { complaints, retryAfterSeconds });
-  const retry =
-    cause.type === "service_unavailable" ? (retryAfterSeconds ?? UNAVAILABLE_RETRY_SECONDS) : retryAfterSeconds;
-  return new ApiError(cause.type, undefined, { param, retryAfterSeconds: retry });
+  return new ApiError(cause.type, undefined, { param, retryAfterSeconds });
 }

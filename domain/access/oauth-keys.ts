@@ -1,5 +1,5 @@
 import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey } from "jose";
-import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 
 export const KEY_SET_TIMES = {
   /** How long a key set is used: a key that the issuer has withdrawn is accepted no longer than this. */
@@ -38,7 +38,6 @@ export function openIssuerKeys(url: URL, times: typeof KEY_SET_TIMES): JWTVerify
     } catch (error) {
       if (isTokensFault(error)) throw error;
       throw new ApiError("service_unavailable", "The keys of the OAuth issuer cannot be read at the moment.", {
-        retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
         cause: error,
       });
     }

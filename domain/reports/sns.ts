@@ -1,7 +1,7 @@
 import { type KeyObject, verify, X509Certificate } from "node:crypto";
 import { z } from "zod";
 import type { FetchedText, FetchText } from "../../lib/fetch-text.ts";
-import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 import { forged, hostOfTopic } from "./source.ts";
 
 /**
@@ -54,7 +54,7 @@ const MAX_CERTIFICATES = 100;
 const CERTIFICATE_PATH = /^\/SimpleNotificationService-[0-9a-zA-Z]{16,64}\.pem$/;
 
 const unavailable = (message: string, cause?: unknown): ApiError =>
-  new ApiError("service_unavailable", message, { retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS, cause });
+  new ApiError("service_unavailable", message, { cause });
 
 /** Answered with 503, because a provider does not repeat a request that got a 4xx. */
 const PASSING: ReadonlySet<number> = new Set([403, 408, 429]);
