@@ -81,24 +81,14 @@ export const describeIssue: z.core.$ZodErrorMap = (issue) => {
         ? "is required"
         : `must be ${TYPES[issue.expected] ?? "of another type"}; it is ${typeOf(input)}`;
     case "too_big":
-      return size(issue.inclusive === false ? "less than" : "at most", issue.maximum, issue.origin, input);
+      return size("at most", issue.maximum, issue.origin, input);
     case "too_small":
       if (input === "" && issue.origin === "string") return "must not be empty";
-      return size(issue.inclusive === false ? "more than" : "at least", issue.minimum, issue.origin, input);
+      return size("at least", issue.minimum, issue.origin, input);
     case "invalid_format":
       return `must be ${FORMATS[issue.format] ?? "in another format"}${itIs(input)}`;
     case "invalid_value":
       return input === undefined ? `is required and ${oneOf(issue.values)}` : `${oneOf(issue.values)}${itIs(input)}`;
-    case "not_multiple_of":
-      return `must be a multiple of ${issue.divisor}`;
-    case "unrecognized_keys":
-      return "has fields that are not known here";
-    case "invalid_key":
-      return "has a name that is not allowed";
-    case "invalid_element":
-      return "holds a value that is not allowed";
-    case "invalid_union":
-      return "has none of the shapes that are allowed here";
     default:
       return "is not valid";
   }
