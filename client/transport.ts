@@ -181,14 +181,7 @@ async function exchange<Result extends Answer<unknown>>(
     }
     throw new ConnectionError(`${name}: ${reasonOf(cause)}`, { idempotencyKey, cause });
   }
-  return answerOf<Result>(response, text, idempotencyKey, (why) => {
-    const { status, headers } = response;
-    const message = `${name}: ${why}`;
-    // A proxy's refusal while the service behind it is away or busy; anything else would come again.
-    return status >= 500 || status === 429
-      ? new ConnectionError(message, { idempotencyKey, status, retryAfter: retryAfterOf(headers) })
-      : new MailkeelError(`${message}; is baseUrl right?`, { idempotencyKey });
-  });
+  return answerOf<Result>(name, idempotencyKey, response, text);
 }
 
 const anyOf = (signals: readonly (AbortSignal | undefined)[]): AbortSignal =>
@@ -211,23 +204,27 @@ function envelopeOf(text: string): Envelope | undefined {
 }
 
 function answerOf<Result extends Answer<unknown>>(
+  name: string,
+  idempotencyKey: string | undefined,
   { ok, status, headers }: Response,
   text: string,
-  idempotencyKey: string | undefined,
-  unexpected: (why: string) => Error,
 ): Result {
   const envelope = envelopeOf(text);
+  const retryAfter = retryAfterOf(headers);
   if (ok && envelope?.meta && "data" in envelope) {
     const replayed = headers.get("idempotent-replayed") === "true";
     // The one place that takes the document's word for the shape of an answer.
     return { data: envelope.data, meta: { ...inCamelCase(envelope.meta), replayed } } as Result;
   }
-  if (ok || typeof envelope?.error?.code !== "string") {
-    throw unexpected(`the answer with status ${status} is not one of the API's`);
+  if (!ok && typeof envelope?.error?.code === "string") {
+    const { type, code, message, param, doc_url: docUrl, request_id: requestId } = envelope.error;
+    throw apiErrorOf({ status, type, code, message, param, docUrl, requestId, retryAfter, idempotencyKey });
   }
-  const { type, code, message, param, doc_url: docUrl, request_id: requestId } = envelope.error;
-  const retryAfter = retryAfterOf(headers);
-  throw apiErrorOf({ status, type, code, message, param, docUrl, requestId, retryAfter, idempotencyKey });
+  const message = `${name}: the answer with status ${status} is not one of the API's`;
+  // A proxy's refusal while the service behind it is away or busy; anything else would come again.
+  throw status >= 500 || status === 429
+    ? new ConnectionError(message, { idempotencyKey, status, retryAfter })
+    : new MailkeelError(`${message}; is baseUrl right?`, { idempotencyKey });
 }
 
 function retryAfterOf(headers: Headers): number | undefined {
