@@ -19,8 +19,8 @@ import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { sealContext } from "../../domain/secrets/crypto.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import type { Call, RequestContext } from "../context.ts";
-import { type Answer, type Success, WRITE_META } from "./answer.ts";
-import type { RouteDefinition } from "./definition.ts";
+import { type Answer, WRITE_META } from "./answer.ts";
+import type { HandlerResult, Ok, RouteDefinition } from "./definition.ts";
 import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
 
@@ -111,7 +111,7 @@ export class ReplayedRefusal extends ApiError {
 }
 
 /** A remembered success that is not made from facts. */
-type RememberedPayload = Pick<Success, "data" | "meta" | "neededScopes">;
+type RememberedPayload = Pick<Answer, "data" | "meta"> & Pick<Ok<unknown>, "neededScopes">;
 
 /** Binds a sealed payload to its record. */
 const sealOf = ({ teamId, environment, keyHash }: KeyedRequest) =>
@@ -122,7 +122,8 @@ function packAnswer(
   { vault }: Pick<RequestContext, "vault">,
   { secret = false }: RouteDefinition,
   handle: IdempotencyHandle,
-  { status, data, meta, facts, neededScopes }: Success,
+  { status, data, meta }: Answer,
+  { facts, neededScopes }: Ok<unknown>,
 ): WrittenAnswer {
   if (facts !== undefined) return { status, kind: "facts", payload: JSON.stringify(facts) };
   const payload = `{"data":${jsonTextOf(data)},${JSON.stringify({ meta, neededScopes }).slice(1)}`;
@@ -132,21 +133,20 @@ function packAnswer(
 }
 
 /**
- * Remembers a success under the claimed key of its request, if it has one; in the transaction of `em`.
- * @returns the success without what is remembered
+ * Remembers a success under the claimed key of its request, if it has one and the effect's transaction has not done so; in the
+ * transaction of `em`.
  * @throws {ApiError} `request_in_flight` when another attempt has taken the key over: this one must leave no trace
  */
 export async function remember(
   ctx: Pick<RequestContext, "em" | "vault" | "idempotency">,
   definition: RouteDefinition,
-  success: Success,
-): Promise<Answer> {
-  const { facts, neededScopes, isRemembered = false, ...answer } = success;
+  answer: Answer,
+  result: HandlerResult<unknown>,
+): Promise<void> {
   const { em, idempotency } = ctx;
-  if (idempotency && !isRemembered) {
-    if (!(await writeAnswer(em, idempotency, packAnswer(ctx, definition, idempotency, success)))) throw inFlight();
-  }
-  return answer;
+  if (!idempotency || !("data" in result) || result.requestId !== undefined) return;
+  const packed = packAnswer(ctx, definition, idempotency, answer, result);
+  if (!(await writeAnswer(em, idempotency, packed))) throw inFlight();
 }
 
 /**

@@ -9,7 +9,7 @@ import { claimKey } from "../../domain/access/idempotency.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import type { Call, Locals, RequestContext } from "../context.ts";
-import { type Answer, successOf } from "./answer.ts";
+import { type Answer, answerOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { refusalFacts, thrownBy, toApiError } from "./failures.ts";
 import {
@@ -191,7 +191,9 @@ export function procedureFor(definition: RouteDefinition, handler: RouteHandler)
     // A payload that is JSON was made of named columns; any other keeps the fields that the schema names, and no others.
     const isMade = "data" in result && !(result.data instanceof JsonText);
     const shown = isMade ? { ...result, data: definition.output.parse(result.data) } : result;
-    return remember(ctx, definition, successOf(ctx, definition, shown));
+    const answer = answerOf(ctx, definition, shown);
+    await remember(ctx, definition, answer, shown);
+    return answer;
   };
   const procedures = {
     read: () => reading(definition).query(resolve),
