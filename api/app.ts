@@ -13,6 +13,8 @@ import { docsRouter } from "./docs/router.ts";
 import { hookRouter } from "./hooks/router.ts";
 import { mcpRouter } from "./mcp/http.ts";
 import { documentRouter } from "./openapi/router.ts";
+import { publicRouter } from "./public/router.ts";
+import { trackingHandler } from "./public/tracking.ts";
 import { answerOtherMethod, restHandler } from "./rest/adapter.ts";
 import { linksOf, renderSuccess } from "./rest/envelope.ts";
 import { localsOf, refuseLargeBodies, respond } from "./rest/http.ts";
@@ -21,14 +23,6 @@ import { matchPlainCharacters } from "./rest/request-path.ts";
 import { appRouter } from "./router.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { systemRouter } from "./system/router.ts";
-
-export interface AppOptions {
-  /** The REST routes; all of them unless given. */
-  routes?: AnyTRPCRouter;
-  /** Answers pixels and links of mails, before all other routes. */
-  tracking?: RequestHandler;
-  publicPages?: RequestHandler;
-}
 
 /** The id is always made here: a client that could choose it could write into the logs. */
 const assignRequestId: RequestHandler = (_req, res, next) => {
@@ -112,12 +106,13 @@ const refusePath: RequestHandler = () => {
   throw new ApiError("not_found", "There is no such endpoint. GET / names the reference.");
 };
 
-export function createApp(deps: Deps, { routes = appRouter, tracking, publicPages }: AppOptions = {}): Express {
+/** @param routes of the REST API */
+export function createApp(deps: Deps, routes: AnyTRPCRouter = appRouter): Express {
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
   app.use(matchPlainCharacters, assignRequestId, traceRequest, requestLog(deps), refuseLargeBodies);
-  if (tracking) app.use(tracking);
+  app.use(trackingHandler(deps));
   app.use(mcpRouter(routes, deps));
   app.use(BASE_PATH, restHandler(routes, deps));
   app.use(setHeadersOfAll, systemRouter(deps));
@@ -126,7 +121,7 @@ export function createApp(deps: Deps, { routes = appRouter, tracking, publicPage
   app.use(docsRouter(deps.env, BASE_PATH));
   app.use(documentRouter(routes, deps.env));
   app.use(hookRouter(deps));
-  if (publicPages) app.use(publicPages);
+  app.use(publicRouter(deps));
   app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));
   app.use(refusePath);
 

@@ -11,8 +11,6 @@ import { startExaminations } from "../domain/mail/examination.ts";
 import { AdmissionError } from "../domain/secrets/admission.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, type Deps, openDeps } from "./deps.ts";
-import { publicRouter } from "./public/router.ts";
-import { trackingHandler } from "./public/tracking.ts";
 import { openServer } from "./server.ts";
 
 /** How often a process that started without Postgres looks for it. */
@@ -76,10 +74,7 @@ async function main(): Promise<void> {
     metrics: () => metrics.metrics(),
   });
   const isConnected = (await deps.connectDatabase()) === undefined;
-  const server = openServer(
-    createApp(deps, { tracking: trackingHandler(deps), publicPages: publicRouter(deps) }),
-    deps,
-  );
+  const server = openServer(createApp(deps), deps);
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port, healthPort }, "listening");
   if (!isConnected) keepConnecting(deps).catch(endWith);

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { publicRouter } from "../../api/public/router.ts";
 import { appRouter } from "../../api/router.ts";
 import { formatKeys } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
@@ -32,10 +31,7 @@ describe("A database admits processes by their keys", () => {
     ...{ DATABASE_URL: url, SIGNING_SECRET: signing, ENCRYPTION_KEYS: encryption },
   });
   async function start(given: Keys): Promise<TestApp> {
-    const app: TestApp = await serveRoutes(appRouter, {
-      changes: variables(given),
-      publicPages: (...request) => publicRouter(app.deps)(...request),
-    });
+    const app = await serveRoutes(appRouter, { changes: variables(given) });
     running.push(app);
     return app;
   }

@@ -1,5 +1,5 @@
 import type { AnyTRPCRouter } from "@trpc/server";
-import { type AppOptions, createApp } from "../../api/app.ts";
+import { createApp } from "../../api/app.ts";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { closeDeps, type Deps, openDeps } from "../../api/deps.ts";
 import type { Method } from "../../api/rest/definition.ts";
@@ -26,12 +26,7 @@ export async function serveRoutes(
     changes = {},
     with: replaced = {},
     times = {},
-    ...options
-  }: Omit<AppOptions, "routes"> & {
-    changes?: Partial<Env>;
-    with?: Partial<Deps>;
-    times?: Partial<ServerTimes>;
-  } = {},
+  }: { changes?: Partial<Env>; with?: Partial<Deps>; times?: Partial<ServerTimes> } = {},
 ): Promise<TestApp> {
   const { env } = await stack();
   const opened = await openDeps({ ...env, ...changes });
@@ -42,7 +37,7 @@ export async function serveRoutes(
     if (failure !== undefined) throw failure;
   }
   const deps = { ...opened, ...replaced };
-  const app = createApp(deps, { ...options, routes });
+  const app = createApp(deps, routes);
   const server = openServer(app, { ...deps, times: { ...SERVER_TIMES, ...times } });
   const origin = `http://127.0.0.1:${await listenLocally(server)}`;
   const base = `${origin}${BASE_PATH}`;
