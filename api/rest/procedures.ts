@@ -76,20 +76,17 @@ export function noteCaller(locals: Locals, { tenant, caller }: Admitted): void {
   if (caller.kind === "api_key") locals.keyId = caller.id;
 }
 
-/** The first step. The steps' order is that of refusals. */
-const authenticated = (definition: RouteDefinition) =>
+/**
+ * Identifies the caller, checks its rights and the headers, and waits until the caller, and then its team, may have one more
+ * request of the kind under way: the order is that of refusals. One step, because tRPC copies the context for each.
+ */
+const admitted = (definition: RouteDefinition) =>
   t.procedure.meta(definition).use(async ({ ctx, next }) => {
-    const { locals } = ctx;
+    const { headers, locals, answering } = ctx;
     const access = await ctx.authenticate(definition.scope, (summary) => putCallerHeaders(locals.headers, summary));
     noteCaller(locals, access);
-    return next({ ctx: { access } });
-  });
-
-/** Reads the headers and checks the scopes, in one step: tRPC copies the context for each. */
-const admitted = (definition: RouteDefinition) =>
-  authenticated(definition).use(({ ctx, next }) => {
-    const { access, headers, locals } = ctx;
-    const version = readVersion(headers, access.caller.apiVersion);
+    const { caller, tenant } = access;
+    const version = readVersion(headers, caller.apiVersion);
     locals.headers[VERSION_HEADER] = version;
     const { scope, alsoScope, dryRunScope } = definition;
     if (scope) requireScope(access, scope);
@@ -104,22 +101,16 @@ const admitted = (definition: RouteDefinition) =>
       throw new ApiError("unsupported_parameter", "There is no dry run of this call.", { param: "dry_run" });
     }
     if (dryRun && dryRunScope) requireScope(access, dryRunScope);
-    return next({ ctx: { version, dryRun, idempotencyKey: readIdempotencyKey(headers, definition) } });
-  });
-
-/** Waits until the caller, and then its team, may have one more request of the kind under way. */
-const inTurn = (definition: RouteDefinition) =>
-  admitted(definition).use(async ({ ctx, next }) => {
-    const { caller, tenant } = ctx.access;
+    const idempotencyKey = readIdempotencyKey(headers, definition);
     const turn = definition.largeAnswer ? "large_read" : definition.kind;
-    await CALLER_TURNS[turn].take(caller.id, ctx.answering);
-    await TEAM_TURNS[turn].take(tenant.teamId, ctx.answering);
-    return next();
+    await CALLER_TURNS[turn].take(caller.id, answering);
+    await TEAM_TURNS[turn].take(tenant.teamId, answering);
+    return next({ ctx: { access, version, dryRun, idempotencyKey } });
   });
 
 /** Reads and checks the input, and gives the handler its context. */
 const parsed = (definition: RouteDefinition) =>
-  inTurn(definition)
+  admitted(definition)
     .input(parserOf(definition))
     .use(({ ctx, input, next }) => {
       const { deps, locals, access } = ctx;
