@@ -32,10 +32,7 @@ const PRINTABLE = /^[\x20-\x7e]+$/;
  * The Idempotency-Key that acts on a request; null when there is none or the route takes none.
  * @throws {ApiError} `idempotency_key_required`, or `validation_failed` for one that is not 1 to 255 printable characters
  */
-export function readIdempotencyKey(
-  headers: HeaderValues,
-  { idempotency: policy }: Pick<RouteDefinition, "idempotency">,
-): string | null {
+export function readIdempotencyKey(headers: HeaderValues, { idempotency: policy }: RouteDefinition): string | null {
   if (policy === "none") return null;
   const [key, ...others] = headers["idempotency-key"] ?? [];
   if (key === undefined) {
@@ -57,15 +54,9 @@ export function readIdempotencyKey(
  * a key of another lineage or another OAuth client.
  */
 export function keyedRequest(
-  {
-    vault,
-    tenant,
-    access,
-    version,
-    requestId,
-  }: Pick<RequestContext, "vault" | "tenant" | "access" | "version" | "requestId">,
+  { vault, tenant, access, version, requestId }: Omit<RequestContext, "idempotency">,
   idempotencyKey: string,
-  { method, path, input, secret = false }: Pick<RouteDefinition, "method" | "path" | "input" | "secret">,
+  { method, path, input, secret = false }: RouteDefinition,
   { params, query, body }: RawInput,
 ): KeyedRequest {
   const { teamId, environment } = tenant;
