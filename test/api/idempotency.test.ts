@@ -148,6 +148,17 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(name), 1);
   });
 
+  it("gives eight copies at once one effect, and each its answer or request_in_flight", async () => {
+    const name = unique("copies");
+    const answers = await Promise.all(Array.from({ length: 8 }, () => make(name, "k")));
+    const settled = await make(name, "k");
+    assert.ok(isReplay(settled));
+    for (const answer of answers) {
+      if (code(answer) !== "request_in_flight") assert.deepEqual([answer.status, answer.text], [201, settled.text]);
+    }
+    assert.equal(await count(name), 1);
+  });
+
   it("recognises a request in any order of its fields and parameters, and refuses another one under the same key", async () => {
     const name = unique("order");
     const post = (path: string, body: string | object) => client().post(path, body, { idempotencyKey: "k" });

@@ -2,14 +2,12 @@ import assert from "node:assert/strict";
 import { isPaged, queryNames } from "../../api/rest/definition.ts";
 import { forTenant, kysely, type MikroORM } from "../../db/orm.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
-import { openStackDatabase, unique, uniqueEmail } from "../support/factories.ts";
+import { openStackDatabase, uniqueEmail } from "../support/factories.ts";
 import { insertDelivery, QUIET_CONTACT_EVENT } from "../support/webhooks.ts";
 import {
-  bodyOf,
   ENDPOINTS,
   type Estate,
   endpointNamed,
-  keyFor,
   makeEstate,
   nameOf,
   newUnsubscribe,
@@ -230,41 +228,6 @@ describe("A merge-patch leaves what it omits", () => {
         if (Object.keys(body).length === 0) assert.deepEqual(after, before);
         before = after;
       }
-    });
-  }
-});
-
-const COPIES = 8;
-/** Routes whose idempotency differs, and the table in which each makes a row. */
-const MAKES: Record<string, string> = {
-  "POST /lists": "lists",
-  "POST /subscribers": "subscribers",
-  "POST /contacts/bulk": "contacts",
-  "POST /webhooks": "webhook_endpoints",
-  "POST /webhooks/{webhookId}/deliveries/{deliveryId}/replay": "webhook_deliveries",
-};
-
-describe(`${COPIES} copies of one request have one effect and one body`, () => {
-  for (const [name, table] of Object.entries(MAKES)) {
-    it(name, async () => {
-      const estate = await makeEstate();
-      const endpoint = endpointNamed(name);
-      const [body, path] = [bodyOf(endpoint), pathOf(endpoint, estate.values)];
-      const idempotencyKey = unique("copies");
-      const ask = () => api(keyFor(estate, endpoint)).call(endpoint.meta.method, path, body, { idempotencyKey });
-      const count = async () => {
-        // Attempts after the first are made by the relay.
-        const first = table === "webhook_deliveries" ? "and attempt = 1" : "";
-        const sql = `select count(*)::int as rows from ${table} where team_id = ? ${first}`;
-        return (await estate.em.fork().execute<{ rows: number }[]>(sql, [estate.team.id]))[0]?.rows ?? 0;
-      };
-      const before = await count();
-      const answers = await Promise.all(Array.from({ length: COPIES }, ask));
-      const settled = await ask();
-      assert.equal(settled.headers.get("idempotent-replayed"), "true", settled.text);
-      for (const { status, body, text } of answers)
-        if (body.error?.code !== "request_in_flight") assert.deepEqual([status, text], [settled.status, settled.text]);
-      assert.equal((await count()) - before, 1);
     });
   }
 });
