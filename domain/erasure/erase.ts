@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
 import { freeSlot } from "../audience/contact-slots.ts";
 import { suppress } from "../audience/suppressions.ts";
@@ -9,7 +10,7 @@ import { inRange, type LedgerRange } from "../retention/ledgers.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { eraseAnswers, eraseDeliveries, eraseEvents, findMentions, type Mention } from "./erase-texts.ts";
 import { completeErased, recordErased } from "./erased-addresses.ts";
-import { change, type ErasedRows, type Erasing, inTransaction } from "./erasing.ts";
+import { change, type ErasedRows, type Erasing } from "./erasing.ts";
 import { mentionsOf } from "./mentions.ts";
 
 /*
@@ -52,11 +53,12 @@ export async function erasePerson(
   { dryRun, waitMs = WAIT_MS, slackMs, onStep = () => {} }: ErasureOptions,
 ): Promise<ErasureReport> {
   onStep("refusing the address");
-  const { isNew, isSuppressed, ...erased } = await inTransaction({ em, dryRun }, async (tx) => ({
+  const refuse = async (tx: EntityManager) => ({
     ...(await recordErased(tx, vault, tenant, email)),
     // Sends under way no longer stage the person, although their rows still hold the address.
     isSuppressed: (await suppress(tx, tenant, [email], "MANUAL")).added.length === 0,
-  }));
+  });
+  const { isNew, isSuppressed, ...erased } = await transaction(em, refuse, { isRolledBack: dryRun });
   const erasing: Erasing = {
     ...{ em, tenant, email, dryRun, ...erased },
     mentions: mentionsOf(email),
@@ -85,7 +87,7 @@ export async function erasePerson(
   await eraseAnswers(erasing);
   onStep("texts of the team");
   const mentions = await findMentions(erasing);
-  await inTransaction(erasing, (tx) => completeErased(tx, vault, tenant, email));
+  await transaction(em, (tx) => completeErased(tx, vault, tenant, email), { isRolledBack: dryRun });
   return { wasErased: !isNew, rows: [...erasing.report.values()], mentions };
 }
 

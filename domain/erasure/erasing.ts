@@ -28,23 +28,8 @@ interface Step {
   run(table: Table, action: ErasedRows["action"], statement: RawBuilder<unknown>): Promise<number>;
 }
 
-/** Works in a transaction, which a dry run rolls back. */
-export async function inTransaction<T>(
-  { em, dryRun }: Pick<Erasing, "em" | "dryRun">,
-  work: (tx: EntityManager) => Promise<T>,
-): Promise<T> {
-  if (!dryRun) return transaction(em, work);
-  const tx = em.fork();
-  await tx.begin();
-  try {
-    return await work(tx);
-  } finally {
-    await tx.rollback();
-  }
-}
-
 export async function change(erasing: Erasing, work: (step: Step) => Promise<unknown>): Promise<void> {
-  const changed = await inTransaction(erasing, async (tx) => {
+  const perform = async (tx: EntityManager) => {
     const done: ErasedRows[] = [];
     const count: Step["count"] = (table, action, rows) => void done.push({ table, action, rows });
     const run: Step["run"] = async (table, action, statement) => {
@@ -54,7 +39,8 @@ export async function change(erasing: Erasing, work: (step: Step) => Promise<unk
     };
     await work({ tx, count, run });
     return done;
-  });
+  };
+  const changed = await transaction(erasing.em, perform, { isRolledBack: erasing.dryRun });
   for (const { table, action, rows } of changed.filter((each) => each.rows > 0)) {
     erasing.report.set(table, { table, action, rows: (erasing.report.get(table)?.rows ?? 0) + rows });
   }
