@@ -1,4 +1,4 @@
-import { classifyReply, NO_RULE } from "../reports/reply-rules.ts";
+import { classifyReply } from "../reports/reply-rules.ts";
 import { classOfRefusal, classOfStatus, type StatusClass } from "./enhanced-status.ts";
 import type { AccountFailure, MailOutcome, ReplyDetails, SmtpReason } from "./outcome.ts";
 
@@ -124,9 +124,9 @@ const REFUSED_RECIPIENT: Readonly<Record<StatusClass, (details: ReplyDetails) =>
  */
 function classOfWords(code: number, response: string): StatusClass {
   const text = response.slice(0, MAX_READ_CHARS).toLowerCase().replace(/\s+/g, " ");
-  const { kind, isSendersFault, rule } = classifyReply({ status: "", code, text, stage: "rcpt" });
+  const { kind, isSendersFault, hasRule } = classifyReply({ status: "", code, text, stage: "rcpt" });
   if (isSendersFault) return "policy";
-  return kind === "hard" || rule === NO_RULE ? "unknown" : "system";
+  return kind === "hard" || !hasRule ? "unknown" : "system";
 }
 
 function classifyRefusedRecipient(code: number, details: ReplyDetails, response = ""): MailOutcome {

@@ -10,7 +10,7 @@ import {
   saysDelayed,
 } from "./plain-bounce.ts";
 import { readReply, specificityOf } from "./quoted-reply.ts";
-import { classifyReply, NO_RULE } from "./reply-rules.ts";
+import { classifyReply } from "./reply-rules.ts";
 import { isComplaint, type ReportedRecipient, type ReportKind, reportedRecipient } from "./report.ts";
 import { readMailedNotification } from "./ses-notification.ts";
 
@@ -54,7 +54,7 @@ function readFeedback(mail: IncomingMail, text: string): Classified {
   const known = addresses.length > 0 ? addresses : [addressesIn(returnedTo.join(" "))[0] ?? ""];
   const report = reportOf(
     mail,
-    known.map((address) => reportedRecipient(address, "complaint", "feedback")),
+    known.map((address) => reportedRecipient(address, "complaint")),
   );
   // RFC 5965, 3.2: a loop may leave out the header that repeats these fields.
   return { ...report, returned: `${mail.returned}\n${text}` };
@@ -69,7 +69,7 @@ function readJunkReport(mail: IncomingMail): Classified | undefined {
   const own = `X-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
   const address = (JMRP_RECIPIENT.exec(own) ?? JMRP_RECIPIENT.exec(mail.returned))?.[1];
   if (address === undefined) return undefined;
-  return reportOf(mail, [reportedRecipient(addressOf(address), "complaint", "JMRP")]);
+  return reportOf(mail, [reportedRecipient(addressOf(address), "complaint")]);
 }
 
 /** RFC 3464, 2.3.3: the mail was handed on. */
@@ -94,11 +94,11 @@ interface RecipientWords extends Omit<RecipientText, "address" | "quoted"> {
  */
 function classifyWords({ reply, entry, text, shared, status, isOnly }: RecipientWords) {
   const found = classifyReply(readReply(reply, text, status));
-  if (found.rule !== NO_RULE || (reply !== "" && !isOnly)) return found;
+  if (found.hasRule || (reply !== "" && !isOnly)) return found;
   const words = (lines: string) => lines.replace(REPEATED_FIELD, "");
   const around = [readReply(words(entry), text, status), readReply(words(text), "", status)];
   if (shared !== "") around.push(readReply(replyIn(shared) || words(shared), shared, status));
-  return around.map(classifyReply).find(({ rule }) => rule !== NO_RULE) ?? found;
+  return around.map(classifyReply).find(({ hasRule }) => hasRule) ?? found;
 }
 
 const HAS_WORDS = /\p{L}{3}/u;
@@ -109,11 +109,11 @@ function classifyStatus(
   about: Omit<RecipientText, "address">,
   isOnly: boolean,
 ): ReportedRecipient {
-  if (SUCCESSES.has(action)) return reportedRecipient(address, "none", `action: ${action}`);
-  if (action === "" && status.startsWith("2.")) return reportedRecipient(address, "none", "status: success");
-  if (action.startsWith("delay")) return reportedRecipient(address, "soft", "action: delayed");
+  const isSuccess = SUCCESSES.has(action) || (action === "" && status.startsWith("2."));
+  if (isSuccess) return reportedRecipient(address, "none");
+  if (action.startsWith("delay")) return reportedRecipient(address, "soft");
   // Services that ask an unknown sender to confirm: the mail waits for the answer.
-  if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
+  if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none");
   const hasWords = HAS_WORDS.test(diagnostic);
   // Where neither field gives a reason, the text may quote one.
   const reply = hasWords ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
@@ -150,7 +150,7 @@ function readPlainBounce(mail: IncomingMail): Classified {
   if (saysDelayed(mail.subject, mail.text)) {
     return reportOf(
       mail,
-      recipients.map(({ address }) => reportedRecipient(address, "soft", "text: delayed")),
+      recipients.map(({ address }) => reportedRecipient(address, "soft")),
     );
   }
   const isOnly = recipients.length === 1;

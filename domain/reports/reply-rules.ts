@@ -282,11 +282,11 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   },
 ];
 
-export const NO_RULE = "none fits";
-
 const SENDERS_CLASSES: ReadonlySet<StatusClass | undefined> = new Set<StatusClass>(["sender", "policy", "content"]);
 
-export function classifyReply(reply: QuotedReply): Pick<ReportedRecipient, "kind" | "isSendersFault" | "rule"> {
+export function classifyReply(
+  reply: QuotedReply,
+): Pick<ReportedRecipient, "kind" | "isSendersFault"> & { hasRule: boolean } {
   const rule = REPLY_RULES.find(
     ({ says, status, when }) =>
       (says === undefined || says.test(reply.text)) &&
@@ -297,7 +297,7 @@ export function classifyReply(reply: QuotedReply): Pick<ReportedRecipient, "kind
     // They know of no recipient.
     const isSendersFault =
       reply.stage === "other" || NAMES_SENDER.test(reply.text) || SENDERS_CLASSES.has(classOfStatus(reply.status));
-    return { kind: "soft", isSendersFault, rule: NO_RULE };
+    return { kind: "soft", isSendersFault, hasRule: false };
   }
-  return { kind: rule.kind, isSendersFault: rule.isSendersFault ?? false, rule: rule.name };
+  return { kind: rule.kind, isSendersFault: rule.isSendersFault ?? false, hasRule: true };
 }

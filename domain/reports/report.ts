@@ -9,16 +9,15 @@ export interface ReportedRecipient {
   isDelay: boolean;
   /** Only with kind `soft`. */
   isSendersFault: boolean;
-  /** The rule that decided; safe to log. */
-  rule: string;
 }
 
 /** Follows from the report alone, without a reply. A soft one is a delay. */
-export const reportedRecipient = (
-  address: string,
-  kind: Exclude<ReportKind, "hard">,
-  rule: string,
-): ReportedRecipient => ({ address, kind, isDelay: kind === "soft", isSendersFault: false, rule });
+export const reportedRecipient = (address: string, kind: Exclude<ReportKind, "hard">): ReportedRecipient => ({
+  address,
+  kind,
+  isDelay: kind === "soft",
+  isSendersFault: false,
+});
 
 /** RFC 6591 ("dkim" and "dmarc" before it), RFC 6430. All other types are complaints. */
 const NO_COMPLAINT = new Set(["auth-failure", "dkim", "dmarc", "not-spam"]);

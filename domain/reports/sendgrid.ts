@@ -6,7 +6,7 @@ import type { MailRef } from "../mail/links.ts";
 import { mailId, readMailId } from "../mail/message-id.ts";
 import { readReply } from "./quoted-reply.ts";
 import type { ReportFinding } from "./record.ts";
-import { classifyReply, NO_RULE } from "./reply-rules.ts";
+import { classifyReply } from "./reply-rules.ts";
 import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
 
 /**
@@ -55,8 +55,8 @@ function bounceOf({ type, bounce_classification: classification, reason, status 
     return { kind: "bounce:soft", isSendersFault: ABOUT_THE_SENDER.has(classification) };
   }
   // The server's reply may say more than the type.
-  const { kind, isSendersFault, rule } = classifyReply(readReply(reason ?? "", "", status ?? ""));
-  const isHard = kind === "hard" || (rule === NO_RULE && !isSendersFault);
+  const { kind, isSendersFault, hasRule } = classifyReply(readReply(reason ?? "", "", status ?? ""));
+  const isHard = kind === "hard" || (!hasRule && !isSendersFault);
   return isForGood && isHard ? { kind: "bounce:hard" } : { kind: "bounce:soft", isSendersFault };
 }
 

@@ -22,18 +22,14 @@ function bounced(bounce: JsonObject): ReportedRecipient[] {
     const isPermanent = bounce["bounceType"] === "Permanent";
     // Without a reply there is only Amazon's own type.
     const known =
-      reply.text === "" && isPermanent
-        ? { kind: "hard" as const, isSendersFault: false, rule: "SES: permanent" }
-        : classifyReply(reply);
+      reply.text === "" && isPermanent ? { kind: "hard" as const, isSendersFault: false } : classifyReply(reply);
     return { address: addressOf(recipient), isDelay: false, ...known };
   });
 }
 
 function complained(complaint: JsonObject): ReportedRecipient[] {
   const kind = isComplaint(textOf(complaint["complaintFeedbackType"])) ? "complaint" : "none";
-  return listOf(complaint["complainedRecipients"]).map((recipient) =>
-    reportedRecipient(addressOf(recipient), kind, "SES: complaint"),
-  );
+  return listOf(complaint["complainedRecipients"]).map((recipient) => reportedRecipient(addressOf(recipient), kind));
 }
 
 /**
