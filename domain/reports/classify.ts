@@ -1,5 +1,5 @@
 import { addressOf, MAX_REPORTED, readDeliveryStatus, readFields, type StatusGroup } from "./delivery-status.ts";
-import { type IncomingMail, mailsIn, parseIncomingMail } from "./incoming-mail.ts";
+import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
 import {
   addressesIn,
   isOfProgram,
@@ -203,13 +203,6 @@ function classify(mail: IncomingMail): Classified {
  * that is no report, or exceeds the parser's bounds, is "none".
  */
 export async function classifyMail(raw: Uint8Array): Promise<ClassifiedMail> {
-  const [first, ...more] = await Promise.all(mailsIn(raw).map(classifyOne));
-  if (first === undefined || more.length === 0) return first ?? { ...NO_REPORT, reporter: "" };
-  const recipients = [first, ...more].flatMap((mail) => mail.recipients).slice(0, MAX_REPORTED);
-  return { ...first, kind: gravest(recipients), recipients };
-}
-
-async function classifyOne(raw: Uint8Array): Promise<ClassifiedMail> {
   const mail = await parseIncomingMail(raw);
   if (mail === undefined) return { ...NO_REPORT, reporter: "" };
   const [, reporter = ""] = /@([a-z0-9.-]{1,253})>?\s*$/.exec(mail.from) ?? [];

@@ -7,8 +7,6 @@ const MAX_LINES = 10_000;
 const MAX_TEXT_CHARS = 64 * 1024;
 const MAX_LINE_CHARS = 2_000;
 
-const MAX_MAILS = 10;
-
 const LINE_FEED = 0x0a;
 
 const LIMITS = {
@@ -138,13 +136,6 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
     within: bytesOf(attached?.content ?? mail),
     part,
   };
-}
-
-/** RFC 4155: a line "From …" stands before each mail of a mailbox file. */
-export function mailsIn(raw: Uint8Array): Uint8Array[] {
-  const text = Buffer.from(raw.subarray(0, MAX_READ_BYTES)).toString("latin1");
-  if (!text.startsWith("From ")) return [raw];
-  return text.split(/(?<=\n)(?=From \S+@\S+ )/, MAX_MAILS).map((mail) => Buffer.from(mail, "latin1"));
 }
 
 /** In bounded time and memory. @returns undefined beyond the bounds: nested too deep, or too many headers */
