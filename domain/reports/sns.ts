@@ -48,8 +48,6 @@ const MAX_AGE_MS = 7_200_000;
 
 /** SNS has a new certificate about once a year. */
 const CERTIFICATE_LIFETIME_MS = 86_400_000;
-/** One or two for each region. */
-const MAX_CERTIFICATES = 100;
 /** Other paths of the host may answer with a text that a client of SNS has chosen. */
 const CERTIFICATE_PATH = /^\/SimpleNotificationService-[0-9a-zA-Z]{16,64}\.pem$/;
 
@@ -104,7 +102,6 @@ export class SnsVerifier {
     const known = this.#keys.get(url.href);
     if (known && known.until > Date.now()) return known.key;
     const key = this.#loadKey(url);
-    if (this.#keys.size >= MAX_CERTIFICATES) this.#keys.clear();
     this.#keys.set(url.href, { key, until: Date.now() + CERTIFICATE_LIFETIME_MS });
     key.catch(() => this.#keys.delete(url.href));
     return key;
