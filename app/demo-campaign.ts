@@ -131,13 +131,13 @@ async function setFaults({ mail }: StackFile, rules: Partial<FaultRule>[]): Prom
 async function mailsTo({ mail }: StackFile, domain: string): Promise<{ from: string; to: string[] }[]> {
   const found: { from: string; to: string[] }[] = [];
   for (let after = 0; ; ) {
-    const url = new URL(`/api/messages?after=${after}&limit=1000`, mail.api);
+    const url = new URL(`/api/messages?to=@${domain}&after=${after}&limit=1000`, mail.api);
     const { messages } = (await (await fetch(url)).json()) as {
       messages: { id: number; from: string; to: string[] }[];
     };
     const last = messages.at(-1);
     if (!last) return found;
     after = last.id;
-    found.push(...messages.filter(({ to }) => to.some((address) => address.endsWith(`@${domain}`))));
+    found.push(...messages);
   }
 }
