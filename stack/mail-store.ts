@@ -3,8 +3,6 @@ import { decodeWords } from "postal-mime";
 const MAX_MESSAGES = 200_000;
 const MAX_SOURCES = 5_000;
 const MAX_SOURCE_BYTES = 256 * 1024 * 1024;
-/** A JavaScript Set ends at 2^24 entries. */
-const MAX_PAIRS = 16_000_000;
 /** Headers beyond this are not looked at. */
 const MAX_HEADER_BYTES = 16 * 1024;
 
@@ -26,8 +24,6 @@ export interface CaughtMail {
 export interface MailStats {
   received: number;
   recipients: number;
-  /** How often a message reached a recipient again; left out once there are too many to tell. */
-  duplicates?: number;
 }
 
 interface Kept extends Omit<CaughtMail, "at" | "subject"> {
@@ -48,8 +44,7 @@ export class MailStore {
   #sources: Buffer[] = [];
   #sourceBytes = 0;
   #lastId = 0;
-  #stats = { received: 0, recipients: 0, duplicates: 0 };
-  #pairs = new Set<string>();
+  #stats: MailStats = { received: 0, recipients: 0 };
 
   /** Keeps one mail. Runs thousands of times a second, so it looks at two header lines and no more. */
   add(from: string, to: string[], source: Buffer): void {
@@ -70,12 +65,6 @@ export class MailStore {
 
     this.#stats.received++;
     this.#stats.recipients += to.length;
-    if (!messageId || this.#pairs.size > MAX_PAIRS) return;
-    for (const address of to) {
-      const before = this.#pairs.size;
-      this.#pairs.add(`${messageId} ${address}`);
-      if (this.#pairs.size === before) this.#stats.duplicates++;
-    }
   }
 
   /** The last `limit` mails, latest first. @param search part of a sender, recipient or subject; in all if empty */
@@ -114,8 +103,7 @@ export class MailStore {
   }
 
   stats(): MailStats {
-    const { duplicates, ...counts } = this.#stats;
-    return this.#pairs.size > MAX_PAIRS ? counts : { ...counts, duplicates };
+    return this.#stats;
   }
 
   /** Forgets everything; ids go on counting. */
@@ -123,8 +111,7 @@ export class MailStore {
     this.#mails = [];
     this.#sources = [];
     this.#sourceBytes = 0;
-    this.#stats = { received: 0, recipients: 0, duplicates: 0 };
-    this.#pairs.clear();
+    this.#stats = { received: 0, recipients: 0 };
   }
 }
 
