@@ -267,9 +267,11 @@ export class Stack {
 async function holdSends({ databaseUrl }: Infra, report: (message: string) => void): Promise<void> {
   const { openDatabase } = await import("../db/orm.ts");
   const { holdOpenSends } = await import("../domain/sends/unfinished.ts");
+  const { holdSequences } = await import("../domain/sequences/state.ts");
   const orm = await openDatabase(databaseUrl, { poolMax: 1 });
   try {
-    report(`${await holdOpenSends(orm.em.fork())} are paused`);
+    const sends = await holdOpenSends(orm.em.fork());
+    report(`${sends} are paused, and ${await holdSequences(orm.em.fork())} sequences`);
   } finally {
     await orm.close(true);
   }

@@ -31,6 +31,7 @@ import {
   untilSent,
   untilStatus,
 } from "../support/sending.ts";
+import { makeSequence } from "../support/sequences.ts";
 import { backUpSends } from "./set-back.ts";
 
 const mailed = async (sender: Sender) => (await caughtMails(sender)).flatMap(({ to }) => to).sort();
@@ -251,6 +252,7 @@ describe("After a restore of an older backup", () => {
           await setTomorrow(later);
           const underWay = await makeSender({ ...options, recipients: 600, credits: 600 });
           await setFaults([{ stage: "data", match: underWay.audience, delayMs: 30 }]);
+          await makeSequence(underWay);
           const ids: string[] = [];
           for (const sender of [later, underWay]) ids.push((await startSend(sender)).data.id);
           await eventually(async () => (await mailed(underWay)).length > 5, { what: "some mails" });
@@ -290,8 +292,9 @@ describe("After a restore of an older backup", () => {
           } finally {
             await connection.close();
           }
+          assert.deepEqual(await query(file, "select status from campaigns where is_drip"), [{ status: "PAUSED" }]);
           const { stdout } = await runApp(["send:hold-all"], { env });
-          assert.match(stdout, /^PAUSED with database_restored: 2 sends, .* and 0 sequences,/);
+          assert.match(stdout, /^PAUSED with database_restored: 2 sends, .* and 1 sequence,/);
         };
         await run(held, "--hold-sends");
         assert.deepEqual(await Promise.all(sends.map(({ sender }) => mailed(sender))), all);
