@@ -251,7 +251,7 @@ export const listImports = (em: EntityManager, tenant: Tenant, limit: number) =>
     .limit(limit)
     .execute();
 
-/** Moves an import to a state that a workflow carries out; one that is there already stays. @returns whether it is there */
+/** Moves an import to a state that a workflow carries out; one that is there already stays. */
 async function command(
   em: EntityManager,
   tenant: Tenant,
