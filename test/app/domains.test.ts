@@ -6,7 +6,7 @@ import { listKeys } from "../../domain/sending-domains/keys.ts";
 import { type DnsRecord, recordsOf } from "../../domain/sending-domains/records.ts";
 import { openLookup } from "../../lib/dns.ts";
 import type { Json } from "../support/api.ts";
-import { app } from "../support/command.ts";
+import { app, refused, run } from "../support/command.ts";
 import { type DnsRecords, type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { addAccount } from "../support/sending.ts";
@@ -18,16 +18,6 @@ describe("Sending domains", () => {
   });
   after(() => dns.close());
 
-  async function run(...args: string[]): Promise<Json> {
-    const { code, json, stderr } = await app("--json", ...args);
-    assert.equal(code, 0, stderr);
-    return json;
-  }
-  async function refused(why: RegExp, ...args: string[]): Promise<void> {
-    const { code, stderr } = await app(...args);
-    assert.equal(code, 1, stderr);
-    assert.match(stderr, why);
-  }
   const publish = (records: DnsRecord[]) => {
     for (const { name, type, value } of records) {
       const there = dns.names.get(name) ?? {};

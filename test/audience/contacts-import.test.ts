@@ -9,7 +9,7 @@ import { suppress } from "../../domain/audience/suppressions.ts";
 import type { ColumnOptions } from "../../domain/import/file.ts";
 import { type ImportReport, importContacts } from "../../domain/import/import.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
-import { app } from "../support/command.ts";
+import { refused as refusedCommand, run as runCommand } from "../support/command.ts";
 import { declareFields, makeTeamWithFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
@@ -165,16 +165,8 @@ describe("The commands of custom fields", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  const run = async (...args: string[]) => {
-    const { code, stderr, json } = await app(...args, "--team", team.team.id, "--json");
-    assert.equal(code, 0, stderr);
-    return json;
-  };
-  const refused = async (why: RegExp, ...args: string[]) => {
-    const { code, stderr } = await app(...args, "--team", team.team.id);
-    assert.equal(code, 1);
-    assert.match(stderr, why);
-  };
+  const run = (...args: string[]) => runCommand(...args, "--team", team.team.id);
+  const refused = (why: RegExp, ...args: string[]) => refusedCommand(why, ...args, "--team", team.team.id);
 
   it("declare fields, list them, fill them by an import, and delete them with their values", async () => {
     assert.deepEqual((await run("field:list")).fields, []);

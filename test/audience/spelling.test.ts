@@ -3,7 +3,7 @@ import { domainToASCII } from "node:url";
 import { kysely } from "../../db/orm.ts";
 import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
-import { app } from "../support/command.ts";
+import { run } from "../support/command.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { caughtMails, makeSender, preview, readMail, sendAndWait, setFaults } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -109,8 +109,7 @@ describe("An address in several spellings", () => {
     ]);
 
     const record = ["complaint:record", "--newsletter", sender.newsletterId, "--email", complained];
-    const { code, stderr } = await app(...record, "--json");
-    assert.equal(code, 0, stderr);
+    await run(...record);
     const { send_id: sendId, seq } = await kysely(sender.em)
       .selectFrom("send_recipients")
       .where("member_id", "=", ids[2] ?? "")

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { api } from "../support/api.ts";
-import { app } from "../support/command.ts";
+import { refused, run } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import { openReceiver } from "../support/receiver.ts";
@@ -82,11 +82,6 @@ describe("Tracking of opens and clicks", () => {
     });
 
     longIt("is turned on for a team, and by a newsletter or a campaign either way", async () => {
-      const run = async (...args: string[]) => {
-        const { code, stderr, json } = await app("--json", ...args);
-        assert.equal(code, 0, stderr);
-        return json;
-      };
       const on = await makeSender({ body: BODY, recipients: 1 });
       assert.deepEqual((await run("team:tracking", "on", "--team", on.team.id)).team.tracking, true);
       const off = await makeSender({ body: BODY, recipients: 1 });
@@ -111,8 +106,7 @@ describe("Tracking of opens and clicks", () => {
       await run("campaign:tracking", "on", "--campaign", trackedCampaign.campaignId);
       assert.equal(await isTracked(trackedCampaign), true);
 
-      const refused = await app("newsletter:tracking", "off", "--newsletter", on.newsletterId);
-      assert.match(refused.stderr, /only a draft/);
+      await refused(/only a draft/, "newsletter:tracking", "off", "--newsletter", on.newsletterId);
     });
   });
 

@@ -1,3 +1,4 @@
+import { strict as assert } from "node:assert";
 import { dirname } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { parseCommand, runCommand } from "../../app/program.ts";
@@ -48,6 +49,19 @@ export async function app(...args: string[]): Promise<CommandResult & { json: Js
     json = undefined;
   }
   return { ...result, json };
+}
+
+/** @returns the JSON of a command, which must succeed */
+export async function run(...args: string[]): Promise<Json> {
+  const { code, json, stderr } = await app(...args, "--json");
+  assert.equal(code, 0, stderr);
+  return json;
+}
+
+export async function refused(why: RegExp, ...args: string[]): Promise<void> {
+  const { code, stderr } = await app(...args);
+  assert.equal(code, 1, stderr);
+  assert.match(stderr, why);
 }
 
 /** In the test's process: a process of its own takes a second. @throws its error */
