@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { kysely, type MikroORM } from "../db/orm.ts";
+import type { CaughtMail } from "../stack/mail-store.ts";
 import { backdoor } from "../test/support/factories.ts";
-import type { CaughtMail } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 
 /** A row's number in its send, its address and its state. */

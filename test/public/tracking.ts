@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { type AnySender, type CaughtMail, caughtMails, readMail, type Sender } from "../support/sending.ts";
+import type { CaughtMail } from "../../stack/mail-store.ts";
+import { type AnySender, caughtMails, readMail, type Sender } from "../support/sending.ts";
 
 /** The user agent of a browser, with which a hit counts. */
 export const BROWSER =

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import PostalMime, { type Email } from "postal-mime";
+import type { z } from "zod";
 import { EmailAccount } from "../../db/entities/account.ts";
 import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
@@ -12,6 +13,8 @@ import { sealContext } from "../../domain/secrets/crypto.ts";
 import { attachAccounts, attachList, attachSegment } from "../../domain/sends/drafts.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
+import type { faultRules } from "../../stack/mail-faults.ts";
+import type { CaughtMail } from "../../stack/mail-store.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
@@ -377,14 +380,6 @@ export async function sendAndWait(sender: CanSend): Promise<Json> {
   return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"]);
 }
 
-export interface CaughtMail {
-  id: number;
-  from: string;
-  to: string[];
-  subject: string;
-  messageId: string;
-}
-
 /** Every mail that the catcher holds for this sender's audience, in order of arrival. */
 export async function caughtMails({ audience }: Pick<Sender, "audience">): Promise<CaughtMail[]> {
   const { mail } = await stack();
@@ -407,17 +402,7 @@ export async function readSource(id: number): Promise<Buffer> {
 
 export const readMail = async (id: number): Promise<Email> => PostalMime.parse(await readSource(id));
 
-/** A fault rule of the mail catcher, see stack/mail-faults.ts. */
-export interface FaultRule {
-  stage: "connect" | "auth" | "mail" | "rcpt" | "data";
-  match?: string;
-  code?: number;
-  message?: string;
-  times?: number;
-  delayMs?: number;
-  drop?: boolean;
-  taken?: boolean;
-}
+export type FaultRule = z.input<typeof faultRules>[number];
 
 /** None makes it behave again. @param match of the rules that these replace; all of them unless given */
 export async function setFaults(rules: FaultRule[], match?: string): Promise<void> {

@@ -2,30 +2,14 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Env, readEnv } from "../../config/env.ts";
 import { LOOPBACK_SMTP } from "../../stack/settings.ts";
+import type { StackFile } from "../../stack/state.ts";
 import { NO_RATE_LIMITS } from "./stack-settings.ts";
 
-export interface TestStack {
-  /** Base URL of the API, with the version. */
-  api: string;
+export interface TestStack extends Pick<StackFile, "api" | "temporal" | "mail" | "health" | "pids"> {
   /** Scheme, host and port of the API: for paths outside the versioned base. */
   origin: string;
   /** The settings of the stack's processes: the same database, the same secrets; and the database with its owner's role. */
   env: Env;
-  temporal: { address: string; namespace: string };
-  mail: { smtp: string; api: string };
-  /** Base URL of the health and metrics of the API and of each worker pool. */
-  health: Record<string, string>;
-  pids: Record<string, number>;
-}
-
-interface StackFile {
-  api: string;
-  database: string;
-  migrationDatabase: string;
-  temporal: TestStack["temporal"];
-  mail: TestStack["mail"];
-  health: TestStack["health"];
-  pids: Record<string, number>;
 }
 
 /** The stack that `npm test` brought up; its secrets are in the same folder as its file. */
