@@ -8,7 +8,6 @@ import { connect as connectTls } from "node:tls";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { sql } from "kysely";
-import nodemailer from "nodemailer";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import type { Env } from "../../config/env.ts";
@@ -25,7 +24,7 @@ import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { COMPLAINT, HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import { makeSender, preview } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
+import { giveMail, type MailClient, mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
 
 /** A client of its own: the whole network 127.0.0.0/8 is this machine. */
 const OTHER_ADDRESS = "127.0.0.2";
@@ -88,24 +87,7 @@ describe("The intake, among hostile clients,", () => {
     };
   }
 
-  /** Sends a mail. @returns the code of the answer; undefined where the connection was closed */
-  async function give(to: string, raw: string | Buffer, options: { localAddress?: string; secure?: true } = {}) {
-    const tls = options.secure ? { requireTLS: true, tls: { rejectUnauthorized: false } } : { ignoreTLS: true };
-    const transport = nodemailer.createTransport({
-      host: "127.0.0.1",
-      port: intake.port,
-      ...options,
-      ...tls,
-      secure: false,
-    });
-    try {
-      return Number((await transport.sendMail({ envelope: { from: "", to }, raw })).response.slice(0, 3));
-    } catch (error) {
-      return (error as { responseCode?: number }).responseCode;
-    } finally {
-      transport.close();
-    }
-  }
+  const give = (to: string, raw: string | Buffer, client?: MailClient) => giveMail(intake.port, to, raw, client);
 
   /** A connection over which a test sends any bytes. */
   function call(localAddress = "127.0.0.1") {
@@ -408,7 +390,7 @@ describe("The intake, among hostile clients,", () => {
       await open({ ...files(), INTAKE_MAX_CONNECTIONS: 8 }, { certificateMs: 20 });
       const ref = await mailTo(team, `${unique("tls")}@to.example`);
       // More than the client may hold at once: each is counted until it is closed, also in TLS.
-      for (let i = 0; i < 5; i++) assert.equal(await give(pathOf(ref), HARD, { secure: true }), 250);
+      for (let i = 0; i < 5; i++) assert.equal(await give(pathOf(ref), HARD, { isEncrypted: true }), 250);
       assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
       assert.equal(await shownName(), "Mailkeel tests");
       writeFileSync(`${folder}/cert.pem`, "no certificate");

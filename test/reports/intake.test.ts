@@ -79,7 +79,7 @@ describe("The intake of reports", () => {
   });
   after(() => worker.stop());
 
-  const give = (to: string, raw: string | Buffer, from?: string) => giveMail(port, to, raw, from);
+  const give = (to: string, raw: string | Buffer, from?: string) => giveMail(port, to, raw, { from });
 
   it("records a hard bounce that comes to a mail's return path, also behind a second header, and suppresses its address", async () => {
     for (const raw of [

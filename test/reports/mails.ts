@@ -48,14 +48,21 @@ export async function recordedKinds({ em }: TestTeam, sendId: string): Promise<s
   return rows.map(({ seq, kind }) => `${seq} ${kind}`);
 }
 
+export interface MailClient {
+  from?: string | undefined;
+  localAddress?: string;
+  isEncrypted?: boolean;
+}
+
 /** Sends a mail to the intake on a port. @returns the code of the last answer; undefined without one */
 export async function giveMail(
   port: number,
-  to: string | string[],
+  to: string,
   raw: string | Buffer,
-  from = "",
+  { from = "", localAddress, isEncrypted = false }: MailClient = {},
 ): Promise<number | undefined> {
-  const transport = nodemailer.createTransport({ host: "127.0.0.1", port, ignoreTLS: true });
+  const tls = isEncrypted ? { requireTLS: true, tls: { rejectUnauthorized: false } } : { ignoreTLS: true };
+  const transport = nodemailer.createTransport({ host: "127.0.0.1", port, localAddress, ...tls });
   try {
     const { response } = await transport.sendMail({ envelope: { from, to }, raw });
     return Number(response.slice(0, 3));
