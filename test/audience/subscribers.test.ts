@@ -41,9 +41,6 @@ describe("Subscribers", () => {
   for (const [what, fields, param] of [
     ["no address", { email: undefined }, "email"],
     ["text that is no address", { email: "nobody" }, "email"],
-    ["a blank letter in an address", { email: "a\u3164b@example.com" }, "email"],
-    ["a variation selector in an address", { email: "a\uFE0Fb@example.com" }, "email"],
-    ["an address of more than 320 characters", { email: `${"a".repeat(320)}@example.com` }, "email"],
     ["a control character in a name", { email: "a@example.com", first_name: "a\r\nBcc: b" }, "first_name"],
     ["a name of 201 characters", { email: "a@example.com", last_name: "x".repeat(201) }, "last_name"],
   ] as const) {
