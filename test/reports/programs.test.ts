@@ -28,6 +28,7 @@ const FORMS: Record<string, (raw: string) => string | undefined> = {
       : raw.replace(/\n--=_b\nContent-Type: message\/rfc822[\s\S]*/, "\n--=_b--\n"),
   "in the mail of a gateway, in that of another": (raw) => wrapped(wrapped(raw, "gateway"), "scanner"),
   "behind more lines of a header": (raw) => `Received: by gw.sender.example; Thu, 29 Apr 2010 23:34:46 +0900\n\n${raw}`,
+  "behind empty lines": (raw) => `   \n\n${raw}`,
   "from an address that tells nothing": (raw) =>
     raw.replace(/^From: .*$/m, 'From: "Mail Delivery System" <no-reply@mx.relay.example>'),
 };
