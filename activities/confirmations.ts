@@ -1,3 +1,4 @@
+import type { EntityManager } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import {
   claimConfirmations,
@@ -9,50 +10,40 @@ import { plainName } from "../domain/audience/plain-name.ts";
 import { confirmUrl } from "../domain/mail/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
 import type { ActivityDeps } from "./deps.ts";
-import { handOver, openTransport, type Transport } from "./system-mail.ts";
-
-const BATCH = 50;
+import { sendDue } from "./system-mail.ts";
 
 type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
 
 /**
- * Sends the confirmation mails that are due. Each is claimed first and settled after the server accepted it: a crash in
- * between repeats a mail ten minutes later and drops none.
+ * Sends the confirmation mails that are due. A crash between a mail and its settlement repeats the mail ten minutes later.
  * @returns number of mails that the server accepted
  */
-export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
+export async function sendDueConfirmations(deps: Deps): Promise<number> {
+  const { env, vault, log, stopping } = deps;
   const limits = { perAddress: env.CONFIRMATIONS_PER_ADDRESS, perTeam: env.CONFIRMATIONS_PER_TEAM };
-  let transport: Transport | undefined;
-  let sent = 0;
   /** By team and reason: one line of the log each. */
   const held = new Map<string, Withheld & { mails: number }>();
-
-  const sendOne = async (carrier: Transport, due: DueConfirmation) => {
-    const { email: to, subscriberId, listId } = due;
-    const mail = { to, ...compose(due, confirmUrl(vault, env.PUBLIC_URL, due)) };
-    const outcome = await handOver({ env, log }, carrier, mail, { subscriberId, listId });
-    if (outcome) await settleConfirmation(orm.em.fork(), due, outcome);
-    if (outcome === "sent") sent++;
-  };
-
-  try {
-    while (!stopping.aborted) {
-      const { claimed, withheld } = await transaction(orm.em, (em) => claimConfirmations(em, BATCH, limits));
+  const claim = async (em: EntityManager, limit: number): Promise<DueConfirmation[]> => {
+    for (;;) {
+      const { claimed, withheld } = await transaction(em, (tx) => claimConfirmations(tx, limit, limits));
       for (const mail of withheld) {
         const key = `${mail.teamId}/${mail.reason}`;
         held.set(key, { ...mail, mails: (held.get(key)?.mails ?? 0) + 1 });
       }
-      if (claimed.length + withheld.length === 0) break;
-      if (claimed.length === 0) continue;
-      transport ??= openTransport(env);
-      const carrier = transport;
-      await Promise.all(claimed.map((due) => sendOne(carrier, due)));
+      // Behind a batch that was withheld as a whole others may be due.
+      if (claimed.length > 0 || withheld.length === 0 || stopping.aborted) return claimed;
     }
+  };
+  try {
+    return await sendDue<DueConfirmation>(deps, {
+      claim,
+      settle: settleConfirmation,
+      aboutOf: ({ subscriberId, listId }) => ({ subscriberId, listId }),
+      compose: (due) => ({ to: due.email, ...compose(due, confirmUrl(vault, env.PUBLIC_URL, due)) }),
+    });
   } finally {
     for (const mails of held.values()) log.warn(mails, "confirmation mails are withheld until the next UTC day");
-    transport?.close();
   }
-  return sent;
 }
 
 /** A client chose the address, so its names must reach neither the subject nor a link. */

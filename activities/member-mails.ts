@@ -16,7 +16,7 @@ type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
 const aboutOf = ({ id }: { id: string }) => ({ id });
 
 /** Mails the links by which members sign in to the console. */
-export const sendDueSignInLinks = (deps: Deps): Promise<void> =>
+export const sendDueSignInLinks = (deps: Deps): Promise<number> =>
   sendDue<DueLink>(deps, {
     claim: claimLinks,
     settle: settleLink,
@@ -33,7 +33,7 @@ export const sendDueSignInLinks = (deps: Deps): Promise<void> =>
   });
 
 /** Mails those who were added to a team where they sign in. An ADMIN chose the address, so the name must not be a link. */
-export const sendDueInvites = (deps: Deps): Promise<void> =>
+export const sendDueInvites = (deps: Deps): Promise<number> =>
   sendDue<DueInvite>(deps, {
     claim: claimInvites,
     settle: settleInvite,

@@ -25,7 +25,7 @@ export const openTransport = ({ SYSTEM_SMTP_URL, SMTP_HELO_NAME: name, SMTP_TIME
   });
 };
 
-export type Transport = ReturnType<typeof openTransport>;
+type Transport = ReturnType<typeof openTransport>;
 
 /** Reply codes from here on are final. */
 const PERMANENT = 500;
@@ -40,7 +40,7 @@ function replyCode(error: unknown): number | undefined {
  * Hands one mail of the service over.
  * @param about ids for the log @returns undefined when it is to be tried again
  */
-export async function handOver(
+async function handOver(
   { env, log }: Pick<ActivityDeps, "env" | "log">,
   transport: Transport,
   mail: Pick<SendMailOptions, "to" | "subject" | "text" | "html">,
@@ -60,30 +60,39 @@ const BATCH = 50;
 
 /** Mails of a kind, which a table holds until they are handed over. */
 interface DueMails<Due> {
-  /** In one statement, so that two processes claim no mail both. */
+  /** Commits before a mail leaves, so that two processes claim no mail both. */
   claim: (em: EntityManager, limit: number) => Promise<Due[]>;
-  settle: (em: EntityManager, due: Due) => Promise<void>;
+  settle: (em: EntityManager, due: Due, outcome: "sent" | "refused") => Promise<void>;
   /** Without an address nothing is mailed. */
-  compose: (due: Due) => { to: string | string[]; subject: string; text: string };
+  compose: (due: Due) => { to: string | string[]; subject: string; text: string; html?: string };
   aboutOf: (due: Due) => Record<string, string>;
 }
 
-/** Mails all that are due. A crash repeats a mail; one that the server refuses for good is given up. */
+/**
+ * Mails all that are due. A crash repeats a mail; one that the server refuses for good is given up.
+ * @returns number of mails that the server accepted
+ */
 export async function sendDue<Due>(
   deps: Pick<ActivityDeps, "env" | "orm" | "log" | "stopping">,
   { claim, settle, compose, aboutOf }: DueMails<Due>,
-): Promise<void> {
-  const { env, orm, stopping } = deps;
-  for (let claimed = BATCH; claimed === BATCH && !stopping.aborted; ) {
-    const due = await claim(orm.em.fork(), BATCH);
-    claimed = due.length;
-    if (claimed === 0) return;
-    const transport = openTransport(env);
-    const sendOne = async (one: Due) => {
-      const mail = compose(one);
-      const isAnswered = mail.to.length === 0 || (await handOver(deps, transport, mail, aboutOf(one)));
-      if (isAnswered) await settle(orm.em.fork(), one);
-    };
-    await Promise.all(due.map(sendOne)).finally(() => transport.close());
+): Promise<number> {
+  const { orm, stopping } = deps;
+  const transport = openTransport(deps.env);
+  let sent = 0;
+  const sendOne = async (one: Due) => {
+    const mail = compose(one);
+    const outcome = mail.to.length === 0 ? "refused" : await handOver(deps, transport, mail, aboutOf(one));
+    if (outcome) await settle(orm.em.fork(), one, outcome);
+    if (outcome === "sent") sent++;
+  };
+  try {
+    while (!stopping.aborted) {
+      const due = await claim(orm.em.fork(), BATCH);
+      if (due.length === 0) break;
+      await Promise.all(due.map(sendOne));
+    }
+  } finally {
+    transport.close();
   }
+  return sent;
 }

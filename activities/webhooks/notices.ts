@@ -4,7 +4,7 @@ import type { ActivityDeps } from "../deps.ts";
 import { sendDue } from "../system-mail.ts";
 
 /** Mails the owners of endpoints that were switched off. */
-export const sendDueNotices = (deps: Pick<ActivityDeps, "env" | "orm" | "log" | "stopping">): Promise<void> =>
+export const sendDueNotices = (deps: Pick<ActivityDeps, "env" | "orm" | "log" | "stopping">): Promise<number> =>
   sendDue<DueNotice>(deps, {
     claim: claimNotices,
     settle: (em, { webhookId }) => settleNotice(em, webhookId),
