@@ -12,28 +12,29 @@ import {
 import { RESOURCE_ID, TEAM_ID, WEBHOOK_ID } from "./search-attributes.ts";
 import type { SendInput } from "./send-messages.ts";
 
+/** By what operators find a workflow, and the team with whose work it shares the workers fairly. */
+const ofTeam = (teamId: string, about: typeof RESOURCE_ID | typeof WEBHOOK_ID, id: string) => ({
+  typedSearchAttributes: [
+    { key: TEAM_ID, value: teamId },
+    { key: about, value: id },
+  ],
+  priority: { fairnessKey: teamId },
+});
+
 export const sendStart = (input: SendInput) => ({
   workflowId: sendWorkflowId(input.previewId),
   taskQueue: TASK_QUEUES.sends,
   args: [input] as [SendInput],
-  typedSearchAttributes: [
-    { key: TEAM_ID, value: input.teamId },
-    { key: RESOURCE_ID, value: input.resource.id },
-  ],
+  ...ofTeam(input.teamId, RESOURCE_ID, input.resource.id),
   staticSummary: `Send of ${input.resource.type} ${input.resource.id}`,
-  priority: { fairnessKey: input.teamId },
 });
 
 export const testMailStart = (test: TestMail) => ({
   workflowId: testMailWorkflowId(test.testId),
   taskQueue: TASK_QUEUES.sends,
   args: [test] as [TestMail],
-  typedSearchAttributes: [
-    { key: TEAM_ID, value: test.teamId },
-    { key: RESOURCE_ID, value: test.resource.id },
-  ],
+  ...ofTeam(test.teamId, RESOURCE_ID, test.resource.id),
   staticSummary: `Test mail of ${test.resource.type} ${test.resource.id}`,
-  priority: { fairnessKey: test.teamId },
 });
 
 export interface SequenceInput {
@@ -47,12 +48,8 @@ export const sequenceStart = (input: SequenceInput) => ({
   workflowId: sequenceWorkflowId(input.campaignId),
   taskQueue: TASK_QUEUES.sends,
   args: [input] as [SequenceInput],
-  typedSearchAttributes: [
-    { key: TEAM_ID, value: input.teamId },
-    { key: RESOURCE_ID, value: input.campaignId },
-  ],
+  ...ofTeam(input.teamId, RESOURCE_ID, input.campaignId),
   staticSummary: `Sequence ${input.campaignId}`,
-  priority: { fairnessKey: input.teamId },
 });
 
 export interface EndpointInput {
@@ -64,12 +61,8 @@ export const endpointStart = (input: EndpointInput) => ({
   workflowId: endpointWorkflowId(input.webhookId),
   taskQueue: TASK_QUEUES.webhooks,
   args: [input] as [EndpointInput],
-  typedSearchAttributes: [
-    { key: TEAM_ID, value: input.teamId },
-    { key: WEBHOOK_ID, value: input.webhookId },
-  ],
+  ...ofTeam(input.teamId, WEBHOOK_ID, input.webhookId),
   staticSummary: `Deliveries to ${input.webhookId}`,
-  priority: { fairnessKey: input.teamId },
 });
 
 export interface ReplayInput {
@@ -95,10 +88,6 @@ export const importStart = (input: ImportInput) => ({
   taskQueue: TASK_QUEUES.sends,
   args: [input] as [ImportInput],
   signal: WAKE_UP,
-  typedSearchAttributes: [
-    { key: TEAM_ID, value: input.teamId },
-    { key: RESOURCE_ID, value: input.importId },
-  ],
+  ...ofTeam(input.teamId, RESOURCE_ID, input.importId),
   staticSummary: "Import of an uploaded file",
-  priority: { fairnessKey: input.teamId },
 });
