@@ -156,12 +156,17 @@ function stepTo(to: SendStatus, firstStart: boolean): SendStep | undefined {
 function change(
   em: EntityManager,
   sendId: string,
-  choose: (before: SendState) => Move | undefined,
+  choose: (before: SendState, isSettled: boolean) => Move | undefined,
 ): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
-    await kysely(tx).selectFrom("sends").select("id").where("id", "=", sendId).forUpdate().execute();
-    const before = await readSend(tx, sendId);
-    const chosen = before && choose(before);
+    const send = await kysely(tx)
+      .selectFrom("sends")
+      .select(sql<boolean>`settled_at is not null`.as("isSettled"))
+      .where("id", "=", sendId)
+      .forUpdate()
+      .executeTakeFirst();
+    const before = send && (await readSend(tx, sendId));
+    const chosen = before && choose(before, send.isSettled);
     const changed = chosen !== undefined && (await move(tx, sendId, chosen));
     const state = changed ? await readSend(tx, sendId) : before;
     return { changed, state, ...(before && before.status !== state?.status && { from: before.status }) };
@@ -264,20 +269,10 @@ export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Pro
  * Stops a send for good; mails in flight are finished first, see `finishSend`. One that had ended and mails its unknown
  * recipients again is SENT as before.
  */
-export async function cancelSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
-  return transaction(em, async (tx) => {
-    const send = await kysely(tx)
-      .selectFrom("sends")
-      .select("settled_at")
-      .where("id", "=", sendId)
-      .forUpdate()
-      .executeTakeFirst();
-    const to = send?.settled_at ? "SENT" : "CANCELLED";
-    return change(tx, sendId, ({ status }) =>
-      status === "SENT" ? undefined : { from: ["SCHEDULED", "SENDING", "PAUSED"], to },
-    );
-  });
-}
+export const cancelSend = (em: EntityManager, sendId: string): Promise<ChangedSend> =>
+  change(em, sendId, ({ status }, isSettled) =>
+    status === "SENT" ? undefined : { from: ["SCHEDULED", "SENDING", "PAUSED"], to: isSettled ? "SENT" : "CANCELLED" },
+  );
 
 export interface SettledSend {
   /** SENDING, or PAUSED meanwhile, when recipients are still to be mailed: then nothing was settled. */
