@@ -1,4 +1,4 @@
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
@@ -84,13 +84,6 @@ export async function takeFromCap(em: EntityManager, key: SendingKey, mails: num
   return { limit: key.dailySendCap, usedToday: row.used, remaining: key.dailySendCap - row.used };
 }
 
-interface Copy {
-  sendId: string;
-  accountIds: readonly string[];
-  members: RawBuilder<unknown>;
-  recipients: number;
-}
-
 const MOST_SORTED = 50_000;
 
 /**
@@ -98,7 +91,8 @@ const MOST_SORTED = 50_000;
  * confirm. `seq` follows the members' ids where they are few enough to be sorted.
  * @throws {Error} when the members are not as many as were planned
  */
-async function copyRecipients(em: EntityManager, { sendId, accountIds, members, recipients }: Copy): Promise<void> {
+async function copyRecipients(em: EntityManager, sendId: string, draft: Draft, recipients: number): Promise<void> {
+  const members = await planMembers(em, draft);
   // `permitted` alone would make a full join of the members a nested loop, see `selectSubscribers`.
   const order = sql.raw(recipients <= MOST_SORTED ? "order by id" : "");
   const { numAffectedRows: copied } = await sql`
@@ -107,7 +101,7 @@ async function copyRecipients(em: EntityManager, { sendId, accountIds, members, 
     from (${members}) members
     where coalesce(permitted, false) and not suppressed`.execute(kysely(em));
   if (Number(copied) !== recipients) throw new Error(`planned ${recipients} recipients, copied ${copied}`);
-  const lanes = accountIds.map((accountId) => ({ send_id: sendId, account_id: accountId }));
+  const lanes = draft.accounts.map(({ id }) => ({ send_id: sendId, account_id: id }));
   await kysely(em).insertInto("send_lanes").values(lanes).execute();
 }
 
@@ -119,10 +113,7 @@ async function writeSend(
   cap: SendCap,
 ): Promise<void> {
   const db = kysely(em);
-  const accountIds = draft.accounts.map(({ id }) => id);
-  const members = await planMembers(em, draft);
-  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients });
-
+  await copyRecipients(em, request.previewId, draft, recipients);
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))
     .executeTakeFirstOrThrow();
