@@ -9,7 +9,7 @@ import {
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { hasControlCharacter } from "../audience/rules.ts";
-import { ApiError, notFound, orNotFound } from "../errors.ts";
+import { ApiError, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
 import { sealContext, type Vault } from "../secrets/crypto.ts";
@@ -227,12 +227,8 @@ function changeAccount(
 ): Promise<EmailAccount> {
   return transaction(em, async (tx) => {
     await noteFinding(tx, accountId);
-    const account = await tx.findOne(
-      EmailAccount,
-      { id: accountId },
-      { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
-    );
-    if (!account) throw notFound();
+    const lock = { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true };
+    const account = orNotFound(await tx.findOne(EmailAccount, { id: accountId }, lock));
     const { status: formerStatus } = account;
     const change = changeOf(account);
     tx.assign(account, change);

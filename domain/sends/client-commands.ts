@@ -72,8 +72,7 @@ export async function commandSend(
       .select(sql<boolean>`${type === "campaign" ? sql.ref("is_drip") : sql.lit(false)}`.as("isDrip"))
       .where("id", "=", id)
       .where(ofTenant(tenant))
-      .executeTakeFirst();
-    if (!record) throw notFound();
+      .executeTakeFirstOrThrow(() => notFound());
     if (record.isDrip) throw sequenceRefusal();
     const refusal = commandRefusal(command, record.status, record.status_reason);
     if (refusal) throw refusal;

@@ -1,5 +1,5 @@
 import type { EntityManager, Tenant } from "../../db/orm.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, orNotFound } from "../errors.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { type Draft, readDraft } from "./draft.ts";
 import { assertDraft, assertKeyMaySend, checkGates, type PassedGates, type SendingKey } from "./gates.ts";
@@ -69,11 +69,7 @@ export async function checkToken(
  * @throws {ApiError} the first refusal that applies
  */
 export async function checkPlan(em: EntityManager, check: Check, previewId: string): Promise<CheckedPlan> {
-  const findPreview = async () => {
-    const found = await readPreview(em, check.tenant, check.resource, previewId);
-    if (!found) throw notFound();
-    return found;
-  };
+  const findPreview = async () => orNotFound(await readPreview(em, check.tenant, check.resource, previewId));
   const { draft, preview } = await checkConfirm(em, check, findPreview, { lock: true });
   const { counts, digest } = await resolvePlan(em, withAccountsOf(preview, draft)).catch(refuseAsDrift);
   if (digest !== preview.plan_digest) throw new Refusal("send_plan_changed", "drift");

@@ -4,7 +4,7 @@ import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { addressDomain, lookupAddress } from "../address.ts";
 import { readFields } from "../audience/contact-fields.ts";
-import { notFound } from "../errors.ts";
+import { orNotFound } from "../errors.ts";
 import { listIdsOf } from "./drafts.ts";
 import type { RefusalReason } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
@@ -81,9 +81,7 @@ export async function readDraft(
     from ${sql.table(`${type}s`)} d join teams t on t.id = d.team_id
     where d.id = ${id} and ${ofTenant(tenant, "d")}
     ${lock ? sql`for update of d` : sql``}`.execute(kysely(em));
-  const [row] = rows;
-  if (!row) throw notFound();
-  const { attached, fromEmail, ...draft } = row;
+  const { attached, fromEmail, ...draft } = orNotFound(rows[0]);
   const picked = fromEmail === null ? null : await pickAccount(em, tenant, fromEmail);
   const connected = attached.filter((account): account is DraftAccount => account.id !== null);
   const accounts = isNewsletter ? (picked ? [picked] : []) : connected;

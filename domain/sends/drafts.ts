@@ -6,7 +6,7 @@ import { Campaign, Newsletter, type ResourceType } from "../../db/entities/send.
 import { type EntityManager, kysely, type Tenant, tenantOf } from "../../db/orm.ts";
 import { touchNewsletters } from "../audience/lists.ts";
 import { lockSegment } from "../audience/segments/segments.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { examineContent, isCrowded } from "../mail/examination.ts";
 import {
@@ -65,15 +65,11 @@ export async function createDraft(
 }
 
 /** @throws {ApiError} `not_found` */
-export async function readBroadcast<T extends Broadcast>(
+export const readBroadcast = async <T extends Broadcast>(
   em: EntityManager,
   kind: EntityClass<T>,
   id: string,
-): Promise<T> {
-  const record = await em.findOne(kind, { id } as FilterQuery<T>);
-  if (!record) throw notFound();
-  return record as T;
-}
+): Promise<T> => orNotFound(await em.findOne(kind, { id } as FilterQuery<T>)) as T;
 
 export const sequenceRefusal = (): ApiError =>
   new ApiError("resource_state_invalid", "It is a sequence, which is changed and run in the app alone.", {
@@ -85,12 +81,8 @@ export const sequenceRefusal = (): ApiError =>
  * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft, and for a sequence
  */
 export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: EntityClass<T>, id: string): Promise<T> {
-  const record = await em.findOne(kind, { id } as FilterQuery<T>, {
-    lockMode: LockMode.PESSIMISTIC_WRITE,
-    refresh: true,
-  });
-  if (!record) throw notFound();
-  const draft = record as T;
+  const lock = { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true };
+  const draft = orNotFound(await em.findOne(kind, { id } as FilterQuery<T>, lock)) as T;
   if ("isDrip" in draft && draft.isDrip) throw sequenceRefusal();
   if (draft.status !== "DRAFT") {
     throw new ApiError("resource_state_invalid", `It is ${draft.status}; only a draft can be changed.`, {
@@ -186,7 +178,7 @@ export async function attachSegment(em: EntityManager, campaignId: string, segme
 /** @throws {ApiError} `not_found` for either; `resource_state_invalid` unless a draft */
 export async function attachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
   await lockDraft(em, Newsletter, newsletterId);
-  if (!(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_READ }))) throw notFound();
+  orNotFound(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_READ }));
   const { numInsertedOrUpdatedRows } = await kysely(em)
     .insertInto("newsletter_lists")
     .values({ newsletter_id: newsletterId, list_id: listId })

@@ -3,7 +3,7 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { JsonText, jsonRecord } from "../../db/json.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { spellingOf } from "../address.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, orNotFound } from "../errors.ts";
 import { emailFields } from "../webhooks/records.ts";
 import type { SendResource } from "./resource.ts";
 
@@ -36,9 +36,7 @@ export async function pageRecipients(
     select s.id as "sendId", s.recipients, s.ledger_state as ledger
     from ${sql.table(`${resource.type}s`)} r left join sends s on s.id = r.send_id and ${ofTenant(tenant, "s")}
     where r.id = ${resource.id} and ${ofTenant(tenant, "r")}`.execute(kysely(em));
-  const [send] = found;
-  if (!send) throw notFound();
-  const { sendId, recipients, ledger } = send;
+  const { sendId, recipients, ledger } = orNotFound(found[0]);
   if (sendId === null) return { records: [], next: undefined };
   if (ledger !== "COMPLETE" && ledger !== "NAMELESS") {
     throw new ApiError("resource_state_invalid", `The recipients of this ${resource.type} are kept no longer.`);
