@@ -174,36 +174,6 @@ describe("Dispatch", () => {
     assert.deepEqual(await ledgerStates(sender), { REJECTED: 40, SENT: 20 });
   });
 
-  it("stops mailing once a pause is acknowledged, continues after a resume, and gives credits back on cancel", async () => {
-    const recipients = 120;
-    const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: 2 } });
-    await slowAfter(20, sender);
-    const { data } = await startSend(sender);
-    await untilSent(sender, 10);
-    await temporal.command(data.id, "pause");
-    const paused = await ledgerStates(sender);
-    assert.equal(paused["SENDING"] ?? 0, 0);
-    const count = (await caughtMails(sender)).length;
-    assert.equal((await credits(sender)).reserved, recipients);
-    await temporal.command(data.id, "resume");
-    await eventually(async () => (await caughtMails(sender)).length > count || undefined, { what: "more mail" });
-    await temporal.command(data.id, "cancel");
-    const cancelled = await untilStatus(sender, ["CANCELLED"]);
-    assert.equal(cancelled.status, "CANCELLED");
-    assert.equal(cancelled.recipients.total, recipients);
-    const states = await ledgerStates(sender);
-    assert.equal(states["SENDING"] ?? 0, 0);
-    assert.ok((states["CANCELLED"] ?? 0) > 0);
-    assert.deepEqual(await credits(sender), {
-      available: recipients - (states["SENT"] ?? 0),
-      reserved: 0,
-      mismatch: false,
-    });
-    const mails = await addressesOf(sender);
-    assert.equal(mails.length, states["SENT"]);
-    assert.equal(new Set(mails).size, mails.length);
-  });
-
   it("treats a cancel in the UI like the cancel update", async () => {
     const recipients = 60;
     const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: 1 } });
