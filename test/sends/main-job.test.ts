@@ -18,7 +18,7 @@ describe("The main job", () => {
     const sender = await makeSender({
       recipients: 0,
       subject: "Für {{ first_name }}",
-      body: body("responsive-plain.html").replace("Hi there", "Hi {{ first_name }} {{ last_name }}"),
+      body: body("responsive-plain.html").replace("Hi there", "Hi {{ first_name }} {{ last_name }} of {{ list_name }}"),
       credits: 2_000,
       dailySendCap: 2_000,
     });
@@ -84,9 +84,11 @@ describe("The main job", () => {
         mail.to,
       );
       assert.match(parsed.text ?? "", new RegExp(`Nº ${number}\\b`));
-      assert.ok(parsed.html?.includes(`Nº ${number}`));
+      assert.ok(parsed.html?.includes(`Nº ${number} of Readers`));
       const headers = new Map(parsed.headers.map(({ key, value }) => [key, value]));
-      assert.match(headers.get("list-unsubscribe") ?? "", new RegExp(`^<${origin}/u/[\\w.-]+>$`));
+      const link = /^<(.*)>$/.exec(headers.get("list-unsubscribe") ?? "")?.[1] ?? "";
+      assert.match(link, new RegExp(`^${origin}/u/[\\w.-]+$`));
+      assert.ok(parsed.html?.includes(link) && parsed.text?.includes(link), "the link is visible");
       assert.equal(headers.get("list-unsubscribe-post"), "List-Unsubscribe=One-Click");
       assert.ok(headers.has("date") && headers.has("message-id") && headers.has("mime-version"));
     }
