@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { recountFigures } from "../../domain/analytics/recount.ts";
-import { recordReports } from "../../domain/reports/record.ts";
 import { textsIn } from "../histories/files.ts";
-import { live, mailed, reasonOf } from "../reports/mails.ts";
-import { eventually } from "../support/eventually.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   beginToday,
@@ -25,7 +21,6 @@ import {
   untilSent,
   untilStatus,
 } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
 
 const addressesOf = async (sender: Sender) => (await caughtMails(sender)).flatMap(({ to }) => to).sort();
 
@@ -66,54 +61,6 @@ describe("Dispatch", () => {
     assert.deepEqual(await addressesOf(sender), at(sender, 3));
     assert.deepEqual(await ledgerStates(sender), { SENT: 1, SUPPRESSED: 4 });
     assert.deepEqual(await credits(sender), { available: 999_999, reserved: 0, mismatch: false });
-  });
-
-  it("counts the refusal of a recipient like a soft bounce by mail, unless it is about the sender", async () => {
-    const sender = await makeSender({ recipients: 5 });
-    const [full = "", blocked = "", overQuota = "", disabled = ""] = at(sender, 0, 1, 2, 3);
-    const { env } = await stack();
-    for (let bounces = 1; bounces < env.SOFT_BOUNCES_TO_SUPPRESS; bounces++) {
-      const { sendId } = await mailed(sender, [full, blocked, overQuota, disabled]);
-      const reports = [1, 2, 3, 4].map((seq) => ({ sendId, seq, kind: "bounce:soft" as const }));
-      await recordReports(sender.em.fork(), reports, env);
-    }
-    await setFaults([
-      { stage: "rcpt", match: full, code: 552, message: "5.2.2 Mailbox full" },
-      { stage: "rcpt", match: blocked, code: 550, message: "5.7.1 Not welcome" },
-      { stage: "rcpt", match: overQuota, code: 452, message: "4.2.2 Over quota" },
-      { stage: "rcpt", match: disabled, code: 550, message: "5.2.1 Mailbox disabled" },
-    ]);
-    const { data } = await startSend(sender);
-    await eventually(async () => (await ledgerStates(sender)).DEFERRED === 1, { what: "a deferral" });
-    assert.equal(await reasonOf(sender, overQuota), undefined, "a deferred recipient may get the mail yet");
-    await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
-      where send_id = ${data.id} and state = 'DEFERRED'`.execute(kysely(sender.em));
-    await untilStatus(sender, ["SENT"]);
-    assert.deepEqual(await ledgerStates(sender), { REJECTED: 3, EXPIRED: 1, SENT: 1 });
-    const reasons = await Promise.all([full, blocked, overQuota, disabled].map((email) => reasonOf(sender, email)));
-    assert.deepEqual(reasons, ["bounce:soft", undefined, "bounce:soft", "bounce:soft"]);
-    const { rows } = await sql`select r.state, p.kind, r.responded from mail_reports p
-      join send_recipients r on r.send_id = p.send_id and r.seq = p.seq
-      where p.send_id = ${data.id} order by r.seq`.execute(kysely(sender.em));
-    assert.deepEqual(
-      rows,
-      ["REJECTED", "EXPIRED", "REJECTED"].map((state) => ({ state, kind: "refusal:soft", responded: false })),
-    );
-    const query = { resource_id: sender.newsletterId };
-    const { totals } = (await sender.client.get("/analytics/overview", { query })).body.data;
-    assert.deepEqual([totals.sent, totals.rejected, totals.bounced_soft], [1, 3, 0], "a refusal is no bounce");
-    const differing = await recountFigures(sender.em.fork(), live(sender), { repair: false });
-    assert.deepEqual(
-      differing.filter(({ resourceId }) => resourceId === sender.newsletterId),
-      [],
-    );
-  });
-
-  it("fails the send, and keeps no credit, when nothing could be sent", async () => {
-    const sender = await makeSender({ recipients: 2, credits: 5 });
-    await setFaults([{ stage: "rcpt", match: sender.audience, code: 550, message: "5.1.1 no" }]);
-    assert.equal((await sendAndWait(sender)).status, "FAILED");
-    assert.deepEqual(await credits(sender), { available: 5, reserved: 0, mismatch: false });
   });
 
   it("pauses when the account's server is within this network, and connects to it no more", async () => {

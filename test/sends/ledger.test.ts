@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
+import { recountFigures } from "../../domain/analytics/recount.ts";
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
+import { recordReports } from "../../domain/reports/record.ts";
 import { findSend } from "../../domain/sends/inspection.ts";
 import {
   closeDispatch,
@@ -17,7 +19,7 @@ import { parseOutcomes, settleUnknown } from "../../domain/sends/settle-unknown.
 import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
 import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
-import { recordedKinds } from "../reports/mails.ts";
+import { live, mailed, reasonOf, recordedKinds } from "../reports/mails.ts";
 import { credits, ledgerStates, makeSender, startUntaken, untilBlocked } from "../support/sending.ts";
 
 const POLICY = {
@@ -28,10 +30,11 @@ const POLICY = {
 const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
 const DEFERRED: MailOutcome = { outcome: "deferred", reason: "temporary_refusal", retry: false };
 const UNBEGUN: MailOutcome = { outcome: "not_attempted", reason: "pool_stopped" };
-const FULL: MailOutcome = {
-  ...{ outcome: "rejected", reason: "mailbox_full", suppress: false, policy: false },
-  ...{ code: 552, enhanced: "5.2.2", response: "552 5.2.2 Mailbox full" },
-};
+const refused = (reason: "mailbox_full" | "mailbox_disabled" | "policy_refused", response: string): MailOutcome => ({
+  ...{ outcome: "rejected", reason, suppress: false, policy: false },
+  ...{ code: Number(response.slice(0, 3)), enhanced: response.split(" ")[1], response },
+});
+const FULL = refused("mailbox_full", "552 5.2.2 Mailbox full");
 /** Deferred recipients that are due so soon after the first one are waited for. */
 const GATHER_MS = 5_000;
 
@@ -126,6 +129,46 @@ describe("A settlement", () => {
     assert.deepEqual([await settle(FULL), await settle(FULL)], [{ REJECTED: 3 }, {}]);
     const counted = [1, 2, 3].map((seq) => `${seq} refusal:soft`);
     assert.deepEqual(await recordedKinds(sender, sendId), counted);
+  });
+});
+
+describe("The refusal of a recipient", () => {
+  it("counts like a soft bounce by mail once it is final, unless it is about the sender", async () => {
+    const { sender, sendId, em, set, open, stage, stageDue, settle } = await untaken(4);
+    const lane = await open();
+    const { recipients } = await stage(lane, 4);
+    const bounced = await mailed(
+      sender,
+      recipients.map(({ email }) => email),
+    );
+    const bounces = [1, 2, 3, 4].map((seq) => ({ sendId: bounced.sendId, seq, kind: "bounce:soft" as const }));
+    await recordReports(em(), bounces, POLICY);
+    const [full, blocked, disabled, overQuota] = recipients;
+    assert.ok(full && blocked && disabled && overQuota);
+    const later: MailOutcome = {
+      ...{ outcome: "deferred", reason: "mailbox_full", retry: false },
+      ...{ code: 452, enhanced: "4.2.2", response: "452 4.2.2 Over quota" },
+    };
+    await settle(lane, [full], FULL);
+    await settle(lane, [blocked], refused("policy_refused", "550 5.7.1 Not welcome"));
+    await settle(lane, [disabled], refused("mailbox_disabled", "550 5.2.1 Mailbox disabled"));
+    assert.deepEqual(await settle(lane, [overQuota], later), { DEFERRED: 1 });
+    assert.equal(await reasonOf(sender, overQuota.email), undefined, "it may get the mail yet");
+    await set(sql`first_deferred_at = now() - interval '1 hour', retry_at = now()`, sql`state = 'DEFERRED'`);
+    assert.deepEqual(await settle(lane, (await stageDue(lane)).recipients, later), { EXPIRED: 1 });
+
+    const reasons = await Promise.all(recipients.map(({ email }) => reasonOf(sender, email)));
+    assert.deepEqual(reasons, ["bounce:soft", undefined, "bounce:soft", "bounce:soft"]);
+    const counted = [full, disabled, overQuota].map(({ seq }) => `${seq} refusal:soft`);
+    assert.deepEqual(await recordedKinds(sender, sendId), counted.sort());
+    const query = { resource_id: sender.newsletterId };
+    const { totals } = (await sender.client.get("/analytics/overview", { query })).body.data;
+    assert.deepEqual([totals.rejected, totals.bounced_soft], [3, 0], "a refusal is no bounce");
+    const differing = await recountFigures(em(), live(sender), { repair: false });
+    assert.ok(
+      !differing.some(({ resourceId }) => resourceId === sender.newsletterId),
+      "the figures are those of the facts",
+    );
   });
 });
 
@@ -372,6 +415,13 @@ describe("The end of a send", () => {
       assert.equal((await ending).status, "SENDING");
       assert.deepEqual(await statesOf(), ["SENT", "SENT", "DEFERRED"]);
     });
+  });
+
+  it("is FAILED, and keeps no credit, when no mail went out", async () => {
+    const { sender, setStates, finish } = await untaken(2);
+    await setStates(["REJECTED", "EXPIRED"]);
+    assert.equal((await finish()).status, "FAILED");
+    assert.deepEqual(await credits(sender), { available: 2, reserved: 0, mismatch: false });
   });
 
   it("leaves a send as it is that complaints paused with a recipient left", async () => {
