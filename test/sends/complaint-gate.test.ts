@@ -9,7 +9,6 @@ import { addSource, pathOfSource } from "../../domain/reports/source.ts";
 import { readComplaintFigures } from "../../domain/sends/complaint-rate.ts";
 import { pauseForComplaints, pauseSend, readSend, resumeForClient, resumeSend } from "../../domain/sends/lifecycle.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
-import { RECONCILER_ID } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
 import { live, mailTo } from "../reports/mails.ts";
 import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
@@ -49,10 +48,9 @@ const countOf = (states: Partial<Record<RecipientState, number>>, ...some: Recip
   some.reduce((sum, state) => sum + (states[state] ?? 0), 0);
 
 describe("The complaint gate of sends under way", () => {
-  const temporal = useSendWorkflows();
+  const { command, needsOperator, statusShown, untilDetails } = useSendWorkflows();
   afterEach(() => setFaults([]));
 
-  const { command, needsOperator, statusShown, untilDetails } = temporal;
   const untilPaused = async (sendId: string) => {
     await untilDetails(sendId, ["Paused: complaints are", "update: resume"]);
     assert.deepEqual([await statusShown(sendId), await needsOperator(sendId)], ["PAUSED", true]);
@@ -136,28 +134,6 @@ describe("The complaint gate of sends under way", () => {
     await command(data.id, "resume");
     await untilStatus(sender, ["SENT"]);
     assert.deepEqual(await ledgerStates(sender), { SENT: 2 });
-  });
-
-  it("shows operators a pause that came while the workflow waited", async () => {
-    const sender = await makeSender({ recipients: 2, account: { hourlyLimit: 1 } });
-    const { data } = await startSend(sender);
-    await untilDetails(data.id, "limits used up");
-    await setFigures(sender, 1_000, 9);
-    await pauseForComplaints(sender.em.fork(), live(sender));
-    const reconcile = () => temporal.client.schedule.getHandle(RECONCILER_ID).trigger();
-    const untilShown = () =>
-      eventually(
-        async () => {
-          await reconcile();
-          return untilPaused(data.id).then(
-            () => true,
-            () => false,
-          );
-        },
-        { what: "the pause" },
-      );
-    await untilShown();
-    assert.equal(await command(data.id, "cancel"), "CANCELLED");
   });
 
   describe("limits", () => {
