@@ -24,7 +24,6 @@ import {
   untilSent,
   untilStatus,
 } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
 import { makeLong } from "../support/temporal.ts";
 import { together } from "../support/together.ts";
 
@@ -36,11 +35,6 @@ const fault = ({ audience }: Sender, rules: Omit<FaultRule, "stage" | "match">[]
   );
 
 const statusOf = async ({ em }: Sender, sendId: string) => (await readSend(em.fork(), sendId))?.status;
-
-const setPort = ({ em, accountIds }: Sender, port: number) =>
-  sql`update email_accounts set port = ${port} where id = any(${accountIds}::text[])`.execute(kysely(em));
-
-const catcherPort = async () => Number(new URL((await stack()).mail.smtp).port);
 
 /** Ages the unknown outcome until no worker that is presumed dead can report another. */
 const age = ({ em }: Sender, sendId: string) =>
@@ -73,19 +67,6 @@ describe("Operators' updates of a send", () => {
     assert.deepEqual(await ledgerStates(sender), { SENT: 6 - unknown, UNKNOWN: unknown });
     await eventually(() => needsOperator(sendId), { what: "NeedsOperator" });
     return { sender, sendId, handle: workflowOf(sendId) };
-  }
-
-  /** A send that needs an operator: the server of its account does not listen. */
-  async function withFailingAccount() {
-    const sender = await makeSender({ recipients: 2 });
-    await setPort(sender, 1);
-    const { data } = await startSend(sender);
-    const isCalled = async () => {
-      await command(data.id, "retry");
-      return needsOperator(data.id);
-    };
-    await eventually(isCalled, { what: "NeedsOperator", everyMs: 500 });
-    return { sender, sendId: data.id as string, handle: workflowOf(data.id) };
   }
 
   describe("cancel", () => {
@@ -121,16 +102,6 @@ describe("Operators' updates of a send", () => {
         assert.ok(cancelled > 0, "it had not ended");
       });
     }
-  });
-
-  it("unset NeedsOperator when the account works again and the send mails every recipient", async () => {
-    const { sender, sendId, handle } = await withFailingAccount();
-    await setPort(sender, await catcherPort());
-    // The send may be mailing already.
-    await Promise.allSettled([command(sendId, "retry")]);
-    await untilStatus(sender, ["SENT"]);
-    assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 0 });
-    assert.equal(await needsOperator(sendId), false);
   });
 
   longIt("answer a resendUnknown that waits when the send continues as a new run", async () => {
