@@ -49,10 +49,7 @@ class LongPlans {
 export type SendActivities = ReturnType<typeof createSendActivities>;
 
 /** Each may run twice, and has its effect once. */
-export function createSendActivities(
-  { orm, env, countMails, log }: ActivityDeps,
-  largePlanRecipients = LARGE_PLAN_RECIPIENTS,
-) {
+export function createSendActivities({ orm, env, countMails, log }: ActivityDeps) {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
   const longPlans = new LongPlans();
@@ -73,7 +70,7 @@ export function createSendActivities(
     writePreview: async (request: PreviewRequest): Promise<"written" | "large" | "slow"> => {
       try {
         const recipients = await writePreview(em(), request, Math.min(QUICK_PLAN_MS, planLimitMs));
-        return recipients < largePlanRecipients ? "written" : "large";
+        return recipients < LARGE_PLAN_RECIPIENTS ? "written" : "large";
       } catch (error) {
         if (error instanceof PlanTooSlow) return "slow";
         throw error;

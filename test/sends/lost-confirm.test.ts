@@ -9,25 +9,13 @@ import { sendWorkflowId, TASK_QUEUES, WAKE_UP } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
 import { eventually } from "../support/eventually.ts";
 import { openStackVault } from "../support/factories.ts";
-import { whileInsertsAreHeld } from "../support/held-inserts.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { installQuietRuntime } from "../support/quiet-runtime.ts";
 import { openSendSteps } from "../support/send-steps.ts";
-import {
-  anotherNewsletter,
-  confirm,
-  freshKey,
-  makeSender,
-  type Sender,
-  setTomorrow,
-  tokenOf,
-} from "../support/sending.ts";
+import { confirm, freshKey, makeSender, setTomorrow, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { untilDetails } from "../support/temporal.ts";
 import { together } from "../support/together.ts";
-
-/** Recipients from which on a plan is large in these tests. */
-const LARGE = 3;
 
 interface LostConfirm {
   /** It fails each time: before it has begun, or after it has committed. */
@@ -44,13 +32,11 @@ describe("A confirm", () => {
   let stop: () => Promise<void>;
   /** By the ids of their sends. */
   const lost = new Map<string, LostConfirm>();
-  /** Tries of large confirms that failed. */
-  let failedLarge = 0;
 
   before(async () => {
     installQuietRuntime();
     within = await openNamespace();
-    const opened = await openSendSteps(await openStackVault(), undefined, LARGE);
+    const opened = await openSendSteps(await openStackVault());
     orm = opened.orm;
     const { steps } = opened;
     const activities: SendActivities = {
@@ -61,11 +47,6 @@ describe("A confirm", () => {
         if (own?.fails !== "before") await steps.confirmSend(request);
         if (own) throw new Error("the connection to Postgres is gone");
       },
-      confirmLargeSend: (request) =>
-        steps.confirmLargeSend(request).catch((error: unknown) => {
-          failedLarge++;
-          throw error;
-        }),
       readSend: async (sendId) => {
         const read = await steps.readSend(sendId);
         const own = lost.get(sendId);
@@ -94,15 +75,12 @@ describe("A confirm", () => {
     await within.close();
   });
 
-  /** Previews a newsletter that begins tomorrow: no mail of it leaves in the test. */
-  async function previewed(sender: Sender) {
+  async function confirmed(fails: LostConfirm["fails"]) {
+    const sender = within.within(await makeSender({ recipients: 2 }));
+    // No mail of it leaves in the test.
     await setTomorrow(sender);
     const token = await tokenOf(sender);
-    return { sender, token, sendId: previewIdOf(token) ?? assert.fail("the token names no preview") };
-  }
-
-  async function confirmed(fails: LostConfirm["fails"]) {
-    const { sender, token, sendId } = await previewed(within.within(await makeSender({ recipients: 2 })));
+    const sendId = previewIdOf(token) ?? assert.fail("the token names no preview");
     const key = freshKey();
     const own: LostConfirm = { fails, reads: 0 };
     lost.set(sendId, own);
@@ -133,24 +111,5 @@ describe("A confirm", () => {
     await confirmSend(orm.em.fork(), own.request, 60_000);
     await handle.signal(WAKE_UP);
     await assertArmed();
-  });
-
-  it("of a large plan waits for the place of its team, and a small one for neither", async () => {
-    const first = within.within(await makeSender({ recipients: LARGE }));
-    const small = within.within(await makeSender({ recipients: LARGE - 1 }));
-    const large = [await previewed(first), await previewed(within.within(await anotherNewsletter(first)))];
-    const ids = large.map(({ sendId }) => `'${sendId}'`).join(", ");
-    const { token } = await previewed(small);
-    await whileInsertsAreHeld("send_recipients", `new.send_id in (${ids})`, async (held) => {
-      const answers = large.map((each) => confirm(each.sender, each.token));
-      await eventually(() => failedLarge > 0, { what: "a confirm without a place" });
-      await eventually(async () => (await held.begun()) > 0, { what: "the confirm in the place" });
-      assert.equal(await held.begun(), 1);
-      const armed = await confirm(small, token);
-      assert.equal(armed.status, 202, armed.text);
-      await held.release();
-      await Promise.all(answers);
-    });
-    for (const { sendId } of large) await untilDetails(within.client, sendId, DETAILS.scheduled(LARGE));
   });
 });
