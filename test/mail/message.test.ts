@@ -375,12 +375,16 @@ describe("A message", () => {
     }
   });
 
-  it("is refused as a template when each recipient's would be larger than 4 MB", () => {
-    const html = `{% capture x %}${"я".repeat(40_000)}{% endcapture %}<p>${"{{ x }}".repeat(45)}</p>`;
-    assert.throws(
-      () => runTask({ task: "compose", content: { ...content, html } }),
-      (error) => error instanceof TemplateError && /one message has more than 4000000 bytes/.test(error.message),
-    );
+  it("is refused as a template when each recipient's, or one with the longest fields, would be larger than 4 MB", () => {
+    for (const html of [
+      `{% capture x %}${"я".repeat(40_000)}{% endcapture %}<p>${"{{ x }}".repeat(45)}</p>`,
+      `<p>${"{{ fields.about }} ".repeat(1_500)}</p>`,
+    ]) {
+      assert.throws(
+        () => runTask({ task: "compose", content: { ...content, html } }),
+        (error) => error instanceof TemplateError && /one message has more than 4000000 bytes/.test(error.message),
+      );
+    }
   });
 
   it("is refused as a template when a sample takes more time than a busy machine may add to", () => {

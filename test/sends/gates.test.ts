@@ -75,7 +75,11 @@ const GATES: Record<string, Gate> = {
     close: (s) => setDraft(s, sql`segment_id = null`),
     message: /segment/,
   },
-  "no eligible recipient": { ...NOT_READY, close: (s, kind) => kind.withdraw(s, "all") },
+  "no eligible recipient": {
+    ...NOT_READY,
+    close: (s, kind) => kind.withdraw(s, "all"),
+    message: /Attach another list or segment in the app/,
+  },
   "no attached account": {
     ...{ ...NOT_READY, ...CAMPAIGN },
     close: (s) => setDraft(s, sql`account_ids = '{}'`),
