@@ -5,7 +5,7 @@ import type { Env } from "../../config/env.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { type ApiAnswer, api, type CallOptions, codeOf as code } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
-import { backdoor, makeTeam, setLimits, type TestTeam, unique } from "../support/factories.ts";
+import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { stack } from "../support/stack.ts";
 
@@ -123,16 +123,6 @@ describe("Rate limits", () => {
       assert.equal(code(await client.get("/scoped?x=1")), "rate_limit_exceeded");
       await execute("update api_keys set revoked_at = now() where id = ?", record.id);
       assert.equal(code(await client.get("/scoped")), "api_key_revoked");
-    });
-
-    it("are smaller where the team's own allowance is", async () => {
-      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 20 });
-      const limited = async (requestsPerMinute: number) => {
-        await setLimits(team, { requestsPerMinute });
-        return header(await api(team.keys.live, base).get("/ping"), "ratelimit-limit");
-      };
-      assert.deepEqual([await limited(50), await limited(2)], [20, 2]);
-      assert.equal(code(await api(team.keys.live, base).get("/ping")), "rate_limit_exceeded");
     });
 
     it("count each key for itself and begin anew with the next window; a refused request leaves no trace", async () => {

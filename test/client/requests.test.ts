@@ -149,9 +149,7 @@ describe("A request of the client", () => {
 
   describe("that writes", () => {
     const failing: Record<string, Fault> = {
-      "a failure of the service": INTERNAL,
       "a limit of requests": refusal(429, "rate_limit_error", "rate_limit_exceeded", 1),
-      "the refusal of a proxy": { status: 502, body: "<h1>Bad Gateway</h1>" },
       "a lost request": "lose request",
       "a lost answer": "lose answer",
     };
