@@ -2,13 +2,13 @@ import type { EntityManager } from "../../db/orm.ts";
 import { ApiError } from "../errors.ts";
 import { awaitHashKey } from "../secrets/admission.ts";
 import { equalConstantTime, type Vault } from "../secrets/crypto.ts";
-import { type Access, type AccessToken, accessFor, type Caller, type MemberFacts } from "./access.ts";
+import { type Access, type AccessKey, type AccessToken, accessFor, type Caller, type MemberFacts } from "./access.ts";
 import { keyLookup, keyOf, refuseEnded } from "./key-lookup.ts";
 import { hashSecret, KEY_PREFIX, parseKey } from "./keys.ts";
 import type { Allowance, CountedRequest, RequestLimits } from "./request-limit.ts";
 
 /** The access of a request, and the requests that its caller has left. */
-export interface Admitted<C extends Caller = Caller> extends Access<C> {
+export interface Admitted extends Access {
   allowance: Allowance;
 }
 
@@ -67,6 +67,26 @@ export interface RequestOrigin {
   onCallerKnown: (identified: CallerSummary) => void;
 }
 
+/** The key of a credential, with the count of its request, by one query. */
+async function verifyKey(
+  em: EntityManager,
+  vault: Vault,
+  token: string,
+  { limits, clientAddress }: Pick<RequestOrigin, "limits" | "clientAddress">,
+): Promise<Identified<AccessKey>> {
+  const key = parseKey(token);
+  if (!key) throw new ApiError("api_key_malformed");
+  await awaitHashKey(em, vault);
+  const values = { publicId: key.publicId, secretHash: hashSecret(vault, key.secret) };
+  const found = await limits.findAndCount(em, { clientAddress, credential: token }, keyLookup, values);
+  if (!found || !equalConstantTime(found.row.secret_hash, values.secretHash))
+    throw new ApiError("api_key_invalid", "No API key matches.");
+  const { row, ...counted } = found;
+  if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
+  refuseEnded(row);
+  return { caller: keyOf(row), holder: row, granted: row.granted_scopes, ...counted };
+}
+
 /**
  * Identifies the caller of a request, with one query.
  * @throws {ApiError} in this order: for too many failures of the address, no credential, two that differ, a bad OAuth token or
@@ -76,52 +96,23 @@ export function authenticate(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
-  origin: RequestOrigin,
+  { limits, clientAddress: address, onCallerKnown }: RequestOrigin,
   verifyToken: TokenVerifier,
 ): Promise<Admitted> {
-  const credentials = credentialsIn(headers);
-  return origin.limits.limitFailures(
-    em,
-    origin.clientAddress,
-    (clientAddress) => identify(em, vault, credentials, { ...origin, clientAddress }, verifyToken),
-    credentials[0]?.token,
-  );
-}
-
-/** Reports the caller's allowance, and gives its access. @throws {ApiError} `rate_limit_exceeded`; as `accessFor` */
-function admit<C extends Caller>(
-  { onCallerKnown }: RequestOrigin,
-  { caller, holder, granted, allowance, refused }: Identified<C>,
-): Admitted<C> {
-  onCallerKnown({ allowance, apiVersion: caller.apiVersion });
-  if (refused) throw refused;
-  return { ...accessFor(caller, holder, granted), allowance };
-}
-
-async function identify(
-  em: EntityManager,
-  vault: Vault,
-  [credential, ...others]: readonly Credential[],
-  origin: RequestOrigin,
-  verifyToken: TokenVerifier,
-): Promise<Admitted> {
-  if (!credential) throw new ApiError("api_key_missing");
-  const { token, bearer } = credential;
-  if (others.some((other) => other.token !== token)) {
-    throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
-  }
-  if (bearer && looksLikeToken(token)) return admit(origin, await verifyToken(em, token, origin));
-
-  const key = parseKey(token);
-  if (!key) throw new ApiError("api_key_malformed");
-  await awaitHashKey(em, vault);
-  const { limits, clientAddress } = origin;
-  const values = { publicId: key.publicId, secretHash: hashSecret(vault, key.secret) };
-  const found = await limits.findAndCount(em, { clientAddress, credential: token }, keyLookup, values);
-  if (!found || !equalConstantTime(found.row.secret_hash, values.secretHash))
-    throw new ApiError("api_key_invalid", "No API key matches.");
-  const { row, ...counted } = found;
-  if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
-  refuseEnded(row);
-  return admit(origin, { caller: keyOf(row), holder: row, granted: row.granted_scopes, ...counted });
+  const [credential, ...others] = credentialsIn(headers);
+  const identify = async (clientAddress: string | null): Promise<Admitted> => {
+    if (!credential) throw new ApiError("api_key_missing");
+    const { token, bearer } = credential;
+    if (others.some((other) => other.token !== token)) {
+      throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
+    }
+    const { caller, holder, granted, allowance, refused } =
+      bearer && looksLikeToken(token)
+        ? await verifyToken(em, token, { limits, clientAddress })
+        : await verifyKey(em, vault, token, { limits, clientAddress });
+    onCallerKnown({ allowance, apiVersion: caller.apiVersion });
+    if (refused) throw refused;
+    return { ...accessFor(caller, holder, granted), allowance };
+  };
+  return limits.limitFailures(em, address, identify, credential?.token);
 }
