@@ -39,7 +39,7 @@ export interface Infra {
 }
 
 /** Stopped in this order, after the processes that use them. */
-export const INFRA_STOP_ORDER = [["temporal"], ["mail"], ["postgres"]];
+export const INFRA_STOP_ORDER = ["temporal", "mail", "postgres"];
 
 /** A port to reserve; 0 is any free one. */
 export interface WantedPort {

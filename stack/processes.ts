@@ -242,15 +242,11 @@ export class Processes {
     await Promise.all(names.map((name) => this.#running.get(name)?.stop()));
   }
 
-  /**
-   * Stops everything: first the processes of no group, together, then group after group.
-   * No child is started any more from here on.
-   */
-  async stopAll(...last: string[][]): Promise<void> {
+  /** Stops everything: these one after the other, once all others have stopped. No child is started any more. */
+  async stopAll(...last: string[]): Promise<void> {
     this.#stopped = true;
-    const named = new Set(last.flat());
-    await this.stop(...[...this.#running.keys()].filter((name) => !named.has(name)));
-    for (const names of last) await this.stop(...names);
+    await this.stop(...[...this.#running.keys()].filter((name) => !last.includes(name)));
+    for (const name of last) await this.stop(name);
   }
 
   async killAll(): Promise<void> {
