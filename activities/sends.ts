@@ -88,8 +88,7 @@ export function createSendActivities({ orm, env, countMails, log }: ActivityDeps
     readSend: (sendId: string) => readSend(em(), sendId),
     beginSend: (sendId: string) => logged(sendId, beginSend(em(), sendId)),
     pauseSend: (sendId: string, pauseReason?: string) => logged(sendId, pauseSend(em(), sendId, pauseReason)),
-    /** @param resumeId of the operator's command: its repetition changes nothing */
-    resumeSend: (sendId: string, resumeId: string) => logged(sendId, resumeSend(em(), sendId, resumeId)),
+    resumeSend: (sendId: string) => logged(sendId, resumeSend(em(), sendId)),
     cancelSend: (sendId: string) => logged(sendId, cancelSend(em(), sendId)),
     closeLost: (sendId: string) => whileBeating(() => close(sendId)),
     requeueUnknown: (sendId: string) => whileBeating(() => requeueUnknown(em(), sendId)),

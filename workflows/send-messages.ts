@@ -42,7 +42,6 @@ export interface ConfirmCommand {
 export type OperatorCommand = "pause" | "resume" | "cancel" | "retry" | "resendUnknown";
 export interface ResumeCommand {
   kind: "resume";
-  resumeId: string;
   /** The input of the update, see `resumeRefusal`. */
   althoughMailed?: unknown;
 }

@@ -75,7 +75,7 @@ class Send {
     );
     for (const [kind, description] of messages.OPERATOR_UPDATES) {
       const submit = (input?: unknown) =>
-        this.loop.submit(kind === "resume" ? { kind, resumeId: workflow.uuid4(), althoughMailed: input } : { kind });
+        this.loop.submit(kind === "resume" ? { kind, althoughMailed: input } : { kind });
       setHandler(workflow.defineUpdate<string, [unknown?]>(kind), submit, { description });
     }
   }
@@ -166,12 +166,10 @@ class Send {
         view.pauses.push(pending.remove());
         return;
       case "resume": {
-        const { resumeId } = pending.command;
         const refusal = messages.resumeRefusal(view, pending.command);
         if (refusal) return pending.refuse(refusal);
         this.#forgetStatus();
-        if (!(await this.#ask(() => steps.resumeSend(this.#id, resumeId))))
-          return pending.reply(ANSWERS.nothingToResume);
+        if (!(await this.#ask(() => steps.resumeSend(this.#id)))) return pending.reply(ANSWERS.nothingToResume);
         const { setBack } = view;
         if (setBack?.isPaused) view.setBack = undefined;
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);

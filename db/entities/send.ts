@@ -165,8 +165,6 @@ export const SendSchema = defineEntity({
     ledgerState: code().$type<LedgerState>().default("COMPLETE"),
     /** Rows up to and including it have lost their names, or are deleted while the ledger is DELETING. */
     prunedSeq: p.integer().default(0),
-    /** A repetition of this command resumes nothing. */
-    resumeId: code().nullable(),
     /** Never falls, unless Postgres lost commits. */
     resumes: p.integer().default(0),
     ...timestamps,

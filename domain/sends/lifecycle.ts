@@ -200,35 +200,27 @@ const resumption = ({ startsInMs }: SendState): Move => ({
 export const resumeForClient = (em: EntityManager, sendId: string): Promise<ChangedSend> =>
   change(em, sendId, resumption);
 
-/**
- * For a send that complaints had paused, a further rise counts from the present rate. A repetition of the command, by
- * its `resumeId`, changes nothing: complaints may have paused the send again, and its operator has not seen them.
- */
-export function resumeSend(em: EntityManager, sendId: string, resumeId: string): Promise<ChangedSend> {
+/** For a send that complaints had paused, a further rise counts from the present rate. */
+export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
     const send = await db
       .selectFrom("sends")
-      .select(["team_id as teamId", "environment", "status", "complaint_rate", "resume_id"])
+      .select(["team_id as teamId", "environment", "status", "complaint_rate"])
       .where("id", "=", sendId)
       .forUpdate()
       .executeTakeFirst();
-    if (send?.resume_id === resumeId) {
-      return { changed: !TERMINAL.has(send.status), state: await readSend(tx, sendId) };
-    }
     const resumed = await change(tx, sendId, resumption);
-    if (!send || TERMINAL.has(send.status)) return resumed;
-    const countsFrom =
-      send.status === "PAUSED" && send.complaint_rate !== null
-        ? sql<number | null>`(select case when rate >= ${sql.lit(COMPLAINT_THRESHOLD)} then rate end
-            from (select ${complaintRate(send)} as rate) c)`
-        : sql.ref<number | null>("complaint_rate");
-    await db
-      .updateTable("sends")
-      .set({ resume_id: resumeId, complaint_rate: countsFrom })
-      .where("id", "=", sendId)
-      .where(ofTenant(send))
-      .execute();
+    if (send?.status === "PAUSED" && send.complaint_rate !== null) {
+      const countsFrom = sql<number | null>`(select case when rate >= ${sql.lit(COMPLAINT_THRESHOLD)} then rate end
+        from (select ${complaintRate(send)} as rate) c)`;
+      await db
+        .updateTable("sends")
+        .set({ complaint_rate: countsFrom })
+        .where("id", "=", sendId)
+        .where(ofTenant(send))
+        .execute();
+    }
     return resumed;
   });
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { generateKeyPairSync } from "node:crypto";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
@@ -14,7 +14,6 @@ import { live, mailTo } from "../reports/mails.ts";
 import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, recordSend, type TestTeam, uniqueEmail } from "../support/factories.ts";
-import { openSendSteps } from "../support/send-steps.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   type AnySender,
@@ -156,7 +155,7 @@ describe("The complaint gate of sends under way", () => {
     };
     const PAUSED = "PAUSED complaint_rate_exceeded";
     /** An operator's command. */
-    const resume = () => resumeSend(em(), sendId, randomUUID());
+    const resume = () => resumeSend(em(), sendId);
 
     it("are 0.20 %, and 0.05 points more than at each resume", async () => {
       assert.equal(await statusAt(10_000, 19), "SENDING");
@@ -213,22 +212,6 @@ describe("The complaint gate of sends under way", () => {
       await pauseSend(em(), sendId, PAUSE_REASONS.client);
       assert.equal((await resumeForClient(em(), sendId)).state?.status, "SENDING");
       assert.equal(await statusAt(10_000, 25), PAUSED);
-    });
-
-    it("hold when Temporal repeats the resume whose answer was lost: complaints have paused the send again", async () => {
-      const { steps, orm } = await openSendSteps(team.vault);
-      after(() => orm.close(true));
-      for (const paused of [false, true]) {
-        const resumeId = randomUUID();
-        if (paused) assert.equal(await statusAt(10_000, 30), PAUSED);
-        const first = await steps.resumeSend(sendId, resumeId);
-        assert.deepEqual([first.changed, first.state?.status], [true, "SENDING"]);
-        assert.equal(await statusAt(10_000, paused ? 35 : 20), PAUSED);
-        const second = await steps.resumeSend(sendId, resumeId);
-        assert.deepEqual([second.changed, second.state?.pauseReason], [true, "complaint_rate_exceeded"]);
-        assert.equal(second.state?.status, "PAUSED");
-        assert.equal((await steps.resumeSend(sendId, randomUUID())).state?.status, "SENDING");
-      }
     });
 
     it("stay the reason of a pause when the send is paused for another reason too", async () => {
