@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { NativeConnection, Worker } from "@temporalio/worker";
-import type { SendActivities } from "../../activities/sends.ts";
-import type { MikroORM } from "../../db/orm.ts";
+import { pino } from "pino";
+import { createSendActivities, type SendActivities } from "../../activities/sends.ts";
+import { Progress } from "../../config/progress.ts";
+import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import { type ConfirmRequest, confirmSend } from "../../domain/sends/confirm.ts";
 import { previewIdOf } from "../../domain/sends/token.ts";
 import { workflowBundle } from "../../workers/bundle.ts";
@@ -11,7 +13,6 @@ import { eventually } from "../support/eventually.ts";
 import { openStackVault } from "../support/factories.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { installQuietRuntime } from "../support/quiet-runtime.ts";
-import { openSendSteps } from "../support/send-steps.ts";
 import { confirm, freshKey, makeSender, setTomorrow, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { untilDetails } from "../support/temporal.ts";
@@ -36,9 +37,13 @@ describe("A confirm", () => {
   before(async () => {
     installQuietRuntime();
     within = await openNamespace();
-    const opened = await openSendSteps(await openStackVault());
-    orm = opened.orm;
-    const { steps } = opened;
+    const { env, temporal } = await stack();
+    orm = await openDatabase(env.DATABASE_URL, { poolMax: 2 });
+    const steps = createSendActivities({
+      ...{ env, orm, vault: await openStackVault(), log: pino({ level: "silent" }), workerId: "test" },
+      ...{ progress: new Progress(), stopping: new AbortController().signal, countMails: () => {} },
+      ...{ countAttempts: () => {}, countRelayFailure: () => {}, countFailedPruning: () => {} },
+    });
     const activities: SendActivities = {
       ...steps,
       confirmSend: async (request) => {
@@ -54,7 +59,7 @@ describe("A confirm", () => {
         return read;
       },
     };
-    const connection = await NativeConnection.connect({ address: (await stack()).temporal.address });
+    const connection = await NativeConnection.connect({ address: temporal.address });
     const worker = await Worker.create({
       connection,
       namespace: within.namespace,
