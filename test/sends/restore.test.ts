@@ -28,7 +28,6 @@ import {
   setTomorrow,
   startSend,
   startTomorrow,
-  untilSent,
   untilStatus,
 } from "../support/sending.ts";
 import { makeSequence } from "../support/sequences.ts";
@@ -154,24 +153,6 @@ describe("After a restore of an older backup", () => {
     assert.equal(await command(sendId, "resume", 4), ANSWERS.continuesSetBack);
     await untilStatus(sender, ["SENT"]);
     assert.equal((await mailed(sender)).length, 9, "an operator had all five mailed again");
-  });
-
-  it("a send that was paused since, or mailed on within its slice, stays PAUSED and calls an operator", async () => {
-    const sender = await makeSender({ recipients: 600, credits: 600, account: { maxConnections: 1 } });
-    await setFaults([{ stage: "data", match: sender.audience, delayMs: 30 }]);
-    const sendId: string = (await startSend(sender)).data.id;
-    await untilSent(sender, 3);
-    const restore = await backUpSends(sender);
-    const then = (await ledgerStates(sender)).SENT ?? 0;
-    await eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > then + 5, { what: "more mail" });
-    assert.equal(await command(sendId, "pause"), "PAUSED");
-    await setFaults([]);
-    await restore();
-    assert.equal((await untilStatus(sender, ["SENDING"])).status, "SENDING");
-    await untilHeld(temporal, sender, sendId);
-    await assertNobodyTwice(sender);
-    await command(sendId, "cancel");
-    await assertNobodyTwice(sender);
   });
 
   describe("in the middle of a slice", () => {
