@@ -4,7 +4,6 @@ import type { DkimAlgorithm } from "../../domain/mail/dkim.ts";
 import { activateKey, addKey, listKeys, removeKey, type SendingKey } from "../../domain/sending-domains/keys.ts";
 import { dkimRecord } from "../../domain/sending-domains/records.ts";
 import { type Verified, verifyDkim } from "../mail/dkim.ts";
-import { unique } from "../support/factories.ts";
 import {
   type AnySender,
   anotherNewsletter,
@@ -46,32 +45,23 @@ const selectorsOf = (mails: Verified[][]) =>
   mails.map((signatures) => signatures.map(({ result, selector }) => `${result} ${selector}`));
 
 describe("DKIM signatures of a send", () => {
-  it("stand on each mail, of every content, and cover the one-click unsubscribe", async () => {
-    const audience = `${unique("to")}.example`;
-    const link = '<a href="https://shop.example/news?a=1&amp;b=2">read</a>';
+  it("stand on each mail, also with tracked links, and cover the one-click unsubscribe", async () => {
     const sender = await makeSender({
-      recipients: [
-        { email: `plain@${audience}`, firstName: "Jane" },
-        { email: `umlaut@${audience}`, firstName: "Zoë Ωmega", lastName: "Müller-Lüdenscheidt" },
-        { email: `long@${audience}`, firstName: "x".repeat(100) },
-      ],
-      subject: "Grüße an {{ first_name }}, {{ last_name }} und alle anderen Leserinnen und Leser",
-      body: `<html><body><p>Größe {{ first_name }}</p>${link}<p>${"long ".repeat(1_000)}${"y".repeat(3_000)}</p></body></html>`,
+      recipients: 3,
+      body: '<p>{{ first_name }} <a href="https://shop.example/?a=1">x</a></p>',
     });
     await kysely(sender.em).updateTable("teams").set({ tracking: true }).where("id", "=", sender.team.id).execute();
     const keys = [await makeKey(sender, sender.domain), await makeKey(sender, sender.domain, { algorithm: "ed25519" })];
     for (const key of keys) await activate(sender, key);
     await sendAndWait(sender);
-    const mails = await signaturesOf({ ...sender, audience }, keys);
+    const mails = await signaturesOf(sender, keys);
     assert.equal(mails.length, 3);
     for (const signatures of mails) {
       assert.deepEqual(
         signatures.map(({ result, algorithm }) => `${result} ${algorithm}`),
         ["pass rsa-sha256", "pass ed25519-sha256"],
       );
-      for (const { fields } of signatures) {
-        assert.ok(["from", "list-unsubscribe", "list-unsubscribe-post"].every((name) => fields.includes(name)));
-      }
+      for (const { fields } of signatures) assert.ok(fields.includes("list-unsubscribe-post"));
     }
   });
 
