@@ -138,8 +138,8 @@ async function fillFacts(
     await sql`insert into newsletters (id, team_id, environment, name, status, send_id)
       values (${newsletterId}, ${tenant}, 'Letter', 'SENT', ${sendId})`.execute(db);
     await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status,
-        recipients, credits_reserved, cap_limit, cap_used_today, send_at, settled_at)
-      values (${sendId}, ${tenant}, 'newsletter', ${newsletterId}, 'key_x', 'SENT', ${mails}, ${mails}, 1, 0, now(),
+        recipients, send_at, settled_at)
+      values (${sendId}, ${tenant}, 'newsletter', ${newsletterId}, 'key_x', 'SENT', ${mails}, now(),
         now())`.execute(db);
     // The last mails of each send leave after midnight.
     await sql`

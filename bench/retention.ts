@@ -196,9 +196,9 @@ async function writeLedgers(em: EntityManager, teamId: string, rows: number): Pr
     const recipients = Math.min(left, ROWS_PER_SEND);
     const id = newId("send");
     await sql`
-      insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients, credits_reserved,
-        cap_limit, cap_used_today, send_at, settled_at, completed_at)
-      values (${id}, ${teamId}, 'LIVE', 'newsletter', 'nl_x', 'key_x', 'SENT', ${recipients}, ${recipients}, 1, 0, now(), now(),
+      insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients,
+        send_at, settled_at, completed_at)
+      values (${id}, ${teamId}, 'LIVE', 'newsletter', 'nl_x', 'key_x', 'SENT', ${recipients}, now(), now(),
         now())`.execute(db);
     for (let after = 0; after < recipients; after += ROWS_PER_INSERT) {
       const range = sql`generate_series(${after + 1}::int, ${Math.min(after + ROWS_PER_INSERT, recipients)}::int) i`;

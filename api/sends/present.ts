@@ -26,7 +26,7 @@ export const previewPresenter =
       suppressed: row.suppressed,
       eligible: row.eligible,
     },
-    credits_required: row.credits_required,
+    credits_required: row.eligible,
     send_cap: {
       limit: row.cap_limit,
       used_today: row.cap_used_today,

@@ -129,9 +129,6 @@ async function writeSend(
       api_key_id: request.apiKeyId,
       status: "SCHEDULED",
       recipients,
-      credits_reserved: recipients,
-      cap_limit: cap.limit,
-      cap_used_today: cap.usedToday,
       tracking: draft.tracking,
       send_at: sendAt,
     })

@@ -296,7 +296,7 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     const db = kysely(tx);
     const send = await db
       .selectFrom("sends")
-      .select(["team_id as teamId", "environment", "status", "credits_reserved", "settled_at"])
+      .select(["team_id as teamId", "environment", "status", "recipients", "settled_at"])
       .where("id", "=", sendId)
       .forUpdate()
       .executeTakeFirstOrThrow();
@@ -333,7 +333,7 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       const used = sent + unknown;
       const ofSend = { sendId, cause: "settle" };
       await moveCredits(tx, send, { ...ofSend, kind: "CONSUME", amount: used });
-      await moveCredits(tx, send, { ...ofSend, kind: "RELEASE", amount: send.credits_reserved - used });
+      await moveCredits(tx, send, { ...ofSend, kind: "RELEASE", amount: send.recipients - used });
       await db.updateTable("sends").set({ settled_at: sql<string>`now()` }).where("id", "=", sendId).execute();
     }
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });

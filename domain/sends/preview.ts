@@ -183,7 +183,6 @@ async function insertPreview(
     ineligible: counts.ineligible,
     suppressed: counts.suppressed,
     eligible: counts.eligible,
-    credits_required: counts.eligible,
     cap_limit: cap.limit,
     cap_used_today: cap.usedToday,
     from_addresses: [...draft.fromAddresses],

@@ -107,13 +107,13 @@ async function claimStep(em: EntityManager, sequence: Sequence, step: DueStep): 
   const recipients = await moveDue(em, sequence, step, sendId, limit);
   if (recipients === 0) return {};
   await moveCredits(em, tenant, { kind: "RESERVE", amount: recipients, sendId, cause: "confirm" });
-  const { limit: capLimit, usedToday } = await takeFromCap(em, key, recipients);
+  await takeFromCap(em, key, recipients);
   await sql`
     with sent as (
       insert into sends (id, team_id, environment, resource_type, resource_id, step_version_id, list_id, api_key_id, status,
-        recipients, credits_reserved, cap_limit, cap_used_today, tracking, send_at)
+        recipients, tracking, send_at)
       values (${sendId}, ${teamId}, ${environment}, 'campaign', ${campaignId}, ${step.versionId}, ${sequence.listId}, ${key.id},
-        'SCHEDULED', ${recipients}, ${recipients}, ${capLimit}, ${usedToday}, ${sequence.tracking}, now())
+        'SCHEDULED', ${recipients}, ${sequence.tracking}, now())
     ), lane as (insert into send_lanes (send_id, account_id) values (${sendId}, ${account.id}))
     update sequences set wave = wave + 1, open_waves = open_waves || ${sendId}::text, claimed_at = now()
     where campaign_id = ${campaignId} and ${ofTenant(tenant)}`.execute(kysely(em));

@@ -146,8 +146,8 @@ describe("The overview of the console", () => {
       webhook as (update webhook_endpoints set active = false, disabled_reason = 'delivery_failures'
         where id = ${webhook.body.data.id}),
       send as (insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients,
-          credits_reserved, cap_limit, cap_used_today, send_at, pause_reason)
-        values (${unique("send")}, ${team.id}, 'LIVE', 'newsletter', ${newsletterId}, '', 'PAUSED', 1, 0, 1, 1, now(),
+          send_at, pause_reason)
+        values (${unique("send")}, ${team.id}, 'LIVE', 'newsletter', ${newsletterId}, '', 'PAUSED', 1, now(),
           'paused_by_client'))
       insert into credit_entries (id, team_id, environment, kind, amount, send_id, cause)
       values (${unique("credit")}, ${team.id}, 'LIVE', 'CONSUME', 8, ${unique("send")}, 'settle')`.execute(kysely(em));

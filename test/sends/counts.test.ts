@@ -15,8 +15,8 @@ describe("The counts of a newsletter", () => {
     const writers = 5;
     // SENT and settled, so that no worker takes it up.
     await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status,
-        recipients, credits_reserved, cap_limit, cap_used_today, send_at, settled_at)
-      values (${sendId}, ${team.id}, 'LIVE', 'newsletter', 'nl_x', 'key_x', 'SENT', ${size}, ${size}, 1, 0, now(),
+        recipients, send_at, settled_at)
+      values (${sendId}, ${team.id}, 'LIVE', 'newsletter', 'nl_x', 'key_x', 'SENT', ${size}, now(),
         now())`.execute(kysely(em.fork()));
     await sql`insert into send_recipients (send_id, seq, member_id, email)
       select ${sendId}, n, 'sub_x', n || '@example.com' from generate_series(1, ${size}::int) n`.execute(

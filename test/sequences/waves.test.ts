@@ -93,12 +93,13 @@ describe("A wave", () => {
   it("holds those who are due in the ledger of a send with their credits and cap, each once", () =>
     scene(async ({ em, id, claim, where, run }) => {
       const { sendId = "" } = await claim();
-      const { rows } =
-        (await run(sql`select s.status, s.recipients, s.credits_reserved as credits, s.cap_used_today as used,
+      const { rows } = (await run(sql`select s.status, s.recipients,
+          (select amount::int from credit_entries e where e.send_id = s.id) as credits,
+          (select used from daily_send_usage u join api_keys k on k.lineage_id = u.lineage_id where k.id = s.api_key_id) as used,
           (select count(*)::int from send_recipients r where r.send_id = s.id and r.list_id is not null) as rows,
           (select count(*)::int from send_lanes l where l.send_id = s.id) as lanes from sends s where s.id = ${sendId}`)) as {
-          rows: unknown[];
-        };
+        rows: unknown[];
+      };
       assert.deepEqual(rows, [{ status: "SCHEDULED", recipients: 3, credits: 3, used: 3, rows: 3, lanes: 1 }]);
       assert.deepEqual(await claim(), { isBusy: true, isBlocked: false });
       assert.deepEqual(await where(), thrice("ACTIVE a"));

@@ -390,9 +390,9 @@ describe("Metrics from Postgres", () => {
     ) => {
       await run(sql`delete from sends where id = ${sendId}`);
       await run(sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients,
-          credits_reserved, cap_limit, cap_used_today, send_at, started_at, updated_at, settled_at, review_until)
+          send_at, started_at, updated_at, settled_at, review_until)
         values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', ${status}, 1,
-          0, 1, 1, ${sendAt}, ${longAgo}, ${longAgo}, ${settledAt}, ${reviewUntil})`);
+          ${sendAt}, ${longAgo}, ${longAgo}, ${settledAt}, ${reviewUntil})`);
     };
     /** With a recipient that is queued, and one that was sent. @returns changes the first one */
     async function placeSending(measured: Measured, sender: Sender) {
