@@ -4,7 +4,7 @@ import { ApiError } from "../domain/errors.ts";
 import { Refusal, type RefusalDetails } from "../domain/sends/refusal.ts";
 
 /** A code for a failure, safe for a history. */
-export function failureCode(error: unknown): string {
+function failureCode(error: unknown): string {
   if (isUnreachable(error)) return "dependency_unavailable";
   const code = error instanceof Error ? codeOf(error) : "";
   return /^[0-9A-Z]{5}$/.test(code) ? `database_${code}` : "internal_error";

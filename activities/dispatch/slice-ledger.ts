@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { EntityManager } from "../../db/orm.ts";
 import { isConflict } from "../../db/transaction.ts";
+import { isUnreachable } from "../../db/unreachable.ts";
 import { type Mailed, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
 import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
 import { isStagingLost, type OpenedDispatch } from "../../domain/sends/lanes.ts";
@@ -8,7 +9,6 @@ import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { type StagedRecipient, type StageRequest, stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 import type { ActivityDeps } from "../deps.ts";
-import { failureCode } from "../failures.ts";
 
 export interface AllowedRecipient extends StagedRecipient {
   quota: Quota;
@@ -218,7 +218,7 @@ async function throughOutage<T>(
     try {
       return await write();
     } catch (error) {
-      const isPassing = isConflict(error) || failureCode(error) === "dependency_unavailable";
+      const isPassing = isConflict(error) || isUnreachable(error);
       const patienceMs = stopping.aborted ? env.SHUTDOWN_GRACE_MS : PATIENCE_MS;
       if (!isPassing || !patient || performance.now() - since > patienceMs) throw error;
       await delay(INTERVAL_MS);
