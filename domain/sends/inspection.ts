@@ -133,29 +133,24 @@ const needs = sql<string | null>`
 export async function readSendFacts(em: EntityManager, found: FoundSend): Promise<SendFacts> {
   const { sendId, resource } = found;
   const resources = sql.table(`${resource.type}s`);
-  const { rows } = await sql<
-    Omit<SendFacts, keyof FoundSend | "recipients" | "lanes" | "sendDays"> & { send_days: string[] }
-  >`
+  const { rows } = await sql<Omit<SendFacts, keyof FoundSend | "recipients" | "lanes">>`
     select coalesce(s.status, case when p.voided_at is not null then 'VOIDED' when p.expires_at > now() then 'PREVIEW'
         else 'EXPIRED' end) as status,
       s.pause_reason as reason, ${needs} as needs, ${isoInstant(sql`s.send_at`)} as "sendAt",
       ${isoInstant(sql`s.started_at`)} as "startedAt", ${isoInstant(sql`s.completed_at`)} as "completedAt",
       ${isoInstant(sql`s.review_until`)} as "reviewUntil", coalesce(s.recipients, p.eligible) as total,
-      coalesce(d.send_days, '{}') as send_days, t.time_zone as "timeZone"
+      coalesce(d.send_days, '{}')::int[] as "sendDays", t.time_zone as "timeZone"
     from teams t
     left join sends s on s.id = ${sendId} and ${ofTenant(found, "s")}
     left join send_previews p on p.id = ${sendId} and ${ofTenant(found, "p")}
     left join ${resources} d on d.id = ${resource.id} and ${ofTenant(found, "d")}
     where t.id = ${found.teamId}`.execute(kysely(em));
-  const [row] = rows;
-  if (!row) throw new ApiError("not_found", `There is no send ${sendId}.`);
-  const { send_days, ...facts } = row;
-  const wasConfirmed = facts.sendAt !== null;
+  const [facts] = rows;
+  if (!facts) throw new ApiError("not_found", `There is no send ${sendId}.`);
   return {
     ...found,
     ...facts,
-    sendDays: send_days.map(Number),
-    recipients: wasConfirmed ? await readCounts(em, found, sendId) : null,
+    recipients: facts.sendAt === null ? null : await readCounts(em, found, sendId),
     lanes: await readLanes(em, found),
   };
 }
