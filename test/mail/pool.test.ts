@@ -11,9 +11,10 @@ import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
+import { eventually } from "../support/eventually.ts";
 import { listenLocally } from "../support/listen-locally.ts";
 import { LOOPBACK_ONLY, within } from "../support/smtp-guard.ts";
-import { type SinkOptions, startSink, until } from "./smtp-sink.ts";
+import { type SinkOptions, startSink } from "./smtp-sink.ts";
 import { smtpSuite, type TestPool } from "./smtp-suite.ts";
 
 const composed = composeMessage({
@@ -265,7 +266,7 @@ describe("An SMTP pool", () => {
     const sink = await sinkWith({ socketTimeout: 300 });
     const pool = poolAt(sink.port);
     await pool.send(fill(TO));
-    await until(() => sink.connections.open === 0);
+    await eventually(() => sink.connections.open === 0);
     assert.equal((await pool.send(fill(TO))).outcome, "sent");
     assert.equal(sink.connections.made, 2);
   });
@@ -283,7 +284,7 @@ describe("An SMTP pool", () => {
     await drainAll(pool, people(400));
     assert.equal(most, 8);
     pool.setConnections(2);
-    await until(() => sink.connections.open <= 2);
+    await eventually(() => sink.connections.open <= 2);
     most = 0;
     await drainAll(pool, people(50));
     assert.ok(most <= 2, String(most));
@@ -657,7 +658,7 @@ describe("An SMTP pool", () => {
       const sink = await sinkWith({ latencyMs: 50 });
       const pool = poolAt(sink.port, { maxConnections: 4 });
       const draining = drainAll(pool, people(100));
-      await until(() => sink.received.length >= 4);
+      await eventually(() => sink.received.length >= 4);
       await pool.close({ graceMs: 5_000 });
       const { end, results } = await draining;
       assert.deepEqual(end, { ended: "stopped" });
@@ -665,7 +666,7 @@ describe("An SMTP pool", () => {
       assert.equal(counts["sent"], sink.received.length);
       assert.deepEqual(Object.keys(counts).sort(), ["not_attempted", "sent"]);
       assert.equal((await pool.send(fill(TO))).outcome, "not_attempted");
-      await until(() => sink.connections.open === 0);
+      await eventually(() => sink.connections.open === 0);
     });
 
     it("cuts off messages that do not end in time, as unknown when the dot may have left", async () => {
@@ -678,7 +679,7 @@ describe("An SMTP pool", () => {
       const sink = await sinkWith({ rcpt, dot: () => hang("dot") });
       const pool = poolAt(sink.port, { maxConnections: 2 });
       const draining = drainAll(pool, people(2));
-      await until(() => hung.size === 2);
+      await eventually(() => hung.size === 2);
       await pool.close({ graceMs: 100 });
       const { results } = await draining;
       assert.equal(results.get("person0@example.org")?.[0]?.outcome, "deferred");
@@ -767,7 +768,7 @@ describe("An SMTP pool", () => {
       const looking = poolAt(25, { host: "silent.test", guard: guardWith() });
       for (const pool of [looking, poolAt(port)]) {
         const sending = pool.send(fill(TO));
-        await until(() => pool.open === 1 && (pool === looking || connected.size === 1));
+        await eventually(() => pool.open === 1 && (pool === looking || connected.size === 1));
         await pool.close({ graceMs: 0 });
         assert.equal(pool.open, 0);
         assert.equal((await sending).outcome, "not_attempted");
@@ -834,7 +835,7 @@ describe("An SMTP pool", () => {
         temporary: false,
         message: "The server refused the user name or the password. It said: 535 5.7.8 bad login for [address]",
       });
-      await until(() => sink.connections.open === 0);
+      await eventually(() => sink.connections.open === 0);
     });
 
     it("never in clear text where STARTTLS was asked for", async () => {

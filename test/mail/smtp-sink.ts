@@ -21,8 +21,6 @@ export interface SinkOptions extends SMTPServerOptions {
   mail?: (address: string) => Fault | undefined;
   rcpt?: (address: string) => Fault | undefined;
   dot?: (message: Received) => Fault | undefined;
-  /** Drops a connection without a greeting; asked with its number, from 1. */
-  dropAtOnce?: (connection: number) => boolean;
   dropInBody?: boolean;
   /** Wait before the reply to the final dot */
   latencyMs?: number;
@@ -87,7 +85,6 @@ export async function startSink(options: SinkOptions = {}): Promise<Sink> {
     connections.made++;
     connections.open++;
     socket.once("close", () => connections.open--);
-    if (options.dropAtOnce?.(connections.made)) socket.destroy();
     if (socket.remotePort !== undefined) sockets.set(socket.remotePort, { socket, number: connections.made });
   });
   server.listen(0, options.listenOn ?? "127.0.0.1");
@@ -103,12 +100,4 @@ export async function startSink(options: SinkOptions = {}): Promise<Sink> {
       return closing;
     },
   };
-}
-
-export async function until(condition: () => boolean, timeoutMs = 5_000): Promise<void> {
-  const deadline = performance.now() + timeoutMs;
-  while (!condition()) {
-    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
