@@ -6,7 +6,7 @@ import { type Cookies, consoleClient, consoleFetch, signIn } from "../support/co
 import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
 import { needs } from "../support/programs.ts";
-import { caughtMails, makeSender, readMail } from "../support/sending.ts";
+import { caughtMails, mailsTo, makeSender, readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 const PEOPLE = 1_000;
@@ -19,16 +19,12 @@ const PAGES = [
 
 /** Signs in at the form of the page, by the link of the mail. */
 async function signInByMail(page: Page, email: string): Promise<void> {
-  const { mail } = await stack();
   await page.getByLabel("Your address").fill(email);
   await page.getByRole("button", { name: "Send me a link" }).click();
   await page.getByText("a link is on its way").waitFor();
   const link = await eventually(
     async () => {
-      const url = new URL("/api/messages", mail.api);
-      url.search = new URLSearchParams({ to: email, limit: "10" }).toString();
-      const { messages } = (await (await fetch(url)).json()) as { messages: { id: number }[] };
-      const [first] = messages;
+      const [first] = await mailsTo(email);
       const text = first && ((await readMail(first.id)).text ?? "");
       return /https?:\/\/\S+\/sign-in#\S+/.exec(text ?? "")?.[0];
     },

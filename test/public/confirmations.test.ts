@@ -1,9 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { pino } from "pino";
-import PostalMime from "postal-mime";
-import { SMTPServer } from "smtp-server";
 import { sendDueConfirmations } from "../../activities/confirmations.ts";
 import type { Env } from "../../config/env.ts";
 import { forTenant, kysely, type MikroORM, type Tenant } from "../../db/orm.ts";
@@ -23,49 +19,21 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
-import { caughtMails, readMail } from "../support/sending.ts";
+import { caughtMails, mailsTo, readMail, setFaults } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
 import { recordSentNewsletter } from "./ledger.ts";
 
 const PLENTY: ConfirmationLimits = { perAddress: 1_000, perTeam: 1_000 };
 
-/** An SMTP server that keeps its mails, or refuses RCPT with a code. */
-async function smtpSink() {
-  const mails = new Map<string, string>();
-  const counts = new Map<string, number>();
-  let refusal: number | undefined;
-  const server = new SMTPServer({
-    disabledCommands: ["AUTH", "STARTTLS"],
-    onRcptTo: (_address, _session, done) =>
-      done(refusal === undefined ? null : Object.assign(new Error("no"), { responseCode: refusal })),
-    onData: (stream, session, done) => {
-      const chunks: Buffer[] = [];
-      stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-      stream.on("end", () => {
-        for (const { address } of session.envelope.rcptTo) {
-          mails.set(address, Buffer.concat(chunks).toString());
-          counts.set(address, (counts.get(address) ?? 0) + 1);
-        }
-        done();
-      });
-    },
-  });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  return {
-    url: `smtp://127.0.0.1:${(server.server.address() as AddressInfo).port}`,
-    mails,
-    countOf: (address: string) => counts.get(address) ?? 0,
-    refuse: (code: number | undefined) => {
-      refusal = code;
-    },
-    close: () => new Promise<void>((resolve) => server.close(() => resolve())),
-  };
-}
+const OPT_INS = "^opt-in-";
+/** Lets the mail catcher refuse the addresses of `subscribe`. */
+const refuse = (code: number) => setFaults([{ stage: "rcpt", match: OPT_INS, code }], OPT_INS);
+const take = () => setFaults([], OPT_INS);
+const countTo = async (email: string) => (await mailsTo(email)).length;
 
 // In their own database: the stack's maintenance pool would claim the confirmations that these tests claim.
 describe("Confirmation mails of double opt-in", () => {
-  let sink: Awaited<ReturnType<typeof smtpSink>>;
   let env: Env;
   let own: OwnDatabase;
   let orm: MikroORM;
@@ -73,21 +41,17 @@ describe("Confirmation mails of double opt-in", () => {
   let vault: Vault;
   before(async () => {
     ({ vault } = await backdoor());
-    sink = await smtpSink();
     own = await makeDatabase({ poolMax: 5 });
     ({ orm } = own);
-    env = { ...(await stack()).env, PUBLIC_URL: "https://mail.example", SYSTEM_SMTP_URL: sink.url };
+    env = { ...(await stack()).env, PUBLIC_URL: "https://mail.example" };
     const owner = { email: "owner@example.com", name: "Owner" };
     const { team } = await transaction(orm.em, (em) =>
       createTeam(em, { name: "Team", plan: "BUSINESS", timeZone: "UTC", owner }),
     );
     tenant = { teamId: team.id, environment: "LIVE" };
   });
-  after(async () => {
-    await own.drop();
-    await sink.close();
-  });
-  beforeEach(() => sink.refuse(undefined));
+  after(() => own.drop());
+  beforeEach(take);
 
   async function subscribe(listName = "Weekly"): Promise<{ email: string; id: string }> {
     const email = uniqueEmail("opt-in");
@@ -119,7 +83,9 @@ describe("Confirmation mails of double opt-in", () => {
   it("are sent once, to the address only, with a link to confirm", async () => {
     const { email, id } = await subscribe("Tea & <b>news</b>");
     assert.equal(await run(), 1);
-    const mail = await PostalMime.parse(sink.mails.get(email) ?? "");
+    const [caught] = await mailsTo(email);
+    assert.deepEqual(caught?.to, [email]);
+    const mail = await readMail(caught.id);
     assert.equal(mail.subject, "Please confirm your subscription");
     assert.match(mail.text ?? "", /https:\/\/mail\.example\/c\/[\w.-]+/);
     assert.ok(mail.html?.includes("Tea &amp; b news b"), mail.html);
@@ -131,16 +97,16 @@ describe("Confirmation mails of double opt-in", () => {
 
   it("are retried after a 4xx and dropped after a 5xx", async () => {
     const { email, id } = await subscribe();
-    sink.refuse(450);
+    await refuse(450);
     assert.equal(await run(), 0);
     assert.ok((await subscriptionOf(id)).confirmation_due_at, "due again when the claim runs out");
     await endClaim(id);
-    sink.refuse(undefined);
+    await take();
     assert.equal(await run(), 1);
-    assert.ok(sink.mails.has(email));
+    assert.equal(await countTo(email), 1);
 
     const other = await subscribe();
-    sink.refuse(550);
+    await refuse(550);
     assert.equal(await run(), 0);
     const { confirmation_due_at, confirmation_sent_at } = await subscriptionOf(other.id);
     assert.deepEqual([confirmation_due_at, confirmation_sent_at], [null, null]);
@@ -201,14 +167,14 @@ describe("Confirmation mails of double opt-in", () => {
         await move(id, n % 2 === 0 ? yours : mine);
         await run();
       }
-      assert.deepEqual([sink.countOf(mine), sink.countOf(yours)], [1, 1]);
+      assert.deepEqual([await countTo(mine), await countTo(yours)], [1, 1]);
       const { status, confirmation_withheld, confirmation_due_at } = await subscriptionOf(id);
       assert.deepEqual([status, confirmation_withheld], ["PENDING", "list_limit"]);
       assert.match(String(confirmation_due_at), /00:00:00/, "it waits for the next UTC day");
 
       await passDay();
       assert.equal(await run(), 1);
-      assert.equal(sink.countOf(mine), 2);
+      assert.equal(await countTo(mine), 2);
       assert.equal((await subscriptionOf(id)).confirmation_withheld, null);
     });
 
@@ -268,14 +234,14 @@ describe("Confirmation mails of double opt-in", () => {
 
     it("not by tries of the same mail", async () => {
       const { email, id } = await subscribe();
-      sink.refuse(450);
+      await refuse(450);
       for (let n = 0; n < 3; n++) {
         assert.equal(await run({ CONFIRMATIONS_PER_ADDRESS: 1 }), 0);
         await endClaim(id);
       }
-      sink.refuse(undefined);
+      await take();
       assert.equal(await run({ CONFIRMATIONS_PER_ADDRESS: 1 }), 1);
-      assert.equal(sink.countOf(email), 1);
+      assert.equal(await countTo(email), 1);
     });
   });
 
@@ -288,7 +254,7 @@ describe("Confirmation mails of double opt-in", () => {
     await transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, vault, tenant, id, { email: changed }));
     await settleConfirmation(orm.em.fork(), onItsWay, "sent");
     assert.equal(await run(), 1);
-    assert.equal(sink.countOf(changed), 1);
+    assert.equal(await countTo(changed), 1);
   });
 
   it("are not sent to an address on the do-not-mail list, and do not keep later mails waiting", async () => {
@@ -309,7 +275,7 @@ describe("Confirmation mails of double opt-in", () => {
     await orm.em.fork().execute("delete from suppressions where email = ?", [email]);
     await endClaim(id);
     assert.equal(await run(), 1);
-    assert.equal(sink.countOf(email), 1);
+    assert.equal(await countTo(email), 1);
   });
 });
 

@@ -380,13 +380,13 @@ export async function sendAndWait(sender: CanSend): Promise<Json> {
   return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"]);
 }
 
-/** Every mail that the catcher holds for this sender's audience, in order of arrival. */
-export async function caughtMails({ audience }: Pick<Sender, "audience">): Promise<CaughtMail[]> {
+/** Every mail that the catcher holds for an address, or for `@` and a domain, in order of arrival. */
+export async function mailsTo(to: string): Promise<CaughtMail[]> {
   const { mail } = await stack();
   const found: CaughtMail[] = [];
   for (let after = 0; ; ) {
     const url = new URL("/api/messages", mail.api);
-    url.search = new URLSearchParams({ to: `@${audience}`, after: String(after), limit: "1000" }).toString();
+    url.search = new URLSearchParams({ to, after: String(after), limit: "1000" }).toString();
     const { messages } = (await (await fetch(url)).json()) as { messages: CaughtMail[] };
     const last = messages.at(-1);
     if (!last) return found;
@@ -394,6 +394,8 @@ export async function caughtMails({ audience }: Pick<Sender, "audience">): Promi
     found.push(...messages);
   }
 }
+
+export const caughtMails = ({ audience }: Pick<Sender, "audience">): Promise<CaughtMail[]> => mailsTo(`@${audience}`);
 
 export async function readSource(id: number): Promise<Buffer> {
   const { mail } = await stack();

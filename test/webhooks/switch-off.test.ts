@@ -5,8 +5,7 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
-import { readMail } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
+import { mailsTo, readMail } from "../support/sending.ts";
 import { together } from "../support/together.ts";
 import { emitSome, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import { answerWith, assertAllHeaders, header, setEndpoint, setHealth, untilLog, untilOver } from "./observing.ts";
@@ -16,19 +15,6 @@ interface Past {
   enabledHoursAgo?: number;
   succeededHoursAgo?: number;
   failures?: number;
-}
-
-async function mailsTo(address: string): Promise<{ id: number; subject: string }[]> {
-  const { mail } = await stack();
-  const found: { id: number; subject: string; to: string[] }[] = [];
-  for (let after = 0; ; ) {
-    const url = new URL(`/api/messages?after=${after}&limit=1000`, mail.api);
-    const { messages } = (await (await fetch(url)).json()) as { messages: typeof found };
-    const last = messages.at(-1);
-    if (!last) return found.filter(({ to }) => to.includes(address));
-    after = last.id;
-    found.push(...messages);
-  }
 }
 
 describe("The switch-off of an endpoint", () => {
