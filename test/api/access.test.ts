@@ -5,16 +5,13 @@ import type { Role } from "../../db/entities/team.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
 import { api, codeOf as code } from "../support/api.ts";
-import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
+import { execute, makeTeam, type TestTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 
 const me = (headers: Record<string, string> = {}) => api().get("/me", { headers });
 
-async function change(sql: string, ...params: unknown[]): Promise<void> {
-  await (await backdoor()).orm.em.fork().execute(sql, params);
-}
 const setKey = ({ liveKey }: TestTeam, what: string) =>
-  change(`update api_keys set ${what} where id = ?`, liveKey.record.id);
+  execute(`update api_keys set ${what} where id = ?`, liveKey.record.id);
 
 describe("authentication", () => {
   let team: TestTeam;
@@ -62,13 +59,14 @@ describe("authentication", () => {
 
   it("answers api_key_malformed when the format or the checksum is wrong", async () => {
     const { live } = team.keys;
-    const last = live.endsWith("0") ? "1" : "0";
-    const cut = live.slice(0, -1);
-    for (const key of ["nonsense", "mk_live_", cut, cut + last, `mk_prod${live.slice(7)}`]) {
-      assert.equal(code(await me({ "x-api-key": key })), "api_key_malformed");
-      assert.equal(code(await me({ authorization: `Bearer ${key}` })), "api_key_malformed");
+    const wrong = live.slice(0, -1) + (live.endsWith("0") ? "1" : "0");
+    for (const headers of [
+      { "x-api-key": "aaaa.bbbb.cccc" },
+      { "x-api-key": wrong },
+      { authorization: `Bearer ${wrong}` },
+    ]) {
+      assert.equal(code(await me(headers)), "api_key_malformed");
     }
-    assert.equal(code(await me({ "x-api-key": "aaaa.bbbb.cccc" })), "api_key_malformed");
   });
 
   it("answers alike for an unknown id and a wrong secret, and tells the environment to a key's holder only", async () => {
@@ -92,8 +90,8 @@ describe("authentication", () => {
     const ask = async (headers: Record<string, string>) => code(await me(headers));
     // Everything is wrong at once; then one thing after the other is put right.
     await setKey(team, "revoked_at = now(), expires_at = now() - interval '1 day'");
-    await change("update teams set plan = 'FREE' where id = ?", team.team.id);
-    await change("update members set removed_at = now() where id = ?", team.owner.id);
+    await execute("update teams set plan = 'FREE' where id = ?", team.team.id);
+    await execute("update members set removed_at = now() where id = ?", team.owner.id);
     await setKey(team, "granted_scopes = array['suppressions:delete', 'newsletters:send']");
 
     const swapped = live.replace("mk_live_", "mk_test_");
@@ -109,9 +107,9 @@ describe("authentication", () => {
     const unpaid = await me({ "x-api-key": live });
     assert.equal(unpaid.status, 402);
     assert.equal(code(unpaid), "plan_upgrade_required");
-    await change("update teams set plan = 'BUSINESS' where id = ?", team.team.id);
+    await execute("update teams set plan = 'BUSINESS' where id = ?", team.team.id);
     assert.equal(await ask({ "x-api-key": live }), "role_insufficient");
-    await change("update members set removed_at = null where id = ?", team.owner.id);
+    await execute("update members set removed_at = null where id = ?", team.owner.id);
     assert.equal(await ask({ "x-api-key": live }), "forbidden_scope_pair");
     await setKey(team, "granted_scopes = array['lists:read']");
     assert.equal(await ask({ "x-api-key": live }), "200");
@@ -148,13 +146,13 @@ describe("GET /me", () => {
 
   it("follows the role of the key's creator on every request", async () => {
     const { keys, owner } = await makeTeam();
-    await change("update members set role = 'VIEWER' where id = ?", owner.id);
+    await execute("update members set role = 'VIEWER' where id = ?", owner.id);
     const { data } = (await api(keys.live).get("/me")).body;
     assert.equal(data.role, "VIEWER");
     assert.equal(data.role_at_issue, "OWNER");
     assert.ok(data.scopes.every((scope: string) => scope.endsWith(":read")));
     assert.ok(data.granted_scopes.includes("newsletters:send"));
-    await change("update members set role = 'OWNER' where id = ?", owner.id);
+    await execute("update members set role = 'OWNER' where id = ?", owner.id);
     const restored = (await api(keys.live).get("/me")).body.data;
     assert.deepEqual(restored.scopes, restored.granted_scopes);
   });

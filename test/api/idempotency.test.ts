@@ -7,7 +7,7 @@ import { Team } from "../../db/entities/team.ts";
 import { type IdempotencyHandle, writeAnswer } from "../../domain/access/idempotency.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
-import { type ApiAnswer, api } from "../support/api.ts";
+import { type ApiAnswer, api, codeOf as code } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 
@@ -123,7 +123,6 @@ describe("Idempotency-Key", () => {
         seconds,
         team.team.id,
       ]);
-  const code = ({ status, body }: ApiAnswer) => body?.error?.code ?? String(status);
   const isReplay = (answer: ApiAnswer) => answer.headers.get("idempotent-replayed") === "true";
   /** Asks for a row whose request is held in the middle until `go` is emitted. */
   const makeHeld = async (name: string) => {

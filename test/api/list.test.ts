@@ -7,7 +7,7 @@ import { instants, jsonRecord, plain as plainOf } from "../../db/json.ts";
 import { kysely } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
-import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { type ApiAnswer, api, codeOf as code, type Json } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
@@ -63,7 +63,6 @@ describe("lists", () => {
   });
 
   const get = (path: string, key = team.keys.live) => api(key, app.base).get(path);
-  const code = (answer: ApiAnswer) => answer.body.error?.code;
   const ids = (answer: ApiAnswer): string[] => answer.body.data.map((row: Json) => row.id);
 
   async function addLists(count: number, { at, name = "list" }: { at?: (i: number) => string; name?: string } = {}) {

@@ -15,7 +15,7 @@ import { type ApiAnswer, api, codeOf as code, type Json } from "../support/api.t
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { app as command } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeTeam, setLimits, type TestTeam, unique } from "../support/factories.ts";
+import { execute, makeTeam, setLimits, type TestTeam, unique } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
@@ -35,10 +35,6 @@ function challengeOf({ headers }: ApiAnswer): Record<string, string> {
   const parameters = [...header.matchAll(/(?:^Bearer |, )(\w+)="([^"]*)"/g)];
   assert.equal(header, `Bearer ${parameters.map(([, name, value]) => `${name}="${value}"`).join(", ")}`);
   return Object.fromEntries(parameters.map(([, name = "", value = ""]) => [name, value]));
-}
-
-async function change(sql: string, ...params: unknown[]): Promise<void> {
-  await (await backdoor()).orm.em.fork().execute(sql, params);
 }
 
 /** A member and a team that are in no database: of tokens that are only verified. */
@@ -142,7 +138,7 @@ describe("OAuth tokens", () => {
         return [status, headers.get("ratelimit-remaining")];
       };
       assert.deepEqual(await ask("one"), [200, "1"]);
-      await change("update teams set plan = 'FREE' where id = ?", team.team.id);
+      await execute("update teams set plan = 'FREE' where id = ?", team.team.id);
       assert.deepEqual(await ask("one"), [402, "0"]);
       assert.deepEqual(await ask("one"), [429, "0"]);
       assert.deepEqual(await ask("two", true), [401, null], "a token that is revoked is not counted");
@@ -295,7 +291,7 @@ describe("OAuth tokens", () => {
 
     it("follow the member's role on every request", async () => {
       const token = await tokenWith();
-      await change("update members set role = 'VIEWER' where id = ?", team.owner.id);
+      await execute("update members set role = 'VIEWER' where id = ?", team.owner.id);
       const refused = await ask(token, "POST", "/lists", { name: "L" });
       assert.deepEqual([refused.status, code(refused)], [403, "role_insufficient"]);
       assert.match(refused.body.error.message, /token acts for is VIEWER now, which does not hold lists:write/);

@@ -5,7 +5,7 @@ import type { Env } from "../../config/env.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { type ApiAnswer, api, type CallOptions, codeOf as code } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
-import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { execute, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { stack } from "../support/stack.ts";
 
@@ -50,8 +50,6 @@ describe("Rate limits", () => {
     apps.push(app);
     return app;
   };
-  const execute = async (sql: string, ...params: unknown[]) =>
-    (await backdoor()).orm.em.fork().execute<Record<string, unknown>[]>(sql, params);
 
   describe("of a key", () => {
     it("let exactly 20 of 50 requests at once pass over two processes of the API", async () => {

@@ -8,7 +8,7 @@ import { addMember, changeMember } from "../../domain/teams/teams.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { type Cookies, consoleClient, consoleFetch, linkFor, refusalCodeOf, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeMember, makeTeam, unique } from "../support/factories.ts";
+import { execute, makeMember, makeTeam, unique } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { caughtMails, readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -18,9 +18,6 @@ const codeOf = async (response: Response): Promise<string> =>
 
 /** A network of its own, whose requests no other test counts. */
 const newNetwork = (): string => `10.${[0, 0, 0].map(() => Math.floor(Math.random() * 256)).join(".")}`;
-
-const execute = async (statement: string, ...values: unknown[]) =>
-  (await backdoor()).orm.em.fork().execute<Record<string, unknown>[]>(statement, values);
 
 async function memberAtOwnDomain() {
   const { em, team } = await makeTeam();

@@ -7,7 +7,7 @@ import { openVault } from "../../domain/secrets/crypto.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { runApp } from "../support/command.ts";
-import { backdoor, openStackDatabase } from "../support/factories.ts";
+import { execute, openStackDatabase } from "../support/factories.ts";
 import {
   type Keys,
   makeClient,
@@ -47,7 +47,6 @@ describe("A database admits processes by their keys", () => {
       await orm.close(true);
     }
   }
-  const onServer = async (statement: string) => (await backdoor()).orm.em.fork().execute(statement);
 
   beforeEach(async () => {
     database = await makeDatabase();
@@ -86,11 +85,11 @@ describe("A database admits processes by their keys", () => {
   it("ends an API that started while Postgres was away, once Postgres refuses it", async () => {
     await makeClient(database, keys);
     const name = new URL(database.url).pathname.slice(1);
-    await onServer(`alter database "${name}" with allow_connections false`);
+    await execute(`alter database "${name}" with allow_connections false`);
     const started = await startApi(settingsOf(database, { ...keys, signing: [newKey("k1")] }));
     try {
       assert.equal((await fetch(`${started.origin}/healthz`)).status, 200);
-      await onServer(`alter database "${name}" with allow_connections true`);
+      await execute(`alter database "${name}" with allow_connections true`);
       assert.deepEqual(await started.ended, [1, null]);
     } finally {
       await started.stop();
@@ -142,11 +141,11 @@ describe("A database admits processes by their keys", () => {
     const empty = new URL(database.url);
     empty.pathname = `${empty.pathname}_empty`;
     const name = empty.pathname.slice(1);
-    await onServer(`create database "${name}"`);
+    await execute(`create database "${name}"`);
     try {
       assert.match(await refusal(keys, empty.href), /DATABASE_URL: .*prepare:cluster/);
     } finally {
-      await onServer(`drop database "${name}" with (force)`);
+      await execute(`drop database "${name}" with (force)`);
     }
   });
 

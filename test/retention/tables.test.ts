@@ -9,12 +9,10 @@ import { creditEntries } from "../../domain/retention/prunings.ts";
 import { grantCredits, listCreditEntries } from "../../domain/teams/credits.ts";
 import { RETENTION_ID } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, makeTeam, recordSend, type TestTeam, unique } from "../support/factories.ts";
+import { backdoor, execute, makeTeam, recordSend, type TestTeam, unique } from "../support/factories.ts";
 import { prune } from "../support/retention.ts";
 import { credits } from "../support/sending.ts";
 import { temporalClient } from "../support/temporal.ts";
-
-const execute = async <Row>(text: string): Promise<Row[]> => (await backdoor()).orm.em.fork().execute(text);
 
 describe("Retention", () => {
   it("is stated by docs/operations/admin.md as the columns have it", async () => {

@@ -47,6 +47,10 @@ export function backdoor(): Promise<Backdoor> {
   return opened;
 }
 
+/** Runs SQL past the API. */
+export const execute = async <Row = Record<string, unknown>>(statement: string, ...values: unknown[]): Promise<Row[]> =>
+  (await backdoor()).orm.em.fork().execute<Row[]>(statement, values);
+
 /** Closes the connections that the tests opened. */
 export async function closeAll(): Promise<void> {
   await opened?.then(({ orm }) => orm.close(true)).catch(() => {});
