@@ -103,7 +103,7 @@ export interface RouteDefinition extends RouteMeta {
   input: InputSchema;
   /** The schema of `data`. */
   output: z.ZodType;
-  /** Runs before the handler's transaction is opened; `input` is parsed. */
+  /** Of a write: runs before the handler's transaction is opened; `input` is parsed. */
   before: ((ctx: RequestContext, input: unknown) => Promise<void>) | undefined;
   idempotency: "none" | "optional" | "required";
   dryRun: boolean;

@@ -135,35 +135,31 @@ const reading = (definition: RouteDefinition) =>
 const resultOf = <Result>(_next: (...args: never[]) => Promise<Result>, data: Answer): Result =>
   ({ ok: true, data, marker: "middlewareMarker" }) as Result;
 
-/**
- * Runs a write once under an Idempotency-Key: claims the key, or replays the answer that is remembered under it. Then come
- * the checks that must not run in a transaction.
- */
+/** Runs a write once under an Idempotency-Key: claims the key, or replays the answer that is remembered under it. */
 const once = (definition: RouteDefinition) =>
-  parsed(definition)
-    .use(async ({ ctx, next, getRawInput }) => {
-      const { idempotencyKey } = ctx;
-      // A dry run has no effect that a second request could repeat.
-      if (idempotencyKey === null || ctx.dryRun) return next();
-      const request = keyedRequest(ctx, idempotencyKey, definition, partsOf(await getRawInput()));
-      const claim = await claimKey(ctx.em, request).catch((thrown) => {
-        if (isUnreachable(thrown)) void releaseLater(ctx, request);
-        throw thrown;
-      });
-      if (claim.answer) return resultOf(next, await recallAnswer(ctx, definition, request, claim.answer));
-      const { handle } = claim;
-      const result = await next({ ctx: { idempotency: handle } });
-      if (result.ok) return result;
-      return resultOf(next, await settleFailure(ctx, definition, handle, thrownBy(result.error)));
-    })
-    .use(async ({ ctx, input, next }) => {
-      await definition.before?.(ctx, input);
-      return next();
+  parsed(definition).use(async ({ ctx, next, getRawInput }) => {
+    const { idempotencyKey } = ctx;
+    // A dry run has no effect that a second request could repeat.
+    if (idempotencyKey === null || ctx.dryRun) return next();
+    const request = keyedRequest(ctx, idempotencyKey, definition, partsOf(await getRawInput()));
+    const claim = await claimKey(ctx.em, request).catch((thrown) => {
+      if (isUnreachable(thrown)) void releaseLater(ctx, request);
+      throw thrown;
     });
+    if (claim.answer) return resultOf(next, await recallAnswer(ctx, definition, request, claim.answer));
+    const { handle } = claim;
+    const result = await next({ ctx: { idempotency: handle } });
+    if (result.ok) return result;
+    return resultOf(next, await settleFailure(ctx, definition, handle, thrownBy(result.error)));
+  });
 
-/** Runs the effect in a transaction that also remembers the answer, and rolls it back after a failure and on a dry run. */
+/**
+ * Makes the checks that must not run in a transaction, then runs the effect in one that also remembers the answer. It is rolled
+ * back after a failure and on a dry run.
+ */
 const writing = (definition: RouteDefinition) =>
-  once(definition).use(async ({ ctx, next }) => {
+  once(definition).use(async ({ ctx, input, next }) => {
+    await definition.before?.(ctx, input);
     if (definition.ownCommit && !ctx.dryRun) return next();
     const act = async (em: EntityManager) => {
       const result = await next({ ctx: { em } });

@@ -8,6 +8,7 @@ import {
   type HandlerResult,
   type InputSchema,
   type RouteDefinition,
+  type RouteKind,
   type RouteMeta,
   type RouteTarget,
 } from "./definition.ts";
@@ -34,27 +35,26 @@ export function route(target: RouteTarget, meta: RouteMeta) {
       output: <O extends z.ZodType>(output: O) => {
         type OwnHandler = Handler<z.output<I>, z.input<O>>;
         type Types = ProcedureTypes<I, O>;
-        const handledBy = (before?: RouteDefinition["before"]) => {
-          // The types are lost between the generics; the procedure parses its input with this very schema.
-          const procedure = (kind: RouteDefinition["kind"], handler: OwnHandler): unknown =>
-            procedureFor(defineRoute(target, meta, { kind, input, output, before }), handler as RouteHandler);
-          return {
-            /** A read: no transaction, nothing is remembered. */
-            query: (handler: OwnHandler) => procedure("read", handler) as TRPCQueryProcedure<Types>,
-            /** A write: one transaction holds the effect and the remembered answer. */
-            mutation: (handler: OwnHandler) => procedure("write", handler) as TRPCMutationProcedure<Types>,
-            /** A write whose effect a workflow commits; the activity that does so may write the answer. */
-            workflow: (handler: OwnHandler) => procedure("workflow", handler) as TRPCMutationProcedure<Types>,
-          };
-        };
+        // The types are lost between the generics; the procedure parses its input with this very schema.
+        const procedure = (kind: RouteKind, handler: OwnHandler, before?: RouteDefinition["before"]): unknown =>
+          procedureFor(defineRoute(target, meta, { kind, input, output, before }), handler as RouteHandler);
         return {
-          ...handledBy(),
+          /** A read: no transaction, nothing is remembered. */
+          query: (handler: OwnHandler) => procedure("read", handler) as TRPCQueryProcedure<Types>,
+          /** A write: one transaction holds the effect and the remembered answer. */
+          mutation: (handler: OwnHandler) => procedure("write", handler) as TRPCMutationProcedure<Types>,
+          /** A write whose effect a workflow commits; the activity that does so may write the answer. */
+          workflow: (handler: OwnHandler) => procedure("workflow", handler) as TRPCMutationProcedure<Types>,
           /**
            * Checks that must not run in a transaction, such as a DNS look-up. They run on a dry run too, never when an
            * answer is replayed. What they throw is answered like a refusal of the handler.
            */
-          before: (check: Check<z.output<I>>) =>
-            handledBy((ctx, parsed) => check({ ctx, input: parsed as z.output<I> })),
+          before: (check: Check<z.output<I>>) => ({
+            mutation: (handler: OwnHandler) =>
+              procedure("write", handler, (ctx, parsed) =>
+                check({ ctx, input: parsed as z.output<I> }),
+              ) as TRPCMutationProcedure<Types>,
+          }),
         };
       },
     }),
