@@ -3,7 +3,6 @@ import { isDeepStrictEqual } from "node:util";
 import type { ZodType } from "zod";
 import { type Endpoint, endpointsOf, PARAM } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
-import { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
@@ -13,7 +12,7 @@ import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { addSegment } from "../support/sending.ts";
+import { addAccount, addSegment } from "../support/sending.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
@@ -34,26 +33,6 @@ export interface Estate extends TestTeam {
 const DOMAIN = "example.com";
 const LONG_AGO = "2020-01-01T00:00:00Z";
 
-export async function makeAccount({ em, team }: TestTeam, email: string): Promise<string> {
-  const fork = em.fork();
-  const { id } = fork.create(EmailAccount, {
-    id: newId("account"),
-    teamId: team.id,
-    environment: "LIVE",
-    email,
-    displayName: "News",
-    provider: "SMTP_OTHER",
-    status: "ACTIVE",
-    allowedDomains: [],
-    host: "127.0.0.1",
-    port: 25,
-    security: "none",
-    maxConnections: 1,
-  });
-  await fork.flush();
-  return id;
-}
-
 export const newUnsubscribe = ({ team }: TestTeam) =>
   ({
     id: newId("unsubscribe"),
@@ -73,7 +52,7 @@ export async function makeEstate(): Promise<Estate> {
     return answer.body.data;
   };
   const fromEmail = `${unique("news")}@${DOMAIN}`;
-  const accountId = await makeAccount(team, fromEmail);
+  const accountId = await addAccount({ ...team, em: team.em.fork() }, { email: fromEmail });
   const list = await make("/lists", { name: "List" });
   const subscriber = await make("/subscribers", { email: uniqueEmail() });
   const newcomer = await make("/subscribers", { email: uniqueEmail() });
