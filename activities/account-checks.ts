@@ -23,10 +23,10 @@ import { whileBeating } from "./heartbeat.ts";
 import { smtpLimits } from "./smtp/limits.ts";
 import { type AccountCheck, verifyAccount } from "./smtp/verify.ts";
 
-const HOST_SPACING_MS = 250;
+/** A claim takes one check of a host: a server gets no more logins than four a second. */
+const CLAIM_EVERY_MS = 250;
 const CHECKS_PER_HOST = 3;
 const CHECKS_PER_TEAM = 4;
-const POLL_MS = 125;
 /** A run then begins no more checks. */
 const RUN_MS = 5 * 60_000;
 
@@ -50,46 +50,34 @@ interface Network {
 
 type CheckDeps = Pick<ActivityDeps, "orm" | "vault" | "log" | "env" | "workerId" | "stopping">;
 
-/**
- * Each host and team has a few checks under way, and failing accounts half of the places: neither a server that does
- * not answer nor a team with many accounts delays the others.
- */
+/** Each host and team has few checks under way: neither a silent server nor a team with many accounts delays the others. */
 export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked> {
   const { orm, env, stopping } = deps;
   const network: Network = { guard: openSmtpGuard(env), postForm: openTokenPost(env) };
   const result: AccountsChecked = { working: 0, failing: 0, postponed: 0 };
-  const running = new Map<string, { check: DueCheck; ended: Promise<void> }>();
-  const begun = new Map<string, number>();
+  const underWay = new Set<DueCheck>();
   const until = performance.now() + RUN_MS;
   for (;;) {
-    const now = performance.now();
-    for (const [host, at] of begun) if (now - at >= HOST_SPACING_MS) begun.delete(host);
-    const underWay = [...running.values()].map(({ check }) => check);
-    const room = roomBeside(underWay, [...begun.keys()], env.ACCOUNT_CHECKS_AT_ONCE);
-    const mayBegin = !stopping.aborted && now < until;
-    const due = mayBegin && room.checks > 0 ? await claimDueChecks(orm.em.fork(), room) : [];
-    for (const check of due) {
-      begun.set(check.host, performance.now());
-      const ended = checkAccount({ ...deps, ...network }, check).then((outcome) => {
+    const room = roomBeside([...underWay], env.ACCOUNT_CHECKS_AT_ONCE);
+    const mayBegin = room.checks > 0 && !stopping.aborted && performance.now() < until;
+    for (const check of mayBegin ? await claimDueChecks(orm.em.fork(), room) : []) {
+      underWay.add(check);
+      void checkAccount({ ...deps, ...network }, check).then((outcome) => {
         result[outcome]++;
-        running.delete(check.accountId);
+        underWay.delete(check);
       });
-      running.set(check.accountId, { check, ended });
     }
-    if (due.length > 0) continue;
-    if (running.size === 0 && (begun.size === 0 || !mayBegin)) return result;
-    await Promise.race([delay(POLL_MS), ...[...running.values()].map(({ ended }) => ended)]);
+    if (underWay.size === 0) return result;
+    await delay(CLAIM_EVERY_MS);
   }
 }
 
-/** @param justBegun hosts of checks that have just begun */
-function roomBeside(underWay: readonly DueCheck[], justBegun: readonly string[], atOnce: number): Room {
+function roomBeside(underWay: readonly DueCheck[], atOnce: number): Room {
   const hosts = underWay.map(({ host }) => host);
   const teams = underWay.map(({ teamId }) => teamId);
   return {
     checks: atOnce - underWay.length,
-    failing: Math.floor(atOnce / 2) - underWay.filter(({ isFailing }) => isFailing).length,
-    exceptHosts: [...justBegun, ...repeated(hosts, CHECKS_PER_HOST)],
+    exceptHosts: repeated(hosts, CHECKS_PER_HOST),
     exceptTeams: repeated(teams, CHECKS_PER_TEAM),
   };
 }

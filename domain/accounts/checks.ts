@@ -7,7 +7,6 @@ import { recordLogin, recordRefusedLogin } from "./accounts.ts";
 
 export interface DueCheck extends SendingAccount {
   host: string;
-  isFailing: boolean;
   findings: number;
 }
 
@@ -21,7 +20,6 @@ const JITTER = 0.2;
 
 export interface Room {
   checks: number;
-  failing: number;
   exceptHosts: readonly string[];
   exceptTeams: readonly string[];
 }
@@ -33,28 +31,23 @@ export interface Room {
 export async function claimDueChecks(em: EntityManager, room: Room): Promise<DueCheck[]> {
   const { rows } = await sql<DueCheck>`
     with waiting as (
-      select distinct on (a.host, a.team_id) c.account_id, c.next_at, a.host, a.team_id, a.environment, f.failing
+      select distinct on (a.host, a.team_id) c.account_id, c.next_at, a.host, a.team_id, a.environment
       from account_checks c join email_accounts a on a.id = c.account_id
-      cross join lateral (
-        select a.status = 'ERROR' or exists (select from account_refusals r where r.account_id = a.id) as failing
-      ) f
       where c.next_at <= clock_timestamp() and a.status in ('PENDING', 'ACTIVE', 'ERROR')
         and a.host <> all(${[...room.exceptHosts]}::text[]) and a.team_id <> all(${[...room.exceptTeams]}::text[])
-        and (${room.failing} > 0 or not f.failing)
       order by a.host, a.team_id, c.next_at
     ), of_hosts as (
       select distinct on (host) * from waiting order by host, random()
     ), of_teams as (
       select distinct on (team_id) * from of_hosts order by team_id, next_at
-    ), numbered as (
-      select *, count(*) filter (where failing) over (order by next_at, account_id) as nth_failing from of_teams
     ), due as (
-      select * from numbered where not failing or nth_failing <= ${room.failing} order by next_at limit ${room.checks}
+      select * from of_teams order by next_at limit ${room.checks}
     )
     update account_checks c set next_at = clock_timestamp() + make_interval(secs => ${CLAIM_SECONDS})
     from due d where c.account_id = d.account_id and c.next_at <= clock_timestamp()
-    returning c.account_id as "accountId", d.team_id as "teamId", d.environment, d.host, d.failing as "isFailing",
-      c.findings`.execute(kysely(em));
+    returning c.account_id as "accountId", d.team_id as "teamId", d.environment, d.host, c.findings`.execute(
+    kysely(em),
+  );
   return rows;
 }
 
