@@ -1,23 +1,19 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Context } from "@temporalio/activity";
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../db/orm.ts";
+import { kysely } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
-import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "../domain/retention/pruning.ts";
+import type { PrunedBatch, Pruning, RetentionSettings } from "../domain/retention/pruning.ts";
 import { pruningsOf } from "../domain/retention/prunings.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 
 /** They take some tens of ms, so long another statement may wait for a row that the batch holds. */
 const BATCH_ROWS = 1_000;
-/** So long, at least, a batch counts by which the next pause is measured. */
-const LEAST_MS = 10;
 const LOCK_WAIT_MS = 500;
 const STATEMENT_MS = 10_000;
-/** The part of the time in which a run is in the database. */
-const SHARE = 0.25;
-/** The same while a send mails. */
-const SHARE_BESIDE_SENDS = 0.05;
+/** The part of the time in which a run is in the database: a send beside it keeps its rate. */
+const SHARE = 0.05;
 const RUN_MS = 5 * 60_000;
 
 export interface Pruned {
@@ -71,9 +67,10 @@ export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}):
       result.rows += batch.rows;
       if (batch.isFailed) result.failed++;
       if (batch.more) left.push(turns);
+      if (batch.rows === 0 && !batch.more) continue;
       // A failed batch mostly waited for a lock, during which it cost the database nothing.
       const tookMs = batch.isFailed ? 0 : performance.now() - begunAt;
-      if (batch.rows > 0 || batch.more) await pause(deps.orm.em.fork(), Math.max(tookMs, LEAST_MS), deps.stopping);
+      await delay(tookMs * (1 / SHARE - 1), undefined, { signal: deps.stopping }).catch(() => undefined);
     }
     due = left;
   }
@@ -90,35 +87,15 @@ async function takeTurn(
     sendId = id;
   };
   try {
-    return await pruneBatch(orm.em.fork(), pruning, rows, env, { failed, taking });
+    return await transaction(orm.em.fork(), async (tx) => {
+      await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true),
+        set_config('statement_timeout', ${`${STATEMENT_MS}ms`}, true)`.execute(kysely(tx));
+      return pruning.prune(tx, rows, env, { failed, taking });
+    });
   } catch (error) {
     countFailedPruning();
     log.warn({ pruning: pruning.name, sendId, err: error }, "old rows could not be pruned; tried again later");
     if (sendId !== undefined) failed.push(sendId);
     return { rows: 0, more: sendId !== undefined, isFailed: true };
   }
-}
-
-function pruneBatch(
-  em: EntityManager,
-  pruning: Pruning,
-  rows: number,
-  settings: RetentionSettings,
-  sends: SendsOfRun,
-): Promise<PrunedBatch> {
-  return transaction(em, async (tx) => {
-    await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true),
-      set_config('statement_timeout', ${`${STATEMENT_MS}ms`}, true)`.execute(kysely(tx));
-    return pruning.prune(tx, rows, settings, sends);
-  });
-}
-
-async function pause(em: EntityManager, tookMs: number, stopping: AbortSignal): Promise<void> {
-  const { rows } = await sql<{ mails: boolean }>`
-    select exists (select from sends where status = 'SENDING') as mails`
-    .execute(kysely(em))
-    // The next batch fails too, and says why.
-    .catch(() => ({ rows: [] }));
-  const share = rows[0]?.mails === false ? SHARE : SHARE_BESIDE_SENDS;
-  await delay(tookMs * (1 / share - 1), undefined, { signal: stopping }).catch(() => undefined);
 }
