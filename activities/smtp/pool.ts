@@ -61,7 +61,6 @@ export class SmtpPool {
   #answeredBefore = 0;
   #countedFrom = 0;
   #closed = false;
-  #closing: Promise<void> | undefined;
   #onEmpty: (() => void) | undefined;
   #sweep: NodeJS.Timeout | undefined;
   #rest: NodeJS.Timeout | undefined;
@@ -134,12 +133,7 @@ export class SmtpPool {
    * Begins no more messages, finishes those in flight for up to `graceMs`, then cuts them off, those with a late dot at
    * once.
    */
-  close(options: { graceMs: number }): Promise<void> {
-    this.#closing ??= this.#close(options);
-    return this.#closing;
-  }
-
-  async #close({ graceMs }: { graceMs: number }): Promise<void> {
+  async close({ graceMs }: { graceMs: number }): Promise<void> {
     this.#closed = true;
     for (const drain of this.#drains) drain.stop({ ended: "stopped" });
     for (const opening of this.#opening) opening.abort();
