@@ -82,14 +82,15 @@ export function settleUnknown(em: EntityManager, found: FoundSend, outcomes: Kno
     const missing = [...outcomes.keys()].find((seq) => !present.has(seq));
     if (missing !== undefined) throw invalid(`${sendId} has no row ${missing}.`);
     const unknown = rows.filter(({ state }) => state === "UNKNOWN");
-    const [sent, notSent] = OUTCOMES.map((outcome) => unknown.filter(({ seq }) => outcomes.get(seq) === outcome));
-    const byEpoch = Map.groupBy(sent ?? [], ({ epoch }) => epoch);
+    const sent = unknown.filter(({ seq }) => outcomes.get(seq) === "sent");
+    const notSent = unknown.filter(({ seq }) => outcomes.get(seq) === "not_sent");
+    const byEpoch = Map.groupBy(sent, ({ epoch }) => epoch);
     for (const [epoch, items] of byEpoch) {
       const attempt = { ...found, accountId: "", epoch, shared: false, eventsWanted: true };
       const mails = items.map((item) => ({ item, outcome: SENT }));
       await settleOutcomes(tx, attempt, mails, NO_RETRIES);
     }
-    const seqs = (notSent ?? []).map(({ seq }) => seq);
+    const seqs = notSent.map(({ seq }) => seq);
     // `updated_at` stays: a resend waits as long as it would have without the operator's word.
     if (seqs.length > 0) {
       await db
@@ -99,6 +100,6 @@ export function settleUnknown(em: EntityManager, found: FoundSend, outcomes: Kno
         .where(ofSeqs(seqs))
         .execute();
     }
-    return { sent: sent?.length ?? 0, not_sent: seqs.length, known: rows.length - unknown.length };
+    return { sent: sent.length, not_sent: seqs.length, known: rows.length - unknown.length };
   });
 }
