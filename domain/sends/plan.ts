@@ -13,11 +13,8 @@ export interface PlanCounts {
   eligible: number;
 }
 
-/** Order-independent fingerprint of every member as (id, fingerprint, suppressed); see `planMembers`. */
-interface MemberDigest {
-  xor: string;
-  sum: string;
-}
+/** `sum`: an order-independent fingerprint of every member as (id, fingerprint, suppressed); see `planMembers`. */
+type CountedMembers = PlanCounts & { sum: string };
 
 export interface ResolvedPlan {
   counts: PlanCounts;
@@ -28,15 +25,14 @@ export interface ResolvedPlan {
  * In one aggregate query: no row comes to Node. A member's fingerprint seeds the hash of its id, cheaper than to hash
  * both. The permission is looked at before suppression.
  */
-export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {
+async function countMembers(em: EntityManager, subject: PlanSubject): Promise<CountedMembers> {
   const members = await planMembers(em, subject);
-  const { rows } = await sql<PlanCounts & MemberDigest>`
+  const { rows } = await sql<CountedMembers>`
     select count(*)::int as "total",
       (count(*) filter (where not permitted))::int as "ineligible",
       (count(*) filter (where permitted and suppressed))::int as "suppressed",
       (count(*) filter (where permitted and not suppressed))::int as "eligible",
-      coalesce(bit_xor(hashtextextended(id, fingerprint # suppressed::int)), 0)::text as "xor",
-      coalesce(sum(hashtextextended(id, ~(fingerprint # suppressed::int))), 0)::text as "sum"
+      coalesce(sum(hashtextextended(id, fingerprint # suppressed::int)), 0)::text as "sum"
     from (${members}) members`.execute(kysely(em));
   const [counted] = rows;
   if (!counted) throw new Error("an aggregate query returned no row");
@@ -47,7 +43,7 @@ export async function countMembers(em: EntityManager, subject: PlanSubject): Pro
  * The digest a confirmation token is bound to: all that a client saw in the preview. It holds no clock, cap, complaint
  * rate, balance or account status; those are gates.
  */
-export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDigest): string {
+export function planDigest(subject: PlanSubject, members: CountedMembers): string {
   const facts = [
     subject.teamId,
     subject.environment,
@@ -62,7 +58,7 @@ export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDig
     [...subject.sendDays].sort((a, b) => a - b),
     usedFields(subject),
     [members.total, members.ineligible, members.suppressed, members.eligible],
-    [members.xor, members.sum],
+    members.sum,
   ];
   return createHash("sha256").update(JSON.stringify(facts)).digest("base64url");
 }
@@ -75,6 +71,6 @@ function usedFields({ subject, body, fieldNames }: PlanSubject): string[] {
 
 export async function resolvePlan(em: EntityManager, subject: PlanSubject): Promise<ResolvedPlan> {
   const members = await countMembers(em, subject);
-  const { total, ineligible, suppressed, eligible } = members;
-  return { counts: { total, ineligible, suppressed, eligible }, digest: planDigest(subject, members) };
+  const { sum: _, ...counts } = members;
+  return { counts, digest: planDigest(subject, members) };
 }

@@ -78,7 +78,6 @@ const members = fc.record({
   ineligible: fc.nat(),
   suppressed: fc.nat(),
   eligible: fc.nat(),
-  xor: fc.bigInt().map(String),
   sum: fc.bigInt().map(String),
 });
 
