@@ -410,7 +410,7 @@ describe("Tracking of opens and clicks", () => {
       ["a name of 60,000 characters", "opened", null, agent(`Mozilla/5.0 ${"(a".repeat(30_000)}`)],
     ];
 
-    it("are told from those of people by the sign that they show", () => {
+    it("are recognised by the sign that they show", () => {
       for (const [what, kinds, cause, request] of CASES) {
         for (const kind of kinds === "both" ? (["opened", "clicked"] as const) : [kinds]) {
           assert.equal(automaticCause(kind, request) ?? null, cause, `${what}: ${kind}`);
