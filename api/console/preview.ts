@@ -21,7 +21,7 @@ const POLICY = [
   "frame-ancestors 'self'",
 ].join(";");
 
-/** `GET /{newsletters|campaigns}/{id}`: the HTML of a mail, as a page for a frame. `part=text` gives its text part. */
+/** `GET /{newsletters|campaigns}/{id}`: the HTML of a mail, as a page for a frame. */
 export function mailPreview({ env, orm, vault, limits }: Deps, clientAddresses: ClientAddresses): Router {
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const router = Router();
@@ -47,8 +47,7 @@ export function mailPreview({ env, orm, vault, limits }: Deps, clientAddresses: 
     res.set({ "Content-Security-Policy": POLICY, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
     // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
     res.removeHeader("Origin-Agent-Cluster");
-    if (parameters.get("part") === "text") res.type("text").send(shown.text);
-    else res.type("html").send(shown.html);
+    res.type("html").send(shown.html);
   });
   return router;
 }

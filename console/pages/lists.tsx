@@ -1,5 +1,4 @@
 import { Link, useParams } from "@tanstack/react-router";
-import { useState } from "react";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/lists.ts";
@@ -8,7 +7,7 @@ import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";
 import type { Values } from "../parts/form.tsx";
-import { Notice, PageHead, When } from "../parts/page.tsx";
+import { PageHead, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { All, type Column } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -152,20 +151,15 @@ export function OneList() {
 /** Adds a person by their address, who becomes a subscriber if they are none. */
 function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) {
   const { lists, subscribers } = useWorkspace().client.api;
-  const [notice, setNotice] = useState<string>();
   const add = async ({ email = "", first_name, last_name }: Values) => {
     const { data: found } = await subscribers.page.query({ query: { email } });
     const body = { email, first_name: first_name || null, last_name: last_name || null };
     const { id } = found[0] ?? (await subscribers.create.mutate({ body })).data;
     const { data } = await lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
-    if (data.added.length > 0) return setNotice(undefined);
+    if (data.added.length > 0) return;
+    if (data.already_subscribed.length > 0) return `${email} is on this list already.`;
     const asked = optin === "DOUBLE" ? " A mail asks whether they want to come back." : "";
-    setNotice(
-      data.already_subscribed.length > 0
-        ? `${email} is on this list already.`
-        : `${email} unsubscribed from this list and stays off it until they confirm.${asked}`,
-    );
-    return false;
+    return `${email} unsubscribed from this list and stays off it until they confirm.${asked}`;
   };
   return (
     <Act
@@ -182,7 +176,6 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
       act={add}
     >
       <p className="muted">The names are kept for a new subscriber.</p>
-      <Notice>{notice}</Notice>
     </Act>
   );
 }

@@ -112,6 +112,7 @@ export function OneSequence() {
     poll: ({ status }) => status === "ACTIVE" && 5_000,
   });
   const { status, steps, due } = sequence;
+  const target = sequence.list_id ? `lists/${sequence.list_id}` : `segments/${sequence.segment_id}`;
   const isRunning = status === "ACTIVE" || status === "PAUSED";
   const mayEdit = status === "DRAFT" ? isEditor : isAdmin && isRunning;
   const isEditing = mayEdit && (edit === "true" || steps.length === 0);
@@ -198,15 +199,9 @@ export function OneSequence() {
           ["Why", status === "PAUSED" && (sequence.problem ?? "A member paused it.")],
           [
             "Mails",
-            sequence.list_id ? (
-              <Link key="list" to={`${base}/lists/${sequence.list_id}`}>
-                {sequence.list_name ?? "a list that was deleted"}
-              </Link>
-            ) : (
-              <Link key="segment" to={`${base}/segments/${sequence.segment_id}`}>
-                {sequence.segment_name}
-              </Link>
-            ),
+            <Link key="target" to={`${base}/${target}`}>
+              {sequence.list_name ?? sequence.segment_name ?? "a list that was deleted"}
+            </Link>,
           ],
           ["From", sequence.from_name ? `${sequence.from_name}, ${sequence.from_email}` : sequence.from_email],
           ["People", peopleIn(sequence.people)],

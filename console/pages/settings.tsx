@@ -1,6 +1,5 @@
-import { useState } from "react";
 import { Form, textsOf } from "../parts/form.tsx";
-import { Notice, PageHead } from "../parts/page.tsx";
+import { PageHead } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 const TRACKING_HINT =
@@ -10,7 +9,6 @@ const TRACKING_HINT =
 export function Page() {
   const { client } = useWorkspace();
   const disabled = !useRole("ADMIN");
-  const [isSaved, setSaved] = useState(false);
   const { name, time_zone, tracking } = useData(["settings"], () => client.app.team.settings.query({}));
   const zones = [time_zone, "UTC", ...Intl.supportedValuesOf("timeZone")];
   return (
@@ -27,14 +25,11 @@ export function Page() {
         submit="Save"
         isDisabled={disabled}
         onSubmit={async (values) => {
-          setSaved(false);
           const body = { name: values["name"], time_zone: values["time_zone"], tracking: values["tracking"] === "on" };
           await client.app.team.changeSettings.mutate({ body });
-          setSaved(true);
+          return "Saved.";
         }}
-      >
-        <Notice>{isSaved && "Saved."}</Notice>
-      </Form>
+      />
     </>
   );
 }

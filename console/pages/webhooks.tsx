@@ -1,5 +1,6 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
+import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
 import { Dialog, useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
@@ -17,13 +18,9 @@ const HEALTH = {
   failed: ["Switched off, because it failed for days", "wrong"],
 } as const;
 
-interface StateProps {
-  active: boolean;
-  health: "working" | "failing" | "unproven";
-  disabled_reason: string | null;
-}
+type Endpoint = DataOf<Client["api"]["webhooks"]["retrieve"]["query"]>;
 
-const EndpointState = ({ active, health, disabled_reason: reason }: StateProps) => (
+const EndpointState = ({ active, health, disabled_reason: reason }: Endpoint) => (
   <State of={HEALTH} is={active ? health : reason === "manual" ? "manual" : "failed"} />
 );
 

@@ -10,7 +10,7 @@ interface ActProps extends Omit<FormProps, "onSubmit" | "onDone" | "submit"> {
   /** Of the form's button, where it differs. */
   submit?: string;
   kind?: "primary" | "danger";
-  /** Its dialog closes once it is done; with `false` it stays open. */
+  /** Its dialog closes once it is done; with `false` it stays open, and so it does to show a text. */
   act: FormProps["onSubmit"];
   /** The effect of the act, in words. */
   note?: string;

@@ -42,7 +42,7 @@ export function Chart({ title, times, unit, series }: ChartProps) {
   const pointed = at === null ? undefined : times[at];
   const numbers = series.map(({ values }) => values.reduce((sum, value) => sum + value, 0));
   return (
-    <figure className="stack">
+    <figure>
       <figcaption>
         {title}
         <span className="muted"> {pointed === undefined ? `all ${unit}s` : timeText(pointed)}</span>

@@ -9,14 +9,14 @@ import {
   useRef,
 } from "react";
 import { type CallContext, problemOf, refusalOf } from "../api.ts";
-import { Problem } from "./page.tsx";
+import { Notice, Problem } from "./page.tsx";
 
 export type Values = Record<string, string>;
 
 export interface FormProps {
   /** @param values by the fields' names @param context with a key that stays while the inputs do */
   onSubmit: (values: Values, context: CallContext) => Promise<unknown>;
-  /** Not called where `onSubmit` has answered `false`. */
+  /** Not called where `onSubmit` has answered `false`, or a text, which is shown. */
   onDone?: () => void;
   submit: string;
   inputs?: readonly Input[] | undefined;
@@ -36,9 +36,9 @@ export function Form({ onSubmit, onDone, submit, inputs = [], values, children, 
   const renewKey = () => {
     idempotencyKey.current = crypto.randomUUID();
   };
-  const { mutate, error, isPending } = useMutation({
+  const { mutate, data, error, isPending } = useMutation({
     mutationFn: (given: Values) => onSubmit(given, { idempotencyKey: idempotencyKey.current }),
-    onSuccess: (result) => result !== false && onDone?.(),
+    onSuccess: (result) => result !== false && typeof result !== "string" && onDone?.(),
     // The service would answer the same refusal again, also once its reason is gone.
     onError: (thrown) => (refusalOf(thrown).status ?? 503) < 500 && renewKey(),
   });
@@ -55,6 +55,7 @@ export function Form({ onSubmit, onDone, submit, inputs = [], values, children, 
         <Inputs inputs={inputs} values={values} />
         {children}
       </RefusedBy>
+      <Notice>{typeof data === "string" && data}</Notice>
       <Problem error={error} form={form.current} />
       <div className="actions">
         <button type="submit" className="primary" disabled={isPending || isDisabled}>

@@ -47,8 +47,6 @@ describe("The console's editor", () => {
     );
     assert.equal(page.headers.get("x-frame-options"), "SAMEORIGIN");
     assert.equal(page.headers.get("cache-control"), "no-store");
-    const text = await consoleFetch(cookies, "GET", `${path}&part=text`);
-    assert.match(text.headers.get("content-type") ?? "", /^text\/plain/);
 
     const foreign = await makeSender();
     const statuses = [

@@ -1,7 +1,5 @@
-import { useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
-import { Notice } from "../page.tsx";
 import { Remove } from "../remove.tsx";
 
 export const REASONS: Readonly<Record<string, string>> = {
@@ -33,13 +31,11 @@ const NOTE = "Nothing is mailed to a stopped address, by any newsletter or campa
 /** A button that stops mail to addresses. @param email the only one; a field asks for some unless given */
 export function Suppress({ email }: { email?: string }) {
   const { suppressions } = useWorkspace().client.api;
-  const [notice, setNotice] = useState<string>();
   if (!useRole("EDITOR")) return null;
   const stop = async (text: string) => {
     const emails = text.split(/[\s,;]+/).filter(Boolean);
     const { added, already_suppressed: present } = (await suppressions.create.mutate({ body: { emails } })).data;
-    setNotice(`Mail to ${added.length} addresses is stopped; to ${present.length} it was before.`);
-    return email !== undefined;
+    return email ? undefined : `Mail to ${added.length} addresses is stopped; to ${present.length} it was before.`;
   };
   return (
     <Act
@@ -53,7 +49,6 @@ export function Suppress({ email }: { email?: string }) {
       act={({ emails = email ?? "" }) => stop(emails)}
     >
       {email && <p>{email}</p>}
-      <Notice>{notice}</Notice>
     </Act>
   );
 }
