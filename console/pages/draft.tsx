@@ -1,14 +1,17 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { Navigate, useNavigate, useParams } from "@tanstack/react-router";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { type Draft, STATES } from "../parts/draft/drafts.ts";
 import { Editor } from "../parts/draft/editor.tsx";
 import { Preview } from "../parts/draft/preview.tsx";
 import { Targets } from "../parts/draft/targets.tsx";
 import { TestMail } from "../parts/draft/test-mail.tsx";
-import { PageHead } from "../parts/page.tsx";
+import { PageHead, Part } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
-import { callsOf, type Kind } from "../parts/send/calls.ts";
-import { SendPanel } from "../parts/send/send-panel.tsx";
+import { isOpen, type Kind, useCalls, useProgress } from "../parts/send/calls.ts";
+import { CheckSend } from "../parts/send/check-send.tsx";
+import { Commands, LiveSend } from "../parts/send/live-send.tsx";
+import { Report } from "../parts/send/report.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
 export const Newsletter = () => <Page kind="newsletter" />;
@@ -16,9 +19,9 @@ export const Campaign = () => <Page kind="campaign" />;
 
 /** One newsletter or campaign: as a draft its editor, and from its confirmation on how its send goes. */
 function Page({ kind }: { kind: Kind }) {
-  const { client, base } = useWorkspace();
+  const { base } = useWorkspace();
   const { [`${kind}Id`]: id = "" } = useParams({ strict: false }) as Record<string, string>;
-  const { calls, params } = callsOf(client, kind, id);
+  const { calls, params } = useCalls(kind, id);
   const read = (): Promise<{ data: Draft }> => calls.drafts.retrieve.query({ params });
   const draft = useData([`${kind}s`, id], read);
   if ("is_drip" in draft && draft.is_drip) return <Navigate to={`${base}/sequences/${id}`} replace />;
@@ -26,14 +29,14 @@ function Page({ kind }: { kind: Kind }) {
 }
 
 function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
-  const { client, base } = useWorkspace();
+  const { base } = useWorkspace();
   const navigate = useNavigate();
   const [isDirty, setDirty] = useState(false);
   const mayWrite = useRole("EDITOR");
   const maySend = useRole("ADMIN");
   const { id, name, status, updated_at } = draft;
   const isDraft = status === "DRAFT";
-  const { calls, params } = callsOf(client, kind, id);
+  const { calls, params } = useCalls(kind, id);
   return (
     <>
       <PageHead title={name}>
@@ -47,29 +50,56 @@ function Shown({ kind, draft }: { kind: Kind; draft: Draft }) {
           />
         )}
       </PageHead>
-      {isDraft ? (
+      {isDraft && (
         <>
           <div className="draft">
             <Editor kind={kind} draft={draft} onDirty={setDirty} />
             <Preview kind={kind} id={id} version={updated_at} />
           </div>
           <Targets kind={kind} draft={draft} />
-          {isDirty ? (
-            <p className="notice">Save your changes: then the {kind} can be checked and sent.</p>
-          ) : (
-            // Another content or target has another check.
-            <SendPanel key={updated_at} kind={kind} id={id} name={name} status={status} />
-          )}
-        </>
-      ) : (
-        <>
-          <SendPanel kind={kind} id={id} name={name} status={status} />
-          <details>
-            <summary>The mail</summary>
-            <Preview kind={kind} id={id} version="sent" />
-          </details>
         </>
       )}
+      {isDraft && isDirty ? (
+        <p className="notice">Save your changes: then the {kind} can be checked and sent.</p>
+      ) : (
+        <section className="stack" aria-label="Send">
+          <h2>Send</h2>
+          {isDraft ? (
+            // Another content or target has another check.
+            <CheckSend key={updated_at} kind={kind} id={id} name={name} />
+          ) : (
+            <Part>
+              <SendOf kind={kind} id={id} />
+            </Part>
+          )}
+        </section>
+      )}
+      {!isDraft && (
+        <details>
+          <summary>The mail</summary>
+          <Preview kind={kind} id={id} version="sent" />
+        </details>
+      )}
+    </>
+  );
+}
+
+/** How the send of a draft goes, or has gone. */
+function SendOf({ kind, id }: { kind: Kind; id: string }) {
+  const { base } = useWorkspace();
+  const queries = useQueryClient();
+  const [send] = useProgress(id);
+  const status = send?.status;
+  // The page around it shows the status too.
+  useEffect(() => {
+    if (status !== undefined) void queries.invalidateQueries({ queryKey: [base, `${kind}s`] });
+  }, [status, queries, base, kind]);
+  if (!send) return <p className="muted">Its send is kept no longer.</p>;
+  if (!isOpen(send)) return <Report kind={kind} send={send} />;
+  return (
+    <>
+      <LiveSend send={send} />
+      <Commands kind={kind} send={send} />
     </>
   );
 }

@@ -3,7 +3,7 @@ import { Act } from "../parts/act.tsx";
 import { STATES } from "../parts/draft/drafts.ts";
 import { ChoiceFilter, choiceOf, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { PageHead, When } from "../parts/page.tsx";
-import { callsOf, type Kind } from "../parts/send/calls.ts";
+import { type Kind, useCalls } from "../parts/send/calls.ts";
 import { List } from "../parts/table.tsx";
 import { useRole, useWorkspace } from "../session.tsx";
 
@@ -31,7 +31,7 @@ function Page({ kind }: { kind: Kind }) {
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
   const [{ q, status: given }] = useFilters();
-  const { drafts } = callsOf(client, kind, "").calls;
+  const { drafts } = useCalls(kind, "").calls;
   const mayWrite = useRole("EDITOR");
   const status = choiceOf(FILTERS, given);
   const texts = TEXTS[kind];

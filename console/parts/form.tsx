@@ -39,8 +39,11 @@ export function Form({ onSubmit, onDone, submit, inputs = [], values, children, 
   const { mutate, data, error, isPending } = useMutation({
     mutationFn: (given: Values) => onSubmit(given, { idempotencyKey: idempotencyKey.current }),
     onSuccess: (result) => result !== false && typeof result !== "string" && onDone?.(),
-    // The service would answer the same refusal again, also once its reason is gone.
-    onError: (thrown) => (refusalOf(thrown).status ?? 503) < 500 && renewKey(),
+    onError: (thrown) => {
+      const { status = 503, code } = refusalOf(thrown);
+      // The service would answer a refusal again, also once its reason is gone.
+      if (status < 500 && code !== "request_in_flight") renewKey();
+    },
   });
   return (
     <form

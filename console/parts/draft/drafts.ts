@@ -1,9 +1,9 @@
 import type { DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
 import { readLists } from "../audience/lists.ts";
-import type { callsOf, Kind } from "../send/calls.ts";
+import type { Kind, useCalls } from "../send/calls.ts";
 
-type Drafts = ReturnType<typeof callsOf>["calls"]["drafts"];
+type Drafts = ReturnType<typeof useCalls>["calls"]["drafts"];
 export type Draft = DataOf<Drafts["retrieve"]["query"]>;
 
 /** The states in the words of the pages. */

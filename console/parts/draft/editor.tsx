@@ -7,7 +7,7 @@ import { useAccounts } from "../account.tsx";
 import { Dialog } from "../dialog.tsx";
 import { Field, RefusedBy } from "../form.tsx";
 import { Problem } from "../page.tsx";
-import { callsOf, type Kind } from "../send/calls.ts";
+import { type Kind, useCalls } from "../send/calls.ts";
 import { type Draft, useSettings } from "./drafts.ts";
 import { goTo, TagField } from "./tag-field.tsx";
 
@@ -31,7 +31,8 @@ interface EditorProps {
 
 /** The content of a draft, which is saved as a whole. */
 export function Editor({ kind, draft, onDirty }: EditorProps) {
-  const { client, base } = useWorkspace();
+  const { base } = useWorkspace();
+  const { calls, params } = useCalls(kind, draft.id);
   const queries = useQueryClient();
   const mayWrite = useRole("EDITOR");
   const [edits, setEdits] = useState<Partial<Content>>({});
@@ -56,7 +57,6 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   }, []);
   const { mutate, mutateAsync, isPending, error } = useMutation({
     mutationFn: async () => {
-      const { calls, params } = callsOf(client, kind, draft.id);
       const body = Object.fromEntries(Object.entries(changes).map(([name, value]) => [name, value || null]));
       const { data } = await calls.drafts.update.mutate({ params, body });
       const queryKey = [base, `${kind}s`, draft.id];

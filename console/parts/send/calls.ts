@@ -4,10 +4,10 @@ import { useData, useWorkspace } from "../../session.tsx";
 export type Kind = "newsletter" | "campaign";
 
 /** The procedures of one newsletter or campaign, and the parameters that name it. */
-export const callsOf = (client: Client, kind: Kind, id: string) => ({
-  calls: kind === "newsletter" ? client.api.newsletters : client.api.campaigns,
-  params: { [`${kind}Id`]: id },
-});
+export function useCalls(kind: Kind, id: string) {
+  const { newsletters, campaigns } = useWorkspace().client.api;
+  return { calls: kind === "newsletter" ? newsletters : campaigns, params: { [`${kind}Id`]: id } };
+}
 
 export type Send = DataOf<Client["app"]["overview"]["progress"]["query"]>[number];
 export type GateReport = DataOf<Client["app"]["overview"]["gates"]["query"]>;

@@ -6,7 +6,7 @@ import { useRole, useWorkspace } from "../../session.tsx";
 import { Act } from "../act.tsx";
 import { Field } from "../form.tsx";
 import { Facts, Problem, When } from "../page.tsx";
-import { callsOf, type GateReport, type Kind } from "./calls.ts";
+import { type GateReport, type Kind, useCalls } from "./calls.ts";
 import { people, percent } from "./words.ts";
 
 type GateState = GateReport["gates"][number];
@@ -23,7 +23,7 @@ interface CheckProps {
 /** Checks a draft against every gate, makes the preview of its send when all are met, and confirms it. */
 export function CheckSend({ kind, id, name }: CheckProps) {
   const { client, base } = useWorkspace();
-  const { calls, params } = callsOf(client, kind, id);
+  const { calls, params } = useCalls(kind, id);
   const [typed, setTyped] = useState("");
   const [outdated, setOutdated] = useState<string>();
   const maySend = useRole("ADMIN");
@@ -110,7 +110,7 @@ export function CheckSend({ kind, id, name }: CheckProps) {
   );
 }
 
-type Preview = DataOf<ReturnType<typeof callsOf>["calls"]["sends"]["sendPreview"]["mutate"]>;
+type Preview = DataOf<ReturnType<typeof useCalls>["calls"]["sends"]["sendPreview"]["mutate"]>;
 
 /** Refusals of a confirm after which only a new check helps. */
 const OUTDATED: Readonly<Record<string, string>> = {

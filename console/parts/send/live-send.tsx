@@ -1,8 +1,8 @@
 import { useMutation } from "@tanstack/react-query";
-import { useRole, useWorkspace } from "../../session.tsx";
+import { useRole } from "../../session.tsx";
 import { Facts, Problem, When } from "../page.tsx";
 import { Remove } from "../remove.tsx";
-import { callsOf, type Kind, type Send } from "./calls.ts";
+import { type Kind, type Send, useCalls } from "./calls.ts";
 import { pauseText, people } from "./words.ts";
 
 type Counts = Send["recipients"];
@@ -60,8 +60,7 @@ export function Outcomes({ recipients }: { recipients: Counts }) {
 
 /** Pauses, resumes and cancels a send that has not ended. */
 export function Commands({ kind, send }: { kind: Kind; send: Send }) {
-  const { client } = useWorkspace();
-  const { calls, params } = callsOf(client, kind, send.resource_id);
+  const { calls, params } = useCalls(kind, send.resource_id);
   const name = send.status === "PAUSED" ? "resume" : "pause";
   const command = useMutation({
     mutationFn: (): Promise<unknown> =>

@@ -4,7 +4,7 @@ import { AddressList, PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
 import { Facts, When } from "../page.tsx";
-import { callsOf, type Kind, type Send } from "./calls.ts";
+import { type Kind, type Send, useCalls } from "./calls.ts";
 import { OUTCOMES, Outcomes, outcomeText } from "./live-send.tsx";
 import { people, percent, reasonText } from "./words.ts";
 
@@ -91,13 +91,13 @@ function Hours({ id, recipients }: { id: string; recipients: number }) {
   );
 }
 
-type Recipient = DataOf<ReturnType<typeof callsOf>["calls"]["recipients"]["query"]>[number];
+type Recipient = DataOf<ReturnType<typeof useCalls>["calls"]["recipients"]["query"]>[number];
 
 /** The recipients by outcome; the outcome stands in the URL. */
 function Recipients({ kind, id }: { kind: Kind; id: string }) {
   const { client, base } = useWorkspace();
   const [{ outcome }] = useFilters();
-  const { calls, params } = callsOf(client, kind, id);
+  const { calls, params } = useCalls(kind, id);
   const status = choiceOf(OUTCOMES, outcome)?.toUpperCase() as "SENT" | undefined;
   const read = async (cursor: string | undefined) => {
     for (let from = cursor; ; ) {
