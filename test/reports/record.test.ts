@@ -3,7 +3,6 @@ import { sql } from "kysely";
 import { MAIL_REPORT_KINDS, type MailReportKind } from "../../db/entities/engagement.ts";
 import { RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
 import { makePlaceholder } from "../../domain/erasure/erased-addresses.ts";
 import type { MailRef } from "../../domain/mail/links.ts";
 import { type MailReport, recordReport, recordReports } from "../../domain/reports/record.ts";
@@ -210,18 +209,6 @@ describe("A report about a mail", () => {
     const [first] = await recordReports(team.em, reports, SOFT_BOUNCE_POLICY);
     assert.equal(first, "recorded", "without a tenant each report is recorded for the mail's own");
     assert.equal(await reasonOf(other, email), "bounce:hard");
-    assert.equal(await reasonOf(team, email), undefined);
-  });
-
-  it("is rolled back with the caller's transaction", async () => {
-    const email = uniqueEmail("undone");
-    const mail = await mailTo(team, email);
-    const undone = transaction(team.em, async (em) => {
-      assert.equal(await recordReport(em, { ...mail, kind: "bounce:hard" }, SOFT_BOUNCE_POLICY), "recorded");
-      throw new Error("undone");
-    });
-    await assert.rejects(undone, /undone/);
-    assert.deepEqual(await recordedKinds(team, mail.sendId), []);
     assert.equal(await reasonOf(team, email), undefined);
   });
 

@@ -465,19 +465,10 @@ describe("Webhooks of providers", () => {
 
     it("record the other events of a batch when a mail has no outcome yet, and ask for the batch again", async () => {
       const [early, settled] = [await mailTo(team, uniqueEmail(), "SENDING"), await mailTo(team, uniqueEmail())];
-      assert.equal((await send([sendGridEvent(early), sendGridEvent(settled)])).status, 503);
+      // SendGrid repeats a batch for as long.
+      const aDayAgo = { at: Date.now() - 86_400_000 };
+      assert.equal((await send([sendGridEvent(early), sendGridEvent(settled)], aDayAgo)).status, 503);
       assert.deepEqual(await recordedKinds(team, settled.sendId), ["1 bounce:hard"]);
-    });
-
-    it("change nothing when a batch is repeated", async () => {
-      const email = uniqueEmail("repeated");
-      const mail = await mailTo(team, email);
-      const events = [sendGridEvent(mail), sendGridEvent(mail)];
-      assert.equal((await send(events)).status, 204);
-      await unchanged(async () => {
-        assert.equal((await send(events)).status, 204);
-        assert.equal((await send(events, { at: Date.now() - 3_600_000 })).status, 204);
-      });
     });
 
     it("refuse a request that was altered, signed by another key, not signed, or is too old", async () => {
