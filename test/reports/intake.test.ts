@@ -13,28 +13,17 @@ import {
 } from "../../domain/mail/links.ts";
 import { LEDGERS } from "../../domain/retention/ledgers.ts";
 import { openVault } from "../../domain/secrets/crypto.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type MailedLetter, mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
-import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
 import { bounce, COMPLAINT, complaint, HARD, RETURN_PATH_DOMAIN, SOFT } from "../support/reports.ts";
 import { LEAST_LEDGER_DAYS, prune } from "../support/retention.ts";
-import {
-  caughtMails,
-  ledgerStates,
-  makeSender,
-  readMail,
-  sendAndWait,
-  startSend,
-  untilStatus,
-} from "../support/sending.ts";
+import { caughtMails, makeSender, readMail, sendAndWait } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { snapshotTables } from "../support/tables.ts";
-import { temporalClient } from "../support/temporal.ts";
 import { giveMail, mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
 
 const { it, longIt } = testsOf();
@@ -197,26 +186,6 @@ describe("The intake of reports", () => {
       assert.equal(await give(pathOf(mail), REQUEST, READER), 250, "a return path is no unsubscribe address");
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
     });
-
-    it("takes effect on a send under way", async () => {
-      const sender = await makeSender({ recipients: 2, account: { hourlyLimit: 1 } });
-      const { data } = await startSend(sender);
-      await eventually(async () => (await ledgerStates(sender)).SENT === 1, { what: "the first mail" });
-      assert.equal(await give(addressOf({ sendId: data.id, seq: 2 }), REQUEST, READER), 250);
-      await sql`update email_accounts set hourly_limit = null where id = ${sender.accountId}`.execute(
-        kysely(sender.em),
-      );
-      const { client: temporal, close } = await temporalClient();
-      await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("retry").finally(close);
-      await untilStatus(sender, ["SENT"]);
-      assert.deepEqual(await ledgerStates(sender), { SENT: 1, SUPPRESSED: 1 });
-    });
-  });
-
-  it("finds the mail also when a server changed the case of the address", async () => {
-    const ref = await mailTo(team, `${unique("case")}@to.example`);
-    assert.equal(await give(pathOf(ref).toUpperCase(), HARD), 250);
-    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
   });
 
   it("takes automatic answers, delays and successes, and records nothing", async () => {
