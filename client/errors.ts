@@ -26,34 +26,26 @@ export type ErrorType =
   | "api_error";
 
 /** A refusal as the service answered it. */
-export interface Refusal {
-  /** The status of the HTTP answer. */
-  status: number;
-  type: ErrorType;
-  /** Stable: branch on it. Codes are added, never renamed. */
-  code: string;
-  /** For people; it may change. */
-  message: string;
-  /** The field at fault, where it is one: `emails[3]`. */
-  param: string | undefined;
-  /** The page with the remedy. */
-  docUrl: string | undefined;
-  /** Quote it to the support. */
-  requestId: string | undefined;
-  /** Seconds after which another try makes sense, from Retry-After. */
-  retryAfter: number | undefined;
-  idempotencyKey: string | undefined;
-}
+export type Refusal = Pick<
+  ApiError,
+  "status" | "type" | "code" | "message" | "param" | "docUrl" | "requestId" | "retryAfter" | "idempotencyKey"
+>;
 
 /** The service refused the request, or failed. There is a class for each type. */
-export class ApiError extends MailkeelError implements Refusal {
+export class ApiError extends MailkeelError {
   override name = "ApiError";
+  /** The status of the HTTP answer. */
   readonly status: number;
   readonly type: ErrorType;
+  /** Stable: branch on it. Codes are added, never renamed. */
   readonly code: string;
+  /** The field at fault, where it is one: `emails[3]`. */
   readonly param: string | undefined;
+  /** The page with the remedy. */
   readonly docUrl: string | undefined;
+  /** Quote it to the support. */
   readonly requestId: string | undefined;
+  /** Seconds after which another try makes sense, from Retry-After. */
   readonly retryAfter: number | undefined;
 
   constructor({ status, type, code, message, param, docUrl, requestId, retryAfter, idempotencyKey }: Refusal) {
