@@ -23,8 +23,6 @@ export interface TemporalGateway {
    * @throws {ApiError} `service_unavailable` when the cluster or its workers do not answer in time
    */
   call<T>(deadlineMs: number, work: (client: Client) => Promise<T>): Promise<T>;
-  /** Answers when the cluster does. @throws {ApiError} `service_unavailable` */
-  check(deadlineMs: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -101,8 +99,8 @@ export function openTemporal(env: Env): TemporalGateway {
 
   const underWay = new Set<Promise<unknown>>();
 
-  const within = async <T>(deadlineMs: number, work: () => Promise<T>): Promise<T> => {
-    const call = connection.withDeadline(Date.now() + deadlineMs, work);
+  const within = async <T>(deadlineMs: number, work: (client: Client) => Promise<T>): Promise<T> => {
+    const call = connection.withDeadline(Date.now() + deadlineMs, () => work(client));
     underWay.add(call);
     try {
       return await call;
@@ -117,10 +115,7 @@ export function openTemporal(env: Env): TemporalGateway {
     }
   };
   return {
-    call: (deadlineMs, work) => within(deadlineMs, () => work(client)),
-    check: async (deadlineMs) => {
-      await within(deadlineMs, () => connection.workflowService.getSystemInfo({}));
-    },
+    call: within,
     close: async () => {
       // A retry on a closed channel would throw outside of any caller's reach.
       await Promise.allSettled(underWay);

@@ -1,20 +1,16 @@
 import type { Logger } from "pino";
 import type { Env } from "../../config/env.ts";
 import { openProbe } from "../../db/probe.ts";
+import type { TemporalGateway } from "../temporal-gateway.ts";
 
 /** Shorter than the timeout of a probe. */
 const DEADLINE_MS = 2_000;
 /** How long one report answers all requests, so that many of them cost one check. */
 const KEPT_MS = 1_000;
 
-const DEPENDENCIES = ["postgres", "temporal"] as const;
-type Dependency = (typeof DEPENDENCIES)[number];
+type Dependency = "postgres" | "temporal";
 
 export type Readiness = { ready: boolean } & Record<Dependency, "ok" | "unreachable">;
-
-interface Answering {
-  check(deadlineMs: number): Promise<void>;
-}
 
 /** Tells whether the dependencies answer, at most a second ago. */
 export interface ReadinessCheck {
@@ -29,11 +25,11 @@ function within(work: Promise<unknown>): Promise<unknown> {
 }
 
 /** Opens the check, with a connection to Postgres beside those that requests use. */
-export function openReadiness(env: Pick<Env, "DATABASE_URL">, temporal: Answering, log: Logger): ReadinessCheck {
+export function openReadiness(env: Pick<Env, "DATABASE_URL">, temporal: TemporalGateway, log: Logger): ReadinessCheck {
   const probe = openProbe(env.DATABASE_URL, DEADLINE_MS);
-  const checks: Record<Dependency, () => Promise<void>> = {
+  const checks: Record<Dependency, () => Promise<unknown>> = {
     postgres: () => probe.check(),
-    temporal: () => temporal.check(DEADLINE_MS),
+    temporal: () => temporal.call(DEADLINE_MS, ({ workflowService }) => workflowService.getSystemInfo({})),
   };
   const stateOf = async (dependency: Dependency) => {
     try {
