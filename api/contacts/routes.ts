@@ -10,7 +10,7 @@ import { addressFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
 import { readRecord } from "../rest/record.ts";
-import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { checkItems } from "./bulk.ts";
 import { checkContactFields } from "./fields.ts";
 import { presentBatch } from "./present.ts";
@@ -169,7 +169,7 @@ const remove = route("DELETE /contacts/{contactId}", {
   .mutation(async ({ ctx, input }) => {
     const id = input.params.contactId;
     await deleteContact(ctx.em, ctx.tenant, id);
-    return ok({ object: "contact", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
+    return ok({ object: "contact", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
 export const contactsRouter = router({ create, upsert, page, listFields, retrieve, update, remove });
