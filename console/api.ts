@@ -81,9 +81,6 @@ class HttpRefusal extends Error {
   }
 }
 
-/** A refusal that the page itself has found. */
-export const refuse = (param: string, message: string): Error => new HttpRefusal({ param, message });
-
 /** A request beside the procedures, such as a sign-in. @throws {HttpRefusal} */
 export async function request<T>(method: string, path: string, body?: object): Promise<T> {
   const response = await fetch(`/console${path}`, {

@@ -87,7 +87,7 @@ export function Page() {
           )}
         </section>
       )}
-      {refused.length > 0 && <Refused lines={refused} isWhole={refused.length === report?.refused} />}
+      {refused.length > 0 && <RefusedLines lines={refused} isWhole={refused.length === report?.refused} />}
       {isEditable && (
         <details open={state !== "CHECKED"} key={state}>
           <summary>Columns and choices</summary>
@@ -100,7 +100,7 @@ export function Page() {
   );
 }
 
-function Refused({ lines, isWhole }: { lines: Import["refused"]; isWhole: boolean }) {
+function RefusedLines({ lines, isWhole }: { lines: Import["refused"]; isWhole: boolean }) {
   const csv = lines.map(({ line, reason }) => `${line},"${reason.replaceAll('"', '""')}"\r\n`);
   return (
     <section className="stack" aria-label="Refused lines">

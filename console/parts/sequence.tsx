@@ -1,5 +1,4 @@
 import { useState } from "react";
-import { refuse } from "../api.ts";
 import { Conditions } from "./audience/builder.tsx";
 import { type Condition, grouped, partsOf } from "./audience/conditions.ts";
 import { TagField } from "./draft/tag-field.tsx";
@@ -55,13 +54,6 @@ const timesOf = ({ wait_minutes: wait, time_of_day }: Step) => {
 /** Reads the inputs of a step. @param at of their names: `steps[0].` */
 function stepOf(id: string, at: string, values: Values): Step {
   const text = (name: string) => values[`${at}${name}`] ?? "";
-  const condition = (name: string): unknown => {
-    try {
-      return text(name) === "" ? null : JSON.parse(text(name));
-    } catch {
-      throw refuse(`${at}${name}`, "This is not valid JSON.");
-    }
-  };
   return {
     id,
     wait_minutes: Number(text("wait_minutes")) * Number(text("unit")),
@@ -69,8 +61,8 @@ function stepOf(id: string, at: string, values: Values): Step {
     send_days: DAYS.flatMap((_, i) => (text(`day${i + 1}`) ? [i + 1] : [])),
     subject: text("subject"),
     body: text("body"),
-    stop_if: condition("stop_if"),
-    skip_if: condition("skip_if"),
+    stop_if: JSON.parse(text("stop_if")),
+    skip_if: JSON.parse(text("skip_if")),
   };
 }
 
@@ -89,7 +81,7 @@ function ConditionInput({ first, label, name }: { first: unknown; label: string;
         {label} {isNone ? "– never" : "…"}
       </summary>
       <Conditions value={value} onChange={setValue} />
-      <input type="hidden" name={name} value={isNone ? "" : (JSON.stringify(value) ?? "no JSON")} />
+      <input type="hidden" name={name} value={JSON.stringify(isNone ? null : (value ?? "no JSON"))} />
       <Refused name={name} />
       <p className="muted">“Any mail” is any mail of this sequence.</p>
     </details>
