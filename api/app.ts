@@ -42,12 +42,13 @@ const traceRequest: RequestHandler = ({ method }, res, next) => {
   const { requestId } = localsOf(res);
   const attributes = { "http.request.method": method };
   void inSpan({ name: method, kind: "SERVER", requestId, attributes }, async (span) => {
-    const closed = span && new Promise((resolve) => res.once("close", resolve));
+    if (!span) return next();
+    const closed = new Promise((resolve) => res.once("close", resolve));
     next();
     await closed;
     const { route, teamId, sendId, code } = localsOf(res);
-    if (route !== undefined) span?.updateName(`${method} ${route}`);
-    span?.setAttributes({
+    if (route !== undefined) span.updateName(`${method} ${route}`);
+    span.setAttributes({
       "http.route": route,
       "http.response.status_code": res.writableFinished ? res.statusCode : undefined,
       team_id: teamId,

@@ -22,17 +22,21 @@ const EXPORT_TIMEOUT_MS = 3_000;
 /** How often a collector that does not answer is reported. */
 const WARN_EVERY_MS = 60_000;
 
-/** The span in which the present code runs. */
+/** The span in which the present code runs; undefined where it is not sampled. */
 interface Place {
-  span: Api.Span;
-  isSampled: boolean;
-  requestId: string | undefined;
+  span: Api.Span | undefined;
+  requestId?: string | undefined;
   children: number;
 }
+
+/** Nothing below it is sampled either. */
+const NOT_SAMPLED: Place = { span: undefined, children: 0 };
 
 interface Tracing {
   api: typeof Api;
   tracer: Api.Tracer;
+  /** Of spans without a parent that are sampled, from 0 to 1. */
+  share: number;
   end(): Promise<void>;
 }
 
@@ -56,7 +60,7 @@ export function inSpan<T>(options: SpanOptions, work: (span?: Api.Span) => Promi
 
 /** Runs a statement of Postgres in a span; a loop's, outside of any span, in none. */
 export function inStatementSpan<T>(text: string, run: () => Promise<T>): Promise<T> {
-  if (tracing === undefined || !places.getStore()?.isSampled || /^(begin|start)\b/.test(text)) return run();
+  if (tracing === undefined || !places.getStore()?.span || /^(begin|start)\b/.test(text)) return run();
   const options = { name: summaryOf(text), kind: "CLIENT", attributes: { "db.system.name": "postgresql" } } as const;
   return traced(tracing, options, (span) =>
     run().catch((error) => {
@@ -67,20 +71,21 @@ export function inStatementSpan<T>(text: string, run: () => Promise<T>): Promise
 }
 
 async function traced<T>(
-  { api, tracer }: Tracing,
+  { api, tracer, share }: Tracing,
   { name, kind = "INTERNAL", attributes, requestId: given, isLeaf }: SpanOptions,
   work: (span?: Api.Span) => Promise<T>,
 ): Promise<T> {
   const parent = places.getStore();
-  if (parent && (!parent.isSampled || ++parent.children > MOST_CHILDREN)) return work();
+  if (parent && (!parent.span || ++parent.children > MOST_CHILDREN)) return work();
+  // The SDK would make a context and IDs first.
+  if (!parent && Math.random() >= share) return places.run(NOT_SAMPLED, work);
   const requestId = parent?.requestId ?? given;
-  const outer = parent ? api.trace.setSpan(api.ROOT_CONTEXT, parent.span) : api.ROOT_CONTEXT;
+  const outer = parent?.span ? api.trace.setSpan(api.ROOT_CONTEXT, parent.span) : api.ROOT_CONTEXT;
   const options = { kind: api.SpanKind[kind], attributes: { ...attributes, request_id: requestId } };
   const span = tracer.startSpan(name, options, outer);
-  const isSampled = span.isRecording();
-  const place = { span, isSampled, requestId, children: isLeaf ? MOST_CHILDREN : 0 };
+  const place = { span, requestId, children: isLeaf ? MOST_CHILDREN : 0 };
   try {
-    return await places.run(place, work, isSampled ? span : undefined);
+    return await places.run(place, work, span);
   } finally {
     if (place.children > MOST_CHILDREN) span.setAttribute("children_left_out", place.children - MOST_CHILDREN);
     span.end();
@@ -89,9 +94,8 @@ async function traced<T>(
 
 /** Marks the present span. */
 export function markFailed(code: string): void {
-  const place = places.getStore();
-  if (tracing === undefined || place === undefined) return;
-  place.span.setAttribute("error.type", code).setStatus({ code: tracing.api.SpanStatusCode.ERROR });
+  if (tracing === undefined) return;
+  places.getStore()?.span?.setAttribute("error.type", code).setStatus({ code: tracing.api.SpanStatusCode.ERROR });
 }
 
 /** A code or the name of its class: messages of errors may quote an address. */
@@ -112,7 +116,7 @@ const READ = /\b(select)\b.*?\bfrom\s+"?([a-z_]+)/is;
 /** Makes a callback run in the present span, or in none where this one is not sampled, also when another span calls it. */
 export function keepSpan<Args extends unknown[], R>(act: (...args: Args) => R): (...args: Args) => R {
   if (tracing === undefined) return act;
-  return places.getStore()?.isSampled ? AsyncLocalStorage.bind(act) : (...args) => places.exit(() => act(...args));
+  return places.getStore()?.span ? AsyncLocalStorage.bind(act) : (...args) => places.exit(() => act(...args));
 }
 
 /** Makes a timer or the like in no span: it outlives the present one. */
@@ -120,34 +124,35 @@ export const withoutSpan = <T>(make: () => T): T => places.exit(make);
 
 /** Fields of each line that is logged in a span. */
 export function logFields(): { traceId?: string } {
-  const place = places.getStore();
-  return place?.isSampled ? { traceId: place.span.spanContext().traceId } : {};
+  const span = places.getStore()?.span;
+  return span ? { traceId: span.spanContext().traceId } : {};
 }
 
 /** The present span as workflows carry it to their activities. */
 export interface SpanHeader {
-  /** As W3C Trace Context writes it. */
-  traceparent: string;
+  /** As W3C Trace Context writes it; left out where it is not sampled. */
+  traceparent?: string;
   requestId?: string;
 }
 
 export function spanHeader(): SpanHeader | undefined {
   const place = places.getStore();
-  if (place === undefined) return undefined;
-  const { traceId, spanId, traceFlags } = place.span.spanContext();
-  const traceparent = `00-${traceId}-${spanId}-0${traceFlags}`;
-  return { traceparent, ...(place.requestId !== undefined && { requestId: place.requestId }) };
+  if (place?.span === undefined) return place && {};
+  const { traceId, spanId } = place.span.spanContext();
+  return {
+    traceparent: `00-${traceId}-${spanId}-01`,
+    ...(place.requestId !== undefined && { requestId: place.requestId }),
+  };
 }
 
 /** Runs `work` as a part of the span that a header names. */
 export function underSpan<T>(header: SpanHeader | undefined, work: () => Promise<T>): Promise<T> {
   if (tracing === undefined || header === undefined) return work();
   const { api } = tracing;
-  const [, traceId = "", spanId = "", flags] = header.traceparent.split("-");
-  const isSampled = flags === "01";
-  const traceFlags = isSampled ? api.TraceFlags.SAMPLED : api.TraceFlags.NONE;
-  const span = api.trace.wrapSpanContext({ traceId, spanId, traceFlags, isRemote: true });
-  return places.run({ span, isSampled, requestId: header.requestId, children: 0 }, work);
+  const [, traceId, spanId] = header.traceparent?.split("-") ?? [];
+  if (!traceId || !spanId) return places.run(NOT_SAMPLED, work);
+  const span = api.trace.wrapSpanContext({ traceId, spanId, traceFlags: api.TraceFlags.SAMPLED, isRemote: true });
+  return places.run({ span, requestId: header.requestId, children: 0 }, work);
 }
 
 /** Loads the packages and begins to trace, where a collector is set. */
@@ -180,7 +185,7 @@ export async function openTracing(
     resource: resources
       .resourceFromAttributes({ "service.name": `mailkeel-${service}` })
       .merge(resources.detectResources({ detectors: [resources.envDetector] })),
-    sampler: new sdk.ParentBasedSampler({ root: new sdk.TraceIdRatioBasedSampler(share) }),
+    sampler: new sdk.AlwaysOnSampler(),
     spanProcessors: [
       new sdk.BatchSpanProcessor({
         exporter: new OTLPTraceExporter({
@@ -194,7 +199,7 @@ export async function openTracing(
       }),
     ],
   });
-  tracing = { api, tracer: provider.getTracer("mailkeel"), end: () => provider.shutdown().catch(quiet) };
+  tracing = { api, tracer: provider.getTracer("mailkeel"), share, end: () => provider.shutdown().catch(quiet) };
 }
 
 /** Sends the spans that wait, for at most EXPORT_TIMEOUT_MS. */

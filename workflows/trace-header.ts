@@ -3,7 +3,7 @@ import type { Headers, WorkflowInterceptorsFactory } from "@temporalio/workflow"
 import { SPAN_HEADER } from "./ids.ts";
 
 const isSampled = (span: Payload) =>
-  defaultPayloadConverter.fromPayload<{ traceparent: string }>(span).traceparent.endsWith("-01");
+  defaultPayloadConverter.fromPayload<{ traceparent?: string }>(span).traceparent !== undefined;
 
 /**
  * Hands the span of the request that started or updated a workflow on to its activities; a later one that is sampled
