@@ -35,7 +35,7 @@ export function Suppress({ email }: { email?: string }) {
   const stop = async (text: string) => {
     const emails = text.split(/[\s,;]+/).filter(Boolean);
     const { added, already_suppressed: present } = (await suppressions.create.mutate({ body: { emails } })).data;
-    return email ? undefined : `Mail to ${added.length} addresses is stopped; to ${present.length} it was before.`;
+    return email ? undefined : `Stopped: ${added.length}. Stopped before: ${present.length}.`;
   };
   return (
     <Act
