@@ -44,8 +44,8 @@ function Page({ kind }: { kind: Kind }) {
             submit="Make the draft"
             kind="primary"
             inputs={[["name", "Name", { required: true, maxLength: 200, hint: NAME_HINT }]]}
-            act={async ({ name = "" }) => {
-              const { data } = await drafts.create.mutate({ body: { name } });
+            act={async ({ name = "" }, context) => {
+              const { data } = await drafts.create.mutate({ body: { name } }, { context });
               await navigate({ to: `${base}/${kind}s/${data.id}` });
             }}
           />

@@ -66,9 +66,10 @@ function ListButton({ list }: { list?: ListRecord }) {
         ["description", "Note for the team"],
         ["optin", "Opt-in", { choices: { DOUBLE: "Double", SINGLE: "Single" }, hint }],
       ]}
-      act={({ name = "", description, optin }): Promise<unknown> => {
+      act={({ name = "", description, optin }, context): Promise<unknown> => {
         const body = { name, description: description || null, optin: optin as "SINGLE" };
-        return list ? lists.update.mutate({ params: { listId: list.id }, body }) : lists.create.mutate({ body });
+        if (list) return lists.update.mutate({ params: { listId: list.id }, body });
+        return lists.create.mutate({ body }, { context });
       }}
     />
   );

@@ -26,10 +26,10 @@ export function Sequences() {
             submit="Make the sequence"
             kind="primary"
             inputs={NAME}
-            act={async ({ name = "", target = "", from_email = "", from_name }) => {
+            act={async ({ name = "", target = "", from_email = "", from_name }, context) => {
               const [kind = "list_id", id = ""] = target.split(" ");
               const body = { name, [kind]: id, from_email, from_name: from_name || null };
-              const { data } = await sequences.create.mutate({ body });
+              const { data } = await sequences.create.mutate({ body }, { context });
               await navigate({ to: `${base}/sequences/${data.id}` });
             }}
           >

@@ -41,8 +41,9 @@ export function Form({ onSubmit, onDone, submit, inputs = [], values, children, 
     onSuccess: (result) => result !== false && typeof result !== "string" && onDone?.(),
     onError: (thrown) => {
       const { status = 503, code } = refusalOf(thrown);
-      // The service would answer a refusal again, also once its reason is gone.
-      if (status < 500 && code !== "request_in_flight") renewKey();
+      // The service would answer a refusal again, also once its reason is gone. One for too many requests says nothing
+      // about an earlier press, whose answer may have been lost.
+      if (status < 500 && status !== 429 && code !== "request_in_flight") renewKey();
     },
   });
   return (

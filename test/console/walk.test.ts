@@ -46,8 +46,8 @@ describe("The console in a browser", function () {
   this.timeout(240_000);
   const program = needs("chromium", { installs: false });
   before(() => buildConsole());
-  // A session that has ended is told apart by its 401.
-  const inPage = openBrowser(program, /status of 401/);
+  // A session that has ended is told apart by its 401; a test gives the others.
+  const inPage = openBrowser(program, /status of (401|429|502)/);
 
   it("leads from a link in a mail to the report of a newsletter to 1,000 imported people", async () => {
     const sender = await makeSender({ recipients: 0, detached: true });
@@ -160,6 +160,39 @@ describe("The console in a browser", function () {
       await page.getByRole("button", { name: "Save" }).click();
       await banner.waitFor({ state: "hidden" });
       await page.getByRole("heading", { name: "Anne's letter", level: 1 }).waitFor();
+    });
+  });
+
+  it("makes one list by several presses after a lost answer, and another one by another name", async () => {
+    const { origin } = await stack();
+    const { owner, team } = await makeTeam();
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/lists`);
+      const press = () => page.getByRole("button", { name: "Make the list", exact: true }).click();
+      const calls = /lists\.create/;
+      await page.getByRole("button", { name: "New list", exact: true }).click();
+      await page.getByLabel("Name", { exact: true }).fill("Readers");
+      await page.route(calls, async (route) => {
+        await route.fetch();
+        await route.fulfill({ status: 502, body: "" });
+      });
+      await press();
+      await page.getByText("The service cannot be reached.").waitFor();
+      await page.unroute(calls);
+      const data = { code: "rate_limit_exceeded", status: 429 };
+      const json = { error: { message: "Too many requests.", code: -32029, data } };
+      await page.route(calls, (route) => route.fulfill({ status: 429, json }));
+      await press();
+      await page.getByText("Too many requests.").waitFor();
+      await page.unroute(calls);
+      await press();
+      await page.getByRole("link", { name: "Readers" }).waitFor();
+      assert.equal(await page.getByRole("link", { name: "Readers" }).count(), 1);
+      await page.getByRole("button", { name: "New list", exact: true }).click();
+      await page.getByLabel("Name", { exact: true }).fill("Others");
+      await press();
+      await page.getByRole("link", { name: "Others" }).waitFor();
     });
   });
 
