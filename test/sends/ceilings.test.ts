@@ -4,6 +4,7 @@ import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { whileInsertsAreHeld } from "../support/held-inserts.ts";
+import { useSendWorkflows } from "../support/send-workflows.ts";
 import {
   anotherNewsletter,
   confirm,
@@ -18,6 +19,7 @@ import {
 } from "../support/sending.ts";
 
 describe("A plan that takes longer than the API waits", () => {
+  const { workflowOf } = useSendWorkflows();
   let impatient: TestApp;
 
   before(async () => {
@@ -61,10 +63,11 @@ describe("A plan that takes longer than the API waits", () => {
     assert.deepEqual(await credits(sender), { available: 7, reserved: 0, mismatch: false });
   });
 
-  it("is previewed once by an activity, one of a team at a time, and a retry under its key finds the preview", async () => {
+  it("is previewed once by an activity, and then armed, one of a team at a time, and a retry under its key finds the preview", async () => {
     const sender = await makeSender({ recipients: 3 });
     const other = await anotherNewsletter(sender);
     const [key, otherKey] = [freshKey(), freshKey()];
+    let tokens: string[] = [];
     await whileInsertsAreHeld("send_previews", `new.team_id = '${sender.team.id}'`, async (held) => {
       const late = await Promise.all([preview(through(sender), key), preview(through(other), otherKey)]);
       assert.deepEqual(
@@ -83,15 +86,34 @@ describe("A plan that takes longer than the API waits", () => {
         },
         { what: "the preview" },
       );
-      const madeOther = await eventually(async () => (await preview(other, otherKey)).status === 200, {
-        what: "the other preview",
-      });
-      assert.ok(madeOther);
+      const madeOther = await eventually(
+        async () => {
+          const answer = await preview(other, otherKey);
+          return answer.status === 200 ? answer : undefined;
+        },
+        { what: "the other preview" },
+      );
       assert.equal(await held.begun(), 4, "each was resolved once by an activity");
-      assert.ok(made);
-      const armed = await confirm(sender, made.body.data.confirmation.token);
-      assert.equal(armed.status, 202, armed.text);
+      tokens = [made, madeOther].map((answer) => answer?.body.data.confirmation.token);
     });
-    await untilStatus(sender, ["SENT"]);
+
+    const ids = tokens.map((token) => token.split(".")[0] ?? "");
+    const hasNoPlace = async (sendId: string) => {
+      const { raw } = await workflowOf(sendId).describe();
+      return raw.pendingActivities?.some(({ lastFailure }) => lastFailure?.message === "places_taken") ?? false;
+    };
+    await whileInsertsAreHeld("send_recipients", `new.send_id in ('${ids.join("', '")}')`, async (held) => {
+      const answers = [sender, other].map((each, i) => confirm(each, tokens[i] ?? ""));
+      await eventually(
+        async () => (await held.begun()) > 0 && (await Promise.all(ids.map(hasNoPlace))).includes(true),
+        {
+          what: "a confirm in the place, and one without",
+        },
+      );
+      assert.equal(await held.begun(), 1);
+      await held.release();
+      await Promise.all(answers);
+    });
+    for (const each of [sender, other]) await untilStatus(each, ["SENT"]);
   });
 });
