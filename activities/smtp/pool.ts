@@ -61,7 +61,8 @@ export class SmtpPool {
   #answeredBefore = 0;
   #countedFrom = 0;
   #closed = false;
-  #onEmpty: (() => void) | undefined;
+  /** Its last connection has ended, after the close. */
+  readonly #emptied = Promise.withResolvers<void>();
   #sweep: NodeJS.Timeout | undefined;
   #rest: NodeJS.Timeout | undefined;
 
@@ -145,9 +146,7 @@ export class SmtpPool {
     const cut = setTimeout(() => {
       for (const session of this.#sessions) session.destroy();
     }, graceMs);
-    await new Promise<void>((resolve) => {
-      this.#onEmpty = resolve;
-    });
+    await this.#emptied.promise;
     clearTimeout(cut);
   }
 
@@ -374,7 +373,7 @@ export class SmtpPool {
     if (this.open === 0) {
       clearInterval(this.#sweep);
       this.#sweep = undefined;
-      this.#onEmpty?.();
+      if (this.#closed) this.#emptied.resolve();
     }
     this.#pump();
   }

@@ -654,12 +654,12 @@ describe("An SMTP pool", () => {
   });
 
   describe("when it is closed", () => {
-    it("finishes the messages in flight and begins no more", async () => {
+    it("finishes the messages in flight and begins no more, also when it is closed twice at once", async () => {
       const sink = await sinkWith({ latencyMs: 50 });
       const pool = poolAt(sink.port, { maxConnections: 4 });
       const draining = drainAll(pool, people(100));
       await eventually(() => sink.received.length >= 4);
-      await pool.close({ graceMs: 5_000 });
+      await Promise.all([pool.close({ graceMs: 5_000 }), pool.close({ graceMs: 5_000 })]);
       const { end, results } = await draining;
       assert.deepEqual(end, { ended: "stopped" });
       const counts = tally(results);
