@@ -37,15 +37,17 @@ export function fanOut(em: EntityManager, after: string): Promise<FannedOut> {
   return transaction(em, async (tx) => {
     const rows = await lockRows(tx, after);
     // The event's id, the same in every attempt and replay: receivers deduplicate on it.
-    const events = rows.flatMap(({ seq, records, endpoints }) =>
-      Array.from({ length: records }, (_, n) => ({ id: newId("event"), seq, place: n + 1, endpoints })),
-    );
-    const deliveries = events.flatMap(({ id: eventId, endpoints }) =>
-      endpoints.map(({ id: webhookId, active }) => ({ id: newId("delivery"), eventId, webhookId, active })),
+    const made = rows
+      .filter(({ records }) => records > 0)
+      .map((row) => ({ ...row, ids: Array.from({ length: row.records }, () => newId("event")) }));
+    const events = made.map(({ seq, ids }) => ({ seq, ids }));
+    const deliveries = made.flatMap(({ ids, endpoints }) =>
+      ids.flatMap((eventId) =>
+        endpoints.map(({ id: webhookId, active }) => ({ id: newId("delivery"), eventId, webhookId, active })),
+      ),
     );
     const seqs = rows.map(({ seq }) => seq);
-    const places = events.map(({ id, seq, place }) => ({ id, seq, place }));
-    if (rows.length > 0) await write(tx, seqs, JSON.stringify(places), JSON.stringify(deliveries));
+    if (rows.length > 0) await write(tx, seqs, JSON.stringify(events), JSON.stringify(deliveries));
     const webhookIds = new Set(deliveries.flatMap(({ active, webhookId }) => (active ? [webhookId] : [])));
     return { taken: rows.length, webhookIds, lastTeam: rows.at(-1)?.teamId ?? "" };
   });
@@ -81,7 +83,7 @@ async function lockRows(em: EntityManager, after: string): Promise<OutboxRow[]> 
   return rows;
 }
 
-/** @param events JSON: of each the row and the place of its record there, from 1 @param deliveries JSON */
+/** @param events JSON: of each row the ids of the events of its records, in their order @param deliveries JSON */
 async function write(em: EntityManager, seqs: string[], events: string, deliveries: string): Promise<void> {
   // Not prepared either.
   await sql`
@@ -90,11 +92,10 @@ async function write(em: EntityManager, seqs: string[], events: string, deliveri
       returning seq, team_id, environment, type, objects, created_at
     ), events as (
       insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
-      select e.id, o.team_id, o.environment, o.type, r.object, o.created_at, now() + ${EVENT_KEPT}
-      from taken o cross join lateral json_array_elements_text(
-        case when o.objects is json array then o.objects else '[]' end::json) with ordinality as r (object, place)
-      join json_to_recordset(${events}::json) as e (id text, seq bigint, place int)
-        on e.seq = o.seq and e.place = r.place
+      select r.id, o.team_id, o.environment, o.type, r.object, o.created_at, now() + ${EVENT_KEPT}
+      from taken o join json_to_recordset(${events}::json) as e (seq bigint, ids text[]) on e.seq = o.seq
+      -- Side by side: a join of records to events by their place would parse a row of 500 for each of them.
+      cross join lateral rows from (json_array_elements_text(o.objects::json), unnest(e.ids)) as r (object, id)
       returning id, team_id, environment, type
     )
     insert into webhook_deliveries

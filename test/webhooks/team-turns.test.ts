@@ -65,6 +65,16 @@ describe("Changes of several teams in the outbox", () => {
     }
   }
 
+  it("are written in time that grows with their number: a batch of 8,000 must not hold up other teams", async () => {
+    const team = await makeListening();
+    await queue(team, 16, { events: ROW_EVENTS, bytes: 60 });
+    const beganAt = performance.now();
+    assert.equal((await takeBatch()).taken, 16);
+    // It takes half a second, or 10 when each row is read once for each of its events.
+    assert.ok(performance.now() - beganAt < 5_000);
+    assert.deepEqual(await counts(team), [[16 * ROW_EVENTS, 0]]);
+  });
+
   it("are taken in turns, each team's in order", async () => {
     const [many, few] = [await makeListening(), await makeListening()];
     await queue(many, 600);
