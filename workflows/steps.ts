@@ -19,8 +19,8 @@ export interface FailingStep {
 const doublingMs = (firstMs: number, longestMs: number, count: number): number =>
   Math.min(firstMs * 2 ** (Math.max(1, count) - 1), longestMs);
 
-/** How long a workflow waits after a step's `round`th three tries. */
-export const stepWaitMs = (round: number): number => doublingMs(5_000, 60_000, round);
+/** How long a workflow waits after a step's `round`th three tries, at most. */
+export const stepWaitMs = (round: number, longestMs = 60_000): number => doublingMs(5_000, longestMs, round);
 
 /** How long a send waits after its account failed for the `count`th time in a row. */
 export const accountFailureWaitMs = (count: number): number => doublingMs(5_000, 5 * 60_000, count);

@@ -11,6 +11,9 @@ import { isRunLong, SHORTEST_WAIT_MS } from "./command-loop.ts";
 import { WAKE_UP } from "./ids.ts";
 import { type FailingStep, failureCodeOf, refusalOf, stepWaitMs } from "./steps.ts";
 
+/** A failing step is tried again after so long at most: until then no wake-up, and so no new event, is heeded. */
+const LONGEST_FAILING_MS = 10_000;
+
 interface WakeLoop<Command extends string> {
   /** Operators' updates, as the UI explains them. */
   updates: readonly [Command, string][];
@@ -53,7 +56,7 @@ export function runWhenWoken<Command extends string>(loop: WakeLoop<Command>): P
       return waitMs;
     } catch (error) {
       if (!(error instanceof TemporalFailure)) throw error;
-      const waitMs = stepWaitMs(++failedRounds);
+      const waitMs = stepWaitMs(++failedRounds, LONGEST_FAILING_MS);
       const code = failureCodeOf(error);
       // What it works for was deleted.
       if (code === "not_found") return undefined;
