@@ -9,6 +9,7 @@ import { stableJson } from "../../lib/json-object.ts";
 import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
 import { declareFilters } from "./filters.ts";
+import { instant } from "./instant.ts";
 import { itIs } from "./messages.ts";
 import { readVisibleBeforeMs } from "./visible-before.ts";
 
@@ -38,14 +39,10 @@ const limit = z
     examples: [100],
   });
 
-/** A date-time with a zone. No record is older than 1970. */
-const since = z.iso
-  .datetime({ offset: true })
-  .transform((text) => Math.max(Date.parse(text), 0))
-  .meta({
-    description: "Only records that were changed at that time or later: `synced_through` of the previous run.",
-    examples: ["2026-11-21T17:00:00.000Z"],
-  });
+const since = instant.meta({
+  description: "Only records that were changed at that time or later: `synced_through` of the previous run.",
+  examples: ["2026-11-21T17:00:00.000Z"],
+});
 
 export const paging = {
   limit: limit.default(DEFAULT_LIMIT),

@@ -8,6 +8,7 @@ import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
 import { deleted, idOf, intOrNull, name, text, textOrNull, timestamp, timestampOrNull, timestamps } from "../fields.ts";
+import { instant } from "../rest/instant.ts";
 import { idParamOf } from "../rest/route.ts";
 
 export const MIN_URL_LENGTH = 8;
@@ -205,13 +206,12 @@ export const delivery = z
 const MADE_FROM = { description: "Deliveries that were made then or later.", examples: ["2026-11-21T06:00:00.000Z"] };
 const MADE_UNTIL = { description: "Deliveries that were made before then.", examples: ["2026-11-21T17:00:00.000Z"] };
 
-/** A date-time with a zone. No delivery is older than 1970. */
-const instant = z.iso.datetime({ offset: true }).transform((text) => new Date(Math.max(Date.parse(text), 0)));
+const date = instant.transform((ms) => new Date(ms));
 
 export const replayBody = z
   .strictObject({
-    since: instant.meta(MADE_FROM),
-    until: instant.optional().meta({ ...MADE_UNTIL, description: `${MADE_UNTIL.description} Now unless given.` }),
+    since: date.meta(MADE_FROM),
+    until: date.optional().meta({ ...MADE_UNTIL, description: `${MADE_UNTIL.description} Now unless given.` }),
     event_types: z
       .array(z.enum(EVENT_NAMES))
       .default([])

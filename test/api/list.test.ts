@@ -138,7 +138,9 @@ describe("lists", () => {
       const answer = await get(`/lists?updated_since=${since}`);
       assert.deepEqual([code(answer), answer.body.error.param], ["validation_failed", "updated_since"]);
     }
-    assert.equal((await get("/lists?updated_since=0000-01-01T00:00:00Z")).status, 200);
+    for (const since of ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-00:01"]) {
+      assert.equal((await get(`/lists?updated_since=${since}`)).status, 200);
+    }
   });
 
   describe("cursors", () => {
