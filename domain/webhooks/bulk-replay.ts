@@ -123,8 +123,17 @@ export async function readReplay(em: EntityManager, replayId: string): Promise<R
   return row && { total: row.total, replayed: row.replayed, done: row.completed_at !== null };
 }
 
+/** A sweep looks at no more of them, so that many are no work without end: another one looks at others. */
+const LOOKED_AT = 64;
+
 export async function unfinishedReplays(em: EntityManager): Promise<string[]> {
-  const rows = await kysely(em).selectFrom("webhook_replays").select("id").where("completed_at", "is", null).execute();
+  const rows = await kysely(em)
+    .selectFrom("webhook_replays")
+    .select("id")
+    .where("completed_at", "is", null)
+    .orderBy(sql`random()`)
+    .limit(LOOKED_AT)
+    .execute();
   return rows.map(({ id }) => id);
 }
 
