@@ -42,7 +42,8 @@ export class OutboxRelay {
   #notified = Promise.withResolvers<void>();
   /** Endpoints that are being started or were lately, each with its epoch: a run that has begun has raised it. */
   readonly #started = new Set<string>();
-  readonly #starting = new Set<Promise<unknown>>();
+  /** One call at a time, so that many new endpoints do not take the whole of Temporal. */
+  #starting: Promise<unknown> = Promise.resolve();
   /** Looks at endpoints that notifications named. */
   readonly #due = new Batches<string, unknown>();
 
@@ -69,7 +70,7 @@ export class OutboxRelay {
 
   async close(): Promise<void> {
     await this.#loops;
-    await Promise.allSettled(this.#starting);
+    await this.#starting;
   }
 
   async #takeAll(watched: Watched): Promise<void> {
@@ -111,14 +112,15 @@ export class OutboxRelay {
     const due = await readDue(orm.em.fork(), webhookIds);
     const free = due.filter((endpoint) => !endpoint.isServed && !this.#started.has(nameOf(endpoint)));
     for (const endpoint of free) this.#started.add(nameOf(endpoint));
-    const starting = forEachAlone(client, log, "endpoints", free, async (endpoint) => {
+    const start = async (endpoint: DueEndpoint) => {
       try {
         if (!stopping.aborted) await this.#startOne(client, endpoint);
       } finally {
         setTimeout(() => this.#started.delete(nameOf(endpoint)), START_AGAIN_MS).unref();
       }
-    }).finally(() => this.#starting.delete(starting));
-    this.#starting.add(starting);
+    };
+    if (free.length > 0)
+      this.#starting = this.#starting.then(() => forEachAlone(client, log, "endpoints", free, start));
     return new Set(due.flatMap(({ id, isServed }) => (isServed ? [id] : [])));
   }
 
