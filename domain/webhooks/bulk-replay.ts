@@ -123,8 +123,11 @@ export async function readReplay(em: EntityManager, replayId: string): Promise<R
   return row && { total: row.total, replayed: row.replayed, done: row.completed_at !== null };
 }
 
-/** A sweep looks at no more of them, so that many are no work without end: another one looks at others. */
-const LOOKED_AT = 64;
+/**
+ * A sweep looks at no more of them; another one looks at others. Sixteen at a time, each with 15 s for Temporal's answer, are done
+ * well within the minute after which the sweep counts as stalled.
+ */
+const LOOKED_AT = 32;
 
 export async function unfinishedReplays(em: EntityManager): Promise<string[]> {
   const rows = await kysely(em)
