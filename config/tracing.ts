@@ -137,12 +137,11 @@ export interface SpanHeader {
 
 export function spanHeader(): SpanHeader | undefined {
   const place = places.getStore();
-  if (place?.span === undefined) return place && {};
-  const { traceId, spanId } = place.span.spanContext();
-  return {
-    traceparent: `00-${traceId}-${spanId}-01`,
-    ...(place.requestId !== undefined && { requestId: place.requestId }),
-  };
+  if (place === undefined) return undefined;
+  const { span, requestId } = place;
+  if (span === undefined) return {};
+  const { traceId, spanId } = span.spanContext();
+  return { traceparent: `00-${traceId}-${spanId}-01`, ...(requestId !== undefined && { requestId }) };
 }
 
 /** Runs `work` as a part of the span that a header names. */
