@@ -259,7 +259,7 @@ describe(`A confirm of a ${kind.type}`, () => {
   });
 });
 
-/** What a preview of the sender's draft would resolve, with the digest to which its token is bound. */
+/** The plan of the sender's draft as a preview would show it, with the digest to which the token is bound. */
 async function planOf(sender: AnySender) {
   const em = sender.em.fork();
   return resolvePlan(em, await readDraft(em, live(sender), resourceOf(sender), { lock: false }));
