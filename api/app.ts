@@ -1,6 +1,6 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
-import { inSpan, keepSpan, markFailed } from "../config/tracing.ts";
+import { inSpan, logFields, markFailed } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
@@ -66,17 +66,18 @@ const traceRequest: RequestHandler = ({ method }, res, next) => {
 function requestLog({ log, requestEnded }: Deps): RequestHandler {
   return ({ method }, res, next) => {
     const started = performance.now();
-    const end = keepSpan(() => {
+    // A connection is closed outside of the span of its request.
+    const { traceId } = logFields();
+    res.once("close", () => {
       const durationMs = Math.round(performance.now() - started);
       const { headers: _headers, ...facts } = { method, status: res.statusCode, ...localsOf(res) };
       const { sendId, route } = facts;
       // A client that disconnected before its answer got no status.
       const status = res.writableFinished ? facts.status : null;
       const workflowId = sendId && sendWorkflowId(sendId);
-      log.info({ ...facts, workflowId, status, durationMs }, "request");
+      log.info({ ...facts, traceId, workflowId, status, durationMs }, "request");
       requestEnded({ method: facts.method, route, status, durationMs });
     });
-    res.once("close", end);
     next();
   };
 }

@@ -113,10 +113,11 @@ function summaryOf(text: string): string {
 const WRITE = /\b(insert|delete|(?<!\b(?:for|do|key)\s+)update)\s+(?:into\s+|from\s+)?"?([a-z_]+)/i;
 const READ = /\b(select)\b.*?\bfrom\s+"?([a-z_]+)/is;
 
-/** Makes a callback run in the present span, or in none where this one is not sampled, also when another span calls it. */
+/** Makes a callback run in the present span, or in none where there is none, also when another span calls it. */
 export function keepSpan<Args extends unknown[], R>(act: (...args: Args) => R): (...args: Args) => R {
   if (tracing === undefined) return act;
-  return places.getStore()?.span ? AsyncLocalStorage.bind(act) : (...args) => places.exit(() => act(...args));
+  const place = places.getStore();
+  return (...args) => (place ? places.run(place, act, ...args) : places.exit(act, ...args));
 }
 
 /** Makes a timer or the like in no span: it outlives the present one. */

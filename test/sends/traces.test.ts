@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
+import { connect } from "node:net";
 import { json } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { openLog } from "../../config/log.ts";
@@ -23,6 +25,7 @@ interface Span {
   status: { code?: number };
 }
 
+type Line = Record<string, unknown>;
 type Otlp = { resourceSpans: { scopeSpans: { spans: Span[] }[] }[] };
 
 const attributeOf = ({ attributes }: Span, name: string) =>
@@ -38,19 +41,15 @@ async function listen(answer: RequestListener) {
   return { url: `http://127.0.0.1:${port}`, close };
 }
 
-/** Logs a line in a span. @returns the line and the trace, which is undefined when it is not sampled */
-async function logWithin(endpoint: string) {
-  const lines: string[] = [];
-  const env = { LOG_LEVEL: "info", OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } as const;
-  const log = openLog(env, "test", { write: (line) => void lines.push(line) });
-  return inSpan({ name: "logged" }, async (span) => {
-    log.info("within");
-    return { traceId: span?.spanContext().traceId, line: JSON.parse(lines[0] ?? "") };
-  });
+/** The log of a process that is traced. */
+function logTo(lines: Line[]) {
+  const env = { LOG_LEVEL: "info", OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1" } as const;
+  return openLog(env, "test", { write: (line) => void lines.push(JSON.parse(line)) });
 }
 
 describe("Traces", () => {
   const spans: Span[] = [];
+  const lines: Line[] = [];
   let collector: Awaited<ReturnType<typeof listen>>;
   let namespace: TestNamespace;
   let receiver: Receiver;
@@ -63,7 +62,8 @@ describe("Traces", () => {
       res.end("{}");
     });
     receiver = await openReceiver();
-    namespace = await openNamespace({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_TRACES_SAMPLER_ARG: 1 });
+    const traced = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_TRACES_SAMPLER_ARG: 1 };
+    namespace = await openNamespace(traced, { log: logTo(lines) });
     const settings = {
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_TRACES_SAMPLER_ARG: "1",
@@ -168,9 +168,20 @@ describe("Traces", () => {
   });
 
   it("are named by the lines of the log", async () => {
-    const { traceId, line } = await logWithin(collector.url);
-    assert.ok(traceId);
-    assert.equal(line.traceId, traceId);
+    const { headers } = await fetch(`${namespace.app.base}/me`);
+    const { hostname, port } = new URL(namespace.app.origin);
+    const leaver = connect(Number(port), hostname);
+    leaver.write("POST /api/v2/lists HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n");
+    await once(leaver, "data");
+    leaver.resetAndDestroy();
+    const answered = (line: Line) => line["requestId"] === headers.get("x-request-id");
+    for (const isIt of [answered, ({ msg, status }: Line) => msg === "request" && status === null]) {
+      const line = await eventually(() => lines.find(isIt), { what: "its line" });
+      const requestId = line?.["requestId"];
+      const root = await untilSpan("its span", (span) => attributeOf(span, "request_id") === requestId);
+      assert.ok(root);
+      assert.equal(line?.["traceId"], root.traceId);
+    }
   });
 });
 
@@ -193,9 +204,13 @@ describe("Tracing", () => {
   it("names no trace in the log that is not sampled", async () => {
     const silent = await listen(() => {});
     await openTracing({ OTEL_EXPORTER_OTLP_ENDPOINT: silent.url, OTEL_TRACES_SAMPLER_ARG: 0 }, "test", console);
-    const { traceId, line } = await logWithin(silent.url);
-    assert.equal(traceId, undefined);
-    assert.ok(!("traceId" in line));
+    const lines: Line[] = [];
+    await inSpan({ name: "not sampled" }, async (span) => {
+      assert.equal(span, undefined);
+      logTo(lines).info("within");
+    });
+    assert.equal(lines.length, 1);
+    assert.ok(!("traceId" in (lines[0] ?? {})));
     await endTracing();
     silent.close();
   });

@@ -1,4 +1,5 @@
 import { Client, Connection } from "@temporalio/client";
+import type { Deps } from "../../api/deps.ts";
 import { appRouter } from "../../api/router.ts";
 import type { Env } from "../../config/env.ts";
 import { prepareNamespace } from "../../stack/temporal.ts";
@@ -23,13 +24,19 @@ export interface TestNamespace {
   close(): Promise<void>;
 }
 
-/** @param changes settings of its API that differ from the stack's */
-export async function openNamespace(changes: Partial<Env> = {}): Promise<TestNamespace> {
+/**
+ * @param changes settings of its API that differ from the stack's
+ * @param replaced dependencies of its API
+ */
+export async function openNamespace(changes: Partial<Env> = {}, replaced: Partial<Deps> = {}): Promise<TestNamespace> {
   const { temporal } = await stack();
   const namespace = unique("namespace");
   await prepareNamespace({ env: { TEMPORAL_ADDRESS: temporal.address }, namespace, embedded: false, create: true });
   const connection = await Connection.connect({ address: temporal.address });
-  const app = await serveRoutes(appRouter, { changes: { TEMPORAL_NAMESPACE: namespace, ...changes } });
+  const app = await serveRoutes(appRouter, {
+    changes: { TEMPORAL_NAMESPACE: namespace, ...changes },
+    with: replaced,
+  });
   const workers: TestWorker[] = [];
   return {
     namespace,
