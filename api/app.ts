@@ -1,5 +1,5 @@
 import type { AnyTRPCRouter } from "@trpc/server";
-import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
+import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from "express";
 import { inSpan, logFields, markFailed } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
@@ -37,6 +37,9 @@ const setHeadersOfAll: RequestHandler = (_req, res, next) => {
   next();
 };
 
+/** The method and status of a message of MCP are those of the operation that it calls. */
+const factsOf = (method: string, res: Response) => ({ method, status: res.statusCode, ...localsOf(res) });
+
 /** The span of a request, which ends with it. */
 const traceRequest: RequestHandler = ({ method }, res, next) => {
   const { requestId } = localsOf(res);
@@ -46,15 +49,17 @@ const traceRequest: RequestHandler = ({ method }, res, next) => {
     const closed = new Promise((resolve) => res.once("close", resolve));
     next();
     await closed;
-    const { route, teamId, sendId, code } = localsOf(res);
-    if (route !== undefined) span.updateName(`${method} ${route}`);
+    const facts = factsOf(method, res);
+    const { route, tool, status, teamId, sendId, code } = facts;
+    if (route !== undefined) span.updateName(`${facts.method} ${route}`);
     span.setAttributes({
       "http.route": route,
-      "http.response.status_code": res.writableFinished ? res.statusCode : undefined,
+      "http.response.status_code": res.writableFinished ? status : undefined,
+      tool,
       team_id: teamId,
       send_id: sendId,
     });
-    if (res.statusCode >= 500) markFailed(code ?? String(res.statusCode));
+    if (status >= 500) markFailed(code ?? String(status));
   });
 };
 
@@ -70,7 +75,7 @@ function requestLog({ log, requestEnded }: Deps): RequestHandler {
     const { traceId } = logFields();
     res.once("close", () => {
       const durationMs = Math.round(performance.now() - started);
-      const { headers: _headers, ...facts } = { method, status: res.statusCode, ...localsOf(res) };
+      const { headers: _headers, ...facts } = factsOf(method, res);
       const { sendId, route } = facts;
       // A client that disconnected before its answer got no status.
       const status = res.writableFinished ? facts.status : null;

@@ -12,7 +12,7 @@ import {
 import { defaultPayloadConverter, type Headers } from "@temporalio/common";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Env } from "../config/env.ts";
-import { inSpan, spanHeader } from "../config/tracing.ts";
+import { inSpan, markFailed, spanHeader } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { SPAN_HEADER } from "../workflows/ids.ts";
 
@@ -63,7 +63,12 @@ function withSpan(headers: Headers): Headers {
 }
 
 const inCallSpan = <T>(name: string, workflowId: string | undefined, call: () => Promise<T>): Promise<T> =>
-  inSpan({ name, kind: "CLIENT", attributes: { workflow_id: workflowId } }, call);
+  inSpan({ name, kind: "CLIENT", attributes: { workflow_id: workflowId } }, () =>
+    call().catch((error) => {
+      if (isAway(error)) markFailed("temporal_away");
+      throw error;
+    }),
+  );
 
 /** Gives a workflow the span of the request that starts or updates it. */
 const handSpanOn: WorkflowClientInterceptor = {

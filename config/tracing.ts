@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import type { Env } from "./env.ts";
 
 /*
- * Spans of OpenTelemetry. The packages are loaded by `openTracing` alone, and only where a collector is set: until then
+ * Spans of OpenTelemetry. The packages are loaded by `openTracing` alone, and only where a collector is set: otherwise
  * `inSpan` calls its work and does nothing else. No address, key, text of a mail or message of an error may become an
  * attribute.
  */
@@ -22,34 +22,34 @@ const EXPORT_TIMEOUT_MS = 3_000;
 /** How often a collector that does not answer is reported. */
 const WARN_EVERY_MS = 60_000;
 
-/** The span in which the present code runs; undefined where it is not sampled. */
-interface Place {
+/** The span in which the present code runs; it is undefined in a trace that is not sampled. */
+interface CurrentSpan {
   span: Api.Span | undefined;
   requestId?: string | undefined;
   children: number;
 }
 
 /** Nothing below it is sampled either. */
-const NOT_SAMPLED: Place = { span: undefined, children: 0 };
+const NOT_SAMPLED: CurrentSpan = { span: undefined, children: 0 };
 
 interface Tracing {
   api: typeof Api;
   tracer: Api.Tracer;
-  /** Of spans without a parent that are sampled, from 0 to 1. */
+  /** Share of the spans without a parent that are sampled, from 0 to 1. */
   share: number;
   end(): Promise<void>;
 }
 
-const places = new AsyncLocalStorage<Place>();
+const current = new AsyncLocalStorage<CurrentSpan>();
 let tracing: Tracing | undefined;
 
 interface SpanOptions {
   name: string;
   kind?: "SERVER" | "CLIENT" | "INTERNAL";
   attributes?: SpanAttributes;
-  /** Of a span without a parent; those below get the one of their parent. */
+  /** The request that a span without a parent is of; spans below it get the same. */
   requestId?: string;
-  /** No children: the attribute `children_left_out` counts them. */
+  /** It has no children: the attribute `children_left_out` counts them. */
   isLeaf?: boolean;
 }
 
@@ -58,9 +58,9 @@ export function inSpan<T>(options: SpanOptions, work: (span?: Api.Span) => Promi
   return tracing === undefined ? work() : traced(tracing, options, work);
 }
 
-/** Runs a statement of Postgres in a span; a loop's, outside of any span, in none. */
+/** Runs a statement of Postgres in a span below the present one; in none without that, nor where it begins a transaction. */
 export function inStatementSpan<T>(text: string, run: () => Promise<T>): Promise<T> {
-  if (tracing === undefined || !places.getStore()?.span || /^(begin|start)\b/.test(text)) return run();
+  if (tracing === undefined || !current.getStore()?.span || /^(begin|start)\b/.test(text)) return run();
   const options = { name: summaryOf(text), kind: "CLIENT", attributes: { "db.system.name": "postgresql" } } as const;
   return traced(tracing, options, (span) =>
     run().catch((error) => {
@@ -75,19 +75,19 @@ async function traced<T>(
   { name, kind = "INTERNAL", attributes, requestId: given, isLeaf }: SpanOptions,
   work: (span?: Api.Span) => Promise<T>,
 ): Promise<T> {
-  const parent = places.getStore();
+  const parent = current.getStore();
   if (parent && (!parent.span || ++parent.children > MOST_CHILDREN)) return work();
   // The SDK would make a context and IDs first.
-  if (!parent && Math.random() >= share) return places.run(NOT_SAMPLED, work);
+  if (!parent && Math.random() >= share) return current.run(NOT_SAMPLED, work);
   const requestId = parent?.requestId ?? given;
   const outer = parent?.span ? api.trace.setSpan(api.ROOT_CONTEXT, parent.span) : api.ROOT_CONTEXT;
   const options = { kind: api.SpanKind[kind], attributes: { ...attributes, request_id: requestId } };
   const span = tracer.startSpan(name, options, outer);
-  const place = { span, requestId, children: isLeaf ? MOST_CHILDREN : 0 };
+  const own = { span, requestId, children: isLeaf ? MOST_CHILDREN : 0 };
   try {
-    return await places.run(place, work, span);
+    return await current.run(own, work, span);
   } finally {
-    if (place.children > MOST_CHILDREN) span.setAttribute("children_left_out", place.children - MOST_CHILDREN);
+    if (own.children > MOST_CHILDREN) span.setAttribute("children_left_out", own.children - MOST_CHILDREN);
     span.end();
   }
 }
@@ -95,7 +95,7 @@ async function traced<T>(
 /** Marks the present span. */
 export function markFailed(code: string): void {
   if (tracing === undefined) return;
-  places.getStore()?.span?.setAttribute("error.type", code).setStatus({ code: tracing.api.SpanStatusCode.ERROR });
+  current.getStore()?.span?.setAttribute("error.type", code).setStatus({ code: tracing.api.SpanStatusCode.ERROR });
 }
 
 /** A code or the name of its class: messages of errors may quote an address. */
@@ -111,21 +111,22 @@ function summaryOf(text: string): string {
 }
 
 const WRITE = /\b(insert|delete|(?<!\b(?:for|do|key)\s+)update)\s+(?:into\s+|from\s+)?"?([a-z_]+)/i;
-const READ = /\b(select)\b.*?\bfrom\s+"?([a-z_]+)/is;
+/** No alias or function behind a `from`, as in `extract(epoch from s.send_at)`. */
+const READ = /\b(select)\b.*?\bfrom\s+"?([a-z_]+)\b(?![.(])/is;
 
 /** Makes a callback run in the present span, or in none where there is none, also when another span calls it. */
 export function keepSpan<Args extends unknown[], R>(act: (...args: Args) => R): (...args: Args) => R {
   if (tracing === undefined) return act;
-  const place = places.getStore();
-  return (...args) => (place ? places.run(place, act, ...args) : places.exit(act, ...args));
+  const kept = current.getStore();
+  return (...args) => (kept ? current.run(kept, act, ...args) : current.exit(act, ...args));
 }
 
 /** Makes a timer or the like in no span: it outlives the present one. */
-export const withoutSpan = <T>(make: () => T): T => places.exit(make);
+export const withoutSpan = <T>(make: () => T): T => current.exit(make);
 
 /** Fields of each line that is logged in a span. */
 export function logFields(): { traceId?: string } {
-  const span = places.getStore()?.span;
+  const span = current.getStore()?.span;
   return span ? { traceId: span.spanContext().traceId } : {};
 }
 
@@ -137,9 +138,9 @@ export interface SpanHeader {
 }
 
 export function spanHeader(): SpanHeader | undefined {
-  const place = places.getStore();
-  if (place === undefined) return undefined;
-  const { span, requestId } = place;
+  const present = current.getStore();
+  if (present === undefined) return undefined;
+  const { span, requestId } = present;
   if (span === undefined) return {};
   const { traceId, spanId } = span.spanContext();
   return { traceparent: `00-${traceId}-${spanId}-01`, ...(requestId !== undefined && { requestId }) };
@@ -150,9 +151,9 @@ export function underSpan<T>(header: SpanHeader | undefined, work: () => Promise
   if (tracing === undefined || header === undefined) return work();
   const { api } = tracing;
   const [, traceId, spanId] = header.traceparent?.split("-") ?? [];
-  if (!traceId || !spanId) return places.run(NOT_SAMPLED, work);
+  if (!traceId || !spanId) return current.run(NOT_SAMPLED, work);
   const span = api.trace.wrapSpanContext({ traceId, spanId, traceFlags: api.TraceFlags.SAMPLED, isRemote: true });
-  return places.run({ span, requestId: header.requestId, children: 0 }, work);
+  return current.run({ span, requestId: header.requestId, children: 0 }, work);
 }
 
 /** Loads the packages and begins to trace, where a collector is set. */
@@ -173,9 +174,11 @@ export async function openTracing(
   const warn = (message: string) => {
     if (performance.now() - warnedAt < WARN_EVERY_MS) return;
     warnedAt = performance.now();
-    // An error of the SDK as JSON: an HTTP status or a code of the socket, beside texts of the collector.
-    const code = /"code":"(\w+)"/.exec(message)?.[1];
-    log.warn({ code }, "spans were lost: the collector of traces does not take them, or not as many");
+    // An error of the SDK as JSON: an HTTP status, a code of the socket or `Timeout`, beside texts of the collector.
+    const code = /"(?:code|message)":"(\w+)"/.exec(message)?.[1];
+    withoutSpan(() =>
+      log.warn({ code }, "spans were lost: the collector of traces does not take them, or not as many"),
+    );
   };
   const quiet = () => {};
   const diagnostics = { error: warn, warn, info: quiet, debug: quiet, verbose: quiet };

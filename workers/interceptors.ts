@@ -13,8 +13,8 @@ import { SPAN_HEADER } from "../workflows/ids.ts";
  * Logs every failure of an activity, scrubbed, and passes a code on to Temporal: no address, text of a server or piece of
  * SQL reaches a workflow's history by a failure.
  */
-export function failuresToCodes(log: Logger): (context: Context) => { inbound: ActivityInboundCallsInterceptor } {
-  return ({ info }) => ({
+export function failuresToCodes(log: Logger) {
+  return ({ info }: Context) => ({
     inbound: {
       async execute(
         input: ActivityExecuteInput,
@@ -50,7 +50,7 @@ export function failuresToCodes(log: Logger): (context: Context) => { inbound: A
 }
 
 /** Runs each activity in a span, below that of the request which its workflow carries out. */
-export function traceActivities({ info }: Context): { inbound: ActivityInboundCallsInterceptor } {
+export function traceActivities({ info }: Context) {
   return {
     inbound: {
       execute: (input: ActivityExecuteInput, next: Next<ActivityInboundCallsInterceptor, "execute">) => {

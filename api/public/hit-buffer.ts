@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { atMostOnceAMinute } from "../../config/log.ts";
 import type { Progress } from "../../config/progress.ts";
+import { withoutSpan } from "../../config/tracing.ts";
 import { WindowCounts } from "../../config/window-counts.ts";
 import { refusesValues } from "../../db/unreachable.ts";
 import type { Hit, RecordedHits } from "../../domain/tracking/record.ts";
@@ -67,7 +68,7 @@ export class HitBuffer {
       return;
     }
     metrics.waiting(this.#waiting.push(hit));
-    this.#writing ??= this.#writeAll();
+    this.#writing ??= withoutSpan(() => this.#writeAll());
   }
 
   /** Records what it holds, for as long as Postgres takes hits. */
