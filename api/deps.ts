@@ -14,7 +14,7 @@ import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { type FetchText, guardedFetch } from "../lib/fetch-text.ts";
 import { allowedHostsWarning, openUrlGuard } from "../lib/url-guard.ts";
-import { resourceUrl } from "./base-path.ts";
+import { MCP_PATH, resourceUrl } from "./base-path.ts";
 import { type ApiMetrics, openMetrics } from "./metrics.ts";
 import { HitBuffer } from "./public/hit-buffer.ts";
 import { Turns } from "./rest/turns.ts";
@@ -59,7 +59,8 @@ export function tokenRulesOf({
   PUBLIC_URL,
 }: Env): TokenRules | undefined {
   if (OAUTH_ISSUER === undefined || OAUTH_JWKS_URL === undefined) return undefined;
-  return { issuer: OAUTH_ISSUER, keySetUrl: OAUTH_JWKS_URL, audience: OAUTH_AUDIENCE ?? resourceUrl(PUBLIC_URL) };
+  const audience = OAUTH_AUDIENCE ? [OAUTH_AUDIENCE] : [resourceUrl(PUBLIC_URL), resourceUrl(PUBLIC_URL, MCP_PATH)];
+  return { issuer: OAUTH_ISSUER, keySetUrl: OAUTH_JWKS_URL, audience };
 }
 
 /** Opens the dependencies; none connects before its first use. */

@@ -140,7 +140,7 @@ export const settings = z.object({
   OAUTH_ISSUER: url("https:", "http:").optional(),
   /** URL of the issuer's key set, its `jwks_uri`. */
   OAUTH_JWKS_URL: url("https:", "http:").optional(),
-  /** Audience of its tokens; PUBLIC_URL and `/api/v2` unless set. */
+  /** Audience of its tokens; PUBLIC_URL and `/api/v2` or `/api/v2/mcp` unless set. */
   OAUTH_AUDIENCE: z
     .string()
     .regex(/^[\x21-\x7e]{1,255}$/, "must be printable ASCII characters without spaces")

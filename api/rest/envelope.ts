@@ -22,9 +22,8 @@ export const ANSWER_HEADERS = {
   Vary: "Authorization, X-API-Key, Service-Version, Accept-Encoding",
 } as const;
 
-/** Paths of the OAuth metadata: that of the API as RFC 9728 builds it, and without the API's path, where some clients look. */
+/** RFC 9728 puts the path of the resource behind it. */
 export const METADATA_ROOT = "/.well-known/oauth-protected-resource";
-export const METADATA_PATH = `${METADATA_ROOT}${BASE_PATH}`;
 
 /** URLs of the pages behind `doc_url`, and of the OAuth metadata. */
 export interface Links {
@@ -32,9 +31,10 @@ export interface Links {
   resourceMetadata: string;
 }
 
-export const linksOf = (publicUrl: string): Links => ({
+/** @param path of the resource that the OAuth metadata is of */
+export const linksOf = (publicUrl: string, path = BASE_PATH): Links => ({
   docs: new URL("/docs", publicUrl).href,
-  resourceMetadata: new URL(METADATA_PATH, publicUrl).href,
+  resourceMetadata: new URL(`${METADATA_ROOT}${path}`, publicUrl).href,
 });
 
 export const docUrl = ({ docs }: Links, code: ErrorCode): string => `${docs}/errors#${code}`;

@@ -13,7 +13,8 @@ import { defineLookup } from "./request-limit.ts";
 export interface TokenRules {
   /** Compared with the `iss` claim character by character. */
   issuer: string;
-  audience: string;
+  /** A token names one of them. */
+  audience: string[];
   keySetUrl: string;
 }
 

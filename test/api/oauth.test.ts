@@ -121,10 +121,12 @@ describe("OAuth tokens", () => {
         ...(await Promise.all(issuer.keys.map(async (key) => signToken(key, await anyClaims())))),
         ...(await Promise.all(types.map(async (typ) => signToken(keyOf(issuer), await anyClaims(), { typ })))),
         ...(await Promise.all(
-          [{ aud }, { exp: inSeconds(-10) }, { nbf: inSeconds(10) }].map((changes) => anyToken(changes)),
+          [{ aud }, { aud: `${(await stack()).api}/mcp` }, { exp: inSeconds(-10) }, { nbf: inSeconds(10) }].map(
+            (changes) => anyToken(changes),
+          ),
         )),
       ];
-      assert.equal(tokens.length, 12);
+      assert.equal(tokens.length, 13);
       for (const token of tokens) assert.equal((await verify(token)).code, "200", token);
     });
 
@@ -452,17 +454,18 @@ describe("The key set of the OAuth issuer", () => {
 });
 
 describe("The OAuth metadata", () => {
-  const PATHS = ["/.well-known/oauth-protected-resource/api/v2", "/.well-known/oauth-protected-resource"];
+  const RESOURCES = { "": "/api/v2", "/api/v2": "/api/v2", "/api/v2/mcp": "/api/v2/mcp" };
 
   it("names the issuer, and the scopes that a token can hold", async () => {
     const issuer = "https://issuer.example.com/realm";
     const changes = { OAUTH_ISSUER: issuer, OAUTH_JWKS_URL: `${issuer}/jwks.json` };
     const app = await serveRoutes(router({}), { changes });
     try {
-      for (const path of PATHS) {
+      for (const [path, resource] of Object.entries(RESOURCES)) {
         const { origin } = await stack();
-        assert.deepEqual(await (await fetch(`${app.origin}${path}`)).json(), {
-          resource: `${origin}/api/v2`,
+        const answer = await fetch(`${app.origin}/.well-known/oauth-protected-resource${path}`);
+        assert.deepEqual(await answer.json(), {
+          resource: `${origin}${resource}`,
           resource_name: "Mailkeel",
           resource_documentation: `${origin}/docs`,
           authorization_servers: [issuer],
