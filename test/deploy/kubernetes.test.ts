@@ -194,7 +194,7 @@ describe("deploy/kubernetes", () => {
     }
   });
 
-  it("selects the pods of one process by each budget, spread and Service, and all for the metrics", () => {
+  it("selects the pods of one process by each budget, spread and Service, and all for the metrics, ready or not", () => {
     const labels = (component: string) => ({
       "app.kubernetes.io/name": "mailkeel",
       "app.kubernetes.io/component": component,
@@ -204,7 +204,8 @@ describe("deploy/kubernetes", () => {
       assert.deepEqual(each.spec.selector.matchLabels, labels(named(each)));
       assert.deepEqual(each.spec.template.metadata.labels, labels(named(each)));
       const [spread] = each.spec.template.spec.topologySpreadConstraints;
-      assert.deepEqual(spread.labelSelector.matchLabels, labels(named(each)));
+      const alike = spread.matchLabelKeys.map((key: string) => [key, each.spec.template.metadata.labels[key]]);
+      assert.deepEqual({ ...spread.labelSelector.matchLabels, ...Object.fromEntries(alike) }, labels(named(each)));
     }
     const budgets = ofKind("PodDisruptionBudget");
     assert.deepEqual(budgets.map(named).sort(), ofKind("Deployment").map(named).sort());
@@ -222,7 +223,11 @@ describe("deploy/kubernetes", () => {
     const metrics = ofKind("Service").find((each) => named(each) === "metrics");
     assert.deepEqual(monitor.spec.selector.matchLabels, metrics.metadata.labels);
     const [endpoint] = monitor.spec.endpoints;
-    assert.deepEqual([endpoint.port, endpoint.honorLabels], [metrics.spec.ports[0].name, true]);
+    assert.deepEqual(
+      [endpoint.port, endpoint.path, endpoint.honorLabels],
+      [metrics.spec.ports[0].name, "/metrics", true],
+    );
+    assert.ok(metrics.spec.publishNotReadyAddresses);
   });
 
   it("has the alerts of deploy/prometheus: else run `npm run rule`", () => {
@@ -238,7 +243,7 @@ describe("deploy/kubernetes", () => {
       patched.filter((name) => new RegExp(`^${target.name}$`).test(name)),
       scaled.map(({ scaleTargetRef }) => scaleTargetRef.name),
     );
-    for (const { scaleTargetRef, minReplicaCount, triggers } of scaled) {
+    for (const { scaleTargetRef, minReplicaCount, maxReplicaCount, triggers } of scaled) {
       const pool = scaleTargetRef.name.replace("mailkeel-", "") as keyof typeof POOLS;
       const { taskQueue, workflows }: PoolDefinition = POOLS[pool];
       const [{ type, metadata }] = triggers;
@@ -252,6 +257,7 @@ describe("deploy/kubernetes", () => {
         minReplicaCount,
         ofKind("Deployment").find(({ metadata: { name } }) => name === scaleTargetRef.name).spec.replicas,
       );
+      assert.ok(maxReplicaCount > minReplicaCount, pool);
     }
   });
 });
