@@ -34,7 +34,7 @@ function add(fields: Json, own: Json): void {
 
 const { patch: common } = kustomizations["base"].patches[0];
 const { containers, ...ofPod } = parse(common).spec.template.spec;
-const [{ name: patchedContainer, ...ofContainer }] = containers;
+const [{ name: patchedContainer, env: ofTracing, ...ofContainer }] = containers;
 for (const { spec } of ofKind("Deployment")) {
   add(ofContainer, containerOf(spec.template));
   add(ofPod, spec.template.spec);
@@ -165,6 +165,13 @@ describe("deploy/kubernetes", () => {
         ],
       );
     }
+  });
+
+  it("gives each process the headers for a collector of traces, which may hold a key, from the Secret", () => {
+    const key = "OTEL_EXPORTER_OTLP_HEADERS";
+    assert.deepEqual(ofTracing, [
+      { name: key, valueFrom: { secretKeyRef: { name: "mailkeel", key, optional: true } } },
+    ]);
   });
 
   it("gives the API time to end a confirm, and lets no process write outside of /tmp or run as root", () => {
