@@ -13,7 +13,7 @@ export interface ActivityDeps {
   log: Logger;
   /** Finish the work in flight and begin no more. */
   stopping: AbortSignal;
-  /** Is told of loops and of work under way, for the readiness of the process. */
+  /** Watches loops and work under way: the process is not ready while one is stalled. */
   progress: Progress;
   countMails: (counts: StateCounts) => void;
   countAttempts: (outcomes: readonly Pick<AttemptOutcome, "status">[]) => void;

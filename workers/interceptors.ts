@@ -65,7 +65,7 @@ export function traceActivities({ info }: Context) {
   };
 }
 
-/** How much longer than its time an activity may run. Temporal has given it up by then, and it keeps a slot of the process. */
+/** How much longer than its time an activity may run. Temporal has timed it out; it still holds a slot of the process. */
 const OVERTIME_MS = 30_000;
 
 /** Watches each activity: one that runs on although its time has passed has hung. */
