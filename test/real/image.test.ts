@@ -47,8 +47,9 @@ class Image {
   }
 
   async podman(...args: string[]): Promise<string> {
-    // crun refuses hosts with both versions of cgroups.
-    const own = ["--root", `${this.#folder}/storage`, "--runroot", `${this.#folder}/run`, "--runtime", "runc"];
+    const folders = ["--root", `${this.#folder}/storage`, "--runroot", `${this.#folder}/run`];
+    // crun refuses hosts with both versions of cgroups. Podman's other driver keeps a whole copy for each layer, 22 GB in all.
+    const own = [...folders, "--runtime", "runc", "--storage-driver", "overlay"];
     const { stdout } = await run(this.#program, [...own, ...args], { maxBuffer: 2 ** 26 });
     return stdout.trim();
   }
@@ -75,7 +76,9 @@ class Image {
     ];
     const tar = `${this.#folder}/base.tar`;
     const options = ["--variant=minbase", ...hooks.map((hook) => `--customize-hook=${hook}`)];
-    await run("mmdebstrap", [...options, suite, tar], { maxBuffer: 2 ** 26 });
+    // Without root, mmdebstrap works as users of its own, which may not enter the temporary folder of the tests.
+    const env = { ...process.env, TMPDIR: "/var/tmp" };
+    await run("mmdebstrap", [...options, suite, tar], { maxBuffer: 2 ** 26, env });
     await this.podman("import", "--quiet", tar, `docker.io/library/${name}`);
     rmSync(tar);
   }
@@ -89,7 +92,7 @@ class Image {
     await this.podman("build", "--quiet", ...options, "--tag", "mailkeel", ROOT);
   }
 
-  /** @param settings those of the process; it reaches the ports of this machine */
+  /** Starts a process on the network of this machine, and waits for the end of `prepare`. */
   async start(name: string, command: readonly string[], settings: Record<string, string>): Promise<void> {
     const file = `${this.#folder}/${name}.env`;
     writeFileSync(
@@ -100,12 +103,14 @@ class Image {
       { mode: 0o600 },
     );
     const options = ["--network", "host", "--env-file", file, ...LIMITS, ...CONFINED];
-    const detached = name === "prepare" ? ["--rm"] : ["--detach"];
-    await this.podman("run", ...detached, "--name", name, ...options, "mailkeel", ...command);
+    const lifetime = name === "prepare" ? "--rm" : "--detach";
+    await this.podman("run", lifetime, "--name", name, ...options, "mailkeel", ...command);
   }
 
   async delete(): Promise<void> {
     await this.podman("rm", "--all", "--force");
+    // Without root, Podman alone may delete the files of an image that belong to other users.
+    await this.podman("rmi", "--all", "--force");
     // Podman leaves its storage mounted on itself.
     await run("umount", [`${this.#folder}/storage/overlay`]).catch(() => undefined);
     rmSync(this.#folder, { recursive: true, force: true });

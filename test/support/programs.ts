@@ -13,11 +13,11 @@ const FOLDERS = [...(process.env["PATH"] ?? "").split(":"), "/usr/sbin", "/usr/l
 /** Debian asks it before it starts a service that was just installed; 101 means no. */
 const POLICY = "/usr/sbin/policy-rc.d";
 
-/** Debian's packages of each program; a browser shows no text without a font. */
+/** Debian's packages of each program. A browser shows no text without a font; Podman needs uidmap for users without root. */
 const PACKAGES = {
   chromium: "chromium fonts-dejavu-core",
   pgbouncer: "pgbouncer",
-  podman: "podman runc mmdebstrap",
+  podman: "podman runc mmdebstrap uidmap",
   postfix: "postfix",
   promtool: "prometheus",
 } as const;
