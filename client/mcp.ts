@@ -1,12 +1,11 @@
 #!/usr/bin/env node
 
+import { parsed, reasonOf, TIMEOUT_MS } from "./transport.ts";
+
 /*
- * `npx @mailkeel/client mcp`: an MCP server on stdin and stdout for assistants on a desktop. It forwards each message to the
+ * `mailkeel mcp`: an MCP server on stdin and stdout for assistants on a desktop. It forwards each message to the
  * service, with the key of the environment, and knows nothing of tools.
  */
-
-/** Longer than the service's own deadline for an answer. */
-const TIMEOUT_MS = 80_000;
 
 /** Codes of JSON-RPC. */
 const PARSE_ERROR = -32_700;
@@ -31,15 +30,6 @@ interface Answer {
   error?: unknown;
 }
 
-/** @returns undefined for a text that is not JSON */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
 const isObject = (value: unknown): value is object =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
@@ -52,13 +42,6 @@ function factsOf({ method, params }: Message): Record<string, string> {
   if (typeof version !== "string" || typeof method !== "string") return {};
   const name: Record<string, string> = typeof params?.name === "string" ? { "mcp-name": params.name } : {};
   return { "mcp-protocol-version": version, "mcp-method": method, ...name };
-}
-
-/** Node hides the reason of a failed connection behind "fetch failed". */
-function reasonOf(error: unknown): string {
-  const { cause = error } = error as Error;
-  const { message, code } = cause as NodeJS.ErrnoException;
-  return message || code || String(cause);
 }
 
 /** An answer that is no message of MCP, in words: a refusal of the API, or the page of a proxy or of another site. */
@@ -80,7 +63,8 @@ async function answerTo(line: string, address: string, key: string): Promise<str
   if (message === undefined) return failure(null, PARSE_ERROR, "The line is not JSON.");
   if (!isObject(message)) return failure(null, INVALID_REQUEST, "The line is not one JSON-RPC message.");
   const { id } = message as Message;
-  const refusal = (text: string, data?: object) => (id === undefined ? "" : failure(id, SERVER_ERROR, text, data));
+  const refusal = ({ message, data }: { message: string; data?: object }) =>
+    id === undefined ? "" : failure(id, SERVER_ERROR, message, data);
   try {
     const response = await fetch(address, {
       method: "POST",
@@ -99,10 +83,9 @@ async function answerTo(line: string, address: string, key: string): Promise<str
     const given = parsed(text);
     const answer: Answer = isObject(given) ? given : {};
     if (answer.jsonrpc !== undefined) return text;
-    const { message: said, data } = describe(response, answer, address);
-    return refusal(said, data);
+    return refusal(describe(response, answer, address));
   } catch (error) {
-    return refusal(`No answer from ${address}: ${reasonOf(error)}.`);
+    return refusal({ message: `No answer from ${address}: ${reasonOf(error)}.` });
   }
 }
 
@@ -124,9 +107,11 @@ function forwardLines(address: string, key: string): void {
 /** Names the mistake in the command or its settings, and never shows the key; undefined when there is none. */
 function problemOf(command: string | undefined, url: string, key: string): string | undefined {
   if (command !== "mcp" || url === "" || key === "")
-    return "Usage: MAILKEEL_URL=https://mail.example.com/api/v2 MAILKEEL_API_KEY=mk_… npx @mailkeel/client mcp";
+    return "Usage: MAILKEEL_URL=https://mail.example.com/api/v2 MAILKEEL_API_KEY=mk_… mailkeel mcp";
   if (!/^https?:/.test(url) || !URL.canParse(url))
     return "MAILKEEL_URL must be the address of the API, such as https://mail.example.com/api/v2";
+  const { username, password } = new URL(url);
+  if (username + password !== "") return "MAILKEEL_URL must hold no user name and no password";
   if (!/^mk_(live|test)_\w+$/.test(key))
     return "MAILKEEL_API_KEY must be an API key: put the whole key there, from mk_live_ or mk_test_ to its last character";
   return undefined;

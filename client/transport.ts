@@ -3,8 +3,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { apiErrorOf, ConnectionError, type ErrorType, MailkeelError, TimeoutError } from "./errors.ts";
 import { isInFlight, mayRetry, retryDelayMs } from "./retry.ts";
 
-/** Longer than the service's own deadline for an answer, 75 s for a send: it then says itself that it was too long. */
-const TIMEOUT_MS = 80_000;
+/** Longer than the service's own deadline for a call, 75 s for a send: it then says itself that it was too long. */
+export const TIMEOUT_MS = 80_000;
 /** The Idempotency-Key of a try that was cut off is free again after 90 s. */
 const TOTAL_TIMEOUT_MS = 240_000;
 /** Without tries that find an earlier one in flight: only the time for all tries ends those. */
@@ -187,17 +187,17 @@ async function exchange<Result extends Answer<unknown>>(
 const anyOf = (signals: readonly (AbortSignal | undefined)[]): AbortSignal =>
   AbortSignal.any(signals.filter((signal) => signal !== undefined));
 
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
   const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
   return [error.message, code].filter((part) => part !== "").join(": ");
 }
 
-function envelopeOf(text: string): Envelope | undefined {
+/** @returns undefined for a text that is not JSON */
+export function parsed(text: string): unknown {
   try {
-    const parsed: unknown = JSON.parse(text);
-    return typeof parsed === "object" && parsed !== null ? parsed : undefined;
+    return JSON.parse(text);
   } catch {
     return undefined;
   }
@@ -209,7 +209,7 @@ function answerOf<Result extends Answer<unknown>>(
   { ok, status, headers }: Response,
   text: string,
 ): Result {
-  const envelope = envelopeOf(text);
+  const envelope = parsed(text) as Envelope | null | undefined;
   const retryAfter = retryAfterOf(headers);
   if (ok && envelope?.meta && "data" in envelope) {
     const replayed = headers.get("idempotent-replayed") === "true";

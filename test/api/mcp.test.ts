@@ -272,7 +272,7 @@ describe("The MCP server", () => {
 
     const dead = await bridge(elsewhere, live, ask(1), "{");
     assert.equal(dead["null"]?.code, -32_700);
-    assert.match(dead[1]?.message, /^No answer from http:\S+\/mcp: connect ECONNREFUSED/);
+    assert.match(dead[1]?.message, /^No answer from http:\S+\/mcp: fetch failed: ECONNREFUSED\.$/);
     assert.match((await bridge(app.origin, live, ask(1)))[1]?.message, /Check MAILKEEL_URL.+HTTP 404/);
     const refused = (await bridge(app.base, "mk_live_wrong", ask(1)))[1];
     assert.match(refused?.message, /API key.+HTTP 401, api_key_malformed, req_/);

@@ -123,6 +123,11 @@ describe("The client's package", () => {
     for (const [settings, problem] of [
       [{}, /Usage: MAILKEEL_URL=/],
       [{ MAILKEEL_URL: "mail.example.com", MAILKEEL_API_KEY: "mk_live_x" }, /MAILKEEL_URL must be/],
+      [
+        { MAILKEEL_URL: "https://me:pw@mail.example.com", MAILKEEL_API_KEY: "mk_live_x" },
+        /no user name and no password/,
+      ],
+      [{ MAILKEEL_URL: "https://me@mail.example.com", MAILKEEL_API_KEY: "mk_live_x" }, /no user name and no password/],
       [{ MAILKEEL_URL: "https://mail.example.com/api/v2", MAILKEEL_API_KEY: "mk_live_…" }, /MAILKEEL_API_KEY must be/],
     ] as const)
       await assert.rejects(run(program, ["mcp"], { env: { PATH: process.env["PATH"], ...settings } }), problem);
