@@ -60,8 +60,8 @@ const routes = router({
 });
 
 /** An upload that the API has begun to read and that never ends. */
-function stall(app: TestApp, key: string, bytes = 1_000): { socket: Socket; begun: Promise<unknown> } {
-  const { hostname, port, pathname } = new URL(`${app.base}/take`);
+function stall(app: TestApp, key: string, path: string, bytes = 1_000): { socket: Socket; begun: Promise<unknown> } {
+  const { hostname, port, pathname } = new URL(`${app.base}${path}`);
   const socket = connect(Number(port), hostname);
   socket.on("error", () => {});
   socket.write(
@@ -156,20 +156,22 @@ describe("The turns of requests", () => {
   });
 
   /** Holds as many bodies as may be taken at once, sends one more and asks beside it. @param keys one for each body */
-  async function fillUp(stalling: TestTeam, keys: readonly string[], text: string, bytes?: number) {
+  async function fillUp(stalling: TestTeam, keys: readonly string[], text: string, { bytes = 0, path = "/take" } = {}) {
     const other = await makeTeam();
     const client = api(stalling.keys.live, app.base);
-    const uploads = keys.map((key) => stall(app, key, bytes));
+    const send = ({ post }: typeof client, text: string) =>
+      post(path, path === "/take" ? { text } : { jsonrpc: "2.0", id: 1, method: "ping", params: { text } });
+    const uploads = keys.map((key) => stall(app, key, path, bytes || undefined));
     await Promise.all(uploads.map(({ begun }) => begun));
     // Their key was looked up before that of a later request.
     for (let i = 0; i < 3; i++) assert.equal((await client.get("/quick")).status, 200);
     let isAnswered = false;
-    const further = client.post("/take", { text }).finally(() => {
+    const further = send(client, text).finally(() => {
       isAnswered = true;
     });
-    assert.equal((await api(other.keys.live, app.base).post("/take", { text })).status, 200);
+    assert.equal((await send(api(other.keys.live, app.base), text)).status, 200);
     assert.equal((await client.get("/quick")).status, 200);
-    if (bytes) assert.equal((await client.post("/take", { text: "x" })).status, 200, "a small one");
+    if (bytes) assert.equal((await send(client, "x")).status, 200, "a small one");
     assert.ok(!isAnswered);
     for (const { socket } of uploads) socket.destroy();
     assert.equal((await further).status, 200);
@@ -183,7 +185,12 @@ describe("The turns of requests", () => {
   it("takes four large bodies of a team at once, over all its keys", async () => {
     const team = await makeTeam();
     const keys = await Promise.all(Array.from({ length: 4 }, async () => (await team.mint()).key));
-    await fillUp(team, keys, "x".repeat(100_000), 100_000);
+    await fillUp(team, keys, "x".repeat(100_000), { bytes: 100_000 });
+  });
+
+  it("takes four large messages of MCP of a team at once, and small ones beside them", async () => {
+    const team = await makeTeam();
+    await fillUp(team, Array(4).fill(team.keys.live), "x".repeat(100_000), { bytes: 100_000, path: "/mcp" });
   });
 
   it("logs no error for clients that leave before their turn", async () => {
