@@ -116,7 +116,7 @@ export const ERRORS = {
       meaning: "The team has used up an allowance of its plan.",
       retry: "after_remedy",
       remedy:
-        "`GET /usage` shows how much of each limit is left. Raise the plan's allowance, or free some of it. A send then begins with a new send-preview.",
+        "The team's usage shows how much of each limit is left. Raise the plan's allowance, or free some of it. A send then begins with a new send-preview.",
     },
   }),
   ...family(403, "permission_error", {
@@ -213,8 +213,8 @@ export const ERRORS = {
   }),
   ...family(409, "invalid_request_error", {
     resource_already_exists: {
-      meaning: "A record with this natural key exists; change that one with PATCH.",
-      remedy: "Find the record by its natural key, such as `?email=`, and change it with PATCH.",
+      meaning: "A record with this natural key exists; change that one.",
+      remedy: "Find the record by its natural key, such as its `email`, and change that one.",
     },
   }),
   ...family(409, "conflict_error", {
@@ -252,8 +252,7 @@ export const ERRORS = {
     send_cap_exceeded: {
       meaning: "The send has more recipients than are left of the key's daily send cap.",
       retry: "after_remedy",
-      remedy:
-        "Wait for the time in Retry-After, the next midnight UTC, or use a key with a higher cap; then make a new send-preview.",
+      remedy: "Wait until the next midnight UTC, or use a key with a higher cap; then make a new send-preview.",
     },
     rate_limit_exceeded: {
       meaning: "The client sent too many requests; wait for the time in Retry-After.",

@@ -1,12 +1,10 @@
 import {
   type CallToolResult,
   createMcpHandler,
-  isJSONRPCRequest,
   isLegacyRequest,
   ProtocolError,
   ProtocolErrorCode,
   Server,
-  specTypeSchemas,
   WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
 import type { AnyTRPCRouter } from "@trpc/server";
@@ -19,7 +17,15 @@ import { BASE_PATH } from "../base-path.ts";
 import { clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
-import { answerOtherMethod, beforeDeadline, callEndpoint, DEADLINE_MS, LARGE_BODIES_AT_ONCE } from "../rest/adapter.ts";
+import {
+  answerOtherMethod,
+  beforeDeadline,
+  callEndpoint,
+  DEADLINE_MS,
+  LARGE_BODIES_AT_ONCE,
+  noteCreated,
+  noteRecord,
+} from "../rest/adapter.ts";
 import { linksOf, renderSuccess } from "../rest/envelope.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf, mayBeLarge, readBody, respond } from "../rest/http.ts";
@@ -46,28 +52,12 @@ const PATH = `${BASE_PATH}/mcp`;
 function adviceFor({ code, retryAfterSeconds }: ApiError): string {
   const { remedy, retry } = ERRORS[code];
   if (retry === "never") return remedy;
-  if (retry === "after_remedy") return `${remedy} Then repeat the call, a write with a new idempotency_key.`;
-  const wait = retryAfterSeconds === undefined ? "a few" : Math.ceil(retryAfterSeconds);
-  return `${remedy} Repeat the same call after ${wait} seconds, a write with the same idempotency_key.`;
+  const wait = retryAfterSeconds === undefined ? "" : ` after ${Math.ceil(retryAfterSeconds)} seconds`;
+  if (retry === "after_remedy") return `${remedy} Then repeat the call${wait}, a write with a new idempotency_key.`;
+  return `Repeat the same call${wait || " after a few seconds"}, a write with the same idempotency_key.`;
 }
 
 const text = (value: string) => ({ type: "text" as const, text: value });
-
-type Schemas = typeof specTypeSchemas;
-const REQUESTS = new Map<string, Schemas["InitializeRequest" | "ListToolsRequest" | "CallToolRequest"]>([
-  ["initialize", specTypeSchemas.InitializeRequest],
-  ["tools/list", specTypeSchemas.ListToolsRequest],
-  ["tools/call", specTypeSchemas.CallToolRequest],
-]);
-
-/** The refusal of a request with wrong parameters; undefined for another message. The SDK would answer zod's issues as JSON. */
-async function paramsRefusal(body: JsonObject): Promise<Response | undefined> {
-  const schema = isJSONRPCRequest(body) ? REQUESTS.get(body.method) : undefined;
-  const [issue] = (await schema?.["~standard"].validate(body))?.issues ?? [];
-  if (!issue) return undefined;
-  const message = `Invalid parameters: ${issue.path?.join(".")}: ${issue.message}`;
-  return Response.json({ jsonrpc: "2.0", id: body["id"], error: { code: ProtocolErrorCode.InvalidParams, message } });
-}
 
 /** The request of a message, whose caller is known. */
 interface Message {
@@ -96,6 +86,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     // Logs and metrics see the operation as over REST.
     Object.assign(locals, { tool: tool.name, method: endpoint.meta.method, route: endpoint.meta.path });
     const { parts, dryRun, idempotencyKey } = requestOf(args);
+    noteRecord(locals, parts.params);
     const ctx: Call = {
       deps,
       locals,
@@ -109,14 +100,15 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     };
     const call = () => callEndpoint(routes, endpoint, ctx, async () => parts);
     try {
-      const { status, requestId, data, meta } = await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], call);
-      locals.status = status;
-      return { content: [text(renderSuccess(requestId, data, meta))] };
+      const answer = await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], call);
+      locals.status = answer.status;
+      noteCreated(locals, answer);
+      return { content: [text(renderSuccess(answer.requestId, answer.data, answer.meta))] };
     } catch (thrown) {
       const { status, body } = refusalOf(thrown, locals, { log, links });
       locals.status = status;
-      const said = [String(body), adviceFor(toApiError(thrown))];
-      return { content: said.map((part) => text(inToolWords(part))), isError: true };
+      const parts = [String(body), adviceFor(toApiError(thrown))];
+      return { content: parts.map((part) => text(inToolWords(part))), isError: true };
     }
   }
 
@@ -138,8 +130,6 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
 
   /** Answers a message of any version of MCP, in one JSON text: no tool sends anything before its result. */
   async function exchange(message: Message, body: JsonObject): Promise<Response> {
-    const refusal = await paramsRefusal(body);
-    if (refusal) return refusal;
     const headers = new Headers({ "content-type": "application/json", accept: "application/json, text/event-stream" });
     for (const name of ["mcp-protocol-version", "mcp-method", "mcp-name"]) {
       const value = message.req.get(name);
@@ -148,7 +138,12 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     const request = new Request(new URL(PATH, origin), { method: "POST", headers });
     const server = serverFor(message);
     if (!(await isLegacyRequest(request, body))) {
-      return createMcpHandler(() => server, { maxSubscriptions: 0 }).fetch(request, { parsedBody: body });
+      // Mistakes of clients are reported too, and answered with another status.
+      const reported: Error[] = [];
+      const options = { maxSubscriptions: 0, onerror: (error: Error) => void reported.push(error) };
+      const response = await createMcpHandler(() => server, options).fetch(request, { parsedBody: body });
+      if (response.status === 500) throw reported.at(-1);
+      return response;
     }
     const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
     await server.connect(transport);

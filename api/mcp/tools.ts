@@ -68,7 +68,7 @@ function inputSchemaOf({ operationId, input, documentedBody, dryRun, idempotency
 
 function toolOf(endpoint: Endpoint): OperationTool {
   const { meta } = endpoint;
-  const { operationId, summary, description, kind, method, status, scope, dryRun, idempotency, input } = meta;
+  const { operationId, summary, description, kind, method, status, scope, idempotency, input } = meta;
   // A record that an editor may create leaves all others as they are. A webhook, which only an administrator may, sends data away.
   const isHarmless = kind === "read" || (status === 201 && (scope === null || roleHolds("EDITOR", scope)));
   const tool: Tool = {
@@ -83,17 +83,14 @@ function toolOf(endpoint: Endpoint): OperationTool {
     },
   };
   const { params, query, body } = input.shape;
-  type Place = keyof RawInput | "own";
-  const places = new Map<string, Place>([
-    ...Object.keys(fieldsOf(params)).map((name) => [name, "params"] as const),
-    ...Object.keys(fieldsOf(query)).map((name) => [name, "query"] as const),
-    ...(dryRun ? [["dry_run", "own"] as const] : []),
-    ...(idempotency === "none" ? [] : [["idempotency_key", "own"] as const]),
-  ]);
-  const elsewhere: Place = body ? "body" : "query";
-  const requestOf = (args: JsonObject): ToolRequest => {
-    const given = Object.groupBy(Object.entries(args), ([name]) => places.get(name) ?? elsewhere);
-    const { dry_run, idempotency_key } = Object.fromEntries(given.own ?? []);
+  const inPath = fieldsOf(params);
+  const inQuery = fieldsOf(query);
+  const placeOf = (name: string): keyof RawInput => {
+    if (Object.hasOwn(inPath, name)) return "params";
+    return body && !Object.hasOwn(inQuery, name) ? "body" : "query";
+  };
+  const requestOf = ({ dry_run, idempotency_key, ...args }: JsonObject): ToolRequest => {
+    const given = Object.groupBy(Object.entries(args), ([name]) => placeOf(name));
     // The API reads a query as text.
     const queryText = (given.query ?? []).map(([name, value]) => [
       name,
@@ -101,7 +98,8 @@ function toolOf(endpoint: Endpoint): OperationTool {
     ]);
     return {
       parts: {
-        params: Object.fromEntries(given.params ?? []),
+        // In the order of the path, as over REST.
+        params: Object.fromEntries(Object.keys(inPath).map((name) => [name, args[name]])),
         query: Object.fromEntries(queryText),
         body: body && Object.fromEntries(given.body ?? []),
       },

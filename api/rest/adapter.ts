@@ -68,17 +68,28 @@ export async function callEndpoint(
 
 const LIKE_AN_ID = /^[a-z]+_[0-9a-z]{26}$/;
 
+/** Shows the last ID of a path in the request's line of the log. An address may stand in the place of one. */
+export function noteRecord(locals: Locals, params: Readonly<Record<string, unknown>>): void {
+  const isId = (value: unknown): value is string => typeof value === "string" && LIKE_AN_ID.test(value);
+  const id = Object.values(params).findLast(isId);
+  if (id !== undefined) locals.resourceId = id;
+}
+
+/** Shows the record that a request made in its line of the log. @returns the id; undefined when it made none */
+export function noteCreated(locals: Locals, { status, data }: Answer): string | undefined {
+  if (status !== 201) return undefined;
+  const { id } = Object(data instanceof JsonText ? data.toJSON() : data) as { id?: unknown };
+  if (typeof id !== "string") return undefined;
+  locals.resourceId = id;
+  return id;
+}
+
 /** The answer to a create names the path of the new record, which is below the path it was posted to. */
-function render({ baseUrl, path }: Request, locals: Locals, { status, requestId, data, meta }: Answer): HttpAnswer {
-  const headers: Record<string, string> = {};
-  if (status === 201) {
-    const { id } = Object(data instanceof JsonText ? data.toJSON() : data) as { id?: unknown };
-    if (typeof id === "string") {
-      locals.resourceId = id;
-      headers["Location"] = `${baseUrl}${path}/${encodeURIComponent(id)}`;
-    }
-  }
-  return { status, headers, body: renderSuccess(requestId, data, meta) };
+function render({ baseUrl, path }: Request, locals: Locals, answer: Answer): HttpAnswer {
+  const id = noteCreated(locals, answer);
+  const headers: Record<string, string> =
+    id === undefined ? {} : { Location: `${baseUrl}${path}/${encodeURIComponent(id)}` };
+  return { status: answer.status, headers, body: renderSuccess(answer.requestId, answer.data, answer.meta) };
 }
 
 /** Answers a request for a method that a path does not take, and OPTIONS. */
@@ -138,9 +149,7 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps): RequestHandler {
     const { path, endpoint, params, methods } = found;
     const locals = localsOf(res);
     locals.route = path;
-    // What stands in the place of an ID may be an address.
-    const resourceId = Object.values(params).findLast((value) => LIKE_AN_ID.test(value));
-    if (resourceId !== undefined) locals.resourceId = resourceId;
+    noteRecord(locals, params);
     if (!endpoint) return answerOtherMethod(req, res, methods);
     const answer = (pauseDeadline: PauseDeadline) =>
       call(endpoint, params, { req, res, pauseDeadline }).then((success) => render(req, locals, success));

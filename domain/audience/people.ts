@@ -11,9 +11,9 @@ export interface PersonFields {
   lastName: string | null;
 }
 
-/** @param remedy what the client can do besides a PATCH */
+/** @param remedy what the client can do besides changing that one */
 export const alreadyExists = (kind: PersonKind, remedy = "") =>
-  new ApiError("resource_already_exists", `A ${kind} with this address exists; PATCH that one${remedy}.`, {
+  new ApiError("resource_already_exists", `A ${kind} with this address exists; change that one${remedy}.`, {
     param: "email",
   });
 

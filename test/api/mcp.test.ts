@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { mock } from "node:test";
 import {
   Client,
   checkResourceAllowed,
@@ -11,19 +12,31 @@ import {
   StreamableHTTPClientTransport,
 } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { Server } from "@modelcontextprotocol/server";
+import { pino } from "pino";
+import { z } from "zod";
+import { DEADLINE_MS } from "../../api/rest/adapter.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
+import { PLAIN_ANSWER_BYTES } from "../../api/rest/http.ts";
+import { ok, router } from "../../api/rest/route.ts";
 import { appRouter } from "../../api/router.ts";
 import { SCOPES, SEND_SCOPES } from "../../domain/access/scopes.ts";
+import { ApiError, ERRORS, isErrorCode, type Retry } from "../../domain/errors.ts";
+import { newId } from "../../domain/ids.ts";
 import { api, type Json } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
+import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, unique } from "../support/factories.ts";
+import { makeTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { freshKey, makeSender, type Sender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { claimsFor, openIssuer, signToken, type TestIssuer } from "./oauth-issuer.ts";
 
 const OPERATIONS = endpointsOf(appRouter).map(({ meta }) => meta);
 const INFO = { name: "test", version: "1.0.0" };
+/** Codes of messages that are refused as a whole, besides those without a good credential. */
+const BEFORE_A_TOOL: ReadonlySet<string> = new Set([
+  ...["invalid_json", "unsupported_media_type", "request_timeout", "method_not_allowed", "version_unsupported"],
+]);
 const CLIENT_FILE = join(import.meta.dirname, "../../client/mcp.ts");
 
 /** The answers of the client's program to lines, by their ids. */
@@ -40,19 +53,20 @@ async function bridge(url: string, key: string, ...lines: string[]): Promise<Rec
 describe("The MCP server", () => {
   let issuer: TestIssuer;
   let app: TestApp;
+  const logged: Json[] = [];
   /** Method, route and status of the requests that have ended, as the metrics count them. */
-  const ended: unknown[][] = [];
+  const ended: string[] = [];
   let sender: Sender;
   /** A token for all that a token can hold. */
   let token: string;
   let withKey: Client;
   let withToken: Client;
-  const url = () => new URL(`${app.base}/mcp`);
+  const url = (base = app.base) => new URL(`${base}/mcp`);
 
-  async function connect(credential: string, mode: "legacy" | "auto" = "legacy"): Promise<Client> {
+  async function connect(credential: string, mode: "legacy" | "auto" = "legacy", base?: string): Promise<Client> {
     const client = new Client(INFO, { versionNegotiation: { mode } });
     const headers = { authorization: `Bearer ${credential}` };
-    await client.connect(new StreamableHTTPClientTransport(url(), { requestInit: { headers } }));
+    await client.connect(new StreamableHTTPClientTransport(url(base), { requestInit: { headers } }));
     return client;
   }
   /** The API's body in the answer to a call, and the advice beside a refusal. */
@@ -70,7 +84,10 @@ describe("The MCP server", () => {
     issuer = await openIssuer();
     app = await serveRoutes(appRouter, {
       changes: issuer.settings,
-      with: { requestEnded: ({ method, route, status }) => ended.push([method, route, status]) },
+      with: {
+        log: pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) }),
+        requestEnded: ({ method, route, status }) => ended.push(`${method} ${route} ${status}`),
+      },
     });
     sender = await makeSender({ recipients: 2 });
     const [key] = issuer.keys;
@@ -156,6 +173,9 @@ describe("The MCP server", () => {
       ["createList", { name: "x", dry_run: [[[true]]] }, "validation_failed", "dry_run"],
       ["createList", { name: "x", idempotency_key: {} }, "validation_failed", "idempotency_key"],
       ["retrieveList", { listId: ["list_none"] }, "validation_failed", "listId"],
+      ["retrieveList", {}, "validation_failed", "listId"],
+      ["retrieveList", { listId: "list_none", name: "x" }, "unsupported_parameter", "name"],
+      ["deleteList", { listId: "list_none", idempotency_key: "" }, "not_found", undefined],
       ["retrieveUsage", { dry_run: true }, "unsupported_parameter", "dry_run"],
       ["previewNewsletterSend", { newsletterId: "nl_none" }, "idempotency_key_required", undefined],
     ] as const) {
@@ -166,7 +186,7 @@ describe("The MCP server", () => {
     await assert.rejects(call(withKey, "dropTables"), /There is no tool dropTables/);
   });
 
-  it("checks a message's size and credential before all else", async () => {
+  it("checks a message's size, then its credential, then its origin and form, and takes no other method", async () => {
     const codeOf = async (answer: Promise<Response>) => ((await (await answer).json()) as Json).error.code;
     const authorization = `Bearer ${token}`;
     assert.equal(await codeOf(post("x".repeat(10 * 1024 * 1024))), "payload_too_large");
@@ -181,19 +201,96 @@ describe("The MCP server", () => {
     assert.deepEqual([get.status, get.headers.get("allow")], [405, "POST, OPTIONS"]);
   });
 
-  it("counts a call in the metrics as over REST, with the status of its refusal", async () => {
-    await call(withKey, "retrieveList", { listId: "list_none" });
-    await eventually(() => ended.some((request) => `${request}` === "GET,/lists/{listId},404"));
+  it("counts and logs a call as over REST, with its status and the ID of its record", async () => {
+    const { data } = await call(withKey, "createContact", { email: uniqueEmail() });
+    // In another order than in the path.
+    const ids = { deliveryId: newId("delivery"), webhookId: newId("webhook") };
+    await call(withKey, "retrieveWebhookDelivery", ids);
+    for (const [tool, request, resourceId] of [
+      ["createContact", "POST /contacts 201", data.id],
+      ["retrieveWebhookDelivery", "GET /webhooks/{webhookId}/deliveries/{deliveryId} 404", ids.deliveryId],
+    ]) {
+      await eventually(() => ended.includes(request), { what: `${request} in ${ended}` });
+      const line = logged.find((each) => each.tool === tool);
+      assert.deepEqual([`${line?.method} ${line?.route} ${line?.status}`, line?.resourceId], [request, resourceId]);
+    }
   });
 
-  it("refuses an unknown version in each message, and wrong parameters in a sentence", async () => {
-    const authorization = `Bearer ${token}`;
-    const initialize = '{"jsonrpc":"2.0","id":1,"method":"initialize"}';
-    const unknown = await post(initialize, { authorization, "service-version": "2020-01-01" });
+  it("logs an error inside the SDK, and answers it as a failure of the service", async () => {
+    const broken = mock.method(Server.prototype, "connect", () => Promise.reject(new Error("out of order")));
+    await assert.rejects(call(withKey, "retrieveMe"), /internal_error/);
+    broken.mock.restore();
+    const line = logged.find(({ msg }) => msg === "internal_error");
+    assert.deepEqual([line?.route, line?.teamId, line?.err.message], ["/mcp", sender.team.id, "out of order"]);
+    await eventually(() => logged.some(({ code, requestId }) => code && requestId === line?.requestId));
+  });
+
+  it("refuses an unknown version in each message", async () => {
+    const headers = { authorization: `Bearer ${token}`, "service-version": "2020-01-01" };
+    const unknown = await post('{"jsonrpc":"2.0","id":1,"method":"ping"}', headers);
     assert.deepEqual([unknown.status, ((await unknown.json()) as Json).error.code], [400, "version_unsupported"]);
-    const { error } = (await (await post(initialize, { authorization })).json()) as Json;
-    assert.equal(error.code, -32_602);
-    assert.match(error.message, /^Invalid parameters: params: [^{}]+$/);
+  });
+
+  it("compresses no answer: it may hold a secret beside texts of others", async () => {
+    const headers = { authorization: `Bearer ${token}`, "accept-encoding": "gzip" };
+    const answer = await post('{"jsonrpc":"2.0","id":1,"method":"tools/list"}', headers);
+    assert.equal(answer.headers.get("content-encoding"), null);
+    assert.ok((await answer.text()).length > PLAIN_ANSWER_BYTES);
+  });
+
+  describe("with an operation that has the outcome it is asked for", () => {
+    let own: TestApp;
+    let client: Client;
+    const held = Promise.withResolvers<void>();
+    const released = Promise.withResolvers<void>();
+
+    before(async () => {
+      const meta = { method: "GET", path: "/outcomes/{outcome}", scope: null, summary: "Reads" } as const;
+      const test = route(meta)
+        .input(z.strictObject({ params: z.strictObject({ outcome: z.string() }) }))
+        .output(z.null())
+        .query(async ({ input: { params } }) => {
+          if (isErrorCode(params.outcome)) throw new ApiError(params.outcome, undefined, { retryAfterSeconds: 6.2 });
+          if (params.outcome === "failed") throw new Error("failed");
+          held.resolve();
+          await released.promise;
+          return ok(null);
+        });
+      own = await serveRoutes(router({ test }), { with: { log: pino({ level: "silent" }) } });
+      client = await connect(sender.keys.live, "auto", own.base);
+    });
+    after(async () => {
+      released.resolve();
+      await client.close();
+      await own.close();
+    });
+
+    it("says after each refusal of a tool what to do, in words of a tool, and under which key to repeat the call", async () => {
+      const nextSteps: Record<Retry, RegExp> = {
+        as_is: /^Repeat the same call after 7 seconds, a write with the same idempotency_key\.$/,
+        after_remedy: /^\S.+\. Then repeat the call after 7 seconds, a write with a new idempotency_key\.$/,
+        never: /^(?!.*repeat the (same )?call)\S.+\.$/i,
+      };
+      for (const [code, { type, retry }] of Object.entries(ERRORS)) {
+        if (type === "authentication_error" || BEFORE_A_TOOL.has(code)) continue;
+        const { error, advice } = await call(client, "test", { outcome: code });
+        assert.equal(error.code, code);
+        assert.match(advice, nextSteps[retry], code);
+        assert.doesNotMatch(advice, /Retry-After|RateLimit|header|\b(GET|PATCH)\b|\?\w+=/, code);
+      }
+      const { advice } = await call(client, "test", { outcome: "failed" });
+      assert.match(advice, /^Repeat the same call after a few seconds,/);
+    });
+
+    it("refuses a call that takes longer than over REST", async () => {
+      const timers = mock.method(globalThis, "setTimeout");
+      const answer = call(client, "test", { outcome: "held" });
+      await held.promise;
+      const deadline = timers.mock.calls.findLast(({ arguments: [, ms] }) => ms === DEADLINE_MS.read);
+      timers.mock.restore();
+      deadline?.arguments[0]();
+      assert.equal((await answer).error.code, "service_unavailable");
+    });
   });
 
   it("opens no stream, and counts each message as a request", async () => {
