@@ -237,6 +237,20 @@ describe("deploy/kubernetes", () => {
     assert.ok(metrics.spec.publishNotReadyAddresses);
   });
 
+  it("names in docs/operations/deploy.md the connections to Postgres that a rollout may need", () => {
+    const { DATABASE_POOL_MAX } = readEnv(environmentOf(pods["api"]), unneeded("api"));
+    const most = Object.fromEntries(
+      ofKind("ScaledObject").map(({ metadata, spec }) => [metadata.name, spec.maxReplicaCount]),
+    );
+    const ofRollout = (processes: Record<string, number>): number =>
+      ofKind("Deployment").reduce((sum, { metadata: { name }, spec }) => {
+        const ofProcess = DATABASE_POOL_MAX + (/api|webhooks/.test(name) ? 1 : 0);
+        return sum + 2 * (processes[name] ?? spec.replicas) * ofProcess;
+      }, 0);
+    const page = readFileSync(`${ROOT}/docs/operations/deploy.md`, "utf8");
+    assert.ok(page.includes(`rollouts: ${ofRollout({})} with base, ${ofRollout(most)} with all that KEDA may start`));
+  });
+
   it("has the alerts of deploy/prometheus: else run `npm run rule`", () => {
     assert.equal(readFileSync(RULE, "utf8"), prometheusRule());
   });
