@@ -1,5 +1,5 @@
 import type { AnyTRPCRouter } from "@trpc/server";
-import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from "express";
+import express, { type Express, type RequestHandler, type Response } from "express";
 import { inSpan, logFields, markFailed } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
@@ -18,7 +18,7 @@ import { trackingHandler } from "./public/tracking.ts";
 import { answerOtherMethod, restHandler } from "./rest/adapter.ts";
 import { linksOf, renderSuccess } from "./rest/envelope.ts";
 import { localsOf, refuseLargeBodies, respond } from "./rest/http.ts";
-import { refusalOf } from "./rest/refusal.ts";
+import { refusalHandler } from "./rest/refusal.ts";
 import { matchPlainCharacters } from "./rest/request-path.ts";
 import { appRouter } from "./router.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
@@ -132,10 +132,6 @@ export function createApp(deps: Deps, routes: AnyTRPCRouter = appRouter): Expres
   app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));
   app.use(refusePath);
 
-  const links = linksOf(deps.env.PUBLIC_URL);
-  const answerRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
-    respond(res, refusalOf(thrown, localsOf(res), { log: deps.log, links }));
-  };
-  app.use(answerRefusal);
+  app.use(refusalHandler({ log: deps.log, links: linksOf(deps.env.PUBLIC_URL) }));
   return app;
 }

@@ -43,6 +43,11 @@ const valueRefusal = (path: readonly PropertyKey[], problem: (subject: string) =
   return new ApiError(codeOf(path), problem(param ?? "The body"), { param });
 };
 
+export const isDeeper = (value: unknown, levels: number): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1)));
+
 /**
  * Refuses text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting beyond `MAX_DEPTH`.
  * @param path of the value, from the request's part on; the same list serves all values inside

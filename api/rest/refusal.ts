@@ -1,12 +1,19 @@
+import type { ErrorRequestHandler } from "express";
 import type { Logger } from "pino";
 import type { Locals } from "../context.ts";
 import { type HttpAnswer, type Links, renderError } from "./envelope.ts";
 import { toApiError } from "./failures.ts";
+import { localsOf, respond } from "./http.ts";
 import { ReplayedRefusal } from "./idempotency.ts";
 import { AnswerClosed } from "./turns.ts";
 
+interface Facilities {
+  log: Logger;
+  links: Links;
+}
+
 /** The answer to a request that threw. Its code goes into the request's line of the log, and a failure into a line of its own. */
-export function refusalOf(thrown: unknown, locals: Locals, { log, links }: { log: Logger; links: Links }): HttpAnswer {
+export function refusalOf(thrown: unknown, locals: Locals, { log, links }: Facilities): HttpAnswer {
   const error = toApiError(thrown);
   locals.code = error.code;
   const { requestId, route, teamId } = locals;
@@ -15,3 +22,8 @@ export function refusalOf(thrown: unknown, locals: Locals, { log, links }: { log
   if (error.status >= 500 && isAwaited) log.error({ requestId, route, teamId, err: thrown }, error.code);
   return renderError(error instanceof ReplayedRefusal ? error.requestId : requestId, error, links);
 }
+
+export const refusalHandler =
+  (facilities: Facilities): ErrorRequestHandler =>
+  (thrown, _req, res, _next) =>
+    respond(res, refusalOf(thrown, localsOf(res), facilities));
