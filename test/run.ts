@@ -23,7 +23,7 @@ const LONG_TESTS = "test/**/*.long.test.ts";
 /** Calls of a file that also has long tests (`support/long.ts`). */
 const HAS_LONG_PART = /\b(testsOf|kindOf|isLong)\(/;
 const REAL_TESTS = "test/real/**/*.test.ts";
-/** Needs a browser, which the real tests install. */
+/** Needs a browser, which root gets from Debian. */
 const BROWSER_TESTS = "test/console/walk.test.ts";
 /** Looks at what the stacks of all lanes have recorded. */
 const LAST_TEST = "test/last/statements.test.ts";

@@ -44,7 +44,7 @@ async function enter(page: Page, memberId: string): Promise<Cookies> {
 
 describe("The console in a browser", function () {
   this.timeout(240_000);
-  const program = needs("chromium", { installs: false });
+  const program = needs("chromium");
   before(() => buildConsole());
   // A session that has ended is told apart by its 401; a test gives the others.
   const inPage = openBrowser(program, /status of (401|429|502)/);

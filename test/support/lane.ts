@@ -39,7 +39,8 @@ async function run({ files, grep, bail = false, timeoutMs, strict, verbose }: Jo
     bail,
     reporter: verbose ? "spec" : Mocha.reporters.Base,
     forbidOnly: strict,
-    forbidPending: strict,
+    // Elsewhere a program that tests need may be missing.
+    forbidPending: strict && process.env["CI"] !== undefined,
     failZero: true,
     ...(grep === undefined ? {} : { grep }),
   });

@@ -92,11 +92,10 @@ async function obtainSchemathesis(): Promise<{ path: string } | { missing: strin
 }
 
 /** @returns the program's path, or why it is not to be had */
-async function obtain(program: DebianProgram, installs: boolean): Promise<{ path: string } | { missing: string }> {
+async function obtain(program: DebianProgram): Promise<{ path: string } | { missing: string }> {
   const there = await find(program);
   if (there !== undefined) return { path: there };
   const advice = `${program} is not installed (Debian: apt-get install ${PACKAGES[program]})`;
-  if (!installs) return { missing: advice };
   if (process.getuid?.() !== 0) return { missing: `${advice}, and only root can install it` };
   try {
     await install(PACKAGES[program]);
@@ -107,15 +106,12 @@ async function obtain(program: DebianProgram, installs: boolean): Promise<{ path
   }
 }
 
-/**
- * Skips the tests of a `describe`, with the reason, where it is missing. @returns gives its path, once the tests run
- * @param installs whether it is installed where that is possible, which takes minutes
- */
-export function needs(program: Program, { installs = true } = {}): () => string {
+/** Skips the tests of a `describe`, with the reason, where it is missing. @returns gives its path, once the tests run */
+export function needs(program: Program): () => string {
   let path = "";
   before(async function () {
     this.timeout(2 * INSTALL_TIMEOUT_MS);
-    const found = await (program === "schemathesis" ? obtainSchemathesis() : obtain(program, installs));
+    const found = await (program === "schemathesis" ? obtainSchemathesis() : obtain(program));
     if ("path" in found) {
       path = found.path;
       return;
