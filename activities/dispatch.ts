@@ -104,7 +104,7 @@ export function createDispatchActivities(deps: ActivityDeps, places: number) {
         const { sendId, accountId, teamId } = slice;
         const attributes = { send_id: sendId, account_id: accountId, team_id: teamId };
         const work = () =>
-          inSpan({ name: "slice", attributes, isLeaf: true }, async (span) => {
+          inSpan({ name: "slice", attributes, isPart: true, isLeaf: true }, async (span) => {
             const result = await dispatchSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
             const { mailed, sent, next } = result;
             span?.setAttributes({ mailed, sent_in_all: sent, next });

@@ -63,7 +63,7 @@ function withSpan(headers: Headers): Headers {
 }
 
 const inCallSpan = <T>(name: string, workflowId: string | undefined, call: () => Promise<T>): Promise<T> =>
-  inSpan({ name, kind: "CLIENT", attributes: { workflow_id: workflowId } }, () =>
+  inSpan({ name, kind: "CLIENT", isPart: true, attributes: { workflow_id: workflowId } }, () =>
     call().catch((error) => {
       if (isAway(error)) markFailed("temporal_away");
       throw error;

@@ -49,6 +49,8 @@ interface SpanOptions {
   attributes?: SpanAttributes;
   /** The request that a span without a parent is of; spans below it get the same. */
   requestId?: string;
+  /** It is made below another span alone, and begins no trace. */
+  isPart?: boolean;
   /** It has no children: the attribute `children_left_out` counts them. */
   isLeaf?: boolean;
 }
@@ -72,13 +74,13 @@ export function inStatementSpan<T>(text: string, run: () => Promise<T>): Promise
 
 async function traced<T>(
   { api, tracer, share }: Tracing,
-  { name, kind = "INTERNAL", attributes, requestId: given, isLeaf }: SpanOptions,
+  { name, kind = "INTERNAL", attributes, requestId: given, isPart, isLeaf }: SpanOptions,
   work: (span?: Api.Span) => Promise<T>,
 ): Promise<T> {
   const parent = current.getStore();
   if (parent && (!parent.span || ++parent.children > MOST_CHILDREN)) return work();
-  // The SDK would make a context and IDs first.
-  if (!parent && Math.random() >= share) return current.run(NOT_SAMPLED, work);
+  // The SDK would make a context and IDs first. A context of its own would cost each request that is not sampled.
+  if (!parent && (isPart || Math.random() >= share)) return work();
   const requestId = parent?.requestId ?? given;
   const outer = parent?.span ? api.trace.setSpan(api.ROOT_CONTEXT, parent.span) : api.ROOT_CONTEXT;
   const options = { kind: api.SpanKind[kind], attributes: { ...attributes, request_id: requestId } };
@@ -138,9 +140,8 @@ export interface SpanHeader {
 }
 
 export function spanHeader(): SpanHeader | undefined {
-  const present = current.getStore();
-  if (present === undefined) return undefined;
-  const { span, requestId } = present;
+  if (tracing === undefined) return undefined;
+  const { span, requestId } = current.getStore() ?? NOT_SAMPLED;
   if (span === undefined) return {};
   const { traceId, spanId } = span.spanContext();
   return { traceparent: `00-${traceId}-${spanId}-01`, ...(requestId !== undefined && { requestId }) };

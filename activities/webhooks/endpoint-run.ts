@@ -250,7 +250,8 @@ export class EndpointRun {
     const { webhookId, teamId } = taken;
     try {
       const attributes = { webhook_id: webhookId, delivery_id: due.id, attempt: due.attemptsUsed + 1 };
-      const answer = await inSpan({ name: "webhook attempt", kind: "CLIENT", attributes }, async (span) => {
+      const part = { name: "webhook attempt", kind: "CLIENT", isPart: true, attributes } as const;
+      const answer = await inSpan(part, async (span) => {
         const answer = await client.post(this.#compose(due, taken)).finally(() => {
           this.#inFlight--;
           places.giveBack(teamId);

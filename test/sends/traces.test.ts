@@ -23,6 +23,7 @@ import {
   logFields,
   openTracing,
   type SpanHeader,
+  spanHeader,
   withoutSpan,
 } from "../../config/tracing.ts";
 import { newId } from "../../domain/ids.ts";
@@ -293,6 +294,7 @@ describe("Tracing", () => {
     await inSpan({ name: "not sampled" }, async (span) => {
       assert.equal(span, undefined);
       logTo(lines).info("within");
+      assert.deepEqual(spanHeader(), {}, "the workflow that it starts is not sampled either");
     });
     assert.equal(lines.length, 1);
     assert.ok(!("traceId" in (lines[0] ?? {})));
@@ -308,6 +310,7 @@ describe("Tracing", () => {
     const spans = await spansOf(async () => {
       await inSpan({ name: "parent" }, parent);
       await inSpan({ name: "leaf", isLeaf: true }, child);
+      await inSpan({ name: "part of none", isPart: true }, async () => undefined);
     });
     const leftOut = Object.fromEntries(spans.map((span) => [span.name, attributeOf(span, "children_left_out")]));
     assert.deepEqual(leftOut, { child: undefined, parent: 2, leaf: 1 });
@@ -370,7 +373,8 @@ describe("Tracing", () => {
       const { inbound } = traceActivities(context);
       await assert.rejects(inbound.execute(activity, () => toCodes.execute(activity, fail)));
       const start = { workflowId: "any", taskQueue: "any", args: [] };
-      await assert.rejects(temporal.call(500, ({ workflow }) => workflow.start("any", start)));
+      const call = () => temporal.call(500, ({ workflow }) => workflow.start("any", start));
+      await assert.rejects(inSpan({ name: "calling" }, call));
       await temporal.close();
     });
     const fails = route({ method: "GET", path: "/fails", scope: null, summary: "Fails" })
