@@ -212,7 +212,7 @@ describe("Traces", () => {
   });
 
   it("go on in the workflows that a request starts or signals", async () => {
-    const options = { taskQueue: unique("nobody"), args: [] };
+    const options = { taskQueue: unique("unserved"), args: [] };
     const { call } = namespace.app.deps.temporal;
     const begins = {
       start: (workflowId: string) => call(10_000, ({ workflow }) => workflow.start("any", { ...options, workflowId })),
