@@ -44,6 +44,7 @@ const FURTHER_CODES = /(?<=\S) [245]\d{2}[- ](?:[245]\.\d{1,3}\.\d{1,3} )?/g;
 /** Their words tell nothing about the failure: spam@example.net. */
 const ANY_ADDRESS = /[^\s<>"()[\],;:|{}]{1,64}@[\p{L}\p{N}.-]{1,253}/gu;
 const MASKED_ADDRESS = "a@b.example";
+const SENDER = "sender@b.example";
 
 /** Servers give the reason at its beginning. */
 const MAX_REPLY_CHARS = 4_000;
@@ -54,9 +55,15 @@ export const specificityOf = (status: string): number =>
 
 const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " ").trim();
 
-/** @param around text that may name the command that the reply answers @param status code that the report gives */
-export function readReply(text: string, around = "", status = ""): QuotedReply {
-  const start = text.slice(0, MAX_REPLY_CHARS).replace(ANY_ADDRESS, MASKED_ADDRESS);
+/**
+ * @param around text that may name the command that the reply answers
+ * @param status code that the report gives
+ * @param senders addresses of the mail's sender, in lower case: what names one of them is about the sender
+ */
+export function readReply(text: string, around = "", status = "", senders: readonly string[] = []): QuotedReply {
+  const start = text
+    .slice(0, MAX_REPLY_CHARS)
+    .replace(ANY_ADDRESS, (address) => (senders.includes(address.toLowerCase()) ? SENDER : MASKED_ADDRESS));
   const words = squeeze(start).replace(GATEWAY_PREFIX, "");
   const codes = [...words.matchAll(ENHANCED)].map(([, found = ""]) => found);
   // Of several that are as specific, the reply's come before the report's.

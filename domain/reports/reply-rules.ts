@@ -1,5 +1,4 @@
 import { classOfRefusal, classOfStatus, type StatusClass } from "../mail/enhanced-status.ts";
-import type { ReportedRecipient } from "./report.ts";
 
 /** Where the report says so. `other`: the connection, HELO or MAIL. */
 export type ReplyStage = "other" | "rcpt" | "data";
@@ -8,16 +7,21 @@ export interface QuotedReply {
   /** E.g. "5.1.1", or empty. */
   status: string;
   code: number | undefined;
-  /** In lower case, white space as single spaces, every address as `a@b.example`. */
+  /** In lower case, white space as single spaces; every address as `a@b.example`, the sender's as `sender@b.example`. */
   text: string;
   stage: ReplyStage | undefined;
 }
 
+/**
+ * Whom a reply is about. `account`: the sender, its login, its limit or its rights. `message`: the mail, or a rule of the
+ * recipient's side that refuses it or its sender. `server`: a server or the way.
+ */
+export type Fault = "recipient" | "account" | "message" | "server" | "unknown";
+
 interface ReplyRule {
   name: string;
-  kind: "hard" | "soft";
-  /** Not about the address. Only with kind `soft`. */
-  isSendersFault?: true;
+  /** `gone`: no later mail can arrive. */
+  fault: Exclude<Fault, "unknown"> | "gone";
   says?: RegExp;
   status?: RegExp;
   when?: (reply: QuotedReply) => boolean;
@@ -116,6 +120,21 @@ const UNKNOWN_USER = new RegExp(
   ].join("|"),
 );
 
+/** About the sender's address, its login, its limit or its rights, under any code. */
+const ACCOUNT = new RegExp(
+  [
+    "(?:sending|outgoing|outbound|submission|relay) ?(?:message |mail |e-?mail |rate )?(?:limit|quota)",
+    "(?:daily|hourly|monthly) (?:(?:message|mail|e-?mail|user|relay) ){0,2}(?:limit|quota)",
+    "exceeded (?:the |your |its )?(?:max(?:imum)?|allowed|number of) (?:e-?mails?|messages|recipients|defers)\\b.{0,30}(?:per |an? |each |/)(?:hour|day)",
+    "\\bauth(?:entication)? (?:is )?(?:required|needed|first)|(?:must|need to|have to|please) (?:first )?(?:be )?(?:authenticat|log(?:ged)? ?(?:in|on))",
+    "not (?:authenticated|logged (?:in|on))\\b|log ?in (?:is )?required|authenticate first",
+    `\\bsender\\b.{0,40}(?:rejected|refused|denied|unknown|invalid|not (?:allowed|authori[sz]ed|permitted|verified|local|exist|owned)|verif\\w{1,8} (?:failed|failure))`,
+    "verif\\w{1,8} (?:failed|failure) for <?sender@",
+    "not (?:allowed|permitted|authori[sz]ed|entitled) to (?:send|relay)(?! (?:(?:e-?)?mails? |messages? )?to\\b)",
+    "(?:disabled|suspended|blocked|restricted) (?:from|for) sending|sending (?:is |has been |was )?(?:disabled|suspended|blocked)",
+  ].join("|"),
+);
+
 /** To a sender who may not post. */
 export const LIST_REFUSAL = /not (?:a member of|allowed to post to|subscribed to) this (?:mailing[- ])?list\b/i;
 
@@ -128,36 +147,43 @@ export const LIST_REFUSAL = /not (?:a member of|allowed to post to|subscribed to
  */
 export const REPLY_RULES: readonly ReplyRule[] = [
   {
+    name: "sender's account refused",
+    fault: "account",
+    says: ACCOUNT,
+    // Receivers that ask for SPF or DMARC write so too, and recipients who block a sender.
+    when: ({ text }) => !/\bspf\b|dkim|dmarc|by (?:the |this |its )?(?:recipient|user|addressee)|\blist\b/.test(text),
+    source:
+      "RFC 3463 X.1.7, X.1.8 and X.7.8; Postfix, reject_unlisted_sender; Gmail, 5.4.5; cPanel, max emails per hour",
+  },
+  {
     name: "mailbox full",
-    kind: "soft",
+    fault: "recipient",
     says: /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w{0,20}|out of|insufficient|not enough) ?(?:the |its |his |their |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|(?:mailbox|buz[oó]n|casilla|cuenta).{0,20}llen[oa]\b|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/,
     source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552; Dovecot and Exim quota replies",
   },
   {
     name: "too many messages",
-    kind: "soft",
-    isSendersFault: true,
+    fault: "message",
     says: /receiving (?:mail|email)s? at a rate|frequency limited|mailbox unavailable or access denied|too (?:many|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren/,
     source:
       "RFC 3463 X.4.5; Gmail and Yahoo SMTP error references; QQ Mail's list of returned mails (frequency, access denied)",
   },
   {
     name: "refused by the recipient's own rules",
-    kind: "soft",
+    fault: "recipient",
     says: /recipient(?:'s|s)? (?:preferences|privacy)|(?:rejected|refused|blocked|denied) by (?:the |this |its )?(?:recipient|user|addressee)s?(?!'|[ -](?:address|domain|server|policy))|(?:user|recipient) (?:refused|rejected) to receive/,
     source:
       "RFC 3463 X.7.1; Facebook, SMTP response codes RCP-P2 and RCP-P3; QQ Mail's list of returned mails (rejected by recipients)",
   },
   {
     name: "refused by a mailing list",
-    kind: "soft",
-    isSendersFault: true,
+    fault: "message",
     says: LIST_REFUSAL,
     source: "RFC 3463 X.7.2; answers of Mailman, fml and ezmlm to senders who may not post",
   },
   {
     name: "mailbox unknown by code and words",
-    kind: "hard",
+    fault: "gone",
     status: /^5\.1\.(?:1|10)$/,
     says: UNKNOWN_USER,
     when: ({ text }) => !NAMES_SENDER.test(text),
@@ -165,7 +191,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   },
   {
     name: "host unknown",
-    kind: "hard",
+    fault: "gone",
     says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name|domain must exist|no (?:dns entry|address associated|valid hosts)\b|gethostbyname/,
     when: (reply) =>
       reply.stage !== "other" &&
@@ -176,43 +202,41 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   },
   {
     name: "host takes no mail",
-    kind: "hard",
+    fault: "gone",
     says: /(?:host|domain|server|system|recipient|\.[a-z]{2,20})\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|mx points to "?\.|indicated no smtp service|smtp protocol (?:is )?not (?:supported|available)/,
     when: (reply) => !isTemporary(reply),
     source: "RFC 7505 (null MX); RFC 7504, reply 521; Exim, dnslookup router",
   },
   {
     name: "moved, or not in the directory",
-    kind: "hard",
+    fault: "gone",
     says: /(?:recipient|user|mailbox|address|account|a@b\.example)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|mailbox moved|user (?:a@b\.example )?(?:is )?not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound/,
     when: isAboutAddress,
     source: "RFC 3463 X.1.6; RFC 5321 3.4, reply 551; Microsoft, NDR error codes 5.1.1, 5.1.10 and 5.4.1",
   },
   {
     name: "account disabled",
-    kind: "soft",
+    fault: "recipient",
     says: /(?:account|mailbox|user|recipient|address)\b.{0,60}?(?:disabled|suspended|inactive|deactivated|not active|locked|blocked|frozen|restricted|expired|closed|discontinued|bloqu)|(?:disabled|inactive|suspended|not an active) (?:recipient|account|user|mailbox|address)|заблокирован|(?:帐号|账号|邮箱|用户).{0,6}(?:冻结|禁用|停用)/,
     when: ({ text }) => !NAMES_SENDER.test(text) && !/dnsbl|\brbl\b|spam|(?:block|black) ?list/.test(text),
     source: "RFC 3463 X.2.1; RFC 5248 X.7.13; replies of Gmail, Yahoo and Orange",
   },
   {
     name: "relaying refused",
-    kind: "soft",
-    isSendersFault: true,
+    fault: "account",
     says: /relay(?:ing)? (?:\S{1,80} )?(?:access )?(?:denied|not permitted|not allowed|prohibited|is not)|(?:unable|not (?:allowed|permitted)|won't|will not|cannot) (?:to )?relay|we do not relay|isn't in my list of allowed rcpthosts|not.{0,20}gateway/,
     source: "RFC 5321 3.6.2; RFC 3463 X.7.1; replies of Postfix, Exim, qmail",
   },
   {
     name: "user unknown",
-    kind: "hard",
+    fault: "gone",
     says: UNKNOWN_USER,
     when: (reply) => isAboutMailbox(reply) && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
     source: "RFC 5321 3.3 and 4.2.3, reply 550 to RCPT; RFC 3463 X.1.1",
   },
   {
     name: "sender, its server or the message refused",
-    kind: "soft",
-    isSendersFault: true,
+    fault: "message",
     says: /\bspam|\bube\b|unsolicited|\bbulk|virus|malware|phish|black ?list|block ?list|blocklisted|\brbl\b|dnsbl|spamhaus|barracuda|reputation|\bspf\b|\bdkim\b|dmarc|authenticat|reverse dns|\bptr\b|\brdns\b|policy|banned|not (?:rfc|compliant)|rfc ?(?:2?822|2821|532[12])(?![;\d])|content (?:rejected|refused|filter)|rejected (?:by|due|for)|sender.{0,40}(?:reject|refus|denied|invalid|not exist|unknown|verif|domain|block)|domain of sender|from: domain|client host|your (?:ip|host|server|domain|network)|sending (?:ip|domain|server)|greylist|graylist|try again later|prohibited|not authori[sz]ed|unauthori[sz]ed|permission|restrict|administrative|attachment|8-bit|header/,
     // A report that quotes no server uses such words in its own advice.
     when: ({ code, status }) => code !== undefined || status !== "",
@@ -220,20 +244,19 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   },
   {
     name: "message too large",
-    kind: "soft",
-    isSendersFault: true,
+    fault: "message",
     says: /(?:message|mail|size).{0,40}(?:too (?:large|big)|exceed|limit)|(?:exceed|limit).{0,40}(?:size|length)/,
     source: "RFC 1870; RFC 3463 X.2.3 and X.3.4",
   },
   {
     name: "not delivered in time",
-    kind: "soft",
+    fault: "server",
     says: /timed? ?out|expired|(?:connection|connect).{0,40}(?:refused|failed|lost|dropped|reset)|not responding|(?:un|not )reachable|retry (?:timeout|time)|too long|loop|hop ?count|temporar|deferred|lookup failure|name server reply|multiple retries/,
     source: "RFC 3463 X.4",
   },
   {
     name: "no account, in reply to the message",
-    kind: "hard",
+    fault: "gone",
     says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found|local mailbox \S{1,120} is unavailable: user not found/,
     // Without a code, a report of Yahoo does not show which command the reply answers.
     when: (reply) => reply.code !== undefined && !isTemporary(reply),
@@ -242,62 +265,90 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   },
   {
     name: "mailbox unavailable",
-    kind: "hard",
+    fault: "gone",
     says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|name & address book|domino directory|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
     when: (reply) => isAboutAddress(reply) && !reply.status.startsWith("5.2."),
     source: "RFC 5321 4.2.2 and 4.2.3, reply 550; texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
   },
   {
     name: "address rejected",
-    kind: "hard",
+    fault: "gone",
     status: /^5\.1\.0$/,
     says: /address rejected/,
     source: "Cisco Secure Email Gateway, LDAP accept: its answer to recipients that the directory does not hold",
   },
   {
     name: "host or domain takes no mail, by code",
-    kind: "hard",
+    fault: "gone",
     when: ({ code, status, text }) =>
       !NAMES_SENDER.test(text) && (code === 556 || (code === 521 && (status === "" || status === "5.3.2"))),
     source: "RFC 7504, replies 521 and 556",
   },
   {
     name: "user unknown in reply to the message",
-    kind: "soft",
+    fault: "recipient",
     says: UNKNOWN_USER,
     when: ({ status }) => !/^5\.1\.[1236]$/.test(status),
     source: "RFC 5321 3.3: a reply after DATA refuses the message",
   },
   {
     name: "address, by code",
-    kind: "hard",
-    when: ({ status }) => (status.startsWith("5.1.") && classOfStatus(status) === "unknown") || status === "5.4.4",
+    fault: "gone",
+    // In reply to the message a code alone says nothing of the mailbox.
+    when: ({ stage, status }) =>
+      stage !== "data" && ((status.startsWith("5.1.") && classOfStatus(status) === "unknown") || status === "5.4.4"),
     source: "RFC 3463 X.1.1 to X.1.3, X.1.6, X.4.4; RFC 7505 (5.1.10)",
   },
   {
     name: "mailbox full, by code",
-    kind: "soft",
+    fault: "recipient",
     when: ({ code, status }) => classOfRefusal(code, status) === "full",
     source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552",
   },
 ];
 
-const SENDERS_CLASSES: ReadonlySet<StatusClass | undefined> = new Set<StatusClass>(["sender", "policy", "content"]);
+const FAULT_OF_CLASS: Readonly<Record<StatusClass, Exclude<Fault, "unknown">>> = {
+  unknown: "recipient",
+  disabled: "recipient",
+  full: "recipient",
+  sender: "account",
+  policy: "message",
+  content: "message",
+  system: "server",
+};
 
-export function classifyReply(
-  reply: QuotedReply,
-): Pick<ReportedRecipient, "kind" | "isSendersFault"> & { hasRule: boolean } {
+/** What a reply means. */
+export interface ReadReply {
+  fault: Fault;
+  /** `hard`: no later mail can arrive. Only with the fault `recipient`. */
+  kind: "hard" | "soft";
+  /** It does not count against the address. */
+  isSendersFault: boolean;
+  /** Words or a code that a rule knows; otherwise the fault follows from the subject of the code, if from anything. */
+  hasRule: boolean;
+}
+
+function faultWithoutRule({ stage, text, status }: QuotedReply): Fault {
+  if (stage === "other") return "account";
+  if (NAMES_SENDER.test(text)) return "message";
+  const subject = classOfStatus(status);
+  return subject === undefined || subject === "unknown" ? "unknown" : FAULT_OF_CLASS[subject];
+}
+
+/** The one reading of a reply, for SMTP, reports by mail and providers. */
+export function classifyReply(reply: QuotedReply): ReadReply {
   const rule = REPLY_RULES.find(
     ({ says, status, when }) =>
       (says === undefined || says.test(reply.text)) &&
       (status === undefined || status.test(reply.status)) &&
       (when === undefined || when(reply)),
   );
-  if (rule === undefined) {
-    // They know of no recipient.
-    const isSendersFault =
-      reply.stage === "other" || NAMES_SENDER.test(reply.text) || SENDERS_CLASSES.has(classOfStatus(reply.status));
-    return { kind: "soft", isSendersFault, hasRule: false };
-  }
-  return { kind: rule.kind, isSendersFault: rule.isSendersFault ?? false, hasRule: true };
+  const about = reply.stage === "other" ? "account" : (rule?.fault ?? faultWithoutRule(reply));
+  const fault = about === "gone" ? "recipient" : about;
+  return {
+    fault,
+    kind: about === "gone" ? "hard" : "soft",
+    isSendersFault: fault === "account" || fault === "message",
+    hasRule: rule !== undefined,
+  };
 }
