@@ -17,19 +17,21 @@ import {
   readRemaining,
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
+import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
+import { requeueUndecided, storeRefusalRun } from "../domain/sends/refusal-run.ts";
 import { logMove } from "../domain/sends/send-log.ts";
 import type { TestMail, TestOutcome } from "../domain/sends/test-mail.ts";
 import { elapsedMs } from "../lib/elapsed.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { composeMails } from "./dispatch/content.ts";
+import type { FoundRefusal } from "./dispatch/refusals.ts";
 import { SliceLedger, settleLate } from "./dispatch/slice-ledger.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { beginDeadlineMs, bodyDeadlineMs, outcomeDeadlineMs, smtpLimits } from "./smtp/limits.ts";
 import { sendTestMail } from "./test-mail.ts";
 
-const POLICY_REFUSALS_TO_PAUSE = 20;
 const SLICE_MS = 30_000;
 const CONNECTIONS_BUSY_MS = 1_000;
 
@@ -138,7 +140,7 @@ async function dispatchSlice(
   const dispatch = await openDispatch(em, slice, outcomeDeadlineMs(smtpLimits(deps.env)));
   if (!dispatch) return { mailed: 0, ...(slice.begun && { epoch: slice.begun.epoch }), next: "stopped" };
   // After an operator's command the server gets as many tries as at first.
-  if (slice.tryNow) dispatch.policyRefusals = 0;
+  if (slice.tryNow) dispatch.refusals = null;
   const { epoch } = dispatch;
   const unmailed = (next: Next): SliceResult => ({ mailed: 0, epoch, ...next });
   deps.countMails({ UNKNOWN: dispatch.unknown });
@@ -163,7 +165,9 @@ async function dispatchSlice(
     // So long a deferred recipient that is due waits for others at most: a tenth of the shortest wait.
     const gatherMs = 100 * Math.min(...deps.env.DEFERRAL_LADDER_SECONDS);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs);
-    await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
+    const { run: refusals, hasAccepted } = mailing.ledger.refusals;
+    if (refusals !== dispatch.refusals || slice.tryNow) await storeRefusalRun(em, dispatch, refusals);
+    await closeDispatch(em, dispatch, { afterSeq, hasAccepted });
     if (mailing.end.ended === "account_failure") {
       const { sendId, accountId, teamId } = dispatch;
       const { reason, temporary, response } = mailing.end.failure;
@@ -201,24 +205,20 @@ async function mailSlice(
     mayBegin: ({ stagedAt, quota }) => elapsedMs() < Math.min(stagedAt + staleAfterMs, quota.endsAt),
     onLate: (mailed) => void settleLate(deps, dispatch, mailed),
     signal,
-    policyRefusals: dispatch.policyRefusals,
-    maxPolicyRefusals: POLICY_REFUSALS_TO_PAUSE,
   });
   try {
     for await (const mailed of mails) {
       await ledger.settle(mailed);
       run.onMailed({ mailed: ledger.mailed, epoch: dispatch.epoch, seq: mailed[0]?.item.seq ?? 0 });
-      if (mails.stopped || ledger.failure || ledger.isSetBack) ended.abort();
+      if (mails.stopped || ledger.failure || ledger.isSetBack || ledger.refusals.found) ended.abort();
     }
   } finally {
     ended.abort();
     await ledger.close();
   }
   if (ledger.failure) throw ledger.failure.error;
-  if (content.accountFailed && ledger.hasAccepted) await recordAccountRecovery(em, dispatch);
-  // Once they have ended a slice, an operator decides; then they are counted anew.
-  const policyRefusals = mails.end.ended === "policy_refusals" ? 0 : mails.policyRefusals;
-  return { end: mails.end, ledger, policyRefusals };
+  if (content.accountFailed && ledger.refusals.hasMailed) await recordAccountRecovery(em, dispatch);
+  return { end: mails.end, ledger };
 }
 
 /** @returns the workflow's next step, and the `seq` after which the lane's next attempt begins to stage */
@@ -228,18 +228,26 @@ async function nextStep(
   { end, ledger }: Awaited<ReturnType<typeof mailSlice>>,
   gatherMs: number,
 ): Promise<Next & { afterSeq: number }> {
-  const { limitWaitMs } = ledger;
+  const { limitWaitMs, refusals } = ledger;
   const afterSeq = Math.min(ledger.afterSeq, ledger.firstReturnedSeq - 1);
   if (end.ended === "account_failure") {
     const { reason, temporary, response } = end.failure;
-    if (!temporary && isAccountFailure(reason)) await recordAccountFailure(em, dispatch, reason);
+    if (!temporary && isAccountFailure(reason)) await recordAccountFailure(em, dispatch, reason, response);
     return { next: "failure", reason, temporary, ...(response && { reply: response }), afterSeq };
   }
-  if (end.ended === "policy_refusals") {
-    return { next: "failure", reason: "policy_refusals", temporary: false, afterSeq };
-  }
+  const pause = async ({ response, isAccounts }: FoundRefusal) => {
+    const firstSeq = (await requeueUndecided(em, dispatch)) ?? Number.POSITIVE_INFINITY;
+    if (isAccounts) await recordAccountFailure(em, dispatch, "sender_refused", response);
+    const failure = { next: "failure", reason: PAUSE_REASONS.refusals, temporary: false } as const;
+    return { ...failure, ...(response && { reply: response }), afterSeq: Math.min(afterSeq, firstSeq - 1) };
+  };
+  if (refusals.found) return pause(refusals.found);
   if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
   if (!ledger.isExhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.
-  return { afterSeq, ...(await readRemaining(em, dispatch, gatherMs)) };
+  const left = await readRemaining(em, dispatch, gatherMs);
+  if (left.next !== "deferred" && left.next !== "done") return { afterSeq, ...left };
+  const hasDecided = await ledger.decideRefusals();
+  if (refusals.found) return pause(refusals.found);
+  return { afterSeq, ...(hasDecided ? await readRemaining(em, dispatch, gatherMs) : left) };
 }

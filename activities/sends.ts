@@ -88,7 +88,7 @@ export function createSendActivities({ orm, env, countMails, log }: ActivityDeps
     readSend: (sendId: string) => readSend(em(), sendId),
     beginSend: (sendId: string) => logged(sendId, beginSend(em(), sendId)),
     pauseSend: (sendId: string, pauseReason?: string) => logged(sendId, pauseSend(em(), sendId, pauseReason)),
-    resumeSend: (sendId: string) => logged(sendId, resumeSend(em(), sendId)),
+    resumeSend: (sendId: string, areGone = false) => logged(sendId, resumeSend(em(), sendId, areGone)),
     cancelSend: (sendId: string) => logged(sendId, cancelSend(em(), sendId)),
     closeLost: (sendId: string) => whileBeating(() => close(sendId)),
     requeueUnknown: (sendId: string) => whileBeating(() => requeueUnknown(em(), sendId)),

@@ -70,11 +70,13 @@ export async function updateWorkflow(
   temporal: TemporalGateway,
   workflowId: string,
   name: string,
-  input?: number,
+  input?: number | string,
 ): Promise<string | undefined> {
   try {
     return await give(temporal, ({ workflow }) =>
-      workflow.getHandle(workflowId).startUpdate<string, [number | undefined]>(name, { args: [input], waitForStage }),
+      workflow
+        .getHandle(workflowId)
+        .startUpdate<string, [number | string | undefined]>(name, { args: [input], waitForStage }),
     );
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return undefined;

@@ -42,8 +42,8 @@ export interface ConfirmCommand {
 export type OperatorCommand = "pause" | "resume" | "cancel" | "retry" | "resendUnknown";
 export interface ResumeCommand {
   kind: "resume";
-  /** The input of the update, see `resumeRefusal`. */
-  althoughMailed?: unknown;
+  /** `GONE`, or a number, see `resumeRefusal`. */
+  input?: unknown;
 }
 export type Command =
   | PreviewCommand
@@ -62,7 +62,7 @@ export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
     "pause",
     "Hold the send. Answers when no mail is in flight any more, or a resume or cancel came. Credits stay reserved.",
   ],
-  ["resume", "Continue a paused send. After a restore its details may ask for a number as input."],
+  ["resume", "Continue a paused send. Its details say where an input is of use."],
   ["cancel", "End the send for good. Answers when no mail is in flight and the credits of unsent mails are released."],
   ["retry", "Try again now instead of waiting, e.g. after the sending account was repaired."],
   [
@@ -87,6 +87,8 @@ export const DETAILS = {
     "Paused by a client of the API, which may resume it. Updates: resume, cancel, or pause, so that no client resumes it.",
   pausedForComplaints: (rate: number) =>
     `Paused: complaints are ${percent(rate)} of the team's delivered mail of 30 days. Find their cause, then update: resume; it pauses again once they are 0.05 points more than at the resume. Or: cancel.`,
+  pausedForRefusals:
+    'Paused: policy_refusals. The server refuses all recipients alike, or the account; its reply stands below. Nobody was suppressed for it, and those recipients are queued again. Repair the account or the content, then update: resume. Where the reply is right that these mailboxes do not exist: resume with the input "gone". Or: cancel.',
   pausedFor: (reason: string) => `Paused: ${reason}. Repair the sending account, then update: resume. Or: cancel.`,
   setBack:
     "Paused: Postgres was restored from an older backup, or lost its last commits: recipients that had their mail may be queued again. Compare send:recipients with the relay's log, then update: resume, which mails those that are queued; with the number of mails below as input, if Postgres knows of fewer. Or: cancel.",
@@ -151,9 +153,9 @@ export const mailedAgain = ({ sent }: Pick<SendState, "sent">, setBack: SetBack)
 /** A resume that would mail recipients again needs, as its input, the number of mails that were sent. */
 export function resumeRefusal(
   { send, setBack }: { send?: SendState | undefined; setBack?: SetBack | undefined },
-  { althoughMailed }: ResumeCommand,
+  { input }: ResumeCommand,
 ): ApplicationFailure | undefined {
-  if (!send || !setBack || mailedAgain(send, setBack) <= 0 || althoughMailed === setBack.sent) return undefined;
+  if (!send || !setBack || mailedAgain(send, setBack) <= 0 || input === setBack.sent) return undefined;
   return ApplicationFailure.nonRetryable(
     `By its workflow ${setBack.sent} mails were sent, by Postgres ${send.sent}: a resume mails ${mailedAgain(send, setBack)} recipients again. If it shall: send:resume --although-mailed ${setBack.sent}, or update resume with the input ${setBack.sent}. Else cancel.`,
     "resource_state_invalid",

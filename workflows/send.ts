@@ -1,6 +1,7 @@
 import * as workflow from "@temporalio/workflow";
 import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend, SendState } from "../domain/sends/lifecycle.ts";
+import { GONE } from "../domain/sends/pause-reasons.ts";
 import type { PreviewRequest } from "../domain/sends/preview.ts";
 import { mailSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
@@ -74,8 +75,7 @@ class Send {
       { description: "Used by the reconciler: read the send's state again" },
     );
     for (const [kind, description] of messages.OPERATOR_UPDATES) {
-      const submit = (input?: unknown) =>
-        this.loop.submit(kind === "resume" ? { kind, althoughMailed: input } : { kind });
+      const submit = (input?: unknown) => this.loop.submit(kind === "resume" ? { kind, input } : { kind });
       setHandler(workflow.defineUpdate<string, [unknown?]>(kind), submit, { description });
     }
   }
@@ -169,7 +169,9 @@ class Send {
         const refusal = messages.resumeRefusal(view, pending.command);
         if (refusal) return pending.refuse(refusal);
         this.#forgetStatus();
-        if (!(await this.#ask(() => steps.resumeSend(this.#id)))) return pending.reply(ANSWERS.nothingToResume);
+        const areGone = pending.command.input === GONE;
+        if (!(await this.#ask(() => steps.resumeSend(this.#id, areGone))))
+          return pending.reply(ANSWERS.nothingToResume);
         const { setBack } = view;
         if (setBack?.isPaused) view.setBack = undefined;
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);

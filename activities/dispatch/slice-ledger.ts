@@ -5,10 +5,11 @@ import { isUnreachable } from "../../db/unreachable.ts";
 import { type Mailed, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
 import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
 import { isStagingLost, type OpenedDispatch } from "../../domain/sends/lanes.ts";
-import { settleOutcomes } from "../../domain/sends/settlement.ts";
+import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
 import { type StagedRecipient, type StageRequest, stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 import type { ActivityDeps } from "../deps.ts";
+import { Refusals } from "./refusals.ts";
 
 export interface AllowedRecipient extends StagedRecipient {
   quota: Quota;
@@ -36,6 +37,7 @@ const MOST_ROWS = 100;
 /** The ledger's side of a slice: stages recipients within the limits of the account, and settles their outcomes. */
 export class SliceLedger {
   readonly #options: SliceOptions;
+  readonly refusals: Refusals;
   /** The last row that was staged. */
   afterSeq: number;
   /** No row was left to stage, or the lane must not continue. */
@@ -44,7 +46,6 @@ export class SliceLedger {
   limitWaitMs: number | undefined;
   /** Mails that were begun and whose failure, if any, was not the account's. */
   mailed = 0;
-  hasAccepted = false;
   /** Rows went back unbegun. */
   hasReturned = false;
   /** The first row that went back in the queue: one that was deferred before is found by its due time. */
@@ -63,6 +64,7 @@ export class SliceLedger {
 
   constructor(options: SliceOptions) {
     this.#options = options;
+    this.refusals = new Refusals(options.dispatch);
     this.afterSeq = options.dispatch.afterSeq;
     this.#due = options.due;
   }
@@ -84,15 +86,7 @@ export class SliceLedger {
     const { deps, em, dispatch } = this.#options;
     const unused = this.#count(mails);
     try {
-      // Only this process knows these outcomes.
-      const write = () => settleOutcomes(em, dispatch, mails, deps.env);
-      const counts = await throughOutage(deps, write, { patient: !this.failure });
-      deps.countMails(counts);
-      const settled = Object.values(counts).reduce((sum, count) => sum + count, 0);
-      if (settled < mails.length) {
-        const seqs = mails.map(({ item }) => item.seq);
-        this.isSetBack ||= await isStagingLost(em, dispatch.sendId, seqs);
-      }
+      await this.#write(this.refusals.take(mails));
       this.#giveBack(mails.length);
       for (const [quota, count] of unused) {
         // Mails that cannot be given back count as mailed until their window ends: the limit holds.
@@ -102,6 +96,26 @@ export class SliceLedger {
       }
     } catch (error) {
       this.failure ??= { error };
+    }
+  }
+
+  /** At the end of the lane: writes the refusals that are the recipients'. @returns whether there were any */
+  async decideRefusals(): Promise<boolean> {
+    const decided = this.refusals.decide();
+    if (decided.length > 0) await this.#write(decided);
+    return decided.length > 0;
+  }
+
+  async #write(mails: readonly MailedRecipient[]): Promise<void> {
+    const { deps, em, dispatch } = this.#options;
+    // Only this process knows these outcomes.
+    const write = () => settleOutcomes(em, dispatch, mails, deps.env);
+    const counts = await throughOutage(deps, write, { patient: !this.failure });
+    deps.countMails(counts);
+    const settled = Object.values(counts).reduce((sum, count) => sum + count, 0);
+    if (settled < mails.length) {
+      const seqs = mails.map(({ item }) => item.seq);
+      this.isSetBack ||= await isStagingLost(em, dispatch.sendId, seqs);
     }
   }
 
@@ -132,7 +146,6 @@ export class SliceLedger {
         if (!item.wasDeferred) this.firstReturnedSeq = Math.min(this.firstReturnedSeq, item.seq);
       } else {
         this.mailed++;
-        if (outcome.outcome === "sent") this.hasAccepted = true;
       }
     }
     return unused;

@@ -2,13 +2,8 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import { type AccountFailure, type Mailed, type MailOutcome, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
 
-/**
- * `done`: every message has its outcome. `stopped`: the signal or `close` came first. `policy_refusals`: see
- * `DrainOptions`.
- */
-export type DrainEnd =
-  | { ended: "done" | "stopped" | "policy_refusals" }
-  | { ended: "account_failure"; failure: AccountFailure };
+/** `done`: every message has its outcome. `stopped`: the signal or `close` came first. */
+export type DrainEnd = { ended: "done" | "stopped" } | { ended: "account_failure"; failure: AccountFailure };
 
 export interface DrainOptions<T> {
   /** Composes the message when a connection is free for it; if it throws, the outcome is `rejected`, `unsendable` */
@@ -18,10 +13,6 @@ export interface DrainOptions<T> {
   signal?: AbortSignal | undefined;
   /** Given the outcome of an item that was `unknown` because the reply to its dot was late; also after the end. */
   onLate?: ((mailed: Mailed<T>) => void) | undefined;
-  /** Those of an earlier drain since its last accepted mail, which this one counts on from; by default none */
-  policyRefusals?: number | undefined;
-  /** Ends after so many policy refusals with no accepted mail between them; by default never */
-  maxPolicyRefusals?: number | undefined;
 }
 
 export interface Job {
@@ -65,8 +56,6 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   #failure: { error: unknown } | undefined;
   #asking = false;
   #open = 0;
-  /** Policy refusals since the last accepted mail. */
-  policyRefusals: number;
   #mailed: Mailed<T>[] = [];
   #wakeConsumer: (() => void) | undefined;
 
@@ -74,7 +63,6 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
     this.#batches = batches[Symbol.asyncIterator]();
     this.#options = options;
     this.#queue = queue;
-    this.policyRefusals = options.policyRefusals ?? 0;
   }
 
   get end(): DrainEnd {
@@ -189,14 +177,6 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
     this.#open--;
     this.#mailed.push({ item, outcome });
     if (outcome.outcome === "account_failure") this.stop({ ended: "account_failure", failure: outcome });
-    else if (outcome.outcome === "sent") this.policyRefusals = 0;
-    else if (outcome.outcome === "rejected" && outcome.policy) this.#countPolicyRefusal();
     this.#wake();
-  }
-
-  #countPolicyRefusal(): void {
-    this.policyRefusals++;
-    const { maxPolicyRefusals = Number.POSITIVE_INFINITY } = this.#options;
-    if (this.policyRefusals >= maxPolicyRefusals) this.stop({ ended: "policy_refusals" });
   }
 }

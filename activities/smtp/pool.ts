@@ -53,6 +53,8 @@ export class SmtpPool {
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
   #fruitless = 0;
+  /** Since the first of its connections logged in. */
+  #hasMailed = false;
   /** `onAccess` knows of the last refusal. */
   #isRefusalReported = true;
   #maxConnections: number;
@@ -209,6 +211,7 @@ export class SmtpPool {
   }
 
   #opened(session: SmtpSession): void {
+    if (this.#sessions.size === 0) this.#hasMailed = false;
     this.#sessions.add(session);
     session.onBody = () => this.#follow(session);
     session.onEnd = () => this.#ended(session);
@@ -322,6 +325,8 @@ export class SmtpPool {
     else if (isFirst && ++this.#fruitless >= FRUITLESS_SESSIONS) {
       this.#refused({ ...outcome, outcome: "account_failure", temporary: true }, 0);
     }
+    if (outcome.outcome === "sent") this.#hasMailed = true;
+    else if ("refusal" in outcome && outcome.refusal) outcome.refusal.isFirstOfLogin = !this.#hasMailed;
     if (mayRetry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) this.#putBack(job);
     else job.settle(outcome);
     this.#goOn(session);

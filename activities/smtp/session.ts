@@ -358,7 +358,7 @@ function answerOf(stage: MessageStage, reply: string): MessageAnswer {
 }
 
 function finish({ message, sender }: Transaction, answer: MessageAnswer): void {
-  sender.done(classifyAnswer(answer, message.envelope.to));
+  sender.done(classifyAnswer(answer, message.envelope));
 }
 
 function refuse(transaction: Transaction, stage: MessageStage, reply: string): void {

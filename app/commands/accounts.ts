@@ -198,9 +198,10 @@ const depsOf = ({ env, vault }: Session): AccountDeps => ({
   verify: async (login) => (await import("../../activities/smtp/verify.ts")).verifyLogin(env, login),
 });
 
-const statusOf = ({ status, lastError, refusal }: AccountFacts): string =>
+const statusOf = ({ status, lastError, lastReply, refusal }: AccountFacts): string =>
   [
     `${status}${lastError === null || status === "ACTIVE" ? "" : ` (${lastError})`}`,
+    ...(lastReply === null ? [] : [`its server said "${lastReply}"`]),
     ...(refusal ? [refusedText(refusal)] : []),
   ].join(", ");
 

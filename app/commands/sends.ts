@@ -15,6 +15,7 @@ import {
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
 import { type LastRefusal, readLastRefusal } from "../../domain/sends/last-refusal.ts";
+import { GONE } from "../../domain/sends/pause-reasons.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { holdOpenSends } from "../../domain/sends/unfinished.ts";
 import { NOT_SENT } from "../../domain/sends/unknown.ts";
@@ -155,8 +156,11 @@ export const commands: Commands = {
         "after a restore: mail again although so many mails had been sent, as send:show says",
         wholeNumber(1),
       ),
+      gone: flag(
+        "after policy_refusals: the mailboxes that the server calls unknown do not exist; they are suppressed",
+      ),
     },
-    (session, { id, althoughMailed }) => giveUpdate(session, id, "resume", althoughMailed),
+    (session, { id, althoughMailed, gone }) => giveUpdate(session, id, "resume", gone ? GONE : althoughMailed),
   ),
   "send:cancel": updating("cancel", "end a send for good, and release the credits of mails that were not sent"),
   "send:retry": updating(
@@ -330,7 +334,12 @@ function remedyWithoutWorkflow(facts: SendFacts): string {
     : " No outcome is unknown.";
 }
 
-async function giveUpdate(session: Session, id: string, update: string, input?: number): Promise<Outcome> {
+async function giveUpdate(
+  session: Session,
+  id: string,
+  update: string,
+  input?: number | typeof GONE,
+): Promise<Outcome> {
   const { updateEndedSend, updateWorkflow, withTemporal } = await import("../workflows.ts");
   const em = session.orm.em.fork();
   const found = await findSend(em, id);

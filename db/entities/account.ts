@@ -3,6 +3,7 @@ import {
   code,
   codes,
   expiring,
+  holding,
   instant,
   listIndexes,
   sealed,
@@ -29,6 +30,20 @@ export type AccountProvider = (typeof ACCOUNT_PROVIDERS)[number];
 
 export type SmtpSecurity = "none" | "starttls" | "tls";
 
+/** Refusals of an account's mails since its server last took one, over all of its sends and processes. */
+export interface RefusalRun {
+  /** Of the last ones, which say the same. */
+  key: string;
+  same: number;
+  /** A hash of the domain of the first of those. */
+  domain: string;
+  areAtSeveralDomains: boolean;
+  /** Known to be about the account. */
+  ofAccount: number;
+  /** That name no mailbox. */
+  nameless: number;
+}
+
 export const EmailAccountSchema = defineEntity({
   name: "email_accounts",
   filters: tenantFilters,
@@ -54,6 +69,9 @@ export const EmailAccountSchema = defineEntity({
     lastCheckedAt: instant().nullable(),
     /** Never the server's text. */
     lastError: code().nullable(),
+    /** The server's reply that says so, without addresses; null where there is none. */
+    lastReply: text("team").nullable(),
+    refusals: holding("none", p.json<RefusalRun>()).nullable(),
     ...timestamps,
   },
 });

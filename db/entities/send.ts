@@ -180,7 +180,9 @@ export const SendLaneSchema = defineEntity({
     afterSeq: p.integer().default(0),
     /** The longest for which a process may still mail a row that it staged, or learn its outcome. */
     inFlightMs: p.integer().default(0),
-    policyRefusals: p.integer().default(0),
+    /** See `OpenedDispatch`. */
+    hasAccepted: p.boolean().default(false),
+    areGone: p.boolean().default(false),
   },
 });
 

@@ -231,7 +231,7 @@ function changeAccount(
     const account = orNotFound(await tx.findOne(EmailAccount, { id: accountId }, lock));
     const { status: formerStatus } = account;
     const change = changeOf(account);
-    tx.assign(account, change);
+    tx.assign(account, { ...change, ...(change.lastError === null && { lastReply: null }) });
     await tx.flush();
     if (change.lastError === null) await forgetRefusals(tx, accountId);
     const event = statusEvent(formerStatus, account.status);
@@ -282,15 +282,23 @@ const ACCESS_REVOKED = "access_revoked" satisfies SmtpReason;
 const FAILURES_TO_ERROR = 3;
 const FAILING_SECONDS = 900;
 
-/** The account becomes REVOKED when its OAuth grant was withdrawn, else ERROR, unless its status is as bad or worse. */
-export function recordAccountFailure(em: EntityManager, account: SendingAccount, reason: string): Promise<void> {
+/**
+ * The account becomes REVOKED when its OAuth grant was withdrawn, else ERROR, unless its status is as bad or worse.
+ * @param reply the server's, without addresses
+ */
+export function recordAccountFailure(
+  em: EntityManager,
+  account: SendingAccount,
+  reason: string,
+  reply?: string,
+): Promise<void> {
   const status = reason === ACCESS_REVOKED ? "REVOKED" : "ERROR";
   const isBetter = sql<boolean>`(status in ('PENDING', 'ACTIVE') or status = 'ERROR' and ${status} = 'REVOKED')`;
-  return transaction(em, (tx) => setStatus(tx, account, status, reason, isBetter));
+  return transaction(em, (tx) => setStatus(tx, account, status, { reason, reply }, isBetter));
 }
 
 export const recordAccountRecovery = (em: EntityManager, account: SendingAccount): Promise<void> =>
-  transaction(em, (tx) => setStatus(tx, account, "ACTIVE", null, sql<boolean>`status = 'ERROR'`));
+  transaction(em, (tx) => setStatus(tx, account, "ACTIVE", {}, sql<boolean>`status = 'ERROR'`));
 
 /**
  * Records that the server refused a connection while none was logged in: no process tries another one for a while. A
@@ -316,7 +324,7 @@ export function recordRefusedLogin(
 export function recordLogin(em: EntityManager, account: SendingAccount): Promise<void> {
   const isRepaired = sql<boolean>`(status = 'ERROR' and last_error is distinct from ${SENDER_REFUSED})`;
   return transaction(em, async (tx) => {
-    await setStatus(tx, account, "ACTIVE", null, isRepaired);
+    await setStatus(tx, account, "ACTIVE", {}, isRepaired);
     await forgetRefusals(tx, account.accountId);
   });
 }
@@ -325,13 +333,13 @@ async function setStatus(
   em: EntityManager,
   account: SendingAccount,
   status: "ACTIVE" | "ERROR" | "REVOKED",
-  reason: string | null,
+  { reason = null, reply = null }: { reason?: string | null; reply?: string | null | undefined },
   condition: RawBuilder<boolean>,
 ): Promise<void> {
   await noteFinding(em, account.accountId);
   const { numUpdatedRows } = await kysely(em)
     .updateTable("email_accounts")
-    .set({ status, last_error: reason, last_checked_at: sql<string>`now()` })
+    .set({ status, last_error: reason, last_reply: reply, last_checked_at: sql<string>`now()` })
     .where(ofTenant(account))
     .where("id", "=", account.accountId)
     .where(condition)

@@ -43,6 +43,26 @@ export interface AccountFailure extends ReplyDetails {
   temporary: boolean;
 }
 
+/** A refusal whose fault may yet prove to be the account's, see `activities/dispatch/refusals.ts`. */
+export interface Refusal {
+  /** Equal for refusals that say the same of different recipients. */
+  key: string;
+  /** It is known to be about the sender, its login, its limit or its rights. */
+  isAccounts: boolean;
+  /** By what the reply says that the mailbox does not exist. */
+  namesMailbox?: "code" | "words" | undefined;
+  /** The mailbox does not exist, should the account have mail accepted afterwards. */
+  mayBeGone: boolean;
+  /** Nothing was accepted since the connections of the account logged in. */
+  isFirstOfLogin?: boolean;
+}
+
+interface Refused {
+  refusal?: Refusal | undefined;
+  /** Counts like a soft bounce once it is final. */
+  isSoftBounce?: boolean | undefined;
+}
+
 /** From the SMTP reply to the ledger's row. */
 export type MailOutcome =
   | ({ outcome: "sent"; reason: "accepted" } & ReplyDetails)
@@ -52,18 +72,22 @@ export type MailOutcome =
       reason: SmtpReason;
       /** The connection broke before the dot: the message may go at once over another one. */
       retry: boolean;
-    } & ReplyDetails)
+    } & Refused &
+      ReplyDetails)
+  | { outcome: "deferred"; reason: typeof UNDECIDED; retry: false }
   | ({
       outcome: "rejected";
       reason: SmtpReason | "unsendable" | "smtputf8_unsupported";
       suppress: boolean;
-      /** About the sender or the content: many in a row pause the send. */
-      policy: boolean;
-    } & ReplyDetails)
+    } & Refused &
+      ReplyDetails)
   /** The message may have been accepted; there is no way to find out. */
   | ({ outcome: "unknown"; reason: "no_answer" } & ReplyDetails)
   | AccountFailure
   | { outcome: "not_attempted"; reason: "pool_stopped" };
+
+/** Reason of a recipient whose refusal is not decided yet: DEFERRED, and asked again should its attempt not decide it. */
+export const UNDECIDED = "undecided";
 
 export interface Mailed<Item> {
   item: Item;
@@ -75,11 +99,15 @@ export const NOT_ATTEMPTED: MailOutcome = { outcome: "not_attempted", reason: "p
 /** The server has not answered the final dot. */
 export const NO_ANSWER: MailOutcome = { outcome: "unknown", reason: "no_answer" };
 
-export const UNSENDABLE: MailOutcome = { outcome: "rejected", reason: "unsendable", suppress: false, policy: true };
+export const UNSENDABLE: MailOutcome = {
+  outcome: "rejected",
+  reason: "unsendable",
+  suppress: false,
+  refusal: { key: "unsendable", isAccounts: false, mayBeGone: false },
+};
 
 export const SMTPUTF8_UNSUPPORTED: MailOutcome = {
   outcome: "rejected",
   reason: "smtputf8_unsupported",
   suppress: false,
-  policy: false,
 };

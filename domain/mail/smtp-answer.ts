@@ -1,6 +1,8 @@
-import { classifyReply } from "../reports/reply-rules.ts";
+import { createHash } from "node:crypto";
+import { readReply } from "../reports/quoted-reply.ts";
+import { classifyReply, type ReadReply } from "../reports/reply-rules.ts";
 import { classOfRefusal, classOfStatus, type StatusClass } from "./enhanced-status.ts";
-import type { AccountFailure, MailOutcome, ReplyDetails, SmtpReason } from "./outcome.ts";
+import type { AccountFailure, MailOutcome, Refusal, ReplyDetails, SmtpReason } from "./outcome.ts";
 
 type OpeningStage = "connect" | "greeting" | "helo" | "auth";
 
@@ -46,12 +48,6 @@ const deferred = (reason: SmtpReason, details: ReplyDetails, retry = false): Mai
   ...details,
 });
 
-const rejected = (
-  reason: SmtpReason,
-  details: ReplyDetails,
-  { suppress = false, policy = false }: { suppress?: boolean; policy?: boolean } = {},
-): MailOutcome => ({ outcome: "rejected", reason, suppress, policy, ...details });
-
 const isFinal = (code: number | undefined): code is number =>
   code !== undefined && ((code >= 200 && code < 300) || (code >= 400 && code < 600));
 
@@ -62,9 +58,15 @@ const REFUSED_OPENING = {
   auth: "login_refused",
 } as const satisfies Record<OpeningStage, SmtpReason>;
 
-/** @param to the recipient, whose address is removed from the reply */
-export function classifyAnswer(answer: MessageAnswer, to?: string): MailOutcome {
+interface Envelope {
+  from: string;
+  /** Its address is removed from the reply. */
+  to: string;
+}
+
+export function classifyAnswer(answer: MessageAnswer, envelope?: Envelope): MailOutcome {
   const { stage, code } = answer;
+  const to = envelope?.to;
   // Such as 1xx, 3xx, or no SMTP at all.
   if (!isFinal(code)) return classifyNoReply(answer, detailsOf(answer, to));
   if (code < 300 && stage === "dot") {
@@ -73,19 +75,13 @@ export function classifyAnswer(answer: MessageAnswer, to?: string): MailOutcome 
   const details = detailsOf(answer, to);
   if (code < 300) return classifyNoReply(answer, details);
 
-  const temporary = code < 500;
   // The server ends the session, not the message.
   if (code === 421 && stage !== "dot") return deferred("server_closing", details, true);
-  switch (stage) {
-    case "mail":
-      return { outcome: "account_failure", reason: "sender_refused", temporary, ...details };
-    case "rcpt":
-      return temporary ? classifyDeferral(details) : classifyRefusedRecipient(code, details, answer.response);
-    case "data":
-    case "dot":
-      // RFC 5321, 4.2.5 and 6.1: 4xx to the dot, 421 included, did not take the message.
-      return temporary ? classifyDeferral(details) : classifyRefusedMessage(details);
+  if (stage === "mail") {
+    return { outcome: "account_failure", reason: "sender_refused", temporary: code < 500, ...details };
   }
+  // RFC 5321, 4.2.5 and 6.1: 4xx to the dot, 421 included, did not take the message.
+  return classifyRefusal(answer, code, details, envelope);
 }
 
 /** The failure that a refused connection means. @param address a name that is removed from the reply */
@@ -104,50 +100,86 @@ export function classifyOpening(answer: OpeningAnswer, address?: string): Accoun
 /** Until the account, or the service's settings, are changed. */
 const FINAL: ReadonlySet<NetworkFailure> = new Set<NetworkFailure>(["tls", "forbidden", "clear_text"]);
 
-const classOf = ({ enhanced }: ReplyDetails): StatusClass | undefined =>
-  enhanced === undefined ? undefined : classOfStatus(enhanced);
+/** RFC 3463: the mailbox is named by the code. */
+const MAILBOX_CODES: ReadonlySet<string | undefined> = new Set(["5.1.1", "5.1.6", "5.1.10"]);
 
-const REFUSED_RECIPIENT: Readonly<Record<StatusClass, (details: ReplyDetails) => MailOutcome>> = {
-  unknown: (details) => rejected("mailbox_unknown", details, { suppress: true }),
-  // The mailbox may take mail again, so the address is not suppressed.
-  disabled: (details) => rejected("mailbox_disabled", details),
-  full: (details) => rejected("mailbox_full", details),
+const REASONS: Readonly<Record<StatusClass, SmtpReason>> = {
+  unknown: "mailbox_unknown",
+  // The mailbox may take mail again.
+  disabled: "mailbox_disabled",
+  full: "mailbox_full",
   // Given to RCPT by servers that delay their refusals of a sender.
-  sender: (details) => rejected("policy_refused", details, { policy: true }),
-  policy: (details) => rejected("policy_refused", details, { policy: true }),
-  content: (details) => rejected("content_refused", details, { policy: true }),
-  system: (details) => rejected("recipient_refused", details),
+  sender: "policy_refused",
+  policy: "policy_refused",
+  content: "content_refused",
+  system: "recipient_refused",
 };
 
-/**
- * Relays that refuse the sender for every recipient, and servers whose mailbox is full, answer 550 too: their words decide.
- */
-function classOfWords(code: number, response: string): StatusClass {
-  const text = response.slice(0, MAX_READ_CHARS).toLowerCase().replace(/\s+/g, " ");
-  const { kind, isSendersFault, hasRule } = classifyReply({ status: "", code, text, stage: "rcpt" });
-  if (isSendersFault) return "policy";
-  return kind === "hard" || !hasRule ? "unknown" : "system";
-}
+/** Reasons that may be the recipient's: their mailbox, or the server that holds it, takes no mail at present. */
+const RECIPIENTS_REASONS: ReadonlySet<SmtpReason> = new Set<SmtpReason>([
+  "mailbox_full",
+  "mailbox_disabled",
+  "recipient_refused",
+  "temporary_refusal",
+]);
 
-function classifyRefusedRecipient(code: number, details: ReplyDetails, response = ""): MailOutcome {
-  const { enhanced } = details;
+/** To RCPT. A code, and words beside it, may each be about another: words about the sender or the mailbox decide. */
+function reasonOfRefusal(code: number, enhanced: string | undefined, read: ReadReply): SmtpReason {
+  if (read.fault === "account") return "policy_refused";
+  if (read.kind === "hard") return "mailbox_unknown";
   const known = classOfRefusal(code, enhanced) ?? "system";
-  const about = known === "unknown" && enhanced === undefined ? classOfWords(code, response) : known;
   // A 5xx with a code of a temporary refusal suppresses no address.
-  const contradicts = about === "unknown" && enhanced !== undefined && !enhanced.startsWith("5.");
-  return REFUSED_RECIPIENT[contradicts ? "system" : about](details);
+  if (known === "unknown" && (enhanced?.startsWith("4.") || (read.hasRule && read.fault !== "message"))) {
+    return "recipient_refused";
+  }
+  return known === "unknown" && read.isSendersFault ? "policy_refused" : REASONS[known];
 }
 
-/** After RCPT was accepted, no refusal suppresses the recipient. */
-function classifyRefusedMessage(details: ReplyDetails): MailOutcome {
-  const about = classOf(details);
-  if (about === "disabled" || about === "full") return REFUSED_RECIPIENT[about](details);
-  if (about === "sender" || about === "policy") return REFUSED_RECIPIENT.policy(details);
-  return REFUSED_RECIPIENT.content(details);
+/** After RCPT was accepted, no refusal is about a mailbox that does not exist. */
+function reasonOfRefusedMessage(enhanced: string | undefined, { fault }: ReadReply): SmtpReason {
+  const about = (enhanced !== undefined && classOfStatus(enhanced)) || "content";
+  if (fault === "account") return "policy_refused";
+  return about === "unknown" || about === "system" ? "content_refused" : REASONS[about];
 }
 
-const classifyDeferral = (details: ReplyDetails): MailOutcome =>
-  deferred(classOf(details) === "full" ? "mailbox_full" : "temporary_refusal", details);
+function classifyRefusal(
+  { stage, response = "" }: MessageAnswer,
+  code: number,
+  details: ReplyDetails,
+  envelope: Envelope | undefined,
+): MailOutcome {
+  const { enhanced } = details;
+  const senders = envelope && envelope.from !== envelope.to ? [envelope.from.toLowerCase()] : [];
+  const quoted = readReply(response, "", enhanced, senders);
+  const isToMessage = stage !== "rcpt";
+  const read = classifyReply({ ...quoted, code, stage: isToMessage ? "data" : "rcpt" });
+  const refusal: Refusal = {
+    key: keyOf(code, enhanced, quoted.text),
+    isAccounts: read.fault === "account",
+    mayBeGone: false,
+  };
+  if (code < 500) {
+    const isFull = enhanced !== undefined && classOfStatus(enhanced) === "full" && !refusal.isAccounts;
+    const reason = isFull ? "mailbox_full" : "temporary_refusal";
+    const isSoftBounce = !read.isSendersFault;
+    return { ...deferred(reason, details), ...{ isSoftBounce, ...(refusal.isAccounts && { refusal }) } };
+  }
+  const reason = isToMessage ? reasonOfRefusedMessage(enhanced, read) : reasonOfRefusal(code, enhanced, read);
+  const isSoftBounce = RECIPIENTS_REASONS.has(reason) && !read.isSendersFault;
+  if (reason === "mailbox_unknown") {
+    refusal.mayBeGone = true;
+    if (MAILBOX_CODES.has(enhanced)) refusal.namesMailbox = "code";
+    else if (read.kind === "hard" && read.isByWords) refusal.namesMailbox = "words";
+  }
+  const suppress = refusal.namesMailbox !== undefined;
+  return { outcome: "rejected", reason, suppress, isSoftBounce, refusal, ...details };
+}
+
+/** The words of a refusal without what differs by recipient: addresses, domains, numbers and ids. */
+function keyOf(code: number, enhanced: string | undefined, text: string): string {
+  const words = text.slice(0, MAX_READ_CHARS).replace(/\S*[\d@.]\S*/g, "#");
+  return createHash("sha256").update(`${code} ${enhanced} ${words}`).digest("base64url").slice(0, 22);
+}
 
 const NETWORK_REASONS = {
   refused: "connection_refused",

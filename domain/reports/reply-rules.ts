@@ -324,6 +324,8 @@ export interface ReadReply {
   kind: "hard" | "soft";
   /** It does not count against the address. */
   isSendersFault: boolean;
+  /** The rule knows the words, whatever the code. */
+  isByWords: boolean;
   /** Words or a code that a rule knows; otherwise the fault follows from the subject of the code, if from anything. */
   hasRule: boolean;
 }
@@ -349,6 +351,7 @@ export function classifyReply(reply: QuotedReply): ReadReply {
     fault,
     kind: about === "gone" ? "hard" : "soft",
     isSendersFault: fault === "account" || fault === "message",
+    isByWords: rule?.says !== undefined,
     hasRule: rule !== undefined,
   };
 }

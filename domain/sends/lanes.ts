@@ -1,4 +1,5 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
+import type { RefusalRun } from "../../db/entities/account.ts";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -45,7 +46,13 @@ export interface OpenedDispatch extends Lane, Tenant {
   shared: boolean;
   /** Recipients up to and including this `seq` were staged; some of them may be QUEUED again. */
   afterSeq: number;
-  policyRefusals: number;
+  refusals: RefusalRun | null;
+  /** The account has had mail accepted in this send. */
+  hasAccepted: boolean;
+  /** An operator said that recipients whose mailbox is called unknown are gone. */
+  areGone: boolean;
+  /** Of a sequence. */
+  isWave: boolean;
   eventsWanted: boolean;
   hasComplaints: boolean;
   /** Rows that an earlier attempt left SENDING when it died: UNKNOWN now. */
@@ -92,7 +99,10 @@ export function openDispatch(
       select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id,
         case when s.list_id is null then s.resource_type else 'list_sequence' end as rules, s.tracking,
         ${complaintLimit} as "complaintLimit",
-        l.epoch, l.dispatching, l.after_seq as "afterSeq", l.policy_refusals as "policyRefusals",
+        s.step_version_id is not null as "isWave",
+        l.epoch, l.dispatching, l.after_seq as "afterSeq", l.has_accepted as "hasAccepted", l.are_gone as "areGone",
+        (select a.refusals from email_accounts a
+          where a.id = l.account_id and a.team_id = s.team_id and a.environment = s.environment) as refusals,
         exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
       where s.id = ${sendId}
@@ -141,11 +151,11 @@ export async function isStagingLost(em: EntityManager, sendId: string, seqs: rea
 export async function closeDispatch(
   em: EntityManager,
   dispatch: OpenedDispatch,
-  { afterSeq, policyRefusals }: Pick<OpenedDispatch, "afterSeq" | "policyRefusals"> = dispatch,
+  { afterSeq, hasAccepted }: Pick<OpenedDispatch, "afterSeq" | "hasAccepted"> = dispatch,
 ): Promise<void> {
   await kysely(em)
     .updateTable("send_lanes")
-    .set({ dispatching: false, after_seq: afterSeq, policy_refusals: policyRefusals })
+    .set({ dispatching: false, after_seq: afterSeq, has_accepted: hasAccepted })
     .where("send_id", "=", dispatch.sendId)
     .where("account_id", "=", dispatch.accountId)
     .where("epoch", "=", dispatch.epoch)

@@ -200,8 +200,11 @@ const resumption = ({ startsInMs }: SendState): Move => ({
 export const resumeForClient = (em: EntityManager, sendId: string): Promise<ChangedSend> =>
   change(em, sendId, resumption);
 
-/** For a send that complaints had paused, a further rise counts from the present rate. */
-export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
+/**
+ * For a send that complaints had paused, a further rise counts from the present rate.
+ * @param areGone by an operator's word: refusals that name a mailbox as unknown are believed from now on
+ */
+export function resumeSend(em: EntityManager, sendId: string, areGone = false): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
     const send = await db
@@ -211,6 +214,7 @@ export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSe
       .forUpdate()
       .executeTakeFirst();
     const resumed = await change(tx, sendId, resumption);
+    if (areGone) await db.updateTable("send_lanes").set({ are_gone: true }).where("send_id", "=", sendId).execute();
     if (send?.status === "PAUSED" && send.complaint_rate !== null) {
       const countsFrom = sql<number | null>`(select case when rate >= ${sql.lit(COMPLAINT_THRESHOLD)} then rate end
         from (select ${complaintRate(send)} as rate) c)`;

@@ -4,6 +4,11 @@ export const PAUSE_REASONS = {
   /** A restore or a failover may have lost commits: recipients that had their mail may be queued again. */
   databaseRestored: "database_restored",
   client: "paused_by_client",
+  /** The account's server refuses all recipients alike, or the account. */
+  refusals: "policy_refusals",
   /** Its workflow was terminated, failed or timed out. */
   workflowEnded: "workflow_ended",
 } as const;
+
+/** Input of a resume after `refusals`: the server is right that the mailboxes which it refuses do not exist. */
+export const GONE = "gone";

@@ -5,9 +5,8 @@ import { type EntityManager, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
-import type { Mailed, MailOutcome } from "../mail/outcome.ts";
+import { type Mailed, type MailOutcome, UNDECIDED } from "../mail/outcome.ts";
 import { recordSoftRefusals, type SoftBouncePolicy } from "../reports/record.ts";
-import { classifyReply } from "../reports/reply-rules.ts";
 import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
@@ -37,6 +36,7 @@ function reasonOf(outcome: MailOutcome): string | null {
     case "not_attempted":
       return null;
     default: {
+      if (outcome.reason === UNDECIDED) return UNDECIDED;
       const { reason, code, enhanced } = outcome;
       const detail = [code, enhanced].filter((part) => part !== undefined).join("_");
       return detail ? `${reason}:${detail}` : reason;
@@ -52,7 +52,7 @@ export type SettlingDispatch = Pick<
 
 /**
  * Settles outcomes in one statement: the ledger, a suppression per hard bounce, and the events that endpoints of the
- * team want. A row found UNKNOWN takes its true outcome, unless that would put it back in the queue of a send that has
+ * team want. An undecided row takes its decision. A row found UNKNOWN takes its true outcome, unless that would put it back in the queue of a send that has
  * ended. A row that goes back is held by no lane; one that was deferred before is due at once. Teams without such
  * endpoints have a statement without events, a fifth cheaper; should an endpoint want them by now, it settles nothing.
  * @returns the number of rows that came into each state; QUEUED for all that were not mailed
@@ -131,7 +131,7 @@ async function runSettlement(
           updated_at = now()
         from timed t
         where r.ctid = t.row and r.epoch = ${epoch} ${shared ? sql`and r.account_id = ${accountId}` : sql``}
-          and (r.state = 'SENDING' or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
+          and (r.state = 'SENDING' or (r.state = 'DEFERRED' and r.reason = ${UNDECIDED}) or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
             or (t.state <> 'UNKNOWN' and exists (
               select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}
                 and s.status in ('SENDING', 'PAUSED') for share)))))
@@ -170,24 +170,6 @@ function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilde
       left join (${countSettled}) s on true`;
 }
 
-/** Reasons that may be the recipient's: their mailbox, or the server that holds it, takes no mail at present. */
-const RECIPIENTS_REASONS: ReadonlySet<string> = new Set<MailOutcome["reason"]>([
-  "mailbox_full",
-  "mailbox_disabled",
-  "recipient_refused",
-  "temporary_refusal",
-]);
-
-/**
- * Whether a refusal counts like a soft bounce, should the mail not be sent later: not when it is about the sender or
- * the content.
- */
-function isSoftRefusal(outcome: MailOutcome): boolean {
-  if (!RECIPIENTS_REASONS.has(outcome.reason) || !("response" in outcome)) return false;
-  const { code, enhanced = "", response = "" } = outcome;
-  return !classifyReply({ status: enhanced, code, text: response.toLowerCase(), stage: undefined }).isSendersFault;
-}
-
 const SHORT_SETTLEMENT_TRIES = 3;
 
 async function settleAll(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
@@ -214,7 +196,8 @@ export function settleOutcomes(
   mails: readonly MailedRecipient[],
   policy: SettlementPolicy,
 ): Promise<StateCounts> {
-  const refused = mails.filter(({ outcome }) => isSoftRefusal(outcome)).map(({ item }) => item.seq);
+  const isSoft = (outcome: MailOutcome) => "isSoftBounce" in outcome && outcome.isSoftBounce === true;
+  const refused = mails.filter(({ outcome }) => isSoft(outcome)).map(({ item }) => item.seq);
   if (refused.length === 0) return settleAll(em, dispatch, mails, policy);
   return transaction(em, async (tx) => {
     const counts = await settleAll(tx, dispatch, mails, policy);

@@ -31,7 +31,7 @@ const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
 const DEFERRED: MailOutcome = { outcome: "deferred", reason: "temporary_refusal", retry: false };
 const UNBEGUN: MailOutcome = { outcome: "not_attempted", reason: "pool_stopped" };
 const refused = (reason: "mailbox_full" | "mailbox_disabled" | "policy_refused", response: string): MailOutcome => ({
-  ...{ outcome: "rejected", reason, suppress: false, policy: false },
+  ...{ outcome: "rejected", reason, suppress: false, isSoftBounce: reason !== "policy_refused" },
   ...{ code: Number(response.slice(0, 3)), enhanced: response.split(" ")[1], response },
 });
 const FULL = refused("mailbox_full", "552 5.2.2 Mailbox full");
@@ -146,7 +146,7 @@ describe("The refusal of a recipient", () => {
     const [full, blocked, disabled, overQuota] = recipients;
     assert.ok(full && blocked && disabled && overQuota);
     const later: MailOutcome = {
-      ...{ outcome: "deferred", reason: "mailbox_full", retry: false },
+      ...{ outcome: "deferred", reason: "mailbox_full", retry: false, isSoftBounce: true },
       ...{ code: 452, enhanced: "4.2.2", response: "452 4.2.2 Over quota" },
     };
     await settle(lane, [full], FULL);
@@ -222,7 +222,7 @@ describe("Two lanes of a send", () => {
     assert.deepEqual(seqsOf((await stageDue(two)).recipients), [1, 2]);
   });
 
-  it("begin and end their attempts independently, and keep their cursor and policy refusals", async () => {
+  it("begin and end their attempts independently, and keep their cursor", async () => {
     const { em, first, one, two, open, stage, settle, statesOf } = await twoLanes(4);
     await stage(one, 2);
     const { recipients } = await stage(two, 2);
@@ -230,10 +230,10 @@ describe("Two lanes of a send", () => {
     const again = await open(first);
     assert.deepEqual([again.epoch, again.unknown], [one.epoch + 1, 2]);
     assert.deepEqual((await stage(one, 2)).recipients, [], "an older epoch stages nothing");
-    await closeDispatch(em(), one, { afterSeq: 99, policyRefusals: 9 });
-    await closeDispatch(em(), again, { afterSeq: 2, policyRefusals: 7 });
-    const { afterSeq, policyRefusals } = await open(first);
-    assert.deepEqual([afterSeq, policyRefusals], [2, 7], "an older epoch does not move them");
+    await closeDispatch(em(), one, { afterSeq: 99, hasAccepted: true });
+    await closeDispatch(em(), again, { afterSeq: 2, hasAccepted: true });
+    const { afterSeq, hasAccepted } = await open(first);
+    assert.deepEqual([afterSeq, hasAccepted], [2, true], "an older epoch does not move it");
     assert.deepEqual(await settle(two, recipients, SENT), { SENT: 2 });
     assert.deepEqual(await statesOf(), ["UNKNOWN", "UNKNOWN", "SENT", "SENT"]);
   });
@@ -386,7 +386,7 @@ describe("The end of a send", () => {
       const [last, ...others] = (await send.stage(dead, 3)).recipients.toReversed();
       assert.ok(last);
       assert.deepEqual(await send.settle(dead, others, SENT), { SENT: 2 });
-      await closeDispatch(send.em(), await send.open(), { afterSeq: 3, policyRefusals: 0 });
+      await closeDispatch(send.em(), await send.open(), { afterSeq: 3, hasAccepted: true });
       assert.deepEqual(await send.statesOf(), ["SENT", "SENT", "UNKNOWN"]);
       return { ...send, settleLate: (tx = send.em()) => send.settle(dead, [last], DEFERRED, tx) };
     }
@@ -437,7 +437,7 @@ describe("The end of a send", () => {
     const { sender, em, open, stage, setStates, finish, first, second } = await untaken(3, 2);
     const [working, dead] = [await open(first), await open(second)];
     assert.equal((await stage(dead, 1)).recipients.length, 1);
-    await closeDispatch(em(), working, { afterSeq: 3, policyRefusals: 0 });
+    await closeDispatch(em(), working, { afterSeq: 3, hasAccepted: true });
     await setStates(["SENDING", "SENT", "SENT"]);
 
     const { status, sent, unknown, lost } = await finish();
@@ -453,7 +453,7 @@ describe("The end of a send", () => {
     assert.equal((await stage(lane, 1)).recipients.length, 1);
     // After a failover the attempt ends in order: it had settled the first row, and Postgres does not know it.
     await setStates(["SENDING", "SENT", "SENT"]);
-    await closeDispatch(em(), lane, { afterSeq: 3, policyRefusals: 0 });
+    await closeDispatch(em(), lane, { afterSeq: 3, hasAccepted: true });
 
     const { status, sent, unknown, lost, reviewMs } = await finish();
     assert.deepEqual({ status, sent, unknown, lost }, { status: "SENT", sent: 2, unknown: 1, lost: 1 });

@@ -8,7 +8,7 @@ export interface SendWorkflows {
   readonly client: Client;
   workflowOf(sendId: string): WorkflowHandle;
   /** Carries out a command, a resume with its number if it is given. @returns its answer */
-  command(sendId: string, update: string, althoughMailed?: number): Promise<unknown>;
+  command(sendId: string, update: string, input?: number | string): Promise<unknown>;
   /** Resolves once the workflow has accepted the command. */
   begin(sendId: string, update: string): Promise<WorkflowUpdateHandle<unknown>>;
   detailsOf(sendId: string): Promise<string>;
@@ -27,10 +27,10 @@ export function sendWorkflowsOf(clientOf: () => Client): SendWorkflows {
       return clientOf();
     },
     workflowOf,
-    command: (sendId, update, althoughMailed) =>
-      althoughMailed === undefined
+    command: (sendId, update, input) =>
+      input === undefined
         ? workflowOf(sendId).executeUpdate(update)
-        : workflowOf(sendId).executeUpdate<unknown, [number]>(update, { args: [althoughMailed] }),
+        : workflowOf(sendId).executeUpdate<unknown, [number | string]>(update, { args: [input] }),
     begin: (sendId, update) => workflowOf(sendId).startUpdate(update, { waitForStage: WorkflowUpdateStage.ACCEPTED }),
     detailsOf: async (sendId) =>
       (await workflowOf(sendId).query<{ currentDetails: string }>("__temporal_workflow_metadata")).currentDetails,

@@ -22,7 +22,8 @@ import { webhooksRouter } from "./webhooks.ts";
 
 const ofAccount = z.strictObject({ params: accountParams });
 
-const problemOf = (reason: string | undefined) => (reason === undefined ? null : sentenceFor(reason));
+const problemOf = (reason: string | undefined, reply: string | null = null) =>
+  reason === undefined ? null : `${sentenceFor(reason)}${reply === null ? "" : ` It said: ${reply}`}`;
 
 const presentFacts = ({ refusal, hour, day, ...facts }: AccountFacts) => ({
   id: facts.id,
@@ -30,7 +31,10 @@ const presentFacts = ({ refusal, hour, day, ...facts }: AccountFacts) => ({
   provider: facts.provider,
   status: facts.status,
   /** Why it cannot be used, in words. */
-  problem: problemOf(facts.status === "ACTIVE" ? refusal?.reason : (facts.lastError ?? refusal?.reason)),
+  problem: problemOf(
+    facts.status === "ACTIVE" ? refusal?.reason : (facts.lastError ?? refusal?.reason),
+    facts.lastReply,
+  ),
   /** Refused connections in a row, while there are any. */
   refused: refusal && { count: refusal.count, since: refusal.since, retry_at: refusal.retryAt },
   last_checked_at: facts.lastCheckedAt,
