@@ -158,7 +158,7 @@ function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
           Consent is read from {notes.status_columns.join(", ")}: who opted out, bounced or complained is not mailed.
         </p>
       )}
-      {notes.ignored_columns.length > 0 && <p>Not imported: {notes.ignored_columns.join(", ")}.</p>}
+      {notes.ignored_columns.length > 0 && <p>Not imported: {notes.ignored_columns.map(columnLabel).join(", ")}.</p>}
       {notes.windows_1252_lines > 0 && (
         <p>
           {notes.windows_1252_lines} lines are not UTF-8, and were read as Windows-1252. Look at names with accents.
@@ -167,6 +167,8 @@ function Report({ notes, list, ...counts }: NonNullable<Import["report"]>) {
     </>
   );
 }
+
+const columnLabel = (name: string): string => name || "Column without a name";
 
 const KINDS: Readonly<Record<Kind, string>> = {
   subscribers: "Subscribers: people who get newsletters, on a list",
@@ -241,19 +243,22 @@ function Choices({ found }: { found: Import }) {
       <fieldset>
         <legend>Columns of the file</legend>
         <ul className="plain cards">
-          {columns.map(({ name, samples }, at) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: columns of a file never move
-            <li key={at} className="card stack">
-              <Field
-                label={name || "Column without a name"}
-                name={`column ${at}`}
-                hint={samples.map((text) => text || "–").join(" · ")}
-                choices={choices}
-                value={now[at]}
-                onChange={(use) => setChosen(now.map((other, i) => (i === at ? use : other)))}
-              />
-            </li>
-          ))}
+          {columns.map(
+            ({ name, samples }, at) =>
+              [name, ...samples].some((text) => text.trim()) && (
+                // biome-ignore lint/suspicious/noArrayIndexKey: columns of a file never move
+                <li key={at} className="card stack">
+                  <Field
+                    label={columnLabel(name)}
+                    name={`column ${at}`}
+                    hint={samples.map((text) => text || "–").join(" · ")}
+                    choices={choices}
+                    value={now[at]}
+                    onChange={(use) => setChosen(now.map((other, i) => (i === at ? use : other)))}
+                  />
+                </li>
+              ),
+          )}
         </ul>
       </fieldset>
     </Form>

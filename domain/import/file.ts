@@ -64,14 +64,22 @@ export class ImportError extends Error {
   override name = "ImportError";
 }
 
+const isBlank = (text: string): boolean => text.trim() === "";
+/** Whether a line has more than separators and empty quotes. */
+const hasText = (line: string): boolean => /[^\s,;"]/.test(line);
+
 /** A file that is no text must not fill the screen. */
 export function quoted(text: string): string {
   const start = text.trim().slice(0, MAX_QUOTED_LENGTH);
   return JSON.stringify(start.replace(/[\p{C}\u{FFFD}]/gu, "?"));
 }
 
-const quotedNames = (names: string[]): string =>
-  [...names.slice(0, MAX_QUOTED_NAMES).map(quoted), ...(names.length > MAX_QUOTED_NAMES ? ["…"] : [])].join(", ");
+function quotedNames(names: string[]): string {
+  const named = names.filter((name) => !isBlank(name));
+  return [...named.slice(0, MAX_QUOTED_NAMES).map(quoted), ...(named.length > MAX_QUOTED_NAMES ? ["…"] : [])].join(
+    ", ",
+  );
+}
 
 const unclearConsent = (what: string, { uses }: ColumnOptions): ImportError =>
   new ImportError(
@@ -101,7 +109,7 @@ interface TextRow {
 
 /**
  * Reads the people of a CSV file (RFC 4180; commas, semicolons or tabs) in the file's order. A line `sep=;` may come before
- * the header.
+ * the header. As spreadsheets write rows: cells may be missing at the end of one, which are empty, and further ones be empty.
  * @param notes is filled meanwhile @throws {ImportError}
  */
 export async function* readPeople(
@@ -110,23 +118,40 @@ export async function* readPeople(
   notes: FileNotes,
 ): AsyncGenerator<PersonRow | RefusedRow> {
   let header: Header | undefined;
+  const unnamed = new Set<number>();
   const texts = readText(input, (lines) => (notes.windows1252Lines += lines));
   for await (const record of readRecords(texts)) {
     if (header) {
-      yield "problem" in record ? record : readPerson(header, options, record);
+      if ("problem" in record) {
+        yield record;
+        continue;
+      }
+      yield readPerson(header, options, record);
+      for (const at of unnamed) {
+        if (isBlank(record.texts[at] ?? "")) continue;
+        notes.ignoredColumns.push("");
+        unnamed.delete(at);
+      }
       continue;
     }
     if ("problem" in record) throw new ImportError(`The header row cannot be read: ${record.problem}.`);
     header = readHeader(record.texts, options);
     const { columns, consent } = header;
     notes.statusColumns.push(...consent.map(({ name }) => name));
-    const others = record.texts.map((name) => name.trim()).filter((_, i) => columns[i] === undefined);
-    notes.ignoredColumns.push(...others.filter((name) => !notes.statusColumns.includes(name)));
+    for (const [at, name] of record.texts.map((text) => text.trim()).entries()) {
+      if (columns[at] !== undefined || notes.statusColumns.includes(name)) continue;
+      // One without a name is a column only if a row has a text there.
+      if (name === "") unnamed.add(at);
+      else notes.ignoredColumns.push(name);
+    }
   }
   if (!header) throw new ImportError("The file is empty; its first row must name the columns, `email` among them.");
 }
 
-/** The header and the rows after it as they are; rows that cannot be read are left out. @throws {ImportError} */
+/**
+ * The header and the rows after it as they are; rows that cannot be read are left out, and the last columns, if they have
+ * neither a name nor a text in those rows. @throws {ImportError}
+ */
 export async function readStart(input: Readable, rows: number): Promise<{ names: string[]; rows: string[][] }> {
   const read: string[][] = [];
   for await (const record of readRecords(readText(input, () => {}))) {
@@ -134,7 +159,8 @@ export async function readStart(input: Readable, rows: number): Promise<{ names:
     if (read.length > rows) break;
   }
   const [names = [], ...others] = read;
-  return { names, rows: others };
+  const columns = Math.max(0, ...read.map((texts) => texts.findLastIndex((text) => !isBlank(text)) + 1));
+  return { names: names.slice(0, columns), rows: others };
 }
 
 function separatorOf(line: string): string {
@@ -151,15 +177,18 @@ function wellQuoted(separator: string): RegExp {
 
 const countBreaks = (text: string): number => text.split("\n").length - 1;
 
-/** A record that breaks a rule of CSV is refused. @param texts with `\n` between lines @throws {ImportError} */
+/**
+ * A record that breaks a rule of CSV is refused, and one whose fields are all empty is none.
+ * @param texts with `\n` between lines @throws {ImportError}
+ */
 async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextRow | RefusedRow> {
   let head = "";
-  while (!/[^\n]\n/.test(head) && head.length < MAX_RECORD_BYTES) {
+  while (!head.split("\n").slice(0, -1).some(hasText) && head.length < MAX_RECORD_BYTES) {
     const { value, done } = await texts.next();
     if (done) break;
     head += value;
   }
-  const firstLine = /[^\n]+/.exec(head)?.[0] ?? "";
+  const firstLine = head.split("\n").find(hasText) ?? "";
   const stated = /^"?sep=([,;\t])"?$/i.exec(firstLine)?.[1];
   const separator = stated ?? separatorOf(firstLine);
   // The line stays, empty, for the numbers of those that follow.
@@ -205,7 +234,7 @@ async function* readRecords(texts: AsyncGenerator<string>): AsyncGenerator<TextR
     const line = info.lines - record.reduce((sum, field) => sum + countBreaks(field), 0);
     if (raw.includes('"') && !rule.test(raw.replace(/^\n+/, ""))) {
       yield { line, problem: "a quote stands where none may stand" };
-    } else yield { line, texts: record };
+    } else if (!record.every(isBlank)) yield { line, texts: record };
   }
   if (unclosed) yield unclosed;
 }
@@ -291,7 +320,7 @@ function readPerson(header: Header, options: FileOptions, { line, texts }: TextR
   const { columns } = header;
   const types = options.fields;
   const refused = (problem: string): RefusedRow => ({ line, problem });
-  if (texts.length !== columns.length) {
+  if (!texts.slice(columns.length).every(isBlank)) {
     return refused(`${texts.length} fields where the header names ${columns.length}`);
   }
   if (texts.some((text) => text.includes(NOT_DECODED))) return refused("a character that cannot be decoded");

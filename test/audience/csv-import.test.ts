@@ -132,7 +132,7 @@ describe("CSV import", () => {
           "ok1@example.com,a,b",
           "nobody,a,b",
           ",a,b",
-          "x@example.com,a",
+          "x@example.com,a,b,c",
           'y@example.com,"two\nlines",b',
           'z@example.com,"a"b,c',
           "",
@@ -147,13 +147,42 @@ describe("CSV import", () => {
     assert.deepEqual(lines, [
       [3, "email is not an email address"],
       [4, "no email address"],
-      [5, "2 fields where the header names 3"],
+      [5, "4 fields where the header names 3"],
       [6, "first_name holds a control character"],
       [8, "a quote stands where none may stand"],
       [10, "first_name is longer than 200"],
       [11, "a character that cannot be decoded"],
     ]);
     assert.deepEqual([rows, refused, created], [9, 7, 2]);
+  });
+
+  for (const [what, csv, ignored] of [
+    ["rows without their last cells", "email,first_name,last_name\na@example.com\nb@example.com,B", []],
+    ["rows with a comma at their end", "email,first_name\na@example.com,,\nb@example.com,B, ,\n", []],
+    ["last columns without a name and a text", "email,first_name,, \na@example.com,,,\nb@example.com,B\n", []],
+    ["an inner column without a name and a text", "email;;first_name\na@example.com\nb@example.com;;B\n", []],
+    ["a column without a name that has a text", ",email,first_name\n0,a@example.com\n1,b@example.com,B\n", [""]],
+  ] as const) {
+    it(`takes ${what}, as spreadsheets write them`, async () => {
+      const { lines, notes } = await load(csv);
+      assert.deepEqual([lines, notes.ignoredColumns], [[], ignored]);
+      assert.deepEqual(await people(), [
+        ["a@example.com", null, null],
+        ["b@example.com", "B", null],
+      ]);
+    });
+  }
+
+  it("counts no row whose fields are all empty, also before the header, and keeps the numbers of lines", async () => {
+    const csv = [";;", "  ", '"";', "email;first_name", "a@example.com;A", ";", ' ;"";', "", "nobody;N", ";;;"];
+    const { lines, rows, created } = await load(csv.join("\n"));
+    assert.deepEqual([lines, rows, created], [[[9, "email is not an email address"]], 2, 1]);
+  });
+
+  it("takes a cell of consent that is missing for an empty one", async () => {
+    const { lines, created } = await load("email,unsub_time,status\na@example.com,,subscribed\nb@example.com,\n");
+    assert.deepEqual(lines, [[3, '"" in the column "status" is neither a consent nor a refusal']]);
+    assert.equal(created, 1);
   });
 
   it("reports the lines lost to a quote that is never closed", async () => {

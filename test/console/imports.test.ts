@@ -138,6 +138,23 @@ describe("An import in the console", () => {
     await client.app.imports.remove.mutate({ params: { importId: again.id } });
   });
 
+  it("leaves out columns without a name and a text, and rows without a text", async () => {
+    const name = unique("ada");
+    const wide = ",".repeat(2_000);
+    const id = await upload(
+      client,
+      `${wide}\nemail,,first_name${wide}\n${name}@example.com,,Ada,,\n,,\n${name}2@example.com\n`,
+    );
+    const { data } = await client.app.imports.columns.query({ params: { importId: id }, query: { kind: "contacts" } });
+    assert.deepEqual(
+      data.columns.map(({ use }) => use),
+      ["email", "none", "first_name"],
+    );
+    const { report, refused } = await check(client, id, "contacts");
+    assert.deepEqual([report?.rows, report?.created, refused, report?.notes.ignored_columns], [2, 2, [], []]);
+    await client.app.imports.remove.mutate({ params: { importId: id } });
+  });
+
   it("takes columns that were mapped by hand, and a file that failed once more", async () => {
     const name = unique("ada");
     const id = await upload(client, `a,b\n${name}@example.com,${name}\n`);
