@@ -67,10 +67,18 @@ export const name = z
   .refine(...isOneLine)
   .meta({ description: "The name; spaces around it are removed.", examples: ["Customers"] });
 
+/** Forms send a field that was left empty as an empty text. */
+export const orNull = (trimmed: string): string | null => trimmed || null;
+
 /** A person's first or last name; null for none. */
-export const personName = oneLine(MAX_PERSON_NAME_LENGTH)
+export const personName = z
+  .string()
+  .trim()
+  .max(MAX_PERSON_NAME_LENGTH)
+  .refine(...isOneLine)
+  .transform(orNull)
   .nullable()
-  .meta({ examples: ["Ada"] });
+  .meta({ description: "The name; spaces around it are removed, and an empty text is null.", examples: ["Ada"] });
 
 /** A bad address is quoted, to the client that sent it: one of a hundred is hard to find by its number alone. */
 const notAnAddress = (text: unknown) => `must be an email address, such as name@example.com${itIs(text)}`;

@@ -578,9 +578,11 @@ export type ContactUpdatedEvent = {
 export type ContactUpsert = {
   /** An email address; it is trimmed and lower-cased. */
   email: string;
+  /** The name; spaces around it are removed, and an empty text is null. */
   first_name?: string | null;
+  /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null;
-  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. A field that is left out stays as it is, and `null` takes its value away. */
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. */
   fields?: Record<string, string | number | boolean | null>;
 };
 
@@ -598,9 +600,11 @@ export type CreateCampaignBody = {
 export type CreateContactBody = {
   /** An email address; it is trimmed and lower-cased. */
   email: string;
+  /** The name; spaces around it are removed, and an empty text is null. */
   first_name?: string | null;
+  /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null;
-  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. A field that is left out stays as it is, and `null` takes its value away. */
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. */
   fields?: Record<string, string | number | boolean | null>;
 };
 
@@ -629,7 +633,9 @@ export type CreateNewsletterBody = {
 export type CreateSubscriberBody = {
   /** An email address; it is trimmed and lower-cased. */
   email: string;
+  /** The name; spaces around it are removed, and an empty text is null. */
   first_name?: string | null;
+  /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null;
 };
 
@@ -1825,9 +1831,11 @@ export type UpdateCampaignBody = {
 export type UpdateContactBody = {
   /** An email address; it is trimmed and lower-cased. */
   email?: string;
+  /** The name; spaces around it are removed, and an empty text is null. */
   first_name?: string | null;
+  /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null;
-  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. A field that is left out stays as it is, and `null` takes its value away. */
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. */
   fields?: Record<string, string | number | boolean | null>;
 };
 
@@ -1861,7 +1869,9 @@ export type UpdateNewsletterBody = {
 export type UpdateSubscriberBody = {
   /** An email address; it is trimmed and lower-cased. */
   email?: string;
+  /** The name; spaces around it are removed, and an empty text is null. */
   first_name?: string | null;
+  /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null;
 };
 

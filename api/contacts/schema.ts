@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { CONTACT_FIELD_TYPES, EMAIL_STATUSES } from "../../db/entities/contact.ts";
 import { exampleId } from "../../domain/ids.ts";
-import { address, deleted, idOf, text, textOrNull } from "../fields.ts";
+import { address, deleted, idOf, orNull, text, textOrNull } from "../fields.ts";
 import { shownAs } from "../openapi/schemas.ts";
 import { personBody, personPatch, shownPerson } from "../people.ts";
 import { idParamOf } from "../rest/route.ts";
@@ -9,13 +9,16 @@ import { idParamOf } from "../rest/route.ts";
 export const contactParams = z.strictObject({ contactId: idParamOf("contact", "The id of the contact.") });
 
 const fieldValue = z.union([z.string(), z.number(), z.boolean()]);
+const givenText = z.string().trim().transform(orNull);
 
 /** The team's own fields in a body. Their names and types are checked when the declared ones are read. */
 const givenFields = z
-  .record(z.string(), z.union([fieldValue, z.null()], { error: "must be a text, a number, true, false or null" }))
+  .record(
+    z.string(),
+    z.union([givenText, z.number(), z.boolean(), z.null()], { error: "must be a text, a number, true, false or null" }),
+  )
   .meta({
-    description:
-      "Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. A field that is left out stays as it is, and `null` takes its value away.",
+    description: `Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, \`true\` or \`false\`, or a date such as \`2026-01-31\`. Spaces around a text are removed. A field that is left out stays as it is, and \`null\` or an empty text takes its value away.`,
     examples: [{ city: "London", member_since: "2026-01-31" }],
   });
 

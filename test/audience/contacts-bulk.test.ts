@@ -62,6 +62,20 @@ describe("POST /contacts/bulk", () => {
     assert.deepEqual((await shown(again[0].id)).fields, { orders: 0.5 });
   });
 
+  it("takes an empty or blank text for no value, and texts without the blanks around them", async () => {
+    await declareFields(team, FIELDS);
+    const email = uniqueEmail();
+    const [item] = await upsert({
+      email,
+      first_name: " Ada ",
+      last_name: "\u00a0\t",
+      fields: { city: "  ", orders: "" },
+    });
+    const { first_name, last_name, fields } = await shown(item?.id);
+    assert.deepEqual([first_name, last_name, fields], ["Ada", null, {}]);
+    assert.equal((await upsert({ email, last_name: null, fields: { city: "" } }))[0]?.status, "unchanged");
+  });
+
   it("fails the items that cannot be used, and writes the others", async () => {
     await declareFields(team, FIELDS);
     const good = uniqueEmail();

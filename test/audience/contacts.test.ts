@@ -79,6 +79,20 @@ describe("Contacts", () => {
     });
   }
 
+  it("have no value where an empty or blank text is given, and a patch with one takes the value away", async () => {
+    await declareFields(team, FIELDS);
+    const made = await make({
+      first_name: "",
+      last_name: " Lovelace\n",
+      fields: { ...VALUES, city: "\u3000", vip: "" },
+    });
+    const { city: _, vip: __, ...others } = VALUES;
+    assert.deepEqual([made.first_name, made.last_name, made.fields], [null, "Lovelace", others]);
+    const patch = { last_name: " ", fields: { member_since: " ", city: " New  York " } };
+    const { body } = await client.patch(`/contacts/${made.id}`, patch);
+    assert.deepEqual([body.data.last_name, body.data.fields], [null, { orders: VALUES.orders, city: "New  York" }]);
+  });
+
   it("are found by address in any spelling, and by status", async () => {
     const [one, other] = [await make(), await make()];
     await bounce(other.email);

@@ -52,6 +52,13 @@ describe("Subscribers", () => {
     });
   }
 
+  it("takes an empty or blank name for none, and keeps no blanks around another", async () => {
+    const { id, first_name, last_name } = await make({ first_name: "", last_name: "  van Dyk " });
+    assert.deepEqual([first_name, last_name], [null, "van Dyk"]);
+    const { body } = await client.patch(`/subscribers/${id}`, { first_name: "Änne\t", last_name: "  " });
+    assert.deepEqual([body.data.first_name, body.data.last_name], ["Änne", null]);
+  });
+
   it("changes names and address, and refuses an address that another one has", async () => {
     const [one, other] = [await make({ first_name: "A" }), await make()];
     const email = uniqueEmail();
