@@ -582,7 +582,7 @@ export type ContactUpsert = {
   first_name?: string | null;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null;
-  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. */
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
   fields?: Record<string, string | number | boolean | null>;
 };
 
@@ -604,7 +604,7 @@ export type CreateContactBody = {
   first_name?: string | null;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null;
-  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. */
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
   fields?: Record<string, string | number | boolean | null>;
 };
 
@@ -1835,7 +1835,7 @@ export type UpdateContactBody = {
   first_name?: string | null;
   /** The name; spaces around it are removed, and an empty text is null. */
   last_name?: string | null;
-  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. */
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. Spaces around a text are removed. A field that is left out stays as it is, and `null` or an empty text takes its value away. A number beyond ±9007199254740991 is refused, because it would not be kept exactly: declare a text field for such numbers. */
   fields?: Record<string, string | number | boolean | null>;
 };
 

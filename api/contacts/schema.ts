@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { CONTACT_FIELD_TYPES, EMAIL_STATUSES } from "../../db/entities/contact.ts";
+import { MAX_FIELD_NUMBER } from "../../domain/audience/rules.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { address, deleted, idOf, orNull, text, textOrNull } from "../fields.ts";
 import { shownAs } from "../openapi/schemas.ts";
@@ -18,7 +19,7 @@ const givenFields = z
     z.union([givenText, z.number(), z.boolean(), z.null()], { error: "must be a text, a number, true, false or null" }),
   )
   .meta({
-    description: `Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, \`true\` or \`false\`, or a date such as \`2026-01-31\`. Spaces around a text are removed. A field that is left out stays as it is, and \`null\` or an empty text takes its value away.`,
+    description: `Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, \`true\` or \`false\`, or a date such as \`2026-01-31\`. Spaces around a text are removed. A field that is left out stays as it is, and \`null\` or an empty text takes its value away. A number beyond ±${MAX_FIELD_NUMBER} is refused, because it would not be kept exactly: declare a text field for such numbers.`,
     examples: [{ city: "London", member_since: "2026-01-31" }],
   });
 

@@ -1,5 +1,5 @@
 import type { ContactFieldType, FieldValues } from "../../db/entities/contact.ts";
-import { charactersIn, hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "./rules.ts";
+import { charactersIn, hasControlCharacter, MAX_FIELD_NUMBER, MAX_FIELD_TEXT_LENGTH } from "./rules.ts";
 
 export type FieldTypes = ReadonlyMap<string, ContactFieldType>;
 
@@ -12,6 +12,7 @@ export const isDate = (text: string): boolean => {
   return day !== undefined && !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text);
 };
 
+const NUMBER_PROBLEM = `must be a number from -${MAX_FIELD_NUMBER} to ${MAX_FIELD_NUMBER}; use a text field for one that must be kept exactly`;
 const TEXT_PROBLEM = `must be a text of one line and at most ${MAX_FIELD_TEXT_LENGTH} characters`;
 
 /** The rule that a value breaks, as the end of a sentence. */
@@ -20,7 +21,10 @@ const PROBLEMS: { readonly [Type in ContactFieldType]: (value: unknown) => strin
     typeof value === "string" && charactersIn(value) <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value)
       ? undefined
       : TEXT_PROBLEM,
-  number: (value) => (Number.isFinite(value) ? undefined : "must be a number"),
+  number: (value) => {
+    if (typeof value !== "number") return "must be a number";
+    return Math.abs(value) <= MAX_FIELD_NUMBER ? undefined : NUMBER_PROBLEM;
+  },
   boolean: (value) => (typeof value === "boolean" ? undefined : "must be true or false"),
   date: (value) => (typeof value === "string" && isDate(value) ? undefined : "must be a date, such as 2026-01-31"),
 };
@@ -42,9 +46,12 @@ const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
   ["0", false],
 ]);
 
-/** The text itself where it spells no value of the type, see `fieldProblem`. */
+/** Whether the number of a text is so small that 0 would be kept for it. */
+const isTooSmall = (text: string): boolean => Number(text) === 0 && /^[^e]*[1-9]/i.test(text);
+
+/** The text itself, or NaN, where it spells no value of the type, see `fieldProblem`. */
 export function valueOfText(type: ContactFieldType, text: string): FieldValues[string] {
-  if (type === "number" && NUMBER.test(text)) return Number(text);
+  if (type === "number" && NUMBER.test(text)) return isTooSmall(text) ? Number.NaN : Number(text);
   if (type === "boolean") return BOOLEANS.get(text.toLowerCase()) ?? text;
   return text;
 }

@@ -8,5 +8,8 @@ export const charactersIn = (text: string): number => [...text].length;
 
 export const MAX_FIELD_TEXT_LENGTH = 500;
 
+/** Of a custom field, above and below 0: JSON and CSV hold longer numbers, and a longer member number would become another. */
+export const MAX_FIELD_NUMBER = Number.MAX_SAFE_INTEGER;
+
 /** A line break in a merge tag would reach a mail's header, and Postgres stores no NUL. */
 export const hasControlCharacter = (text: string): boolean => /\p{Cc}/u.test(text);

@@ -93,6 +93,7 @@ describe("POST /contacts/bulk", () => {
       [{ email: uniqueEmail(), fields: [] }, "fields"],
       [{ email: uniqueEmail(), fields: { city: 1 } }, "fields.city"],
       [{ email: uniqueEmail(), fields: { orders: "1" } }, "fields.orders"],
+      [{ email: uniqueEmail(), fields: { orders: 2 ** 53 } }, "fields.orders"],
       [{ email: uniqueEmail(), fields: { town: "x" } }, "fields.town"],
       [{ email: uniqueEmail(), fields: nested }, null],
       ...[null, 5, uniqueEmail(), [], true].map((item): [Json, ""] => [item, ""]),

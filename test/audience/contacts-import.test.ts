@@ -17,6 +17,9 @@ import { emitted, listen } from "../webhooks/outbox.ts";
 
 const FIELDS = { city: "text", favourite_number: "number", vip: "boolean", member_since: "date" } as const;
 
+const EXACT =
+  "must be a number from -9007199254740991 to 9007199254740991; use a text field for one that must be kept exactly";
+
 interface Imported extends ImportReport {
   lines: [number, string][];
 }
@@ -74,14 +77,25 @@ describe("CSV import of contacts", () => {
       "c@example.com,,Infinity,,",
       "d@example.com,,,perhaps,2025-02-29",
       "e@example.com,Rom,1,no,2025-02-28",
+      "f@example.com,,9007199254740992,,",
+      "g@example.com,,-20230302175510297,,",
+      "h@example.com,,1e400,,",
+      "i@example.com,,-0.01E-400,,",
+      "j@example.com,,0e-400,,",
+      "k@example.com,,-9007199254740991,,",
+      "l@example.com,,0.1234567890123456789,,",
     );
+    const exact = `favourite_number ${EXACT}`;
     assert.deepEqual(lines, [
       [2, "city must be a text of one line and at most 500 characters"],
       [3, "favourite_number must be a number"],
       [4, "favourite_number must be a number"],
       [5, "vip must be true or false; member_since must be a date, such as 2026-01-31"],
+      ...[7, 8, 9, 10].map((line) => [line, exact]),
     ]);
-    assert.equal(created, 1);
+    assert.equal(created, 4);
+    const kept = (await all()).slice(1).map(({ fields }) => fields.favourite_number);
+    assert.deepEqual(kept, [0, -9007199254740991, 0.12345678901234568]);
   });
 
   it("updates known contacts; an empty value keeps the known one, and the same file again changes nothing", async () => {

@@ -93,6 +93,22 @@ describe("Contacts", () => {
     assert.deepEqual([body.data.last_name, body.data.fields], [null, { orders: VALUES.orders, city: "New  York" }]);
   });
 
+  it("are refused with a number that cannot be kept exactly, which is named", async () => {
+    await declareFields(team, FIELDS);
+    const { id } = await make({ fields: { orders: Number.MAX_SAFE_INTEGER } });
+    assert.equal((await read(id)).fields.orders, Number.MAX_SAFE_INTEGER);
+    for (const orders of [2 ** 53, -(2 ** 53), 20230302175510297n, 1e300].map(Number)) {
+      const answers = [
+        await client.post("/contacts", { email: uniqueEmail(), fields: { orders } }),
+        await client.patch(`/contacts/${id}`, { fields: { orders } }),
+      ];
+      for (const { status, body } of answers) {
+        assert.deepEqual([status, body.error.code, body.error.param], [400, "validation_failed", "fields.orders"]);
+        assert.match(body.error.message, /from -9007199254740991 to 9007199254740991; use a text field/);
+      }
+    }
+  });
+
   it("are found by address in any spelling, and by status", async () => {
     const [one, other] = [await make(), await make()];
     await bounce(other.email);
