@@ -146,7 +146,7 @@ const addMembers = route("POST /lists/{listId}/subscribers", {
   summary: "Add subscribers to a list; an opt-out stays",
   description: paragraphs(
     `Puts up to ${numberText(MAX_BATCH)} subscribers on a list. Each id is in one of the three arrays of the answer: \`added\`, \`already_subscribed\` or, for someone who opted out of the list, \`opted_out\`. Only the person undoes an opt-out, by a confirmation.`,
-    "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. So does a person who opted out of the list or unsubscribed from all mail of the team: add such a person only when they sign up again. A running sequence of the list mails each person who comes onto it. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.",
+    "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. So does a person who opted out of the list or unsubscribed from all mail of the team, and, within the limits of such mails, one who is still `PENDING`: add such a person only when they sign up again. A running sequence of the list mails each person who comes onto it. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.",
   ),
 })
   .input(z.strictObject({ params: listParams, body: membershipBody }))

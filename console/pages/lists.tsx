@@ -158,7 +158,8 @@ function AddPerson({ list: { id: listId, name, optin } }: { list: ListRecord }) 
     const { id } = found[0] ?? (await subscribers.create.mutate({ body })).data;
     const { data } = await lists.addMembers.mutate({ params: { listId }, body: { subscriber_ids: [id] } });
     if (data.added.length > 0) return;
-    if (data.already_subscribed.length > 0) return `${email} is on this list already.`;
+    if (data.already_subscribed.length > 0)
+      return `${email} is on this list already. Where they have not confirmed, a mail asks again.`;
     const asked = optin === "DOUBLE" ? " A mail asks whether they want to come back." : "";
     return `${email} unsubscribed from this list and stays off it until they confirm.${asked}`;
   };

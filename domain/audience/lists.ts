@@ -104,13 +104,13 @@ export interface MembershipOutcome {
   alreadySubscribed: string[];
   /** Only the person lifts their opt-out, by a confirmation; adding them again does not. */
   optedOut: string[];
-  /** Those of the latter two who are asked for a confirmation. */
+  /** Those of the latter two who are asked for a confirmation again. */
   asked: string[];
 }
 
 /**
- * Puts subscribers on a list; an existing subscription keeps its status. Of a list with double opt-in, a person who opted out
- * of it, or of all mail of the team, is asked for a confirmation again.
+ * Puts subscribers on a list; an existing subscription keeps its status. A person who is PENDING is asked for a confirmation
+ * again, and on a list with double opt-in one who opted out of it, or of all mail of the team.
  * @throws {ApiError} `not_found` for the list, or, naming `subscriber_ids[i]`, for a subscriber; then none is added
  */
 export async function addSubscribers(
@@ -145,6 +145,7 @@ export async function addSubscribers(
   if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(tenant, isAdded));
   if (status.status === "CONFIRMED" && added.size > 0) await enrolConfirmed(em, vault, tenant, listId, [...added]);
   const asked = list.optin === "DOUBLE" ? await askOptedOut(em, tenant, listId, ids) : [];
+  asked.push(...(await askPending(em, tenant, listId, ids)));
   const others = ids.filter((id) => !added.has(id));
   const statuses = others.length === 0 ? [] : await readStatuses(em, tenant, listId, others);
   const optedOut = new Set(statuses.filter((row) => row.status === "UNSUBSCRIBED").map((row) => row.subscriber_id));
@@ -172,6 +173,23 @@ async function askOptedOut(em: EntityManager, tenant: Tenant, listId: string, id
         select from subscribers p join suppressions x on ${ofTenant(tenant, "x")} and x.email = p.email
         where p.id = s.subscriber_id and ${ofTenant(tenant, "p")} and x.reason = 'UNSUBSCRIBED'))
     returning s.subscriber_id as id`.execute(kysely(em));
+  return rows.map(({ id }) => id);
+}
+
+/** Makes a confirmation mail due for the PENDING who wait for none: theirs may be lost. @returns their ids */
+async function askPending(em: EntityManager, tenant: Tenant, listId: string, ids: string[]): Promise<string[]> {
+  const { confirmation_due_at: due } = pending(tenant.environment);
+  if (due === null) return [];
+  const rows = await kysely(em)
+    .updateTable("subscriptions")
+    .set({ confirmation_due_at: due })
+    .where(ofTenant(tenant))
+    .where("list_id", "=", listId)
+    .where("subscriber_id", "in", ids)
+    .where("status", "=", "PENDING")
+    .where("confirmation_due_at", "is", null)
+    .returning("subscriber_id as id")
+    .execute();
   return rows.map(({ id }) => id);
 }
 

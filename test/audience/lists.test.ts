@@ -5,6 +5,7 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList } from "../../domain/sends/drafts.ts";
 import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
+import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
@@ -150,6 +151,27 @@ describe("Lists", () => {
         after.body.data.map(({ object, id, status }: Json) => [object, id, status]).sort(),
         [one, two].sort().map((id) => ["list_subscriber", id, "CONFIRMED"]),
       );
+    });
+
+    it("names a person who is PENDING and asked again by mail in the impact; the test environment mails nobody", async () => {
+      for (const [calls, asked] of [
+        [client, 1],
+        [api(team.keys.test), 0],
+      ] as const) {
+        const list = (await calls.post("/lists", { name: "x", optin: "DOUBLE" })).body.data.id;
+        const { id } = (await calls.post("/subscribers", { email: uniqueEmail() })).body.data;
+        const path = `/lists/${list}/subscribers`;
+        await calls.post(path, { subscriber_ids: [id] });
+        await eventually(
+          async () => {
+            const [{ confirmation_sent_at }] = (await calls.get(path)).body.data;
+            return asked === 0 || confirmation_sent_at !== null;
+          },
+          { what: "the first mail" },
+        );
+        const { meta } = (await calls.post(path, { subscriber_ids: [id] }, { query: { dry_run: true } })).body;
+        assert.equal(meta.impact.would_update, asked);
+      }
     });
 
     it("never lifts an opt-out by adding again, and reports the opt-out", async () => {

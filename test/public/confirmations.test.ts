@@ -127,6 +127,84 @@ describe("Confirmation mails of double opt-in", () => {
     assert.equal((await subscriptionOf(id)).confirmation_due_at, null);
   });
 
+  describe("of a person who signs up again", () => {
+    const signUp = async (id: string) => {
+      const row = kysely(orm.em.fork()).selectFrom("subscriptions").select("list_id").where("subscriber_id", "=", id);
+      const { list_id: list } = await row.executeTakeFirstOrThrow();
+      return transaction(forTenant(orm.em, tenant), (em) => addSubscribers(em, vault, tenant, list, [id]));
+    };
+    const passDays = (days: number) =>
+      orm.em.fork().execute("update confirmation_mails set day = day - ?::int", [days]);
+
+    it("are sent again while they are PENDING, one a day, and never once they have confirmed", async () => {
+      const { email, id } = await subscribe();
+      assert.deepEqual((await signUp(id)).asked, [], "the first is due still");
+      assert.equal(await run(), 1);
+      const again = await Promise.all([signUp(id), signUp(id)]);
+      assert.deepEqual(
+        again.flatMap(({ asked }) => asked),
+        [id],
+      );
+      assert.deepEqual(
+        again.map(({ alreadySubscribed }) => alreadySubscribed),
+        [[id], [id]],
+      );
+      assert.equal(await run(), 0);
+      const { status, confirmation_withheld, confirmation_due_at } = await subscriptionOf(id);
+      assert.deepEqual([status, confirmation_withheld], ["PENDING", "list_limit"]);
+      await signUp(id);
+      assert.equal(
+        (await subscriptionOf(id)).confirmation_due_at,
+        confirmation_due_at,
+        "it waits for the next UTC day",
+      );
+      await passDays(1);
+      await endClaim(id);
+      assert.equal(await run(), 1);
+      assert.equal(await countTo(email), 2);
+      const [first, second] = await Promise.all(
+        (await mailsTo(email)).map(async (mail) => /\/c\/\S+/.exec((await readMail(mail.id)).text ?? "")?.[0]),
+      );
+      assert.equal(first, second, "both links confirm");
+
+      await passDays(1);
+      await orm.em.fork().execute("update subscriptions set status = 'CONFIRMED' where subscriber_id = ?", [id]);
+      assert.deepEqual((await signUp(id)).asked, []);
+      assert.equal(await run(), 0);
+    });
+
+    it("are sent again after a refusal, and where the list has asked for single opt-in since", async () => {
+      const { email, id } = await subscribe();
+      await refuse(550);
+      assert.equal(await run(), 0);
+      await take();
+      await passDays(1);
+      await orm.em
+        .fork()
+        .execute(
+          "update lists set optin = 'SINGLE' where id in (select list_id from subscriptions where subscriber_id = ?)",
+          [id],
+        );
+      assert.deepEqual((await signUp(id)).asked, [id]);
+      assert.equal(await run(), 1);
+      assert.equal(await countTo(email), 1);
+      assert.equal((await subscriptionOf(id)).status, "PENDING");
+    });
+
+    it("are at most so many to an address in seven days", async () => {
+      const { email, id } = await subscribe();
+      for (let day = 0; day < 4; day++) {
+        await run({ CONFIRMATIONS_PER_ADDRESS: 2 });
+        await passDays(1);
+        await signUp(id);
+        await endClaim(id);
+      }
+      assert.equal(await countTo(email), 2);
+      assert.equal((await subscriptionOf(id)).confirmation_withheld, "address_limit");
+      await orm.em.fork().execute("delete from subscriptions where subscriber_id = ?", [id]);
+    });
+  });
+
   describe("are limited", () => {
     /** A subscriber of as many lists as asked for. */
     async function onLists(email: string, lists: number, of = tenant): Promise<{ id: string; lists: string[] }> {
