@@ -25,6 +25,10 @@ interface MailedRow extends Tenant, StoredAddress {
 /** It is of a newsletter, or of a sequence of a list. */
 const cameByList = ({ resourceType, listId }: MailedRow): boolean => resourceType === "newsletter" || listId !== null;
 
+/** SQL: the subscriber or contact `p` who was mailed, if there still is one; their address may be another one now. */
+const mailedPerson = (mail: MailedRow) => sql`
+  ${cameByList(mail) ? sql`subscribers` : sql`contacts`} p where ${ofTenant(mail, "p")} and p.id = ${mail.memberId}`;
+
 /** The ledger knows its address even when the subscriber is gone or has another one. */
 async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
@@ -66,8 +70,8 @@ export async function readOrigin(
 
 /**
  * Unsubscribes the recipient of a mail, once, in the caller's transaction: opts them out of every list that the newsletter
- * targets, and adds a row of history. Leaving all mail also suppresses the address; so does an unsubscribe whose opt-out no
- * list can keep. The signed link is the authority.
+ * targets, and adds a row of history. Leaving all mail also suppresses the address, and the present one of the person; so does
+ * an unsubscribe whose opt-out no list can keep. The signed link is the authority.
  * @returns the lists that the recipient has left, none after leaving all mail; undefined when there is no such mail
  */
 export async function unsubscribe(
@@ -89,7 +93,11 @@ export async function unsubscribe(
   let changes = cameByList(mail) ? await optOutOfLists(em, vault, mail) : 0;
   const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {
-    changes += (await suppress(em, mail, [shownAddress(mail)], REASON)).added.length;
+    // Locked, so that the address does not change before it is suppressed.
+    const present = await sql<StoredAddress>`
+      select p.email, p.email_spelling as "emailSpelling" from ${mailedPerson(mail)} for key share`.execute(kysely(em));
+    const addresses = [mail, ...present.rows].map(shownAddress);
+    changes += (await suppress(em, mail, addresses, REASON)).added.length;
   }
   await record(em, mail, source, changes > 0);
   return originOf(mail, listNames);
@@ -121,10 +129,12 @@ async function isUnsubscribed(em: EntityManager, mail: MailedRow, scope: Unsubsc
         where ${ofTenant(mail)} and campaign_id = ${mail.resourceId} and email = ${mail.email})
       and (
         ${scope === "lists"}::boolean and exists (select from left_lists)
-        or exists (select from suppressions where ${ofTenant(mail)} and email = ${mail.email})
-          and not exists (
-            select from subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(mail, "p")}
-            where ${ofTenant(mail, "s")} and p.email = ${mail.email} and s.signed_up_again_at is not null)
+        or not exists (
+          select from (select ${mail.email}::text as email union select p.email from ${mailedPerson(mail)}) a
+          where not exists (select from suppressions x where ${ofTenant(mail, "x")} and x.email = a.email)
+            or exists (
+              select from subscriptions s join subscribers p on p.id = s.subscriber_id and ${ofTenant(mail, "p")}
+              where ${ofTenant(mail, "s")} and p.email = a.email and s.signed_up_again_at is not null))
       ) as done`.execute(kysely(em));
   return rows[0]?.done === true;
 }

@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { gzipSync } from "node:zlib";
 import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { suppress } from "../../domain/audience/suppressions.ts";
+import { unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { makePlaceholder } from "../../domain/erasure/erased-addresses.ts";
 import { confirmUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
 import { api, type Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { makeTeam, recordSend, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { assertAccessible } from "./accessible.ts";
@@ -108,7 +110,8 @@ describe("Pages for recipients", () => {
       assert.equal(row.reason, "UNSUBSCRIBED");
     });
 
-    const suppressionOf = ({ email }: MailedLetter) => client().get(`/suppressions/${encodeURIComponent(email)}`);
+    const suppressionOf = ({ email }: Pick<MailedLetter, "email">) =>
+      client().get(`/suppressions/${encodeURIComponent(email)}`);
 
     it("opts out of the lists alone at that choice, and of all mail at the other", async () => {
       const mail = await mailLetter(team);
@@ -233,14 +236,64 @@ describe("Pages for recipients", () => {
       assert.equal(body.data.reason, "bounce:complaint");
     });
 
-    it("suppresses the address that was mailed when the subscriber has a new one", async () => {
-      const mail = await mailLetter(team);
-      const email = uniqueEmail();
-      await client().patch(`/subscribers/${mail.subscriberId}`, { email });
-      assert.equal((await post(linkTo(mail))).status, 200);
-      assert.equal((await client().get(`/suppressions/${encodeURIComponent(mail.email)}`)).status, 200);
-      assert.equal((await client().get(`/suppressions/${encodeURIComponent(email)}`)).status, 404);
-      assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+    describe("when the person who was mailed has another address", () => {
+      const isSuppressed = async (...emails: string[]) =>
+        (await Promise.all(emails.map((email) => suppressionOf({ email })))).map(({ status }) => status === 200);
+      const moveTo = async (mail: MailedLetter, email: string) => {
+        assert.equal((await client().patch(`/subscribers/${mail.subscriberId}`, { email })).status, 200);
+        return email;
+      };
+
+      for (const body of [undefined, ONE_CLICK]) {
+        it(`suppresses both by ${body ? "one click" : "the page"}, and opts out of the lists`, async () => {
+          const mail = await mailLetter(team);
+          const email = await moveTo(mail, uniqueEmail().replace("@", "@MÜNCHEN."));
+          assert.equal((await post(linkTo(mail), body)).status, 200);
+          assert.deepEqual(await isSuppressed(mail.email, email), [true, true]);
+          assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+          assert.equal((await unsubscribesOf(mail)).length, 1);
+          const before = await snapshotTables(team.em, team.team.id);
+          assert.match(await assertPage(await fetch(linkTo(mail)), 200), /You are already unsubscribed/);
+          assert.equal((await post(linkTo(mail), body)).status, 200);
+          assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+        });
+      }
+
+      it("suppresses the new one too by a click after the change, also when the other was suppressed by then", async () => {
+        const mail = await mailLetter(team);
+        assert.equal((await post(linkTo(mail))).status, 200);
+        const email = await moveTo(mail, uniqueEmail());
+        assert.match(await assertPage(await fetch(linkTo(mail)), 200), /value="all"/);
+        assert.equal((await post(linkTo(mail))).status, 200);
+        assert.deepEqual(await isSuppressed(mail.email, email), [true, true]);
+      });
+
+      it("leaves both mailable where the person leaves the lists alone", async () => {
+        const mail = await mailLetter(team);
+        const email = await moveTo(mail, uniqueEmail());
+        assert.equal((await post(linkTo(mail), "scope=lists")).status, 200);
+        assert.deepEqual(await isSuppressed(mail.email, email), [false, false]);
+        assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+      });
+
+      it("suppresses both of a contact, and no one else's by the same id or address", async () => {
+        const other = await makeTeam();
+        const [former, email] = [uniqueEmail(), uniqueEmail()];
+        await api(other.keys.live).post("/contacts", { email });
+        await api(team.keys.test).post("/contacts", { email });
+        const { id } = (await client().post("/contacts", { email: former })).body.data;
+        const { id: campaign } = (await client().post("/campaigns", { name: "Offer" })).body.data;
+        const sendId = await recordSend(team.em, { teamId: team.team.id, environment: "LIVE" }, campaign, 1);
+        await team.em.fork().execute("update sends set resource_type = 'campaign' where id = ?", [sendId]);
+        const mailed = { send_id: sendId, seq: 1, member_id: id, email: former, state: "SENT" } as const;
+        await kysely(team.em).insertInto("send_recipients").values(mailed).execute();
+        await client().patch(`/contacts/${id}`, { email });
+        await transaction(team.em, (em) => unsubscribe(em, team.vault, { sendId, seq: 1 }, "mailto", "lists"));
+        assert.deepEqual(await isSuppressed(former, email), [true, true]);
+        for (const key of [other.keys.live, team.keys.test]) {
+          assert.deepEqual((await api(key).get("/suppressions")).body.data, []);
+        }
+      });
     });
 
     it("opts out the next subscriber with the address that was mailed, whenever that one joins", async () => {
