@@ -54,7 +54,7 @@ export const commands: Commands = {
   }),
 
   "team:time-zone": command(
-    "set the zone in which the team's send days are days",
+    "set the zone in which the team's send days are days; those who wait in sequences for a time or a day wait for its",
     { zone: argument("IANA time zone, such as Europe/Berlin"), ...OF_TEAM },
     async (session, { zone, ...options }) => {
       const id = await teamOf(session, options);

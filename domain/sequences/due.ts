@@ -7,7 +7,7 @@ const DAYS_AHEAD = 8;
  * SQL: when a step of version `v` is due for one who passed the step before at `since`: after the wait, at the next time of
  * day and day of the week that it allows, in the time zone. A time that the change of clocks leaves out or brings twice is one instant.
  */
-const dueAt = (since: RawBuilder<unknown>, timeZone: RawBuilder<unknown>) => {
+export const dueAt = (since: RawBuilder<unknown>, timeZone: RawBuilder<unknown>) => {
   const waited = sql`(${since} + make_interval(mins => v.wait_minutes))`;
   return sql`case when v.time_of_day is null and v.send_days = '{}' then ${waited} else (
       select min(allowed.at) from generate_series(0, ${sql.lit(DAYS_AHEAD)}) n

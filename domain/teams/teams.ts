@@ -5,6 +5,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
+import { followTimeZone } from "../sequences/time-zone.ts";
 import type { PlanLimits } from "./plans.ts";
 
 interface Person {
@@ -36,7 +37,8 @@ export async function createTeam(
 }
 
 /**
- * A limit below what is in use deletes nothing; tracking holds for sends that are confirmed from now on.
+ * A limit below what is in use deletes nothing; tracking holds for sends that are confirmed from now on. Those who wait in
+ * sequences for a time of the former time zone wait for that of the new one.
  * @throws {ApiError} `not_found`; `validation_failed` when it is no IANA time zone
  */
 export async function changeTeam(
@@ -46,8 +48,10 @@ export async function changeTeam(
 ): Promise<Team> {
   if (patch.timeZone !== undefined) refuseOtherZone(patch.timeZone);
   const team = await lockTeam(em, teamId);
+  const { timeZone: formerZone } = team;
   em.assign(team, changesOf(patch));
   await em.flush();
+  if (team.timeZone !== formerZone) await followTimeZone(em, teamId, team.timeZone);
   return team;
 }
 
