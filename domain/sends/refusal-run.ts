@@ -30,7 +30,7 @@ export function addRefusal(run: RefusalRun | null, refusal: Refusal, email: stri
   };
 }
 
-/** Whether the last refusal of a run shows that its server takes no mail from the account, whoever the recipient is. */
+/** Whether the last refusal of a run shows that its server takes no mail from the account, for any recipient. */
 export const isOfAccount = ({ same, areAtSeveralDomains, ofAccount }: RefusalRun, refusal: Refusal): boolean =>
   (refusal.isAccounts && (refusal.isFirstOfLogin || ofAccount >= OF_ACCOUNT_TO_PAUSE)) ||
   (same >= SAME_TO_PAUSE && areAtSeveralDomains);
