@@ -3,6 +3,7 @@ import { transaction } from "../db/transaction.ts";
 import {
   claimConfirmations,
   type DueConfirmation,
+  keepConfirmation,
   settleConfirmation,
   type Withheld,
 } from "../domain/audience/confirmation-mails.ts";
@@ -10,12 +11,12 @@ import { plainName } from "../domain/audience/plain-name.ts";
 import { confirmUrl } from "../domain/mail/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
 import type { ActivityDeps } from "./deps.ts";
-import { sendDue } from "./system-mail.ts";
+import { type HandOverFailure, sendDue } from "./system-mail.ts";
 
 type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
 
 /**
- * Sends the confirmation mails that are due. A crash between a mail and its settlement repeats the mail ten minutes later.
+ * Sends the confirmation mails that are due. A crash between a mail and its settlement repeats the mail after its claim.
  * @returns number of mails that the server accepted
  */
 export async function sendDueConfirmations(deps: Deps): Promise<number> {
@@ -34,10 +35,17 @@ export async function sendDueConfirmations(deps: Deps): Promise<number> {
       if (claimed.length > 0 || withheld.length === 0 || stopping.aborted) return claimed;
     }
   };
+  const keep = async (em: EntityManager, due: DueConfirmation, failure: HandOverFailure | undefined) => {
+    if (due.isLate && failure?.isPermanent) await settleConfirmation(em, due, "given_up");
+    // What a mailbox refuses for now is no failure of the relay.
+    else if (!failure || failure.isPermanent || failure.about === "account") await keepConfirmation(em, due);
+  };
   try {
     return await sendDue<DueConfirmation>(deps, {
       claim,
       settle: settleConfirmation,
+      keep,
+      groupOf: ({ teamId }) => teamId,
       aboutOf: ({ subscriberId, listId }) => ({ subscriberId, listId }),
       compose: (due) => ({ to: due.email, ...compose(due, confirmUrl(vault, env.PUBLIC_URL, due)) }),
     });

@@ -20,6 +20,7 @@ export const sendDueSignInLinks = (deps: Deps): Promise<number> =>
   sendDue<DueLink>(deps, {
     claim: claimLinks,
     settle: settleLink,
+    groupOf: ({ id }) => id,
     aboutOf,
     compose: ({ id, email: to }) => ({
       to,
@@ -37,6 +38,7 @@ export const sendDueInvites = (deps: Deps): Promise<number> =>
   sendDue<DueInvite>(deps, {
     claim: claimInvites,
     settle: settleInvite,
+    groupOf: ({ teamId }) => teamId,
     aboutOf,
     compose: ({ email, role, teamName }) => ({
       to: email,

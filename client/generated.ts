@@ -970,7 +970,7 @@ export type ListSubscriber = {
   /** When the mail that asks for the confirmation was last sent; null if none was. */
   confirmation_sent_at: string | null;
   /** Why no such mail is sent at present. */
-  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | null;
+  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | "relay_failure" | null;
   /** When the subscriber opted out of the list. */
   unsubscribed_at: string | null;
   /** When the subscription was created. */
@@ -1613,7 +1613,7 @@ export type Subscription = {
   /** When the mail that asks for the confirmation was last sent; null if none was. */
   confirmation_sent_at: string | null;
   /** Why no such mail is sent at present. */
-  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | null;
+  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | "relay_failure" | null;
   /** When the subscriber opted out of the list. */
   unsubscribed_at: string | null;
   /** When the record was created. */
@@ -1661,7 +1661,7 @@ export type SubscriptionOfEvent = {
   /** When the mail that asks for the confirmation was last sent; null if none was. */
   confirmation_sent_at: string | null;
   /** Why no such mail is sent at present. */
-  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | null;
+  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | "relay_failure" | null;
   unsubscribed_at: string | null;
   /** When the record was created. */
   created_at: string;

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
+import { readWaitSeconds } from "../domain/mail/system-mail.ts";
 import { readOverdueSeconds } from "../domain/retention/overdue.ts";
 import type { RetentionSettings } from "../domain/retention/pruning.ts";
 import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
@@ -135,6 +136,13 @@ export function addDatabaseMetrics(
     "mailkeel_webhook_endpoints_switched_off",
     "Endpoints switched off because nothing could be delivered to them",
     ({ switchedOff }) => switchedOff,
+  );
+
+  gaugesOf(keptMs.sends, () => readWaitSeconds(orm.em.fork())).by(
+    "kind",
+    "mailkeel_system_mail_wait_seconds",
+    "For how long the service's own mail that has waited longest could not be handed over, by kind",
+    (seconds) => ({ ...seconds }),
   );
 
   gaugesOf(keptMs.credits, () => countCreditMismatches(orm.em.fork())).one(

@@ -8,6 +8,7 @@ export const sendDueNotices = (deps: Pick<ActivityDeps, "env" | "orm" | "log" | 
   sendDue<DueNotice>(deps, {
     claim: claimNotices,
     settle: (em, { webhookId }) => settleNotice(em, webhookId),
+    groupOf: ({ teamId }) => teamId,
     compose,
     aboutOf: ({ webhookId }) => ({ webhookId }),
   });

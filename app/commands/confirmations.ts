@@ -6,7 +6,7 @@ import { inTenantOf } from "../session.ts";
 /** Confirmation mails of double opt-ins. */
 export const commands: Commands = {
   "confirmation:withheld": command(
-    "count the confirmation mails that are withheld until the next UTC day, by list and reason",
+    "count the confirmation mails that are withheld or that the relay does not take, by list and reason",
     OF_TENANT,
     async (session, options) => {
       const withheld = await inTenantOf(session, options, countWithheld);

@@ -82,6 +82,7 @@ const WITHHELD = {
   list_limit: "asked today already",
   address_limit: "asked too often of late",
   team_limit: "the team has asked as many people as it may today",
+  relay_failure: "the mail server has not taken the mail",
 } as const;
 
 /** One list with its subscribers. */

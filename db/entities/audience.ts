@@ -19,7 +19,7 @@ export type Optin = (typeof OPTINS)[number];
 export const SUBSCRIPTION_STATUSES = ["PENDING", "CONFIRMED", "UNSUBSCRIBED"] as const;
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 
-export const WITHHELD_REASONS = ["suppressed", "list_limit", "address_limit", "team_limit"] as const;
+export const WITHHELD_REASONS = ["suppressed", "list_limit", "address_limit", "team_limit", "relay_failure"] as const;
 export type WithheldReason = (typeof WITHHELD_REASONS)[number];
 
 export const ListSchema = defineEntity({
@@ -112,6 +112,8 @@ export const ConfirmationMailSchema = defineEntity({
     listId: code().primary(),
     day: expiring("9 days", p.date()).primary(),
     email: text("person"),
+    /** The first time. */
+    triedAt: instant().defaultRaw("now()"),
     /** Null while the mail is tried. */
     settledAt: instant().nullable(),
   },

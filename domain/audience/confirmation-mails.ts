@@ -2,9 +2,10 @@ import { sql } from "kysely";
 import type { WithheldReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { ConfirmationMailRef, SubscriptionRef } from "../mail/links.ts";
+import { claimedUntil, isRecent } from "../mail/system-mail.ts";
 import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
 
-/** How long a claim holds; after that the process that made it is presumed dead. */
+/** How long the first claim holds; after that the process that made it is presumed dead. */
 const CLAIM_MINUTES = 10;
 
 export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationMailRef>, Tenant {
@@ -16,6 +17,8 @@ export interface DueConfirmation extends SubscriptionRef, Required<ConfirmationM
   day: string;
   /** As Postgres writes an instant. */
   claimedUntil: string;
+  /** It was first tried more than a day ago. */
+  isLate: boolean;
 }
 
 /** SQL: stands for the sign-up after an opt-out of a row `s`, in the link of its confirmation; null for none. */
@@ -28,8 +31,8 @@ export interface Withheld {
 }
 
 /**
- * Claims due confirmation mails of all teams for ten minutes, oldest first: commit before sending. One that is not settled by
- * then is due again; one that is withheld is due on the next UTC day.
+ * Claims due confirmation mails of all teams, oldest first, for ten minutes, and later for up to an hour: commit before
+ * sending. One that is not settled by then is due again; one that is withheld by a limit is due on the next UTC day.
  */
 export async function claimConfirmations(
   em: EntityManager,
@@ -42,7 +45,11 @@ export async function claimConfirmations(
   const reasons = applyLimits(due, limits);
   await postpone(em, due, reasons);
   const claimed = due.filter((_, i) => reasons[i] === null);
-  await addToCounts(em, claimed);
+  // A mail that is tried again is counted already.
+  await addToCounts(
+    em,
+    claimed.filter(({ isRetry }) => !isRetry),
+  );
   const withheld = due.flatMap(({ teamId }, i) => {
     const reason = reasons[i];
     return reason ? [{ teamId, reason }] : [];
@@ -78,16 +85,16 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
       from (select distinct team_id, environment from due) d
     )
     select d.team_id as "teamId", d.environment, d.list_id as "listId", d.subscriber_id as "subscriberId", d.email,
-      (date_trunc('milliseconds', clock_timestamp()) + make_interval(mins => ${CLAIM_MINUTES}))::text as "claimedUntil",
+      ${claimedUntil(sql`coalesce(m.tried_at, clock_timestamp())`, CLAIM_MINUTES)}::text as "claimedUntil",
+      not coalesce(${isRecent(sql`m.tried_at`)}, true) as "isLate", m.tried_at is not null as "isRetry",
       d.sign_up as "signUp", d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName",
-      d.team_name as "teamName", ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", m.is_retry as "isRetry", t.sent as "sentByTeam"
+      d.team_name as "teamName", ${TODAY}::text as day, m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", t.sent as "sentByTeam"
     from due d
     join by_team t on t.team_id = d.team_id and t.environment = d.environment
     cross join lateral (
       select (count(*) filter (where m.list_id = d.list_id and m.day = ${TODAY}))::int as for_list,
         count(*)::int as to_mailbox,
-        coalesce(bool_or(m.list_id = d.list_id and m.day = ${TODAY} and m.email = d.email and m.settled_at is null),
-          false) as is_retry
+        min(m.tried_at) filter (where m.list_id = d.list_id and m.email = d.email and m.settled_at is null) as tried_at
       from confirmation_mails m
       where m.team_id = d.team_id and m.environment = d.environment and m.mailbox = d.mailbox
         and m.day > ${TODAY} - ${ADDRESS_WINDOW_DAYS}::int
@@ -107,14 +114,15 @@ async function postpone(
     update subscriptions s
     set confirmation_due_at = case when d.reason is null then d.claimed_until
         else (${TODAY} + 1)::timestamp at time zone 'UTC' end,
-      confirmation_withheld = d.reason
+      confirmation_withheld = coalesce(d.reason,
+        case when d.is_retry and s.confirmation_withheld = 'relay_failure' then s.confirmation_withheld end)
     from unnest(${due.map(({ listId }) => listId)}::text[], ${due.map(({ subscriberId }) => subscriberId)}::text[],
-      ${due.map(({ claimedUntil }) => claimedUntil)}::timestamptz[], ${reasons}::text[])
-      as d (list_id, subscriber_id, claimed_until, reason)
+      ${due.map(({ claimedUntil }) => claimedUntil)}::timestamptz[], ${reasons}::text[],
+      ${due.map(({ isRetry }) => isRetry)}::boolean[])
+      as d (list_id, subscriber_id, claimed_until, reason, is_retry)
     where s.list_id = d.list_id and s.subscriber_id = d.subscriber_id`.execute(kysely(em));
 }
 
-/** A mail that is tried again is counted already. */
 async function addToCounts(em: EntityManager, claimed: readonly DueConfirmation[]): Promise<void> {
   if (claimed.length === 0) return;
   await kysely(em)
@@ -133,13 +141,12 @@ async function addToCounts(em: EntityManager, claimed: readonly DueConfirmation[
     .execute();
 }
 
-/** Counts the mails that wait for the next UTC day, by list and reason. */
+/** Counts the mails that wait for the next UTC day or for the relay, and those given up, by list and reason. */
 export function countWithheld(em: EntityManager, tenant: Tenant) {
   return kysely(em)
     .selectFrom("subscriptions")
     .select(["list_id as listId", "confirmation_withheld as reason", sql<number>`count(*)::int`.as("mails")])
     .where(ofTenant(tenant))
-    .where("confirmation_due_at", "is not", null)
     .where("confirmation_withheld", "is not", null)
     .groupBy(["list_id", "confirmation_withheld"])
     .orderBy("list_id")
@@ -147,19 +154,33 @@ export function countWithheld(em: EntityManager, tenant: Tenant) {
     .execute();
 }
 
-/** Records the outcome. The mail stays due only if the subscriber's address has changed since the claim. */
+const isClaimed = ({ listId, subscriberId, claimedUntil, teamId, environment }: DueConfirmation) =>
+  sql`${ofTenant({ teamId, environment }, "s")} and s.list_id = ${listId} and s.subscriber_id = ${subscriberId}
+    and s.confirmation_due_at = ${claimedUntil}`;
+
+/** Records that the relay did not take the mail. It stays due, and says why. */
+export async function keepConfirmation(em: EntityManager, due: DueConfirmation): Promise<void> {
+  await sql`
+    update subscriptions s set confirmation_withheld = 'relay_failure' where ${isClaimed(due)}`.execute(kysely(em));
+}
+
+/**
+ * Records the outcome. The mail stays due only if the subscriber's address has changed since the claim.
+ * @param outcome `given_up`: the relay has not taken it for a day
+ */
 export async function settleConfirmation(
   em: EntityManager,
-  { listId, subscriberId, mailbox, day, claimedUntil, ...tenant }: DueConfirmation,
-  outcome: "sent" | "refused",
+  due: DueConfirmation,
+  outcome: "sent" | "refused" | "given_up",
 ): Promise<void> {
   await sql`
     with settled as (
       update confirmation_mails m set settled_at = now()
-      where ${ofTenant(tenant, "m")} and m.mailbox = ${mailbox} and m.list_id = ${listId} and m.day = ${day}
+      where ${ofTenant(due, "m")} and m.mailbox = ${due.mailbox} and m.list_id = ${due.listId} and m.email = ${due.email}
+        and m.settled_at is null
     )
     update subscriptions s
-    set confirmation_due_at = null, confirmation_sent_at = ${outcome === "sent" ? sql`now()` : sql`null`}
-    where ${ofTenant(tenant, "s")} and s.list_id = ${listId} and s.subscriber_id = ${subscriberId}
-      and s.confirmation_due_at = ${claimedUntil}`.execute(kysely(em));
+    set confirmation_due_at = null, confirmation_sent_at = ${outcome === "sent" ? sql`now()` : sql`null`},
+      confirmation_withheld = ${outcome === "given_up" ? "relay_failure" : null}
+    where ${isClaimed(due)}`.execute(kysely(em));
 }

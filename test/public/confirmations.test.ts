@@ -11,6 +11,7 @@ import { plainName } from "../../domain/audience/plain-name.ts";
 import { createSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
 import { suppress } from "../../domain/audience/suppressions.ts";
 import { unsubscribeUrl } from "../../domain/mail/links.ts";
+import { readWaitSeconds } from "../../domain/mail/system-mail.ts";
 import { openVault, type Vault } from "../../domain/secrets/crypto.ts";
 import { attachList } from "../../domain/sends/drafts.ts";
 import { createTeam } from "../../domain/teams/teams.ts";
@@ -28,7 +29,8 @@ const PLENTY: ConfirmationLimits = { perAddress: 1_000, perTeam: 1_000 };
 
 const OPT_INS = "^opt-in-";
 /** Lets the mail catcher refuse the addresses of `subscribe`. */
-const refuse = (code: number) => setFaults([{ stage: "rcpt", match: OPT_INS, code }], OPT_INS);
+const refuse = (code: number, message?: string) =>
+  setFaults([{ stage: "rcpt", match: OPT_INS, code, message }], OPT_INS);
 const take = () => setFaults([], OPT_INS);
 const countTo = async (email: string) => (await mailsTo(email)).length;
 
@@ -95,7 +97,7 @@ describe("Confirmation mails of double opt-in", () => {
     assert.equal(await run(), 0);
   });
 
-  it("are retried after a 4xx and dropped after a 5xx", async () => {
+  it("are retried after a 4xx, and dropped once the mailbox is refused", async () => {
     const { email, id } = await subscribe();
     await refuse(450);
     assert.equal(await run(), 0);
@@ -106,10 +108,88 @@ describe("Confirmation mails of double opt-in", () => {
     assert.equal(await countTo(email), 1);
 
     const other = await subscribe();
-    await refuse(550);
+    await refuse(550, "5.1.1 No such user");
     assert.equal(await run(), 0);
-    const { confirmation_due_at, confirmation_sent_at } = await subscriptionOf(other.id);
-    assert.deepEqual([confirmation_due_at, confirmation_sent_at], [null, null]);
+    const { confirmation_due_at, confirmation_sent_at, confirmation_withheld } = await subscriptionOf(other.id);
+    assert.deepEqual([confirmation_due_at, confirmation_sent_at, confirmation_withheld], [null, null, null]);
+  });
+
+  describe("that the relay refuses for the sender's sake", () => {
+    const AT_LIMIT =
+      "Domain mail.example has exceeded the max emails per hour (100/100 (100%)) allowed. Message discarded.";
+    const relayFailures = async () =>
+      (await countWithheld(orm.em.fork(), tenant)).filter(({ reason }) => reason === "relay_failure").length;
+    const age = (email: string, hours: number) =>
+      orm.em
+        .fork()
+        .execute("update confirmation_mails set tried_at = now() - make_interval(hours => ?) where email = ?", [
+          hours,
+          email,
+        ]);
+
+    it("stay due, are shown to operators, and are sent once it takes them", async () => {
+      const people = await Promise.all(Array.from({ length: 5 }, () => subscribe()));
+      await refuse(550, AT_LIMIT);
+      assert.equal(await run(), 0);
+      for (const { id } of people) {
+        const { confirmation_due_at, confirmation_sent_at, confirmation_withheld } = await subscriptionOf(id);
+        assert.ok(confirmation_due_at);
+        assert.deepEqual([confirmation_sent_at, confirmation_withheld], [null, "relay_failure"]);
+      }
+      assert.equal(await relayFailures(), 5);
+      await age(people[0]?.email ?? "", 2);
+      assert.equal(Math.floor((await readWaitSeconds(orm.em.fork())).confirmation / 3_600), 2);
+      assert.equal(await run(), 0, "they are not due yet");
+
+      await take();
+      for (const { id } of people) await endClaim(id);
+      assert.equal(await run(), 5);
+      for (const { email, id } of people) {
+        const { confirmation_due_at, confirmation_sent_at, confirmation_withheld } = await subscriptionOf(id);
+        assert.deepEqual([confirmation_due_at, confirmation_withheld, await countTo(email)], [null, null, 1]);
+        assert.ok(confirmation_sent_at);
+      }
+      assert.deepEqual([await relayFailures(), (await readWaitSeconds(orm.em.fork())).confirmation], [0, 0]);
+    });
+
+    it("are tried for a day, at last each hour, and say so once they are given up", async () => {
+      const { email, id } = await subscribe();
+      await refuse(550, "Rejected for a reason that no rule knows");
+      assert.equal(await run(), 0);
+      await age(email, 23);
+      await endClaim(id);
+      const [mail] = (await transaction(orm.em, (em) => claimConfirmations(em, 50, PLENTY))).claimed;
+      const minutes = (Date.parse(mail?.claimedUntil ?? "") - Date.now()) / 60_000;
+      assert.ok(minutes > 59 && minutes < 62, `claimed for ${minutes} minutes`);
+      assert.equal((await subscriptionOf(id)).confirmation_withheld, "relay_failure");
+      await endClaim(id);
+      assert.equal(await run(), 0);
+      assert.ok((await subscriptionOf(id)).confirmation_due_at);
+
+      await age(email, 25);
+      await endClaim(id);
+      assert.equal(await run(), 0);
+      const { confirmation_due_at, confirmation_sent_at, confirmation_withheld } = await subscriptionOf(id);
+      assert.deepEqual(
+        [confirmation_due_at, confirmation_sent_at, confirmation_withheld],
+        [null, null, "relay_failure"],
+      );
+      assert.equal(await relayFailures(), 1);
+      assert.equal((await readWaitSeconds(orm.em.fork())).confirmation, 0);
+    });
+
+    it("are not given up while the relay cannot be reached or refuses the login", async () => {
+      const { email, id } = await subscribe();
+      const unreachable = { SYSTEM_SMTP_URL: "smtp://127.0.0.1:1" };
+      assert.equal(await run(unreachable), 0);
+      await age(email, 72);
+      await endClaim(id);
+      assert.equal(await run(unreachable), 0);
+      assert.equal((await subscriptionOf(id)).confirmation_withheld, "relay_failure");
+      await endClaim(id);
+      assert.equal(await run(), 1);
+      assert.equal(await countTo(email), 1);
+    });
   });
 
   it("are claimed by one worker at a time and are free again when that worker dies", async () => {
@@ -223,9 +303,8 @@ describe("Confirmation mails of double opt-in", () => {
       transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, vault, tenant, id, { email }));
     async function passDay(): Promise<void> {
       await orm.em.fork().execute("update confirmation_mails set day = day - 1");
-      await orm.em
-        .fork()
-        .execute("update subscriptions set confirmation_due_at = now() where confirmation_withheld is not null");
+      await orm.em.fork().execute(`update subscriptions set confirmation_due_at = now()
+          where confirmation_withheld is not null and confirmation_due_at is not null`);
     }
     const withheldOf = async (id: string) =>
       (
@@ -317,6 +396,8 @@ describe("Confirmation mails of double opt-in", () => {
         assert.equal(await run({ CONFIRMATIONS_PER_ADDRESS: 1 }), 0);
         await endClaim(id);
       }
+      await orm.em.fork().execute("update confirmation_mails set day = day - 1 where email = ?", [email]);
+      await endClaim(id);
       await take();
       assert.equal(await run({ CONFIRMATIONS_PER_ADDRESS: 1 }), 1);
       assert.equal(await countTo(email), 1);

@@ -106,6 +106,14 @@ const FIRING: [alert: string, firing: Record<string, string>, quiet: Record<stri
     { mailkeel_retention_failures_total: "3x90" },
   ],
   [
+    "MailkeelSystemMailWaits",
+    { 'mailkeel_system_mail_wait_seconds{kind="confirmation"}': "0+60x90" },
+    {
+      'mailkeel_system_mail_wait_seconds{kind="confirmation"}': "1200x90",
+      'mailkeel_system_mail_wait_seconds{kind="sign_in_link"}': "200x90",
+    },
+  ],
+  [
     "MailkeelSendLeftPaused",
     { 'mailkeel_send_paused_seconds{cause="client"}': "86000+60x90" },
     { 'mailkeel_send_paused_seconds{cause="client"}': "0+60x90" },

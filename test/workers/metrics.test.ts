@@ -532,6 +532,28 @@ describe("Metrics from Postgres", () => {
     });
   });
 
+  it("show how long the service's own mails have waited for their server, by kind, while they are of use", async () => {
+    const team = await makeTeam();
+    const { id } = await makeEndpoint(team, { url: "https://hooks.example/" });
+    const link = newId("signInLink");
+    await measured(team.em, async ({ run, hours }) => {
+      const waits = () =>
+        Promise.all(["notice", "invite", "sign_in_link"].map((kind) => hours("system_mail_wait_seconds", { kind })));
+      const wait = async (duration: number) => {
+        const since = sql`now() - make_interval(hours => ${duration}, mins => 30)`;
+        await run(sql`update webhook_endpoints set notice_due_at = now(), disabled_at = ${since} where id = ${id}`);
+        await run(sql`update members set invite_due_at = now(), created_at = ${since} where team_id = ${team.team.id}`);
+        await run(sql`delete from sign_in_links where id = ${link}`);
+        await run(sql`insert into sign_in_links (id, email, mail_due_at, created_at, expires_at)
+          values (${link}, 'a@example.com', now(), ${since}, ${since} + interval '24 hours')`);
+      };
+      await wait(23);
+      assert.deepEqual(await waits(), [23, 23, 23]);
+      await wait(25);
+      assert.ok((await waits()).every((waited) => waited < 23));
+    });
+  });
+
   it("are left out, not 0, while Postgres is away", async () => {
     const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     try {
