@@ -38,6 +38,12 @@ const countTo = async (email: string) => (await mailsTo(email)).length;
 describe("Confirmation mails of double opt-in", () => {
   let env: Env;
   let own: OwnDatabase;
+  /** By way of a day that no row has: Postgres checks each row that it moves for a duplicate. */
+  const passDays = async (days: number) => {
+    for (const moved of [1_000 + days, -1_000]) {
+      await orm.em.fork().execute("update confirmation_mails set day = day - ?::int", [moved]);
+    }
+  };
   let orm: MikroORM;
   let tenant: Tenant;
   let vault: Vault;
@@ -213,9 +219,6 @@ describe("Confirmation mails of double opt-in", () => {
       const { list_id: list } = await row.executeTakeFirstOrThrow();
       return transaction(forTenant(orm.em, tenant), (em) => addSubscribers(em, vault, tenant, list, [id]));
     };
-    const passDays = (days: number) =>
-      orm.em.fork().execute("update confirmation_mails set day = day - ?::int", [days]);
-
     it("are sent again while they are PENDING, one a day, and never once they have confirmed", async () => {
       const { email, id } = await subscribe();
       assert.deepEqual((await signUp(id)).asked, [], "the first is due still");
@@ -255,7 +258,7 @@ describe("Confirmation mails of double opt-in", () => {
 
     it("are sent again after a refusal, and where the list has asked for single opt-in since", async () => {
       const { email, id } = await subscribe();
-      await refuse(550);
+      await refuse(550, "5.1.1 No such user");
       assert.equal(await run(), 0);
       await take();
       await passDays(1);
@@ -302,7 +305,7 @@ describe("Confirmation mails of double opt-in", () => {
     const move = (id: string, email: string) =>
       transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, vault, tenant, id, { email }));
     async function passDay(): Promise<void> {
-      await orm.em.fork().execute("update confirmation_mails set day = day - 1");
+      await passDays(1);
       await orm.em.fork().execute(`update subscriptions set confirmation_due_at = now()
           where confirmation_withheld is not null and confirmation_due_at is not null`);
     }
