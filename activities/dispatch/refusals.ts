@@ -4,12 +4,14 @@ import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import { addRefusal, isLong, isOfAccount } from "../../domain/sends/refusal-run.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 
-type Recipient = Pick<StagedRecipient, "seq" | "email" | "wasDeferred">;
-type Refused = Extract<MailOutcome, { refusal?: unknown }>;
 /** The send must pause for it. `isAccounts`: the server takes no mail from the account. */
 export type FoundRefusal = ReplyDetails & { isAccounts: boolean };
-interface Held<Item> {
-  item: Item;
+
+type Recipient = Pick<StagedRecipient, "seq" | "email" | "wasDeferred">;
+type Refused = Extract<MailOutcome, { refusal?: unknown }>;
+
+interface Held {
+  item: Recipient;
   outcome: Refused;
 }
 
@@ -29,7 +31,7 @@ export class Refusals {
   hasMailed = false;
   found: FoundRefusal | undefined;
   readonly #dispatch: Pick<OpenedDispatch, "refusals" | "areGone" | "isWave">;
-  #held: Held<Recipient>[] = [];
+  #held: Held[] = [];
 
   constructor(dispatch: Pick<OpenedDispatch, "refusals" | "hasAccepted" | "areGone" | "isWave">) {
     this.#dispatch = dispatch;
@@ -41,15 +43,17 @@ export class Refusals {
   take<Item extends Recipient>(mails: readonly Mailed<Item>[]): Mailed<Recipient>[] {
     const decided: Mailed<Recipient>[] = [];
     let undecided: Recipient[] = [];
-    for (const { item, outcome } of mails) {
-      if (outcome.outcome === "sent" && !this.found) {
+    for (const mail of mails) {
+      const { item, outcome } = mail;
+      const isFirst = this.run !== null || !this.hasMailed;
+      if (outcome.outcome === "sent" && isFirst && !this.found) {
         decided.push(...this.#accept());
         undecided = [];
       }
       if ("refusal" in outcome && outcome.refusal && !this.#isBelieved(outcome)) {
         this.#hold({ item, outcome });
         undecided.push(item);
-      } else decided.push({ item, outcome });
+      } else decided.push(mail);
     }
     return [...decided, ...undecided.map((item) => ({ item, outcome: UNDECIDED_YET }))];
   }
@@ -85,7 +89,7 @@ export class Refusals {
     });
   }
 
-  #hold(held: Held<Recipient>): void {
+  #hold(held: Held): void {
     const { item, outcome } = held;
     this.#held.push(held);
     if (!outcome.refusal) return;
