@@ -4,9 +4,8 @@ import type { SuppressionReason } from "../../db/entities/audience.ts";
 import { isObject } from "../../lib/json-object.ts";
 import type { MailRef } from "../mail/links.ts";
 import { mailId, readMailId } from "../mail/message-id.ts";
-import { readReply } from "./quoted-reply.ts";
+import { bounceFinding } from "./provider-bounce.ts";
 import type { ReportFinding } from "./record.ts";
-import { classifyReply } from "./reply-rules.ts";
 import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
 
 /**
@@ -48,17 +47,16 @@ const DROPPED: ReadonlyMap<string, SuppressionReason> = new Map([
   ["Unsubscribed Address", "UNSUBSCRIBED"],
 ]);
 
-function bounceOf({ type, bounce_classification: classification, reason, status }: Event): ReportFinding {
-  const isForGood = type !== "blocked";
-  if (classification && classification !== "Unclassified") {
-    if (isForGood && classification === "Invalid Address") return { kind: "bounce:hard" };
-    return { kind: "bounce:soft", isSendersFault: ABOUT_THE_SENDER.has(classification) };
-  }
-  // The server's reply may say more than the type.
-  const { kind, isSendersFault, hasRule } = classifyReply(readReply(reason ?? "", "", status ?? ""));
-  const isHard = kind === "hard" || (!hasRule && !isSendersFault);
-  return isForGood && isHard ? { kind: "bounce:hard" } : { kind: "bounce:soft", isSendersFault };
-}
+/** SendGrid calls some bounces permanent whose reply it cannot read. */
+const ABOUT_THE_ADDRESS = new Set(["Invalid Address", "Unclassified", ""]);
+
+const bounceOf = ({ type, bounce_classification: classification, reason, status }: Event): ReportFinding =>
+  bounceFinding({
+    reply: reason,
+    status,
+    isPermanent: type !== "blocked" && ABOUT_THE_ADDRESS.has(classification ?? ""),
+    isSendersFault: ABOUT_THE_SENDER.has(classification ?? ""),
+  });
 
 function findingOf(event: Event): ReportFinding | undefined {
   switch (event.event) {

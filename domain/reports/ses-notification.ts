@@ -1,7 +1,6 @@
 import { isObject, type JsonObject, parseObject } from "../../lib/json-object.ts";
 import { MAX_REPORTED } from "./delivery-status.ts";
-import { readReply } from "./quoted-reply.ts";
-import { classifyReply } from "./reply-rules.ts";
+import { classifyBounce } from "./provider-bounce.ts";
 import { isComplaint, type ReportedRecipient, reportedRecipient } from "./report.ts";
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
@@ -15,15 +14,20 @@ export function isAutomaticAnswer({ bounceType, bounceSubType, bouncedRecipients
   return bounceType === "Transient" && bounceSubType === "General" && !listOf(bouncedRecipients).some(says);
 }
 
-function bounced(bounce: JsonObject): ReportedRecipient[] {
+/** Of a permanent bounce: SES itself knows that there is no such mailbox. */
+const ABOUT_THE_ADDRESS = new Set(["NoEmail", "Suppressed", "OnAccountSuppressionList"]);
+/** Of a transient bounce. */
+const ABOUT_THE_MAIL = new Set(["ContentRejected", "AttachmentRejected", "MessageTooLarge"]);
+
+/** Those of SES's bounce object, whose fields may be any; none for an automatic answer. */
+export function readBounced(bounce: JsonObject): ReportedRecipient[] {
   if (isAutomaticAnswer(bounce)) return [];
+  const subType = textOf(bounce["bounceSubType"]);
+  const isKnown = ABOUT_THE_ADDRESS.has(subType);
+  const ownWord = { isPermanent: bounce["bounceType"] === "Permanent", isSendersFault: ABOUT_THE_MAIL.has(subType) };
   return listOf(bounce["bouncedRecipients"]).map((recipient) => {
-    const reply = readReply(textOf(recipient["diagnosticCode"]), "", textOf(recipient["status"]));
-    const isPermanent = bounce["bounceType"] === "Permanent";
-    // Without a reply there is only Amazon's own type.
-    const known =
-      reply.text === "" && isPermanent ? { kind: "hard" as const, isSendersFault: false } : classifyReply(reply);
-    return { address: addressOf(recipient), isDelay: false, ...known };
+    const reply = isKnown ? {} : { reply: textOf(recipient["diagnosticCode"]), status: textOf(recipient["status"]) };
+    return { address: addressOf(recipient), isDelay: false, ...classifyBounce({ ...reply, ...ownWord }) };
   });
 }
 
@@ -45,7 +49,7 @@ export function readMailedNotification(text: string): ReportedRecipient[] | unde
   if (notification === undefined) return undefined;
   const type = textOf(notification["notificationType"]) || textOf(notification["eventType"]);
   const { bounce, complaint } = notification;
-  if (type === "Bounce" && isObject(bounce)) return bounced(bounce);
+  if (type === "Bounce" && isObject(bounce)) return readBounced(bounce);
   if (type === "Complaint" && isObject(complaint)) return complained(complaint);
   return type === "" ? undefined : [];
 }

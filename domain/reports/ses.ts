@@ -5,9 +5,10 @@ import type { FetchText } from "../../lib/fetch-text.ts";
 import { isObject, type JsonObject, parseObject } from "../../lib/json-object.ts";
 import type { MailRef } from "../mail/links.ts";
 import { readMailId } from "../mail/message-id.ts";
+import { classifyBounce, findingOf } from "./provider-bounce.ts";
 import type { ReportFinding } from "./record.ts";
 import { isComplaint } from "./report.ts";
-import { isAutomaticAnswer } from "./ses-notification.ts";
+import { isAutomaticAnswer, readBounced } from "./ses-notification.ts";
 import { type SnsMessage, SnsVerifier } from "./sns.ts";
 import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
 
@@ -23,21 +24,21 @@ const bounce = z.object({
 });
 const complaint = z.object({ complaintFeedbackType: z.string().nullish(), complaintSubType: z.string().nullish() });
 
-/** Of a transient bounce. */
-const ABOUT_THE_MAIL = new Set(["ContentRejected", "AttachmentRejected", "MessageTooLarge"]);
-
 /** SES took the mails and did not try to deliver them: the address bounced or complained before. */
 const DROPPED = new Set(["Suppressed", "OnAccountSuppressionList"]);
 
 const droppedAs = (suppressAs: SuppressionReason): ReportFinding => ({ kind: "dropped_by_provider", suppressAs });
 
-function ofBounce(bounced: z.infer<typeof bounce>): ReportFinding | undefined {
-  const { bounceType, bounceSubType } = bounced;
+/** Also of Resend, which sends by SES. @returns undefined for an automatic answer */
+export function ofBounce(bounced: z.infer<typeof bounce>): ReportFinding | undefined {
+  const { bounceType, bounceSubType, bouncedRecipients } = bounced;
   if (isAutomaticAnswer(bounced)) return undefined;
   if (bounceSubType === "UnsubscribedRecipient") return droppedAs("UNSUBSCRIBED");
   if (DROPPED.has(bounceSubType ?? "")) return droppedAs("bounce:hard");
-  if (bounceType === "Permanent") return { kind: "bounce:hard" };
-  return { kind: "bounce:soft", isSendersFault: ABOUT_THE_MAIL.has(bounceSubType ?? "") };
+  // A mail has one recipient; an alias may stand for several.
+  const known = readBounced({ bounceType, bounceSubType, bouncedRecipients });
+  const [first = classifyBounce({ isPermanent: bounceType === "Permanent" })] = known;
+  return findingOf(known.find(({ kind }) => kind !== "hard") ?? first);
 }
 
 function ofComplaint({ complaintFeedbackType, complaintSubType }: z.infer<typeof complaint>) {
@@ -45,7 +46,7 @@ function ofComplaint({ complaintFeedbackType, complaintSubType }: z.infer<typeof
   return isComplaint(complaintFeedbackType ?? "") ? ({ kind: "complaint" } as const) : undefined;
 }
 
-function findingOf(given: JsonObject): ReportFinding | undefined {
+function readNotification(given: JsonObject): ReportFinding | undefined {
   switch (notification.parse({ type: given["eventType"] ?? given["notificationType"] }).type) {
     case "Bounce":
       return ofBounce(bounce.parse(given["bounce"]));
@@ -91,7 +92,7 @@ export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
 
     parse({ Type, Message }) {
       const given = Type === "Notification" ? parseObject(Message) : undefined;
-      if (given) return readEvent(mailOf(given), () => findingOf(given));
+      if (given) return readEvent(mailOf(given), () => readNotification(given));
       // SES sends a text when a topic is set up.
       if (Message.startsWith("{")) throw noJson();
       return [];
