@@ -794,9 +794,13 @@ export type EmailAccount = {
     | "GOOGLE"
     | "MICROSOFT"
     | "SMTP_AMAZON_SES"
+    | "SMTP_BREVO"
     | "SMTP_MAILGUN"
+    | "SMTP_MAILJET"
     | "SMTP_POSTMARK"
+    | "SMTP_RESEND"
     | "SMTP_SENDGRID"
+    | "SMTP_SPARKPOST"
     | "SMTP_OTHER";
   /** Only an `ACTIVE` account sends. `PENDING` until its first login, `ERROR` while its server refuses it or does not answer, `SUSPENDED` by the operator, `REVOKED` once the mailbox has withdrawn its access. */
   status: "PENDING" | "ACTIVE" | "ERROR" | "SUSPENDED" | "REVOKED";
@@ -819,9 +823,13 @@ export type EmailAccountOfEvent = {
     | "GOOGLE"
     | "MICROSOFT"
     | "SMTP_AMAZON_SES"
+    | "SMTP_BREVO"
     | "SMTP_MAILGUN"
+    | "SMTP_MAILJET"
     | "SMTP_POSTMARK"
+    | "SMTP_RESEND"
     | "SMTP_SENDGRID"
+    | "SMTP_SPARKPOST"
     | "SMTP_OTHER";
   status: "PENDING" | "ACTIVE" | "ERROR" | "SUSPENDED" | "REVOKED";
   /** A code. */
@@ -2331,9 +2339,13 @@ export type ListAccountsQuery = {
     | "GOOGLE"
     | "MICROSOFT"
     | "SMTP_AMAZON_SES"
+    | "SMTP_BREVO"
     | "SMTP_MAILGUN"
+    | "SMTP_MAILJET"
     | "SMTP_POSTMARK"
+    | "SMTP_RESEND"
     | "SMTP_SENDGRID"
+    | "SMTP_SPARKPOST"
     | "SMTP_OTHER";
 };
 

@@ -6,7 +6,7 @@ import { returnPath, unsubscribeMailto, unsubscribeUrl } from "../../domain/mail
 import { composeMessage, type FilledMessage, type MessageContent } from "../../domain/mail/message.ts";
 import { messageIdOf } from "../../domain/mail/message-id.ts";
 import { newPlaceholder } from "../../domain/mail/tracked-body.ts";
-import { sendGridHeader } from "../../domain/reports/sendgrid.ts";
+import { providerHeaderOf } from "../../domain/reports/providers.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
 import { domainOf, openKey } from "../../domain/sending-domains/keys.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
@@ -15,11 +15,12 @@ import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 
 /**
- * A signature over fields that a provider replaces would break. Amazon SES:
+ * A signature over fields that a provider replaces would break. Amazon SES, by which Resend sends:
  * https://docs.aws.amazon.com/ses/latest/dg/send-email-authentication-dkim-manual.html
  */
 const REPLACED_FIELDS: Partial<Record<AccountProvider, readonly SignedField[]>> = {
   SMTP_AMAZON_SES: ["Message-ID", "Date"],
+  SMTP_RESEND: ["Message-ID", "Date"],
 };
 
 function signerOf(vault: Vault, { dkimKeys, provider }: LaneContent): DkimSigner | undefined {
@@ -51,6 +52,7 @@ export async function composeMails(
   const message = composeMessage(content, await prepareInThread(teamId, content), urls);
   const messageIdDomain = domainOf(fromEmail);
   const sign = signerOf(vault, laneContent);
+  const providerHeader = providerHeaderOf(provider);
   return ({ seq, email, firstName, lastName, listId, fields }) => {
     const mail = { sendId, seq };
     const filled = message.fill({
@@ -65,7 +67,7 @@ export async function composeMails(
       mailToken: tracking ? mailToken(vault, mail) : undefined,
       messageId: messageIdOf(mail, messageIdDomain),
       date: new Date(),
-      providerHeader: provider === "SMTP_SENDGRID" ? sendGridHeader(mail) : undefined,
+      providerHeader: providerHeader?.(mail),
     });
     return sign ? { ...filled, signature: sign(filled.message) } : filled;
   };

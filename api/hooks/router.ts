@@ -1,10 +1,16 @@
 import { type Request, type Response, Router } from "express";
 import { atMostOnceAMinute } from "../../config/log.ts";
 import type { ReportProvider } from "../../db/entities/engagement.ts";
+import { brevoSource } from "../../domain/reports/brevo.ts";
+import { mailgunSource } from "../../domain/reports/mailgun.ts";
+import { mailjetSource } from "../../domain/reports/mailjet.ts";
+import { postmarkSource } from "../../domain/reports/postmark.ts";
 import { recordReports } from "../../domain/reports/record.ts";
+import { resendSource } from "../../domain/reports/resend.ts";
 import { SENDGRID } from "../../domain/reports/sendgrid.ts";
 import { sesSource } from "../../domain/reports/ses.ts";
-import { findSource, forged, type ReportSource, readSourceToken, SOURCE_PATHS } from "../../domain/reports/source.ts";
+import { findSource, forged, pathOfProvider, type ReportSource, readSourceToken } from "../../domain/reports/source.ts";
+import { sparkpostSource } from "../../domain/reports/sparkpost.ts";
 import { logMove, type SendMove } from "../../domain/sends/send-log.ts";
 import type { Deps } from "../deps.ts";
 import { unavailable } from "../rest/failures.ts";
@@ -22,8 +28,9 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
   const turns = new Turns(1);
   const rarely = atMostOnceAMinute();
 
-  function serve<Message>(provider: ReportProvider, reports: ReportSource<Message>): void {
-    const path = SOURCE_PATHS[provider];
+  /** @param done the status that says so: Mailgun, Mailjet and Postmark repeat a request that got another one than 200 */
+  function serve<Message>(provider: ReportProvider, reports: ReportSource<Message>, done: 200 | 204 = 200): void {
+    const path = pathOfProvider(provider);
     router.post(`${path}/:token`, async (req: Request<{ token: string }>, res: Response) => {
       const locals = localsOf(res);
       locals.route = `${path}/{token}`;
@@ -62,11 +69,17 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
         throw unavailable(new Error("The outcome of a reported mail is not written yet"));
       // A later version may read it while the provider repeats the request.
       if (unreadable.length > 0) throw unavailable(new Error("An event about a mail cannot be read"));
-      res.status(204).end();
+      res.status(done).end();
     });
   }
 
-  serve("SES", sesSource(fetchText));
-  serve("SENDGRID", SENDGRID);
+  serve("SES", sesSource(fetchText), 204);
+  serve("SENDGRID", SENDGRID, 204);
+  serve("POSTMARK", postmarkSource(vault));
+  serve("MAILGUN", mailgunSource(vault));
+  serve("BREVO", brevoSource(vault));
+  serve("RESEND", resendSource(vault));
+  serve("MAILJET", mailjetSource(vault));
+  serve("SPARKPOST", sparkpostSource(vault));
   return router;
 }

@@ -1,38 +1,67 @@
+import { text } from "node:stream/consumers";
 import { REPORT_PROVIDERS, type Source } from "../../db/entities/engagement.ts";
-import { addSource, changeSource, listSources, pathOfSource, removeSource } from "../../domain/reports/source.ts";
-import { type Commands, command, OF_TENANT, option, required } from "../command.ts";
+import type { EntityManager, Tenant } from "../../db/orm.ts";
+import { namesOfThoseWith } from "../../domain/reports/providers.ts";
+import {
+  addSource,
+  changeSource,
+  listSources,
+  passwordOf,
+  pathOfSource,
+  removeSource,
+  SOURCE_USER,
+} from "../../domain/reports/source.ts";
+import { type Commands, command, flag, OF_TENANT, option, required } from "../command.ts";
 import { oneOf } from "../options.ts";
 import { table } from "../output.ts";
 import { inOwnersTenant, inTenantOf, type Outcome, type Session } from "../session.ts";
 
 const SOURCE = { source: required("<id>", "the webhook") };
+/** An argument would show in the list of processes. */
+const KEY_VARIABLE = "PROVIDER_SIGNING_KEY";
 const FIELDS = {
   topic: option("<arn>", "SES: the SNS topic; unless given, the first one that asks to be confirmed"),
   publicKey: option("<key>", "SendGrid: the verification key of its event webhook"),
+  signingKeyStdin: flag(
+    `${namesOfThoseWith("signingKey")}: read the key that signs its requests from standard input, or from ${KEY_VARIABLE}`,
+  ),
 };
+
+interface Fields {
+  topic: string | undefined;
+  publicKey: string | undefined;
+  signingKeyStdin: boolean;
+}
+
+async function fieldsOf({ terminal }: Session, { topic: topicArn, publicKey, signingKeyStdin }: Fields) {
+  const signingKey = signingKeyStdin ? (await text(terminal.stdin)).trim() : terminal.env[KEY_VARIABLE];
+  return { topicArn, publicKey, signingKey };
+}
 
 /** Webhooks by which providers report bounces and complaints. */
 export const commands: Commands = {
   "provider:add": command(
-    "add a webhook by which a provider reports bounces and complaints, and show its path",
+    "add a webhook by which a provider reports bounces and complaints, and show what to enter there",
     {
       ...OF_TENANT,
       provider: required("<name>", REPORT_PROVIDERS.join(", ").toLowerCase(), oneOf(REPORT_PROVIDERS)),
       ...FIELDS,
     },
-    async (session, { provider, topic: topicArn, publicKey, ...options }) =>
-      shown(session, [
-        await inTenantOf(session, options, (em, tenant) => addSource(em, tenant, provider, { topicArn, publicKey })),
-      ]),
+    async (session, { provider, ...options }) => {
+      const fields = await fieldsOf(session, options);
+      const add = (em: EntityManager, tenant: Tenant) => addSource(em, session.vault, tenant, provider, fields);
+      return shown(session, [await inTenantOf(session, options, add)]);
+    },
   ),
 
   "provider:set": command(
-    "set the topic or the public key of a provider's webhook anew",
+    "set the topic or the key of a provider's webhook anew",
     { ...SOURCE, ...FIELDS },
-    async (session, { source: id, topic: topicArn, publicKey }) =>
-      shown(session, [
-        await inOwnersTenant(session, "report_sources", id, (em) => changeSource(em, id, { topicArn, publicKey })),
-      ]),
+    async (session, { source: id, ...options }) => {
+      const fields = await fieldsOf(session, options);
+      const change = (em: EntityManager) => changeSource(em, session.vault, id, fields);
+      return shown(session, [await inOwnersTenant(session, "report_sources", id, change)]);
+    },
   ),
 
   "provider:list": command("list the webhooks of providers", OF_TENANT, async (session, options) =>
@@ -56,6 +85,10 @@ function shown({ vault }: Session, sources: readonly Source[]): Outcome {
       SOURCE: ({ id }) => id,
       PROVIDER: ({ provider }) => provider,
       URL: (source) => `PUBLIC_URL${pathOfSource(vault, source)}`,
+      "USER NAME AND PASSWORD": (source) => {
+        const password = passwordOf(vault, source);
+        return password ? `${SOURCE_USER} ${password}` : "";
+      },
     }),
     data: {
       sources: sources.map((source) => ({
@@ -64,6 +97,8 @@ function shown({ vault }: Session, sources: readonly Source[]): Outcome {
         path: pathOfSource(vault, source),
         topic: source.topicArn ?? null,
         public_key: source.publicKey ?? null,
+        has_signing_key: source.encryptedSigningKey != null,
+        password: passwordOf(vault, source) ?? null,
       })),
     },
   };

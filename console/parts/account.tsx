@@ -8,9 +8,13 @@ export const PROVIDERS = {
   GOOGLE: ["Google (Gmail, Workspace)", "smtp.gmail.com"],
   MICROSOFT: ["Microsoft 365", "smtp.office365.com"],
   SMTP_AMAZON_SES: ["Amazon SES", "email-smtp.eu-central-1.amazonaws.com"],
+  SMTP_BREVO: ["Brevo", "smtp-relay.brevo.com"],
   SMTP_MAILGUN: ["Mailgun", "smtp.mailgun.org"],
+  SMTP_MAILJET: ["Mailjet", "in-v3.mailjet.com"],
   SMTP_POSTMARK: ["Postmark", "smtp.postmarkapp.com"],
+  SMTP_RESEND: ["Resend", "smtp.resend.com"],
   SMTP_SENDGRID: ["SendGrid", "smtp.sendgrid.net"],
+  SMTP_SPARKPOST: ["SparkPost", "smtp.sparkpostmail.com"],
 } as const;
 export type Provider = keyof typeof PROVIDERS;
 

@@ -21,9 +21,13 @@ export const ACCOUNT_PROVIDERS = [
   "GOOGLE",
   "MICROSOFT",
   "SMTP_AMAZON_SES",
+  "SMTP_BREVO",
   "SMTP_MAILGUN",
+  "SMTP_MAILJET",
   "SMTP_POSTMARK",
+  "SMTP_RESEND",
   "SMTP_SENDGRID",
+  "SMTP_SPARKPOST",
   "SMTP_OTHER",
 ] as const;
 export type AccountProvider = (typeof ACCOUNT_PROVIDERS)[number];

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, instant, tenancy, tenantFilters, text } from "./shared.ts";
+import { code, instant, sealed, tenancy, tenantFilters, text } from "./shared.ts";
 
 /** A complaint by mail that any recipient can write: it suppresses its recipient, and no figure counts it. */
 export const UNKNOWN_REPORTER = "complaint:unknown";
@@ -26,7 +26,16 @@ export const MailReportSchema = defineEntity({
   },
 });
 
-export const REPORT_PROVIDERS = ["SES", "SENDGRID"] as const;
+export const REPORT_PROVIDERS = [
+  "SES",
+  "SENDGRID",
+  "POSTMARK",
+  "MAILGUN",
+  "BREVO",
+  "RESEND",
+  "MAILJET",
+  "SPARKPOST",
+] as const;
 export type ReportProvider = (typeof REPORT_PROVIDERS)[number];
 
 /** Its URL has a signed token that names the row. */
@@ -41,6 +50,8 @@ export const ReportSourceSchema = defineEntity({
     topicArn: code().nullable(),
     /** Of SendGrid: verifies its signatures, base64 of SPKI in DER. */
     publicKey: code().nullable(),
+    /** Of Mailgun and Resend: signs their requests. */
+    encryptedSigningKey: sealed().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });

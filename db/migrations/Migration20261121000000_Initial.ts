@@ -67,7 +67,7 @@ create index "newsletters_team_id_environment_created_at_id_index" on "newslette
 create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));
 create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");
 create table "reconciler_passes" ("kind" text not null, "completed_at" timestamptz(3) not null default now(), primary key ("kind"));
-create table "report_sources" ("id" text not null, "team_id" text not null, "environment" text not null, "provider" text not null, "topic_arn" text null, "public_key" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
+create table "report_sources" ("id" text not null, "team_id" text not null, "environment" text not null, "provider" text not null, "topic_arn" text null, "public_key" text null, "encrypted_signing_key" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" text not null, "count" int not null, primary key ("starts_at", "caller_id"));
 create table "revoked_tokens" ("jti" text not null, "expires_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("jti"));
 create index "revoked_tokens_expires_at_index" on "revoked_tokens" ("expires_at");

@@ -1,12 +1,10 @@
 import { createPublicKey, verify } from "node:crypto";
 import { z } from "zod";
 import type { SuppressionReason } from "../../db/entities/audience.ts";
-import { isObject } from "../../lib/json-object.ts";
-import type { MailRef } from "../mail/links.ts";
-import { mailId, readMailId } from "../mail/message-id.ts";
 import { bounceFinding } from "./provider-bounce.ts";
+import { MAIL_FIELD } from "./providers.ts";
 import type { ReportFinding } from "./record.ts";
-import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
+import { eventReader, forged, type ReportSource, readEvents, refuseOld } from "./source.ts";
 
 /**
  * https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/event. `@sendgrid/eventwebhook` brings elliptic curves
@@ -17,13 +15,6 @@ const TIMESTAMP_HEADER = "x-twilio-email-event-webhook-timestamp";
 
 /** SendGrid repeats a batch for 24 hours, maybe with its first signature; one more hour is for clocks. */
 const MAX_AGE_SECONDS = 25 * 3_600;
-
-/** Complaints have no `smtp-id`, and mails of a sender that SendGrid has not authenticated have another one. */
-const MAIL_ARGUMENT = "mailkeel_mail";
-
-/** SendGrid gives the id back in its events, and takes the header out of the mail. */
-export const sendGridHeader = (mail: MailRef): string =>
-  `X-SMTPAPI: {"unique_args":{"${MAIL_ARGUMENT}":"${mailId(mail)}"}}\r\n`;
 
 const event = z.object({
   event: z.string(),
@@ -71,10 +62,8 @@ function findingOf(event: Event): ReportFinding | undefined {
   }
 }
 
-function mailOf(given: unknown): MailRef | undefined {
-  const named = isObject(given) ? (given[MAIL_ARGUMENT] ?? given["smtp-id"]) : undefined;
-  return typeof named === "string" ? readMailId(named) : undefined;
-}
+/** Complaints have no `smtp-id`, and mails of a sender that SendGrid has not authenticated have another one. */
+const IDS = [[MAIL_FIELD], ["smtp-id"]];
 
 /** @param publicKey base64 of SPKI in DER */
 export function isSigned(
@@ -89,19 +78,12 @@ export const SENDGRID: ReportSource<unknown[]> = {
   async verify({ body, header }, { publicKey }) {
     const [signature = "", timestamp = ""] = [SIGNATURE_HEADER, TIMESTAMP_HEADER].map(header);
     if (publicKey == null) throw forged("The webhook has no public key yet; set it with provider:set.");
-    const age = Math.abs(Date.now() / 1_000 - (/^\d{1,12}$/.test(timestamp) ? Number(timestamp) : 0));
-    if (age > MAX_AGE_SECONDS) throw forged("The request is too old, or from the future.");
+    refuseOld(timestamp, MAX_AGE_SECONDS);
     if (!isSigned({ body, timestamp, signature }, publicKey)) {
       throw forged("The signature is not that of the webhook's public key.");
     }
-    try {
-      const events: unknown = JSON.parse(body.toString("utf8"));
-      if (Array.isArray(events)) return events;
-    } catch {
-      // Refused below.
-    }
-    throw noJson();
+    return readEvents(body);
   },
 
-  parse: (events) => events.flatMap((given) => readEvent(mailOf(given), () => findingOf(event.parse(given)))),
+  parse: eventReader(IDS, event, findingOf),
 };

@@ -2,15 +2,13 @@ import { z } from "zod";
 import type { SuppressionReason } from "../../db/entities/audience.ts";
 import { kysely, ofTenant } from "../../db/orm.ts";
 import type { FetchText } from "../../lib/fetch-text.ts";
-import { isObject, type JsonObject, parseObject } from "../../lib/json-object.ts";
-import type { MailRef } from "../mail/links.ts";
-import { readMailId } from "../mail/message-id.ts";
+import { type JsonObject, parseObject } from "../../lib/json-object.ts";
 import { classifyBounce, findingOf } from "./provider-bounce.ts";
 import type { ReportFinding } from "./record.ts";
 import { isComplaint } from "./report.ts";
 import { isAutomaticAnswer, readBounced } from "./ses-notification.ts";
 import { type SnsMessage, SnsVerifier } from "./sns.ts";
-import { forged, noJson, type ReportSource, readEvent } from "./source.ts";
+import { forged, mailAt, noJson, type ReportSource, readEvent } from "./source.ts";
 
 /**
  * Both forms: of an identity (https://docs.aws.amazon.com/ses/latest/dg/notification-contents.html) and of a configuration
@@ -29,12 +27,20 @@ const DROPPED = new Set(["Suppressed", "OnAccountSuppressionList"]);
 
 const droppedAs = (suppressAs: SuppressionReason): ReportFinding => ({ kind: "dropped_by_provider", suppressAs });
 
+/** Undefined for a bounce of a mail that was tried. */
+export const ofDropped = (subType: string | null | undefined): ReportFinding | undefined =>
+  subType === "UnsubscribedRecipient"
+    ? droppedAs("UNSUBSCRIBED")
+    : DROPPED.has(subType ?? "")
+      ? droppedAs("bounce:hard")
+      : undefined;
+
 /** Also of Resend, which sends by SES. @returns undefined for an automatic answer */
 export function ofBounce(bounced: z.infer<typeof bounce>): ReportFinding | undefined {
   const { bounceType, bounceSubType, bouncedRecipients } = bounced;
   if (isAutomaticAnswer(bounced)) return undefined;
-  if (bounceSubType === "UnsubscribedRecipient") return droppedAs("UNSUBSCRIBED");
-  if (DROPPED.has(bounceSubType ?? "")) return droppedAs("bounce:hard");
+  const dropped = ofDropped(bounceSubType);
+  if (dropped) return dropped;
   // A mail has one recipient; an alias may stand for several.
   const known = readBounced({ bounceType, bounceSubType, bouncedRecipients });
   const [first = classifyBounce({ isPermanent: bounceType === "Permanent" })] = known;
@@ -57,14 +63,11 @@ function readNotification(given: JsonObject): ReportFinding | undefined {
   }
 }
 
-/** By the Message-ID among the original headers: SES gives a mail an id of its own. */
-function mailOf({ mail }: JsonObject): MailRef | undefined {
-  const { headers, commonHeaders } = isObject(mail) ? mail : ({} as JsonObject);
-  const named = (Array.isArray(headers) ? headers : []).filter(isObject);
-  const header = named.find(({ name }) => String(name).toLowerCase() === "message-id")?.["value"];
-  const id = header ?? (isObject(commonHeaders) ? commonHeaders["messageId"] : undefined);
-  return typeof id === "string" ? readMailId(id) : undefined;
-}
+/** SES gives a mail an id of its own. */
+const IDS = [
+  ["mail", "headers", "message-id"],
+  ["mail", "commonHeaders", "messageId"],
+];
 
 export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
   const sns = new SnsVerifier(fetchText);
@@ -92,7 +95,7 @@ export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
 
     parse({ Type, Message }) {
       const given = Type === "Notification" ? parseObject(Message) : undefined;
-      if (given) return readEvent(mailOf(given), () => readNotification(given));
+      if (given) return readEvent(mailAt(given, IDS), () => readNotification(given));
       // SES sends a text when a topic is set up.
       if (Message.startsWith("{")) throw noJson();
       return [];

@@ -24,9 +24,13 @@ const PROVIDER_TERMS: Partial<Record<AccountProvider, string>> = {
   GOOGLE: "include:_spf.google.com",
   MICROSOFT: "include:spf.protection.outlook.com",
   SMTP_AMAZON_SES: "include:amazonses.com",
+  SMTP_BREVO: "include:spf.brevo.com",
   SMTP_MAILGUN: "include:mailgun.org",
+  SMTP_MAILJET: "include:spf.mailjet.com",
   SMTP_POSTMARK: "include:spf.mtasv.net",
+  SMTP_RESEND: "include:amazonses.com",
   SMTP_SENDGRID: "include:sendgrid.net",
+  SMTP_SPARKPOST: "include:sparkpostmail.com",
 };
 
 function hostTerm(host: string): string {

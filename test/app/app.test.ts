@@ -371,12 +371,31 @@ describe("The app's command line", () => {
     assert.deepEqual(changed.sources, [{ ...ses, topic }]);
     await refused(["provider:set", "--source", ses.id, "--topic", "reports"], /ARN of an SNS topic/);
     await refused(["provider:set", "--source", ses.id, "--public-key", "x"], /P-256/);
-    await refused(["provider:add", "--provider", "postmark", "--team", id], /It is one of: SES, SENDGRID/);
+    await refused(["provider:add", "--provider", "mandrill", "--team", id], /It is one of: SES, SENDGRID, POSTMARK/);
     const added = await json(["provider:add", "--provider", "sendgrid", "--team", id]);
     assert.deepEqual((await json(["provider:list", "--team", id])).sources, [...changed.sources, ...added.sources]);
     await json(["provider:remove", "--source", ses.id]);
     assert.deepEqual((await json(["provider:list", "--team", id])).sources, added.sources);
     await refused(["provider:remove", "--source", ses.id], /There is no provider \w+: see provider:list\./);
+  });
+
+  it("adds a provider's webhook with the password to enter there, or with the key that signs its requests", async () => {
+    const [postmark] = (await json(["provider:add", "--provider", "postmark", "--team", id])).sources;
+    assert.match(postmark.path, /^\/hooks\/postmark\//);
+    assert.match(postmark.password, /^[\w-]{43}$/);
+    await refused(["provider:set", "--source", postmark.id, "--topic", "x"], /SNS topic, of a webhook of Amazon SES\./);
+
+    const key = "0123456789abcdef0123456789abcdef";
+    const env = { ...(await settings()), PROVIDER_SIGNING_KEY: key };
+    const add = await runApp(["provider:add", "--provider", "mailgun", "--team", id, "--json"], { env });
+    const [mailgun] = JSON.parse(add.stdout).sources;
+    assert.deepEqual([mailgun.has_signing_key, mailgun.password], [true, null]);
+    assert.ok(!add.stdout.includes(key));
+    const withInput = { env: await settings(), input: "whsec_no base64\n" };
+    const set = await runApp(["provider:set", "--source", mailgun.id, "--signing-key-stdin"], withInput);
+    assert.match(set.stderr, /signing key is the provider's own, of a webhook of Mailgun or Resend\./);
+    assert.ok(!set.stderr.includes("whsec"));
+    for (const { id: source } of [postmark, mailgun]) await json(["provider:remove", "--source", source]);
   });
 
   describe("campaigns", () => {

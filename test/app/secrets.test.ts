@@ -4,6 +4,7 @@ import { formatKeys } from "../../config/env.ts";
 import { forTenant } from "../../db/orm.ts";
 import { connectAccount } from "../../domain/accounts/accounts.ts";
 import { accessTokenOf } from "../../domain/accounts/tokens.ts";
+import { addSource, signingKeyOf } from "../../domain/reports/source.ts";
 import { openVault, sealContext } from "../../domain/secrets/crypto.ts";
 import { sealedColumns } from "../../domain/secrets/sealed.ts";
 import { activateKey, addKey, openKey, signingKeys } from "../../domain/sending-domains/keys.ts";
@@ -18,6 +19,7 @@ import { type Keys, makeClient, makeDatabase, newKey, type OwnDatabase, settings
 const RECEIVER = "127.0.0.1:9";
 const ACCESS_TOKEN = "an-access-token";
 const PASSWORD = "the password of the account";
+const SIGNING_KEY = "0123456789abcdef-of-mailgun";
 const HEADERS = { "x-token": "a header's credential" };
 
 describe("Rotating the secrets by the command line", () => {
@@ -97,11 +99,12 @@ describe("Rotating the secrets by the command line", () => {
     const dkim = { domain: "example.com", algorithm: "ed25519", isFirst: true } as const;
     const { id: dkimKeyId } = await addKey(em, client.tenant, vault, dkim);
     await activateKey(em, client.tenant, dkimKeyId);
-    return { client, register, registered, webhookId, secret, accountId: account.id };
+    const source = await addSource(em, vault, client.tenant, "MAILGUN", { signingKey: SIGNING_KEY });
+    return { client, register, registered, webhookId, secret, accountId: account.id, source };
   }
 
   it("re-encrypts everything that the old key sealed, and says when that key may go", async () => {
-    const { client, register, registered, webhookId, secret, accountId } = await makeSealed();
+    const { client, register, registered, webhookId, secret, accountId, source } = await makeSealed();
     const [old, fresh] = [...keys.encryption, newKey("e2")];
     assert.ok(old && fresh);
     const sealed = await sealedKeyIds();
@@ -159,6 +162,8 @@ describe("Rotating the secrets by the command line", () => {
         .refreshToken,
       "r",
     );
+    const { encrypted_signing_key: encryptedSigningKey = null } = await row("report_sources", "id", source.id);
+    assert.equal(signingKeyOf(vault, { id: source.id, encryptedSigningKey }), SIGNING_KEY);
   });
 
   it("names texts that no key opens, and re-encrypts the others", async () => {

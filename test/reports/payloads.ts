@@ -87,7 +87,13 @@ const mailObject = (mail: MailRef): Json => {
 /** SES's record of a bounce, as a configuration set publishes it (`eventType`) or an identity (`notificationType`). */
 export const sesBounce = (
   mail: MailRef,
-  { form = "eventType", bounceType = "Permanent", bounceSubType = "General" }: Json = {},
+  {
+    form = "eventType",
+    bounceType = "Permanent",
+    bounceSubType = "General",
+    status = "5.1.1",
+    reply = "550 5.1.1 user unknown",
+  }: Json = {},
 ): Json => ({
   [form]: "Bounce",
   bounce: {
@@ -97,8 +103,8 @@ export const sesBounce = (
       {
         emailAddress: "jane@example.com",
         action: "failed",
-        status: "5.1.1",
-        diagnosticCode: "smtp; 550 5.1.1 user unknown",
+        status,
+        diagnosticCode: `smtp; ${reply}`,
       },
     ],
     timestamp: "2017-08-05T00:41:02.669Z",

@@ -57,7 +57,7 @@ describe("The complaint gate of sends under way", () => {
 
   const postComplaint = async (team: TestTeam, ...mails: MailRef[]): Promise<Response> => {
     const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-    const source = await addSource(team.em, live(team), "SENDGRID", {
+    const source = await addSource(team.em, team.vault, live(team), "SENDGRID", {
       publicKey: publicKey.export({ format: "der", type: "spki" }).toString("base64"),
     });
     const { body, headers } = sendGridRequest(mails.map(sendGridComplaint), privateKey);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
+import type { AccountProvider } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
 import { textsIn } from "../histories/files.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
@@ -33,18 +34,24 @@ describe("Dispatch", () => {
   const temporal = useSendWorkflows();
   afterEach(() => setFaults([]));
 
-  it("names the mail in a header to SendGrid, which gives it back in its reports, and to no other provider", async () => {
-    for (const provider of ["SMTP_SENDGRID", "SMTP_OTHER"] as const) {
+  it("names the mail in a header to a provider that gives it back in its reports, and to no other provider", async () => {
+    const sent = async (provider: AccountProvider) => {
       const sender = await makeSender({ recipients: 1, account: { provider } });
       await sendAndWait(sender);
       const [caught] = await caughtMails(sender);
       assert.ok(caught);
       const { headers, messageId } = await readMail(caught.id);
-      const given = headers.find(({ key }) => key === "x-smtpapi")?.value;
-      const id = /^<(.+)@/.exec(messageId ?? "")?.[1];
-      const expected = provider === "SMTP_SENDGRID" ? { unique_args: { mailkeel_mail: id } } : undefined;
-      assert.deepEqual(given && JSON.parse(given), expected);
-    }
+      const id = /^<(.+)@/.exec(messageId ?? "")?.[1] ?? assert.fail("no Message-ID");
+      const naming = headers.filter(({ key, value }) => key.startsWith("x-") && value.includes(id));
+      return { id, named: naming.map(({ key, value }) => [key, value]) };
+    };
+    const [sendGrid, mailjet, other] = await Promise.all(
+      (["SMTP_SENDGRID", "SMTP_MAILJET", "SMTP_OTHER"] as const).map(sent),
+    );
+    const value = JSON.stringify({ unique_args: { mailkeel_mail: sendGrid?.id } });
+    assert.deepEqual(sendGrid?.named, [["x-smtpapi", value]]);
+    assert.deepEqual(mailjet?.named, [["x-mj-customid", mailjet?.id]]);
+    assert.deepEqual(other?.named, []);
   });
 
   it("leaves out recipients that are suppressed, opt out or are deleted between confirm and dispatch", async () => {
