@@ -21,6 +21,7 @@ const PAGES = [
   ["suppressions", "Suppressions"],
   ["accounts", "Accounts"],
   ["domains", "Domains"],
+  ["providers", "Providers"],
   ["webhooks", "Webhooks"],
   ["keys", "Keys"],
   ["members", "Members"],

@@ -46,6 +46,7 @@ const tree = root.addChildren([
     page("/accounts", () => import("./pages/accounts.tsx"), "Accounts"),
     page("/accounts/$accountId", () => import("./pages/accounts.tsx"), "Account"),
     page("/domains", () => import("./pages/domains.tsx"), "Page"),
+    page("/providers", () => import("./pages/providers.tsx"), "Page"),
     page("/webhooks", () => import("./pages/webhooks.tsx"), "Webhooks"),
     page("/webhooks/$webhookId", () => import("./pages/webhooks.tsx"), "Webhook"),
     page("/keys", () => import("./pages/keys.tsx"), "Page"),

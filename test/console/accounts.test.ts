@@ -140,6 +140,47 @@ describe("Sending accounts in the console", () => {
   });
 });
 
+describe("Providers in the console", () => {
+  it("are added with the address to paste, which holds its password or waits for a signing key, and removed", async () => {
+    const team = await makeTeam();
+    const admin = await clientAs(team, "ADMIN");
+    const { providers } = admin.app.accounts;
+    const listed = async () => (await providers.list.query({})).data.sources;
+    await providers.add.mutate({ body: { provider: "BREVO" } });
+    const [brevo] = await listed();
+    assert.ok(brevo);
+    const url = new URL(brevo.url);
+    assert.deepEqual([url.username, url.password, brevo.is_ready], ["mailkeel", brevo.password, true]);
+    const statusOf = async (authorization: string) => {
+      const target = `${(await stack()).origin}${url.pathname}`;
+      return (await fetch(target, { method: "POST", body: "{}", headers: { authorization } })).status;
+    };
+    const basic = `Basic ${Buffer.from(`${url.username}:${url.password}`).toString("base64")}`;
+    assert.deepEqual([await statusOf(basic), await statusOf("Basic x")], [200, 401]);
+    await providers.remove.mutate({ params: { sourceId: brevo.id } });
+    assert.equal(await statusOf(basic), 401);
+
+    const { id } = (await providers.add.mutate({ body: { provider: "RESEND" } })).data;
+    const params = { sourceId: id };
+    assert.deepEqual(
+      (await listed()).map(({ is_ready, password }) => [is_ready, password]),
+      [[false, undefined]],
+    );
+    const wrong = providers.change.mutate({ params, body: { signing_key: "re_a key of the API" } });
+    assert.match((await refusalOf(wrong)).message, /signing key is the provider's own/);
+    const signingKey = `whsec_${Buffer.from(SECRET).toString("base64")}`;
+    await providers.change.mutate({ params, body: { signing_key: signingKey } });
+    const shown = await listed();
+    assert.deepEqual(
+      shown.map(({ is_ready }) => is_ready),
+      [true],
+    );
+    assert.ok(!JSON.stringify(shown).includes(signingKey));
+    const viewer = await clientAs(team, "VIEWER");
+    assert.equal(await refusalCodeOf(viewer.app.accounts.providers.list.query({})), "role_insufficient");
+  });
+});
+
 describe("Sending domains in the console", () => {
   it("get a key and its records, sign, and lose it", async () => {
     const team = await makeTeam();

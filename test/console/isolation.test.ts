@@ -15,7 +15,7 @@ import { addSegment } from "../support/sending.ts";
 
 const KINDS = [
   ...(["list", "segment", "newsletter", "campaign", "account", "member", "apiKey"] as const),
-  ...(["import", "dkimKey", "webhook", "delivery"] as const),
+  ...(["import", "dkimKey", "reportSource", "webhook", "delivery"] as const),
 ];
 /** Ids of the records that one team has; a sequence is a campaign. */
 type Ids = Record<(typeof KINDS)[number] | "sequence", string>;
@@ -46,6 +46,7 @@ async function makeIds() {
     import: (await app.imports.begin.mutate({ body: { name: "people.csv", size: 10 } })).data.id,
     sequence: (await app.sequences.create.mutate({ body: sequence })).data.id,
     dkimKey: (await app.accounts.domains.addKey.mutate({ body: { domain, is_first: true } })).data.id,
+    reportSource: (await app.accounts.providers.add.mutate({ body: { provider: "POSTMARK" } })).data.id,
     webhook: value("webhookId"),
     delivery: value("deliveryId"),
   };
@@ -112,6 +113,8 @@ const SAMPLES: Record<string, Sample> = {
   "accounts.disconnect": ofAccount,
   "accounts.domains.activate": ofDkimKey,
   "accounts.domains.remove": ofDkimKey,
+  "accounts.providers.change": ({ reportSource }) => ({ params: { sourceId: reportSource }, body: {} }),
+  "accounts.providers.remove": ({ reportSource }) => ({ params: { sourceId: reportSource } }),
   "accounts.webhooks.retry": ({ webhook }) => ({ params: { webhookId: webhook } }),
   "accounts.webhooks.body": ({ webhook, delivery }) => ({ params: { webhookId: webhook, deliveryId: delivery } }),
   "team.changeRole": ({ member }) => ({ body: { member_id: member, role: "VIEWER" } }),

@@ -14,7 +14,7 @@ const PEOPLE = 1_000;
 const PAGES = [
   "",
   ...["newsletters", "campaigns", "sequences", "lists", "subscribers", "contacts", "segments", "imports", "fields"],
-  ...["suppressions", "accounts", "domains", "webhooks", "keys", "members", "usage", "settings"],
+  ...["suppressions", "accounts", "domains", "providers", "webhooks", "keys", "members", "usage", "settings"],
 ];
 
 /** Signs in at the form of the page, by the link of the mail. */

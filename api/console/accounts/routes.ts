@@ -17,6 +17,7 @@ import { router } from "../../rest/route.ts";
 import { consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 import { withLogins } from "./checks.ts";
 import { domainsRouter } from "./domains.ts";
+import { providersRouter } from "./providers.ts";
 import { accountParams, connectBody, type GivenCredentials, limitsBody, loginBody } from "./schema.ts";
 import { webhooksRouter } from "./webhooks.ts";
 
@@ -157,6 +158,8 @@ export const accountsRouter = router({
   ),
 
   domains: domainsRouter,
+
+  providers: providersRouter,
 
   webhooks: webhooksRouter,
 });
