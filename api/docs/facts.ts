@@ -13,6 +13,8 @@ import * as fields from "../../domain/audience/contact-fields.ts";
 import * as rules from "../../domain/audience/rules.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
+import { PROVIDERS, type ProviderNeed } from "../../domain/reports/providers.ts";
+import { SOURCE_USER } from "../../domain/reports/source.ts";
 import * as complaints from "../../domain/sends/complaint-rate.ts";
 import * as campaigns from "../../domain/sends/drafts.ts";
 import * as tokens from "../../domain/sends/token.ts";
@@ -63,6 +65,13 @@ const routes = endpointsOf(appRouter).map(({ meta }) => meta);
 const gates = routes.find(({ path }) => path === "/newsletters/{newsletterId}/send-preview")?.errors ?? [];
 const keyRequired = routes.filter(({ idempotency }) => idempotency === "required");
 
+const PROOFS: Readonly<Record<ProviderNeed, string>> = {
+  topicArn: "the signature of Amazon SNS",
+  publicKey: "a signature; set its verification key",
+  signingKey: "a signature; set its signing key",
+  password: "a password in the address",
+};
+
 const listText = new Intl.ListFormat("en", { type: "conjunction" });
 
 /**
@@ -93,6 +102,8 @@ export function factsOf(env: Env, basePath: string) {
     retried: errors.filter(({ retry }) => retry === "as_is"),
     gates,
     key_required: keyRequired.map(({ method, path }) => `${method} ${path}`),
+    providers: Object.values(PROVIDERS).map(({ needs, ...provider }) => ({ ...provider, proof: PROOFS[needs] })),
+    source_user: SOURCE_USER,
     threshold_percent: `${(complaints.COMPLAINT_THRESHOLD * 100).toFixed(2)} %`,
     catalogue: EVENT_NAMES.map((name) => ({ name, ...EVENTS[name] })),
     /** The attempts to deliver a webhook. */

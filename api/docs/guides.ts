@@ -29,6 +29,7 @@ export const GUIDES: readonly Guide[] = [
   guide("sending", "Sending safely"),
   guide("campaign", "A campaign"),
   guide("sequences", "A welcome series"),
+  guide("providers", "Reports by providers"),
   guide("idempotency", "Idempotency and retries"),
   guide("pagination", "Pagination and sync"),
   guide("webhooks", "Webhooks"),

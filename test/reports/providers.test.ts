@@ -52,7 +52,7 @@ const REPLIES: readonly [reply: string, status: string, permanent: string, tempo
   ],
   ["554 5.6.0 Message content rejected", "5.6.0", ...both("soft, sender's")],
   ["550 Sender address rejected: not allowed to send", "", ...both("soft, sender's")],
-  ["552 5.2.2 The mailbox is over quota", "5.2.2", ...both("soft")],
+  ["552 5.2.2 Mailbox full, quota exceeded", "5.2.2", ...both("soft")],
   ["550 5.2.1 The account is disabled", "5.2.1", ...both("soft")],
   ["550 5.4.6 Too long a path", "5.4.6", ...both("soft")],
   ["421 4.4.1 Connection timed out", "4.4.1", ...both("soft")],
