@@ -43,7 +43,7 @@ function bounceOf({ reason, "delivery-status": status }: Event): ReportFinding {
   return bounceFinding({ reply, status: status?.["enhanced-code"], isPermanent, isSendersFault: isBlocked });
 }
 
-function findingOf(given: Event): ReportFinding | undefined {
+function findingOf({ "event-data": given }: { "event-data": Event }): ReportFinding | undefined {
   if (given.event === "complained") return { kind: "complaint" };
   if (given.event === "rejected") return { kind: "dropped_by_provider" };
   // Mailgun tries again after a temporary failure.
@@ -52,8 +52,11 @@ function findingOf(given: Event): ReportFinding | undefined {
   return suppressAs ? { kind: "dropped_by_provider", suppressAs } : bounceOf(given);
 }
 
-/** https://documentation.mailgun.com/docs/mailgun/user-manual/sending-messages/send-smtp: of `X-Mailgun-Variables`. */
-const ID = ["event-data", "user-variables", MAIL_FIELD];
+/** https://documentation.mailgun.com/docs/mailgun/user-manual/sending-messages/send-attachments: of `X-Mailgun-Variables`. */
+const IDS = [
+  ["event-data", "user-variables", MAIL_FIELD],
+  ["event-data", "message", "headers", "message-id"],
+];
 
 /** Mailgun repeats a request for eight hours; one more hour is for clocks. */
 const MAX_AGE_SECONDS = 9 * 3_600;
@@ -71,5 +74,5 @@ export const mailgunSource = (vault: Vault): ReportSource<unknown[]> => ({
     if (!SIGNATURES.some((name) => equalConstantTime(signed(name), expected))) throw forged("The signature is wrong.");
     return [message];
   },
-  parse: eventReader([ID, ["event-data", "message", "headers", "message-id"]], event, findingOf, "event-data"),
+  parse: eventReader(IDS, z.object({ "event-data": event }), findingOf),
 });

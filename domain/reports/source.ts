@@ -54,14 +54,11 @@ type Paths = readonly (readonly string[])[];
 export const mailAt = (given: unknown, paths: Paths): MailRef | undefined =>
   paths.map((path) => readMailId(textAt(given, path))).find((mail) => mail !== undefined);
 
-/** @param ids where an event holds the mail's id @param within the name of the object that holds its fields */
+/** @param ids where an event holds the mail's id */
 export const eventReader =
-  <Event>(ids: Paths, schema: ZodType<Event>, read: (event: Event) => ReportFinding | undefined, within?: string) =>
+  <Event>(ids: Paths, schema: ZodType<Event>, read: (event: Event) => ReportFinding | undefined) =>
   (events: readonly unknown[]): ParsedReport[] =>
-    events.flatMap((given) => {
-      const fields = () => (within === undefined ? given : propertyOf(given, within));
-      return readEvent(mailAt(given, ids), () => read(schema.parse(fields())));
-    });
+    events.flatMap((given) => readEvent(mailAt(given, ids), () => read(schema.parse(given))));
 
 /** An array of events, or one alone. @throws {ApiError} `validation_failed` for other texts */
 export function readEvents(body: Buffer): unknown[] {
