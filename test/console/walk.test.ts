@@ -238,7 +238,8 @@ describe("The console in a browser", function () {
       const { origin } = await stack();
       const { owner, team, audience } = await makeSender({ recipients: 3 });
       await inPage(options, async (page) => {
-        await enter(page, owner.id);
+        const { app } = await consoleClient(await enter(page, owner.id), team.id);
+        await app.accounts.providers.add.mutate({ body: { provider: "POSTMARK" } });
         for (const path of [...PAGES, `people/person0@${audience}`]) {
           await page.goto(`${origin}/console/${team.id}/live/${path}`);
           await page.getByRole("heading", { level: 1 }).waitFor();
