@@ -22,7 +22,9 @@ type ClassifiedBounce = Pick<ReportedRecipient, "kind" | "isSendersFault">;
 const namesOtherSubject = ({ status }: QuotedReply): boolean =>
   specificityOf(status) > 1 && ![undefined, "unknown"].includes(classOfStatus(status));
 
+/** A reply for good, of a server, whose words are hard without its codes. */
 const hasHardWords = (reply: QuotedReply): boolean =>
+  (reply.status.startsWith("5.") || (reply.code ?? 0) >= 500) &&
   classifyReply({ ...reply, status: "", code: undefined }).kind === "hard";
 
 /**

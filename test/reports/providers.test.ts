@@ -43,6 +43,7 @@ const REPLIES: readonly [reply: string, status: string, permanent: string, tempo
   // The code alone does not outweigh the provider's "for now".
   ["550 Refused", "5.1.1", "hard", "soft"],
   ["550 mail refused", "", "hard", "soft"],
+  ["User unknown", "", "hard", "soft"],
   ["", "", "hard", "soft"],
   [BLOCKED, "5.7.1", "soft, sender's", "soft, sender's"],
   [
