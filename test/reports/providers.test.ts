@@ -3,7 +3,7 @@ import { Writable } from "node:stream";
 import { pino } from "pino";
 import { appRouter } from "../../api/router.ts";
 import { scrubError } from "../../config/scrub.ts";
-import { REPORT_PROVIDERS, type Source } from "../../db/entities/engagement.ts";
+import { REPORT_PROVIDERS, type ReportProvider, type Source } from "../../db/entities/engagement.ts";
 import { kysely } from "../../db/orm.ts";
 import { mailId } from "../../domain/mail/message-id.ts";
 import { classifyMail } from "../../domain/reports/classify.ts";
@@ -112,6 +112,94 @@ describe("A bounce that a provider reports", () => {
   });
 });
 
+/** Changes to a provider's permanent bounce without a reply, and its meaning. */
+const OWN_WORDS_OF: Partial<Record<ReportProvider, [Json, string[]][]>> = {
+  POSTMARK: [
+    [{ Type: "HardBounce" }, ["bounce:hard"]],
+    [{ Type: "BadEmailAddress" }, ["bounce:hard"]],
+    [{ Type: "SoftBounce" }, ["bounce:soft"]],
+    [{ Type: "DnsError" }, ["bounce:soft"]],
+    [{ Type: "Blocked" }, ["bounce:soft, sender's"]],
+    [{ Type: "DMARCPolicy" }, ["bounce:soft, sender's"]],
+    [{ Type: "SpamNotification" }, ["bounce:soft, sender's"]],
+    [{ Type: "SMTPApiError", Details: "You tried to send to an inactive recipient." }, ["dropped_by_provider"]],
+    ...["AutoResponder", "ChallengeVerification", "AddressChange", "Subscribe", null].map((Type): [Json, string[]] => [
+      { Type },
+      [],
+    ]),
+    [{ RecordType: "Delivery" }, []],
+    [{ RecordType: "SubscriptionChange", SuppressSending: true }, []],
+  ],
+  MAILGUN: [
+    [{ reason: "bounce" }, ["bounce:hard"]],
+    [{ reason: "old" }, ["bounce:soft"]],
+    [{ reason: "espblock" }, ["bounce:soft, sender's"]],
+    [{ reason: "suppress-bounce" }, ["dropped_by_provider, bounce:hard"]],
+    [{ reason: "suppress-complaint" }, ["dropped_by_provider, bounce:complaint"]],
+    [{ reason: "suppress-unsubscribe" }, ["dropped_by_provider, UNSUBSCRIBED"]],
+    [{ event: "rejected" }, ["dropped_by_provider"]],
+    [{ event: "delivered" }, []],
+    [{ "delivery-status": { code: 550, message: "5.7.1 refused" } }, ["bounce:soft, sender's"]],
+    [{ "delivery-status": { code: 498, message: "", description: "No MX for example.com" } }, ["bounce:hard"]],
+    [{ "delivery-status": null, severity: null }, []],
+    [
+      { "user-variables": {}, message: { headers: { "message-id": `${mailId(MAIL)}@sender.example` } } },
+      ["bounce:hard"],
+    ],
+  ],
+  BREVO: [
+    [{ event: "invalid_email" }, ["dropped_by_provider, bounce:hard"]],
+    [{ event: "error" }, ["dropped_by_provider"]],
+    [{ event: "complaint" }, ["complaint"]],
+    [{ event: "request" }, []],
+    [{ "X-Mailin-custom": null, "message-id": `<${mailId(MAIL)}@sender.example>` }, ["bounce:hard"]],
+  ],
+  RESEND: [
+    [{ type: "Undetermined", subType: "Undetermined" }, ["bounce:soft"]],
+    [{ subType: "Suppressed" }, ["dropped_by_provider, bounce:hard"]],
+    [{ type: "Transient", subType: "ContentRejected" }, ["bounce:soft, sender's"]],
+    [{ type: "Transient", subType: "MailboxFull", diagnosticCode: null }, ["bounce:soft"]],
+    // The answer of a person who is away.
+    [{ type: "Transient", subType: "General", diagnosticCode: null }, []],
+    [{ diagnosticCode: "smtp; 550 5.7.1 refused" }, ["bounce:soft, sender's"]],
+  ],
+  MAILJET: [
+    [{ error: "user unknown" }, ["bounce:hard"]],
+    [{ hard_bounce: false, error: "quota exceeded" }, ["bounce:soft"]],
+    [{ error_related_to: "spam", error: "sender blocked" }, ["bounce:soft, sender's"]],
+    [{ error_related_to: "content", error: "content blocked" }, ["bounce:soft, sender's"]],
+    [{ event: "blocked", error: "user unknown" }, ["dropped_by_provider, bounce:hard"]],
+    [{ event: "blocked", error: "spam reporter" }, ["dropped_by_provider, bounce:complaint"]],
+    [{ event: "blocked", error: "duplicate in campaign" }, ["dropped_by_provider"]],
+    [{ event: "open" }, []],
+  ],
+  SPARKPOST: [
+    [{ bounce_class: "30" }, ["bounce:hard"]],
+    [{ type: "out_of_band", bounce_class: 10 }, ["bounce:hard"]],
+    [{ bounce_class: "1" }, ["bounce:soft"]],
+    [{ bounce_class: "22" }, ["bounce:soft"]],
+    [{ bounce_class: "51" }, ["bounce:soft, sender's"]],
+    [{ bounce_class: "25" }, ["dropped_by_provider"]],
+    [{ bounce_class: "60" }, []],
+    [{ type: "generation_rejection" }, ["dropped_by_provider"]],
+    [{ type: "spam_complaint", fbtype: "auth-failure" }, []],
+  ],
+};
+
+describe("A provider's own words", () => {
+  for (const kit of KITS) {
+    const cases = OWN_WORDS_OF[kit.provider] ?? [];
+    if (cases.length === 0) continue;
+    it(`are told apart where the server's say nothing: ${PROVIDERS[kit.provider].name}`, () => {
+      for (const [changes, expected] of cases) {
+        const event = kit.event(MAIL, { kind: "permanent", reply: "" });
+        Object.assign(kit.fieldsOf(event), changes);
+        assert.deepEqual(kit.parse(event).map(shown), expected, JSON.stringify(changes));
+      }
+    });
+  }
+});
+
 describe("The header by which a provider names a mail", () => {
   it("is one short line of a field of its own, for every provider that does not name the Message-ID", () => {
     const names = REPORT_PROVIDERS.flatMap((provider) => {
@@ -126,6 +214,8 @@ describe("The header by which a provider names a mail", () => {
     assert.equal(providerHeaderOf("SMTP_OTHER"), undefined);
   });
 });
+
+const BATCHING: ReadonlySet<ReportProvider> = new Set(["SENDGRID", "BREVO", "MAILJET", "SPARKPOST"]);
 
 describe("Webhooks of every provider", () => {
   let team: TestTeam;
@@ -241,6 +331,16 @@ describe("Webhooks of every provider", () => {
           assert.deepEqual(after[table], before[table]);
         }
       });
+
+      if (BATCHING.has(kit.provider)) {
+        it("record each event of a batch, whatever else is in it", async () => {
+          const mails = [await mailTo(team, uniqueEmail()), await mailTo(team, uniqueEmail())] as const;
+          const [one, two] = mails.map((mail) => kit.event(mail, { kind: "complaint" }));
+          const { status, text } = await give([one, null, "text", { msys: {} }, { msys: null }, two]);
+          assert.equal(status, kit.done, text);
+          for (const { sendId } of mails) assert.deepEqual(await recordedKinds(team, sendId), ["1 complaint"]);
+        });
+      }
 
       it("ask for an event about a mail that cannot be read again, and name its fields in the log alone", async () => {
         const mail = await mailTo(team, uniqueEmail());
