@@ -1,96 +1,14 @@
-import { randomInt } from "node:crypto";
-import { compile, type FormatCallback } from "html-to-text";
-import { Parser } from "htmlparser2";
-import { withinLimits } from "./html-limits.ts";
-import { MAX_CHARS } from "./liquid-engine.ts";
-import { MAX_TAGS } from "./liquid-source.ts";
+import { htmlToText } from "./html-text.ts";
 import {
   compileTemplate,
   fieldTagsOf,
   fieldValuesOf,
-  MERGE_TAGS,
   type MergeValues,
   type PlainTemplate,
   renderPlain,
   splitTemplate,
   type Template,
 } from "./template.ts";
-import { limits, TemplateError } from "./template-problem.ts";
-
-/** The converter fails above the first. */
-const MAX_ROMAN = 3_999;
-const MAX_START = 1_000_000_000;
-
-const orderedList: FormatCallback = (list, walk, builder, options) => {
-  const first = Number(list.attribs.start ?? 1);
-  if (!(Math.abs(first) <= MAX_START)) delete list.attribs.start;
-  if (/^i$/i.test(list.attribs.type ?? "") && !(first + list.children.length <= MAX_ROMAN)) delete list.attribs.type;
-  formatterOf(builder, "orderedList")(list, walk, builder, options);
-};
-
-/** Its types leave `options` out. */
-const formatterOf = (builder: Parameters<FormatCallback>[2], name: "orderedList" | "anchor"): FormatCallback =>
-  (builder as unknown as { options: { formatters: Record<typeof name, FormatCallback> } }).options.formatters[name];
-
-/** Without the subject and the body that a mail program would fill in. */
-const link: FormatCallback = (anchor, walk, builder, options) => {
-  const { href } = anchor.attribs;
-  const [, address] = /^\s*mailto:([^?]*)/i.exec(href ?? "") ?? [];
-  if (address !== undefined) anchor.attribs.href = address;
-  formatterOf(builder, "anchor")(anchor, walk, builder, options);
-};
-
-/** Such as the preview text at the top of a mail. */
-const HIDDEN = ["[hidden]", '[style*="display:none" i]', '[style*="display: none" i]'];
-
-const convert = compile({
-  wordwrap: false, // the transfer encoding wraps lines
-  formatters: { boundedList: orderedList, addressedLink: link },
-  selectors: [
-    {
-      selector: "a",
-      format: "addressedLink",
-      options: { hideLinkHrefIfSameAsText: true, noAnchorUrl: true },
-    },
-    { selector: "img", format: "skip" },
-    { selector: "ol", format: "boundedList" },
-    ...["h1", "h2", "h3", "h4", "h5", "h6"].map((selector) => ({ selector, options: { uppercase: false } })),
-    ...HIDDEN.map((selector) => ({ selector, format: "skip" })),
-  ],
-});
-
-/** Elements whose text the converter copies once more. */
-const COPYING_ELEMENTS = new Set(["ul", "ol", "blockquote", "a"]);
-/** Most characters that it copies: a body of 1 MiB may stand in three of these elements as a whole. */
-const MAX_COPIED_CHARS = 4_000_000;
-
-/** @throws {TemplateError} `limits` for a document whose conversion could fill the memory */
-function assertConvertible(html: string): void {
-  let copied = 0;
-  let depth = 0;
-  const handler = withinLimits({
-    onopentag(name) {
-      if (COPYING_ELEMENTS.has(name)) depth++;
-    },
-    ontext(text) {
-      copied += depth * text.length;
-      if (copied > MAX_COPIED_CHARS)
-        throw limits("its lists, quotations and links hold too much text inside each other");
-    },
-    onclosetag(name) {
-      if (COPYING_ELEMENTS.has(name)) depth--;
-    },
-  });
-  new Parser(handler).end(html);
-}
-
-/** The plain text of an HTML document. @throws {TemplateError} `limits` for a long text */
-function htmlToText(html: string): string {
-  assertConvertible(html);
-  const text = convert(html);
-  if (text.length > MAX_CHARS) throw limits(`its text has more than ${MAX_CHARS} characters`);
-  return text;
-}
 
 /** Made once per send: plain data, for another thread. */
 export type TextTemplate = { plain: PlainTemplate } | { source: string };
@@ -112,37 +30,62 @@ const [BEGIN, END, SPLIT] = ["\u0086", "\u0087", "\u0088"];
 
 const withoutMarkers = (text: string): string => text.replace(/[\u0086-\u0088]/g, "\u0089");
 
-const PLACEHOLDER = new RegExp(`${BEGIN}(\\d+)${END}`);
+const PLACEHOLDERS = new RegExp(`${BEGIN}(\\d+)${END}`, "g");
+
+/** A comment of nothing but tags keeps them from editors of HTML. */
+const TAGS_IN_COMMENT = new RegExp(`<!--\\s*((?:${BEGIN}\\d+${END}\\s*)+)-->`, "g");
 
 /** The conversion of the HTML must not touch it. */
 interface Token {
-  source: string;
+  begin: number;
+  end: number;
   /** A condition or a definition: prints nothing itself. */
   steers: boolean;
   name: string;
 }
 
-/** Once per send. @throws {TemplateError} `limits` */
-export function deriveText(source: string, html: Template): TextTemplate {
-  const { marked, tokens } = markTokens(source);
-  const { literals, order } = splitText(htmlToText(marked));
-  // Tokens and tags are in the same order.
-  const text: TextTemplate = html.plain
-    ? { plain: plainText(literals, order, html.plain.tags) }
-    : (steeredText(tokens, literals, order) ?? { plain: filledText(html) });
-  return withLink(text, html);
+/** A body without its HTML. */
+interface Words {
+  source: string;
+  tokens: readonly Token[];
+  /** Around the tokens of `order`: one more than those. */
+  literals: readonly string[];
+  /** Numbers of the tokens that show. */
+  order: readonly number[];
 }
 
-function splitText(text: string): { literals: string[]; order: number[] } {
-  const pieces = text.split(PLACEHOLDER);
-  return {
-    literals: pieces.filter((_, i) => i % 2 === 0),
-    order: pieces.filter((_, i) => i % 2 === 1).map(Number),
-  };
+/** Once per send. @throws {TemplateError} `limits` */
+export function deriveText(source: string, html: Template): TextTemplate {
+  const words = readWords(source);
+  // Tokens and tags are in the same order.
+  return withLink(html.plain ? { plain: plainText(words, html.plain.tags) } : { source: steeredText(words) }, html);
+}
+
+/**
+ * A condition that does not begin, branch and end in one text or one attribute cannot stand in the text: of such a one the
+ * first branch is read.
+ * @param isLast conditions without such a branch had others inside
+ */
+function readWords(source: string, isLast = false): Words {
+  const { marked, tokens } = markTokens(source);
+  const places = new Map<string, number>();
+  const text = htmlToText(marked, (part, place) => {
+    for (const [, index = ""] of part.matchAll(PLACEHOLDERS)) places.set(index, place);
+  });
+  const pieces = text.split(PLACEHOLDERS);
+  const literals = pieces.filter((_, i) => i % 2 === 0);
+  const order = pieces.filter((_, i) => i % 2 === 1).map(Number);
+  const shown = new Set(order);
+  const conditions = conditionsOf(tokens);
+  const torn = conditions.filter(
+    (tags) => new Set(tags.map((index) => `${shown.has(index)} ${places.get(String(index))}`)).size > 1,
+  );
+  if (torn.length === 0) return { source, tokens, literals, order };
+  return readWords(withFirstBranches(source, tokens, isLast ? conditions : torn), true);
 }
 
 /** A token whose number is no tag's is left out. */
-function plainText(literals: readonly string[], order: readonly number[], tagOf: PlainTemplate["tags"]): PlainTemplate {
+function plainText({ literals, order }: Words, tagOf: PlainTemplate["tags"]): PlainTemplate {
   const joined = [literals[0] ?? ""];
   const tags: PlainTemplate["tags"][number][] = [];
   order.forEach((index, i) => {
@@ -158,13 +101,15 @@ function plainText(literals: readonly string[], order: readonly number[], tagOf:
 }
 
 const REGIONS = new Set(["capture", "comment"]);
+/** What stands between them is text. */
+const LITERAL_TAGS = new Set(["raw", "endraw"]);
 
 function markTokens(source: string): { marked: string; tokens: Token[] } {
   const tokens: Token[] = [];
   let marked = "";
   const add = (begin: number, end: number, steers: boolean, name: string) => {
     marked += `${BEGIN}${tokens.length}${END}`;
-    tokens.push({ source: source.slice(begin, end), steers, name });
+    tokens.push({ begin, end, steers, name });
   };
   let region: { name: string; begin: number; depth: number } | undefined;
   for (const { begin, end, kind, name } of splitTemplate(source)) {
@@ -177,78 +122,78 @@ function markTokens(source: string): { marked: string; tokens: Token[] } {
       }
     } else if (REGIONS.has(name)) region = { name, begin, depth: 1 };
     else if (kind === "text") marked += withoutMarkers(source.slice(begin, end));
-    else add(begin, end, kind === "tag" && !PRINTING_TAGS.has(name), name);
+    else if (!LITERAL_TAGS.has(name)) add(begin, end, kind === "tag" && !PRINTING_TAGS.has(name), name);
   }
-  return { marked, tokens };
+  return { marked: marked.replace(TAGS_IN_COMMENT, "$1"), tokens };
 }
 
 const PRINTING_TAGS = new Set(["echo", "cycle", "increment", "decrement"]);
 
+/** The numbers of the tags of each: its begin, its other branches, its end. */
+function conditionsOf(tokens: readonly Token[]): number[][] {
+  const conditions: number[][] = [];
+  const open: number[][] = [];
+  tokens.forEach(({ name }, index) => {
+    if (["if", "unless", "case"].includes(name)) {
+      const condition = [index];
+      conditions.push(condition);
+      open.push(condition);
+    } else if (["elsif", "else", "when"].includes(name)) open.at(-1)?.push(index);
+    else if (["endif", "endunless", "endcase"].includes(name)) open.pop()?.push(index);
+  });
+  return conditions;
+}
+
+function withFirstBranches(source: string, tokens: readonly Token[], conditions: readonly number[][]): string {
+  const cuts = conditions.flatMap((condition) => {
+    const tags = condition.flatMap((index) => tokens[index] ?? []);
+    const [first] = tags;
+    // Nothing before the first `when` is printed.
+    const begin = first?.name === "case" ? 1 : 0;
+    return [
+      [first, tags[begin]],
+      [tags[begin + 1], tags.at(-1)],
+    ];
+  });
+  let text = "";
+  let at = 0;
+  for (const [from, to] of cuts.toSorted(([a], [b]) => (a?.begin ?? 0) - (b?.begin ?? 0))) {
+    if (!from || !to) continue;
+    text += source.slice(at, Math.max(at, from.begin));
+    at = Math.max(at, to.end);
+  }
+  return text + source.slice(at);
+}
+
 /**
- * Puts the tags back. Of parts that the conversion removed, such as attributes, the outputs are left out; conditions and
- * definitions go in front of the next tag.
- * @returns undefined when a condition begins in such a place and ends in another
+ * Puts the tags back. Of parts that do not show, such as attributes, the outputs are left out; conditions and definitions go
+ * in front of the next tag.
  */
-function steeredText(
-  tokens: readonly Token[],
-  literals: readonly string[],
-  order: readonly number[],
-): { source: string } | undefined {
-  const kept = new Set(order);
-  if (!keepsWholeConditions(tokens, kept)) return undefined;
-  let source = literally(literals[0] ?? "");
+function steeredText({ source, tokens, literals, order }: Words): string {
+  const shown = new Set(order);
+  const sourceOf = (token: Token | undefined) => (token ? source.slice(token.begin, token.end) : "");
+  let text = literally(literals[0] ?? "");
+  let isLineStart = text === "" || text.endsWith("\n");
   let next = 0;
-  const addRemoved = (before: number) => {
-    for (; next < before; next++) if (!kept.has(next) && tokens[next]?.steers) source += tokens[next]?.source;
+  const addUnseen = (before: number) => {
+    for (; next < before; next++) if (!shown.has(next) && tokens[next]?.steers) text += sourceOf(tokens[next]);
   };
   order.forEach((index, i) => {
-    addRemoved(index);
-    source += (tokens[index]?.source ?? "") + literally(literals[i + 1] ?? "");
+    addUnseen(index);
+    const token = tokens[index];
+    const after = literals[i + 1] ?? "";
+    // A condition takes the end of a line of its own along: its rows leave no empty line.
+    const isAlone = token?.steers === true && isLineStart;
+    const literal = isAlone ? after.replace(/^\n+/, "") : after;
+    text += sourceOf(token) + literally(literal);
+    isLineStart = literal === "" ? isAlone : literal.endsWith("\n");
   });
-  addRemoved(tokens.length);
-  try {
-    compileText({ source });
-    return { source };
-  } catch (error) {
-    // A link's text and its address hold one condition each, and the conversion swaps them.
-    if (error instanceof TemplateError) return undefined;
-    throw error;
-  }
+  addUnseen(tokens.length);
+  return text;
 }
 
 /** Braces in the text were entities in the HTML: they begin no tag. */
 const literally = (text: string): string => text.replace(/\{(?=[{%]|$)/g, `{${SPLIT}`);
-
-/** All kept, or all removed. */
-function keepsWholeConditions(tokens: readonly Token[], kept: ReadonlySet<number>): boolean {
-  const open: boolean[] = [];
-  return tokens.every(({ name }, index) => {
-    const isKept = kept.has(index);
-    if (["if", "unless", "case"].includes(name)) open.push(isKept);
-    else if (["elsif", "else", "when"].includes(name)) return open.at(-1) === isKept;
-    else if (["endif", "endunless", "endcase"].includes(name)) return open.pop() === isKept;
-    return true;
-  });
-}
-
-/**
- * For a body that cannot become a text template: the text that a recipient sees whose every value is known, with the values
- * as merge tags again.
- */
-function filledText(html: Template): PlainTemplate {
-  // Filters can print any character: a body could contain placeholders.
-  const first = randomInt(2 ** 40);
-  const fields = fieldTagsOf(html.variables);
-  const known = [...MERGE_TAGS, ...fields];
-  const placeholder = (tag: (typeof known)[number]) => `${BEGIN}${first + known.indexOf(tag)}${END}`;
-  const values = Object.fromEntries(MERGE_TAGS.map((tag) => [tag, placeholder(tag)]));
-  const filled = html.render({ ...values, fields: fieldValuesOf(fields, placeholder) });
-  const { literals, order } = splitText(htmlToText(filled));
-  const numbers = order.map((number) => number - first);
-  const { literals: texts, tags } = plainText(literals, numbers, known);
-  if (tags.length > MAX_TAGS) throw limits(`it prints merge tags more than ${MAX_TAGS} times`);
-  return { literals: texts.map(withoutMarkers), tags };
-}
 
 const LINK = "https://link.invalid/";
 

@@ -151,7 +151,7 @@ describe("A message", () => {
     assert.equal(await text(null), `Dear you\n\nLeave [${recipient.unsubscribeUrl}]`);
   });
 
-  it("takes the text of a recipient of whom all is known when the text cannot be a template", async () => {
+  it("takes the first branch into the text part of a condition that leaves an attribute", async () => {
     const html =
       '<p class="{% if first_name %}a">named {{ first_name }}{% else %}b">nameless{% endif %}</p><a href="{{ unsubscribe_url }}">Leave</a>';
     const parsed = await PostalMime.parse(fill({ html }).message);
@@ -274,7 +274,7 @@ describe("A message", () => {
     const subject = "{{ fields.city }}: {{ fields.orders }}";
     for (const html of [
       body,
-      // With a filter, and one that cannot become a text template: then the text is that of a filled body.
+      // With a filter, and with a condition that leaves an attribute.
       `${body}{{ fields.orders | plus: 1 }}`,
       `${body}<a href="https://example.com/{% if fields.vip %}a">A</a>{% else %}b">B</a>{% endif %}`,
     ]) {
