@@ -38,6 +38,12 @@ const ALLOWED_FILTERS = `
   .trim()
   .split(/\s+/);
 
+/** A blank becomes `%20` and not `+`, which `mailto:` and paths would show. */
+export const encodeForUrl = (value: unknown): string =>
+  encodeURIComponent((Array.isArray(value) ? value.join("") : String(value ?? "")).toWellFormed());
+
+const OWN_FILTERS: typeof DATE_FILTERS = { ...DATE_FILTERS, url_encode: encodeForUrl };
+
 const ESCAPING_FILTERS = ["escape", "escape_once", "xml_escape"];
 
 type FilterScope = { context: Context };
@@ -112,7 +118,7 @@ export function createEngine({ escaped }: { escaped: boolean }): Liquid {
   });
   for (const name of Object.keys(engine.filters)) engine.unregisterFilter(name);
   for (const name of ALLOWED_FILTERS) {
-    const filter = DATE_FILTERS[name] ?? handlerOf(filters[name]);
+    const filter = OWN_FILTERS[name] ?? handlerOf(filters[name]);
     if (filter) engine.registerFilter(name, { raw: ESCAPING_FILTERS.includes(name), handler: shortOnly(filter) });
   }
   for (const name of FORBIDDEN_TAGS) {

@@ -15,6 +15,7 @@ import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
 import { type BodyLink, findBodyLinks, type TrackedUrls, trackBody, withMailToken } from "./tracked-body.ts";
 import { assertMessageSize, encodePart } from "./transfer-encoding.ts";
 import { FOOTER_TAGS, withUnsubscribeLink } from "./unsubscribe-link.ts";
+import { encodeUrlValues } from "./url-tags.ts";
 
 export interface MessageContent {
   subject: string;
@@ -69,7 +70,7 @@ const MAX_SHOWN_BYTES = 90_000;
 
 /** Plain data: it can be made in another thread. */
 export interface PreparedContent {
-  /** With a footer if the body had no unsubscribe link. */
+  /** With a footer if the body had no unsubscribe link, and with encoded values in its URLs. */
   html: string;
   text: TextTemplate;
   links?: readonly BodyLink[];
@@ -77,7 +78,7 @@ export interface PreparedContent {
 
 /** Reads the HTML, which takes up to some hundred milliseconds: see `prepareInThread`. @throws {TemplateError} */
 export function prepareContent(content: MessageContent): PreparedContent {
-  const { source: html, template } = withUnsubscribeLink(content.html);
+  const { source: html, template } = withUnsubscribeLink(encodeUrlValues(content.html));
   const text = deriveText(html, template);
   const { tracking } = content;
   return tracking ? { html, text, links: findBodyLinks(html, splitTemplate(html), tracking.ownUrl) } : { html, text };

@@ -1,6 +1,6 @@
 import { LiquidError } from "liquidjs";
 import { MAX_FIELD_TEXT_LENGTH } from "../audience/rules.ts";
-import { createEngine, MAX_RENDER_MS, renderLiquid } from "./liquid-engine.ts";
+import { createEngine, encodeForUrl, MAX_RENDER_MS, renderLiquid } from "./liquid-engine.ts";
 import { assertSize, parseSource, type SourcePart, splitSource } from "./liquid-source.ts";
 import { type ContentField, type ContentProblem, limits, TemplateError } from "./template-problem.ts";
 
@@ -33,16 +33,20 @@ export interface TemplateOptions {
   ownTags?: number;
 }
 
+const ENCODED = "|url_encode";
+type PrintedTag = MergeTag | FieldTag | OwnTag;
+type PlainTag = PrintedTag | `${PrintedTag}${typeof ENCODED}`;
+
 /** Literals and tags in turns; a literal is first and last. */
 export interface PlainTemplate {
   readonly literals: readonly string[];
-  readonly tags: readonly (MergeTag | FieldTag | OwnTag)[];
+  readonly tags: readonly PlainTag[];
 }
 
 export interface Template {
   /** With their path if there is one, such as "product.name"; without those that it defines. */
   readonly variables: ReadonlySet<string>;
-  /** Set for a template of literals and merge tags without filters. */
+  /** Set for a template of literals and merge tags, without filters but `url_encode`. */
   readonly plain: PlainTemplate | undefined;
   render(values: MergeValues): string;
   /** Without conditions and captures, and all that stands in them. */
@@ -57,7 +61,8 @@ export function compileTemplate(source: string, options: TemplateOptions): Templ
   const plain = plainParts(source);
   if (plain) {
     const render = (values: MergeValues) => finish(renderPlain(plain, values, options.escape ? escapeHtml : undefined));
-    return { variables: new Set(plain.tags), plain, render, renderFixed: render };
+    const variables = new Set(plain.tags.map((tag) => tag.replace(ENCODED, "")));
+    return { variables, plain, render, renderFixed: render };
   }
   const engine = options.escape ? engines.escaped : engines.verbatim;
   const { templates, variables, locals } = translated("syntax", () => parseSource(engine, source));
@@ -112,8 +117,9 @@ function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateErr
 export const tooSlow = (limitMs: number) => limits(`one message takes more than ${limitMs} ms to compose`);
 
 const FIELDS = "fields.";
+const BLANKS = "[ \\t\\r\\n]*";
 const TAG_OUTPUT = new RegExp(
-  `\\{\\{[ \\t\\r\\n]*(${MERGE_TAGS.join("|")}|fields\\.[a-z][a-z0-9_]*)[ \\t\\r\\n]*\\}\\}`,
+  `\\{\\{${BLANKS}((?:${MERGE_TAGS.join("|")}|fields\\.[a-z][a-z0-9_]*)(?:${BLANKS}\\|${BLANKS}url_encode)?)${BLANKS}\\}\\}`,
 );
 
 /** Undefined for a source that holds anything else. */
@@ -124,7 +130,9 @@ function plainParts(source: string): PlainTemplate | undefined {
   const last = literals.length - 1;
   // "{{{ email }}" is left to the parser, which takes the first two braces.
   const isPlain = literals.every((text, i) => !/\{\{|\{%/.test(text) && !(i < last && text.endsWith("{")));
-  return isPlain ? { literals, tags: pieces.filter((_, i) => i % 2 === 1) as PlainTemplate["tags"] } : undefined;
+  if (!isPlain) return undefined;
+  const tags = pieces.filter((_, i) => i % 2 === 1).map((tag) => tag.replace(/\s/g, ""));
+  return { literals, tags: tags as PlainTag[] };
 }
 
 const HTML_ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;" };
@@ -134,9 +142,12 @@ export function escapeHtml(value: string): string {
   return /[&<>"']/.test(value) ? value.replace(/[&<>"']/g, (char) => HTML_ESCAPES[char] ?? char) : value;
 }
 
+const isEncoded = (tag: PlainTag): tag is Exclude<PlainTag, PrintedTag> => tag.endsWith(ENCODED);
+
 const isFieldTag = (tag: string): tag is FieldTag => tag.startsWith(FIELDS);
 
-export function printed(values: MergeValues, tag: MergeTag | FieldTag | OwnTag): string {
+export function printed(values: MergeValues, tag: PlainTag): string {
+  if (isEncoded(tag)) return encodeForUrl(printed(values, tag.slice(0, -ENCODED.length) as PrintedTag));
   if (!isFieldTag(tag)) return values[tag] ?? "";
   const { fields = {} } = values;
   const name = tag.slice(FIELDS.length);

@@ -46,7 +46,8 @@ export function findBodyLinks(source: string, parts: readonly SourcePart[], ownU
       const url = name === "href" ? trackableUrl(value, own) : undefined;
       if (url === undefined) return;
       const { begin, end } = placeOfValue(html, parser.startIndex, parser.endIndex, quote);
-      const hasTags = source.slice(begin, end) !== html.slice(begin, end);
+      // Without quotes, a condition ends the value here, and not in the mail.
+      const hasTags = source.slice(begin, end) !== html.slice(begin, end) || source[end] === "{";
       if (!hasTags) found.push({ begin, end, url });
     },
     onopentag(name) {
@@ -57,21 +58,23 @@ export function findBodyLinks(source: string, parts: readonly SourcePart[], ownU
   return links;
 }
 
-/** All branches of a condition stand in it, but nothing captured. */
-function withoutTags(source: string, parts: readonly SourcePart[]): string {
+/** At the same places. All branches of a condition stand in it, but nothing captured. */
+export function withoutTags(source: string, parts: readonly SourcePart[]): string {
   let captures = 0;
   const pieces = parts.map(({ begin, end, kind, name }) => {
     if (name === "capture") captures++;
     else if (name === "endcapture") captures--;
     // A filter may change captured text before it is printed.
-    return kind === "text" && captures === 0 ? source.slice(begin, end) : " ".repeat(end - begin);
+    if (kind === "text" && captures === 0) return source.slice(begin, end);
+    // A blank would end a value without quotes.
+    return (kind === "output" ? "x" : " ").repeat(end - begin);
   });
   return pieces.join("");
 }
 
-function placeOfValue(html: string, begin: number, end: number, quote: string | undefined | null) {
+export function placeOfValue(html: string, begin: number, end: number, quote: string | undefined | null) {
   if (quote) return { begin: html.lastIndexOf(quote, end - 2) + 1, end: end - 1 };
-  const [name = ""] = /^href\s*=\s*/i.exec(html.slice(begin, end)) ?? [];
+  const [name = ""] = /^[^\s=]+\s*=\s*/.exec(html.slice(begin, end)) ?? [];
   return { begin: begin + name.length, end };
 }
 

@@ -57,9 +57,13 @@ describe("A template", () => {
 
   it("renders on the fast path exactly as liquidjs does", () => {
     const liquid = new Liquid({ outputEscape: "escape", templates: {}, ownPropertyOnly: true });
+    liquid.registerFilter("url_encode", (value) => encodeURIComponent(String(value ?? "").toWellFormed()));
     const space = fc.constantFrom("", " ", "\n", "\t ");
     const tags = [...MERGE_TAGS, "fields.city", "fields.orders", "fields.vip", "fields.constructor"];
-    const output = fc.tuple(space, fc.constantFrom(...tags), space).map(([a, tag, b]) => `{{${a}${tag}${b}}}`);
+    const filter = fc.constantFrom("", "", "|url_encode", "\n| url_encode");
+    const output = fc
+      .tuple(space, fc.constantFrom(...tags), filter, space)
+      .map(([a, tag, filter, b]) => `{{${a}${tag}${filter}${b}}}`);
     const literal = fc.oneof(
       fc.string({ unit: "grapheme" }),
       fc.constantFrom("{", "}", "{ {", "}}", "%}", "\r\n", ".", "-"),

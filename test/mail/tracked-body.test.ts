@@ -84,6 +84,17 @@ describe("A tracked body", () => {
     );
   });
 
+  it("leaves links with a merge tag alone, its value encoded, also without quotes", async () => {
+    const body =
+      '<a href="https://a.example/?e={{ email }}">x</a><a href=https://b.example/{{ email }}>x</a><a href="https://c.example/">x</a>' +
+      "<a href=https://d.example/{% if email %}1{% endif %}>x</a>";
+    const { plain, tracked } = await htmls(body);
+    assert.ok(plain.includes('"https://a.example/?e=jane%40example.org"'), plain);
+    assert.equal(untracked(tracked), plain);
+    const found = [...tracked.matchAll(LINK)].map(([, url = ""]) => Buffer.from(url, "base64url").toString());
+    assert.deepEqual(found, ["https://c.example/"]);
+  });
+
   it("stays as short as mail programs show it: the last links are the author's then", async () => {
     const link = '<a href="https://a.example/">x</a>\n';
     const { plain, tracked } = await htmls(`<body>${link.repeat(2_400)}</body>`);

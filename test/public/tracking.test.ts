@@ -167,7 +167,7 @@ describe("Tracking of opens and clicks", () => {
         "tel:+49",
         "#top",
         "/relative",
-        `https://shop.example/?to=${email}`,
+        `https://shop.example/?to=${encodeURIComponent(email)}`,
         "javascript:alert(1)",
         `${origin}/u/x.y.z`,
       ]);
