@@ -7,6 +7,7 @@ import {
   type Template as LiquidTemplate,
   type Operators,
   Tag,
+  toValueSync,
 } from "liquidjs";
 import { DATE_FILTERS } from "./liquid-date.ts";
 import { limits, TemplateError } from "./template-problem.ts";
@@ -63,9 +64,9 @@ function assertShort(value: unknown): void {
   if (chars > MAX_FILTERED_CHARS) throw limits(`a filter takes and makes at most ${MAX_FILTERED_CHARS} characters`);
 }
 
-/** LiquidJS checks the time between tags; one tag may hold thousands of filters. */
+/** LiquidJS checks the time between tags; one tag may hold thousands of filters. Some of its functions are generators. */
 function runShort(context: Context, work: () => unknown): unknown {
-  const result = work();
+  const result: unknown = toValueSync(work() as Parameters<typeof toValueSync>[0]);
   context.renderLimit.check(performance.now());
   return result;
 }

@@ -48,6 +48,19 @@ describe("A template", () => {
     }
   });
 
+  it("finds a text in a text, and an element in a list", () => {
+    for (const [condition, printed] of [
+      ["email contains '@example.com'", "yes"],
+      ["email contains first_name", "yes"],
+      ["email contains '@example.org'", "no"],
+      ["list contains 'b'", "yes"],
+      ["list contains 'ab'", "no"],
+    ]) {
+      const source = `{% assign list = "a,b" | split: "," %}{% if ${condition} %}yes{% else %}no{% endif %}`;
+      assert.equal(render(source, { email: "jane@example.com", first_name: "jane" }), printed, condition);
+    }
+  });
+
   it("lists the variables it reads, without its own local ones", () => {
     const source = `{{ email }}{% assign a = first_name %}{{ a }}{% if items %}{{ items }}
       {% endif %}{% capture c %}{{ product.name }}{% endcapture %}{{ c }}`;
