@@ -27,7 +27,7 @@ const MAX_FILTERED_CHARS = 5_000;
 const FORBIDDEN_TAGS = ["include", "render", "layout", "block", "for", "tablerow", "break", "continue"];
 
 /** Not `raw`, which prints a value unescaped; nor filters that evaluate an expression for each element, or take objects. */
-const ALLOWED_FILTERS = `
+export const ALLOWED_FILTERS: readonly string[] = `
   escape escape_once xml_escape newline_to_br strip_html append prepend lstrip rstrip strip downcase upcase capitalize
   remove remove_first remove_last replace replace_first replace_last split strip_newlines squish normalize_whitespace
   truncate truncatewords number_of_words slice url_encode url_decode cgi_escape uri_escape slugify default

@@ -2,14 +2,16 @@ import {
   type Liquid,
   type Template as LiquidTemplate,
   Parser,
+  type Token,
   Tokenizer,
   TypeGuards,
   toValueSync,
   Value,
 } from "liquidjs";
+import { nearestWord } from "../../lib/nearest.ts";
 import { assertFormat } from "./liquid-date.ts";
 import { MAX_CHARS } from "./liquid-engine.ts";
-import { limits } from "./template-problem.ts";
+import { limits, TemplateError } from "./template-problem.ts";
 
 /** Real newsletters have fewer than a hundred. */
 export const MAX_TAGS = 2_000;
@@ -49,6 +51,12 @@ export function splitSource(engine: Liquid, source: string): SourcePart[] {
   });
 }
 
+/** @returns such as "line 1, column 4: " */
+export function placeOf(token: Token): string {
+  const [line, column] = token.getPosition();
+  return `line ${line}, column ${column}: `;
+}
+
 export interface ParsedSource {
   templates: LiquidTemplate[];
   /** With their path if there is one, such as "product.name"; without `locals`. */
@@ -58,9 +66,9 @@ export interface ParsedSource {
 
 /**
  * Parses a template and lists its names. LiquidJS's own analysis searches the source for the line of each name, which is
- * quadratic. @throws {Error} of LiquidJS, or `TemplateError` `limits`
+ * quadratic. @param mergeTags that an error may name @throws {Error} of LiquidJS, or `TemplateError` `limits` or `syntax`
  */
-export function parseSource(engine: Liquid, source: string): ParsedSource {
+export function parseSource(engine: Liquid, source: string, mergeTags: readonly string[]): ParsedSource {
   const tokens = tokenize(engine, source);
   assertTagSize(source, tokens);
   const parsed: ParsedSource = {
@@ -68,7 +76,8 @@ export function parseSource(engine: Liquid, source: string): ParsedSource {
     variables: new Set(),
     locals: new Set(),
   };
-  for (const template of parsed.templates) visitTemplate(template, parsed, 0);
+  const names = { ...parsed, mergeTags };
+  for (const template of parsed.templates) visitTemplate(template, names, 0);
   return parsed;
 }
 
@@ -87,7 +96,7 @@ function assertTagSize(source: string, tokens: readonly LiquidToken[]): void {
   if (chars > MAX_TAG_CHARS) throw limits(`its tags have more than ${MAX_TAG_CHARS} characters together`);
 }
 
-type Names = Pick<ParsedSource, "variables" | "locals">;
+type Names = Pick<ParsedSource, "variables" | "locals"> & { mergeTags: readonly string[] };
 
 function visitTemplate(template: LiquidTemplate, names: Names, depth: number): void {
   if (depth > MAX_NESTING) throw limits(`its tags are nested more than ${MAX_NESTING} deep`);
@@ -104,6 +113,7 @@ function visitValue(value: unknown, names: Names, depth: number): void {
     for (const each of values) visitValue(each, names, depth + 1);
   };
   if (value instanceof Value || TypeGuards.isFilteredValueToken(value)) {
+    assertOneValue(value.initial.postfix, names.mergeTags);
     visitAll(value.initial.postfix);
     // A named argument is a pair of a name and a value.
     for (const { name, args } of value.filters) {
@@ -120,6 +130,19 @@ function visitValue(value: unknown, names: Names, depth: number): void {
       names.variables.add(path.join("."));
     }
   }
+}
+
+/** LiquidJS leaves out all but one of several that no operator connects. */
+function assertOneValue(postfix: readonly Token[], mergeTags: readonly string[]): void {
+  const operators = postfix.filter(TypeGuards.isOperatorToken);
+  const connected = operators.filter(({ operator }) => operator !== "not").length;
+  const values = postfix.filter((token) => !TypeGuards.isOperatorToken(token));
+  const [first] = values;
+  if (first === undefined || values.length - connected <= 1) return;
+  const words = values.flatMap((token) => (TypeGuards.isPropertyAccessToken(token) ? pathOf(token.props) : []));
+  const right = nearestWord(words.join("_"), mergeTags) ?? "first_name";
+  const message = `${placeOf(first)}a name has no blanks: write {{ ${right} }}`;
+  throw new TemplateError({ kind: "syntax", message });
 }
 
 const contentOf = (token: unknown): string | undefined =>

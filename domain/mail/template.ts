@@ -1,7 +1,9 @@
-import { LiquidError } from "liquidjs";
+import { LiquidError, type Token } from "liquidjs";
+import { nearestWord } from "../../lib/nearest.ts";
 import { MAX_FIELD_TEXT_LENGTH } from "../audience/rules.ts";
 import { createEngine, encodeForUrl, MAX_RENDER_MS, renderLiquid } from "./liquid-engine.ts";
-import { assertSize, parseSource, type SourcePart, splitSource } from "./liquid-source.ts";
+import { assertSize, parseSource, placeOf, type SourcePart, splitSource } from "./liquid-source.ts";
+import { syntaxHint } from "./syntax-hint.ts";
 import { type ContentField, type ContentProblem, limits, TemplateError } from "./template-problem.ts";
 
 export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url"] as const;
@@ -65,7 +67,7 @@ export function compileTemplate(source: string, options: TemplateOptions): Templ
     return { variables, plain, render, renderFixed: render };
   }
   const engine = options.escape ? engines.escaped : engines.verbatim;
-  const { templates, variables, locals } = translated("syntax", () => parseSource(engine, source));
+  const { templates, variables, locals } = translated("syntax", () => parseSource(engine, source, MERGE_TAGS));
   // It would remove the link from the footer.
   const redefined = [...locals].find(isMergeTag);
   if (redefined !== undefined) throw new TemplateError({ kind: "forbidden_tag", tag: `assign ${redefined}` });
@@ -92,13 +94,6 @@ function translated<T>(kind: "syntax" | "limits", work: () => T): T {
   }
 }
 
-/** LiquidJS quotes the template in its messages. */
-const SYNTAX_ERRORS: readonly (readonly [RegExp, string])[] = [
-  [/not closed/, "this tag is not closed"],
-  [/^tag .* not found/, "there is no such tag, or not at this place"],
-  [/^undefined filter/, "there is no such filter"],
-];
-
 function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateError {
   const cause = (LiquidError.is(error) && error.originalError) || error;
   if (cause instanceof TemplateError) return cause;
@@ -107,11 +102,16 @@ function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateErr
   }
   const text = cause instanceof Error ? cause.message : "";
   if (/render limit/.test(text)) return tooSlow(MAX_RENDER_MS);
-  const known = SYNTAX_ERRORS.find(([pattern]) => pattern.test(text))?.[1];
-  const sentence = kind === "syntax" ? (known ?? "this cannot be read") : "this cannot be filled";
-  const [line, column] = LiquidError.is(error) ? error.token.getPosition() : [];
-  const place = line === undefined ? "" : `line ${line}, column ${column}: `;
-  return new TemplateError({ kind, message: place + sentence }, { cause });
+  const token = LiquidError.is(error) ? error.token : undefined;
+  const sentence = kind === "syntax" ? syntaxHint(text, tagAt(token), MERGE_TAGS) : "this cannot be filled";
+  return new TemplateError({ kind, message: token ? placeOf(token) + sentence : sentence }, { cause });
+}
+
+/** The source from the tag on that a token stands in. */
+function tagAt(token: Token | undefined): string {
+  if (!token) return "";
+  const { input, begin } = token;
+  return input.slice(Math.max(input.lastIndexOf("{{", begin), input.lastIndexOf("{%", begin), 0));
 }
 
 export const tooSlow = (limitMs: number) => limits(`one message takes more than ${limitMs} ms to compose`);
@@ -197,6 +197,9 @@ export function checkContent(content: Record<ContentField, string>, fields: read
   ];
 }
 
+/** As many as an answer names: each compares many names. */
+const MAX_HINTS = 20;
+
 function checkTemplate(
   field: ContentField,
   source: string,
@@ -210,7 +213,10 @@ function checkTemplate(
     template.render({});
     return [...template.variables]
       .filter((name) => !known.has(name))
-      .map((tag) => ({ kind: "unknown_tag", field, tag }));
+      .map((tag, i) => {
+        const nearest = i < MAX_HINTS ? nearestWord(tag, [...known]) : undefined;
+        return { kind: "unknown_tag", field, tag, ...(nearest !== undefined && { nearest }) };
+      });
   } catch (error) {
     if (error instanceof TemplateError) return [{ ...error.problem, field }];
     throw error;

@@ -113,7 +113,10 @@ async function contentRefusal(
   if (unusable) return notComposable(describeProblem(unusable));
   if (problems.length > 0) {
     const unknown = shownTags(problems).slice(0, MAX_SHOWN_TAGS);
-    return notReady("content_invalid", unknown.length > 0 ? `Unknown: ${quoted(unknown)}.` : undefined);
+    if (unknown.length === 0) return notReady("content_invalid");
+    const right = unknown.flatMap(({ nearest }) => nearest ?? []);
+    const write = right.length > 0 ? ` Write: ${quoted(right)}.` : "";
+    return notReady("content_invalid", `Unknown: ${quoted(unknown.map(({ tag }) => tag))}.${write}`);
   }
   // None is left when all accounts of a campaign are gone, which another gate refuses.
   const [fromEmail] = fromAddresses;

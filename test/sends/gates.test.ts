@@ -63,7 +63,7 @@ const GATES: Record<string, Gate> = {
   "an unknown merge tag, which it names": {
     ...NOT_READY,
     close: (s) => edit(s, { body: "<p>{{ frist_name }}</p>" }),
-    message: /frist_name/,
+    message: /Unknown: \{\{ frist_name \}\}\. Write: \{\{ first_name \}\}\./,
   },
   "no list": {
     ...{ ...NOT_READY, ...NEWSLETTER },
