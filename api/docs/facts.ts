@@ -12,6 +12,7 @@ import * as confirmations from "../../domain/audience/confirmation-limits.ts";
 import * as fields from "../../domain/audience/contact-fields.ts";
 import * as rules from "../../domain/audience/rules.ts";
 import { ERRORS } from "../../domain/errors.ts";
+import { ALLOWED_FILTERS } from "../../domain/mail/liquid-engine.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { PROVIDERS, type ProviderNeed } from "../../domain/reports/providers.ts";
 import { SOURCE_USER } from "../../domain/reports/source.ts";
@@ -91,6 +92,7 @@ export function factsOf(env: Env, basePath: string) {
     version: CURRENT_API_VERSION,
     versions: VERSIONS,
     merge_tags: MERGE_TAGS,
+    filters: ALLOWED_FILTERS.toSorted(),
     roles: ROLES.toReversed(),
     /** Each with the least role that holds it. */
     scopes: SCOPES.map((name) => ({ name, role: ROLES.findLast((role) => roleHolds(role, name)) })),

@@ -27,6 +27,7 @@ export const GUIDES: readonly Guide[] = [
   guide("authentication", "Authentication"),
   guide("audience", "Your audience"),
   guide("sending", "Sending safely"),
+  guide("merge-tags", "Merge tags"),
   guide("campaign", "A campaign"),
   guide("sequences", "A welcome series"),
   guide("providers", "Reports by providers"),

@@ -12,6 +12,10 @@ import { factsOf } from "../../api/docs/facts.ts";
 import { GUIDES } from "../../api/docs/guides.ts";
 import { REPEATABLE_CODES } from "../../client/retry.ts";
 import { ERRORS } from "../../domain/errors.ts";
+import { ALLOWED_FILTERS } from "../../domain/mail/liquid-engine.ts";
+import { showMessage } from "../../domain/mail/message.ts";
+import { checkContent, MERGE_TAGS } from "../../domain/mail/template.ts";
+import { describeProblem } from "../../domain/mail/template-problem.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
 import { userAgent } from "../../domain/webhooks/headers.ts";
 import type { Json } from "../support/api.ts";
@@ -20,6 +24,7 @@ import { openReceiver } from "../support/receiver.ts";
 import { stack } from "../support/stack.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
+const MERGE_TAGS_PAGE = "/docs/merge-tags";
 const PAGES = ["/docs", ...GUIDES.map(({ path }) => path)];
 
 const origin = async (): Promise<string> => (await stack()).origin;
@@ -44,6 +49,14 @@ const plain = (markdown: string): string => markdown.replaceAll("`", "");
 
 const idsOf = (html: string): string[] => [...html.matchAll(/ id="([^"]+)"/g)].map(([, id = ""]) => id);
 const linksOf = (html: string): string[] => [...html.matchAll(/ (?:href|src)="([^"]+)"/g)].map(([, link = ""]) => link);
+
+/** The texts of the cells of the tables with a column of that name, row by row. */
+const rowsOf = (html: string, column: string): string[][] =>
+  html
+    .split("<table>")
+    .filter((table) => table.includes(`<th>${column}</th>`))
+    .flatMap((table) => [...table.matchAll(/<tr>\n<td>(.*?)<\/tr>/gs)])
+    .map(([, row = ""]) => row.split("<td>").map((cell) => unescaped(cell.replaceAll(/<[^>]*>/g, "")).trim()));
 
 const commandsOf = (html: string): string =>
   [...html.matchAll(/<code class="language-sh">(.*?)<\/code>/gs)].map(([, code = ""]) => unescaped(code)).join("\n");
@@ -101,7 +114,9 @@ describe("The documentation", () => {
       assert.equal(html.match(/aria-current="page"/g)?.length, 1, path);
       const ids = idsOf(html);
       assert.equal(new Set(ids).size, ids.length, `${path}: ${ids}`);
-      assert.doesNotMatch(html, /\{\{ (?!first_name|list_name|fields\.city)|\{%|undefined|NaN|\[object/, path);
+      assert.doesNotMatch(html, /undefined|NaN|\[object/, path);
+      // That page is about them.
+      if (path !== MERGE_TAGS_PAGE) assert.doesNotMatch(html, /\{\{ (?!first_name|list_name|fields\.city)|\{%/, path);
     }
   });
 
@@ -209,6 +224,40 @@ describe("The documentation", () => {
       "15 minutes, one use",
     ]) {
       assert.ok(text.includes(shown), shown);
+    }
+  });
+
+  it("shows in Merge tags what each example prints, and names every merge tag and every filter", async () => {
+    const html = await read(MERGE_TAGS_PAGE);
+    const tags = rowsOf(html, "prints").map(([tag]) => tag);
+    assert.deepEqual(
+      tags,
+      [...MERGE_TAGS, "fields.NAME"].map((tag) => `{{ ${tag} }}`),
+    );
+    for (const filter of ALLOWED_FILTERS) assert.ok(html.includes(`<code>${filter}</code>`), filter);
+    const examples = rowsOf(html, "a reader gets");
+    assert.ok(examples.length > 20);
+    const link = '<a href="{{ unsubscribe_url }}">Leave</a>';
+    const ada = {
+      ...{ email: "ada+news@example.com", first_name: "Ada", last_name: "Lovelace", list_name: "News" },
+      fields: { city: "Köln", orders: 12, vip: true, since: "2026-03-01" },
+    };
+    for (const [template = "", result = ""] of examples) {
+      const shown = showMessage({ subject: "News", html: template + link }, ada).html;
+      assert.equal(unescaped(shown.replace('<a href="">Leave</a>', "")), result, template);
+      assert.deepEqual(checkContent({ subject: "", html: template }, [...Object.keys(ada.fields), "company"]), []);
+    }
+  });
+
+  it("names in Merge tags what the refusal of a template names", async () => {
+    const rows = rowsOf(await read(MERGE_TAGS_PAGE), "instead of");
+    assert.ok(rows.length > 5);
+    for (const [template = "", right = ""] of rows) {
+      const [problem] = checkContent({ subject: "", html: template }, ["city"]);
+      assert.ok(
+        problem && describeProblem(problem).includes(right),
+        `${template}: ${problem && describeProblem(problem)}`,
+      );
     }
   });
 
