@@ -1,9 +1,10 @@
-import { addressOf, MAX_REPORTED, readDeliveryStatus, readFields, type StatusGroup } from "./delivery-status.ts";
+import { addressOf, MAX_REPORTED, readDeliveryStatus, type StatusGroup, unfold } from "./delivery-status.ts";
 import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
 import {
   addressesIn,
   isOfProgram,
   isPlainBounce,
+  mailedAddresses,
   type RecipientText,
   readRecipients,
   replyIn,
@@ -40,18 +41,26 @@ const reportOf = ({ returned }: IncomingMail, recipients: ReportedRecipient[]): 
   returned,
 });
 
-/** Those that mail servers add come first. */
-const RETURNED_RECIPIENTS = [/^x-original-to:(.*)$/im, /^delivered-to:(.*)$/im, /^to:(.*(?:\n[ \t].*)*)/im];
+const RETURNED_SENDERS = [/^return-path:(.*)$/im, /^from:(.*(?:\n[ \t].*)*)/im];
+
+const isDeclaredFeedback = (mail: IncomingMail): boolean =>
+  /report-type="?feedback-report/i.test(mail.header("content-type"));
+
+/** Some loops give the fields as a text, or attach them as one. */
+const feedbackOf = (mail: IncomingMail): string | undefined =>
+  mail.part("message/feedback-report") ??
+  (isDeclaredFeedback(mail) ? `${mail.wholeText}\n${mail.part("text/plain") ?? ""}` : undefined);
+
+const FEEDBACK_TYPE = /^feedback-type[ \t]*:[ \t]*(?:\([^()]*\)[ \t]*)*([\w-]+)/im;
 
 /** RFC 5965. */
-function readFeedback(mail: IncomingMail, text: string): Classified {
-  const fields = readFields(text);
-  const type = /^[\w-]*/.exec(fields.get("feedback-type")?.toLowerCase() ?? "")?.[0] ?? "";
+function readFeedback(mail: IncomingMail, given: string): Classified {
+  const text = unfold(given);
+  const type = FEEDBACK_TYPE.exec(text)?.[1]?.toLowerCase() ?? "";
   if (type === "" || !isComplaint(type)) return { ...NO_REPORT, returned: mail.returned };
   const named = [...text.matchAll(/^(?:original-rcpt-to|removal-recipient):(.*)$/gim)];
   const addresses = [...new Set(named.map(([, value = ""]) => addressOf(value.trim())))].slice(0, MAX_REPORTED);
-  const returnedTo = RETURNED_RECIPIENTS.map((field) => field.exec(mail.returned)?.[1] ?? "");
-  const known = addresses.length > 0 ? addresses : [addressesIn(returnedTo.join(" "))[0] ?? ""];
+  const known = addresses.length > 0 ? addresses : [mailedAddresses(mail.returned)[0] ?? ""];
   const report = reportOf(
     mail,
     known.map((address) => reportedRecipient(address, "complaint")),
@@ -72,14 +81,14 @@ function readJunkReport(mail: IncomingMail): Classified | undefined {
   return reportOf(mail, [reportedRecipient(addressOf(address), "complaint")]);
 }
 
-/** RFC 3464, 2.3.3: the mail was handed on. */
-const SUCCESSES = new Set(["delivered", "relayed", "expanded"]);
+/** RFC 3464, 2.3.3: the mail was handed on. `deliverable` is Postfix's answer to a test. */
+const SUCCESSES = new Set(["delivered", "relayed", "expanded", "deliverable"]);
 
 /** They repeat the mail's header or a status part. */
 const REPEATED_FIELD =
   /^ *(?:to|cc|from|subject|date|sent|message-id|received|x-[\w-]+|[\w-]+-(?:mta|date|recipient|id)) ?:.*$/gim;
 
-interface RecipientWords extends Omit<RecipientText, "address" | "quoted"> {
+interface RecipientWords extends Omit<RecipientText, "quoted"> {
   /** Of a server; empty where the report quotes none. */
   reply: string;
   /** Of the report's status part, or empty. */
@@ -88,12 +97,21 @@ interface RecipientWords extends Omit<RecipientText, "address" | "quoted"> {
   isOnly: boolean;
 }
 
+/** The addresses from which the returned mail came, and their domains, except those of its recipient. */
+function sendersOf(mail: IncomingMail, recipient: string): string[] {
+  const [returnPath = "", from = ""] = RETURNED_SENDERS.map((field) => field.exec(mail.returned)?.[1]);
+  const domainOf = (address: string) => address.slice(address.lastIndexOf("@") + 1);
+  return addressesIn(`${mail.header("to")} ${returnPath} ${from}`)
+    .flatMap((address) => [address, domainOf(address)])
+    .filter((name) => name !== recipient && name !== domainOf(recipient));
+}
+
 /**
  * Classifies the quoted reply; where no rule fits it, the lines around it: first those of the recipient, last those that
  * several share.
  */
-function classifyWords({ reply, entry, text, shared, status, isOnly }: RecipientWords) {
-  const found = classifyReply(readReply(reply, text, status));
+function classifyWords(mail: IncomingMail, { address, reply, entry, text, shared, status, isOnly }: RecipientWords) {
+  const found = classifyReply(readReply(reply, text, status, sendersOf(mail, address)));
   if (found.hasRule || (reply !== "" && !isOnly)) return found;
   const words = (lines: string) => lines.replace(REPEATED_FIELD, "");
   const around = [readReply(words(entry), text, status), readReply(words(text), "", status)];
@@ -104,68 +122,52 @@ function classifyWords({ reply, entry, text, shared, status, isOnly }: Recipient
 const HAS_WORDS = /\p{L}{3}/u;
 
 /** By the fields of RFC 3464, and by the text only where they give no reason. */
-function classifyStatus(
-  { address, action, status, diagnostic }: StatusGroup,
-  about: Omit<RecipientText, "address">,
+function classifyRecipient(
+  mail: IncomingMail,
+  { address, isForwarded, action, status, diagnostic }: StatusGroup,
+  about: RecipientText,
   isOnly: boolean,
 ): ReportedRecipient {
   const isSuccess = SUCCESSES.has(action) || (action === "" && status.startsWith("2."));
-  if (isSuccess) return reportedRecipient(address, "none");
-  if (action.startsWith("delay")) return reportedRecipient(address, "soft");
   // Services that ask an unknown sender to confirm: the mail waits for the answer.
-  if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none");
+  if (isSuccess || /not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none");
+  if (action.startsWith("delay")) return reportedRecipient(address, "soft");
   const hasWords = HAS_WORDS.test(diagnostic);
   // Where neither field gives a reason, the text may quote one.
-  const reply = hasWords ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
+  const reply = hasWords ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`.trim();
   const isByCode = !hasWords && specificityOf(status) === 3;
   const found = isByCode
     ? classifyReply(readReply(diagnostic, "", status))
-    : classifyWords({ ...about, reply, status, isOnly });
-  return { address, isDelay: false, ...found };
+    : classifyWords(mail, { ...about, address, reply, status, isOnly });
+  // The mailed address took the mail, perhaps for others too.
+  return { address, isDelay: false, ...found, kind: isForwarded ? "soft" : found.kind };
 }
 
-const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "", shared: "" };
+const NO_TEXT: RecipientText = { address: "", text: "", entry: "", quoted: "", shared: "" };
 
-/** RFC 3464. */
-function readStatuses(mail: IncomingMail, text: string): Classified {
+/** @param groups of a status part, or none: then the text alone names the recipients */
+function readBounce(mail: IncomingMail, groups: readonly StatusGroup[]): Classified {
   const inText = readRecipients(mail);
   const named = new Map(inText.map((recipient) => [recipient.address, recipient]));
-  const read = readDeliveryStatus(text);
+  const action = saysDelayed(mail.subject, mail.text) ? "delayed" : "";
+  const ofText = (inText.length > 0 ? inText : [NO_TEXT]).map(({ address }) => ({
+    address,
+    isForwarded: false,
+    action,
+    status: "",
+    diagnostic: "",
+  }));
+  const read = groups.length > 0 ? groups : ofText;
   const isOnly = read.length === 1;
-  // Exim gives the file or the command of a local delivery; its own header names the address.
-  const groups = read.map((group) => {
-    const isAddress = group.address.includes("@") || !isOnly || inText.length !== 1;
-    return isAddress ? group : { ...group, address: inText[0]?.address ?? group.address };
-  });
   const unnamed = { ...NO_TEXT, text: isOnly ? mail.text : "" };
   return reportOf(
     mail,
-    groups.map((group) => classifyStatus(group, named.get(group.address) ?? unnamed, isOnly)),
-  );
-}
-
-function readPlainBounce(mail: IncomingMail): Classified {
-  const named = readRecipients(mail);
-  const recipients = named.length > 0 ? named : [{ ...NO_TEXT, address: "", text: mail.text }];
-  if (saysDelayed(mail.subject, mail.text)) {
-    return reportOf(
-      mail,
-      recipients.map(({ address }) => reportedRecipient(address, "soft")),
-    );
-  }
-  const isOnly = recipients.length === 1;
-  // Recipients that the text does not name share the whole text.
-  const known = new Map<string, ReturnType<typeof classifyWords>>();
-  const classifyText = (about: RecipientText) => {
-    const reply = about.quoted || replyIn(about.text);
-    const key = `${reply}\n${about.text}`;
-    const found = known.get(key) ?? classifyWords({ ...about, reply, status: "", isOnly });
-    known.set(key, found);
-    return found;
-  };
-  return reportOf(
-    mail,
-    recipients.map((about) => ({ address: about.address, isDelay: false, ...classifyText(about) })),
+    read.map((group) => {
+      // Exim gives the file or the command of a local delivery; its own header names the address.
+      const isAddress = group.address.includes("@") || !isOnly || inText.length !== 1;
+      const address = isAddress ? group.address : (inText[0]?.address ?? "");
+      return classifyRecipient(mail, { ...group, address }, named.get(address) ?? unnamed, isOnly);
+    }),
   );
 }
 
@@ -173,20 +175,16 @@ const statusesOf = (mail: IncomingMail): string | undefined =>
   mail.part("message/delivery-status") ?? mail.part("message/global-delivery-status");
 
 /** A gateway may have wrapped the report into a mail of its own. */
-const hasFields = (mail: IncomingMail): boolean =>
-  (statusesOf(mail) ?? mail.part("message/feedback-report")) !== undefined;
+const hasFields = (mail: IncomingMail): boolean => (statusesOf(mail) ?? feedbackOf(mail)) !== undefined;
 
 function classify(mail: IncomingMail): Classified {
-  const feedback = mail.part("message/feedback-report");
+  const feedback = feedbackOf(mail);
   if (feedback !== undefined) return readFeedback(mail, feedback);
-  const statuses = statusesOf(mail);
-  if (statuses !== undefined) {
-    const report = readStatuses(mail, statuses);
-    if (report.recipients.length > 0) return report;
-  }
+  const groups = readDeliveryStatus(statusesOf(mail) ?? "");
+  if (groups.length > 0) return readBounce(mail, groups);
   // RFC 8098: a receipt says that a mail was shown or deleted. RFC 5429, 2.2: its text may refuse the mail.
   if (mail.part("message/disposition-notification") !== undefined) {
-    return /automatically rejected/i.test(mail.text) ? readPlainBounce(mail) : NO_REPORT;
+    return /automatically rejected/i.test(mail.text) ? readBounce(mail, []) : NO_REPORT;
   }
   const complained = readJunkReport(mail);
   if (complained !== undefined) return complained;
@@ -194,8 +192,7 @@ function classify(mail: IncomingMail): Classified {
   if (notified !== undefined) return reportOf(mail, notified);
   if (!isPlainBounce(mail)) return NO_REPORT;
   // Gateways that rewrite a report put its status part into the text.
-  const report = /^final-recipient:/im.test(mail.wholeText) ? readStatuses(mail, mail.wholeText) : NO_REPORT;
-  return report.recipients.length > 0 ? report : readPlainBounce(mail);
+  return readBounce(mail, /^final-recipient:/im.test(mail.wholeText) ? readDeliveryStatus(mail.wholeText) : []);
 }
 
 /**

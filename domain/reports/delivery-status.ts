@@ -5,6 +5,8 @@ export const MAX_REPORTED = 100;
 export interface StatusGroup {
   /** Final-Recipient, or Original-Recipient where that is missing. */
   address: string;
+  /** The mail went to another address, such as an alias, which led to this one. */
+  isForwarded: boolean;
   /** In lower case, or empty. */
   action: string;
   /** E.g. "5.1.1", or empty. */
@@ -14,21 +16,21 @@ export interface StatusGroup {
 
 const MAX_GROUPS = 2 * MAX_REPORTED;
 
-/** Unfolded, by name in lower case; the first of a name counts. */
-export function readFields(group: string): Map<string, string> {
-  const fields = new Map<string, string>();
-  let name = "";
-  for (const line of group.split("\n")) {
-    if (/^[ \t]/.test(line)) {
-      if (name !== "") fields.set(name, `${fields.get(name)} ${line.trim()}`);
-      continue;
-    }
-    const colon = line.indexOf(":");
-    name = colon > 0 ? line.slice(0, colon).trim().toLowerCase() : "";
-    if (fields.has(name)) name = "";
-    if (name !== "") fields.set(name, line.slice(colon + 1).trim());
+/** With each field in one line. */
+export const unfold = (text: string): string => text.replace(/\n[ \t]+(?=\S)/g, " ");
+
+/** Fields by name in lower case, the first of a name. Some MTAs leave out the empty line before the next recipient. */
+function groupsOf(text: string): Map<string, string>[] {
+  const groups = [new Map<string, string>()];
+  for (const line of unfold(text).split("\n")) {
+    const [, given = "", value = ""] = /^([^:]+):(.*)/.exec(line) ?? [];
+    const name = given.trim().toLowerCase();
+    const fields = groups.at(-1);
+    const isNext = /^(?:final|original)-recipient$/.test(name) && fields?.has(name);
+    if (line.trim() === "" || isNext) groups.push(new Map(isNext ? [[name, value.trim()]] : []));
+    else if (name !== "" && !fields?.has(name)) fields?.set(name, value.trim());
   }
-  return fields;
+  return groups;
 }
 
 /** Of `rfc822; <user@example.com>`, `rfc822; "User" <user@example.com>` or `rfc822; user@example.com (User)`. */
@@ -43,32 +45,36 @@ export function addressOf(field: string): string {
 /** Neither a local name nor the empty path. */
 export const WHOLE_ADDRESS = /^\S{1,320}@[^\s@.]{1,255}\.\S/;
 
-/** Final-Recipient, unless only the reporting host knows that address (RFC 3464, 2.3.1 and 2.3.2). */
-function recipientOf(fields: Map<string, string>): string | undefined {
-  const named = [fields.get("final-recipient"), fields.get("original-recipient")].filter(
-    (field) => field !== undefined,
-  );
-  const addresses = named.map(addressOf);
-  return addresses.find((address) => WHOLE_ADDRESS.test(address)) ?? addresses.find((address) => address !== "");
-}
+const unquoted = (address: string): string => address.replace(/^"|"(?=@)/g, "");
 
 /** Some MTAs put the reply code before it. */
 const STATUS = /^(?:[245]\d{2}[ -])?([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
 
 export function readDeliveryStatus(text: string): StatusGroup[] {
-  const groups = text.split(/\n[ \t]*\n/).slice(0, MAX_GROUPS);
   const recipients: StatusGroup[] = [];
-  for (const fields of groups.map(readFields)) {
-    const recipient = recipientOf(fields);
-    const status = STATUS.exec(fields.get("status") ?? "")?.[1] ?? "";
+  for (const fields of groupsOf(text).slice(0, MAX_GROUPS)) {
+    const field = (name: string) => fields.get(name) ?? "";
+    const withoutComments = (name: string) =>
+      field(name)
+        .replace(/\([^()]*\)/g, "")
+        .trim();
+    const status = STATUS.exec(withoutComments("status"))?.[1] ?? "";
+    const final = addressOf(field("final-recipient"));
+    const original = addressOf(field("original-recipient"));
+    // One that is no address, only the reporting host knows (RFC 3464, 2.3.1 and 2.3.2). Sendmail adds the member of an alias.
+    const isWhole = (name: string) => WHOLE_ADDRESS.test(name);
+    const address = [addressOf(field("x-actual-recipient")), final, original].find(isWhole) ?? (final || original);
     // MTAs leave out the others.
-    if (recipient === undefined && status === "" && !fields.has("action")) continue;
+    if (address === "" && status === "" && !fields.has("action")) continue;
     recipients.push({
-      address: recipient ?? "",
-      action: /^[a-z]*/.exec((fields.get("action") ?? "").toLowerCase())?.[0] ?? "",
+      address,
+      isForwarded: isWhole(final) && isWhole(original) && unquoted(final) !== unquoted(original),
+      action: /^[a-z]*/.exec(withoutComments("action").toLowerCase())?.[0] ?? "",
       status,
       // No rule needs the type of the code ("smtp;", "x-unix;").
-      diagnostic: (fields.get("diagnostic-code") ?? "").replace(/^[\w-]{1,40} ?;/, "").trim(),
+      diagnostic: field("diagnostic-code")
+        .replace(/^[\w-]{1,40} ?;/, "")
+        .trim(),
     });
   }
   const named = recipients.filter(({ address }) => address !== "");

@@ -1,4 +1,3 @@
-import type { MailReportKind } from "../../db/entities/engagement.ts";
 import {
   type MailRef,
   mailAddressesIn,
@@ -8,6 +7,7 @@ import {
 } from "../mail/links.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import type { ClassifiedMail } from "./classify.ts";
+import { mailedAddresses } from "./plain-bounce.ts";
 import type { MailReport, ReportFinding } from "./record.ts";
 import type { ReportKind } from "./report.ts";
 
@@ -15,22 +15,19 @@ import type { ReportKind } from "./report.ts";
 const MAX_TOKENS = 10;
 
 /**
- * Undefined for other mail, and for a delay. A report with several recipients is about the members of a list or an alias that
- * was mailed: the bounce is hard only when it is hard for every member.
+ * Undefined for other mail, and for a delay. A report with several recipients, or with another one than the mailed address,
+ * is about the members of a list or an alias: the bounce is hard only when it is hard for the address, or for every member.
  */
-function kindOf({ recipients }: ClassifiedMail): ReportFinding | undefined {
+function kindOf({ recipients, returned }: ClassifiedMail): ReportFinding | undefined {
   const settled = recipients.filter(({ isDelay }) => !isDelay);
   const has = (kind: ReportKind) => settled.some((recipient) => recipient.kind === kind);
-  const report = (kind: MailReportKind, isSendersFault = false) => ({ kind, isSendersFault });
-  if (has("complaint")) return report("complaint");
-  if (has("hard") && settled.every(({ kind }) => kind === "hard")) return report("bounce:hard");
-  if (has("hard") || has("soft")) {
-    return report(
-      "bounce:soft",
-      settled.every((recipient) => recipient.isSendersFault),
-    );
-  }
-  return undefined;
+  if (has("complaint")) return { kind: "complaint" };
+  const mailed = mailedAddresses(returned);
+  const isMailed = (address: string) => address === "" || mailed.length === 0 || mailed.includes(address);
+  if (has("hard") && settled.every(({ kind, address }) => kind === "hard" && isMailed(address)))
+    return { kind: "bounce:hard" };
+  if (!has("hard") && !has("soft")) return undefined;
+  return { kind: "bounce:soft", isSendersFault: settled.every((recipient) => recipient.isSendersFault) };
 }
 
 /**

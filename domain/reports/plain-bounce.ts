@@ -91,10 +91,11 @@ function isBounceOfOther(mail: IncomingMail, { isNamed, isSaid, quotesServer }: 
   if (LIST_REFUSAL.test(text)) return LIST_HEADERS.some((name) => mail.header(name) !== "") && !isAnswer;
   const isAutomatic = saysAutomatic(mail) || AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
   const isOther = OTHER_FAILURE_SUBJECT.test(subject) || PARCEL.test(subject) || PARCEL.test(text);
-  if (isAnswer || isAutomatic || isOther || !isNamed || !isSaid) return false;
-  if (returned !== "") return true;
   // RFC 5321, 4.5.5: reports have the empty return path, and most automatic answers.
   const hasEmptyPath = mail.header("return-path").trim() === "<>";
+  if (isAnswer || isAutomatic || isOther || !isSaid) return false;
+  if (!isNamed) return returned !== "" && hasEmptyPath && readRecipients(mail).some(({ entry }) => entry !== "");
+  if (returned !== "") return true;
   const quotesReply = CERTAIN_REPLY.test(text) || (hasEmptyPath && quotesServer);
   return (quotesReply && readRecipients(mail).length > 0) || (hasEmptyPath && listsRecipients(mail));
 }
@@ -129,6 +130,12 @@ export const addressesIn = (text: string): string[] =>
   // Inside an X.400 address, one of Exchange begins with its type.
   [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/^smtp=|\.+$/g, ""));
 
+/** To whom a returned mail was written. */
+export const mailedAddresses = (returned: string): string[] =>
+  [/^to:(.*(?:\n[ \t].*)*)/im, /^x-original-to:(.*)/im, /^envelope-to:(.*)/im]
+    .map((field) => addressesIn(field.exec(returned)?.[1] ?? ""))
+    .find((addresses) => addresses.length > 0) ?? [];
+
 const MAX_ENTRY_LINES = 20;
 
 /** The lines about one recipient. */
@@ -145,7 +152,7 @@ export interface RecipientText {
 }
 
 /** Neither another reply nor about another address. */
-const CONTINUES = /^(?!>>>|<<<|\s*(?:[45]\d{2}[ -]|host |smtp error))[^@]*\S[^@]*$/i;
+const CONTINUES = /^(?!>>>|<<<|\s*(?:[45]\d{2}[ -]|host |smtp error))[^@]*[^@\s][^@]*$/i;
 const MAX_CONTINUING_LINES = 3;
 
 /** The first one that names an address, by that address. */
@@ -228,9 +235,13 @@ export function readRecipients(mail: IncomingMail): RecipientText[] {
   for (const { address, line } of given.length > 0 ? mentions : entriesOf(mentions)) {
     if (!starts.has(address)) starts.set(address, line);
   }
-  const named = given.length > 0 ? given.filter((address) => starts.has(address)) : wholeAmong([...starts.keys()]);
-  const quotedTo = /^(?:to|x-original-to|envelope-to):(.*(?:\n[ \t].*)*)/im.exec(mail.returned)?.[1] ?? "";
-  const fallback = given.length > 0 ? given : [...new Set([...repeated, ...addressesIn(quotedTo)])];
+  const quotedTo = mailedAddresses(mail.returned);
+  // Of addresses within sentences, others are examples or offered instead.
+  const isProse = mentions.every(({ indent, line }) => indent === undefined && !SMTP_REPLY.test(lines[line] ?? ""));
+  const known = given.length > 0 ? given : isProse ? quotedTo : [];
+  const among = known.filter((address) => starts.has(address));
+  const named = among.length > 0 || given.length > 0 ? among : wholeAmong([...starts.keys()]);
+  const fallback = given.length > 0 ? given : [...new Set([...repeated, ...quotedTo])];
   const found = (named.length > 0 ? named : fallback).slice(0, MAX_REPORTED);
   const ordered = found.toSorted((a, b) => (starts.get(a) ?? 0) - (starts.get(b) ?? 0));
   const linesOf = (address: string) => {

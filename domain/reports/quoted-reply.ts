@@ -15,7 +15,7 @@ const STAGES: readonly { stage: ReplyStage; says: RegExp }[] = [
   },
   {
     stage: "other",
-    says: /in reply to (?:mail from|helo|ehlo)|after (?:initial connection|(?:pipelined )?mail from|e?helo|starttls)|>>> ?(?:mail from|e?helo)|our (?:mail from|e?helo)|my name was rejected|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
+    says: /(?:in reply to|after(?: pipelined)?|our|>>>) ?(?:initial (?:connection|server greeting)|mail from|[el]hlo|helo|starttls|auth)\b|(?:my name|sender) was rejected|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
   },
 ];
 
@@ -32,9 +32,9 @@ function stageOf(text: string): ReplyStage | undefined {
   return last?.stage === "data" && NO_RECIPIENT.test(text) ? "rcpt" : last?.stage;
 }
 
-/** Cisco's gateways put it before the reply that they quote. */
-const GATEWAY_PREFIX =
-  /\d\.\d\.\d - (?:unknown address error|bad destination host|other network problem)(?= ?\d{3}-?')/g;
+/** Cisco's gateways put it before the reply that they quote. "One or more recipients" says nothing of any. */
+const NO_REASON =
+  /\d\.\d\.\d - (?:unknown address error|bad destination host|other network problem)(?= ?\d{3}-?')|one or more (?:of (?:its|the|your) )?recipients/g;
 
 const ENHANCED = /(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])/g;
 const CODE = /(?<![\d.#-])([45]\d{2})(?=[ -]|:|$)/;
@@ -43,8 +43,7 @@ const FURTHER_CODES = /(?<=\S) [245]\d{2}[- ](?:[245]\.\d{1,3}\.\d{1,3} )?/g;
 
 /** Their words tell nothing about the failure: spam@example.net. */
 const ANY_ADDRESS = /[^\s<>"()[\],;:|{}]{1,64}@[\p{L}\p{N}.-]{1,253}/gu;
-const MASKED_ADDRESS = "a@b.example";
-const SENDER = "sender@b.example";
+const DOMAIN = /(?<![\w.@-])[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?![\w@-])/g;
 
 /** Servers give the reason at its beginning. */
 const MAX_REPLY_CHARS = 4_000;
@@ -58,13 +57,13 @@ const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " "
 /**
  * @param around text that may name the command that the reply answers
  * @param status code that the report gives
- * @param senders addresses of the mail's sender, in lower case: what names one of them is about the sender
+ * @param senders addresses and domains of the mail's sender, in lower case: what names one of them is about the sender
  */
 export function readReply(text: string, around = "", status = "", senders: readonly string[] = []): QuotedReply {
-  const start = text
-    .slice(0, MAX_REPLY_CHARS)
-    .replace(ANY_ADDRESS, (address) => (senders.includes(address.toLowerCase()) ? SENDER : MASKED_ADDRESS));
-  const words = squeeze(start).replace(GATEWAY_PREFIX, "");
+  const words = squeeze(text.slice(0, MAX_REPLY_CHARS))
+    .replace(ANY_ADDRESS, (address) => (senders.includes(address) ? "sender@b.example" : "a@b.example"))
+    .replace(DOMAIN, (domain) => (senders.includes(domain) ? "sender.example" : domain))
+    .replace(NO_REASON, "");
   const codes = [...words.matchAll(ENHANCED)].map(([, found = ""]) => found);
   // Of several that are as specific, the reply's come before the report's.
   const [specific = ""] = [...codes, status].toSorted((a, b) => specificityOf(b) - specificityOf(a));
@@ -73,6 +72,7 @@ export function readReply(text: string, around = "", status = "", senders: reado
     status: specific,
     code: code === undefined ? undefined : Number(code),
     text: words.replace(FURTHER_CODES, " "),
-    stage: stageOf(words) ?? stageOf(squeeze(around)),
+    // A server that said it about a recipient was most likely asked for that one.
+    stage: stageOf(words) ?? stageOf(squeeze(around)) ?? (/\bsaid: ?5/.test(`${words} ${around}`) ? "rcpt" : undefined),
   };
 }

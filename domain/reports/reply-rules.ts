@@ -65,7 +65,7 @@ const MISSING =
 const QUALIFIERS =
   "(?:(?:or|local|virtual|final|delivery|destination|intended|valid|known|e-?mail|mail|smtp|user) ){0,3}";
 const NOT_THERE =
-  "(?:exist|be (?:found|located)|found|located|listed|known|recogni[sz]ed|registered|valid\\b|available here|have an account)";
+  "(?:exist|be (?:found|located)|(?:exactly )?match an|found|located|listed|known|recogni[sz]ed|registered|valid\\b|available here|have an account)";
 
 /** Words for the recipient, and for its absence, in either order with few words between. */
 const TRANSLATIONS: readonly string[] = String.raw`
@@ -135,6 +135,9 @@ const ACCOUNT = new RegExp(
   ].join("|"),
 );
 
+const FULL =
+  /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w{0,20}|out of|insufficient|not enough) ?(?:the |its |his |their |allowed |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|(?:mailbox|buz[oó]n|casilla|cuenta).{0,20}llen[oa]\b|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/;
+
 /** To a sender who may not post. */
 export const LIST_REFUSAL = /not (?:a member of|allowed to post to|subscribed to) this (?:mailing[- ])?list\b/i;
 
@@ -149,16 +152,18 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "sender's account refused",
     fault: "account",
-    says: ACCOUNT,
     // Receivers that ask for SPF or DMARC write so too, and recipients who block a sender.
-    when: ({ text }) => !/\bspf\b|dkim|dmarc|by (?:the |this |its )?(?:recipient|user|addressee)|\blist\b/.test(text),
+    when: ({ status, text }) =>
+      /\.1\.[78]$/.test(status) ||
+      (ACCOUNT.test(text) &&
+        !/\bspf\b|dkim|dmarc|by (?:the |this |its )?(?:recipient|user|addressee)|\blist\b/.test(text)),
     source:
       "RFC 3463 X.1.7, X.1.8 and X.7.8; Postfix, reject_unlisted_sender; Gmail, 5.4.5; cPanel, max emails per hour",
   },
   {
     name: "mailbox full",
     fault: "recipient",
-    says: /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w{0,20}|out of|insufficient|not enough) ?(?:the |its |his |their |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|(?:mailbox|buz[oó]n|casilla|cuenta).{0,20}llen[oa]\b|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/,
+    when: ({ status, text }) => status.endsWith(".2.2") || FULL.test(text),
     source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552; Dovecot and Exim quota replies",
   },
   {
@@ -182,6 +187,12 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     source: "RFC 3463 X.7.2; answers of Mailman, fml and ezmlm to senders who may not post",
   },
   {
+    name: "cannot be verified now",
+    fault: "server",
+    says: /(?:can't|cannot|could not|couldn't|unable to|not) (?:be )?(?:verif|validat|resolv)\w{0,4}\b(?! (?:by|with)).{0,60}(?:time[ds]?[ -]?out|temporar|later|unavailable)|unable to (?:verify|validate) (?:the |this |that |your )?recipient|not found, try again|(?:directory|ldap|database|recipient|user|lookup)\b.{0,40}(?:time[ds]?[ -]?out|temporar\w{0,3} (?:unavail|fail|error))/,
+    source: "RFC 3463 X.4.3; Postfix, Name service error: try again",
+  },
+  {
     name: "mailbox unknown by code and words",
     fault: "gone",
     status: /^5\.1\.(?:1|10)$/,
@@ -193,11 +204,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "host unknown",
     fault: "gone",
     says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name|domain must exist|no (?:dns entry|address associated|valid hosts)\b|gethostbyname/,
-    when: (reply) =>
-      reply.stage !== "other" &&
-      !isTemporary(reply) &&
-      !NAMES_SENDER.test(reply.text) &&
-      !/not found, try again/.test(reply.text),
+    when: (reply) => reply.stage !== "other" && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
     source: "RFC 3463 X.1.2 and X.4.4; replies of Postfix (Name service error), Sendmail, Exim, qmail, hMailServer",
   },
   {
@@ -266,7 +273,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "mailbox unavailable",
     fault: "gone",
-    says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|name & address book|domino directory|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
     when: (reply) => isAboutAddress(reply) && !reply.status.startsWith("5.2."),
     source: "RFC 5321 4.2.2 and 4.2.3, reply 550; texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
   },

@@ -12,7 +12,7 @@ const mail = (head: string, body: string) => Buffer.from(`${head.trim()}\r\n\r\n
 /** A notification of RFC 3464 with one recipient. */
 const notification = (group: string, text = "") =>
   mail(
-    'From: <MAILER-DAEMON@relay.example>\nSubject: Delivery report\nContent-Type: multipart/report; report-type=delivery-status; boundary="b"',
+    'From: <MAILER-DAEMON@relay.example>\nTo: <bounce@news.example>\nSubject: Delivery report\nContent-Type: multipart/report; report-type=delivery-status; boundary="b"',
     `--b\n\n${text}\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; relay.example\n\n${group}\n\n--b--\n`,
   );
 const failed = (status: string, diagnostic: string, text = "") =>
@@ -69,6 +69,21 @@ describe("classifying reports that come by mail", () => {
     // The most specific code, of either field.
     ["5.2.2", "550 5.1.0 Denied", "soft"],
     ["5.1.1", "550 5.0.0 Denied", "hard"],
+    // The sender's, to any recipient; under a code that says otherwise, too.
+    ["5.1.7", "550 5.1.7 <user@example.net>: no such user", "soft"],
+    ["5.1.8", "553 5.1.8 Unknown user", "soft"],
+    ["5.1.1", "550 5.1.1 <bounce@news.example>: unknown user", "soft"],
+    ["5.0.0", "550 Verification failed for <bounce@news.example> 550 No such user here", "soft"],
+    ["5.0.0", "550 <user@example.net>: domain news.example does not exist", "soft"],
+    ["5.0.0", "550 <user@example.net>: domain not.news.example does not exist", "hard"],
+    // May be known later.
+    ["5.0.0", "550 Unable to verify recipient, directory timeout", "soft"],
+    ["5.0.0", "550 <user@example.net>: Recipient address rejected: cannot verify the user, try again later", "soft"],
+    ["5.1.1", "550 5.1.1 Recipient lookup timed out", "soft"],
+    ["5.1.1", "550 5.1.1 LDAP: temporary error, user unknown", "soft"],
+    ["5.0.0", "550 One or more recipients not found", "soft"],
+    ["5.1.1", "550 5.1.1 Permanent failure for one or more recipients", "hard"],
+    ["5.2.2", "550 5.2.2 The message exceeds the size that is left, rejected by policy", "soft"],
   ];
   for (const [status, diagnostic, kind] of replies) {
     it(`calls ${JSON.stringify(diagnostic || status)} ${kind}`, async () => {
@@ -85,6 +100,28 @@ describe("classifying reports that come by mail", () => {
     assert.equal((await classifyMail(failed("5.7.1", "", "550 5.1.1 User unknown"))).kind, "soft");
   });
 
+  it("suppresses nobody for what was said to MAIL, EHLO or the connection, or by a code to the message", async () => {
+    const answers: [reply: string, command: string, kind: ReportKind][] = [
+      ["550 5.1.1 Access refused", "(in reply to EHLO command)", "soft"],
+      ["550 5.1.1 Unknown user", "(in reply to MAIL FROM command)", "soft"],
+      ["553 5.1.0 news.example does not exist", "after MAIL FROM:<bounce@news.example> SIZE=1022:", "soft"],
+      ["550 5.1.2 Unknown host", "after pipelined EHLO mx.relay.example:", "soft"],
+      ["554 5.1.0 Go away", "refused to talk to me:", "soft"],
+      ["554 5.1.0 Message rejected", "(in reply to end of DATA command)", "soft"],
+      ["554 5.1.2 Denied", "after end of data:", "soft"],
+      ["554 5.1.0 Denied", "(in reply to RCPT TO command)", "hard"],
+      ["550 5.1.1 User unknown", "(in reply to end of DATA command)", "hard"],
+    ];
+    for (const [reply, command, kind] of answers) {
+      const { recipients } = await classifyMail(failed(reply.slice(4, 9), reply, `host mx said: ${reply} ${command}`));
+      assert.deepEqual(
+        recipients.map((recipient) => recipient.kind),
+        [kind],
+        `${reply} ${command}`,
+      );
+    }
+  });
+
   it("takes the command that a reply answers from the text", async () => {
     const reply = "550 <user@example.net> recipient rejected";
     const answering = (command: string) =>
@@ -94,7 +131,7 @@ describe("classifying reports that come by mail", () => {
     assert.equal((await classifyMail(failed("5.0.0", reply, answering("MAIL FROM")))).kind, "soft");
   });
 
-  for (const action of ["delivered", "relayed", "expanded"]) {
+  for (const action of ["delivered", "relayed", "expanded", "deliverable", "(to a list)\n expanded"]) {
     it(`takes the action "${action}" for no bounce`, async () => {
       const group = `Final-Recipient: rfc822; user@example.net\nAction: ${action}\nStatus: 2.0.0`;
       assert.equal((await classifyMail(notification(group))).kind, "none");
@@ -110,8 +147,8 @@ describe("classifying reports that come by mail", () => {
     );
   });
 
-  for (const type of ["abuse", "fraud", "virus", "other"]) {
-    it(`takes feedback of the type "${type}" for a complaint`, async () => {
+  for (const type of ["abuse", "fraud", "virus", "other", "\n abuse", "(spam) abuse", "abuse (by the button)"]) {
+    it(`takes feedback of the type ${JSON.stringify(type)} for a complaint`, async () => {
       const { kind, recipients, returned } = await classifyMail(feedback(type));
       assert.equal(kind, "complaint");
       assert.deepEqual(
@@ -166,6 +203,38 @@ describe("classifying reports that come by mail", () => {
       address: "user@example.net",
       kind: "hard",
     },
+    "a server whose quota is a sentence, with the mail and without a subject of a failure": {
+      raw: mail(
+        'Return-Path: <>\nTo: <bounce@news.example>\nFrom: no-reply@example.net\nSubject: Mail\nContent-Type: multipart/mixed; boundary="b"',
+        "--b\nContent-Type: text/plain\n\nYour mail\n   could not be delivered to: <user@example.net>\n   as their mailbox is full.\n--b\nContent-Type: message/rfc822\n\nFrom: news@news.example\nTo: user@example.net\n\nNews\n--b--\n",
+      ),
+      address: "user@example.net",
+      kind: "soft",
+    },
+    "a directory that offers other addresses": {
+      raw: mail(
+        'Return-Path: <>\nTo: bounce@news.example\nFrom: postmaster@example.net\nSubject: FAILED MAIL to "user"',
+        "Addresses here look like lastname@example.net. The address that your message has,\nuser@example.net, did not match any entry. Perhaps one of these may help:\n\n  Judith User     925-555-0100     other.user@example.net\n\n----- Original message follows -----\nFrom: news@news.example\nTo: user@example.net\n",
+      ),
+      address: "user@example.net",
+      kind: "hard",
+    },
+    "a feedback loop whose fields are a text": {
+      raw: mail(
+        'From: fbl@provider.example\nTo: bounce@news.example\nContent-Type: multipart/report; report-type=feedback-report; boundary="b"',
+        '--b\nContent-Type: text/plain\n\nThis is a report.\n--b\nContent-Type: text/plain; name="report.txt"\n\nFeedback-Type: abuse\nOriginal-Rcpt-To:\n <user@example.net>\n--b\nContent-Type: message/rfc822\n\nTo: user@example.net\n\nHello\n--b--\n',
+      ),
+      address: "user@example.net",
+      kind: "complaint",
+    },
+    "a feedback loop that attaches its fields as a text": {
+      raw: mail(
+        'From: fbl@provider.example\nTo: bounce@news.example\nContent-Type: multipart/report; report-type="feedback-report"; boundary="b"',
+        "--b\nContent-Type: text/plain\nContent-Disposition: attachment\n\nVersion: 1\nFeedback-Type: abuse\n--b\nContent-Type: message/rfc822\n\nTo: user@example.net\n\nHello\n--b--\n",
+      ),
+      address: "user@example.net",
+      kind: "complaint",
+    },
     "the junk reports of Outlook.com": {
       raw: mail(
         'From: staff@hotmail.com\nSubject: complaint about message from 192.0.2.1\nContent-Type: multipart/mixed; boundary="b"',
@@ -184,6 +253,34 @@ describe("classifying reports that come by mail", () => {
       );
     });
   }
+
+  it("begins a group with the next recipient where no empty line stands before it", async () => {
+    const group = (address: string, status: string) =>
+      `Original-Recipient: rfc822;${address}\nFinal-Recipient: rfc822; ${address}\nAction: failed\nStatus:\n ${status}`;
+    const { recipients } = await classifyMail(
+      notification(`${group("one@example.net", "5.2.2")}\n${group("two@example.net", "5.1.1")}`),
+    );
+    assert.deepEqual(
+      recipients.map(({ address, kind }) => [address, kind]),
+      [
+        ["one@example.net", "soft"],
+        ["two@example.net", "hard"],
+      ],
+    );
+  });
+
+  it("calls soft what failed beyond the mailed address", async () => {
+    const group = (original: string) =>
+      `Original-Recipient: rfc822; ${original}\nFinal-Recipient: rfc822; User@example.net\nAction: failed\nStatus: 5.1.1`;
+    for (const [original, kind] of [
+      ["team@example.net", "soft"],
+      ["user@example.com", "soft"],
+      ["user@EXAMPLE.net", "hard"],
+      ['"user"@example.net', "hard"],
+    ]) {
+      assert.equal((await classifyMail(notification(group(`${original}`)))).kind, kind, original);
+    }
+  });
 
   it("does not classify a report that asks the sender to confirm as a bounce", async () => {
     const group =

@@ -93,6 +93,19 @@ describe("The intake of reports", () => {
     assert.equal(await reasonOf(team, emails[1] ?? ""), "bounce:complaint");
   });
 
+  it("records a soft bounce where another address failed than the one that was mailed", async () => {
+    const [alias, own] = [`${unique("team")}@to.example`, "someone@elsewhere.example"];
+    for (const [to, kind] of [
+      [alias, "bounce:soft"],
+      [own, "bounce:hard"],
+    ]) {
+      const ref = await mailTo(team, alias);
+      const raw = bounce("5.1.1", "550 5.1.1 User unknown", `Subject: Hello\nTo: <${to}>\n`);
+      assert.equal(await give(pathOf(ref), raw), 250);
+      assert.deepEqual(await recordedKinds(team, ref.sendId), [`1 ${kind}`]);
+    }
+  });
+
   describe("that gets mails to unsubscribe", () => {
     const REQUEST = "From: Reader <reader@elsewhere.example>\nSubject: unsubscribe\n\n";
     const READER = "reader@elsewhere.example";
