@@ -73,6 +73,9 @@ export function readReply(text: string, around = "", status = "", senders: reado
     code: code === undefined ? undefined : Number(code),
     text: words.replace(FURTHER_CODES, " "),
     // A server that said it about a recipient was most likely asked for that one.
-    stage: stageOf(words) ?? stageOf(squeeze(around)) ?? (/\bsaid: ?5/.test(`${words} ${around}`) ? "rcpt" : undefined),
+    stage:
+      stageOf(words) ??
+      stageOf(squeeze(around)) ??
+      (/\bsa(?:id|ys):\s{0,9}5/.test(`${words} ${around}`) ? "rcpt" : undefined),
   };
 }

@@ -239,7 +239,13 @@ export async function recordSoftRefusals(
   await suppress(em, tenant, overLimit.map(shownAddress), "bounce:soft");
 }
 
-/** The mails whose addresses have reached the limit. */
+/** Recipients have no index by address, which each send would have to write: so many of them are looked through. */
+const MAX_SEARCHED = 200_000;
+
+/**
+ * The mails whose addresses have reached the limit. A mail that came through, sent between mails that bounced, starts the
+ * count anew, if it was in one of the sends that are looked through: the smallest ones.
+ */
 async function findOverLimit<Counted extends CountedAddress>(
   em: EntityManager,
   tenant: Tenant,
@@ -248,11 +254,32 @@ async function findOverLimit<Counted extends CountedAddress>(
 ): Promise<Counted[]> {
   if (mails.length === 0) return [];
   const emails = [...new Set(mails.map(({ email }) => email))];
+  const reachesLimit = sql`count(*) >= ${SOFT_BOUNCES_TO_SUPPRESS}::int`;
   const { rows } = await sql<{ email: string }>`
-    select email from mail_reports
-    where ${ofTenant(tenant)} and email is not null and email = any(${emails})
-      and created_at > now() - make_interval(days => ${SOFT_BOUNCE_WINDOW_DAYS}::int)
-    group by email having count(*) >= ${SOFT_BOUNCES_TO_SUPPRESS}::int`.execute(kysely(em));
+    with counted as materialized (
+      select p.email, coalesce((
+        select r.updated_at from send_recipients r where r.send_id = p.send_id and r.seq = p.seq), p.created_at) as mailed_at
+      from mail_reports p
+      where ${ofTenant(tenant, "p")} and p.email is not null and p.email = any(${emails})
+        and p.created_at > now() - make_interval(days => ${SOFT_BOUNCE_WINDOW_DAYS}::int)
+    ), reached as materialized (
+      select email, min(mailed_at) as first_at, max(mailed_at) as last_at from counted group by email having ${reachesLimit}
+    ), searched as materialized (
+      select s.id, sum(s.recipients) over (order by s.recipients, s.id) as rows_so_far from sends s
+      where (select count(*) from reached) > 0 and ${ofTenant(tenant, "s")} and s.ledger_state in ('COMPLETE', 'NAMELESS')
+        and s.send_at < (select max(last_at) from reached)
+        and coalesce(s.completed_at, now()) > (select min(first_at) from reached)
+    ), delivered as (
+      select r.email, max(r.updated_at) as mailed_at from searched s
+      cross join lateral (
+        select r.email, r.updated_at from send_recipients r join reached b on b.email = r.email
+        where r.send_id = s.id and r.state = 'SENT' and r.updated_at between b.first_at and b.last_at and not exists (
+          select from mail_reports p where p.send_id = r.send_id and p.seq = r.seq and p.kind in (${HARD_BOUNCE}, 'bounce:soft'))
+        offset 0) r
+      where s.rows_so_far <= ${MAX_SEARCHED} group by r.email
+    )
+    select c.email from counted c join reached using (email) left join delivered d using (email)
+    where d.email is null or c.mailed_at > d.mailed_at group by c.email having ${reachesLimit}`.execute(kysely(em));
   const overLimit = new Set(rows.map(({ email }) => email));
   return mails.filter(({ email }) => overLimit.has(email));
 }

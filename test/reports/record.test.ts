@@ -103,6 +103,36 @@ describe("A report about a mail", () => {
       assert.equal(await reasonOf(team, email), undefined);
     });
 
+    it("counts since the last mail that came through", async () => {
+      const limit = SOFT_BOUNCE_POLICY.SOFT_BOUNCES_TO_SUPPRESS;
+      /** Sent an hour apart: `b` bounced, `d` was delivered, `x` came back for the sender's sake, `?` is unknown. */
+      const reasonAfter = async (history: string) => {
+        const email = uniqueEmail("now-and-then");
+        const mails = await softBounces(email, history.length);
+        for (const [i, { sendId }] of mails.entries()) {
+          await sql`update send_recipients set state = ${history[i] === "?" ? "UNKNOWN" : "SENT"},
+            updated_at = now() - make_interval(hours => ${history.length - i}) where send_id = ${sendId}`.execute(
+            kysely(team.em),
+          );
+          await sql`update sends set send_at = now() - make_interval(hours => ${history.length - i + 1})
+            where id = ${sendId}`.execute(kysely(team.em));
+        }
+        const of = (kind: string) => mails.filter((_, i) => history[i] === kind);
+        for (const mail of of("x")) await record(mail, "bounce:soft", { isSendersFault: true });
+        for (const mail of of("b")) await record(mail, "bounce:soft");
+        return reasonOf(team, email);
+      };
+      const bounced = "b".repeat(limit - 1);
+      assert.equal(await reasonAfter(`${bounced}b`), "bounce:soft");
+      assert.equal(await reasonAfter(`${bounced}db`), undefined);
+      assert.equal(await reasonAfter(`bd${bounced}`), undefined);
+      assert.equal(await reasonAfter(`bd${bounced}b`), "bounce:soft");
+      assert.equal(await reasonAfter(`d${bounced}b`), "bounce:soft");
+      // They may yet come back.
+      assert.equal(await reasonAfter(`${bounced}bdd`), "bounce:soft");
+      assert.equal(await reasonAfter(`${bounced}x?b`), "bounce:soft");
+    });
+
     it("that is the sender's fault counts against no address", async () => {
       const email = uniqueEmail("blocked");
       for (const mail of await softBounces(email, SOFT_BOUNCE_POLICY.SOFT_BOUNCES_TO_SUPPRESS)) {
