@@ -17,20 +17,16 @@ const CLASSES: Readonly<Record<string, StatusClass>> = {
   "1.2": "unknown", // bad destination system address
   "1.3": "unknown", // bad destination mailbox address syntax
   "1.4": "unknown", // destination mailbox address ambiguous
-  "1.5": "system", // destination address valid: contradicts a refusal
   "1.6": "unknown", // destination mailbox has moved, no forwarding address
   "1.7": "sender", // bad sender's mailbox address syntax; given to RCPT by servers that delay their refusals
   "1.8": "sender", // bad sender's system address; likewise
-  "1.9": "system", // message relayed to non-compliant mailer (RFC 3886)
   "1.10": "unknown", // recipient address has null MX (RFC 7505)
-  "1.*": "system", // a vendor's own: Exchange Online gives 5.1.20 and 5.1.90 to senders, for their header and their daily limit
+  "1.*": "system", // 1.5 (the address is valid), 1.9 (RFC 3886), a vendor's own: Exchange Online gives 5.1.20 and 5.1.90 to senders, for their header and their daily limit
 
-  "2.0": "disabled", // other or undefined mailbox status
-  "2.1": "disabled", // mailbox disabled, not accepting messages: it may be enabled again
   "2.2": "full", // mailbox full
   "2.3": "content", // message length exceeds administrative limit
   "2.4": "system", // mailing list expansion problem
-  "2.*": "disabled",
+  "2.*": "disabled", // 2.0, 2.1: it may be enabled again
 
   "3.4": "content", // message too big for system
   "3.*": "system", // 3.0, 3.1 (mail system full), 3.2, 3.3, 3.5; 3.6 (RFC 6710)

@@ -19,14 +19,10 @@ export interface QuotedReply {
 export type Fault = "recipient" | "account" | "message" | "server" | "unknown";
 
 interface ReplyRule {
-  name: string;
   /** `gone`: no later mail can arrive. */
   fault: Exclude<Fault, "unknown"> | "gone";
   says?: RegExp;
-  status?: RegExp;
   when?: (reply: QuotedReply) => boolean;
-  /** The documents that the rule follows. */
-  source: string;
 }
 
 /**
@@ -52,10 +48,6 @@ const isAboutMailbox = ({ stage, status, code, text }: QuotedReply): boolean => 
   // An MTA that quotes no other server speaks of its own mailboxes.
   return NAMES_ADDRESS.test(text) || (code === undefined && /^(?:5\.0\.0)?$/.test(status));
 };
-
-/** For good, and not about the message or the sender. */
-const isAboutAddress = (reply: QuotedReply): boolean =>
-  reply.stage !== "data" && reply.stage !== "other" && !isTemporary(reply);
 
 const RECIPIENT =
   "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
@@ -110,7 +102,7 @@ const UNKNOWN_USER = new RegExp(
     `(?:[>)"]|@\\S{1,255})[:,]? (?:is |was )?(?:unknown|not (?:found|known|exist)|(?:does not|doesn't) (?:exist|have an account))`,
     "(?:recipient|address) rejected\\.?(?= ?\\(|$)",
     `not (?:a |an |our |my |one of our )(?:valid |known |existing |registered )?(?:member of|${RECIPIENT})`,
-    `no (?:${RECIPIENT}|one)\\b.{0,40}(?:by that name|with (?:that|this|such)|here|found|available for)`,
+    `no (?:${RECIPIENT}|one)\\b.{0,40}(?:by that name|with (?:that|this|such)|\\bhere|found|available for)`,
     `(?:can't|cannot|could not|couldn't|unable to|do not|don't) (?:find|locate|validate|resolve|verify|know|have) (?:the |this |that |your |alias |such |an? |any )?(?:${RECIPIENT}|<?\\S{1,64}@)`,
     `(?:can't|cannot|could not|couldn't|does not|doesn't|do not|don't) (?:deliver|handle|accept) (?:any )?mail for (?:the |this |that )?(?:${RECIPIENT}|[<{]?\\S{1,64}@)`,
     "no longer (?:an employee|employed|works)|nobody (?:here )?(?:by|with) (?:that|this)|because it does not exist",
@@ -131,15 +123,19 @@ const ACCOUNT = new RegExp(
     `\\bsender\\b.{0,40}(?:rejected|refused|denied|unknown|invalid|not (?:allowed|authori[sz]ed|permitted|verified|local|exist|owned)|verif\\w{1,8} (?:failed|failure))`,
     "verif\\w{1,8} (?:failed|failure) for <?sender@",
     "not (?:allowed|permitted|authori[sz]ed|entitled) to (?:send|relay)(?! (?:(?:e-?)?mails? |messages? )?to\\b)",
+    "relay(?:ing)? (?:\\S{1,80} )?(?:access )?(?:denied|not permitted|not allowed|prohibited|is not)|(?:unable|not (?:allowed|permitted)|won't|will not|cannot) (?:to )?relay|we do not relay|isn't in my list of allowed rcpthosts|not (?:an? )?(?:\\w{1,9} )?gateway(?! user)",
     "(?:disabled|suspended|blocked|restricted) (?:from|for) sending|sending (?:is |has been |was )?(?:disabled|suspended|blocked)",
   ].join("|"),
 );
 
-const FULL =
-  /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w{0,20}|out of|insufficient|not enough) ?(?:the |its |his |their |allowed |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|(?:mailbox|buz[oó]n|casilla|cuenta).{0,20}llen[oa]\b|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/;
-
 /** To a sender who may not post. */
 export const LIST_REFUSAL = /not (?:a member of|allowed to post to|subscribed to) this (?:mailing[- ])?list\b/i;
+
+const TOO_MUCH =
+  /receiving (?:mail|email)s? at a rate|frequency limited|mailbox unavailable or access denied|too (?:many(?! hops)|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren|(?:message|mail|size).{0,40}(?:too (?:large|big)|exceed|limit)|(?:exceed|limit).{0,40}(?:size|length)/;
+
+const FULL_OR_UNWANTED =
+  /mailbox (?:size )?limit|storage (?:is )?full|reached (?:the |its |his |their )?(?:disk |mailbox |storage )?quota|(?:user|mailbox|recipient|account) has too many messages|mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w{0,20}|out of|insufficient|not enough) ?(?:the |its |his |their |allowed |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|(?:mailbox|buz[oó]n|casilla|cuenta).{0,20}llen[oa]\b|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)|recipient(?:'s|s)? (?:preferences|privacy)|(?:rejected|refused|blocked|denied) by (?:the |this |its )?(?:recipient|user|addressee)s?(?!'|[ -](?:address|domain|server|policy))|(?:user|recipient) (?:refused|rejected) to receive/;
 
 /**
  * The first rule that fits decides; a reply that fits none is soft. Rules on words, which several servers use or a vendor
@@ -148,174 +144,97 @@ export const LIST_REFUSAL = /not (?:a member of|allowed to post to|subscribed to
  * at all. All else is soft, also a full, disabled or inactive mailbox, and each refusal of the sender, its server or the
  * mail. "User unknown" in answer to the message is soft: filters write it to hide themselves.
  */
-export const REPLY_RULES: readonly ReplyRule[] = [
+const REPLY_RULES: readonly ReplyRule[] = [
+  // Sender's account refused: RFC 3463 X.1.7, X.1.8 and X.7.8; Postfix, reject_unlisted_sender; Gmail, 5.4.5; cPanel, max emails per hour
   {
-    name: "sender's account refused",
     fault: "account",
     // Receivers that ask for SPF or DMARC write so too, and recipients who block a sender.
     when: ({ status, text }) =>
       /\.1\.[78]$/.test(status) ||
       (ACCOUNT.test(text) &&
-        !/\bspf\b|dkim|dmarc|by (?:the |this |its )?(?:recipient|user|addressee)|\blist\b/.test(text)),
-    source:
-      "RFC 3463 X.1.7, X.1.8 and X.7.8; Postfix, reject_unlisted_sender; Gmail, 5.4.5; cPanel, max emails per hour",
+        !/\bspf\b|dkim|dmarc|by (?:the |this |its )?(?:recipient|user|addressee)|\blist\b(?! of allowed)/.test(text)),
   },
+  // Full, or refused by the recipient's own rules: RFC 3463 X.2.2 and X.7.1; Dovecot and Exim, quotas; Facebook, RCP-P2 and RCP-P3; QQ
   {
-    name: "mailbox full",
     fault: "recipient",
-    when: ({ status, text }) => status.endsWith(".2.2") || FULL.test(text),
-    source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552; Dovecot and Exim quota replies",
+    when: ({ status, text }) => status.endsWith(".2.2") || FULL_OR_UNWANTED.test(text),
   },
+  // Too many or too large, or not for a list: RFC 3463 X.2.3, X.3.4, X.4.5 and X.7.2; RFC 1870; Gmail, Yahoo, QQ Mail; Mailman, fml, ezmlm
   {
-    name: "too many messages",
     fault: "message",
-    says: /receiving (?:mail|email)s? at a rate|frequency limited|mailbox unavailable or access denied|too (?:many|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren/,
-    source:
-      "RFC 3463 X.4.5; Gmail and Yahoo SMTP error references; QQ Mail's list of returned mails (frequency, access denied)",
+    when: ({ text }) => LIST_REFUSAL.test(text) || TOO_MUCH.test(text),
   },
+  // Cannot be verified now: RFC 3463 X.4.3; Postfix, Name service error: try again
   {
-    name: "refused by the recipient's own rules",
-    fault: "recipient",
-    says: /recipient(?:'s|s)? (?:preferences|privacy)|(?:rejected|refused|blocked|denied) by (?:the |this |its )?(?:recipient|user|addressee)s?(?!'|[ -](?:address|domain|server|policy))|(?:user|recipient) (?:refused|rejected) to receive/,
-    source:
-      "RFC 3463 X.7.1; Facebook, SMTP response codes RCP-P2 and RCP-P3; QQ Mail's list of returned mails (rejected by recipients)",
-  },
-  {
-    name: "refused by a mailing list",
-    fault: "message",
-    says: LIST_REFUSAL,
-    source: "RFC 3463 X.7.2; answers of Mailman, fml and ezmlm to senders who may not post",
-  },
-  {
-    name: "cannot be verified now",
     fault: "server",
     says: /(?:can't|cannot|could not|couldn't|unable to|not) (?:be )?(?:verif|validat|resolv)\w{0,4}\b(?! (?:by|with)).{0,60}(?:time[ds]?[ -]?out|temporar|later|unavailable)|unable to (?:verify|validate) (?:the |this |that |your )?recipient|not found, try again|(?:directory|ldap|database|recipient|user|lookup)\b.{0,40}(?:time[ds]?[ -]?out|temporar\w{0,3} (?:unavail|fail|error))/,
-    source: "RFC 3463 X.4.3; Postfix, Name service error: try again",
   },
+  // Host unknown, or takes no mail: RFC 3463 X.1.2 and X.4.4; RFC 7504, 521; RFC 7505; Postfix, Sendmail, Exim, qmail, hMailServer
   {
-    name: "mailbox unknown by code and words",
     fault: "gone",
-    status: /^5\.1\.(?:1|10)$/,
-    says: UNKNOWN_USER,
+    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name|domain must exist|no (?:dns entry|address associated|valid hosts)\b|gethostbyname|(?:host|domain|server|system|recipient|\.[a-z]{2,20})\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|mx points to "?\.|indicated no smtp service|smtp protocol (?:is )?not (?:supported|available)/,
     when: ({ text }) => !NAMES_SENDER.test(text),
-    source: "RFC 3463 X.1.1; RFC 5321 4.2.3, reply 550",
   },
+  // Moved, or not in the directory: RFC 3463 X.1.6; RFC 5321 3.4, reply 551; Microsoft, NDR error codes 5.1.1, 5.1.10 and 5.4.1
   {
-    name: "host unknown",
-    fault: "gone",
-    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name|domain must exist|no (?:dns entry|address associated|valid hosts)\b|gethostbyname/,
-    when: (reply) => reply.stage !== "other" && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
-    source: "RFC 3463 X.1.2 and X.4.4; replies of Postfix (Name service error), Sendmail, Exim, qmail, hMailServer",
-  },
-  {
-    name: "host takes no mail",
-    fault: "gone",
-    says: /(?:host|domain|server|system|recipient|\.[a-z]{2,20})\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|mx points to "?\.|indicated no smtp service|smtp protocol (?:is )?not (?:supported|available)/,
-    when: (reply) => !isTemporary(reply),
-    source: "RFC 7505 (null MX); RFC 7504, reply 521; Exim, dnslookup router",
-  },
-  {
-    name: "moved, or not in the directory",
     fault: "gone",
     says: /(?:recipient|user|mailbox|address|account|a@b\.example)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|mailbox moved|user (?:a@b\.example )?(?:is )?not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound/,
-    when: isAboutAddress,
-    source: "RFC 3463 X.1.6; RFC 5321 3.4, reply 551; Microsoft, NDR error codes 5.1.1, 5.1.10 and 5.4.1",
+    when: ({ stage }) => stage !== "data",
   },
+  // Account disabled: RFC 3463 X.2.1; RFC 5248 X.7.13; replies of Gmail, Yahoo and Orange
   {
-    name: "account disabled",
     fault: "recipient",
     says: /(?:account|mailbox|user|recipient|address)\b.{0,60}?(?:disabled|suspended|inactive|deactivated|not active|locked|blocked|frozen|restricted|expired|closed|discontinued|bloqu)|(?:disabled|inactive|suspended|not an active) (?:recipient|account|user|mailbox|address)|заблокирован|(?:帐号|账号|邮箱|用户).{0,6}(?:冻结|禁用|停用)/,
     when: ({ text }) => !NAMES_SENDER.test(text) && !/dnsbl|\brbl\b|spam|(?:block|black) ?list/.test(text),
-    source: "RFC 3463 X.2.1; RFC 5248 X.7.13; replies of Gmail, Yahoo and Orange",
   },
+  // User unknown: RFC 5321 3.3 and 4.2.3, reply 550 to RCPT; RFC 3463 X.1.1
   {
-    name: "relaying refused",
-    fault: "account",
-    says: /relay(?:ing)? (?:\S{1,80} )?(?:access )?(?:denied|not permitted|not allowed|prohibited|is not)|(?:unable|not (?:allowed|permitted)|won't|will not|cannot) (?:to )?relay|we do not relay|isn't in my list of allowed rcpthosts|not.{0,20}gateway/,
-    source: "RFC 5321 3.6.2; RFC 3463 X.7.1; replies of Postfix, Exim, qmail",
-  },
-  {
-    name: "user unknown",
     fault: "gone",
     says: UNKNOWN_USER,
-    when: (reply) => isAboutMailbox(reply) && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
-    source: "RFC 5321 3.3 and 4.2.3, reply 550 to RCPT; RFC 3463 X.1.1",
+    when: (reply) => (/^5\.1\.(?:1|10)$/.test(reply.status) || isAboutMailbox(reply)) && !NAMES_SENDER.test(reply.text),
   },
+  // Sender, its server or the message refused: RFC 3463 X.6 and X.7; RFC 7372; sender guidelines of Gmail, Yahoo, Microsoft
   {
-    name: "sender, its server or the message refused",
     fault: "message",
-    says: /\bspam|\bube\b|unsolicited|\bbulk|virus|malware|phish|black ?list|block ?list|blocklisted|\brbl\b|dnsbl|spamhaus|barracuda|reputation|\bspf\b|\bdkim\b|dmarc|authenticat|reverse dns|\bptr\b|\brdns\b|policy|banned|not (?:rfc|compliant)|rfc ?(?:2?822|2821|532[12])(?![;\d])|content (?:rejected|refused|filter)|rejected (?:by|due|for)|sender.{0,40}(?:reject|refus|denied|invalid|not exist|unknown|verif|domain|block)|domain of sender|from: domain|client host|your (?:ip|host|server|domain|network)|sending (?:ip|domain|server)|greylist|graylist|try again later|prohibited|not authori[sz]ed|unauthori[sz]ed|permission|restrict|administrative|attachment|8-bit|header/,
+    says: /\bspam|\bube\b|unsolicited|\bbulk|virus|malware|phish|black ?list|block ?list|blocklisted|\brbl\b|dnsbl|spamhaus|barracuda|reputation|\bspf\b|\bdkim\b|dmarc|authenticat|reverse dns|\bptr\b|\brdns\b|policy|banned|not (?:rfc|compliant)|rfc ?(?:2?822|2821|532[12])(?![;\d])|content (?:rejected|refused|filter)|rejected (?:by|due|for)|sender.{0,40}(?:reject|refus|denied|invalid|not exist|unknown|verif|domain|block)|domain of sender|from: domain|client host|your (?:ip|host|server|domain|network)|sending (?:ip|domain|server)|greylist|graylist|prohibited|not authori[sz]ed|unauthori[sz]ed|permission|restrict|administrative|attachment|8-bit|(?<!following )header/,
     // A report that quotes no server uses such words in its own advice.
     when: ({ code, status }) => code !== undefined || status !== "",
-    source: "RFC 3463 X.6 and X.7; RFC 7372; sender guidelines of Gmail, Yahoo, Microsoft",
   },
+  // Not delivered in time: RFC 3463 X.4
   {
-    name: "message too large",
-    fault: "message",
-    says: /(?:message|mail|size).{0,40}(?:too (?:large|big)|exceed|limit)|(?:exceed|limit).{0,40}(?:size|length)/,
-    source: "RFC 1870; RFC 3463 X.2.3 and X.3.4",
-  },
-  {
-    name: "not delivered in time",
     fault: "server",
-    says: /timed? ?out|expired|(?:connection|connect).{0,40}(?:refused|failed|lost|dropped|reset)|not responding|(?:un|not )reachable|retry (?:timeout|time)|too long|loop|hop ?count|temporar|deferred|lookup failure|name server reply|multiple retries/,
-    source: "RFC 3463 X.4",
+    says: /timed? ?out|expired|(?:connection|connect).{0,40}(?:refused|failed|lost|dropped|reset)|not responding|(?:un|not )reachable|retry (?:timeout|time)|too long|loop|hop ?count|too many hops|delivery attempts|temporar|deferred|lookup failure|name server reply|multiple retries/,
   },
+  // No account, in reply to the message: Yahoo, SMTP error reference: 554 delivery error: dd, and Mail.ru, list of errors: answers to the message about the recipient
   {
-    name: "no account, in reply to the message",
     fault: "gone",
     says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found|local mailbox \S{1,120} is unavailable: user not found/,
     // Without a code, a report of Yahoo does not show which command the reply answers.
-    when: (reply) => reply.code !== undefined && !isTemporary(reply),
-    source:
-      "Yahoo, SMTP error reference: 554 delivery error: dd, and Mail.ru, list of errors: answers to the message about the recipient",
+    when: ({ code }) => code !== undefined,
   },
+  // Mailbox unavailable: RFC 5321 4.2.2 and 4.2.3, reply 550; texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange
   {
-    name: "mailbox unavailable",
     fault: "gone",
     says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
-    when: (reply) => isAboutAddress(reply) && !reply.status.startsWith("5.2."),
-    source: "RFC 5321 4.2.2 and 4.2.3, reply 550; texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
+    when: ({ stage, status }) => stage !== "data" && !status.startsWith("5.2."),
   },
+  // Full by code, or user unknown in reply to the message: RFC 5321 3.3 (a reply after DATA refuses the message) and 4.2.3
   {
-    name: "address rejected",
-    fault: "gone",
-    status: /^5\.1\.0$/,
-    says: /address rejected/,
-    source: "Cisco Secure Email Gateway, LDAP accept: its answer to recipients that the directory does not hold",
-  },
-  {
-    name: "host or domain takes no mail, by code",
-    fault: "gone",
-    when: ({ code, status, text }) =>
-      !NAMES_SENDER.test(text) && (code === 556 || (code === 521 && (status === "" || status === "5.3.2"))),
-    source: "RFC 7504, replies 521 and 556",
-  },
-  {
-    name: "user unknown in reply to the message",
     fault: "recipient",
-    says: UNKNOWN_USER,
-    when: ({ status }) => !/^5\.1\.[1236]$/.test(status),
-    source: "RFC 5321 3.3: a reply after DATA refuses the message",
+    when: ({ code, status, text }) =>
+      classOfRefusal(code, status) === "full" || (UNKNOWN_USER.test(text) && !/^5\.1\.[01236]$/.test(status)),
   },
+  // Address, by code: RFC 3463 X.1.1 to X.1.3, X.1.6, X.4.4; RFC 7505 (5.1.10)
   {
-    name: "address, by code",
     fault: "gone",
     // In reply to the message a code alone says nothing of the mailbox.
     when: ({ stage, status }) =>
       stage !== "data" && ((status.startsWith("5.1.") && classOfStatus(status) === "unknown") || status === "5.4.4"),
-    source: "RFC 3463 X.1.1 to X.1.3, X.1.6, X.4.4; RFC 7505 (5.1.10)",
-  },
-  {
-    name: "mailbox full, by code",
-    fault: "recipient",
-    when: ({ code, status }) => classOfRefusal(code, status) === "full",
-    source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552",
   },
 ];
 
-const FAULT_OF_CLASS: Readonly<Record<StatusClass, Exclude<Fault, "unknown">>> = {
-  unknown: "recipient",
+const FAULT_OF_CLASS: Readonly<Record<StatusClass, Fault>> = {
+  unknown: "unknown",
   disabled: "recipient",
   full: "recipient",
   sender: "account",
@@ -337,19 +256,18 @@ export interface ReadReply {
   hasRule: boolean;
 }
 
-function faultWithoutRule({ stage, text, status }: QuotedReply): Fault {
-  if (stage === "other") return "account";
+function faultWithoutRule({ text, status }: QuotedReply): Fault {
   if (NAMES_SENDER.test(text)) return "message";
   const subject = classOfStatus(status);
-  return subject === undefined || subject === "unknown" ? "unknown" : FAULT_OF_CLASS[subject];
+  return subject === undefined ? "unknown" : FAULT_OF_CLASS[subject];
 }
 
 /** The one reading of a reply, for SMTP, reports by mail and providers. */
 export function classifyReply(reply: QuotedReply): ReadReply {
   const rule = REPLY_RULES.find(
-    ({ says, status, when }) =>
+    ({ fault, says, when }) =>
+      (fault !== "gone" || !isTemporary(reply)) &&
       (says === undefined || says.test(reply.text)) &&
-      (status === undefined || status.test(reply.status)) &&
       (when === undefined || when(reply)),
   );
   const about = reply.stage === "other" ? "account" : (rule?.fault ?? faultWithoutRule(reply));
