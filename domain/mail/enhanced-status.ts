@@ -21,7 +21,7 @@ const CLASSES: Readonly<Record<string, StatusClass>> = {
   "1.7": "sender", // bad sender's mailbox address syntax; given to RCPT by servers that delay their refusals
   "1.8": "sender", // bad sender's system address; likewise
   "1.10": "unknown", // recipient address has null MX (RFC 7505)
-  "1.*": "system", // 1.5 (the address is valid), 1.9 (RFC 3886), a vendor's own: Exchange Online gives 5.1.20 and 5.1.90 to senders, for their header and their daily limit
+  "1.*": "system", // 1.5 (a valid address), 1.9 (RFC 3886); Exchange Online gives 5.1.20 and 5.1.90 to senders
 
   "2.2": "full", // mailbox full
   "2.3": "content", // message length exceeds administrative limit

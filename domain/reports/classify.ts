@@ -41,15 +41,14 @@ const reportOf = ({ returned }: IncomingMail, recipients: ReportedRecipient[]): 
   returned,
 });
 
-const RETURNED_SENDERS = [/^return-path:(.*)$/im, /^from:(.*(?:\n[ \t].*)*)/im];
-
-const isDeclaredFeedback = (mail: IncomingMail): boolean =>
-  /report-type="?feedback-report/i.test(mail.header("content-type"));
+const DECLARED_FEEDBACK = /report-type="?feedback-report/i;
 
 /** Some loops give the fields as a text, or attach them as one. */
 const feedbackOf = (mail: IncomingMail): string | undefined =>
   mail.part("message/feedback-report") ??
-  (isDeclaredFeedback(mail) ? `${mail.wholeText}\n${mail.part("text/plain") ?? ""}` : undefined);
+  (DECLARED_FEEDBACK.test(mail.header("content-type"))
+    ? `${mail.wholeText}\n${mail.part("text/plain") ?? ""}`
+    : undefined);
 
 const FEEDBACK_TYPE = /^feedback-type[ \t]*:[ \t]*(?:\([^()]*\)[ \t]*)*([\w-]+)/im;
 
@@ -88,30 +87,26 @@ const SUCCESSES = new Set(["delivered", "relayed", "expanded", "deliverable"]);
 const REPEATED_FIELD =
   /^ *(?:to|cc|from|subject|date|sent|message-id|received|x-[\w-]+|[\w-]+-(?:mta|date|recipient|id)) ?:.*$/gim;
 
-interface RecipientWords extends Omit<RecipientText, "quoted"> {
-  /** Of a server; empty where the report quotes none. */
-  reply: string;
-  /** Of the report's status part, or empty. */
-  status: string;
-  /** The text can be about no other recipient. */
-  isOnly: boolean;
-}
-
 /** The addresses from which the returned mail came, and their domains, except those of its recipient. */
 function sendersOf(mail: IncomingMail, recipient: string): string[] {
-  const [returnPath = "", from = ""] = RETURNED_SENDERS.map((field) => field.exec(mail.returned)?.[1]);
+  const returned = [/^return-path:.*/im, /^from:.*(?:\n[ \t].*)*/im].map((field) => field.exec(mail.returned)?.[0]);
   const domainOf = (address: string) => address.slice(address.lastIndexOf("@") + 1);
-  return addressesIn(`${mail.header("to")} ${returnPath} ${from}`)
+  return addressesIn([mail.header("to"), ...returned].join(" "))
     .flatMap((address) => [address, domainOf(address)])
     .filter((name) => name !== recipient && name !== domainOf(recipient));
 }
 
 /**
- * Classifies the quoted reply; where no rule fits it, the lines around it: first those of the recipient, last those that
- * several share.
+ * Classifies the quoted reply, if any; where no rule fits it, the lines around it: first those of the recipient, last those
+ * that several share.
+ * @param isOnly the text can be about no other recipient
  */
-function classifyWords(mail: IncomingMail, { address, reply, entry, text, shared, status, isOnly }: RecipientWords) {
-  const found = classifyReply(readReply(reply, text, status, sendersOf(mail, address)));
+function classifyWords(
+  { entry, text, shared }: RecipientText,
+  { reply, status, senders }: { reply: string; status: string; senders: readonly string[] },
+  isOnly: boolean,
+) {
+  const found = classifyReply(readReply(reply, text, status, senders));
   if (found.hasRule || (reply !== "" && !isOnly)) return found;
   const words = (lines: string) => lines.replace(REPEATED_FIELD, "");
   const around = [readReply(words(entry), text, status), readReply(words(text), "", status)];
@@ -137,8 +132,8 @@ function classifyRecipient(
   const reply = hasWords ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`.trim();
   const isByCode = !hasWords && specificityOf(status) === 3;
   const found = isByCode
-    ? classifyReply(readReply(diagnostic, "", status))
-    : classifyWords(mail, { ...about, address, reply, status, isOnly });
+    ? classifyReply(readReply(diagnostic, about.text, status))
+    : classifyWords(about, { reply, status, senders: sendersOf(mail, address) }, isOnly);
   // The mailed address took the mail, perhaps for others too.
   return { address, isDelay: false, ...found, kind: isForwarded ? "soft" : found.kind };
 }

@@ -61,7 +61,7 @@ export function readDeliveryStatus(text: string): StatusGroup[] {
     const status = STATUS.exec(withoutComments("status"))?.[1] ?? "";
     const final = addressOf(field("final-recipient"));
     const original = addressOf(field("original-recipient"));
-    // One that is no address, only the reporting host knows (RFC 3464, 2.3.1 and 2.3.2). Sendmail adds the member of an alias.
+    // RFC 3464, 2.3.1 and 2.3.2: the reporting host alone may know the final one. Sendmail adds the member of an alias.
     const isWhole = (name: string) => WHOLE_ADDRESS.test(name);
     const address = [addressOf(field("x-actual-recipient")), final, original].find(isWhole) ?? (final || original);
     // MTAs leave out the others.

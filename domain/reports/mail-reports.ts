@@ -15,8 +15,8 @@ import type { ReportKind } from "./report.ts";
 const MAX_TOKENS = 10;
 
 /**
- * Undefined for other mail, and for a delay. A report with several recipients, or with another one than the mailed address,
- * is about the members of a list or an alias: the bounce is hard only when it is hard for the address, or for every member.
+ * Undefined for other mail, and for a delay. A report about members of a list or an alias is a soft bounce: the mailed
+ * address took the mail. So is one about several recipients, unless it is hard for each of them.
  */
 function kindOf({ recipients, returned }: ClassifiedMail): ReportFinding | undefined {
   const settled = recipients.filter(({ isDelay }) => !isDelay);

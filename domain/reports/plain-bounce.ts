@@ -39,14 +39,14 @@ const FINAL =
 /** No other text looks like it. */
 const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
 
-/** It declares itself a report; its subject names a failure; its text says it, or quotes an SMTP reply. */
-type Signs = Record<"isReport" | "isNamed" | "isSaid" | "quotesServer", boolean>;
-
 const isDeclared = (mail: IncomingMail): boolean => /report-type="?delivery-status/i.test(mail.header("content-type"));
 
 /** An MTA or a gateway, not a person. */
 export const isOfProgram = (mail: IncomingMail): boolean =>
   mail.from === "" || isDeclared(mail) || SYSTEM_SENDER.test(mail.from) || mail.header("return-path").trim() === "<>";
+
+/** Of list servers. */
+const LIST_HEADERS = ["precedence", "list-subscribe"];
 
 /**
  * Weighs three signs: the sender is an MTA, the words are those of a report, and there is evidence: a returned mail, an SMTP
@@ -54,50 +54,38 @@ export const isOfProgram = (mail: IncomingMail): boolean =>
  * that other mail lacks.
  */
 export function isPlainBounce(mail: IncomingMail): boolean {
-  const { from, subject, text } = mail;
-  if (SUCCESS_SUBJECT.test(subject)) return false;
-  const signs: Signs = {
-    isReport: isDeclared(mail),
-    isNamed: FAILURE_SUBJECT.test(subject),
-    // Reports break their lines within a sentence.
-    isSaid: FAILURE_SENTENCE.test(text.replace(/\s+/g, " ")),
-    quotesServer: SMTP_REPLY.test(text),
-  };
-  const isSystem = signs.isReport || SYSTEM_SENDER.test(from);
-  if (mail.header("x-failed-recipients") !== "") return isSystem || signs.isSaid;
-  return isSystem ? isBounceOfSystem(mail, signs) : isBounceOfOther(mail, signs);
-}
-
-function isBounceOfSystem(mail: IncomingMail, { isReport, isNamed, isSaid, quotesServer }: Signs): boolean {
   const { from, subject, text, returned } = mail;
+  if (SUCCESS_SUBJECT.test(subject)) return false;
+  const isReport = isDeclared(mail);
+  const isSystem = isReport || SYSTEM_SENDER.test(from);
+  const isNamed = FAILURE_SUBJECT.test(subject);
+  // Reports break their lines within a sentence.
+  const isSaid = FAILURE_SENTENCE.test(text.replace(/\s+/g, " "));
+  const quotesServer = SMTP_REPLY.test(text);
+  if (mail.header("x-failed-recipients") !== "") return isSystem || isSaid;
+  const hasRecipients = () => readRecipients(mail).length > 0;
   // A report's subject may repeat the mail's, so its words alone prove nothing.
-  if (isNamed) {
-    if (isReport || returned !== "" || readRecipients(mail).length > 0) return true;
+  if (isSystem && isNamed) {
+    if (isReport || returned !== "" || hasRecipients()) return true;
     // A person may have a name such as "Mail Delivery Help".
     return SYSTEM_ADDRESS.test(from) && (isSaid || quotesServer);
   }
-  const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
-  const isDaemon = /mailer-?daemon@|^<>$/.test(from) && readRecipients(mail).length > 0;
-  return isSaid && !isAutomatic && (returned !== "" || quotesServer || isDaemon || listsRecipients(mail));
-}
-
-/** Of list servers. */
-const LIST_HEADERS = ["precedence", "list-subscribe"];
-
-function isBounceOfOther(mail: IncomingMail, { isNamed, isSaid, quotesServer }: Signs): boolean {
-  const { subject, text, returned } = mail;
+  const isAutomatic = AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
+  if (isSystem) {
+    if (!isSaid || (isAutomatic && (!quotesServer || AUTOMATIC_ANSWER.test(subject)))) return false;
+    const isDaemon = /mailer-?daemon@|^<>$/.test(from) && hasRecipients();
+    return returned !== "" || quotesServer || isDaemon || listsRecipients(mail);
+  }
   const isAnswer = mail.header("in-reply-to") !== "" || ANSWER_SUBJECT.test(subject.trim());
   // A person writes such words too.
   if (LIST_REFUSAL.test(text)) return LIST_HEADERS.some((name) => mail.header(name) !== "") && !isAnswer;
-  const isAutomatic = saysAutomatic(mail) || AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
   const isOther = OTHER_FAILURE_SUBJECT.test(subject) || PARCEL.test(subject) || PARCEL.test(text);
+  if (isAnswer || isAutomatic || saysAutomatic(mail) || isOther || !isSaid) return false;
   // RFC 5321, 4.5.5: reports have the empty return path, and most automatic answers.
   const hasEmptyPath = mail.header("return-path").trim() === "<>";
-  if (isAnswer || isAutomatic || isOther || !isSaid) return false;
   if (!isNamed) return returned !== "" && hasEmptyPath && readRecipients(mail).some(({ entry }) => entry !== "");
-  if (returned !== "") return true;
   const quotesReply = CERTAIN_REPLY.test(text) || (hasEmptyPath && quotesServer);
-  return (quotesReply && readRecipients(mail).length > 0) || (hasEmptyPath && listsRecipients(mail));
+  return returned !== "" || (quotesReply && hasRecipients()) || (hasEmptyPath && listsRecipients(mail));
 }
 
 /** Delivery is still tried. */
@@ -149,22 +137,6 @@ export interface RecipientText {
   quoted: string;
   /** Before those of the first recipient, of several. */
   shared: string;
-}
-
-/** Neither another reply nor about another address. */
-const CONTINUES = /^(?!>>>|<<<|\s*(?:[45]\d{2}[ -]|host |smtp error))[^@]*[^@\s][^@]*$/i;
-const MAX_CONTINUING_LINES = 3;
-
-/** The first one that names an address, by that address. */
-function repliesByAddress(lines: readonly string[], mentions: readonly Mention[]): ReadonlyMap<string, string> {
-  const replies = new Map<string, string>();
-  for (const { address, line } of mentions) {
-    if (replies.has(address) || !SMTP_REPLY.test(lines[line] ?? "")) continue;
-    const following = lines.slice(line + 1, line + 1 + MAX_CONTINUING_LINES);
-    const length = following.findIndex((next) => !CONTINUES.test(next));
-    replies.set(address, [lines[line], ...following.slice(0, length < 0 ? undefined : length)].join("\n"));
-  }
-  return replies;
 }
 
 const BEFORE_ENTRY =
@@ -254,17 +226,14 @@ export function readRecipients(mail: IncomingMail): RecipientText[] {
     const length = about.slice(0, MAX_ENTRY_LINES).findIndex((line) => line.trim() === "");
     return about.slice(0, length < 0 ? MAX_ENTRY_LINES : length).join("\n");
   };
-  const [only] = ordered;
-  if (ordered.length === 1 && only !== undefined) {
-    const entry = entryOf(only, linesOf(only));
-    return [{ address: only, text: mail.text, entry, quoted: "", shared: "" }];
-  }
-  const replies = repliesByAddress(lines, mentions);
-  const shared = lines.slice(0, Math.min(...starts.values(), lines.length)).join("\n");
+  const isOnly = ordered.length === 1;
+  const shared = isOnly ? "" : lines.slice(0, Math.min(...starts.values(), lines.length)).join("\n");
   return ordered.map((address) => {
     const about = linesOf(address);
-    const quoted = replies.get(address) ?? "";
-    return { address, text: about.join("\n"), entry: entryOf(address, about), quoted, shared };
+    const text = isOnly ? mail.text : about.join("\n");
+    const lineOf = (mention: Mention) => (mention.address === address ? (lines[mention.line] ?? "") : "");
+    const quoted = isOnly ? "" : (mentions.map(lineOf).find((line) => SMTP_REPLY.test(line)) ?? "");
+    return { address, text, entry: entryOf(address, about), quoted, shared };
   });
 }
 

@@ -15,7 +15,7 @@ const STAGES: readonly { stage: ReplyStage; says: RegExp }[] = [
   },
   {
     stage: "other",
-    says: /(?:in reply to|after(?: pipelined)?|our|>>>) ?(?:initial (?:connection|server greeting)|mail from|[el]hlo|helo|starttls|auth)\b|(?:my name|sender) was rejected|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
+    says: /(?:in reply to|after(?: pipelined)?|our|>>>) ?(?:initial (?:connection|server greeting)|mail from|[el]hlo|helo|starttls|auth)\b|(?:my name|sender) was rejected|greeting failed|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
   },
 ];
 

@@ -145,7 +145,7 @@ const FULL_OR_UNWANTED =
  * mail. "User unknown" in answer to the message is soft: filters write it to hide themselves.
  */
 const REPLY_RULES: readonly ReplyRule[] = [
-  // Sender's account refused: RFC 3463 X.1.7, X.1.8 and X.7.8; Postfix, reject_unlisted_sender; Gmail, 5.4.5; cPanel, max emails per hour
+  // Sender's account refused: RFC 3463 X.1.7, X.1.8, X.7.8; Postfix, reject_unlisted_sender; Gmail, 5.4.5; cPanel
   {
     fault: "account",
     // Receivers that ask for SPF or DMARC write so too, and recipients who block a sender.
@@ -154,12 +154,12 @@ const REPLY_RULES: readonly ReplyRule[] = [
       (ACCOUNT.test(text) &&
         !/\bspf\b|dkim|dmarc|by (?:the |this |its )?(?:recipient|user|addressee)|\blist\b(?! of allowed)/.test(text)),
   },
-  // Full, or refused by the recipient's own rules: RFC 3463 X.2.2 and X.7.1; Dovecot and Exim, quotas; Facebook, RCP-P2 and RCP-P3; QQ
+  // Full, or refused by the recipient's own rules: RFC 3463 X.2.2, X.7.1; Dovecot, Exim; Facebook, RCP-P2, RCP-P3; QQ
   {
     fault: "recipient",
     when: ({ status, text }) => status.endsWith(".2.2") || FULL_OR_UNWANTED.test(text),
   },
-  // Too many or too large, or not for a list: RFC 3463 X.2.3, X.3.4, X.4.5 and X.7.2; RFC 1870; Gmail, Yahoo, QQ Mail; Mailman, fml, ezmlm
+  // Too many, too large, not for a list: RFC 3463 X.2.3, X.3.4, X.4.5, X.7.2; RFC 1870; Gmail, Yahoo, QQ; Mailman, ezmlm
   {
     fault: "message",
     when: ({ text }) => LIST_REFUSAL.test(text) || TOO_MUCH.test(text),
@@ -167,15 +167,20 @@ const REPLY_RULES: readonly ReplyRule[] = [
   // Cannot be verified now: RFC 3463 X.4.3; Postfix, Name service error: try again
   {
     fault: "server",
-    says: /(?:can't|cannot|could not|couldn't|unable to|not) (?:be )?(?:verif|validat|resolv)\w{0,4}\b(?! (?:by|with)).{0,60}(?:time[ds]?[ -]?out|temporar|later|unavailable)|unable to (?:verify|validate) (?:the |this |that |your )?recipient|not found, try again|(?:directory|ldap|database|recipient|user|lookup)\b.{0,40}(?:time[ds]?[ -]?out|temporar\w{0,3} (?:unavail|fail|error))/,
+    says: /(?:can't|cannot|could not|couldn't|unable to|not) (?:be )?(?:verif|validat|resolv)\w{0,4}\b.{0,60}(?:time[ds]?[ -]?out|later|unavailable)|unable to (?:verify|validate) (?:the |this |that |your )?recipient|not found, try again|(?:directory|ldap|database|recipient|user|lookup)\b.{0,40}time[ds]?[ -]?out|(?:directory|ldap|database)\b.{0,20}(?:unavailable|not available)|temporar\w{0,3} (?:\w{1,12} )?(?:unavail|fail|error)/,
   },
-  // Host unknown, or takes no mail: RFC 3463 X.1.2 and X.4.4; RFC 7504, 521; RFC 7505; Postfix, Sendmail, Exim, qmail, hMailServer
+  // The sender's address or domain, beside any other words
+  {
+    fault: "message",
+    says: /\bsender(?:@b)?\.example/,
+  },
+  // Host unknown, or takes no mail: RFC 3463 X.1.2, X.4.4; RFC 7504; RFC 7505; Postfix, Sendmail, Exim, qmail, hMailServer
   {
     fault: "gone",
     says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name|domain must exist|no (?:dns entry|address associated|valid hosts)\b|gethostbyname|(?:host|domain|server|system|recipient|\.[a-z]{2,20})\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|mx points to "?\.|indicated no smtp service|smtp protocol (?:is )?not (?:supported|available)/,
     when: ({ text }) => !NAMES_SENDER.test(text),
   },
-  // Moved, or not in the directory: RFC 3463 X.1.6; RFC 5321 3.4, reply 551; Microsoft, NDR error codes 5.1.1, 5.1.10 and 5.4.1
+  // Moved, or not in the directory: RFC 3463 X.1.6; RFC 5321 3.4, reply 551; Microsoft, NDR codes 5.1.1, 5.1.10 and 5.4.1
   {
     fault: "gone",
     says: /(?:recipient|user|mailbox|address|account|a@b\.example)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|mailbox moved|user (?:a@b\.example )?(?:is )?not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound/,
@@ -193,7 +198,7 @@ const REPLY_RULES: readonly ReplyRule[] = [
     says: UNKNOWN_USER,
     when: (reply) => (/^5\.1\.(?:1|10)$/.test(reply.status) || isAboutMailbox(reply)) && !NAMES_SENDER.test(reply.text),
   },
-  // Sender, its server or the message refused: RFC 3463 X.6 and X.7; RFC 7372; sender guidelines of Gmail, Yahoo, Microsoft
+  // Sender, its server or the message refused: RFC 3463 X.6, X.7; RFC 7372; sender guidelines of Gmail, Yahoo, Microsoft
   {
     fault: "message",
     says: /\bspam|\bube\b|unsolicited|\bbulk|virus|malware|phish|black ?list|block ?list|blocklisted|\brbl\b|dnsbl|spamhaus|barracuda|reputation|\bspf\b|\bdkim\b|dmarc|authenticat|reverse dns|\bptr\b|\brdns\b|policy|banned|not (?:rfc|compliant)|rfc ?(?:2?822|2821|532[12])(?![;\d])|content (?:rejected|refused|filter)|rejected (?:by|due|for)|sender.{0,40}(?:reject|refus|denied|invalid|not exist|unknown|verif|domain|block)|domain of sender|from: domain|client host|your (?:ip|host|server|domain|network)|sending (?:ip|domain|server)|greylist|graylist|prohibited|not authori[sz]ed|unauthori[sz]ed|permission|restrict|administrative|attachment|8-bit|(?<!following )header/,
@@ -205,7 +210,7 @@ const REPLY_RULES: readonly ReplyRule[] = [
     fault: "server",
     says: /timed? ?out|expired|(?:connection|connect).{0,40}(?:refused|failed|lost|dropped|reset)|not responding|(?:un|not )reachable|retry (?:timeout|time)|too long|loop|hop ?count|too many hops|delivery attempts|temporar|deferred|lookup failure|name server reply|multiple retries/,
   },
-  // No account, in reply to the message: Yahoo, SMTP error reference: 554 delivery error: dd, and Mail.ru, list of errors: answers to the message about the recipient
+  // No account, in reply to the message: Yahoo, 554 delivery error: dd; Mail.ru, list of errors
   {
     fault: "gone",
     says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found|local mailbox \S{1,120} is unavailable: user not found/,

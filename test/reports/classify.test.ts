@@ -75,12 +75,14 @@ describe("classifying reports that come by mail", () => {
     ["5.1.1", "550 5.1.1 <bounce@news.example>: unknown user", "soft"],
     ["5.0.0", "550 Verification failed for <bounce@news.example> 550 No such user here", "soft"],
     ["5.0.0", "550 <user@example.net>: domain news.example does not exist", "soft"],
+    ["5.1.1", "550 5.1.1 Could not verify bounce@news.example: no such mailbox", "soft"],
     ["5.0.0", "550 <user@example.net>: domain not.news.example does not exist", "hard"],
     // May be known later.
     ["5.0.0", "550 Unable to verify recipient, directory timeout", "soft"],
     ["5.0.0", "550 <user@example.net>: Recipient address rejected: cannot verify the user, try again later", "soft"],
     ["5.1.1", "550 5.1.1 Recipient lookup timed out", "soft"],
     ["5.1.1", "550 5.1.1 LDAP: temporary error, user unknown", "soft"],
+    ["5.0.0", "550 <user@example.net>: unknown user (directory not available)", "soft"],
     ["5.0.0", "550 One or more recipients not found", "soft"],
     ["5.1.1", "550 5.1.1 Permanent failure for one or more recipients", "hard"],
     ["5.2.2", "550 5.2.2 The message exceeds the size that is left, rejected by policy", "soft"],
@@ -120,6 +122,8 @@ describe("classifying reports that come by mail", () => {
         `${reply} ${command}`,
       );
     }
+    const withoutReply = failed("5.1.1", "", "<user@example.net>: Access refused (in reply to EHLO command)");
+    assert.equal((await classifyMail(withoutReply)).kind, "soft");
   });
 
   it("takes the command that a reply answers from the text", async () => {
@@ -170,6 +174,11 @@ describe("classifying reports that come by mail", () => {
       ["550 Access from ip address 192.0.2.1 blocked", true],
       ["550 5.7.1 Your message was blocked by a DNSBL, address listed", true],
       ["552 5.2.2 Mailbox full", false],
+      ["550 5.2.2 Rejected by a policy", false],
+      ["550 Mailbox size limit exceeded", false],
+      ["550 User has too many messages on the server", false],
+      ["550 The recipient reached disk quota", false],
+      ["550 Your domain exceeded the max emails per hour", true],
       ["550 5.2.1 This account is blocked", false],
       ["451 4.4.7 This message has been in the queue too long", false],
     ] as const) {
