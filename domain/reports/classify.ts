@@ -74,8 +74,8 @@ const JMRP_RECIPIENT = /^x-hmxmroriginalrecipient:\s*(\S+@\S+)/im;
 
 function readJunkReport(mail: IncomingMail): Classified | undefined {
   if (!JMRP_SENDER.test(`${mail.from} ${mail.header("return-path")}`)) return undefined;
-  const own = `X-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
-  const address = (JMRP_RECIPIENT.exec(own) ?? JMRP_RECIPIENT.exec(mail.returned))?.[1];
+  const own = `\nX-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
+  const address = JMRP_RECIPIENT.exec(mail.returned + own)?.[1];
   if (address === undefined) return undefined;
   return reportOf(mail, [reportedRecipient(addressOf(address), "complaint")]);
 }
@@ -185,9 +185,7 @@ function classify(mail: IncomingMail): Classified {
   if (complained !== undefined) return complained;
   const notified = readMailedNotification(mail.wholeText);
   if (notified !== undefined) return reportOf(mail, notified);
-  if (!isPlainBounce(mail)) return NO_REPORT;
-  // Gateways that rewrite a report put its status part into the text.
-  return readBounce(mail, /^final-recipient:/im.test(mail.wholeText) ? readDeliveryStatus(mail.wholeText) : []);
+  return isPlainBounce(mail) ? readBounce(mail, []) : NO_REPORT;
 }
 
 /**

@@ -14,8 +14,6 @@ export interface StatusGroup {
   diagnostic: string;
 }
 
-const MAX_GROUPS = 2 * MAX_REPORTED;
-
 /** With each field in one line. */
 export const unfold = (text: string): string => text.replace(/\n[ \t]+(?=\S)/g, " ");
 
@@ -52,7 +50,7 @@ const STATUS = /^(?:[245]\d{2}[ -])?([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
 
 export function readDeliveryStatus(text: string): StatusGroup[] {
   const recipients: StatusGroup[] = [];
-  for (const fields of groupsOf(text).slice(0, MAX_GROUPS)) {
+  for (const fields of groupsOf(text)) {
     const field = (name: string) => fields.get(name) ?? "";
     const withoutComments = (name: string) =>
       field(name)

@@ -193,12 +193,6 @@ const ownAddresses = (mail: IncomingMail): ReadonlySet<string> =>
 const listsRecipients = (mail: IncomingMail): boolean =>
   mentionsIn(mail.text.split("\n"), ownAddresses(mail)).found.some(({ indent }) => indent !== undefined);
 
-/** MTAs name their store ("user@ims-daemon") beside the address. */
-function wholeAmong(addresses: readonly string[]): readonly string[] {
-  const whole = addresses.filter((address) => WHOLE_ADDRESS.test(address));
-  return whole.length > 0 ? whole : addresses;
-}
-
 export function readRecipients(mail: IncomingMail): RecipientText[] {
   const given = [...new Set(addressesIn(mail.headerList("x-failed-recipients")))].slice(0, MAX_REPORTED);
   const lines = mail.text.split("\n");
@@ -212,7 +206,10 @@ export function readRecipients(mail: IncomingMail): RecipientText[] {
   const isProse = mentions.every(({ indent, line }) => indent === undefined && !SMTP_REPLY.test(lines[line] ?? ""));
   const known = given.length > 0 ? given : isProse ? quotedTo : [];
   const among = known.filter((address) => starts.has(address));
-  const named = among.length > 0 || given.length > 0 ? among : wholeAmong([...starts.keys()]);
+  const candidates = among.length > 0 || given.length > 0 ? among : [...starts.keys()];
+  // MTAs name their store ("user@ims-daemon") beside the address.
+  const whole = candidates.filter((address) => WHOLE_ADDRESS.test(address));
+  const named = whole.length > 0 ? whole : candidates;
   const fallback = given.length > 0 ? given : [...new Set([...repeated, ...quotedTo])];
   const found = (named.length > 0 ? named : fallback).slice(0, MAX_REPORTED);
   const ordered = found.toSorted((a, b) => (starts.get(a) ?? 0) - (starts.get(b) ?? 0));

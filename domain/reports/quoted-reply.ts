@@ -4,28 +4,20 @@ import type { QuotedReply, ReplyStage } from "./reply-rules.ts";
  * The command that a reply answers, as Postfix ("in reply to"), Exim ("after"), Sendmail and Courier (">>>"), Gmail (numbered
  * states) and others name it. The last phrase counts: transcripts list the commands in order.
  */
-const STAGES: readonly { stage: ReplyStage; says: RegExp }[] = [
-  {
-    stage: "rcpt",
-    says: /in reply to rcpt to|after (?:pipelined )?rcpt (?:to|command)|>>> ?rcpt to|our rcpt to|\[rcpt_?to\]|smtp:rcpt|does not like recipient|in rcpt to|sent <<< rcpt to|rcpt to (?:command|response)|smtp command:? rcpt|(?:-->|=>|c:) ?rcpt|rcpt to(?: generated| command| failed|:? ?<[^<>]{1,320}>)|recipient address:? rejected|rejected (?:the )?recipient|\(state 1[34]\)/g,
-  },
-  {
-    stage: "data",
-    says: /in reply to (?:end of )?data|after (?:end of data|transfer of mail|pipelined (?:end of )?data|sending data|data\b)|>>> ?data|smtp command:? data|(?:-->|=>|c:) ?data|<crlf>\.<crlf>|our (?:final )?data|\[data\]|smtp:data|failed (?:after i sent the message|on data command)|\(state 1[78]\)|after i sent the message/g,
-  },
-  {
-    stage: "other",
-    says: /(?:in reply to|after(?: pipelined)?|our|>>>) ?(?:initial (?:connection|server greeting)|mail from|[el]hlo|helo|starttls|auth)\b|(?:my name|sender) was rejected|greeting failed|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
-  },
-];
+const STAGES: Readonly<Record<ReplyStage, RegExp>> = {
+  rcpt: /in reply to rcpt to|after (?:pipelined )?rcpt (?:to|command)|>>> ?rcpt to|our rcpt to|\[rcpt_?to\]|smtp:rcpt|does not like recipient|in rcpt to|sent <<< rcpt to|rcpt to (?:command|response)|smtp command:? rcpt|(?:-->|=>|c:) ?rcpt|rcpt to(?: generated| command| failed|:? ?<[^<>]{1,320}>)|recipient address:? rejected|rejected (?:the )?recipient|\(state 1[34]\)/g,
+  data: /in reply to (?:end of )?data|after (?:end of data|transfer of mail|pipelined (?:end of )?data|sending data|data\b)|>>> ?data|smtp command:? data|(?:-->|=>|c:) ?data|<crlf>\.<crlf>|our (?:final )?data|\[data\]|smtp:data|failed (?:after i sent the message|on data command)|\(state 1[78]\)|after i sent the message/g,
+  other:
+    /(?:in reply to|after(?: pipelined)?|our|>>>) ?(?:initial (?:connection|server greeting)|mail from|[el]hlo|helo|starttls|auth)\b|(?:my name|sender) was rejected|greeting failed|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
+};
 
 /** RFC 2920: DATA was sent along, and RCPT was refused before it. */
 const NO_RECIPIENT = /no valid recipients|need rcpt/;
 
 function stageOf(text: string): ReplyStage | undefined {
   let last: { stage: ReplyStage; at: number } | undefined;
-  for (const { stage, says } of STAGES) {
-    for (const { index } of text.matchAll(says)) {
+  for (const stage of ["rcpt", "data", "other"] as const) {
+    for (const { index } of text.matchAll(STAGES[stage])) {
       if (last === undefined || index > last.at) last = { stage, at: index };
     }
   }
@@ -72,7 +64,7 @@ export function readReply(text: string, around = "", status = "", senders: reado
     status: specific,
     code: code === undefined ? undefined : Number(code),
     text: words.replace(FURTHER_CODES, " "),
-    // A server that said it about a recipient was most likely asked for that one.
+    // Relays that name no command quote what a server said to RCPT.
     stage:
       stageOf(words) ??
       stageOf(squeeze(around)) ??

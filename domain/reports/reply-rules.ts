@@ -159,20 +159,15 @@ const REPLY_RULES: readonly ReplyRule[] = [
     fault: "recipient",
     when: ({ status, text }) => status.endsWith(".2.2") || FULL_OR_UNWANTED.test(text),
   },
-  // Too many, too large, not for a list: RFC 3463 X.2.3, X.3.4, X.4.5, X.7.2; RFC 1870; Gmail, Yahoo, QQ; Mailman, ezmlm
+  // The sender named beside any words; too many, too large, not for a list: RFC 3463 X.2.3, X.3.4, X.4.5, X.7.2; RFC 1870; Gmail, Yahoo, QQ; Mailman, ezmlm
   {
     fault: "message",
-    when: ({ text }) => LIST_REFUSAL.test(text) || TOO_MUCH.test(text),
+    when: ({ text }) => LIST_REFUSAL.test(text) || TOO_MUCH.test(text) || /\bsender(?:@b)?\.example/.test(text),
   },
   // Cannot be verified now: RFC 3463 X.4.3; Postfix, Name service error: try again
   {
     fault: "server",
     says: /(?:can't|cannot|could not|couldn't|unable to|not) (?:be )?(?:verif|validat|resolv)\w{0,4}\b.{0,60}(?:time[ds]?[ -]?out|later|unavailable)|unable to (?:verify|validate) (?:the |this |that |your )?recipient|not found, try again|(?:directory|ldap|database|recipient|user|lookup)\b.{0,40}time[ds]?[ -]?out|(?:directory|ldap|database)\b.{0,20}(?:unavailable|not available)|temporar\w{0,3} (?:\w{1,12} )?(?:unavail|fail|error)/,
-  },
-  // The sender's address or domain, beside any other words
-  {
-    fault: "message",
-    says: /\bsender(?:@b)?\.example/,
   },
   // Host unknown, or takes no mail: RFC 3463 X.1.2, X.4.4; RFC 7504; RFC 7505; Postfix, Sendmail, Exim, qmail, hMailServer
   {
@@ -261,12 +256,6 @@ export interface ReadReply {
   hasRule: boolean;
 }
 
-function faultWithoutRule({ text, status }: QuotedReply): Fault {
-  if (NAMES_SENDER.test(text)) return "message";
-  const subject = classOfStatus(status);
-  return subject === undefined ? "unknown" : FAULT_OF_CLASS[subject];
-}
-
 /** The one reading of a reply, for SMTP, reports by mail and providers. */
 export function classifyReply(reply: QuotedReply): ReadReply {
   const rule = REPLY_RULES.find(
@@ -275,7 +264,9 @@ export function classifyReply(reply: QuotedReply): ReadReply {
       (says === undefined || says.test(reply.text)) &&
       (when === undefined || when(reply)),
   );
-  const about = reply.stage === "other" ? "account" : (rule?.fault ?? faultWithoutRule(reply));
+  const subject = NAMES_SENDER.test(reply.text) ? "policy" : classOfStatus(reply.status);
+  const byCode = subject === undefined ? "unknown" : FAULT_OF_CLASS[subject];
+  const about = reply.stage === "other" ? "account" : (rule?.fault ?? byCode);
   const fault = about === "gone" ? "recipient" : about;
   return {
     fault,
