@@ -159,7 +159,7 @@ const REPLY_RULES: readonly ReplyRule[] = [
     fault: "recipient",
     when: ({ status, text }) => status.endsWith(".2.2") || FULL_OR_UNWANTED.test(text),
   },
-  // The sender named beside any words; too many, too large, not for a list: RFC 3463 X.2.3, X.3.4, X.4.5, X.7.2; RFC 1870; Gmail, Yahoo, QQ; Mailman, ezmlm
+  // The sender named beside any words; too many, too large, not for a list: RFC 3463 X.2.3, X.3.4, X.4.5, X.7.2; RFC 1870
   {
     fault: "message",
     when: ({ text }) => LIST_REFUSAL.test(text) || TOO_MUCH.test(text) || /\bsender(?:@b)?\.example/.test(text),
@@ -174,12 +174,6 @@ const REPLY_RULES: readonly ReplyRule[] = [
     fault: "gone",
     says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name|domain must exist|no (?:dns entry|address associated|valid hosts)\b|gethostbyname|(?:host|domain|server|system|recipient|\.[a-z]{2,20})\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|mx points to "?\.|indicated no smtp service|smtp protocol (?:is )?not (?:supported|available)/,
     when: ({ text }) => !NAMES_SENDER.test(text),
-  },
-  // Moved, or not in the directory: RFC 3463 X.1.6; RFC 5321 3.4, reply 551; Microsoft, NDR codes 5.1.1, 5.1.10 and 5.4.1
-  {
-    fault: "gone",
-    says: /(?:recipient|user|mailbox|address|account|a@b\.example)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|mailbox moved|user (?:a@b\.example )?(?:is )?not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound/,
-    when: ({ stage }) => stage !== "data",
   },
   // Account disabled: RFC 3463 X.2.1; RFC 5248 X.7.13; replies of Gmail, Yahoo and Orange
   {
@@ -212,10 +206,10 @@ const REPLY_RULES: readonly ReplyRule[] = [
     // Without a code, a report of Yahoo does not show which command the reply answers.
     when: ({ code }) => code !== undefined,
   },
-  // Mailbox unavailable: RFC 5321 4.2.2 and 4.2.3, reply 550; texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange
+  // Unavailable, moved, not in the directory: RFC 3463 X.1.6; RFC 5321 4.2.3, 550 and 551; Microsoft, NDR codes; Yahoo, Domino
   {
     fault: "gone",
-    says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    says: /(?:recipient|user|mailbox|address|account|a@b\.example)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|mailbox moved|user (?:a@b\.example )?(?:is )?not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
     when: ({ stage, status }) => stage !== "data" && !status.startsWith("5.2."),
   },
   // Full by code, or user unknown in reply to the message: RFC 5321 3.3 (a reply after DATA refuses the message) and 4.2.3
