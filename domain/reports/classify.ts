@@ -50,7 +50,7 @@ const feedbackOf = (mail: IncomingMail): string | undefined =>
     ? `${mail.wholeText}\n${mail.part("text/plain") ?? ""}`
     : undefined);
 
-const FEEDBACK_TYPE = /^feedback-type[ \t]*:[ \t]*(?:\([^()]*\)[ \t]*)*([\w-]+)/im;
+const FEEDBACK_TYPE = /^feedback-type[ \t]*:[ \t]*(?:\([^()]*\)[ \t]*)*"?([\w-]+)/im;
 
 /** RFC 5965. */
 function readFeedback(mail: IncomingMail, given: string): Classified {

@@ -8,7 +8,7 @@ const STAGES: Readonly<Record<ReplyStage, RegExp>> = {
   rcpt: /in reply to rcpt to|after (?:pipelined )?rcpt (?:to|command)|>>> ?rcpt to|our rcpt to|\[rcpt_?to\]|smtp:rcpt|does not like recipient|in rcpt to|sent <<< rcpt to|rcpt to (?:command|response)|smtp command:? rcpt|(?:-->|=>|c:) ?rcpt|rcpt to(?: generated| command| failed|:? ?<[^<>]{1,320}>)|recipient address:? rejected|rejected (?:the )?recipient|\(state 1[34]\)/g,
   data: /in reply to (?:end of )?data|after (?:end of data|transfer of mail|pipelined (?:end of )?data|sending data|data\b)|>>> ?data|smtp command:? data|(?:-->|=>|c:) ?data|<crlf>\.<crlf>|our (?:final )?data|\[data\]|smtp:data|failed (?:after i sent the message|on data command)|\(state 1[78]\)|after i sent the message/g,
   other:
-    /(?:in reply to|after(?: pipelined)?|our|>>>) ?(?:initial (?:connection|server greeting)|mail from|[el]hlo|helo|starttls|auth)\b|(?:my name|sender) was rejected|greeting failed|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
+    /(?:in reply to|after(?: pipelined)?|our|>>>) ?(?:initial (?:connection|server greeting)|mail from|[el]hlo|helo|starttls|auth)\b|(?:my name|sender) was rejected|greeting failed|while talking to \S{1,255} <<<|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
 };
 
 /** RFC 2920: DATA was sent along, and RCPT was refused before it. */

@@ -111,6 +111,8 @@ describe("classifying reports that come by mail", () => {
       ["554 5.1.0 Go away", "refused to talk to me:", "soft"],
       ["554 5.1.0 Message rejected", "(in reply to end of DATA command)", "soft"],
       ["554 5.1.2 Denied", "after end of data:", "soft"],
+      ["550 5.1.1 Denied", "while talking to mx.example.net.: <<< 550 5.1.1 Denied", "soft"],
+      ["550 5.1.1 Denied", "(in reply to initial server greeting)", "soft"],
       ["554 5.1.0 Denied", "(in reply to RCPT TO command)", "hard"],
       ["550 5.1.1 User unknown", "(in reply to end of DATA command)", "hard"],
     ];
@@ -151,7 +153,7 @@ describe("classifying reports that come by mail", () => {
     );
   });
 
-  for (const type of ["abuse", "fraud", "virus", "other", "\n abuse", "(spam) abuse", "abuse (by the button)"]) {
+  for (const type of ["abuse", "fraud", "virus", "other", "\n abuse", "(spam) abuse", '"abuse" (by the button)']) {
     it(`takes feedback of the type ${JSON.stringify(type)} for a complaint`, async () => {
       const { kind, recipients, returned } = await classifyMail(feedback(type));
       assert.equal(kind, "complaint");
