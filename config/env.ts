@@ -279,7 +279,7 @@ export const settings = z.object({
   CONFIRMATIONS_PER_ADDRESS: integer(1, 1_000_000).default(5),
   /** Confirmation mails that a team may cause in a day, UTC. */
   CONFIRMATIONS_PER_TEAM: integer(1, 100_000_000).default(5_000),
-  /** Soft bounces of an address within the window after which a team mails it no more. */
+  /** Soft bounces of an address within the window, with no delivery between them, after which a team mails it no more. */
   SOFT_BOUNCES_TO_SUPPRESS: integer(1, 1_000).default(5),
   /** Days for which a soft bounce counts. */
   SOFT_BOUNCE_WINDOW_DAYS: integer(1, 365).default(30),
