@@ -149,7 +149,7 @@ function classifyRefusal(
   envelope: Envelope | undefined,
 ): MailOutcome {
   const { enhanced } = details;
-  const senders = envelope && envelope.from !== envelope.to ? [envelope.from.toLowerCase()] : [];
+  const senders = envelope ? sendersIn(envelope) : [];
   const quoted = readReply(response, "", enhanced, senders);
   const isToMessage = stage !== "rcpt";
   const read = classifyReply({ ...quoted, code, stage: isToMessage ? "data" : "rcpt" });
@@ -173,6 +173,12 @@ function classifyRefusal(
   }
   const suppress = refusal.namesMailbox !== undefined;
   return { outcome: "rejected", reason, suppress, isSoftBounce, refusal, ...details };
+}
+
+/** The sender's address and domain, as far as they are not the recipient's. */
+function sendersIn({ from, to }: Envelope): string[] {
+  const sender = from.toLowerCase();
+  return [sender, sender.slice(sender.lastIndexOf("@") + 1)].filter((name) => name && !to.toLowerCase().endsWith(name));
 }
 
 /** The words of a refusal without what differs by recipient: addresses, domains, numbers and ids. */
