@@ -17,7 +17,6 @@ import {
   readRemaining,
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
-import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { requeueUndecided, storeRefusalRun } from "../domain/sends/refusal-run.ts";
 import { logMove } from "../domain/sends/send-log.ts";
 import type { TestMail, TestOutcome } from "../domain/sends/test-mail.ts";
@@ -25,7 +24,7 @@ import { elapsedMs } from "../lib/elapsed.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { composeMails } from "./dispatch/content.ts";
-import type { FoundRefusal } from "./dispatch/refusals.ts";
+import type { PauseCause } from "./dispatch/refusals.ts";
 import { SliceLedger, settleLate } from "./dispatch/slice-ledger.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
@@ -102,6 +101,7 @@ export function createDispatchActivities(deps: ActivityDeps, places: number) {
             watched.moved();
             report(progress);
           },
+          tryNow: slice.tryNow,
         };
         const { sendId, accountId, teamId } = slice;
         const attributes = { send_id: sendId, account_id: accountId, team_id: teamId };
@@ -124,6 +124,8 @@ interface SliceRun {
   end: AbortSignal;
   mayContinue(): boolean;
   onMailed(progress: SliceProgress): void;
+  /** After an operator's command the server gets as many tries as at first. */
+  tryNow?: boolean | undefined;
 }
 
 /** A heartbeat's details, for operators and a further try of the activity. */
@@ -139,8 +141,6 @@ async function dispatchSlice(
   const em = deps.orm.em.fork();
   const dispatch = await openDispatch(em, slice, outcomeDeadlineMs(smtpLimits(deps.env)));
   if (!dispatch) return { mailed: 0, ...(slice.begun && { epoch: slice.begun.epoch }), next: "stopped" };
-  // After an operator's command the server gets as many tries as at first.
-  if (slice.tryNow) dispatch.refusals = null;
   const { epoch } = dispatch;
   const unmailed = (next: Next): SliceResult => ({ mailed: 0, epoch, ...next });
   deps.countMails({ UNKNOWN: dispatch.unknown });
@@ -165,8 +165,8 @@ async function dispatchSlice(
     // So long a deferred recipient that is due waits for others at most: a tenth of the shortest wait.
     const gatherMs = 100 * Math.min(...deps.env.DEFERRAL_LADDER_SECONDS);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs);
-    const { run: refusals, hasAccepted } = mailing.ledger.refusals;
-    if (refusals !== dispatch.refusals || slice.tryNow) await storeRefusalRun(em, dispatch, refusals);
+    const { run: refusals, hasAccepted, hasMailed } = mailing.ledger.refusals;
+    if (hasMailed || refusals !== null) await storeRefusalRun(em, dispatch, dispatch.refusals, refusals);
     await closeDispatch(em, dispatch, { afterSeq, hasAccepted });
     if (mailing.end.ended === "account_failure") {
       const { sendId, accountId, teamId } = dispatch;
@@ -196,6 +196,7 @@ async function mailSlice(
   const signal = AbortSignal.any([run.end, ended.signal]);
   const ledger = new SliceLedger({
     ...{ deps, em, dispatch, inFlight, due, signal, limits: content.limits, mayContinue: run.mayContinue },
+    tryNow: run.tryNow,
     batchSize: () => pool.batch,
   });
   // A process that was suspended and resumes long after must not begin staged rows: another may have them by now.
@@ -210,7 +211,7 @@ async function mailSlice(
     for await (const mailed of mails) {
       await ledger.settle(mailed);
       run.onMailed({ mailed: ledger.mailed, epoch: dispatch.epoch, seq: mailed[0]?.item.seq ?? 0 });
-      if (mails.stopped || ledger.failure || ledger.isSetBack || ledger.refusals.found) ended.abort();
+      if (mails.stopped || ledger.failure || ledger.isSetBack || ledger.refusals.pauseCause) ended.abort();
     }
   } finally {
     ended.abort();
@@ -235,19 +236,28 @@ async function nextStep(
     if (!temporary && isAccountFailure(reason)) await recordAccountFailure(em, dispatch, reason, response);
     return { next: "failure", reason, temporary, ...(response && { reply: response }), afterSeq };
   }
-  const pause = async ({ response, isAccounts }: FoundRefusal) => {
-    const firstSeq = (await requeueUndecided(em, dispatch)) ?? Number.POSITIVE_INFINITY;
-    if (isAccounts) await recordAccountFailure(em, dispatch, "sender_refused", response);
-    const failure = { next: "failure", reason: PAUSE_REASONS.refusals, temporary: false } as const;
-    return { ...failure, ...(response && { reply: response }), afterSeq: Math.min(afterSeq, firstSeq - 1) };
+  const pause = async ({
+    reason,
+    code = 500,
+    response,
+    isAccounts,
+  }: PauseCause): Promise<Next & { afterSeq: number }> => {
+    const firstSeq = await requeueUndecided(em, dispatch);
+    if (firstSeq === "stale") return { next: "stopped", afterSeq };
+    const temporary = isAccounts && code < 500;
+    if (isAccounts && !temporary) await recordAccountFailure(em, dispatch, "sender_refused", response);
+    const failure = { next: "failure", reason: temporary ? "sender_refused" : reason, temporary } as const;
+    const from = Math.min(afterSeq, (firstSeq ?? Number.POSITIVE_INFINITY) - 1);
+    return { ...failure, ...(response && { reply: response }), afterSeq: from };
   };
-  if (refusals.found) return pause(refusals.found);
+  if (refusals.pauseCause) return pause(refusals.pauseCause);
   if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
   if (!ledger.isExhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.
   const left = await readRemaining(em, dispatch, gatherMs);
   if (left.next !== "deferred" && left.next !== "done") return { afterSeq, ...left };
   const hasDecided = await ledger.decideRefusals();
-  if (refusals.found) return pause(refusals.found);
+  if (refusals.pauseCause) return pause(refusals.pauseCause);
+  if (ledger.isSetBack) return { next: "stopped", afterSeq };
   return { afterSeq, ...(hasDecided ? await readRemaining(em, dispatch, gatherMs) : left) };
 }

@@ -119,7 +119,8 @@ function betweenSlices(view: SendView, send: SendState): Step {
 function detailsOfPause({ complaintRate }: SendState, reason: string): string {
   if (reason === PAUSE_REASONS.complaints) return DETAILS.pausedForComplaints(complaintRate ?? 0);
   if (reason === PAUSE_REASONS.databaseRestored) return DETAILS.setBack;
-  if (reason === PAUSE_REASONS.refusals) return DETAILS.pausedForRefusals;
+  if (reason === PAUSE_REASONS.unsendable) return DETAILS.pausedAsUnsendable;
+  if (reason.includes(PAUSE_REASONS.refusals)) return DETAILS.pausedForRefusals(reason);
   return reason === PAUSE_REASONS.workflowEnded ? DETAILS.cameBack : DETAILS.pausedFor(reason);
 }
 

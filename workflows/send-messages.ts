@@ -87,8 +87,10 @@ export const DETAILS = {
     "Paused by a client of the API, which may resume it. Updates: resume, cancel, or pause, so that no client resumes it.",
   pausedForComplaints: (rate: number) =>
     `Paused: complaints are ${percent(rate)} of the team's delivered mail of 30 days. Find their cause, then update: resume; it pauses again once they are 0.05 points more than at the resume. Or: cancel.`,
-  pausedForRefusals:
-    'Paused: policy_refusals. The server refuses all recipients alike, or the account; its reply stands below. Nobody was suppressed for it, and those recipients are queued again. Repair the account or the content, then update: resume. Where the reply is right that these mailboxes do not exist: resume with the input "gone". Or: cancel.',
+  pausedForRefusals: (reason: string) =>
+    `Paused: ${reason}. The server refuses all recipients alike, or the account; its reply stands below. Nobody was suppressed for it, and those recipients are queued again. Repair the account or the content, then update: resume. Where the reply is right that these mailboxes do not exist: resume with the input "gone". Or: cancel.`,
+  pausedAsUnsendable:
+    "Paused: mails_unsendable. Ten mails in a row could not be composed; these recipients are queued again. Ask the team to look at its draft: cancel, and send a corrected copy. Or update: resume, to try again.",
   pausedFor: (reason: string) => `Paused: ${reason}. Repair the sending account, then update: resume. Or: cancel.`,
   setBack:
     "Paused: Postgres was restored from an older backup, or lost its last commits: recipients that had their mail may be queued again. Compare send:recipients with the relay's log, then update: resume, which mails those that are queued; with the number of mails below as input, if Postgres knows of fewer. Or: cancel.",

@@ -1,11 +1,12 @@
 import type { RefusalRun } from "../../db/entities/account.ts";
-import { type Mailed, type MailOutcome, type ReplyDetails, UNDECIDED } from "../../domain/mail/outcome.ts";
+import { type Mailed, type MailOutcome, type ReplyDetails, UNDECIDED, UNSENDABLE } from "../../domain/mail/outcome.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
-import { addRefusal, isLong, isOfAccount } from "../../domain/sends/refusal-run.ts";
+import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
+import { ALIKE_TO_PAUSE, addRefusal, isLong, isOfAccount } from "../../domain/sends/refusal-run.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 
 /** The send must pause for it. `isAccounts`: the server takes no mail from the account. */
-export type FoundRefusal = ReplyDetails & { isAccounts: boolean };
+export type PauseCause = ReplyDetails & { reason: string; isAccounts: boolean };
 
 type Recipient = Pick<StagedRecipient, "seq" | "email" | "wasDeferred">;
 type Refused = Extract<MailOutcome, { refusal?: unknown }>;
@@ -15,27 +16,29 @@ interface Held {
   outcome: Refused;
 }
 
-const UNDECIDED_YET: MailOutcome = { outcome: "deferred", reason: UNDECIDED, retry: false };
+export const UNDECIDED_YET: MailOutcome = { outcome: "deferred", reason: UNDECIDED, retry: false };
 
 /**
- * Finds whose fault the refusals of a slice are. What many recipients are told alike, with no mail accepted between, is
- * the account's: until an accepted mail, such a run or the lane's end decides, a refused recipient is DEFERRED, with the
- * reason `undecided`, and a process that dies leaves it to be asked again.
+ * Decides whether the refusals of a slice are about their recipients or about the account. Equal refusals of many recipients,
+ * with no accepted mail between them, are about the account. Until an accepted mail, such a run or the end of the lane
+ * decides, a refused recipient is DEFERRED with the reason `undecided`: a process that dies leaves it to be asked again.
  */
 export class Refusals {
-  /** Null when the account's server has taken a mail since. */
+  /** Null when the account's server has taken a mail since, and after an operator's command. */
   run: RefusalRun | null;
   /** The account has had mail accepted in this send. */
   hasAccepted: boolean;
   /** Mail was accepted in this slice. */
   hasMailed = false;
-  found: FoundRefusal | undefined;
+  pauseCause: PauseCause | undefined;
   readonly #dispatch: Pick<OpenedDispatch, "refusals" | "areGone" | "isWave">;
   #held: Held[] = [];
+  /** Mails in a row that could not be composed: no server has seen them. */
+  #unsendable = 0;
 
-  constructor(dispatch: Pick<OpenedDispatch, "refusals" | "hasAccepted" | "areGone" | "isWave">) {
+  constructor(dispatch: Pick<OpenedDispatch, "refusals" | "hasAccepted" | "areGone" | "isWave">, tryNow = false) {
     this.#dispatch = dispatch;
-    this.run = dispatch.refusals;
+    this.run = tryNow ? null : dispatch.refusals;
     this.hasAccepted = dispatch.hasAccepted;
   }
 
@@ -45,9 +48,10 @@ export class Refusals {
     let undecided: Recipient[] = [];
     for (const mail of mails) {
       const { item, outcome } = mail;
-      const isFirst = this.run !== null || !this.hasMailed;
-      if (outcome.outcome === "sent" && isFirst && !this.found) {
+      const mayDecide = this.#held.length > 0 || this.run !== null || !this.hasMailed;
+      if (outcome.outcome === "sent" && mayDecide && !this.pauseCause) {
         decided.push(...this.#accept());
+        // Those of these mails are decided with the others.
         undecided = [];
       }
       if ("refusal" in outcome && outcome.refusal && !this.#isBelieved(outcome)) {
@@ -61,16 +65,20 @@ export class Refusals {
   /** Decides at the end of the lane, as far as the recipients are at fault. @returns what is to be written */
   decide(): Mailed<Recipient>[] {
     const account = this.#held.find(({ outcome }) => outcome.refusal?.isAccounts);
-    if (account) this.#find(account.outcome, true);
-    if (this.found) return [];
-    const { isWave, refusals } = this.#dispatch;
-    // The waves of a sequence are small: such a person is asked again until another wave had mail accepted.
-    const mayWait = ({ wasDeferred }: Recipient) => isWave && !this.hasAccepted && !(wasDeferred && refusals === null);
-    const decided = this.#held.filter(
-      ({ item, outcome }) => outcome.refusal?.namesMailbox !== undefined || !mayWait(item),
-    );
+    if (account && !this.hasAccepted) this.#pause(account.outcome, true);
+    if (this.pauseCause) return [];
+    const decided = this.#held.filter((held) => !this.#mayWait(held));
     this.#held = [];
     return decided;
+  }
+
+  /** Such a person is asked again later, for as long as a deferred one. */
+  #mayWait({ item, outcome }: Held): boolean {
+    const { isWave, refusals } = this.#dispatch;
+    if (outcome.refusal?.isAccounts) return true;
+    if (outcome.refusal?.namesMailbox !== undefined || outcome.reason === UNSENDABLE.reason) return false;
+    // The waves of a sequence are small: until another one had mail accepted, the refusal may be the account's.
+    return isWave && !this.hasAccepted && !(item.wasDeferred && refusals === null);
   }
 
   #isBelieved({ refusal }: Refused): boolean {
@@ -83,6 +91,7 @@ export class Refusals {
     this.run = null;
     this.hasAccepted = true;
     this.hasMailed = true;
+    this.#unsendable = 0;
     return this.#held.splice(0).map(({ item, outcome }) => {
       const isGone = outcome.outcome === "rejected" && outcome.refusal?.mayBeGone === true;
       return { item, outcome: isGone ? { ...outcome, suppress: true } : outcome };
@@ -91,16 +100,25 @@ export class Refusals {
 
   #hold(held: Held): void {
     const { item, outcome } = held;
+    const { refusal } = outcome;
     this.#held.push(held);
-    if (!outcome.refusal) return;
-    // Each person of a wave counts once.
-    const isCounted = this.run?.key === outcome.refusal.key && this.#dispatch.isWave && item.wasDeferred;
-    if (!this.run || !isCounted) this.run = addRefusal(this.run, outcome.refusal, item.email);
-    if (isOfAccount(this.run, outcome.refusal)) this.#find(outcome, outcome.reason !== "unsendable");
-    else if (isLong(this.run)) this.#find(outcome, false);
+    if (!refusal) return;
+    if (outcome.reason === UNSENDABLE.reason) {
+      if (++this.#unsendable >= ALIKE_TO_PAUSE) this.#pause(outcome, false, PAUSE_REASONS.unsendable);
+      return;
+    }
+    // A recipient who is asked again counts once.
+    const wasCounted = this.run?.key === refusal.key && item.wasDeferred;
+    if (!this.run || !wasCounted) this.run = addRefusal(this.run, refusal, item.email);
+    if (isOfAccount(this.run, refusal, this.hasAccepted)) this.#pause(outcome, true);
+    else if (isLong(this.run)) this.#pause(outcome, false);
   }
 
-  #find({ code, enhanced, response }: ReplyDetails, isAccounts: boolean): void {
-    this.found ??= { code, enhanced, response, isAccounts };
+  #pause(
+    { code, enhanced, response }: ReplyDetails,
+    isAccounts: boolean,
+    reason: string = PAUSE_REASONS.refusals,
+  ): void {
+    this.pauseCause ??= { code, enhanced, response, reason, isAccounts };
   }
 }

@@ -9,7 +9,7 @@ import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlem
 import { type StagedRecipient, type StageRequest, stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 import type { ActivityDeps } from "../deps.ts";
-import { Refusals } from "./refusals.ts";
+import { Refusals, UNDECIDED_YET } from "./refusals.ts";
 
 export interface AllowedRecipient extends StagedRecipient {
   quota: Quota;
@@ -23,6 +23,7 @@ interface SliceOptions {
   inFlight: InFlightLimit;
   /** Deferred rows that are due: they are staged first. */
   due: readonly number[];
+  tryNow?: boolean | undefined;
   /** Rows that the account's pool takes at a time at present. */
   batchSize: () => number;
   /** Asked once DISPATCH_SLICE_ROWS rows were staged. */
@@ -64,7 +65,7 @@ export class SliceLedger {
 
   constructor(options: SliceOptions) {
     this.#options = options;
-    this.refusals = new Refusals(options.dispatch);
+    this.refusals = new Refusals(options.dispatch, options.tryNow);
     this.afterSeq = options.dispatch.afterSeq;
     this.#due = options.due;
   }
@@ -207,8 +208,11 @@ export async function settleLate(
   dispatch: OpenedDispatch,
   mailed: Mailed<AllowedRecipient>,
 ): Promise<void> {
-  if (mailed.outcome.outcome === "unknown") return;
-  const write = () => settleOutcomes(deps.orm.em.fork(), dispatch, [mailed], deps.env);
+  const { item, outcome } = mailed;
+  if (outcome.outcome === "unknown") return;
+  const isOfAccount = "refusal" in outcome && outcome.refusal?.isAccounts;
+  const settled = isOfAccount ? { item, outcome: UNDECIDED_YET } : mailed;
+  const write = () => settleOutcomes(deps.orm.em.fork(), dispatch, [settled], deps.env);
   await throughOutage(deps, write).then(deps.countMails, (error: unknown) => {
     deps.log.warn({ sendId: dispatch.sendId, err: error }, "a late outcome could not be written: it stays unknown");
   });

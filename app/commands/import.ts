@@ -120,7 +120,9 @@ function describeNotes({ windows1252Lines, statusColumns, ignoredColumns }: File
   return [
     ...(windows1252Lines > 0 ? [encoding] : []),
     ...statusColumns.map((name) => `Read consent from the column ${quoted(name)}; --ignore-column leaves it out`),
-    ...ignoredColumns.map((name) => `Ignored the column ${quoted(name)}`),
+    ...ignoredColumns.map(
+      (name) => `Ignored ${name === "" ? "a column without a name" : `the column ${quoted(name)}`}`,
+    ),
   ];
 }
 

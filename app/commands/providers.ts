@@ -1,7 +1,7 @@
 import { text } from "node:stream/consumers";
-import { REPORT_PROVIDERS, type Source } from "../../db/entities/engagement.ts";
+import { REPORT_PROVIDERS, type ReportProvider, type Source } from "../../db/entities/engagement.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
-import { namesOfThoseWith } from "../../domain/reports/providers.ts";
+import { namesOfThoseWith, PROVIDERS } from "../../domain/reports/providers.ts";
 import {
   addSource,
   changeSource,
@@ -33,8 +33,15 @@ interface Fields {
   signingKeyStdin: boolean;
 }
 
-async function fieldsOf({ terminal }: Session, { topic: topicArn, publicKey, signingKeyStdin }: Fields) {
-  const signingKey = signingKeyStdin ? (await text(terminal.stdin)).trim() : terminal.env[KEY_VARIABLE];
+async function fieldsOf(
+  { terminal }: Session,
+  { topic: topicArn, publicKey, signingKeyStdin }: Fields,
+  provider?: ReportProvider,
+) {
+  // The variable may be left from another provider.
+  const isInVariable = provider === undefined || PROVIDERS[provider].needs === "signingKey";
+  const inVariable = isInVariable ? terminal.env[KEY_VARIABLE] : undefined;
+  const signingKey = signingKeyStdin ? (await text(terminal.stdin)).trim() : inVariable;
   return { topicArn, publicKey, signingKey };
 }
 
@@ -48,7 +55,7 @@ export const commands: Commands = {
       ...FIELDS,
     },
     async (session, { provider, ...options }) => {
-      const fields = await fieldsOf(session, options);
+      const fields = await fieldsOf(session, options, provider);
       const add = (em: EntityManager, tenant: Tenant) => addSource(em, session.vault, tenant, provider, fields);
       return shown(session, [await inTenantOf(session, options, add)]);
     },

@@ -45,7 +45,7 @@ export interface RefusalRun {
   /** Known to be about the account. */
   ofAccount: number;
   /** That name no mailbox. */
-  nameless: number;
+  withoutMailbox: number;
 }
 
 export const EmailAccountSchema = defineEntity({

@@ -231,7 +231,7 @@ function changeAccount(
     const account = orNotFound(await tx.findOne(EmailAccount, { id: accountId }, lock));
     const { status: formerStatus } = account;
     const change = changeOf(account);
-    tx.assign(account, { ...change, ...(change.lastError === null && { lastReply: null }) });
+    tx.assign(account, { ...change, ...(change.lastError === null && { lastReply: null, refusals: null }) });
     await tx.flush();
     if (change.lastError === null) await forgetRefusals(tx, accountId);
     const event = statusEvent(formerStatus, account.status);

@@ -162,7 +162,14 @@ function classifyRefusal(
     const isFull = enhanced !== undefined && classOfStatus(enhanced) === "full" && !refusal.isAccounts;
     const reason = isFull ? "mailbox_full" : "temporary_refusal";
     const isSoftBounce = !read.isSendersFault;
-    return { ...deferred(reason, details), ...{ isSoftBounce, ...(refusal.isAccounts && { refusal }) } };
+    return {
+      outcome: "deferred",
+      reason,
+      retry: false,
+      isSoftBounce,
+      ...(refusal.isAccounts && { refusal }),
+      ...details,
+    };
   }
   const reason = isToMessage ? reasonOfRefusedMessage(enhanced, read) : reasonOfRefusal(code, enhanced, read);
   const isSoftBounce = RECIPIENTS_REASONS.has(reason) && !read.isSendersFault;

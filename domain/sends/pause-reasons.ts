@@ -6,6 +6,8 @@ export const PAUSE_REASONS = {
   client: "paused_by_client",
   /** The account's server refuses all recipients alike, or the account. */
   refusals: "policy_refusals",
+  /** Ten mails in a row could not be composed. */
+  unsendable: "mails_unsendable",
   /** Its workflow was terminated, failed or timed out. */
   workflowEnded: "workflow_ended",
 } as const;

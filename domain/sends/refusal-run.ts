@@ -6,11 +6,11 @@ import { type Refusal, UNDECIDED } from "../mail/outcome.ts";
 import type { SendingAccount } from "./account-capacity.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
 
-const SAME_TO_PAUSE = 10;
+export const ALIKE_TO_PAUSE = 10;
 const OF_ACCOUNT_TO_PAUSE = 3;
-const NAMELESS_TO_PAUSE = 20;
+const WITHOUT_MAILBOX_TO_PAUSE = 20;
 
-const NONE: RefusalRun = { key: "", same: 0, domain: "", areAtSeveralDomains: false, ofAccount: 0, nameless: 0 };
+const NONE: RefusalRun = { key: "", same: 0, domain: "", areAtSeveralDomains: false, ofAccount: 0, withoutMailbox: 0 };
 
 /** @param email of the recipient */
 export function addRefusal(run: RefusalRun | null, refusal: Refusal, email: string): RefusalRun {
@@ -18,7 +18,7 @@ export function addRefusal(run: RefusalRun | null, refusal: Refusal, email: stri
     .update(email.slice(email.lastIndexOf("@")))
     .digest("base64url")
     .slice(0, 8);
-  const { key, same, ofAccount, nameless, ...first } = run ?? NONE;
+  const { key, same, ofAccount, withoutMailbox, ...first } = run ?? NONE;
   const isSame = key === refusal.key;
   return {
     key: refusal.key,
@@ -26,43 +26,64 @@ export function addRefusal(run: RefusalRun | null, refusal: Refusal, email: stri
     domain: isSame ? first.domain : domain,
     areAtSeveralDomains: isSame && (first.areAtSeveralDomains || first.domain !== domain),
     ofAccount: ofAccount + Number(refusal.isAccounts),
-    nameless: nameless + Number(refusal.namesMailbox === undefined),
+    withoutMailbox: withoutMailbox + Number(refusal.namesMailbox === undefined),
   };
 }
 
-/** Whether the last refusal of a run shows that its server takes no mail from the account, for any recipient. */
-export const isOfAccount = ({ same, areAtSeveralDomains, ofAccount }: RefusalRun, refusal: Refusal): boolean =>
-  (refusal.isAccounts && (refusal.isFirstOfLogin || ofAccount >= OF_ACCOUNT_TO_PAUSE)) ||
-  (same >= SAME_TO_PAUSE && areAtSeveralDomains);
+/**
+ * Whether the last refusal of a run shows that its server takes no mail from the account, for any recipient.
+ * @param hasAccepted the account has had mail accepted in this send
+ */
+export const isOfAccount = (
+  { same, areAtSeveralDomains, ofAccount }: RefusalRun,
+  { isAccounts, isFirstOfLogin }: Refusal,
+  hasAccepted: boolean,
+): boolean =>
+  (isAccounts && ((isFirstOfLogin && !hasAccepted) || ofAccount >= OF_ACCOUNT_TO_PAUSE)) ||
+  (same >= ALIKE_TO_PAUSE && areAtSeveralDomains);
 
-export const isLong = ({ nameless }: RefusalRun): boolean => nameless >= NAMELESS_TO_PAUSE;
+export const isLong = ({ withoutMailbox }: RefusalRun): boolean => withoutMailbox >= WITHOUT_MAILBOX_TO_PAUSE;
 
-/** @param run null once the server has taken a mail */
+/**
+ * Stores the run at the end of a slice. One that another slice has changed meanwhile stays as it is.
+ * @param before as it was at the slice's beginning @param run null once the server has taken a mail
+ */
 export async function storeRefusalRun(
   em: EntityManager,
   account: SendingAccount,
+  before: RefusalRun | null,
   run: RefusalRun | null,
 ): Promise<void> {
+  const json = (value: RefusalRun | null) => sql<RefusalRun>`${value && JSON.stringify(value)}::jsonb`;
   await kysely(em)
     .updateTable("email_accounts")
-    .set({ refusals: run && sql<RefusalRun>`${JSON.stringify(run)}::jsonb` })
+    .set({ refusals: json(run) })
     .where("id", "=", account.accountId)
     .where(ofTenant(account))
+    .where(run ? sql<boolean>`refusals is not distinct from ${json(before)}` : sql<boolean>`refusals is not null`)
     .execute();
 }
 
 /**
  * Puts recipients whose refusal was the account's back into the queue of a lane.
- * @returns the `seq` of the first of them; undefined when there is none
+ * @returns the `seq` of the first of them; undefined when there is none; `stale` when another attempt has the lane
  */
-export async function requeueUndecided(em: EntityManager, dispatch: OpenedDispatch): Promise<number | undefined> {
-  const { rows } = await sql<{ seq: number | null }>`
-    with requeued as (
+export async function requeueUndecided(
+  em: EntityManager,
+  dispatch: OpenedDispatch,
+): Promise<number | undefined | "stale"> {
+  const { sendId, accountId, epoch } = dispatch;
+  const { rows } = await sql<{ seq: number | null; isLive: boolean }>`
+    with live as (
+      select 1 from send_lanes where send_id = ${sendId} and account_id = ${accountId} and epoch = ${epoch} for share
+    ), requeued as (
       update send_recipients r set state = 'QUEUED', reason = null, account_id = null, attempts = r.attempts - 1,
         retry_at = null, first_deferred_at = null, updated_at = now()
-      where r.send_id = ${dispatch.sendId} and r.retry_at is not null and r.state = 'DEFERRED' and r.reason = ${UNDECIDED}
+      from live
+      where r.send_id = ${sendId} and r.state in ('DEFERRED', 'EXPIRED') and r.reason = ${UNDECIDED}
         and ${isFreeFor(dispatch, "r")}
       returning r.seq
-    ) select min(seq) as seq from requeued`.execute(kysely(em));
-  return rows[0]?.seq ?? undefined;
+    ) select (select min(seq) from requeued) as seq, exists (select from live) as "isLive"`.execute(kysely(em));
+  const [{ seq, isLive } = { seq: null, isLive: false }] = rows;
+  return isLive ? (seq ?? undefined) : "stale";
 }

@@ -131,17 +131,18 @@ async function runSettlement(
           updated_at = now()
         from timed t
         where r.ctid = t.row and r.epoch = ${epoch} ${shared ? sql`and r.account_id = ${accountId}` : sql``}
-          and (r.state = 'SENDING' or (r.state = 'DEFERRED' and r.reason = ${UNDECIDED}) or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
+          and (r.state = 'SENDING' or (r.state in ('DEFERRED', 'EXPIRED') and r.reason = ${UNDECIDED} and t.reason is distinct from ${UNDECIDED}) or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
             or (t.state <> 'UNKNOWN' and exists (
               select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}
                 and s.status in ('SENDING', 'PAUSED') for share)))))
-        returning ${withEvents ? sql`r.*` : sql`r.state`}, t.unbegun
+        returning ${withEvents ? sql`r.*` : sql`r.state, r.seq`}, t.unbegun
       )${
         bounces
           ? sql`, suppressed as (
         insert into suppressions (id, team_id, environment, email, email_spelling, reason)
         select b.id, ${teamId}, ${environment}, r.email, r.email_spelling, 'bounce:hard'
         from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ seq }) => seq)}::int[]) as b (id, seq)
+        join settled on settled.seq = b.seq
         -- From the ledger, where an erased address is gone.
         cross join lateral (select r.email, r.email_spelling from send_recipients r
           where r.send_id = ${sendId} and r.seq = b.seq offset 0) r

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
+import { settleLate } from "../../activities/dispatch/slice-ledger.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { recountFigures } from "../../domain/analytics/recount.ts";
-import type { MailOutcome } from "../../domain/mail/outcome.ts";
+import { type MailOutcome, UNDECIDED } from "../../domain/mail/outcome.ts";
+import { classifyAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
 import { recordReports } from "../../domain/reports/record.ts";
 import { findSend } from "../../domain/sends/inspection.ts";
 import {
@@ -15,6 +17,7 @@ import {
   readRemaining,
 } from "../../domain/sends/lanes.ts";
 import { closeReview, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
+import { requeueUndecided } from "../../domain/sends/refusal-run.ts";
 import { parseOutcomes, settleUnknown } from "../../domain/sends/settle-unknown.ts";
 import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
 import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
@@ -29,6 +32,7 @@ const POLICY = {
 };
 const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
 const DEFERRED: MailOutcome = { outcome: "deferred", reason: "temporary_refusal", retry: false };
+const NO_QUOTA = { granted: 1, windows: [], retryInMs: 0, endsAt: Number.POSITIVE_INFINITY };
 const UNBEGUN: MailOutcome = { outcome: "not_attempted", reason: "pool_stopped" };
 const refused = (reason: "mailbox_full" | "mailbox_disabled" | "policy_refused", response: string): MailOutcome => ({
   ...{ outcome: "rejected", reason, suppress: false, isSoftBounce: reason !== "policy_refused" },
@@ -129,6 +133,66 @@ describe("A settlement", () => {
     assert.deepEqual([await settle(FULL), await settle(FULL)], [{ REJECTED: 3 }, {}]);
     const counted = [1, 2, 3].map((seq) => `${seq} refusal:soft`);
     assert.deepEqual(await recordedKinds(sender, sendId), counted);
+  });
+});
+
+describe("An undecided recipient", () => {
+  const HELD: MailOutcome = { outcome: "deferred", reason: UNDECIDED, retry: false };
+  const GONE: MailOutcome = { outcome: "rejected", reason: "mailbox_unknown", suppress: true };
+  async function undecided() {
+    const send = await untaken(3);
+    const lane = await send.open();
+    const { recipients } = await send.stage(lane, 3);
+    const [one, late, other] = recipients;
+    assert.ok(one && late && other);
+    await send.set(sql`first_deferred_at = now() - interval '2 hours'`, sql`seq = ${late.seq}`);
+    await send.settle(lane, [other], SENT);
+    // The time of one ends with this try.
+    assert.deepEqual(await send.settle(lane, [one, late], HELD), { DEFERRED: 1, EXPIRED: 1 });
+    return { ...send, lane, one, late };
+  }
+
+  it("takes its decision later, also when its time has ended meanwhile, and once", async () => {
+    const { sender, lane, one, late, settle, statesOf } = await undecided();
+    assert.deepEqual(await settle(lane, [one], HELD), {}, "nothing is decided");
+    assert.deepEqual(await settle(lane, [one, late], GONE), { REJECTED: 2 });
+    assert.deepEqual(await statesOf(), ["REJECTED", "REJECTED", "SENT"]);
+    assert.equal(await reasonOf(sender, one.email), "bounce:hard");
+    assert.deepEqual(await settle(lane, [one, late], GONE), {});
+  });
+
+  it("is queued again when the account was at fault, and by no attempt that another one has replaced", async () => {
+    const { em, lane, open, statesOf, one } = await undecided();
+    const next = await open();
+    assert.equal(await requeueUndecided(em(), lane), "stale");
+    assert.deepEqual(await statesOf(), ["DEFERRED", "EXPIRED", "SENT"]);
+    assert.equal(await requeueUndecided(em(), next), one.seq);
+    assert.deepEqual(await statesOf(), ["QUEUED", "QUEUED", "SENT"]);
+    assert.equal(await requeueUndecided(em(), next), undefined);
+  });
+
+  it("suppresses nobody where another attempt has it", async () => {
+    const { sender, lane, one, open, stageDue, set, settle } = await undecided();
+    const next = await open();
+    await set(sql`retry_at = now()`, sql`seq = ${one.seq}`);
+    await stageDue(next);
+    assert.deepEqual(await settle(lane, [one], GONE), {});
+    assert.equal(await reasonOf(sender, one.email), undefined);
+  });
+
+  it("is one whose late reply refuses the account: it was UNKNOWN, and is asked again", async () => {
+    const send = await untaken(1);
+    const lane = await send.open();
+    const { recipients } = await send.stage(lane, 1);
+    const [item] = recipients.map((recipient) => ({ ...recipient, quota: NO_QUOTA }));
+    assert.ok(item);
+    await send.set(sql`state = 'UNKNOWN'`);
+    const response = "550 5.4.5 Daily user sending limit exceeded";
+    const outcome = classifyAnswer({ stage: "dot", ...parseReply(response), response });
+    const { orm, log } = { orm: { em: send.em() }, log: { warn: assert.fail } };
+    const deps = { orm, log, env: POLICY, stopping: new AbortController().signal, countMails: () => {} };
+    await settleLate(deps as unknown as Parameters<typeof settleLate>[0], lane, { item, outcome });
+    assert.deepEqual(await send.statesOf(), ["DEFERRED"]);
   });
 });
 

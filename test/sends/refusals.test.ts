@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { Refusals } from "../../activities/dispatch/refusals.ts";
 import { kysely } from "../../db/orm.ts";
-import type { Mailed, MailOutcome } from "../../domain/mail/outcome.ts";
+import { type Mailed, type MailOutcome, UNSENDABLE } from "../../domain/mail/outcome.ts";
 import { classifyAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
 import { readAccountFacts } from "../../domain/sends/account-inspection.ts";
 import { startSink } from "../mail/smtp-sink.ts";
@@ -52,7 +52,7 @@ const written = (mails: readonly Mailed<Item>[]) =>
     return `${item.seq} ${reason === "undecided" ? reason : outcome.outcome}${isGone ? " and suppressed" : ""}`;
   });
 
-const found = (refusals: Refusals) => refusals.found;
+const found = (refusals: Refusals) => refusals.pauseCause;
 
 const UNKNOWN_WORDS = "550 denied";
 const NAMED = "550 No such user here";
@@ -63,10 +63,8 @@ describe("The refusals of a slice", () => {
   for (const reply of [UNKNOWN_WORDS, NAMED, CODED, "550 5.7.1 blocked", "552 5.2.2 Quota exceeded for %s"]) {
     it(`are the account's when ten recipients of two domains are told the same: ${reply}`, () => {
       const refusals = new Refusals(NEW);
-      assert.deepEqual(
-        written(refusals.take(replies(reply, 9))).filter((one) => !one.endsWith("undecided")),
-        [],
-      );
+      const undecided = Array.from({ length: 9 }, (_, seq) => `${seq} undecided`);
+      assert.deepEqual(written(refusals.take(replies(reply, 9))), undecided);
       assert.equal(found(refusals), undefined);
       assert.equal(written(refusals.take(replies(reply, 1, { first: 9 })))[0], "9 undecided");
       assert.equal(found(refusals)?.isAccounts, true);
@@ -159,10 +157,39 @@ describe("The refusals of a slice", () => {
       ...["0 rejected", "1 rejected", "2 rejected and suppressed", "3 rejected and suppressed"],
       ...["4 rejected and suppressed", "5 rejected and suppressed"],
     ]);
-    const accounts = new Refusals({ ...NEW, hasAccepted: true });
+    const accounts = new Refusals(NEW);
     accounts.take(replies(SENDER, 1));
     assert.deepEqual(accounts.decide(), []);
     assert.equal(found(accounts)?.isAccounts, true, "nobody is refused for what is the account's");
+    const odd = new Refusals({ ...NEW, hasAccepted: true });
+    odd.take(replies(SENDER, 1, { isFirstOfLogin: true }));
+    assert.deepEqual([odd.decide(), found(odd)], [[], undefined], "one after accepted mails is asked again");
+  });
+
+  it("count a recipient once who is asked again, and begin anew after an operator's command", () => {
+    const slice = new Refusals(NEW);
+    slice.take(replies(UNKNOWN_WORDS, 6));
+    const again = replies(UNKNOWN_WORDS, 6).map(({ item, outcome }) => ({
+      item: { ...item, wasDeferred: true },
+      outcome,
+    }));
+    const next = new Refusals({ ...NEW, refusals: slice.run });
+    next.take(again);
+    assert.deepEqual([next.run?.same, found(next)], [6, undefined]);
+    const commanded = new Refusals({ ...NEW, refusals: slice.run }, true);
+    commanded.take(replies(UNKNOWN_WORDS, 9));
+    assert.equal(found(commanded), undefined);
+  });
+
+  it("are nobody's where ten mails in a row cannot be composed: they pause the send, and count for no account", () => {
+    const refusals = new Refusals(NEW);
+    const unsendable = replies("ok", 10).map(({ item }) => ({ item, outcome: UNSENDABLE }));
+    assert.equal(written(refusals.take(unsendable)).length, 10);
+    assert.deepEqual([found(refusals)?.reason, found(refusals)?.isAccounts], ["mails_unsendable", false]);
+    assert.equal(refusals.run, null);
+    const single = new Refusals({ ...NEW, isWave: true });
+    single.take(unsendable.slice(0, 1));
+    assert.deepEqual(written(single.decide()), ["0 rejected"]);
   });
 
   it("of a wave that has mailed nobody are asked again until others are accepted, and count on from the wave before", () => {
@@ -238,6 +265,19 @@ describe("A relay that refuses the sender", () => {
       assert.equal((await accountOf(sender)).status, "ACTIVE");
     });
   }
+
+  it("is asked again by itself where it refuses the account for now", async () => {
+    const sender = await makeSpread(12);
+    const match = sender.audience;
+    await setFaults([{ stage: "data", match, code: 452, message: "4.5.3 You have reached your hourly sending limit" }]);
+    const { data } = await startSend(sender);
+    await temporal.untilDetails(data.id, ["sender_refused", "hourly sending limit", "tried again"]);
+    assert.equal((await accountOf(sender)).status, "ACTIVE");
+    await setFaults([]);
+    await temporal.command(data.id, "retry");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 12 });
+  });
 
   it("is told from a stale list by an operator, who resumes it: these people are gone", async () => {
     const sender = await makeSpread(20);

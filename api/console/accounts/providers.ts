@@ -20,7 +20,9 @@ const text = z.string().trim().min(1).max(2_048).optional();
 const proofs = z.strictObject({ topic: text, public_key: text, signing_key: text });
 
 const fieldsOf = ({ topic, public_key, signing_key }: z.output<typeof proofs>) => ({
-  ...{ topicArn: topic, publicKey: public_key, signingKey: signing_key },
+  topicArn: topic,
+  publicKey: public_key,
+  signingKey: signing_key,
 });
 
 /** With the address to paste at the provider, which is secret. */

@@ -28,6 +28,10 @@ export function pauseText(reason: string | null): string {
     case "database_restored":
     case "workflow_ended":
       return "The service stopped it after a failure of its own. An operator checks it and resumes it.";
+    case "policy_refusals":
+      return "The mail server refuses the account, or all people alike, so nobody was taken off for it. Its reply stands at the account under Accounts: repair what it names, then resume the send. If these addresses are wrong, ask an operator of the service.";
+    case "mails_unsendable":
+      return "The mails could not be made of this draft. Cancel the send, and send a corrected copy.";
     default:
       return `The mails cannot leave: ${reasonText(reason)}. Repair the account under Accounts, then resume the send.`;
   }
