@@ -2,7 +2,7 @@ import { Context } from "@temporalio/activity";
 import { ApplicationFailure } from "@temporalio/common";
 import { forTenant } from "../db/orm.ts";
 import { isConflict } from "../db/transaction.ts";
-import { isUnreachable } from "../db/unreachable.ts";
+import { isLockTimeout, isUnreachable } from "../db/unreachable.ts";
 import { carryOutImport, failImport, readUnfinishedImports } from "../domain/import/stored.ts";
 import { importWorkflowId } from "../workflows/ids.ts";
 import { type ImportInput, importStart } from "../workflows/start.ts";
@@ -10,39 +10,46 @@ import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { forEachAlone, readLatestRun } from "./starts.ts";
 
-/** Of a process at once: they leave places to the other work of their pool. */
+/** Of a process at once, each of another team: they leave places to the other work of their pool. */
 const IMPORTS_AT_ONCE = 3;
 const LOOK_AGAIN_MS = 2_000;
 /** A failure of the service that lasts so long is shown to the member, who may try again. */
-const MOST_ATTEMPTS = 5;
+const MOST_FAILURES = 5;
 
 export type ImportActivities = ReturnType<typeof createImportActivities>;
 
 export function createImportActivities({ orm, vault, log, stopping }: ActivityDeps) {
-  let underWay = 0;
+  const teams = new Set<string>();
+  /** Of each import in this process. An attempt that finds no place is none. */
+  const failures = new Map<string, number>();
   return {
     /** Checks or imports a file, as the import's state orders. @returns its state at the end */
     runImport: ({ importId, teamId, environment }: ImportInput): Promise<{ state: string }> =>
       whileBeating(async () => {
-        if (underWay >= IMPORTS_AT_ONCE) {
+        if (teams.size >= IMPORTS_AT_ONCE || teams.has(teamId)) {
           const retry = { nextRetryDelay: LOOK_AGAIN_MS };
           throw ApplicationFailure.create({ message: "no_place", type: "no_place", ...retry });
         }
-        const { cancellationSignal, info } = Context.current();
+        const { cancellationSignal } = Context.current();
         const tenant = { teamId, environment };
         const em = forTenant(orm.em, tenant);
-        underWay++;
+        const signal = AbortSignal.any([stopping, cancellationSignal]);
+        teams.add(teamId);
         try {
-          const signal = AbortSignal.any([stopping, cancellationSignal]);
-          return { state: await carryOutImport(em, vault, tenant, importId, signal) };
+          const state = await carryOutImport(em, vault, tenant, importId, signal);
+          failures.delete(importId);
+          return { state };
         } catch (error) {
-          const isPassing = stopping.aborted || cancellationSignal.aborted || isConflict(error) || isUnreachable(error);
-          if (isPassing || info.attempt < MOST_ATTEMPTS) throw error;
+          if (signal.aborted || isConflict(error) || isLockTimeout(error) || isUnreachable(error)) throw error;
+          const failed = (failures.get(importId) ?? 0) + 1;
+          failures.set(importId, failed);
+          if (failed < MOST_FAILURES) throw error;
+          failures.delete(importId);
           log.error({ importId, teamId, err: error }, "an import failed for good");
           await failImport(em, tenant, importId, "The service failed. Try again, or ask its operator.");
           return { state: "FAILED" };
         } finally {
-          underWay--;
+          teams.delete(teamId);
         }
       }),
   };

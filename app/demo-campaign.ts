@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import type { Mailkeel } from "../client/index.ts";
-import { kysely, ofTenant, type Tenant } from "../db/orm.ts";
+import { forTenant, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { connectAccount, resumeAccount } from "../domain/accounts/accounts.ts";
 import { createSegment } from "../domain/audience/segments/segments.ts";
 import { importContacts } from "../domain/import/import.ts";
@@ -37,10 +37,9 @@ export async function sendCampaign(
   const domain = `inbox-${Date.now()}.example`;
 
   say("2. Contacts from CSV, and a segment of them");
+  const csv = Readable.from(generateCsv(recipients, domain));
+  await importContacts(forTenant(session.orm.em, tenant), session.vault, tenant, csv, { onRefused: () => {} });
   const segmentId = await inTenant(session, tenant, async (em) => {
-    await importContacts(em, session.vault, tenant, Readable.from(generateCsv(recipients, domain)), {
-      onRefused: () => {},
-    });
     const definition = { field: "email", op: "contains", value: `@${domain}` };
     return (await createSegment(em, tenant, { name: `Demo of ${domain}`, conditions: definition })).id;
   });

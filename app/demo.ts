@@ -6,8 +6,7 @@ import { Command, Option } from "commander";
 import { Mailkeel } from "../client/index.ts";
 import { SettingsError } from "../config/env.ts";
 import { forTenant, type Tenant } from "../db/orm.ts";
-import { transaction } from "../db/transaction.ts";
-import { type ImportReport, importSubscribers } from "../domain/import/import.ts";
+import { importSubscribers } from "../domain/import/import.ts";
 import { attachList } from "../domain/sends/drafts.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { DEMO_FROM } from "../stack/demo-team.ts";
@@ -45,17 +44,11 @@ async function importPeople(
   const input = file === undefined ? Readable.from(generateCsv(recipients, "inbox.example")) : createReadStream(file);
   const line = progressLine();
   const startedAt = performance.now();
-  const report: ImportReport = await transaction(
-    forTenant(session.orm.em, tenant),
-    (em) =>
-      importSubscribers(em, session.vault, tenant, input, {
-        listId,
-        onRefused: (at, reason) => line.print(`  line ${at}: ${reason}`),
-        onProgress: ({ phase, done }) => line.show(`  ${phase} ${count(done)}`),
-      }),
-    // A stream cannot be read again after a conflict.
-    { attempts: 1 },
-  );
+  const report = await importSubscribers(forTenant(session.orm.em, tenant), session.vault, tenant, input, {
+    listId,
+    onRefused: (at, reason) => line.print(`  line ${at}: ${reason}`),
+    onProgress: ({ phase, done }) => line.show(`  ${phase} ${count(done)}`),
+  });
   line.clear();
   say(`  ${count(report.rows)} rows in ${seconds(performance.now() - startedAt)}; ${count(report.refused)} refused`);
 }

@@ -4,7 +4,8 @@ import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { TASK_QUEUES, WAKE_UP } from "./ids.ts";
 import type { ImportInput } from "./start.ts";
 
-const DETAILS = "Reads an uploaded file: a dry run, or the import. Cancel: the import fails, and changes nothing.";
+const DETAILS =
+  "Reads an uploaded file: a dry run, or the import. Cancel: the import fails; people who are written stay.";
 
 /** Carries out a dry run or an import, as its row says. ID: import/{importId}. */
 export async function importWorkflow(input: ImportInput): Promise<{ state: string }> {
@@ -12,8 +13,8 @@ export async function importWorkflow(input: ImportInput): Promise<{ state: strin
     taskQueue: TASK_QUEUES.maintenance,
     startToCloseTimeout: "2 hours",
     heartbeatTimeout: HEARTBEAT_TIMEOUT,
-    // The file is deleted after a day, which ends it.
-    retry: { initialInterval: "1 second", maximumInterval: "1 minute" },
+    // An attempt may only have waited for a place: the interval does not grow with them. The file is deleted after a day.
+    retry: { initialInterval: "5 seconds", backoffCoefficient: 1 },
     priority: { fairnessKey: input.teamId },
     summary: "read the file",
   });

@@ -2,7 +2,6 @@ import { once } from "node:events";
 import { createReadStream, createWriteStream } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import { forTenant, type Tenant } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
 import { type FileNotes, quoted } from "../../domain/import/file.ts";
 import {
   type ImportReport,
@@ -78,6 +77,7 @@ async function importFile(
   if (file !== STDIN) await once(input, "open");
   const output: Writable = reportFile === undefined ? terminal.stderr : createWriteStream(reportFile);
   const progress = progressLine();
+  let written = 0;
   try {
     if (reportFile !== undefined) {
       await once(output, "open");
@@ -90,24 +90,25 @@ async function importFile(
       },
       statusColumns: options.statusColumn,
       ignoreColumns: options.ignoreColumn,
-      onProgress: ({ phase, done, total }) =>
-        progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`),
+      onProgress: ({ phase, done, total }) => {
+        if (phase === "writing") written = done;
+        progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`);
+      },
     };
-    const tenantEm = forTenant(orm.em, tenant);
+    const em = forTenant(orm.em, tenant);
     if (suppressions) {
-      const report = await importSuppressions(tenantEm, vault, tenant, input, reading);
+      const report = await importSuppressions(em, vault, tenant, input, reading);
       return { report, lines: describeBlockList(report) };
     }
-    // Once: a stream cannot be read again after a conflict.
-    const report = await transaction(
-      tenantEm,
-      (em) =>
-        contacts
-          ? importContacts(em, vault, tenant, input, { ...reading, entersSequences })
-          : importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed, entersSequences }),
-      { attempts: 1 },
-    );
+    const report = contacts
+      ? await importContacts(em, vault, tenant, input, { ...reading, entersSequences })
+      : await importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed, entersSequences });
     return { report, lines: describePeople(report) };
+  } catch (error) {
+    progress.clear();
+    const rest = `${counted(written, "row")} of the file imported, and kept; import the file again for the others\n`;
+    if (written > 0) terminal.stderr.write(rest);
+    throw error;
   } finally {
     progress.clear();
     input.destroy();

@@ -1,16 +1,17 @@
 import type { Readable } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
 import { type RawBuilder, sql } from "kysely";
 import type { List, SuppressionReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { isLockTimeout } from "../../db/unreachable.ts";
 import { shownAddress } from "../address.ts";
-import { lockFieldTypes } from "../audience/contact-fields.ts";
+import { lockFieldTypes, readFields } from "../audience/contact-fields.ts";
 import { CONTACT_WRITTEN } from "../audience/contact-rows.ts";
-import { takeSlots } from "../audience/contact-slots.ts";
+import { readSlotUse, slotsExceeded, takeSlots } from "../audience/contact-slots.ts";
 import { emailStatusOf } from "../audience/email-status.ts";
-import type { FieldTypes } from "../audience/field-values.ts";
 import { CONFIRMED, initialStatus } from "../audience/initial-status.ts";
-import { lockListForInserts } from "../audience/lists.ts";
+import { lockListForInserts, readList } from "../audience/lists.ts";
 import { insertOptOuts, restoreOptOuts } from "../audience/opt-outs.ts";
 import { suppress } from "../audience/suppressions.ts";
 import { hashAddress, isErased } from "../erasure/erased-addresses.ts";
@@ -23,17 +24,29 @@ import { contactRecord, subscriberRecord, subscriptionRecord } from "../webhooks
 import { EXCLUSIONS } from "./columns.ts";
 import { type ColumnOptions, type FileNotes, type FileOptions, type PersonRow, readPeople } from "./file.ts";
 
-/** Per statement; this many are held in memory, for a file of any size. */
-const STAGE_ROWS = 5_000;
-const WRITE_ROWS = 10_000;
+/*
+ * An import reads the whole file into a temporary table before it changes anything, and then writes people in steps. Each step
+ * is a transaction: other work waits for a moment, and an import that was cut off continues behind its last step.
+ */
+
+/** People of a step; this many are held in memory, for a file of any size. */
+export const STEP_ROWS = 2_000;
+/** How long a step waits for a lock while it holds others; then it begins anew. */
+const LOCK_WAIT_MS = 500;
+/** How long other work may keep a step from its rows. Less than Postgres lets the transaction with the file be idle. */
+const LOCKED_MS = 20_000;
+
+/** Of a step. */
+interface Person extends Omit<PersonRow, "fields"> {
+  /** JSON. */
+  fields: string;
+}
 
 interface PeopleKind {
   idKind: "contact" | "subscriber";
   table: "contacts" | "subscribers";
   events: WrittenEvents;
   record: (row: string) => RawBuilder<unknown>;
-  fields: FieldTypes;
-  order: "email" | "line";
   /** Besides the address: the value of a row `p`, and the one after it where there is a row `s` already. */
   columns: Readonly<Record<string, { given: RawBuilder<unknown>; merged: RawBuilder<unknown> }>>;
 }
@@ -52,31 +65,32 @@ const SUBSCRIBERS: PeopleKind = {
   table: "subscribers",
   events: { created: "subscriber.created", changed: "subscriber.updated" },
   record: subscriberRecord,
-  fields: new Map(),
-  // As the ids: indexes grow at their end.
-  order: "line",
   columns: NAMES,
 };
 
-const contactsOf = (tenant: Tenant, fields: FieldTypes): PeopleKind => ({
+/** @param deleted names of fields that are not written */
+const contactsOf = (tenant: Tenant, deleted: readonly string[]): PeopleKind => ({
   idKind: "contact",
   table: "contacts",
   events: CONTACT_WRITTEN,
   record: contactRecord,
-  fields,
-  // As all statements that lock several contacts.
-  order: "email",
   columns: {
     ...NAMES,
-    fields: { given: sql`p.fields`, merged: sql`s.fields || excluded.fields` },
+    fields: { given: sql`p.fields - ${[...deleted]}::text[]`, merged: sql`s.fields || excluded.fields` },
     email_status: { given: emailStatusOf(tenant, sql.ref("p.email")), merged: sql`s.email_status` },
   },
 });
 
 export interface ReadingOptions extends ColumnOptions {
-  /** In the file's order; lines with erased addresses come up to 5,000 lines late. */
+  /** In the file's order; lines with erased addresses come up to 2,000 lines late, or after all others. */
   onRefused: (line: number, reason: string) => void | Promise<void>;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
+  /** Counts what would change. It reads alone: nothing waits for it. */
+  isDryRun?: boolean | undefined;
+  /** Where an import that was cut off continues. */
+  place?: ImportPlace | undefined;
+  /** Called with the places behind and before each step, in its transaction. */
+  onStep?: ((em: EntityManager, place: ImportPlace, before: ImportPlace) => Promise<void>) | undefined;
 }
 
 interface PeopleOptions extends ReadingOptions {
@@ -95,6 +109,23 @@ export interface ImportProgress {
   done: number;
   total: number | undefined;
 }
+
+/** How far an import has come. */
+export interface ImportPlace {
+  /** The last of the file that is written. */
+  line: number;
+  people: number;
+  counts: Counts;
+}
+
+interface Counts extends ListReport {
+  created: number;
+  updated: number;
+  suppressed: number;
+}
+
+const NO_ONE: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
+const START: ImportPlace = { line: 0, people: 0, counts: { created: 0, updated: 0, suppressed: 0, ...NO_ONE } };
 
 interface FileReport {
   rows: number;
@@ -128,9 +159,19 @@ export interface SuppressionReport extends FileReport {
   alreadySuppressed: number;
 }
 
+/** What is done with the people of a file. */
+interface FileKind extends FileOptions {
+  /** Counts what `write` would do, in one transaction with the file. */
+  compare: (em: EntityManager, people: readonly Person[]) => Promise<Partial<Counts>>;
+  /** In a transaction of its own. */
+  write: (em: EntityManager, people: readonly Person[]) => Promise<Partial<Counts>>;
+}
+
 /**
- * Imports subscribers from a CSV file in the caller's transaction: all of it or nothing. An empty name changes none, and no
- * opt-out is lifted; see `docs/operations/admin.md` for columns of consent.
+ * Imports subscribers from a CSV file in steps of 2,000 people. A file that is refused changes nothing. One that was cut off is
+ * completed by importing it again: those who are written stay as they are. An empty name changes none, and no opt-out is
+ * lifted; see `docs/operations/admin.md` for columns of consent.
+ * @param em in no transaction
  * @throws {ImportError} @throws {ApiError} `not_found` for the list; `quota_exceeded`
  */
 export async function importSubscribers(
@@ -140,35 +181,32 @@ export async function importSubscribers(
   input: Readable,
   { listId, confirmed = false, entersSequences = false, ...options }: ImportOptions,
 ): Promise<ImportReport> {
-  if (listId === undefined) return importPeople(em, vault, tenant, input, options, SUBSCRIBERS);
-  const list = await lockListForInserts(em, listId);
-  const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, newlyOptedOut: 0, optedOut: 0 };
-  const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
-    // The people are written: none can be deleted before the commit.
-    const kept = sql`select from list_opt_outs where ${ofTenant(tenant)} and list_id = ${list.id} limit 1`;
-    if ((await kept.execute(kysely(em))).rows.length > 0) {
-      const members = await membersOf(tenant, slice).execute(kysely(em));
-      await restoreOptOuts(em, vault, tenant, members.rows);
-    }
-    const written = await writeSubscriptions(em, tenant, list, confirmed, sql`${slice} and p.exclusion is null`);
-    const leaving = membersOf(tenant, sql`${slice} and p.exclusion = ${OPTED_OUT}`);
-    const newlyOptedOut = await insertOptOuts(
-      em,
-      tenant,
-      sql`select ${list.id} as list_id, m.id as subscriber_id, now() as unsubscribed_at from (${leaving}) m`,
-    );
-    report.added += written.created;
-    report.confirmed += written.changed;
-    report.newlyOptedOut += newlyOptedOut;
-    const isEveryoneWritten = written.created + written.changed + newlyOptedOut === people;
-    const members = isEveryoneWritten ? undefined : await countMembers(em, tenant, list, slice);
-    if (!members) return;
-    report.alreadySubscribed += members.subscribed - written.created - written.changed;
-    report.optedOut += members.optedOut - newlyOptedOut;
-  };
-  const people = await importPeople(em, vault, tenant, input, options, SUBSCRIBERS, subscribe);
-  if (entersSequences) await enrolConfirmed(em, vault, tenant, list.id);
-  return { ...people, list: report };
+  if (listId !== undefined) await readList(em, listId);
+  const isSuppressed = ({ exclusion }: Person) => listId === undefined || exclusion !== OPTED_OUT;
+  const { report, counts } = await importPeople(em, vault, tenant, input, options, {
+    fields: new Map(),
+    compare: async (tx, people) => ({
+      ...(listId !== undefined && (await countMembers(tx, vault, tenant, listId, people, confirmed))),
+      ...(await countPeople(tx, tenant, people, SUBSCRIBERS)),
+      suppressed: await countUnsuppressed(tx, tenant, people.filter(isSuppressed)),
+    }),
+    write: async (tx, people) => {
+      const list = listId === undefined ? undefined : await lockListForInserts(tx, listId);
+      const members = list && (await countMembers(tx, vault, tenant, list.id, people, confirmed));
+      const { created, ids } = await writePeople(tx, tenant, people, SUBSCRIBERS);
+      if (members?.kept) {
+        const { rows } = await membersOf(tenant, people).execute(kysely(tx));
+        await restoreOptOuts(tx, vault, tenant, rows);
+      }
+      const joined = list ? await subscribe(tx, tenant, list, people, confirmed) : [];
+      if (list && entersSequences) await enrolConfirmed(tx, vault, tenant, list.id, joined);
+      const suppressed = await suppressByReason(tx, tenant, people.filter(isSuppressed));
+      await takeSlotsOf(tx, tenant, created);
+      return { ...members, created: created.length, updated: ids.length - created.length, suppressed };
+    },
+  });
+  const { created, updated, suppressed, ...list } = counts;
+  return listId === undefined ? report : { ...report, list };
 }
 
 /**
@@ -182,86 +220,33 @@ export async function importContacts(
   input: Readable,
   { entersSequences = false, ...options }: PeopleOptions,
 ): Promise<ImportReport> {
-  const fields = await lockFieldTypes(em, tenant);
-  const report = await importPeople(em, vault, tenant, input, options, contactsOf(tenant, fields));
-  if (!entersSequences) await noteWritten(em, vault, tenant);
+  const fields = new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
+  const { report } = await importPeople(em, vault, tenant, input, options, {
+    fields,
+    compare: async (tx, people) => ({
+      ...(await countPeople(tx, tenant, people, contactsOf(tenant, []))),
+      suppressed: await countUnsuppressed(tx, tenant, people),
+    }),
+    write: async (tx, people) => {
+      const types = await lockFieldTypes(tx, tenant);
+      const deleted = [...fields].flatMap(([name, type]) => (types.get(name) === type ? [] : [name]));
+      const { created, ids } = await writePeople(tx, tenant, people, contactsOf(tenant, deleted));
+      const suppressed = await suppressByReason(tx, tenant, people);
+      if (!entersSequences) await noteWritten(tx, vault, tenant, ids);
+      await takeSlotsOf(tx, tenant, created);
+      return { created: created.length, updated: ids.length - created.length, suppressed };
+    },
+  });
   return report;
 }
 
-/** @param afterWrite gets the condition of the people `p` that were just written, and their number */
-async function importPeople(
-  em: EntityManager,
-  vault: Vault,
-  tenant: Tenant,
-  input: Readable,
-  options: ReadingOptions,
-  kind: PeopleKind,
-  afterWrite?: (slice: RawBuilder<unknown>, people: number) => Promise<void>,
-): Promise<ImportReport> {
-  const db = kysely(em);
-  // Two imports with the same people in another order would deadlock.
-  const lock = `import/${tenant.teamId}/${tenant.environment}`;
-  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
-  await sql`create temporary table import_rows
-    (line int, id text, email text, email_spelling text, first_name text, last_name text, fields jsonb,
-      exclusion text) on commit drop`.execute(db);
-
-  const file = await stageFile(em, vault, tenant, input, kind, options);
-  await sql`create temporary table import_people on commit drop as
-    select row_number() over (order by ${sql.ref(kind.order)})::int as n, p.*
-    from (select distinct on (email) line, id, email, email_spelling, first_name, last_name, fields,
-        -- One row that excludes the person is enough, and the gravest reason counts.
-        (${EXCLUSIONS}::text[])[min(array_position(${EXCLUSIONS}::text[], exclusion)) over (partition by email)] as exclusion
-      from import_rows order by email, line desc) p`.execute(db);
-  await sql`alter table import_people add primary key (n)`.execute(db);
-  const counted = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);
-  const people = counted.rows[0]?.people ?? 0;
-  await sql`create temporary table import_created (email text) on commit drop`.execute(db);
-
-  const report: ImportReport = {
-    ...file,
-    duplicates: file.rows - file.refused - people,
-    created: 0,
-    updated: 0,
-    unchanged: people,
-    suppressed: 0,
-  };
-  for (let after = 0; after < people; after += WRITE_ROWS) {
-    const slice = sql`p.n > ${after} and p.n <= ${after + WRITE_ROWS}`;
-    const { created, changed } = await writePeople(em, tenant, slice, kind);
-    report.created += created;
-    report.updated += changed;
-    report.unchanged -= created + changed;
-    await afterWrite?.(slice, Math.min(WRITE_ROWS, people - after));
-    options.onProgress?.({ phase: "writing", done: Math.min(after + WRITE_ROWS, people), total: people });
-  }
-  for (let after = 0; after < people; after += STAGE_ROWS) {
-    const { rows } = await sql<Excluded>`
-      select email, email_spelling as "emailSpelling", exclusion from import_people
-      where n > ${after} and n <= ${after + STAGE_ROWS} and exclusion is not null
-        and ${afterWrite ? sql`exclusion <> ${OPTED_OUT}` : sql`true`}`.execute(db);
-    report.suppressed += await suppressByReason(em, tenant, rows);
-  }
-  // Their locks are held for a moment only.
-  await takeSlots(em, tenant, sql`select email from import_created`);
-  await sql`drop table import_people, import_rows, import_created`.execute(db);
-  return report;
-}
-
-type Excluded = Pick<PersonRow, "email" | "emailSpelling" | "exclusion">;
-
-/** @returns those who were not suppressed before */
-async function suppressByReason(em: EntityManager, tenant: Tenant, people: Excluded[], vault?: Vault): Promise<number> {
-  let added = 0;
-  for (const [reason, rows] of Map.groupBy(people, ({ exclusion }) => exclusion)) {
-    if (reason !== null) added += (await suppress(em, tenant, rows.map(shownAddress), reason, { vault })).added.length;
-  }
-  return added;
-}
+/** Behind all other writes: see `contact-slots.ts`. */
+const takeSlotsOf = (em: EntityManager, tenant: Tenant, emails: readonly string[]) =>
+  takeSlots(em, tenant, sql`select email from unnest(${[...emails]}::text[]) as e (email)`);
 
 /**
- * Suppresses each address for the reason that a column states, else by hand. Every 5,000 rows are a transaction: after an
- * interruption, the same file completes the import. @throws {ImportError}
+ * Suppresses each address for the reason that a column states, else by hand, in the same way.
+ * @throws {ImportError}
  */
 export async function importSuppressions(
   em: EntityManager,
@@ -270,70 +255,198 @@ export async function importSuppressions(
   input: Readable,
   options: ReadingOptions,
 ): Promise<SuppressionReport> {
-  let suppressed = 0;
-  const file = await readBatches(input, { ...options, fields: new Map(), isBlockList: true }, async (batch) => {
-    suppressed += await transaction(em, (tx) => suppressByReason(tx, tenant, batch, vault));
-    return 0;
+  const { counts, ...file } = await importFile(em, vault, tenant, input, options, {
+    fields: new Map(),
+    isBlockList: true,
+    compare: async (tx, people) => ({ suppressed: await countUnsuppressed(tx, tenant, people) }),
+    write: async (tx, people) => ({ suppressed: await suppressByReason(tx, tenant, people) }),
   });
-  return { ...file, suppressed, alreadySuppressed: file.rows - file.refused - suppressed };
+  const { suppressed } = counts;
+  const { rows, refused, notes } = file;
+  return { rows, refused, notes, suppressed, alreadySuppressed: rows - refused - suppressed };
 }
 
-/** @param act gets up to 5,000 people at once; returns how many it refused */
-async function readBatches(
+async function importPeople(
+  ...given: Parameters<typeof importFile>
+): Promise<{ report: ImportReport; counts: Counts }> {
+  const { people, counts, ...file } = await importFile(...given);
+  const { created, updated, suppressed } = counts;
+  const duplicates = file.rows - file.refused - people;
+  const report = { ...file, duplicates, created, updated, unchanged: people - created - updated, suppressed };
+  return { report, counts };
+}
+
+/** @returns `people`: the distinct addresses of the file that were not refused */
+async function importFile(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
   input: Readable,
-  options: ReadingOptions & FileOptions,
-  act: (batch: PersonRow[]) => Promise<number>,
+  options: ReadingOptions,
+  kind: FileKind,
+): Promise<FileReport & { people: number; counts: Counts }> {
+  const { isDryRun = false, onRefused, onProgress, onStep } = options;
+  const refuse = async (erased: ReadonlySet<number>) => {
+    for (const line of erased) await onRefused(line, "the person with this address asked for their data to be erased");
+  };
+  const act = async (tx: EntityManager, step: readonly Person[], before: ImportPlace) => {
+    const erased = await findErased(tx, vault, tenant, step);
+    const people = step.filter(({ line }) => !erased.has(line));
+    const counted = await (isDryRun ? kind.compare(tx, people) : kind.write(tx, people));
+    const place = { ...behind(step, before), counts: sum(before.counts, counted) };
+    if (!isDryRun) await onStep?.(tx, place, before);
+    return { place, erased };
+  };
+  const work = async (staging: EntityManager) => {
+    const file = await stageFile(staging, vault, tenant, input, kind, options, refuse);
+    let place = options.place ?? START;
+    let people = await dropRepeated(staging);
+    if (!kind.isBlockList) await refuseBeyondPlan(staging, tenant, place.line);
+    for (let step = await readStep(staging, place.line); step.length > 0; step = await readStep(staging, place.line)) {
+      const before = place;
+      const acted = await (isDryRun ? act(staging, step, before) : inStep(em, (tx) => act(tx, step, before)));
+      place = acted.place;
+      // Erased since the file was read.
+      if (!kind.isBlockList) {
+        await refuse(acted.erased);
+        file.refused += acted.erased.size;
+        people -= acted.erased.size;
+      }
+      onProgress?.({ phase: "writing", done: place.people, total: people });
+    }
+    return { ...file, people, counts: place.counts };
+  };
+  // It locks no row of others. A stream cannot be read again after a conflict.
+  return transaction(em, work, { attempts: 1 });
+}
+
+const behind = (step: readonly Person[], before: ImportPlace) => ({
+  line: step.at(-1)?.line ?? before.line,
+  people: before.people + step.length,
+});
+
+const sum = (counts: Counts, more: Partial<Counts>): Counts => {
+  const total = { ...counts };
+  for (const name of Object.keys(total) as (keyof Counts)[]) total[name] += more[name] ?? 0;
+  return total;
+};
+
+/** A transaction that lets go of all its locks, and begins anew, when it has to wait for another one. */
+async function inStep<T>(em: EntityManager, work: (em: EntityManager) => Promise<T>): Promise<T> {
+  const limited = async (tx: EntityManager) => {
+    await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true)`.execute(kysely(tx));
+    return work(tx);
+  };
+  for (const giveUpAt = performance.now() + LOCKED_MS; ; ) {
+    try {
+      return await transaction(em, limited);
+    } catch (error) {
+      if (!isLockTimeout(error) || performance.now() > giveUpAt) throw error;
+      await delay(LOCK_WAIT_MS);
+    }
+  }
+}
+
+/** Fills `import_rows`. */
+async function stageFile(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  input: Readable,
+  kind: FileKind,
+  options: ReadingOptions,
+  refuse: (erased: ReadonlySet<number>) => Promise<void>,
 ): Promise<FileReport> {
+  await sql`create temporary table import_rows (line int, email text, email_spelling text, first_name text,
+    last_name text, fields text, exclusion text) on commit drop`.execute(kysely(em));
   const notes: FileNotes = { ignoredColumns: [], statusColumns: [], windows1252Lines: 0 };
   const report: FileReport = { rows: 0, refused: 0, notes };
   let batch: PersonRow[] = [];
   const flush = async () => {
-    report.refused += await act(batch);
+    const erased = kind.isBlockList ? new Set<number>() : await findErased(em, vault, tenant, batch);
+    await refuse(erased);
+    report.refused += erased.size;
+    await stageRows(
+      em,
+      batch.filter(({ line }) => !erased.has(line)),
+    );
     batch = [];
     options.onProgress?.({ phase: "reading", done: report.rows, total: undefined });
   };
-  for await (const row of readPeople(input, options, notes)) {
+  for await (const row of readPeople(input, { ...options, ...kind }, notes)) {
     report.rows++;
     if ("problem" in row) {
       report.refused++;
       await options.onRefused(row.line, row.problem);
     } else batch.push(row);
-    if (batch.length === STAGE_ROWS) await flush();
+    if (batch.length === STEP_ROWS) await flush();
   }
-  if (batch.length > 0) await flush();
+  await flush();
   return report;
 }
 
-const stageFile = (
-  em: EntityManager,
-  vault: Vault,
-  tenant: Tenant,
-  input: Readable,
-  { idKind, fields }: PeopleKind,
-  options: ReadingOptions,
-): Promise<FileReport> =>
-  readBatches(input, { ...options, fields }, async (batch) => {
-    const erased = await findErased(em, vault, tenant, batch);
-    for (const line of erased) {
-      await options.onRefused(line, "the person with this address asked for their data to be erased");
-    }
-    await stageRows(em, idKind, erased.size > 0 ? batch.filter(({ line }) => !erased.has(line)) : batch);
-    return erased.size;
-  });
-
-async function stageRows(em: EntityManager, idKind: PeopleKind["idKind"], rows: PersonRow[]): Promise<void> {
+async function stageRows(em: EntityManager, rows: readonly PersonRow[]): Promise<void> {
   await sql`insert into import_rows select * from unnest(
     ${rows.map((row) => row.line)}::int[],
-    ${rows.map(() => newId(idKind))}::text[],
     ${rows.map((row) => row.email)}::text[],
     ${rows.map((row) => row.emailSpelling)}::text[],
     ${rows.map((row) => row.firstName)}::text[],
     ${rows.map((row) => row.lastName)}::text[],
-    ${rows.map((row) => JSON.stringify(row.fields))}::jsonb[],
+    ${rows.map((row) => JSON.stringify(row.fields))}::text[],
     ${rows.map((row) => row.exclusion)}::text[])`.execute(kysely(em));
 }
 
-async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows: PersonRow[]): Promise<Set<number>> {
+/** Makes `import_people` of the rows. @returns their number */
+async function dropRepeated(em: EntityManager): Promise<number> {
+  const db = kysely(em);
+  await sql`create temporary table import_people on commit drop as
+    select distinct on (email) line, email, email_spelling, first_name, last_name, fields,
+      -- One row that excludes the person is enough, and the gravest reason counts.
+      coalesce((${EXCLUSIONS}::text[])[min(array_position(${EXCLUSIONS}::text[], exclusion)) over (partition by email)],
+        exclusion) as exclusion
+    from import_rows order by email, line desc`.execute(db);
+  await sql`alter table import_people add primary key (line)`.execute(db);
+  const { rows } = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);
+  return rows[0]?.people ?? 0;
+}
+
+/** Those that come next in the file. */
+async function readStep(em: EntityManager, after: number): Promise<Person[]> {
+  const { rows } = await sql<Person>`
+    select line, email, email_spelling as "emailSpelling", first_name as "firstName", last_name as "lastName", fields,
+      exclusion
+    from import_people where line > ${after} order by line limit ${STEP_ROWS}`.execute(kysely(em));
+  return rows;
+}
+
+/** Before anyone is written. @throws {ApiError} `quota_exceeded` */
+async function refuseBeyondPlan(em: EntityManager, tenant: Tenant, after: number): Promise<void> {
+  const { remaining } = await readSlotUse(em, tenant);
+  if (remaining === null) return;
+  const { rows } = await sql<{ slots: number }>`
+    select count(*)::int as slots from import_people p where p.line > ${after} and (
+      select a.holders from audience_addresses a where ${ofTenant(tenant, "a")} and a.email = p.email) is null`.execute(
+    kysely(em),
+  );
+  const slots = rows[0]?.slots ?? 0;
+  if (slots > remaining) throw slotsExceeded(slots, remaining);
+}
+
+/** @returns those who were not suppressed before */
+async function suppressByReason(em: EntityManager, tenant: Tenant, people: readonly Person[]): Promise<number> {
+  let added = 0;
+  for (const [reason, rows] of Map.groupBy(people, ({ exclusion }) => exclusion)) {
+    if (reason !== null) added += (await suppress(em, tenant, rows.map(shownAddress), reason)).added.length;
+  }
+  return added;
+}
+
+async function findErased(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  rows: readonly Pick<Person, "line" | "email">[],
+): Promise<Set<number>> {
   const { rows: erased } = await sql<{ line: number }>`
     select g.line from unnest(
       ${rows.map((row) => row.line)}::int[],
@@ -342,103 +455,158 @@ async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows:
   return new Set(erased.map(({ line }) => line));
 }
 
-interface Written {
-  created: number;
-  changed: number;
-}
+/** A part of a statement: the people as rows. */
+const peopleRows = (people: readonly Person[], idKind: PeopleKind["idKind"]) => sql`unnest(
+    ${people.map(() => newId(idKind))}::text[],
+    ${people.map((person) => person.email)}::text[],
+    ${people.map((person) => person.emailSpelling)}::text[],
+    ${people.map((person) => person.firstName)}::text[],
+    ${people.map((person) => person.lastName)}::text[],
+    ${people.map((person) => person.fields)}::jsonb[])`;
+const PEOPLE_COLUMNS = sql`(id, email, email_spelling, first_name, last_name, fields)`;
 
-async function write(em: EntityManager, statement: RawBuilder<Written & { emitted: boolean }>): Promise<Written> {
-  const { rows } = await statement.execute(kysely(em));
-  const [{ created, changed, emitted } = { created: 0, changed: 0, emitted: false }] = rows;
-  if (emitted) notifyRelayAfterCommit(em);
-  return { created, changed };
-}
+/** SQL: whether a row `s` differs from what it would become. */
+const isChanged = ({ columns }: PeopleKind) => sql`
+  (${sql.join(Object.keys(columns).map((name) => sql.ref(`s.${name}`)))})
+    is distinct from (${sql.join(Object.values(columns).map(({ merged }) => merged))})`;
 
-const emitAndCount = (
-  tenant: Tenant,
-  events: WrittenEvents,
-  record: (row: string) => RawBuilder<unknown>,
-) => sql`${emitWritten(tenant, events, record)}
-    select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed,
-      exists (select from emitted) as emitted
-    from written`;
-
-function writePeople(
+/** @returns addresses and ids of new rows, and ids of changed ones */
+async function writePeople(
   em: EntityManager,
   tenant: Tenant,
-  slice: RawBuilder<unknown>,
-  { table, events, record, columns }: PeopleKind,
-): Promise<Written> {
-  const names = Object.keys(columns);
-  const merged = Object.values(columns).map((column) => column.merged);
-  return write(
-    em,
-    sql`
+  people: readonly Person[],
+  kind: PeopleKind,
+): Promise<{ created: string[]; ids: string[] }> {
+  const { table, idKind, events, record, columns } = kind;
+  const { rows } = await sql<{ created: string[]; ids: string[]; emitted: boolean }>`
     with written as (
       insert into ${sql.table(table)} as s
-        (id, team_id, environment, email, email_spelling, ${sql.join(names.map((name) => sql.ref(name)))})
+        (id, team_id, environment, email, email_spelling, ${sql.join(Object.keys(columns).map((name) => sql.ref(name)))})
       select p.id, ${tenant.teamId}, ${tenant.environment}, p.email, p.email_spelling,
         ${sql.join(Object.values(columns).map(({ given }) => given))}
-      from import_people p where ${slice} order by p.n
+      from ${peopleRows(people, idKind)} as p ${PEOPLE_COLUMNS}
+      -- As all statements that lock several people.
+      order by p.email
       on conflict (team_id, environment, email) do update
         set ${sql.join(Object.entries(columns).map(([name, column]) => sql`${sql.ref(name)} = ${column.merged}`))}
-        where (${sql.join(names.map((name) => sql.ref(`s.${name}`)))}) is distinct from (${sql.join(merged)})
+        where ${isChanged(kind)}
       -- A row that this statement inserted was never locked or changed.
       returning xmax = 0 as created, s.*
-    ), noted as (insert into import_created select email from written where created),
-    ${emitAndCount(tenant, events, record)}`,
+    ), ${emitWritten(tenant, events, record)}
+    select array(select email from written where created) as created, array(select id from written) as ids,
+      exists (select from emitted) as emitted`.execute(kysely(em));
+  const [{ emitted, ...written } = { created: [], ids: [], emitted: false }] = rows;
+  if (emitted) notifyRelayAfterCommit(em);
+  return written;
+}
+
+/** What `writePeople` would do. Each look-up has a limit, so that the planner reads no other rows of the tenant. */
+async function countPeople(
+  em: EntityManager,
+  tenant: Tenant,
+  people: readonly Person[],
+  kind: PeopleKind,
+): Promise<Pick<Counts, "created" | "updated">> {
+  const { rows } = await sql<Pick<Counts, "created" | "updated">>`
+    select (count(*) filter (where s.id is null))::int as created,
+      (count(*) filter (where s.id is not null and ${isChanged(kind)}))::int as updated
+    from ${peopleRows(people, kind.idKind)} as excluded ${PEOPLE_COLUMNS}
+    left join lateral (
+      select * from ${sql.table(kind.table)} s where ${ofTenant(tenant, "s")} and s.email = excluded.email limit 1
+    ) s on true`.execute(kysely(em));
+  return rows[0] ?? { created: 0, updated: 0 };
+}
+
+/** What `suppressByReason` would do. */
+async function countUnsuppressed(em: EntityManager, tenant: Tenant, people: readonly Person[]): Promise<number> {
+  const excluded = people.filter(({ exclusion }) => exclusion !== null);
+  const { rows } = await sql<{ people: number }>`
+    select count(*)::int as people from unnest(${excluded.map(({ email }) => email)}::text[]) as p (email)
+    where (select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = p.email) is null`.execute(
+    kysely(em),
   );
+  return rows[0]?.people ?? 0;
 }
 
 /**
  * A scalar subquery is an index look-up under any estimate. A join became a nested loop over all rows, because there are no
  * statistics of rows that this transaction has just written.
  */
-const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql<{ id: string; email: string }>`
-  select (select s.id from subscribers s
-    where ${ofTenant(tenant, "s")} and s.email = p.email) as id, p.email
-  from import_people p where ${slice}`;
+const subscriberId = (tenant: Tenant) =>
+  sql`(select s.id from subscribers s where ${ofTenant(tenant, "s")} and s.email = p.email)`;
 
-function writeSubscriptions(
+const membersOf = (tenant: Tenant, people: readonly Person[]) => sql<{ id: string; email: string }>`
+  select ${subscriberId(tenant)} as id, p.email from unnest(${people.map(({ email }) => email)}::text[]) as p (email)`;
+
+/** What `subscribe` is about to do. @returns also how many opt-outs of the list are kept for these addresses */
+async function countMembers(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  listId: string,
+  people: readonly Person[],
+  confirmed: boolean,
+): Promise<ListReport & { kept: number }> {
+  const joins = sql`exclusion is null and (status is null or status = 'PENDING' and ${confirmed})`;
+  const leaves = sql`coalesce(exclusion = ${OPTED_OUT}, false)`;
+  const { rows } = await sql<ListReport & { kept: number }>`
+    select (count(*) filter (where ${joins} and status is null))::int as added,
+      (count(*) filter (where ${joins} and status = 'PENDING'))::int as confirmed,
+      (count(*) filter (where status <> 'UNSUBSCRIBED' and not ${leaves} and not (${joins})))::int as "alreadySubscribed",
+      (count(*) filter (where ${leaves} and status is distinct from 'UNSUBSCRIBED'))::int as "newlyOptedOut",
+      (count(*) filter (where status = 'UNSUBSCRIBED'))::int as "optedOut", count(kept)::int as kept
+    from (
+      select p.exclusion, p.kept, case when p.kept is not null then 'UNSUBSCRIBED' else (
+        select o.status from subscriptions o
+        where ${ofTenant(tenant, "o")} and o.list_id = ${listId} and o.subscriber_id = ${subscriberId(tenant)}) end as status
+      from (select g.*, (select k.list_id from list_opt_outs k
+          where ${ofTenant(tenant, "k")} and k.list_id = ${listId} and k.address_hash = g.hash) as kept
+        from unnest(
+          ${people.map(({ email }) => email)}::text[],
+          ${people.map(({ exclusion }) => exclusion)}::text[],
+          ${people.map(({ email }) => hashAddress(vault, tenant, email))}::text[]) as g (email, exclusion, hash)) p
+    ) m`.execute(kysely(em));
+  return rows[0] ?? { ...NO_ONE, kept: 0 };
+}
+
+/** @returns the ids of the people whose subscription became CONFIRMED */
+async function subscribe(
   em: EntityManager,
   tenant: Tenant,
   list: List,
+  people: readonly Person[],
   confirmed: boolean,
-  slice: RawBuilder<unknown>,
-): Promise<Written> {
+): Promise<string[]> {
   const start = confirmed ? CONFIRMED : initialStatus(list.optin, tenant.environment);
   const onConflict = confirmed
     ? sql`do update
         set status = 'CONFIRMED', confirmed_at = now(), confirmation_due_at = null, confirmation_withheld = null
         where x.status = 'PENDING'`
     : sql`do nothing`;
-  return write(
-    em,
-    sql`
+  const events = { created: "subscription.created", changed: "subscription.confirmed" } as const;
+  const joining = people.filter(({ exclusion }) => exclusion === null);
+  const { rows } = await sql<{ confirmed: string[]; emitted: boolean }>`
     with written as (
       insert into subscriptions as x
         (list_id, subscriber_id, team_id, environment, status, confirmed_at, confirmation_due_at)
       select ${list.id}, m.id, ${tenant.teamId}, ${tenant.environment}, ${start.status},
         ${start.confirmed_at}::timestamptz, ${start.confirmation_due_at}::timestamptz
-      from (${membersOf(tenant, slice)}) m order by m.id
+      from (${membersOf(tenant, joining)}) m order by m.id
       on conflict (list_id, subscriber_id) ${onConflict}
       returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, confirmation_sent_at,
         confirmation_withheld, unsubscribed_at, created_at, updated_at
-    ), ${emitAndCount(tenant, { created: "subscription.created", changed: "subscription.confirmed" }, subscriptionRecord)}`,
-  );
-}
-
-async function countMembers(
-  em: EntityManager,
-  tenant: Tenant,
-  list: List,
-  slice: RawBuilder<unknown>,
-): Promise<{ subscribed: number; optedOut: number } | undefined> {
-  const { rows } = await sql<{ subscribed: number; optedOut: number }>`
-    select (count(*) filter (where m.status <> 'UNSUBSCRIBED'))::int as subscribed,
-      (count(*) filter (where m.status = 'UNSUBSCRIBED'))::int as "optedOut"
-    from (select (select o.status from subscriptions o
-        where ${ofTenant(tenant, "o")} and o.list_id = ${list.id} and o.subscriber_id = m.id) as status
-      from (${membersOf(tenant, slice)}) m) m`.execute(kysely(em));
-  return rows[0];
+    ), ${emitWritten(tenant, events, subscriptionRecord)}
+    select array(select subscriber_id from written where status = 'CONFIRMED') as confirmed,
+      exists (select from emitted) as emitted`.execute(kysely(em));
+  const leaving = people.filter(({ exclusion }) => exclusion === OPTED_OUT);
+  if (leaving.length > 0) {
+    const members = sql`${membersOf(tenant, leaving)}`;
+    await insertOptOuts(
+      em,
+      tenant,
+      sql`select ${list.id} as list_id, m.id as subscriber_id, now() as unsubscribed_at from (${members}) m`,
+    );
+  }
+  if (rows[0]?.emitted) notifyRelayAfterCommit(em);
+  return rows[0]?.confirmed ?? [];
 }

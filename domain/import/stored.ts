@@ -15,7 +15,13 @@ import type { Vault } from "../secrets/crypto.ts";
 import { holdPlace, type LimitedRecords } from "../teams/record-limit.ts";
 import { COLUMNS } from "./columns.ts";
 import { type ColumnUse, findUses, ImportError, readStart } from "./file.ts";
-import { importContacts, importSubscribers, importSuppressions, type ReadingOptions } from "./import.ts";
+import {
+  type ImportPlace,
+  importContacts,
+  importSubscribers,
+  importSuppressions,
+  type ReadingOptions,
+} from "./import.ts";
 
 /*
  * Imports of files that the console uploads, part by part, into Postgres. The rules of an import are those of `import.ts`. The
@@ -38,6 +44,8 @@ export const MAX_COLUMNS = 1_000;
 const MAX_REFUSED = 1_000;
 const SAMPLE_ROWS = 5;
 const PROGRESS_MS = 1_000;
+/** Of the progress, in per cent. */
+const READING_SHARE = 50;
 
 /** Until the next part arrives; until it is imported; after its end. */
 const UPLOADING_KEPT = "1 hour";
@@ -62,8 +70,10 @@ export interface StoredOutcome {
   report?: Record<string, unknown>;
   /** The first of them; the report counts all. */
   refused?: { line: number; reason: string }[];
-  /** Why nothing was imported. */
+  /** Why the import ended, and how many people it has written. */
   failure?: string;
+  /** While the import is under way. */
+  place?: ImportPlace;
 }
 
 const inDays = (kept: string) => sql<string>`now() + ${kept}::interval`;
@@ -332,16 +342,43 @@ async function setOutcome(
   if (to === "DONE") await db.deleteFrom("import_parts").where("import_id", "=", id).execute();
 }
 
-/** Ends an import that cannot go on: it has changed nothing. */
-export async function failImport(em: EntityManager, tenant: Tenant, id: string, failure: string): Promise<void> {
-  for (const state of ["CHECKING", "RUNNING"] as const) {
-    await setOutcome(em, tenant, id, { state, to: "FAILED", outcome: { failure: withoutAddresses(failure) } });
-  }
+/** Ends an import that cannot go on. Those whom it has written stay, and the failure says how many they are. */
+export const failImport = (em: EntityManager, tenant: Tenant, id: string, failure: string): Promise<void> =>
+  transaction(em, async (tx) => {
+    const found = await importsOf(tx, tenant)
+      .select(sql<number>`coalesce((outcome #>> '{place,people}')::int, 0)`.as("written"))
+      .where("id", "=", id)
+      .forUpdate()
+      .executeTakeFirst();
+    const { state, written = 0 } = found ?? {};
+    if (state !== "CHECKING" && state !== "RUNNING") return;
+    const rest =
+      written === 0
+        ? "Nothing was imported."
+        : `${written.toLocaleString("en")} people of the file were imported, and stay. Check the file again and import it: the others follow.`;
+    const reasons = [withoutAddresses(failure), ...(state === "RUNNING" ? [rest] : [])];
+    await setOutcome(tx, tenant, id, { state, to: "FAILED", outcome: { failure: reasons.join(" ") } });
+  });
+
+/** Another process has continued the import, or ended it. */
+class SupersededError extends Error {}
+
+/** In the transaction of a step, whose people are written once by it. @throws {SupersededError} */
+async function keepPlace(em: EntityManager, tenant: Tenant, id: string, place: ImportPlace, before: ImportPlace) {
+  const { numUpdatedRows } = await kysely(em)
+    .updateTable("imports")
+    .set({ outcome: sql<string>`outcome || ${JSON.stringify({ place })}::jsonb` })
+    .where(ofTenant(tenant))
+    .where("id", "=", id)
+    .where("state", "=", "RUNNING")
+    .where(sql<number>`coalesce((outcome #>> '{place,line}')::int, 0)`, "=", before.line)
+    .executeTakeFirstOrThrow();
+  if (numUpdatedRows === 0n) throw new SupersededError();
 }
 
 /**
- * Checks or imports the file, as the import's state orders. The report is written with the people: a repetition finds it, and does nothing. A
- * dry run is the same work, rolled back.
+ * Checks or imports the file, as the import's state orders. A repetition continues behind the last step, and one that finds
+ * the report does nothing.
  * @param stopping the work is given up, for another process to repeat @returns the state at the end
  */
 export async function carryOutImport(
@@ -351,19 +388,16 @@ export async function carryOutImport(
   id: string,
   stopping: AbortSignal,
 ): Promise<ImportState | "DELETED"> {
-  const stateNow = async (at: EntityManager) =>
-    (await importsOf(at, tenant).where("id", "=", id).executeTakeFirst())?.state ?? "DELETED";
-  const state = await stateNow(em);
+  const stateNow = async () =>
+    (await importsOf(em, tenant).where("id", "=", id).executeTakeFirst())?.state ?? "DELETED";
+  const state = await stateNow();
   if (state !== "CHECKING" && state !== "RUNNING") return state;
-  const { options, size } = await readImport(em, tenant, id);
+  const { options, size, outcome: known } = await readImport(em, tenant, id);
   if (!options) throw notFound();
-  const isDryRun = state === "CHECKING";
-  const isBlockList = options.kind === "suppressions";
 
   let progress = 0;
-  const readShare = isBlockList ? 100 : 50;
   const input = readFile(em, id, (read) => {
-    progress = Math.floor((read / size) * readShare);
+    progress = Math.floor((read / size) * READING_SHARE);
   });
   const giveUp = () => void input.destroy(new Error("the worker stops"));
   stopping.addEventListener("abort", giveUp);
@@ -378,39 +412,30 @@ export async function carryOutImport(
   const refused: NonNullable<StoredOutcome["refused"]> = [];
   const reading: ReadingOptions = {
     uses: options.uses,
+    isDryRun: state === "CHECKING",
+    place: known?.place,
     onRefused: (line, reason) => {
       if (refused.length < MAX_REFUSED) refused.push({ line, reason: withoutAddresses(reason) });
     },
     onProgress: ({ phase, done, total }) => {
-      if (phase === "writing" && total) progress = readShare + Math.floor((done / total) * (100 - readShare));
+      stopping.throwIfAborted();
+      if (phase === "writing" && total) progress = READING_SHARE + Math.floor((done / total) * (100 - READING_SHARE));
     },
-  };
-  const work = async (tx: EntityManager): Promise<StoredOutcome | undefined> => {
-    if (tx.isInTransaction()) {
-      // A process that was presumed dead may still be at it.
-      await sql`select pg_advisory_xact_lock(hashtextextended(${`import/${id}`}, 0))`.execute(kysely(tx));
-      if ((await stateNow(tx)) !== state) return undefined;
-    }
-    const report = toJson(await importFile(tx, vault, tenant, input, options, reading));
-    const outcome = { report, refused };
-    clearInterval(timer);
-    if (!isDryRun) await setOutcome(tx, tenant, id, { state, to: "DONE", outcome });
-    return outcome;
+    onStep: (tx, place, before) => keepPlace(tx, tenant, id, place, before),
   };
   try {
-    // A block list is imported in batches, each in its own transaction.
-    const outcome =
-      isBlockList && !isDryRun ? await work(em) : await transaction(em, work, { attempts: 1, isRolledBack: isDryRun });
-    if (isDryRun && outcome) await setOutcome(em, tenant, id, { state, to: "CHECKED", outcome });
+    const report = toJson(await importFile(em, vault, tenant, input, options, reading));
+    const to = state === "CHECKING" ? "CHECKED" : "DONE";
+    await transaction(em, (tx) => setOutcome(tx, tenant, id, { state, to, outcome: { report, refused } }));
   } catch (error) {
-    if (!(error instanceof ImportError || error instanceof ApiError)) throw error;
-    await failImport(em, tenant, id, error.message);
+    if (error instanceof ImportError || error instanceof ApiError) await failImport(em, tenant, id, error.message);
+    else if (!(error instanceof SupersededError)) throw error;
   } finally {
     clearInterval(timer);
     stopping.removeEventListener("abort", giveUp);
     input.destroy();
   }
-  return stateNow(em);
+  return stateNow();
 }
 
 const importFile = (
@@ -431,7 +456,8 @@ const importFile = (
 const setProgress = (em: EntityManager, tenant: Tenant, id: string, progress: number) =>
   kysely(em.fork())
     .updateTable("imports")
-    .set({ progress })
+    // A repetition reads the file once more.
+    .set({ progress: sql<number>`greatest(progress, ${progress})` })
     .where(ofTenant(tenant))
     .where("id", "=", id)
     .where("state", "in", ["CHECKING", "RUNNING"])

@@ -73,24 +73,29 @@ export async function movePeople(
 
 /**
  * Enters subscribers whose subscription the transaction has confirmed into the running sequences of their list. The caller has
- * locked the list's row, so that a start sees them as members, or they see the start. @param ids of these alone; else of all
+ * locked the list's row, so that a start sees them as members, or they see the start.
  */
 export async function enrolConfirmed(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   listId: string,
-  ids?: readonly string[],
+  ids: readonly string[],
 ): Promise<void> {
-  const among = ids ? sql`c.subscriber_id = any(${[...ids]}::text[])` : sql`c.confirmed_at = now()::timestamptz(3)`;
+  const among = sql`c.subscriber_id = any(${[...ids]}::text[])`;
   for (const sequence of await lockRunning(em, tenant, sql`q.list_id = ${listId}`)) {
     await enrolMembers(em, vault, sequence, among, "ACTIVE");
   }
 }
 
-/** Notes the contacts that the transaction has written as PRESENT in the sequences whose segment they are in. */
-export async function noteWritten(em: EntityManager, vault: Vault, tenant: Tenant): Promise<void> {
-  const among = sql`c.updated_at = now()::timestamptz(3)`;
+/** Notes contacts that the transaction has written as PRESENT in the sequences whose segment they are in. */
+export async function noteWritten(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  ids: readonly string[],
+): Promise<void> {
+  const among = sql`c.id = any(${[...ids]}::text[])`;
   for (const sequence of await lockRunning(em, tenant, sql`q.segment_id is not null`)) {
     await enrolMembers(em, vault, sequence, among, "PRESENT");
   }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import type { Tenant } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
 import { importSubscribers } from "../../domain/import/import.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
@@ -158,9 +157,8 @@ describe("Subscribers", () => {
           yield `${await leave()}\n${uniqueEmail()}`;
         })(),
       );
-      const imported = await transaction(team.em, (em) =>
-        importSubscribers(em, team.vault, tenant(), file, { listId: list, confirmed: true, onRefused: () => {} }),
-      );
+      const options = { listId: list, confirmed: true, onRefused: () => {} };
+      const imported = await importSubscribers(team.em, team.vault, tenant(), file, options);
       assert.deepEqual([imported.list?.optedOut, imported.list?.added], [1, 1]);
     });
 

@@ -40,12 +40,10 @@ describe("the people of a list's sequence", () => {
   const subscribe = ({ id }: { id: string }, listId = sender.listId) =>
     transaction(sender.em, (em) => addSubscribers(em, sender.vault, tenantOf(sender), listId, [id]));
   const load = (csv: string, options: object) =>
-    transaction(sender.em, (em) =>
-      importSubscribers(em, sender.vault, tenantOf(sender), Readable.from([csv]), {
-        ...{ listId: sender.listId, onRefused: () => {} },
-        ...options,
-      }),
-    );
+    importSubscribers(sender.em, sender.vault, tenantOf(sender), Readable.from([csv]), {
+      ...{ listId: sender.listId, onRefused: () => {} },
+      ...options,
+    });
 
   it("are noted when they were there at the start, and enter when they subscribe, once", async () => {
     const id = await makeSequence(sender);
@@ -164,11 +162,10 @@ describe("the people of a segment's sequence", () => {
 
   it("do not enter by an import unless it says so", async () => {
     const id = await makeSequence(sender);
-    const load = (entersSequences: boolean) =>
-      transaction(sender.em, (em) => {
-        const csv = Readable.from([`email,first_name\n${uniqueEmail()},Ada\n`]);
-        return importContacts(em, sender.vault, tenantOf(sender), csv, { onRefused: () => {}, entersSequences });
-      });
+    const load = (entersSequences: boolean) => {
+      const csv = Readable.from([`email,first_name\n${uniqueEmail()},Ada\n`]);
+      return importContacts(sender.em, sender.vault, tenantOf(sender), csv, { onRefused: () => {}, entersSequences });
+    };
     const entered = async () => (await statesOf(sender, id)).filter((state) => state.startsWith("ACTIVE")).length;
     await load(false);
     await sweep(id, true);
