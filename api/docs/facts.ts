@@ -12,6 +12,7 @@ import * as confirmations from "../../domain/audience/confirmation-limits.ts";
 import * as fields from "../../domain/audience/contact-fields.ts";
 import * as rules from "../../domain/audience/rules.ts";
 import { ERRORS } from "../../domain/errors.ts";
+import * as imports from "../../domain/import/import.ts";
 import { ALLOWED_FILTERS } from "../../domain/mail/liquid-engine.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { PROVIDERS, type ProviderNeed } from "../../domain/reports/providers.ts";
@@ -45,7 +46,7 @@ import * as webhooks from "../webhooks/schema.ts";
 /** Modules whose constants guides name as they are called: `http.MAX_BODY_BYTES`. */
 const MODULES = {
   ...{ adapter, http, input, keyed, list, procedures, requests },
-  ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, keys, lists },
+  ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, imports, keys, lists },
   ...{ plans, rules, suppressions, tokens },
   ...{ attempts, headers, health, replays, retention, rotation, tests, webhooks },
 };

@@ -82,7 +82,10 @@ export function Page() {
           )}
           {state === "CHECKED" && (
             <Form submit="Import now" onSubmit={() => imports.run.mutate({ params })}>
-              <p>Nothing has changed so far. The import changes all of this, or nothing.</p>
+              <p>
+                Nothing has changed so far. The import writes people in steps: if it fails, those before stay, and you
+                import the others by the same file.
+              </p>
             </Form>
           )}
         </section>

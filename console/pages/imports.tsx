@@ -15,7 +15,7 @@ export const STATES = {
   CHECKED: "checked, to be imported",
   RUNNING: "being imported",
   DONE: "imported",
-  FAILED: "failed: nothing was changed",
+  FAILED: "failed",
 } as const;
 
 export const POLL_MS = 2_000;

@@ -1,9 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { code, expiring, holding, instant, tenancy, tenantFilters, text, timestamps } from "./shared.ts";
 
-/**
- * CHECKING is a dry run, RUNNING the import. FAILED has changed nothing: it can be checked again, as one that is CHECKED.
- */
+/** CHECKING is a dry run, RUNNING the import. FAILED can be checked again, as one that is CHECKED, and then imports the rest. */
 export type ImportState = "UPLOADING" | "UPLOADED" | "CHECKING" | "CHECKED" | "RUNNING" | "DONE" | "FAILED";
 
 /** A CSV file that a member has uploaded. */
@@ -24,7 +22,7 @@ export const ImportSchema = defineEntity({
     options: holding("team", p.json<unknown>()).nullable(),
     /** Of the dry run or the import that is under way, in per cent. */
     progress: p.integer().default(0),
-    /** As `StoredOutcome` there: counts and reasons, without addresses. */
+    /** As `StoredOutcome` there: counts, the place of an import under way, and reasons, without addresses. */
     outcome: holding("team", p.json<unknown>()).nullable(),
     expiresAt: expiring("0 s", instant()),
     ...timestamps,
