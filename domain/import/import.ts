@@ -564,7 +564,9 @@ async function countMembers(
         from unnest(
           ${people.map(({ email }) => email)}::text[],
           ${people.map(({ exclusion }) => exclusion)}::text[],
-          ${people.map(({ email }) => hashAddress(vault, tenant, email))}::text[]) as g (email, exclusion, hash)) p
+          ${people.map(({ email }) => hashAddress(vault, tenant, email))}::text[]) as g (email, exclusion, hash) offset 0) p
+      -- Each look-up once, and not for each filter that reads it.
+      offset 0
     ) m`.execute(kysely(em));
   return rows[0] ?? { ...NO_ONE, kept: 0 };
 }
