@@ -192,8 +192,9 @@ export async function importSubscribers(
     }),
     write: async (tx, people) => {
       const list = listId === undefined ? undefined : await lockListForInserts(tx, listId);
-      const members = list && (await countMembers(tx, vault, tenant, list.id, people, confirmed));
       const { created, ids } = await writePeople(tx, tenant, people, SUBSCRIBERS);
+      // They are written: none can be deleted before the commit, and leave an opt-out that this does not see.
+      const members = list && (await countMembers(tx, vault, tenant, list.id, people, confirmed));
       if (members?.kept) {
         const { rows } = await membersOf(tenant, people).execute(kysely(tx));
         await restoreOptOuts(tx, vault, tenant, rows);
@@ -293,7 +294,8 @@ async function importFile(
     const erased = await findErased(tx, vault, tenant, step);
     const people = step.filter(({ line }) => !erased.has(line));
     const counted = await (isDryRun ? kind.compare(tx, people) : kind.write(tx, people));
-    const place = { ...behind(step, before), counts: sum(before.counts, counted) };
+    const line = step.at(-1)?.line ?? before.line;
+    const place = { line, people: before.people + step.length, counts: sum(before.counts, counted) };
     if (!isDryRun) await onStep?.(tx, place, before);
     return { place, erased };
   };
@@ -319,11 +321,6 @@ async function importFile(
   // It locks no row of others. A stream cannot be read again after a conflict.
   return transaction(em, work, { attempts: 1 });
 }
-
-const behind = (step: readonly Person[], before: ImportPlace) => ({
-  line: step.at(-1)?.line ?? before.line,
-  people: before.people + step.length,
-});
 
 const sum = (counts: Counts, more: Partial<Counts>): Counts => {
   const total = { ...counts };
@@ -366,10 +363,8 @@ async function stageFile(
     const erased = kind.isBlockList ? new Set<number>() : await findErased(em, vault, tenant, batch);
     await refuse(erased);
     report.refused += erased.size;
-    await stageRows(
-      em,
-      batch.filter(({ line }) => !erased.has(line)),
-    );
+    const rows = batch.filter(({ line }) => !erased.has(line));
+    await stageRows(em, rows);
     batch = [];
     options.onProgress?.({ phase: "reading", done: report.rows, total: undefined });
   };
@@ -470,7 +465,7 @@ const isChanged = ({ columns }: PeopleKind) => sql`
   (${sql.join(Object.keys(columns).map((name) => sql.ref(`s.${name}`)))})
     is distinct from (${sql.join(Object.values(columns).map(({ merged }) => merged))})`;
 
-/** @returns addresses and ids of new rows, and ids of changed ones */
+/** @returns the addresses of new rows, and the ids of new and changed ones */
 async function writePeople(
   em: EntityManager,
   tenant: Tenant,
@@ -601,14 +596,9 @@ async function subscribe(
     select array(select subscriber_id from written where status = 'CONFIRMED') as confirmed,
       exists (select from emitted) as emitted`.execute(kysely(em));
   const leaving = people.filter(({ exclusion }) => exclusion === OPTED_OUT);
-  if (leaving.length > 0) {
-    const members = sql`${membersOf(tenant, leaving)}`;
-    await insertOptOuts(
-      em,
-      tenant,
-      sql`select ${list.id} as list_id, m.id as subscriber_id, now() as unsubscribed_at from (${members}) m`,
-    );
-  }
+  const optOuts = sql`select ${list.id} as list_id, m.id as subscriber_id, now() as unsubscribed_at
+    from (${membersOf(tenant, leaving)}) m`;
+  if (leaving.length > 0) await insertOptOuts(em, tenant, optOuts);
   if (rows[0]?.emitted) notifyRelayAfterCommit(em);
   return rows[0]?.confirmed ?? [];
 }

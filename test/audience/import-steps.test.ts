@@ -8,6 +8,7 @@ import { createImportActivities } from "../../activities/imports.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { deleteField } from "../../domain/audience/contact-fields.ts";
+import { deleteSubscriber } from "../../domain/audience/subscribers.ts";
 import { suppress } from "../../domain/audience/suppressions.ts";
 import { erasePerson } from "../../domain/erasure/erase.ts";
 import {
@@ -201,6 +202,33 @@ describe("An import in steps", () => {
         assert.deepEqual(rows, []);
       });
     }
+  });
+
+  it("lifts no opt-out of a subscriber who is deleted while a step waits for them", async () => {
+    const client = api(own.keys.live);
+    const { id: listId } = (await client.post("/lists", { name: "Readers", optin: "SINGLE" })).body.data;
+    await load("email,status\nout@example.com,unsubscribed\n", { listId });
+    const [{ id }] = (await client.get("/subscribers", { query: { email: "out@example.com" } })).body.data;
+    const deleting = own.em.fork();
+    await deleting.begin();
+    await deleteSubscriber(deleting, own.vault, tenant, id);
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(kysely(deleting));
+    const importing = load("email\nout@example.com\n", { listId });
+    const waits = sql<{
+      pid: number;
+    }>`select pid from pg_stat_activity where ${rows[0]?.pid} = any(pg_blocking_pids(pid))`;
+    await eventually(async () => (await waits.execute(kysely(own.em))).rows.length > 0, {
+      what: "the step that waits",
+      everyMs: 10,
+    });
+    await deleting.commit();
+    assert.equal((await importing).list?.optedOut, 1);
+    const [now] = await kysely(own.em)
+      .selectFrom("subscriptions")
+      .select("status")
+      .where("list_id", "=", listId)
+      .execute();
+    assert.equal(now?.status, "UNSUBSCRIBED");
   });
 
   it("drops the values of a field that is deleted before they are written", async () => {
