@@ -27,6 +27,7 @@ import {
   type StoredOptions,
 } from "../../domain/import/stored.ts";
 import { api } from "../support/api.ts";
+import { runApp } from "../support/command.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
@@ -100,6 +101,25 @@ describe("An import in steps", () => {
     assert.equal(await carryOut(id), "DONE");
     const { report } = (await read(id)).outcome ?? {};
     assert.deepEqual([report?.["created"], report?.["unchanged"], await subscribers()], [5_999, 4_001, PEOPLE]);
+  });
+
+  it("says so on the command line, too", async () => {
+    const waiting = emailOf(2 * STEP_ROWS + 1_000);
+    await load(`email\n${waiting}\n`);
+    const { pid, release } = await holdSubscriber(own, waiting);
+    const result = runApp(["import", "-", "--team", tenant.teamId], { input: csvOf(PEOPLE) });
+    // Of the first two steps, and the one that is held.
+    await eventually(async () => (await subscribers()) === 2 * STEP_ROWS + 1, { what: "two steps" });
+    const cut = sql<{ cut: boolean }>`
+      select pg_terminate_backend(a.pid) as cut from pg_stat_activity a where ${pid} = any(pg_blocking_pids(a.pid))`;
+    await eventually(async () => (await cut.execute(kysely(own.em))).rows.length > 0, {
+      what: "the step",
+      everyMs: 10,
+    });
+    const { code, stderr } = await result;
+    await release();
+    assert.deepEqual([code, await subscribers()], [1, 2 * STEP_ROWS + 1], stderr);
+    assert.match(stderr, /^4000 rows of the file imported, and kept; import the file again for the others$/m);
   });
 
   it("lets go of its rows within a second, also while it waits for one", async () => {

@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { beginUpload, orderCheck, type StoredOptions, storePart } from "../../domain/import/stored.ts";
@@ -15,10 +16,22 @@ export async function storeImport({ em, ...own }: TestTeam, csv: string, options
   });
 }
 
-/** Locks the subscriber with this address until `release`. */
-export async function holdSubscriber({ em }: TestTeam, email: string): Promise<{ release: () => Promise<void> }> {
+interface HeldSubscriber {
+  /** Of the process of Postgres that has the lock. */
+  pid: number;
+  release: () => Promise<void>;
+}
+
+/** Locks a subscriber. */
+export async function holdSubscriber({ em, ...own }: TestTeam, email: string): Promise<HeldSubscriber> {
   const holder = em.fork();
   await holder.begin();
-  await kysely(holder).selectFrom("subscribers").select("id").where("email", "=", email).forUpdate().execute();
-  return { release: () => holder.rollback() };
+  const { pid } = await kysely(holder)
+    .selectFrom("subscribers")
+    .select(sql<number>`pg_backend_pid()`.as("pid"))
+    .where("team_id", "=", own.team.id)
+    .where("email", "=", email)
+    .forUpdate()
+    .executeTakeFirstOrThrow();
+  return { pid, release: () => holder.rollback() };
 }
