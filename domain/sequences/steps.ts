@@ -144,6 +144,7 @@ function mergeOrder(saved: Iterable<string>, steps: readonly Step[]): string[] {
  * version. Those who wait, in no wave, wait for what follows the step that they have passed.
  * @param em in no transaction, with the tenant's filter
  * @param given JSON: a list of steps
+ * @param refuseRunning throws unless the caller may change what is mailed without another confirmation: all but a DRAFT
  * @returns the number of steps, and how many of them are new, changed, removed
  * @throws {ApiError} `not_found`; `validation_failed`, naming the part; `resource_state_invalid` for one that is STOPPED
  */
@@ -152,13 +153,17 @@ export async function saveSteps(
   tenant: Tenant,
   id: string,
   given: unknown,
+  refuseRunning: () => void = () => {},
 ): Promise<{ steps: number; added: number; changed: number; removed: number }> {
-  const steps = parseSteps(given);
   const sequence = await readSequence(em, id, { tenant });
+  if (sequence.status !== "DRAFT") refuseRunning();
+  const steps = parseSteps(given);
   // Before any lock: content waits for others of its team.
   for (const [i, each] of steps.entries()) await checkStep(em, sequence, each, `steps[${i}]`);
   return transaction(em, async (tx) => {
     const { status } = await readSequence(tx, id, { tenant, lock: "entering" });
+    // It may have been started meanwhile.
+    if (status !== "DRAFT") refuseRunning();
     if (status === "STOPPED") throw wrongState({ status });
     const saved = new Map((await readSteps(tx, id)).map((each) => [each.id, each]));
     const counts = { steps: steps.length, added: 0, changed: 0, removed: 0 };

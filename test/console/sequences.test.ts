@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
+import { forTenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { startSequence } from "../../domain/sequences/sequences.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
-import { makeSender, type Sender } from "../support/sending.ts";
-import { enrolmentsOf, makeSequence, step, untilEnrolled } from "../support/sequences.ts";
+import { makeSender, type Sender, untilBlocked } from "../support/sending.ts";
+import { enrolmentsOf, makeSequence, step, tenantOf, untilEnrolled } from "../support/sequences.ts";
 
 type Client = Awaited<ReturnType<typeof consoleClient>>;
 const code = refusalCodeOf;
@@ -52,6 +55,22 @@ describe("Sequences in the console", () => {
     assert.deepEqual(resumed.data, { skipped: 0, due: 0, spread: 0 });
     assert.equal((await admin.app.sequences.stop.mutate({ params })).data.status, "STOPPED");
     assert.ok((await enrolmentsOf(sender.em, params.sequenceId)).every(({ state }) => state === "LEFT"));
+  });
+
+  it("take an EDITOR's steps only while they are a DRAFT, also where the start commits during the save", async () => {
+    const params = await create(editor, "Raced");
+    await editor.app.sequences.saveSteps.mutate({ params, body: { steps: [step("a", { subject: "Approved" })] } });
+    const change = { params, body: { steps: [step("a", { subject: "Not approved" })] } };
+    const saved = await transaction(sender.em, async (tx) => {
+      const start = { key: sender.liveKey.record.id, includeMembers: false };
+      await startSequence(forTenant(tx, tenantOf(sender)), tenantOf(sender), params.sequenceId, start);
+      const saving = code(editor.app.sequences.saveSteps.mutate(change));
+      await untilBlocked(sender, "%sequences q join campaigns c%for update%");
+      return { saving };
+    });
+    assert.equal(await saved.saving, "role_insufficient");
+    const shown = (await viewer.app.sequences.show.query({ params })).data;
+    assert.deepEqual([shown.status, shown.steps.map(({ subject }) => subject)], ["ACTIVE", ["Approved"]]);
   });
 
   it("are listed by name and status", async () => {
