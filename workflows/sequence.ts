@@ -1,5 +1,6 @@
 import { continueAsNew } from "@temporalio/workflow";
 import type { SequenceCommand, SequenceRun } from "../activities/sequences.ts";
+import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { sequenceStepsFor } from "./activities.ts";
 import { OperatorView } from "./operator-view.ts";
 import type { SequenceInput } from "./start.ts";
@@ -35,7 +36,8 @@ export function sequenceWorkflow(input: SequenceInput): Promise<void> {
     run: async () => {
       const run = await steps.runSequence({ campaignId, wave });
       ({ wave } = run);
-      show(runText(run), run.isBlocked || (run.status === "PAUSED" && run.reason !== null), run.status);
+      const needsOperator = run.isBlocked || (run.reason !== null && run.reason !== PAUSE_REASONS.client);
+      show(runText(run), needsOperator, run.status);
       const hasEnded = run.status === "STOPPED" || run.status === "DRAFT";
       return hasEnded && !run.hasWaves ? undefined : (run.nextInMs ?? Number.POSITIVE_INFINITY);
     },

@@ -86,12 +86,7 @@ const NAME = [["name", "Name", { required: true, maxLength: 200, hint: "For your
 
 const START = "Mails go out with your key, and count towards its daily limit.";
 const KEYS = { same: "The key that it was started with", own: "My key" };
-const AFTER_PAUSE = { choices: { mail: "Get their mail", skip: "Pass this step without a mail" } };
-/** Some of them may have had their mail. */
-const AFTER_RESTORE = {
-  required: true,
-  choices: { "": "Choose", mail: "Get their mail: some get it twice", skip: "Pass this step: some never get its mail" },
-};
+const WERE_DUE = { choices: { mail: "Get their mail", skip: "Pass this step without a mail" } };
 
 const peopleIn = (counts: Partial<Record<string, number>>) =>
   Object.entries(PEOPLE)
@@ -147,13 +142,13 @@ export function OneSequence() {
             act={() => sequences.pause.mutate({ params })}
           />
         )}
-        {isAdmin && status === "PAUSED" && (
+        {isAdmin && sequence.may_resume && (
           <Act
             title="Resume"
             kind="primary"
             note={`${people(due)} fell due. The first 1,000 are mailed at once, the others within the hour.`}
             inputs={[
-              ["due", "Those who were due when it was paused", sequence.is_restored ? AFTER_RESTORE : AFTER_PAUSE],
+              ["due", "Those who were due when it was paused", WERE_DUE],
               ["key", "Send with", { choices: KEYS }],
             ]}
             act={resume}
@@ -196,7 +191,7 @@ export function OneSequence() {
       <Facts
         of={[
           ["State", <State key="state" of={SEQUENCE_STATES} is={status} />],
-          ["Why", status === "PAUSED" && (sequence.problem ?? "A member paused it.")],
+          ["Why", status === "PAUSED" && sequence.problem],
           [
             "Mails",
             <Link key="target" to={`${base}/${target}`}>

@@ -33,6 +33,15 @@ const OF_OPERATORS: ReadonlySet<string | null> = new Set([
   PAUSE_REASONS.workflowEnded,
 ]);
 
+/** Of a client's resume of a send or sequence; undefined where it is not refused. @param reason of its pause */
+export function resumeRefusal(reason: string | null): ApiError | undefined {
+  if (reason === PAUSE_REASONS.complaints) {
+    return new ApiError("complaint_rate_exceeded", "Complaints paused it: an operator of the service resumes it.");
+  }
+  if (!OF_OPERATORS.has(reason)) return undefined;
+  return new ApiError("resource_state_invalid", "An operator of the service paused it, and resumes it.");
+}
+
 /** Undefined where it is not refused. */
 export function commandRefusal(
   command: ClientCommand,
@@ -44,12 +53,7 @@ export function commandRefusal(
     const message = `It is ${status}: it can be ${done} while it is ${from.join(" or ")}.`;
     return new ApiError("resource_state_invalid", message, { isFinal: TERMINAL.has(status) });
   }
-  if (command !== "resume") return undefined;
-  if (reason === PAUSE_REASONS.complaints) {
-    return new ApiError("complaint_rate_exceeded", "Complaints paused it: an operator of the service resumes it.");
-  }
-  if (!OF_OPERATORS.has(reason)) return undefined;
-  return new ApiError("resource_state_invalid", "An operator of the service paused it, and resumes it.");
+  return command === "resume" ? resumeRefusal(reason) : undefined;
 }
 
 /**

@@ -8,6 +8,7 @@ import { readAccess } from "../access/key-lookup.ts";
 import { lockKey } from "../access/keys.ts";
 import { segmentContacts } from "../audience/segments/segments.ts";
 import { ApiError, notFound } from "../errors.ts";
+import { resumeRefusal } from "../sends/client-commands.ts";
 import { pickAccount } from "../sends/draft.ts";
 import { createDraft } from "../sends/drafts.ts";
 import { assertKeyMaySend, assertSender } from "../sends/gates.ts";
@@ -127,18 +128,20 @@ export async function startSequence(
 const AT_ONCE = 1_000;
 const SPREAD_OVER = sql`interval '1 hour'`;
 
+type Resumption = { due?: "mail" | "skip" | undefined; key?: string | undefined; isByClient?: boolean };
+
 /**
  * Continues a PAUSED sequence.
  * @param options `due`: whether those who were due when it was paused are mailed, perhaps again, or pass their step unmailed. `key`:
- *   the id or visible part of one in place of that which it was started with
+ *   the id or visible part of one in place of that which it was started with. `isByClient`: by a member, and not by an operator
  * @returns people who passed their step unmailed; people who are due, and how many of them are mailed within the hour and not at once
  * @throws {ApiError} `not_found`, also for a list or segment that was deleted; `resource_state_invalid` unless it is PAUSED, and after
- *   a restore without `due` while people had been due; as `readSender`
+ *   a restore without `due` while people had been due; as `readSender`; by a client also as `resumeRefusal`
  */
 export function resumeSequence(
   em: EntityManager,
   id: string,
-  { due: treatment, key: name }: { due?: "mail" | "skip" | undefined; key?: string | undefined } = {},
+  { due: treatment, key: name, isByClient = false }: Resumption = {},
 ): Promise<Record<"skipped" | "due" | "spread", number>> {
   return transaction(em, async (tx) => {
     const found = await readSequence(tx, id);
@@ -151,6 +154,8 @@ export function resumeSequence(
     await lockTarget(forTenant(tx, found), found, " any more: sequence:stop ends it");
     const sequence = await readSequence(tx, id, { lock: "claim" });
     if (sequence.status !== "PAUSED") throw wrongState(sequence);
+    const refusal = isByClient ? resumeRefusal(sequence.reason) : undefined;
+    if (refusal) throw refusal;
     const { teamId, environment, apiKeyId } = sequence;
     const keyId = name === undefined ? apiKeyId : (await lockKey(tx, { teamId, environment, key: name })).id;
     const { key } = await readSender(tx, sequence, keyId ?? "");

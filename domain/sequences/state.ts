@@ -20,7 +20,7 @@ export interface Sequence extends Tenant {
   campaignId: string;
   name: string;
   status: BroadcastStatus;
-  /** Why it is PAUSED; null where a command paused it. */
+  /** Why it is PAUSED; null where an operator paused it. */
   reason: string | null;
   /** One of the two is null. */
   listId: string | null;
@@ -114,14 +114,17 @@ export async function moveSequence(
 }
 
 /**
- * Nothing is claimed from its commit on; waves under way continue. One that is PAUSED keeps its reason, null for a command.
+ * Nothing is claimed from its commit on; waves under way continue. One that is PAUSED keeps its reason, unless a client paused it.
+ * @param reason null for an operator's command
  * @throws {ApiError} `not_found`; `resource_state_invalid` for a DRAFT or one that is STOPPED
  */
 export function pauseSequence(em: EntityManager, id: string, reason: string | null): Promise<Sequence> {
   return transaction(em, async (tx) => {
     const sequence = await readSequence(tx, id, { lock: "claim" });
-    if (sequence.status === "PAUSED") return sequence;
-    if (sequence.status !== "ACTIVE") throw wrongState(sequence);
+    if (sequence.status === "PAUSED" && (sequence.reason !== PAUSE_REASONS.client || sequence.reason === reason)) {
+      return sequence;
+    }
+    if (sequence.status !== "ACTIVE" && sequence.status !== "PAUSED") throw wrongState(sequence);
     return moveSequence(tx, sequence, "PAUSED", reason);
   });
 }

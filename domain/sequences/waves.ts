@@ -55,7 +55,8 @@ export function claimWave(em: EntityManager, campaignId: string, knownWave: numb
       return await claimStep(tx, sequence, step);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      await pauseSequence(tx, campaignId, (error instanceof Refusal && error.reason) || error.code);
+      const reason = error instanceof Refusal && error.reason !== "complaints" ? error.reason : error.code;
+      await pauseSequence(tx, campaignId, reason);
       return {};
     }
   });

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { forTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { startSequence } from "../../domain/sequences/sequences.ts";
+import { resumeSequence, startSequence } from "../../domain/sequences/sequences.ts";
+import { pauseSequence } from "../../domain/sequences/state.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam } from "../support/factories.ts";
 import { makeSender, type Sender, untilBlocked } from "../support/sending.ts";
@@ -71,6 +72,29 @@ describe("Sequences in the console", () => {
     assert.equal(await saved.saving, "role_insufficient");
     const shown = (await viewer.app.sequences.show.query({ params })).data;
     assert.deepEqual([shown.status, shown.steps.map(({ subject }) => subject)], ["ACTIVE", ["Approved"]]);
+  });
+
+  it("are resumed by a member as sends are: not what an operator, complaints or a restore has paused", async () => {
+    const sequenceId = await makeSequence(sender);
+    const params = { sequenceId };
+    const { sequences } = admin.app;
+    const resume = () => code(sequences.resume.mutate({ params, body: { due: "mail" } }));
+    for (const [reason, refusal] of [
+      [null, "resource_state_invalid"],
+      ["database_restored", "resource_state_invalid"],
+      ["workflow_ended", "resource_state_invalid"],
+      ["complaint_rate_exceeded", "complaint_rate_exceeded"],
+      ["credits", "answered"],
+    ] as const) {
+      await pauseSequence(sender.em, sequenceId, reason);
+      const { data } = await sequences.show.query({ params });
+      assert.equal(data.may_resume, refusal === "answered", `${reason}: ${data.problem}`);
+      await sequences.pause.mutate({ params });
+      assert.equal(await resume(), refusal, `${reason}`);
+      if (refusal !== "answered") await resumeSequence(sender.em, sequenceId);
+    }
+    assert.equal((await sequences.pause.mutate({ params })).data.status_reason, "paused_by_client");
+    assert.equal(await resume(), "answered");
   });
 
   it("are listed by name and status", async () => {

@@ -171,6 +171,10 @@ describe("a sequence", () => {
     await assert.rejects(resumeSequence(em, id), invalid);
     assert.equal((await pauseSequence(em, id, "quota_exceeded")).reason, "quota_exceeded");
     assert.equal((await pauseSequence(em, id, null)).reason, "quota_exceeded");
+    await resumeSequence(em, id);
+    assert.equal((await pauseSequence(em, id, "paused_by_client")).reason, "paused_by_client");
+    assert.equal((await pauseSequence(em, id, null)).reason, null, "a client cannot resume it then");
+    assert.equal((await pauseSequence(em, id, "paused_by_client")).reason, null);
     assert.equal((await stopSequence(em, id)).status, "STOPPED");
     await assert.rejects(resumeSequence(em, id), invalid);
     await assert.rejects(saveSteps(em, tenant, id, [step("a")]), invalid);

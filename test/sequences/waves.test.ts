@@ -170,7 +170,7 @@ describe("A wave", () => {
         run(sql`update api_keys set send_domains = '{other.example}' where id = ${sender.liveKey.record.id}`),
     ],
     [
-      "complaints",
+      "complaint_rate_exceeded",
       ({ sender, run }: Scene) =>
         run(sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
         values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 100, 2)`),

@@ -11,7 +11,9 @@ import { countSegment, readSegments } from "../../../domain/audience/segments/se
 import { ApiError, ERRORS, type ErrorCode } from "../../../domain/errors.ts";
 import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
+import { resumeRefusal } from "../../../domain/sends/client-commands.ts";
 import { PAUSE_REASONS } from "../../../domain/sends/pause-reasons.ts";
+import { REFUSAL_REASONS } from "../../../domain/sends/refusal.ts";
 import { listSequences, showSequence } from "../../../domain/sequences/progress.ts";
 import {
   createSequence,
@@ -38,10 +40,19 @@ const ofSequenceWith = <S extends z.ZodType>(body: S) => z.strictObject({ params
 
 const presentStatus = ({ campaignId, status, reason }: Sequence) => ({ id: campaignId, status, status_reason: reason });
 
+const PROBLEMS: Readonly<Record<string, string>> = {
+  [PAUSE_REASONS.client]: "A member paused it.",
+  [PAUSE_REASONS.databaseRestored]: "The service was restored from a backup. An operator resumes it.",
+  [PAUSE_REASONS.workflowEnded]: "The service stopped it after a failure of its own. An operator resumes it.",
+  wave_cancelled: "An operator cancelled some of its mails; those people wait for them anew.",
+  ...REFUSAL_REASONS,
+};
+
 /** Why it is PAUSED, in words. */
-function problemOf(reason: string | null): string | null {
-  if (reason === null) return null;
-  if (reason === PAUSE_REASONS.databaseRestored) return "The service was restored from a backup.";
+function problemOf(reason: string | null): string {
+  if (reason === null) return "An operator of the service paused it, and resumes it.";
+  const problem = PROBLEMS[reason];
+  if (problem !== undefined) return problem;
   return isErrorCode(reason) ? ERRORS[reason].meaning : sentenceFor(reason);
 }
 const isErrorCode = (text: string): text is ErrorCode => Object.hasOwn(ERRORS, text);
@@ -77,9 +88,10 @@ export const sequencesRouter = router({
     const shown = await showSequence(em, tenant, sequenceId);
     return {
       ...presentStatus(shown),
+      /** While it is PAUSED. */
       problem: problemOf(shown.reason),
-      /** Then a resume must name the treatment of people who were due. */
-      is_restored: shown.reason === PAUSE_REASONS.databaseRestored,
+      /** Otherwise an operator alone resumes it. */
+      may_resume: shown.status === "PAUSED" && resumeRefusal(shown.reason) === undefined,
       name: shown.name,
       list_id: shown.listId,
       list_name: shown.listName,
@@ -199,7 +211,7 @@ export const sequencesRouter = router({
     { name: "sequences.pause", role: "ADMIN", input: ofSequence },
     async ({ ctx, input: { params } }) => {
       await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
-      return presentStatus(await pauseSequence(ctx.em, params.sequenceId, null));
+      return presentStatus(await pauseSequence(ctx.em, params.sequenceId, PAUSE_REASONS.client));
     },
   ),
 
@@ -209,7 +221,7 @@ export const sequencesRouter = router({
       role: "ADMIN",
       input: ofSequenceWith(
         z.strictObject({
-          /** Whether people who were due at the pause are mailed or pass their step; required after a restore. */
+          /** Whether people who were due at the pause are mailed or pass their step. */
           due: z.enum(["mail", "skip"]).optional(),
           /** In place of the key that it was started with. */
           with_own_key: z.boolean().default(false),
@@ -221,7 +233,7 @@ export const sequencesRouter = router({
       const { sequenceId } = input.params;
       await readSequence(ctx.em, sequenceId, { tenant: ctx.tenant });
       const key = input.body.with_own_key ? await ownKey(ctx) : undefined;
-      return resumeSequence(ctx.em, sequenceId, { due: input.body.due, key });
+      return resumeSequence(ctx.em, sequenceId, { due: input.body.due, key, isByClient: true });
     },
   ),
 
