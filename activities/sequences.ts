@@ -1,5 +1,6 @@
 import { Context } from "@temporalio/activity";
 import { ApiError } from "../domain/errors.ts";
+import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { noteMembers } from "../domain/sequences/enrolments.ts";
 import { readProgress } from "../domain/sequences/progress.ts";
 import { mailDueNow, resumeSequence, stopSequence } from "../domain/sequences/sequences.ts";
@@ -44,6 +45,12 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
       const nextInMs = hasWaves ? Math.min(lookMs, dueMs ?? lookMs) : dueMs;
       return { status, reason, wave: progress.wave, isBlocked, waiting, mailedToday, nextDueAt, hasWaves, nextInMs };
     }),
+
+  /** @param code of the failures for which its runs cannot claim a wave */
+  async pauseFailing(campaignId: string, code: string): Promise<void> {
+    await pauseSequence(orm.em.fork(), campaignId, PAUSE_REASONS.claimFailed);
+    log.error({ campaignId, code }, "a sequence was paused: its runs had failed for an hour");
+  },
 
   /** Carries out a command of operators. @param due of a resume: `mail` or `skip` @returns the answer to it */
   async commandSequence(campaignId: string, command: SequenceCommand, due?: unknown): Promise<string> {

@@ -18,12 +18,15 @@ export const OPERATOR_UPDATES: readonly [SequenceCommand, string][] = [
   ["mailDueNow", "Mail at once those whom the last resume has spread over an hour."],
 ];
 
+/** So long the runs of a sequence may fail before it is paused, so that its team hears of it. */
+const FAILING_MS = 3_600_000;
+
 /** Has waves of a sequence claimed and mailed, and sleeps between them. All state is in Postgres. ID: sequence/{campaign}. */
 export function sequenceWorkflow(input: SequenceInput): Promise<void> {
   const { campaignId } = input;
   const steps = sequenceStepsFor(input.teamId);
   const ui = new OperatorView();
-  let { wave } = input;
+  let { wave, failingSince } = input;
   const show = (details: string, needsOperator: boolean, status?: string) =>
     ui.show({ details: `Sequence ${campaignId}. ${details}`, needsOperator, ...(status !== undefined && { status }) });
 
@@ -36,13 +39,24 @@ export function sequenceWorkflow(input: SequenceInput): Promise<void> {
     run: async () => {
       const run = await steps.runSequence({ campaignId, wave });
       ({ wave } = run);
+      failingSince = undefined;
       const needsOperator = run.isBlocked || (run.reason !== null && run.reason !== PAUSE_REASONS.client);
       show(runText(run), needsOperator, run.status);
       const hasEnded = run.status === "STOPPED" || run.status === "DRAFT";
       return hasEnded && !run.hasWaves ? undefined : (run.nextInMs ?? Number.POSITIVE_INFINITY);
     },
-    showFailing: (failing) => show(failingStep(failing, "pause, stop"), true),
-    continueAsNew: () => continueAsNew<typeof sequenceWorkflow>({ ...input, wave }),
+    onFailing: async (failing) => {
+      show(failingStep(failing, "pause, stop"), true);
+      // An outage of Postgres is no failure of the sequence.
+      if (failing.code === "dependency_unavailable") failingSince = undefined;
+      else failingSince ??= Date.now();
+      if (failingSince === undefined || Date.now() - failingSince < FAILING_MS) return;
+      await steps.pauseFailing(campaignId, failing.code).then(
+        () => (failingSince = undefined),
+        () => {},
+      );
+    },
+    continueAsNew: () => continueAsNew<typeof sequenceWorkflow>({ ...input, wave, failingSince }),
   });
 }
 

@@ -42,6 +42,8 @@ export interface SequenceInput {
   teamId: string;
   /** The last wave that Temporal knows of. */
   wave: number;
+  /** Since when its runs have failed, in ms of the workflow's clock. */
+  failingSince?: number | undefined;
 }
 
 export const sequenceStart = (input: SequenceInput) => ({

@@ -25,7 +25,8 @@ interface WakeLoop<Command extends string> {
   /** Names `run`, and a wait, in the UI. */
   step: string;
   waitSummary: string;
-  showFailing(failing: FailingStep): void;
+  /** Shows it, and never throws. */
+  onFailing(failing: FailingStep): void | Promise<void>;
   continueAsNew(): Promise<never>;
 }
 
@@ -60,7 +61,7 @@ export function runWhenWoken<Command extends string>(loop: WakeLoop<Command>): P
       const code = failureCodeOf(error);
       // What it works for was deleted.
       if (code === "not_found") return undefined;
-      loop.showFailing({ step: loop.step, code, until: Date.now() + waitMs });
+      await loop.onFailing({ step: loop.step, code, until: Date.now() + waitMs });
       return waitMs;
     }
   }

@@ -50,7 +50,7 @@ export function webhookEndpointWorkflow(input: EndpointInput): Promise<void> {
       if (rest.paused) return Number.POSITIVE_INFINITY;
       return rest.nextInMs ?? undefined;
     },
-    showFailing: (failing) => show(failingStep(failing, "retryNow, cancelWaiting"), true),
+    onFailing: (failing) => show(failingStep(failing, "retryNow, cancelWaiting"), true),
     continueAsNew: () => continueAsNew<typeof webhookEndpointWorkflow>(input),
   });
 }

@@ -10,6 +10,8 @@ export const PAUSE_REASONS = {
   unsendable: "mails_unsendable",
   /** Its workflow was terminated, failed or timed out. */
   workflowEnded: "workflow_ended",
+  /** Of a sequence: no wave could be claimed for an hour. */
+  claimFailed: "claim_failed",
 } as const;
 
 /** Input of a resume after `refusals`: the server is right that the mailboxes which it refuses do not exist. */

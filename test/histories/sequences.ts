@@ -2,9 +2,10 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { sequenceWorkflowId } from "../../workflows/ids.ts";
+import { sequenceStart } from "../../workflows/start.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
-import { addPerson, makeDue, makeSequence, soon, step, untilEnrolled } from "../support/sequences.ts";
+import { addPerson, makeDue, makeSequence, soon, stateOf, step, untilEnrolled } from "../support/sequences.ts";
 import { untilDetails } from "../webhooks/observing.ts";
 
 /** Each takes a workflow to its path and gives its id; the history is read once the workflow has ended. */
@@ -55,6 +56,23 @@ export function sequencePaths(temporal: Client): Record<string, () => Promise<st
       await untilDetails(temporal.workflow.getHandle(sequenceWorkflowId(id)), /failed three times/);
       await setTime(sender, id, null);
       await untilCompleted(sender, id);
+      return after(id, "stop");
+    },
+
+    "sequence-paused-when-failing": async () => {
+      const { sender, id } = await begun([step("a"), soon("b")], 1);
+      await setTime(sender, id, "?");
+      await makeDue(sender, id);
+      await untilDetails(temporal.workflow.getHandle(sequenceWorkflowId(id)), /failed three times/);
+      const failingSince = Date.now() - 3_600_000;
+      await temporal.workflow.start("sequenceWorkflow", {
+        ...sequenceStart({ campaignId: id, teamId: sender.team.id, wave: 0, failingSince }),
+        workflowIdConflictPolicy: "TERMINATE_EXISTING",
+      });
+      await eventually(async () => (await stateOf(sender.em.fork(), id)).reason === "claim_failed", {
+        what: "the pause",
+      });
+      await setTime(sender, id, null);
       return after(id, "stop");
     },
 

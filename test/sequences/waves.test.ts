@@ -11,6 +11,7 @@ import { pauseSequence, readRunning } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences/waves.ts";
 import { sequenceWorkflowId } from "../../workflows/ids.ts";
+import { sequenceStart } from "../../workflows/start.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   caughtMails,
@@ -33,6 +34,7 @@ import {
   untilEnrolled,
 } from "../support/sequences.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { untilDetails } from "../webhooks/observing.ts";
 
 class RolledBack extends Error {}
 
@@ -427,6 +429,34 @@ describe("A sequence", () => {
     assert.match(String(await handle.executeUpdate("stop")), /^STOPPED/);
     await handle.result();
     assert.equal((await caughtMails(sender)).length, 2);
+  });
+
+  it("is PAUSED, with its reason, when its runs have failed for an hour", async () => {
+    const sender = await makeSender({ recipients: [] });
+    const { em } = sender;
+    const id = await makeSequence(sender, { steps: [step("a"), step("b")] });
+    await addPerson(sender);
+    const { client } = await temporalClient();
+    const handle = client.workflow.getHandle(sequenceWorkflowId(id));
+    const setTime = (time: string | null) =>
+      sql`update sequence_step_versions set time_of_day = ${time} where campaign_id = ${id} and step_id = 'b'`.execute(
+        kysely(em),
+      );
+    // No person can be given a time for the step.
+    await setTime("?");
+    await makeDue(sender, id);
+    await untilDetails(handle, /failed three times/);
+    assert.equal((await stateOf(em.fork(), id)).status, "ACTIVE");
+    const failingSince = Date.now() - 3_600_000;
+    await client.workflow.start("sequenceWorkflow", {
+      ...sequenceStart({ campaignId: id, teamId: sender.team.id, wave: 0, failingSince }),
+      workflowIdConflictPolicy: "TERMINATE_EXISTING",
+    });
+    await eventually(async () => (await stateOf(em.fork(), id)).reason === "claim_failed", { what: "the pause" });
+    await setTime(null);
+    await eventually(async () => (await enrolmentsOf(em.fork(), id))[0]?.passed === "a", { what: "the next step" });
+    await handle.executeUpdate("stop");
+    await handle.result();
   });
 
   it("comes back PAUSED when its workflow is terminated, and continues after a resume", async () => {

@@ -44,6 +44,8 @@ const PROBLEMS: Readonly<Record<string, string>> = {
   [PAUSE_REASONS.client]: "A member paused it.",
   [PAUSE_REASONS.databaseRestored]: "The service was restored from a backup. An operator resumes it.",
   [PAUSE_REASONS.workflowEnded]: "The service stopped it after a failure of its own. An operator resumes it.",
+  [PAUSE_REASONS.claimFailed]:
+    "Those who are due could not be mailed for an hour. Make the conditions of its steps shorter, or ask an operator of the service.",
   wave_cancelled: "An operator cancelled some of its mails; those people wait for them anew.",
   ...REFUSAL_REASONS,
 };
