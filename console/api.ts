@@ -59,12 +59,14 @@ export interface Refusal {
 /** A sentence for programs. The console makes a new key by itself. */
 const ABOUT_KEYS = / Then use a new Idempotency-Key:.*$/;
 
+const UNREACHABLE = "The service cannot be reached. Check your connection, then try again.";
+
 export function refusalOf(error: unknown): Refusal {
-  if (error instanceof TRPCClientError && error.data) {
-    return { message: error.message.replace(ABOUT_KEYS, ""), ...error.data };
-  }
   if (error instanceof HttpRefusal) return error.refusal;
-  return { message: "The service cannot be reached. Check your connection, then try again." };
+  if (!(error instanceof TRPCClientError)) {
+    return { message: `This page has failed: load it again. If it fails again, report this to an operator: ${error}` };
+  }
+  return error.data ? { message: error.message.replace(ABOUT_KEYS, ""), ...error.data } : { message: UNREACHABLE };
 }
 
 /** The refusal's message for a field that it names. */
@@ -86,6 +88,8 @@ export async function request<T>(method: string, path: string, body?: object): P
   const response = await fetch(`/console${path}`, {
     method,
     ...(body && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
+  }).catch(() => {
+    throw new HttpRefusal({ message: UNREACHABLE });
   });
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer as T;

@@ -97,6 +97,7 @@ function Connect() {
         ["display_name", "Name beside the address", { maxLength: 200, hint: "Readers see it. Empty: the address." }],
         ["allowed_domains", "Further domains", { hint: FURTHER }],
       ]}
+      onOpen={() => setProvider("SMTP_OTHER")}
       act={connect}
     >
       <Field

@@ -84,9 +84,10 @@ export function Webhooks() {
             submit="Make the endpoint"
             kind="primary"
             inputs={INPUTS}
-            act={async ({ url = "", name, description }) => {
+            onOpen={() => setEvents([])}
+            act={async ({ url = "", name, description }, context) => {
               const body = { url, events, ...(name && { name }), ...(description && { description }) };
-              const { data } = await client.api.webhooks.create.mutate({ body });
+              const { data } = await client.api.webhooks.create.mutate({ body }, { context });
               secret.show(data.secret);
             }}
           >
@@ -163,6 +164,7 @@ export function Webhook() {
               submit="Save"
               inputs={INPUTS}
               values={{ ...endpoint, description: endpoint.description ?? "" }}
+              onOpen={() => setEvents(undefined)}
               act={({ url = "", name, description = "" }) => {
                 const named = { ...(name && { name }), ...(events && { events }) };
                 return calls.update.mutate({ params, body: { url, description: description || null, ...named } });
@@ -181,9 +183,9 @@ export function Webhook() {
               title="Rotate the secret"
               inputs={[["overlap_hours", "Hours for which the old secret signs, too", HOURS]]}
               values={{ overlap_hours: 24 }}
-              act={async (values) => {
+              act={async (values, context) => {
                 const body = { overlap_hours: Number(values["overlap_hours"]) };
-                secret.show((await calls.rotate.mutate({ params, body })).data.secret);
+                secret.show((await calls.rotate.mutate({ params, body }, { context })).data.secret);
               }}
             />
             <Act
@@ -310,6 +312,7 @@ function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
   return (
     <Act
       title="Replay many"
+      onOpen={() => setCounted(undefined)}
       submit={counted?.total ? `Replay ${counted.total.toLocaleString()}` : "Count them"}
       inputs={[...REPLAY_INPUTS, ["type", "Event", { choices: { "": "All", ...textsOf(types) } }]]}
       act={async ({ since = "", until, status, type }) => {

@@ -196,6 +196,61 @@ describe("The console in a browser", function () {
     });
   });
 
+  it("makes one endpoint by two presses after a lost answer, and begins a new dialog without events", async () => {
+    const { origin } = await stack();
+    const { owner, team } = await makeTeam();
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/webhooks`);
+      const button = (name: string) => page.getByRole("button", { name, exact: true });
+      const checked = page.getByRole("checkbox", { checked: true });
+      const open = async () => {
+        await button("New endpoint").click();
+        await page.getByRole("checkbox").first().waitFor();
+      };
+      await open();
+      await button("All").click();
+      await checked.first().waitFor();
+      await page.keyboard.press("Escape");
+      await page.locator("dialog").waitFor({ state: "detached" });
+      await open();
+      assert.equal(await checked.count(), 0);
+      await button("All").click();
+      await page.getByLabel("URL", { exact: true }).fill("https://93.184.216.34/hook");
+      const calls = /webhooks\.create/;
+      await page.route(calls, async (route) => {
+        await route.fetch();
+        await route.fulfill({ status: 502, body: "" });
+      });
+      await button("Make the endpoint").click();
+      await page.getByText("The service cannot be reached.").waitFor();
+      await page.unroute(calls);
+      await button("Make the endpoint").click();
+      await page.getByText("it is not shown again").waitFor();
+      await page.keyboard.press("Escape");
+      const made = page.getByRole("link", { name: "93.184.216.34" });
+      await made.first().waitFor();
+      assert.equal(await made.count(), 1);
+      await made.click();
+      await button("Rotate the secret").click();
+      const rotated = page.waitForRequest(/rotate/);
+      await page.locator("dialog").getByRole("button", { name: "Rotate the secret", exact: true }).click();
+      assert.ok((await rotated).headers()["idempotency-key"]);
+    });
+  });
+
+  it("reports an error of a page as one, and not as a service that cannot be reached", async () => {
+    const { origin } = await stack();
+    const { owner, team } = await makeTeam();
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      await page.goto(`${origin}/console/${team.id}/live/contacts`);
+      await page.route(/imports\.export/, (route) => route.fulfill({ json: { result: { data: {} } } }));
+      await page.getByRole("button", { name: "Export as CSV" }).click();
+      await page.getByText("This page has failed").waitFor();
+    });
+  });
+
   it("takes, shows and finds names with an apostrophe", async () => {
     const { origin } = await stack();
     const { owner, team, audience, newsletterId } = await makeSender({ recipients: 0 });
