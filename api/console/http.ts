@@ -29,9 +29,10 @@ import { consoleRouter } from "./router.ts";
 /** A session as its pages get it. */
 export type Session = Awaited<ReturnType<typeof readSession>>;
 
-/** Requests for a link that are answered in a minute: those of a network, and those of a network for one address. */
+/** Requests for a link that are answered in a minute. */
 const LINKS_PER_NETWORK = 20;
-const LINKS_PER_ADDRESS = 3;
+/** The largest `int` of Postgres. */
+const UNLIMITED = 2_147_483_647;
 const TOO_MANY_LINKS = "Too many links were asked for; wait a minute, then ask again.";
 
 const signInBody = z.strictObject({ email: address });
@@ -71,17 +72,12 @@ export function consoleHandler(deps: Deps): Router {
     const email = lookupAddress(parseItem(signInBody, await readBody(req), []).email);
     const em = await connected();
     const network = clientAddresses.ofRequest(req);
-    // Where no network is known, one limit for all would let anyone lock out everyone.
-    if (network !== null) await limits.limitRequests(em, `sign-in/${network}`, LINKS_PER_NETWORK, TOO_MANY_LINKS);
     const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
-    // Counted alike for unknown addresses, and in the same transaction: the commit takes the same time for both.
+    // Where no network is known, any limit would let anyone lock out others.
+    const limit = network === null ? UNLIMITED : LINKS_PER_NETWORK;
+    // Counted in the same transaction: the commit takes the same time for an unknown address.
     await transaction(em, async (tx) => {
-      await limits.limitRequests(
-        tx,
-        `sign-in/${network}/${vault.hash("session", email)}`,
-        LINKS_PER_ADDRESS,
-        TOO_MANY_LINKS,
-      );
+      await limits.limitRequests(tx, `sign-in/${network ?? vault.hash("session", email)}`, limit, TOO_MANY_LINKS);
       await requestLink(tx, vault, email, browser);
     });
     setCookie(res, "sign_in", browser, isSecure);

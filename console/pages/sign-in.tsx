@@ -25,7 +25,7 @@ function AskForLink() {
       <div role="status">
         <p>
           If {sentTo} belongs to a member of a team, a link is on its way there. Open it in this browser within 15
-          minutes.
+          minutes. If one came in the last 10 minutes, use that one: no other is sent.
         </p>
         <button type="button" onClick={() => setSentTo(undefined)}>
           Use another address

@@ -13,6 +13,7 @@ export const SignInLinkSchema = defineEntity({
     browserHash: code().nullable(),
     /** Null once the mail was handed over, and for a link of an operator. */
     mailDueAt: instant().nullable(),
+    /** Set at once where an earlier link serves its browser, too: it is no link then. */
     usedAt: instant().nullable(),
     expiresAt: expiring("1 day", instant()),
     createdAt: instant().defaultRaw("now()"),

@@ -22,8 +22,8 @@ import { keyOfSessions } from "./session-key.ts";
  */
 
 export const LINK_MINUTES = 15;
-/** Mails that an address gets at most, over all networks. Beyond them no link is made, and the answer stays the same. */
-const LINKS_AN_HOUR = 20;
+/** A link that works for so long yet also serves browsers that ask later. */
+const SHARED_MINUTES = 5;
 const IDLE_HOURS = 12;
 export const SESSION_DAYS = 7;
 /** A session's last use is written when it is older than this. */
@@ -44,16 +44,21 @@ export const signInUrl = (vault: Vault, publicUrl: string, id: string): string =
   `${consoleUrl(publicUrl)}/sign-in#${id}.${vault.sign("sign-in", id)}`;
 
 /**
- * Asks for a link by mail. An address that no member has takes the same statement, and no row.
+ * Asks for a link by mail. While an earlier one works there is no further mail, and it signs in this browser, too: requests of
+ * others neither fill a mailbox nor lock its owner out. An address that no member has takes the same statement, and no row.
  * @param email as addresses are compared @param browser the token in the cookie of the browser that asks
  */
 export async function requestLink(em: EntityManager, vault: Vault, email: string, browser: string): Promise<void> {
-  await sql`insert into sign_in_links (id, email, browser_hash, mail_due_at, expires_at)
-    select ${newId("signInLink")}, ${email}, ${vault.hash("session", browser)}, clock_timestamp(),
-      clock_timestamp() + make_interval(mins => ${LINK_MINUTES})
-    where exists (select from members where email = ${email} and removed_at is null)
-      and (select count(*) from sign_in_links where email = ${email}
-        and created_at > clock_timestamp() - interval '1 hour') < ${LINKS_AN_HOUR}`.execute(kysely(em));
+  await sql`
+    with time as (
+      select clock_timestamp() as now, exists (
+        select from sign_in_links where email = ${email} and browser_hash is not null and used_at is null
+          and expires_at > clock_timestamp() + make_interval(mins => ${SHARED_MINUTES})) as is_sent
+    )
+    insert into sign_in_links (id, email, browser_hash, mail_due_at, used_at, expires_at)
+    select ${newId("signInLink")}, ${email}, ${vault.hash("session", browser)}, case when not is_sent then now end,
+      case when is_sent then now end, now + make_interval(mins => ${LINK_MINUTES})
+    from time where exists (select from members where email = ${email} and removed_at is null)`.execute(kysely(em));
 }
 
 /** A link that any browser may open once, for an operator to hand over. @returns its id @throws {ApiError} `not_found` */
@@ -68,8 +73,8 @@ export async function makeLink(em: EntityManager, memberId: string): Promise<str
 
 /**
  * Uses a link up, and opens a session.
- * @param browser the token in the cookie of the browser that asked for it @returns the session's token, for its cookie
- * @throws {ApiError} `api_key_invalid` for a link that is unknown, used, late, or of another browser
+ * @param browser the token in the cookie of a browser that asked for a link to this address @returns the session's token, for its cookie
+ * @throws {ApiError} `api_key_invalid` for a link that is unknown, used, late, or in another browser
  */
 export async function openSession(
   em: EntityManager,
@@ -86,9 +91,10 @@ export async function openSession(
   const token = newCookieToken();
   const { rows } = await sql`
     with used as (
-      update sign_in_links set used_at = clock_timestamp()
-      where id = ${id} and used_at is null and expires_at > clock_timestamp()
-        and (browser_hash is null or browser_hash = ${browserHash})
+      update sign_in_links l set used_at = clock_timestamp()
+      where id = ${id} and used_at is null and expires_at > clock_timestamp() and (browser_hash is null or exists (
+        select from sign_in_links a
+        where a.email = l.email and a.browser_hash = ${browserHash} and a.expires_at > clock_timestamp()))
       returning email
     )
     insert into console_sessions (token_hash, email, last_used_at, expires_at)
