@@ -1,5 +1,6 @@
 import type { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
+import { isReadOnly } from "./unreachable.ts";
 
 export interface Client extends EventEmitter {
   readonly connection: { readonly stream: Socket };
@@ -132,7 +133,13 @@ export function heedStatements(
       // Without a callback, V8 would keep the objects of every statement until the next full collection.
       const run = () =>
         new Promise((resolve, reject) => {
-          const settle = (error: unknown, result: unknown) => (error ? reject(error) : resolve(result));
+          const settle = (error: unknown, result: unknown) => {
+            const { release } = client;
+            // Its server takes no writes any more: the pool closes it.
+            if (isReadOnly(error)) client.release = () => release(true);
+            if (error) reject(error);
+            else resolve(result);
+          };
           query({ text, values, ...(name !== undefined && { name }) }, settle);
         });
       return around(text, run);
@@ -141,6 +148,10 @@ export function heedStatements(
 }
 
 export type WorkKind = keyof typeof STATEMENT_SECONDS;
+
+/** After a failover a name may still lead to the server that was the primary. */
+const REFUSE_READ_ONLY = `do $$ begin if current_setting('transaction_read_only') = 'on' then
+  raise 'Postgres takes no writes' using errcode = 'read_only_sql_transaction'; end if; end $$`;
 
 /** A frozen process would hold its locks for hours. Without JIT: compiling takes longer than it saves. */
 export const limitSession =
@@ -153,5 +164,5 @@ export const limitSession =
       ...SERVER_KEEP_ALIVE,
     };
     const statements = Object.entries(settings).map(([name, value]) => `set ${name} = '${value}'`);
-    await client.query(statements.join("; "));
+    await client.query([...statements, REFUSE_READ_ONLY].join("; "));
   };

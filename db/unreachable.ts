@@ -9,8 +9,8 @@ const UNREACHABLE: ReadonlySet<string> = new Set([
   "ENETUNREACH",
 ]);
 
-/** SQLSTATEs of a server that is going down, starting, or takes no clients or no writes: its disk is full, or it is read only. */
-const DOWN = /^(?:08...|57P0[123]|53[13]00|25006)$/;
+/** SQLSTATEs of a server that is going down, starting, or takes no clients, no login or no writes: its disk is full, or it is read only. */
+const DOWN = /^(?:08...|57P0[123]|53[13]00|28000|28P01|25006)$/;
 
 const DRIVER_SAYS =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|not queryable|driver has already been destroyed|read timeout/i;
@@ -30,6 +30,8 @@ export function isUnreachable(error: unknown): boolean {
     (at) => UNREACHABLE.has(codeOf(at)) || DOWN.test(codeOf(at)) || DRIVER_SAYS.test(at.message),
   );
 }
+
+export const isReadOnly = (error: unknown): boolean => error instanceof Error && codeOf(error) === "25006";
 
 /** SQLSTATEs of classes 22, data exceptions, and 23, violated constraints. */
 const BAD_VALUES = /^2[23]...$/;

@@ -1,3 +1,5 @@
+import { status as grpc } from "@grpc/grpc-js";
+import { isGrpcServiceError } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { Env } from "../../config/env.ts";
 import { openProbe } from "../../db/probe.ts";
@@ -25,11 +27,22 @@ function within(work: Promise<unknown>): Promise<unknown> {
 }
 
 /** Opens the check, with a connection to Postgres beside those that requests use. */
-export function openReadiness(env: Pick<Env, "DATABASE_URL">, temporal: TemporalGateway, log: Logger): ReadinessCheck {
+export function openReadiness(
+  env: Pick<Env, "DATABASE_URL" | "TEMPORAL_NAMESPACE">,
+  temporal: TemporalGateway,
+  log: Logger,
+): ReadinessCheck {
+  const namespace = env.TEMPORAL_NAMESPACE;
   const probe = openProbe(env.DATABASE_URL, DEADLINE_MS);
   const checks: Record<Dependency, () => Promise<unknown>> = {
     postgres: () => probe.check(),
-    temporal: () => temporal.call(DEADLINE_MS, ({ workflowService }) => workflowService.getSystemInfo({})),
+    temporal: () =>
+      temporal
+        .call(DEADLINE_MS, ({ workflowService }) => workflowService.describeNamespace({ namespace }))
+        .catch((error) => {
+          // A key that may not ask: Temporal is there.
+          if (!isGrpcServiceError(error) || error.code !== grpc.PERMISSION_DENIED) throw error;
+        }),
   };
   const stateOf = async (dependency: Dependency) => {
     try {

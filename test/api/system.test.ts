@@ -101,6 +101,24 @@ describe("health", () => {
     }
   });
 
+  it("names in /readyz what cannot be used: Postgres without writes or login, and Temporal without its namespace", async () => {
+    const { keys } = await makeTeam();
+    const [readOnly, refused] = [new URL((await stack()).env.DATABASE_URL), new URL((await stack()).env.DATABASE_URL)];
+    readOnly.searchParams.set("options", "-c default_transaction_read_only=on");
+    refused.password = "wrong";
+    for (const { href } of [readOnly, refused]) {
+      const app = await serveRoutes(routes, { changes: { DATABASE_URL: href, TEMPORAL_NAMESPACE: "none" } });
+      try {
+        const response = await fetch(`${app.origin}/readyz`);
+        const states = { status: "unavailable", postgres: "unreachable", temporal: "unreachable" };
+        assert.deepEqual(await response.json(), states);
+        if (href === refused.href) assertUnavailable(await api(keys.live, app.base).post("/write"));
+      } finally {
+        await app.close();
+      }
+    }
+  });
+
   it("answers /readyz while requests use every connection of their pool", async function () {
     if (!process.env["MAILKEEL_STACK"]) this.skip();
     const { keys } = await makeTeam();
