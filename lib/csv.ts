@@ -9,9 +9,10 @@ export function csvLine(fields: readonly (string | number | null)[]): string {
 
 /**
  * Text that a spreadsheet would run as a formula gets an apostrophe in front, which spreadsheets take for "this is text"; so
- * does text with an apostrophe there, which would be read back without it.
+ * does text with an apostrophe there, which would be read back without it. Where commas part decimals, a spreadsheet parts
+ * cells at semicolons.
  */
-export const withoutFormula = (text: string): string => (/^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+export const withoutFormula = (text: string): string => text.replace(/(?<=^|;)(?=['"]*[=+\-@\t\r])/g, "'");
 
 /** The text as it was before `withoutFormula`. */
-export const originalText = (text: string): string => text.replace(/^'(?='*[=+\-@\t\r])/, "");
+export const originalText = (text: string): string => text.replace(/(?<=^|;)'(?=['"]*[=+\-@\t\r])/g, "");
