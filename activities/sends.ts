@@ -88,7 +88,8 @@ export function createSendActivities({ orm, env, countMails, log }: ActivityDeps
     readSend: (sendId: string) => readSend(em(), sendId),
     beginSend: (sendId: string) => logged(sendId, beginSend(em(), sendId)),
     pauseSend: (sendId: string, pauseReason?: string) => logged(sendId, pauseSend(em(), sendId, pauseReason)),
-    resumeSend: (sendId: string, areGone = false) => logged(sendId, resumeSend(em(), sendId, areGone)),
+    resumeSend: (sendId: string, areGone?: boolean, resumes?: number) =>
+      logged(sendId, resumeSend(em(), sendId, areGone, resumes)),
     cancelSend: (sendId: string) => logged(sendId, cancelSend(em(), sendId)),
     closeLost: (sendId: string) => whileBeating(() => close(sendId)),
     requeueUnknown: (sendId: string) => whileBeating(() => requeueUnknown(em(), sendId)),

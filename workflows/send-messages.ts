@@ -44,6 +44,8 @@ export interface ResumeCommand {
   kind: "resume";
   /** `GONE`, or a number, see `resumeRefusal`. */
   input?: unknown;
+  /** Of the send, before the first try of this command. */
+  resumes?: number | undefined;
 }
 export type Command =
   | PreviewCommand

@@ -166,11 +166,13 @@ class Send {
         view.pauses.push(pending.remove());
         return;
       case "resume": {
-        const refusal = messages.resumeRefusal(view, pending.command);
+        const { command } = pending;
+        const refusal = messages.resumeRefusal(view, command);
         if (refusal) return pending.refuse(refusal);
         this.#forgetStatus();
-        const areGone = pending.command.input === GONE;
-        if (!(await this.#ask(() => steps.resumeSend(this.#id, areGone))))
+        const areGone = command.input === GONE;
+        command.resumes ??= view.send?.resumes;
+        if (!(await this.#ask(() => steps.resumeSend(this.#id, areGone, command.resumes))))
           return pending.reply(ANSWERS.nothingToResume);
         const { setBack } = view;
         if (setBack?.isPaused) view.setBack = undefined;

@@ -203,16 +203,23 @@ export const resumeForClient = (em: EntityManager, sendId: string): Promise<Chan
 /**
  * For a send that complaints had paused, a further rise counts from the present rate.
  * @param areGone by an operator's word: refusals that name a mailbox as unknown are believed from now on
+ * @param resumes of the send when the command was given: a second try, after a further pause, changes nothing
  */
-export function resumeSend(em: EntityManager, sendId: string, areGone = false): Promise<ChangedSend> {
+export function resumeSend(
+  em: EntityManager,
+  sendId: string,
+  areGone = false,
+  resumes = Number.POSITIVE_INFINITY,
+): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
     const send = await db
       .selectFrom("sends")
-      .select(["team_id as teamId", "environment", "status", "complaint_rate"])
+      .select(["team_id as teamId", "environment", "status", "complaint_rate", "resumes"])
       .where("id", "=", sendId)
       .forUpdate()
       .executeTakeFirst();
+    if (send && send.resumes > resumes) return { changed: true, state: await readSend(tx, sendId) };
     const resumed = await change(tx, sendId, resumption);
     if (areGone) await db.updateTable("send_lanes").set({ are_gone: true }).where("send_id", "=", sendId).execute();
     if (send?.status === "PAUSED" && send.complaint_rate !== null) {

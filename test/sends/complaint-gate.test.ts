@@ -176,6 +176,20 @@ describe("The complaint gate of sends under way", () => {
       assert.equal(await statusAt(30_000, 60), PAUSED);
     });
 
+    it("pause it again for good where an operator's resume is tried once more after its answer was lost", async () => {
+      assert.equal(await statusAt(10_000, 20), PAUSED);
+      const { resumes } = (await readSend(em(), sendId)) ?? assert.fail();
+      const attempt = async () => {
+        const { changed, state } = await resumeSend(em(), sendId, false, resumes);
+        return [changed, state?.status];
+      };
+      assert.deepEqual(await attempt(), [true, "SENDING"]);
+      assert.deepEqual(await attempt(), [true, "SENDING"]);
+      assert.equal(await statusAt(10_000, 25), PAUSED);
+      assert.deepEqual(await attempt(), [true, "PAUSED"]);
+      assert.equal(await statusAt(10_000, 25), PAUSED);
+    });
+
     it("are reached no more once the days of the complaints have left the window", async () => {
       const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 10);
       await setFigures(team, 1_000, 9, 30);
