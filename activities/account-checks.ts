@@ -26,6 +26,7 @@ import { type AccountCheck, verifyAccount } from "./smtp/verify.ts";
 /** A claim takes one check of a host: a server gets no more logins than four a second. */
 const CLAIM_EVERY_MS = 250;
 const CHECKS_PER_HOST = 3;
+/** While half of the places are free; one otherwise, so that a few teams with silent servers do not fill them. */
 const CHECKS_PER_TEAM = 4;
 /** A run then begins no more checks. */
 const RUN_MS = 5 * 60_000;
@@ -75,10 +76,11 @@ export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked
 function roomBeside(underWay: readonly DueCheck[], atOnce: number): Room {
   const hosts = underWay.map(({ host }) => host);
   const teams = underWay.map(({ teamId }) => teamId);
+  const perTeam = underWay.length < atOnce / 2 ? CHECKS_PER_TEAM : 1;
   return {
     checks: atOnce - underWay.length,
     exceptHosts: repeated(hosts, CHECKS_PER_HOST),
-    exceptTeams: repeated(teams, CHECKS_PER_TEAM),
+    exceptTeams: repeated(teams, perTeam),
   };
 }
 

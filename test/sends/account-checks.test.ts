@@ -242,16 +242,60 @@ describe("The check of a sending account", () => {
     assert.equal((await runChecks()).working, 1);
   });
 
-  it("is delayed neither by a server that does not answer nor by the many accounts of another team", async () => {
+  /** A server that takes connections and says nothing. */
+  async function startSilent(host: string) {
     const sockets = new Set<Socket>();
     const silent = createServer((socket) => {
       sockets.add(socket.on("error", () => {}));
     });
-    const port = await listenLocally(silent, "127.0.0.2");
     closes.push(() => {
       for (const socket of sockets) socket.destroy();
       silent.close();
     });
+    return { sockets, port: await listenLocally(silent, host) };
+  }
+
+  it("finds a place beside teams with many accounts at silent servers", async () => {
+    const hosts = ["127.0.0.2", "127.0.0.3"];
+    const dead: string[] = [];
+    const open: Set<Socket>[] = [];
+    for (const host of hosts) {
+      const { sockets, port } = await startSilent(host);
+      const busy = await senderTo(port, { host });
+      const more = [0, 1].map((i) => addAccount(busy, { email: `${i}@${busy.domain}`, host, port, username: "news" }));
+      const ids = await Promise.all(more);
+      await setLogin(busy, "secret", ids);
+      dead.push(busy.accountId, ...ids);
+      open.push(sockets);
+    }
+    await makeDue(sender.em, dead);
+    const stopping = new AbortController();
+    const { SMTP_ALLOWED_HOSTS: allowed } = (await stack()).env;
+    const checked = runChecks({
+      stopping: stopping.signal,
+      settings: { ACCOUNT_CHECKS_AT_ONCE: 4, SMTP_ALLOWED_HOSTS: [...allowed, ...hosts.map((host) => `${host}:*`)] },
+    });
+    await eventually(() => open.every(({ size }) => size > 0), { what: "the checks at the silent servers" });
+    // Each is claimed after those at the silent servers might have been.
+    for (let n = 0; n < 3; n++) {
+      const before = await account();
+      await makeDue(sender.em, sender.accountIds);
+      await eventually(async () => (await account()).last_checked_at !== before.last_checked_at, {
+        what: "the check of the only account of its team",
+      });
+    }
+    stopping.abort();
+    await checked;
+    assert.deepEqual(
+      open.map(({ size }) => size),
+      [1, 1],
+    );
+    await sql`update account_checks set next_at = clock_timestamp() + interval '1 hour'
+      where account_id = any(${dead}::text[])`.execute(kysely(sender.em));
+  });
+
+  it("is delayed neither by a server that does not answer nor by the many accounts of another team", async () => {
+    const { sockets, port } = await startSilent("127.0.0.2");
     const busy = await senderTo(port, { host: "127.0.0.2" });
     const more = (host: string, at: number) =>
       Promise.all(
