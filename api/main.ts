@@ -1,5 +1,5 @@
 /** The API process: `npm run api`, or forked by the stack. */
-import type { Server } from "node:http";
+import type { Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
@@ -15,6 +15,8 @@ import { openServer } from "./server.ts";
 
 /** How often a process that started without Postgres looks for it. */
 const CONNECT_AGAIN_MS = 1_000;
+/** So long a stopping server answers requests that were on their way, and tells their clients to use no connection again. */
+const LINGER_MS = 1_000;
 /** How often a stopping server looks for connections that have become idle. */
 const SWEEP_MS = 50;
 
@@ -41,10 +43,28 @@ async function keepConnecting({ connectDatabase }: Deps): Promise<void> {
   while ((await connectDatabase()) !== undefined) await delay(CONNECT_AGAIN_MS, undefined, { ref: false });
 }
 
-/** Takes no more requests and waits for those in flight. */
-async function drain(server: Server, graceMs: number): Promise<void> {
+/** @returns takes no more requests, and waits for those in flight */
+function drainerOf(server: Server): (graceMs: number) => Promise<void> {
+  const answers = new Set<ServerResponse>();
+  let isStopping = false;
+  // Node then says `Connection: close`.
+  const closeAfter = (answer: ServerResponse) => Object.assign(answer, { shouldKeepAlive: false });
+  server.prependListener("request", (_request, answer) => {
+    answers.add(answer);
+    answer.once("close", () => answers.delete(answer));
+    if (isStopping) closeAfter(answer);
+  });
+  return async (graceMs) => {
+    isStopping = true;
+    for (const answer of answers) closeAfter(answer);
+    await delay(LINGER_MS);
+    await closeServer(server, graceMs);
+  };
+}
+
+async function closeServer(server: Server, graceMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  // A kept-alive connection would bring more requests: it is closed once its answer is sent.
+  // One whose answer had begun before the stop is kept alive.
   const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
   const timer = setTimeout(() => server.closeAllConnections(), graceMs);
   await closed;
@@ -75,6 +95,7 @@ async function main(): Promise<void> {
   });
   const isConnected = (await deps.connectDatabase()) === undefined;
   const server = openServer(createApp(deps), deps);
+  const drain = drainerOf(server);
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port, healthPort }, "listening");
   if (!isConnected) keepConnecting(deps).catch(endWith);
@@ -86,7 +107,7 @@ async function main(): Promise<void> {
     stopping = true;
     deps.log.info({ reason }, "stopping");
     const noteStep = limitStop(deps.log, env.SHUTDOWN_GRACE_MS);
-    await drain(server, env.SHUTDOWN_GRACE_MS);
+    await drain(env.SHUTDOWN_GRACE_MS);
     noteStep("closing connections");
     await closeDeps(deps);
     process.exit(0);

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Agent, get, type IncomingMessage } from "node:http";
 import { connect, createServer } from "node:net";
 import { pino } from "pino";
 import { z } from "zod";
@@ -346,9 +347,41 @@ describe("the API process", () => {
       } finally {
         await em.rollback();
       }
-      assert.equal((await inFlight).status, 200);
+      const answer = await inFlight;
+      assert.deepEqual([answer.status, answer.headers.get("connection")], [200, "close"]);
       assert.deepEqual(await ended, [0, null]);
     } finally {
+      await stop();
+    }
+  });
+
+  it("answers on SIGTERM the requests that are on their way, and has each connection closed by its answer", async () => {
+    const { pid = 0, origin, ended, stop } = await startApi({});
+    const agents: Agent[] = [];
+    const connection = async () => {
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+      agents.push(agent);
+      for (let n = 1; ; n++) {
+        const { statusCode, headers } = await new Promise<IncomingMessage>((resolve, reject) => {
+          const asked = get(`${origin}/healthz`, { agent }, (answer) =>
+            answer.resume().once("end", () => resolve(answer)),
+          );
+          asked.once("error", reject);
+        });
+        assert.equal(statusCode, 200);
+        if (n === 20) process.kill(pid, "SIGTERM");
+        if (headers.connection === "close") return n;
+      }
+    };
+    try {
+      const counts = await Promise.all(Array.from({ length: 10 }, connection));
+      assert.ok(
+        counts.some((count) => count > 20),
+        `${counts}`,
+      );
+      assert.deepEqual(await ended, [0, null]);
+    } finally {
+      for (const agent of agents) agent.destroy();
       await stop();
     }
   });
