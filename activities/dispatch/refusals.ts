@@ -1,5 +1,12 @@
 import type { RefusalRun } from "../../db/entities/account.ts";
-import { type Mailed, type MailOutcome, type ReplyDetails, UNDECIDED, UNSENDABLE } from "../../domain/mail/outcome.ts";
+import {
+  type Mailed,
+  type MailOutcome,
+  type Refusal,
+  type ReplyDetails,
+  UNDECIDED,
+  UNSENDABLE,
+} from "../../domain/mail/outcome.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import { ALIKE_TO_PAUSE, addRefusal, isLong, isOfAccount } from "../../domain/sends/refusal-run.ts";
@@ -48,14 +55,22 @@ export class Refusals {
     let undecided: Recipient[] = [];
     for (const mail of mails) {
       const { item, outcome } = mail;
-      const mayDecide = this.#held.length > 0 || this.run !== null || !this.hasMailed;
-      if (outcome.outcome === "sent" && mayDecide && !this.pauseCause) {
-        decided.push(...this.#accept());
-        // Those of these mails are decided with the others.
-        undecided = [];
+      const isSent = outcome.outcome === "sent";
+      const refusal = "refusal" in outcome ? outcome.refusal : undefined;
+      if (isSent) {
+        this.hasAccepted = true;
+        this.hasMailed = true;
+        this.#unsendable = 0;
       }
-      if ("refusal" in outcome && outcome.refusal && !this.#isBelieved(outcome)) {
-        this.#hold({ item, outcome });
+      // Another send of the account may have had mail accepted, too.
+      const acceptedAt = isSent ? (outcome.begunAt ?? Number.POSITIVE_INFINITY) : refusal?.acceptedBegunAt;
+      if (acceptedAt !== undefined && this.run !== null && !this.pauseCause) {
+        const released = this.#release(acceptedAt);
+        decided.push(...released);
+        undecided = undecided.filter(({ seq }) => !released.some((one) => one.item.seq === seq));
+      }
+      if (refusal && !this.#isBelieved(refusal)) {
+        this.#hold({ item, outcome: outcome as Refused });
         undecided.push(item);
       } else decided.push(mail);
     }
@@ -75,24 +90,34 @@ export class Refusals {
   /** Such a person is asked again later, for as long as a deferred one. */
   #mayWait({ item, outcome }: Held): boolean {
     const { isWave, refusals } = this.#dispatch;
-    if (outcome.refusal?.isAccounts) return true;
-    if (outcome.refusal?.namesMailbox !== undefined || outcome.reason === UNSENDABLE.reason) return false;
-    // The waves of a sequence are small: until another one had mail accepted, the refusal may be the account's.
-    return isWave && !this.hasAccepted && !(item.wasDeferred && refusals === null);
+    if (outcome.refusal?.isAccounts) return !item.wasDeferred;
+    if (!isWave || this.hasAccepted || outcome.reason === UNSENDABLE.reason) return false;
+    // The waves of a sequence are small: until another one had mail accepted, the refusal may be the account's. A mailbox
+    // that is named is believed where nobody else was refused meanwhile.
+    const isAlone = outcome.refusal?.namesMailbox !== undefined && refusals !== null && refusals.inAll <= 1;
+    return !(item.wasDeferred && (refusals === null || isAlone));
   }
 
-  #isBelieved({ refusal }: Refused): boolean {
-    if (refusal?.namesMailbox === undefined || refusal.isAccounts) return false;
-    return this.#dispatch.areGone || (this.hasAccepted && refusal.namesMailbox === "code");
+  #isBelieved({ namesMailbox, isAccounts }: Refusal): boolean {
+    if (namesMailbox === undefined || isAccounts) return false;
+    return this.#dispatch.areGone || (this.hasAccepted && namesMailbox === "code");
   }
 
-  /** @returns the refusals that came before the mail: they are final */
-  #accept(): Mailed<Recipient>[] {
-    this.run = null;
-    this.hasAccepted = true;
-    this.hasMailed = true;
-    this.#unsendable = 0;
-    return this.#held.splice(0).map(({ item, outcome }) => {
+  /**
+   * Decides the refusals that came before an accepted mail began: its server may have taken the recipient of an earlier one
+   * before it refused others. @returns those that are final
+   */
+  #release(acceptedAt: number): Held[] {
+    const isBefore = ({ outcome }: Held) => (outcome.refusal?.at ?? 0) <= acceptedAt;
+    const [before, after] = [this.#held.filter(isBefore), this.#held.filter((held) => !isBefore(held))];
+    this.#held = after;
+    this.run = after.reduce<RefusalRun | null>(
+      (run, { item, outcome }) => (outcome.refusal ? addRefusal(run, outcome.refusal, item.email) : run),
+      null,
+    );
+    // A reply about the account is asked for once more.
+    const final = before.filter(({ item, outcome }) => !outcome.refusal?.isAccounts || item.wasDeferred);
+    return final.map(({ item, outcome }) => {
       const isGone = outcome.outcome === "rejected" && outcome.refusal?.mayBeGone === true;
       return { item, outcome: isGone ? { ...outcome, suppress: true } : outcome };
     });

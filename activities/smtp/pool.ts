@@ -9,6 +9,7 @@ import {
   UNSENDABLE,
 } from "../../domain/mail/outcome.ts";
 import { mostInFlight } from "../../domain/sends/account-capacity.ts";
+import { elapsedMs } from "../../lib/elapsed.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
 import { openSession, type SmtpAccount } from "./login.ts";
 import { OpeningPace } from "./opening-pace.ts";
@@ -55,6 +56,8 @@ export class SmtpPool {
   #fruitless = 0;
   /** Since the first of its connections logged in. */
   #hasMailed = false;
+  /** `elapsedMs()` when the last of the accepted mails began. */
+  #acceptedBegunAt: number | undefined;
   /** `onAccess` knows of the last refusal. */
   #isRefusalReported = true;
   #maxConnections: number;
@@ -303,10 +306,11 @@ export class SmtpPool {
     }
     const isFollower = session.inFlight > 0;
     const isFirst = session.messages === 0;
+    const begunAt = elapsedMs();
     try {
       session.send(filled, {
         mayProceed: () => !isFollower || this.#mayMail(job),
-        done: (outcome) => this.#answered(session, job, outcome, isFirst),
+        done: (outcome) => this.#answered(session, job, outcome, isFirst, begunAt),
         late: () => job.settle(NO_ANSWER),
         takenBack: () => this.#takenBack(session, job),
       });
@@ -318,15 +322,25 @@ export class SmtpPool {
     return true;
   }
 
-  #answered(session: SmtpSession, job: Job, outcome: MailOutcome, isFirst: boolean): void {
+  #answered(session: SmtpSession, job: Job, outcome: MailOutcome, isFirst: boolean, begunAt: number): void {
     this.#countAnswered(1);
     const mayRetry = outcome.outcome === "deferred" && outcome.retry;
     if (!mayRetry) this.#fruitless = 0;
     else if (isFirst && ++this.#fruitless >= FRUITLESS_SESSIONS) {
       this.#refused({ ...outcome, outcome: "account_failure", temporary: true }, 0);
     }
-    if (outcome.outcome === "sent") this.#hasMailed = true;
-    else if ("refusal" in outcome && outcome.refusal) outcome.refusal.isFirstOfLogin = !this.#hasMailed;
+    if (outcome.outcome === "sent") {
+      this.#hasMailed = true;
+      this.#acceptedBegunAt = Math.max(this.#acceptedBegunAt ?? 0, begunAt);
+      outcome.begunAt = begunAt;
+    } else if ("refusal" in outcome && outcome.refusal) {
+      const facts = { at: elapsedMs(), isFirstOfLogin: !this.#hasMailed };
+      Object.assign(
+        outcome.refusal,
+        facts,
+        this.#acceptedBegunAt !== undefined && { acceptedBegunAt: this.#acceptedBegunAt },
+      );
+    }
     if (mayRetry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) this.#putBack(job);
     else job.settle(outcome);
     this.#goOn(session);

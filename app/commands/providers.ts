@@ -40,7 +40,7 @@ async function fieldsOf(
 ) {
   // The variable may be left from another provider.
   const isInVariable = provider === undefined || PROVIDERS[provider].needs === "signingKey";
-  const inVariable = isInVariable ? terminal.env[KEY_VARIABLE] : undefined;
+  const inVariable = isInVariable ? terminal.env[KEY_VARIABLE] || undefined : undefined;
   const signingKey = signingKeyStdin ? (await text(terminal.stdin)).trim() : inVariable;
   return { topicArn, publicKey, signingKey };
 }

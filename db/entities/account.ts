@@ -44,8 +44,7 @@ export interface RefusalRun {
   areAtSeveralDomains: boolean;
   /** Known to be about the account. */
   ofAccount: number;
-  /** That name no mailbox. */
-  withoutMailbox: number;
+  inAll: number;
 }
 
 export const EmailAccountSchema = defineEntity({

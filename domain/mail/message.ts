@@ -50,6 +50,8 @@ export interface FilledMessage {
   envelope: {
     from: string;
     to: string;
+    /** Of the header, where `from` is a return path. */
+    sender?: string;
     /** The server must support SMTPUTF8. */
     smtpUtf8: boolean;
   };
@@ -171,7 +173,12 @@ export function composeMessage(
     // Only an internationalised local part is not ASCII.
     const encoding = smtpUtf8 ? "utf8" : "latin1";
     return {
-      envelope: { from: recipient.envelopeFrom ?? from.address, to: to.address, smtpUtf8 },
+      envelope: {
+        from: recipient.envelopeFrom ?? from.address,
+        to: to.address,
+        smtpUtf8,
+        ...(recipient.envelopeFrom !== undefined && { sender: from.address }),
+      },
       message: Buffer.from(message, encoding),
     };
   };

@@ -53,8 +53,13 @@ export interface Refusal {
   namesMailbox?: "code" | "words" | undefined;
   /** The mailbox does not exist, should the account have mail accepted afterwards. */
   mayBeGone: boolean;
+  /** A temporary one may pass by itself. */
+  isTemporary?: boolean;
   /** Nothing was accepted since the connections of the account logged in. */
   isFirstOfLogin?: boolean;
+  /** `elapsedMs()` at which the reply came, and at which the last mail of the account in this process began that was accepted. */
+  at?: number;
+  acceptedBegunAt?: number;
 }
 
 interface Refused {
@@ -65,7 +70,8 @@ interface Refused {
 
 /** From the SMTP reply to the ledger's row. */
 export type MailOutcome =
-  | ({ outcome: "sent"; reason: "accepted" } & ReplyDetails)
+  /** `begunAt`: `elapsedMs()` when its envelope left. */
+  | ({ outcome: "sent"; reason: "accepted"; begunAt?: number } & ReplyDetails)
   /** Not accepted; may be tried again later. */
   | ({
       outcome: "deferred";

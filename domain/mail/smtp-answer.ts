@@ -60,6 +60,8 @@ const REFUSED_OPENING = {
 
 interface Envelope {
   from: string;
+  /** The sender's own address, where `from` is a return path. */
+  sender?: string | undefined;
   /** Its address is removed from the reply. */
   to: string;
 }
@@ -154,11 +156,12 @@ function classifyRefusal(
   const isToMessage = stage !== "rcpt";
   const read = classifyReply({ ...quoted, code, stage: isToMessage ? "data" : "rcpt" });
   const refusal: Refusal = {
-    key: keyOf(code, enhanced, quoted.text),
+    key: keyOf(code, enhanced, details.response),
     isAccounts: read.fault === "account",
     mayBeGone: false,
   };
   if (code < 500) {
+    refusal.isTemporary = true;
     const isFull = enhanced !== undefined && classOfStatus(enhanced) === "full" && !refusal.isAccounts;
     const reason = isFull ? "mailbox_full" : "temporary_refusal";
     const isSoftBounce = !read.isSendersFault;
@@ -173,7 +176,8 @@ function classifyRefusal(
   }
   const reason = isToMessage ? reasonOfRefusedMessage(enhanced, read) : reasonOfRefusal(code, enhanced, read);
   const isSoftBounce = RECIPIENTS_REASONS.has(reason) && !read.isSendersFault;
-  if (reason === "mailbox_unknown") {
+  // Of an alias, it may name the member that is gone.
+  if (reason === "mailbox_unknown" && !namesOther(response, envelope, senders)) {
     refusal.mayBeGone = true;
     if (MAILBOX_CODES.has(enhanced)) refusal.namesMailbox = "code";
     else if (read.kind === "hard" && read.isByWords) refusal.namesMailbox = "words";
@@ -182,15 +186,25 @@ function classifyRefusal(
   return { outcome: "rejected", reason, suppress, isSoftBounce, refusal, ...details };
 }
 
-/** The sender's address and domain, as far as they are not the recipient's. */
-function sendersIn({ from, to }: Envelope): string[] {
-  const sender = from.toLowerCase();
-  return [sender, sender.slice(sender.lastIndexOf("@") + 1)].filter((name) => name && !to.toLowerCase().endsWith(name));
+/** The addresses and domains of the sender, as far as they are not the recipient's. */
+function sendersIn({ from, sender = from, to }: Envelope): string[] {
+  const addresses = [from, sender].map((address) => address.toLowerCase());
+  const names = addresses.flatMap((address) => [address, address.slice(address.lastIndexOf("@") + 1)]);
+  return names.filter((name) => name !== "" && !to.toLowerCase().endsWith(name));
+}
+
+const localPartOf = (address: string): string => address.slice(0, address.lastIndexOf("@")).toLowerCase();
+
+/** Whether the addresses that a reply names are others than its recipient's: a server may write that with another domain. */
+function namesOther(response: string, envelope: Envelope | undefined, senders: readonly string[]): boolean {
+  const named = [...response.matchAll(ADDRESS)].map(([address]) => address.toLowerCase());
+  const others = named.filter((address) => !senders.includes(address));
+  return envelope !== undefined && others.length > 0 && !others.map(localPartOf).includes(localPartOf(envelope.to));
 }
 
 /** The words of a refusal without what differs by recipient: addresses, domains, numbers and ids. */
-function keyOf(code: number, enhanced: string | undefined, text: string): string {
-  const words = text.slice(0, MAX_READ_CHARS).replace(/\S*[\d@.]\S*/g, "#");
+function keyOf(code: number, enhanced: string | undefined, response = ""): string {
+  const words = response.toLowerCase().replace(/\S*(?:[\d@.]|\[address\])\S*/g, "#");
   return createHash("sha256").update(`${code} ${enhanced} ${words}`).digest("base64url").slice(0, 22);
 }
 
@@ -219,15 +233,20 @@ export function parseReply(response: string): { code?: number; enhanced?: string
   return { code: Number(code), ...(enhanced === undefined ? {} : { enhanced }) };
 }
 
+const ADDRESS = /[^\s<>"'()[\],;:]{1,64}@[^\s<>"'()[\],;:]{1,253}/g;
 const MAX_RESPONSE_CHARS = 200;
 const MAX_READ_CHARS = 2_000;
 
 /** As a reply may be logged and shown: one line, its addresses replaced, also the recipient's local part alone. */
 export function scrubResponse(response: string, to?: string): string {
   let text = response.slice(0, MAX_READ_CHARS).replace(/[\p{Cc}\s]+/gu, " ");
-  if (/@|%40/.test(text)) text = text.replace(/<?[^\s<>"'()[\],;:=/?&]+(?:@|%40)[^\s<>"'()[\],;/?&]+>?/gi, "[address]");
-  const localPart = to?.slice(0, to.lastIndexOf("@")).toLowerCase() ?? "";
-  if (localPart.length > 2 && text.toLowerCase().includes(localPart)) {
+  if (/@|%40|=40/.test(text)) {
+    text = text.replace(/<?(?:[^\s<>"'()[\],;:/?&=]|=2b)+(?:@|%40|=40)[^\s<>"'()[\],;/?&]+>?/gi, "[address]");
+  }
+  const whole = localPartOf(to ?? "");
+  // Some servers leave out what stands behind the plus sign.
+  for (const localPart of [whole, whole.split("+")[0] ?? ""]) {
+    if (localPart.length < 2 || !text.toLowerCase().includes(localPart)) continue;
     const literally = localPart.replace(/[^\w\s]/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
     text = text.replace(new RegExp(`(?<![\\w.])${literally}(?!\\w)`, "giu"), "[address]");
   }

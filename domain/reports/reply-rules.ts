@@ -31,9 +31,13 @@ interface ReplyRule {
  */
 const NAMES_ADDRESS = /<[^<> ]{1,320}>(?:\.\.\.|:)/;
 
+/** The sender, in the languages of `TRANSLATIONS`. */
+const SENDER =
+  /\bsender|from user|reverse-path|return-path|originator|smtp auth|sending from|your (?:smtp |e-?mail )?account|\bcredits?\b|compromised|absender|exp[eé]diteur|remitente|mittente|remetente|afzender|avsändare|afsender|avsender|nadawc|odes[ií]latel|felad[oó]|l[aä]hett[aä]j|αποστολ|g[oö]nderen|отправител|відправник|发件人|寄件者|發件人|差出人|送信者|発信者|보낸 ?사람|발신자/;
 /** About the sender or its server, even if the reply also names the recipient. */
-const NAMES_SENDER =
-  /\bsender|\bfrom:|\bcall-?(?:back|out)|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server)|\bip\b|\bclient\b|\bptr\b|\breverse\b|from (?:address|header)|password|credential/;
+const NAMES_SENDER = new RegExp(
+  `${SENDER.source}|\\bfrom:|\\bcall-?(?:back|out)|\\bhelo\\b|\\behlo\\b|mail from|your (?:domain|host|server)|\\bip\\b|\\bclient\\b|\\bptr\\b|\\breverse\\b|from (?:address|header)|password|credential`,
+);
 
 const isTemporary = ({ status, code }: QuotedReply): boolean =>
   status.startsWith("4.") || (/^(?:5\.0\.0)?$/.test(status) && code !== undefined && code < 500);
@@ -118,6 +122,8 @@ const ACCOUNT = new RegExp(
     "(?:sending|outgoing|outbound|submission|relay) ?(?:message |mail |e-?mail |rate )?(?:limit|quota)",
     "(?:daily|hourly|monthly) (?:(?:message|mail|e-?mail|user|relay) ){0,2}(?:limit|quota)",
     "exceeded (?:the |your |its )?(?:max(?:imum)?|allowed|number of) (?:e-?mails?|messages|recipients|defers)\\b.{0,30}(?:per |an? |each |/)(?:hour|day)",
+    "(?:exceeded|insufficient|not enough|no|out of|maximum) (?:\\w+ )?credits?\\b|credits? exceeded|sending allowance|limit on the number of (?:\\w+ ){0,3}messages",
+    "pop before smtp|must issue a starttls|address is not verified|verified sender|permissions? to send as|account is not (?:yet )?activated|unauthori[sz]ed sender|outgoing mail\\b.{0,80}suspended",
     "\\bauth(?:entication)? (?:is )?(?:required|needed|first)|(?:must|need to|have to|please) (?:first )?(?:be )?(?:authenticat|log(?:ged)? ?(?:in|on))",
     "not (?:authenticated|logged (?:in|on))\\b|log ?in (?:is )?required|authenticate first",
     `\\bsender\\b.{0,40}(?:rejected|refused|denied|unknown|invalid|not (?:allowed|authori[sz]ed|permitted|verified|local|exist|owned)|verif\\w{1,8} (?:failed|failure))`,
@@ -152,7 +158,9 @@ const REPLY_RULES: readonly ReplyRule[] = [
     when: ({ status, text }) =>
       /\.1\.[78]$/.test(status) ||
       (ACCOUNT.test(text) &&
-        !/\bspf\b|dkim|dmarc|by (?:the |this |its )?(?:recipient|user|addressee)|\blist\b(?! of allowed)/.test(text)),
+        !/\bspf\b|dkim|dmarc|(?:rejected|refused|blocked|denied) by (?:the |this |its )?(?:recipient|user|addressee|mailbox owner)|gr[ae]ylist|\b(?:list|group)\b(?! of allowed)/.test(
+          text,
+        )),
   },
   // Full, or refused by the recipient's own rules: RFC 3463 X.2.2, X.7.1; Dovecot, Exim; Facebook, RCP-P2, RCP-P3; QQ
   {
@@ -210,20 +218,23 @@ const REPLY_RULES: readonly ReplyRule[] = [
   {
     fault: "gone",
     says: /(?:recipient|user|mailbox|address|account|a@b\.example)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|mailbox moved|user (?:a@b\.example )?(?:is )?not local|recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recip(?:ient)?notfound|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
-    when: ({ stage, status }) => stage !== "data" && !status.startsWith("5.2."),
+    when: ({ stage, status, text }) => stage !== "data" && !status.startsWith("5.2.") && !SENDER.test(text),
   },
   // Full by code, or user unknown in reply to the message: RFC 5321 3.3 (a reply after DATA refuses the message) and 4.2.3
   {
     fault: "recipient",
     when: ({ code, status, text }) =>
-      classOfRefusal(code, status) === "full" || (UNKNOWN_USER.test(text) && !/^5\.1\.[01236]$/.test(status)),
+      classOfRefusal(code, status) === "full" ||
+      (UNKNOWN_USER.test(text) && !SENDER.test(text) && !/^5\.1\.[01236]$/.test(status)),
   },
   // Address, by code: RFC 3463 X.1.1 to X.1.3, X.1.6, X.4.4; RFC 7505 (5.1.10)
   {
     fault: "gone",
     // In reply to the message a code alone says nothing of the mailbox.
-    when: ({ stage, status }) =>
-      stage !== "data" && ((status.startsWith("5.1.") && classOfStatus(status) === "unknown") || status === "5.4.4"),
+    when: ({ stage, status, text }) =>
+      stage !== "data" &&
+      !SENDER.test(text) &&
+      ((status.startsWith("5.1.") && classOfStatus(status) === "unknown") || status === "5.4.4"),
   },
 ];
 

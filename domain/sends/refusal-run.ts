@@ -8,9 +8,9 @@ import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
 
 export const ALIKE_TO_PAUSE = 10;
 const OF_ACCOUNT_TO_PAUSE = 3;
-const WITHOUT_MAILBOX_TO_PAUSE = 20;
+const IN_ALL_TO_PAUSE = 20;
 
-const NONE: RefusalRun = { key: "", same: 0, domain: "", areAtSeveralDomains: false, ofAccount: 0, withoutMailbox: 0 };
+const NONE: RefusalRun = { key: "", same: 0, domain: "", areAtSeveralDomains: false, ofAccount: 0, inAll: 0 };
 
 /** @param email of the recipient */
 export function addRefusal(run: RefusalRun | null, refusal: Refusal, email: string): RefusalRun {
@@ -18,7 +18,7 @@ export function addRefusal(run: RefusalRun | null, refusal: Refusal, email: stri
     .update(email.slice(email.lastIndexOf("@")))
     .digest("base64url")
     .slice(0, 8);
-  const { key, same, ofAccount, withoutMailbox, ...first } = run ?? NONE;
+  const { key, same, ofAccount, inAll, ...first } = run ?? NONE;
   const isSame = key === refusal.key;
   return {
     key: refusal.key,
@@ -26,7 +26,7 @@ export function addRefusal(run: RefusalRun | null, refusal: Refusal, email: stri
     domain: isSame ? first.domain : domain,
     areAtSeveralDomains: isSame && (first.areAtSeveralDomains || first.domain !== domain),
     ofAccount: ofAccount + Number(refusal.isAccounts),
-    withoutMailbox: withoutMailbox + Number(refusal.namesMailbox === undefined),
+    inAll: inAll + 1,
   };
 }
 
@@ -36,13 +36,13 @@ export function addRefusal(run: RefusalRun | null, refusal: Refusal, email: stri
  */
 export const isOfAccount = (
   { same, areAtSeveralDomains, ofAccount }: RefusalRun,
-  { isAccounts, isFirstOfLogin }: Refusal,
+  { isAccounts, isFirstOfLogin, isTemporary }: Refusal,
   hasAccepted: boolean,
 ): boolean =>
-  (isAccounts && ((isFirstOfLogin && !hasAccepted) || ofAccount >= OF_ACCOUNT_TO_PAUSE)) ||
+  (isAccounts && ((isFirstOfLogin && !isTemporary && !hasAccepted) || ofAccount >= OF_ACCOUNT_TO_PAUSE)) ||
   (same >= ALIKE_TO_PAUSE && areAtSeveralDomains);
 
-export const isLong = ({ withoutMailbox }: RefusalRun): boolean => withoutMailbox >= WITHOUT_MAILBOX_TO_PAUSE;
+export const isLong = ({ inAll }: RefusalRun): boolean => inAll >= IN_ALL_TO_PAUSE;
 
 /**
  * Stores the run at the end of a slice. One that another slice has changed meanwhile stays as it is.

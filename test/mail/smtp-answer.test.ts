@@ -144,6 +144,10 @@ describe("SMTP answers", () => {
       550 relay not permitted
       550 Relaying denied
       550 Sender verify failed
+      553 5.7.1 <news@sender.example>: Sender address rejected: not owned by user news
+      554 Message rejected: Email address is not verified.
+      550 5.1.1 insufficient credits
+      550 POP before SMTP required
       dot: 554 5.2.0 SubmissionQuotaExceeded: the message was not processed
       dot: 550 5.4.5 The daily sending quota of this user is used up`,
     "suppress, by words": `550 No such user here
@@ -161,7 +165,13 @@ describe("SMTP answers", () => {
       550 5.1.1 mailbox is full
       550 Account disabled
       552 5.2.2 The recipient is over quota`,
-    nothing: `550 Blocked - see https://www.spamhaus.org/query/ip/192.0.2.1
+    nothing: `550 5.1.1 Absenderadresse unbekannt
+      550 Adresse d'expéditeur inconnue
+      550 发件人地址不存在
+      550 5.1.1 From user unknown
+      550 reverse-path mailbox does not exist
+      550 5.1.1 Your SMTP account does not exist
+      550 Blocked - see https://www.spamhaus.org/query/ip/192.0.2.1
       550 Message rejected due to the sender's reputation
       550 5.7.26 Messages without SPF must be authenticated
       550 5.7.1 The recipient's domain does not accept mail from your host
@@ -179,12 +189,23 @@ describe("SMTP answers", () => {
     });
   }
 
+  it("suppress nobody for another address that they name: the recipient may be an alias", () => {
+    const suppressed = (response: string) => flagsOf({ stage: "rcpt", code: 550, enhanced: "5.1.1", response })[0];
+    assert.notEqual(suppressed("550 5.1.1 <left@team.example>: User unknown"), "suppress");
+    assert.equal(suppressed("550 5.1.1 <reader@mail.reader.example>: User unknown"), "suppress", "in another spelling");
+    const returnPath = { from: "b-1@bounce.example", sender: "news@sender.example", to: "reader@reader.example" };
+    const response = "550 5.1.1 <news@sender.example>: User unknown";
+    const outcome = classifyAnswer({ stage: "rcpt", ...parseReply(response), response }, returnPath);
+    assert.equal(outcome.outcome === "rejected" && outcome.suppress, false);
+  });
+
   it("say the same where only addresses, domains, numbers and ids differ", () => {
     const keyOf = (response: string, enhanced?: string) =>
       refusalOf({ stage: "rcpt", code: 550, ...(enhanced && { enhanced }), response })?.key;
     const key = keyOf("550 5.7.1 <a@one.example>: refused by mx1.one.example (id 4F2A-11)", "5.7.1");
     assert.equal(keyOf("550 5.7.1 <b@two.example>: refused by mx7.two.example (id 9C0B-12)", "5.7.1"), key);
     assert.notEqual(keyOf("550 5.7.1 <b@two.example>: blocked by mx7.two.example (id 9C0B-12)", "5.7.1"), key);
+    assert.equal(keyOf("550 Unknown user reader"), keyOf("550 Unknown user <reader@reader.example>"));
     assert.notEqual(keyOf("550 5.7.2 <b@two.example>: refused by mx7.two.example (id 9C0B-12)", "5.7.2"), key);
   });
 
@@ -216,6 +237,8 @@ describe("A server's reply", () => {
     ["550 5.1.1 <jane.doe+news@example.com>: no such user", "550 5.1.1 [address]: no such user"],
     ["550 JANE.DOE+NEWS@EXAMPLE.COM unknown", "550 [address] unknown"],
     ["550 jane.doe+news unknown here", "550 [address] unknown here"],
+    ["550 not mailed to user jane.doe at example.com", "550 not mailed to user [address] at example.com"],
+    ["550 see why?a=jane.doe=2Bnews=40example.com", "550 see why?a=[address]"],
     [
       "550 see https://mx.example/why?a=jane.doe%2Bnews%40example.com&c=1",
       "550 see https://mx.example/why?a=[address]&c=1",

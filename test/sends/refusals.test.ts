@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { Refusals } from "../../activities/dispatch/refusals.ts";
+import type { RefusalRun } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
 import { type Mailed, type MailOutcome, UNSENDABLE } from "../../domain/mail/outcome.ts";
 import { classifyAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
@@ -97,15 +98,42 @@ describe("The refusals of a slice", () => {
     assert.deepEqual(written(refusals.take(mails)), ["0 rejected and suppressed", "1 sent", "2 undecided"]);
   });
 
-  it("are no evidence at one domain, until twenty that name no mailbox are in a row", () => {
-    const named = new Refusals(NEW);
-    named.take(replies(NAMED, 40, { domains: 1 }));
-    assert.equal(found(named), undefined);
-    const unnamed = new Refusals(NEW);
-    unnamed.take(replies("550 5.7.1 blocked", 19, { domains: 1 }));
-    assert.equal(found(unnamed), undefined);
-    unnamed.take(replies("550 5.7.1 for another reason", 1, { first: 19, domains: 1 }));
-    assert.equal(found(unnamed)?.isAccounts, false, "the account may be well");
+  it("are no evidence at one domain, until twenty are in a row", () => {
+    for (const reply of [NAMED, "550 5.7.1 blocked"]) {
+      const refusals = new Refusals(NEW);
+      refusals.take(replies(reply, 19, { domains: 1 }));
+      assert.equal(found(refusals), undefined);
+      refusals.take(replies("550 5.7.1 for another reason", 1, { first: 19, domains: 1 }));
+      assert.equal(found(refusals)?.isAccounts, false, "the account may be well");
+    }
+  });
+
+  it("are not decided by a mail whose recipient the server had taken before", () => {
+    const at = (mails: Mailed<Item>[], facts: object) => {
+      for (const { outcome } of mails) Object.assign("refusal" in outcome ? (outcome.refusal ?? {}) : outcome, facts);
+      return mails;
+    };
+    const refusals = new Refusals(NEW);
+    refusals.take(at(replies(UNKNOWN_WORDS, 3), { at: 100 }));
+    assert.deepEqual(written(refusals.take(at(replies("ok", 1, { first: 3 }), { begunAt: 99 }))), ["3 sent"]);
+    refusals.take(at(replies(UNKNOWN_WORDS, 3, { first: 4 }), { at: 200 }));
+    assert.deepEqual(written(refusals.take(at(replies("ok", 1, { first: 7 }), { begunAt: 150 }))), [
+      ...["0 rejected and suppressed", "1 rejected and suppressed", "2 rejected and suppressed", "7 sent"],
+    ]);
+    assert.equal(refusals.run?.same, 3, "those after it count on");
+    const other = at(replies(UNKNOWN_WORDS, 1, { first: 8 }), { at: 300, acceptedBegunAt: 250 });
+    assert.deepEqual(written(refusals.take(other)).length, 4, "another send of the account had mail accepted");
+    assert.equal(refusals.run?.same, 1);
+  });
+
+  it("about the account are asked once more after an accepted mail, and are then final without a suppression", () => {
+    const refusals = new Refusals({ ...NEW, hasAccepted: true });
+    assert.deepEqual(written(refusals.take([...replies(SENDER, 1), ...replies("ok", 1, { first: 1 })])), [
+      "1 sent",
+      "0 undecided",
+    ]);
+    const again = replies(SENDER, 1).map(({ item, outcome }) => ({ item: { ...item, wasDeferred: true }, outcome }));
+    assert.deepEqual(written(refusals.take([...again, ...replies("ok", 1, { first: 1 })])), ["0 rejected", "1 sent"]);
   });
 
   it("suppress at once where a code names the mailbox and others were accepted in the send", () => {
@@ -195,15 +223,17 @@ describe("The refusals of a slice", () => {
   it("of a wave that has mailed nobody are asked again until others are accepted, and count on from the wave before", () => {
     const wave = new Refusals({ ...NEW, isWave: true });
     wave.take([...replies(UNKNOWN_WORDS, 1), ...replies(CODED, 1, { first: 1 })]);
-    assert.deepEqual(written(wave.decide()), ["1 rejected and suppressed"]);
-    const again = (refusals: Refusals) => {
-      const mails = replies(UNKNOWN_WORDS, 1);
-      refusals.take(mails.map(({ item, outcome }) => ({ item: { ...item, wasDeferred: true }, outcome })));
-      return refusals;
+    assert.deepEqual(wave.decide(), []);
+    const again = (reply: string, refusals: RefusalRun | null) => {
+      const next = new Refusals({ ...NEW, isWave: true, refusals });
+      next.take(replies(reply, 1).map(({ item, outcome }) => ({ item: { ...item, wasDeferred: true }, outcome })));
+      return written(next.decide());
     };
-    const nothingAccepted = again(new Refusals({ ...NEW, isWave: true, refusals: wave.run }));
-    assert.deepEqual([written(nothingAccepted.decide()), nothingAccepted.run?.same], [[], 1]);
-    assert.deepEqual(written(again(new Refusals({ ...NEW, isWave: true })).decide()), ["0 rejected"]);
+    assert.deepEqual([again(UNKNOWN_WORDS, wave.run), again(CODED, wave.run)], [[], []], "two were refused meanwhile");
+    assert.deepEqual(again(UNKNOWN_WORDS, null), ["0 rejected"], "others were accepted");
+    const alone = new Refusals({ ...NEW, isWave: true });
+    alone.take(replies(CODED, 1));
+    assert.deepEqual(again(CODED, alone.run), ["0 rejected and suppressed"], "nobody else was refused");
     let run = null;
     for (let seq = 0; seq < 10; seq++) {
       const next: Refusals = new Refusals({ ...NEW, isWave: true, refusals: run });
