@@ -12,7 +12,7 @@ const WORKFLOW_STARTS = ["workflows/ids.ts", "workflows/search-attributes.ts", "
 export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   client: [],
   config: [],
-  db: [],
+  db: ["lib/fair-queue.ts"],
   lib: ["config (types)"],
   domain: ["db", "lib", "config (types)"],
   workflows: ["activities (types)", "domain (types)", "domain/sends/pause-reasons.ts"],

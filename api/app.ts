@@ -1,10 +1,13 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import express, { type Express, type RequestHandler, type Response } from "express";
+import type { Env } from "../config/env.ts";
 import { inSpan, logFields, markFailed } from "../config/tracing.ts";
+import { withClaim } from "../db/pool.ts";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { BASE_PATH, resourceUrl } from "./base-path.ts";
+import { clientAddressesOf } from "./client-address.ts";
 import { consoleHandler } from "./console/http.ts";
 import type { Locals } from "./context.ts";
 import type { Deps } from "./deps.ts";
@@ -25,11 +28,15 @@ import { SECURITY_HEADERS } from "./security-headers.ts";
 import { systemRouter } from "./system/router.ts";
 
 /** The id is always made here: a client that could choose it could write into the logs. */
-const assignRequestId: RequestHandler = (_req, res, next) => {
-  const requestId = newId("request");
-  res.locals = { requestId, headers: { "X-Request-Id": requestId } } satisfies Locals;
-  next();
-};
+function beginRequest(env: Env): RequestHandler {
+  const clientAddressOf = clientAddressesOf(env).ofRequest;
+  return (req, res, next) => {
+    const requestId = newId("request");
+    const clientAddress = clientAddressOf(req);
+    res.locals = { requestId, clientAddress, headers: { "X-Request-Id": requestId } } satisfies Locals;
+    next();
+  };
+}
 
 /** For the answers that are not sent by `respond`, which brings these headers along. */
 const setHeadersOfAll: RequestHandler = (_req, res, next) => {
@@ -63,6 +70,10 @@ const traceRequest: RequestHandler = ({ method }, res, next) => {
   });
 };
 
+/** The statements of a request are for its client's address until a credential, or a signed link, says for whom. */
+const claimConnections: RequestHandler = (_req, res, next) =>
+  withClaim(localsOf(res).clientAddress ?? "", () => res.closed, next);
+
 /**
  * One line per request, of fields that are known to be harmless: the route's pattern stands for the URL, which may hold
  * an address, and no header is shown. `pino-http` would log the URL and all headers unless told otherwise, at more
@@ -75,7 +86,7 @@ function requestLog({ log, requestEnded }: Deps): RequestHandler {
     const { traceId } = logFields();
     res.once("close", () => {
       const durationMs = Math.round(performance.now() - started);
-      const { headers: _headers, ...facts } = factsOf(method, res);
+      const { headers: _headers, clientAddress: _address, ...facts } = factsOf(method, res);
       const { sendId, route } = facts;
       // A client that disconnected before its answer got no status.
       const status = res.writableFinished ? facts.status : null;
@@ -118,8 +129,8 @@ export function createApp(deps: Deps, routes: AnyTRPCRouter = appRouter): Expres
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(matchPlainCharacters, assignRequestId, traceRequest, requestLog(deps), refuseLargeBodies);
-  app.use(trackingHandler(deps));
+  app.use(matchPlainCharacters, beginRequest(deps.env), traceRequest, requestLog(deps), refuseLargeBodies);
+  app.use(trackingHandler(deps), claimConnections);
   app.use(mcpRouter(routes, deps));
   app.use(BASE_PATH, restHandler(routes, deps));
   app.use(setHeadersOfAll, systemRouter(deps));

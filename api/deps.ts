@@ -17,12 +17,8 @@ import { allowedHostsWarning, openUrlGuard } from "../lib/url-guard.ts";
 import { MCP_PATH, resourceUrl } from "./base-path.ts";
 import { type ApiMetrics, openMetrics } from "./metrics.ts";
 import { HitBuffer } from "./public/hit-buffer.ts";
-import { Turns } from "./rest/turns.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
-
-/** Connections of a process that public pages and providers' webhooks use at once, at most. */
-const PUBLIC_CONNECTIONS = 3;
 
 export interface Deps {
   env: Env;
@@ -39,10 +35,6 @@ export interface Deps {
   /** Opens URLs of Amazon SNS. */
   fetchText: FetchText;
   limits: RequestLimits;
-  /** Of a team's reads at Postgres: they leave connections to the requests of other teams, and to their credentials. */
-  teamReads: Turns;
-  /** Of public pages and providers' webhooks at Postgres, all in one line: they leave connections to the API. */
-  publicTurns: Turns;
   /** Opens and clicks on their way to Postgres. */
   hits: HitBuffer;
   metrics: Registry;
@@ -92,9 +84,6 @@ export async function openDeps(env: Env): Promise<Deps> {
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
     limits: new RequestLimits(env),
-    // Half of the connections, and one at least.
-    teamReads: new Turns(Math.max(1, Math.floor(env.DATABASE_POOL_MAX / 2))),
-    publicTurns: new Turns(Math.max(1, Math.min(PUBLIC_CONNECTIONS, Math.floor(env.DATABASE_POOL_MAX / 2)))),
     hits: new HitBuffer({
       record: (hits) => recordHits(orm.em.fork(), hits),
       metrics: hitMetrics,

@@ -14,6 +14,7 @@ import {
   limitSession,
   limitSilence,
   reclaimLostConnections,
+  shareConnections,
   type WorkKind,
 } from "./pool.ts";
 import { ensureRole, grantAccess, loginOf } from "./roles.ts";
@@ -91,6 +92,7 @@ const ormConfig = (
       },
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimLostConnections(pool);
+        if (work === "request") shareConnections(pool, poolMax);
         onPool?.(pool);
         heedStatements(pool, answerMs, aroundStatement);
       },

@@ -1,6 +1,8 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
 import { isReadOnly } from "./unreachable.ts";
+import { type Claim, FairQueue } from "../lib/fair-queue.ts";
 
 export interface Client extends EventEmitter {
   readonly connection: { readonly stream: Socket };
@@ -10,10 +12,69 @@ export interface Client extends EventEmitter {
 }
 
 export interface ConnectionPool extends EventEmitter {
+  connect(): Promise<Client>;
   readonly ending: boolean;
   readonly totalCount: number;
   readonly idleCount: number;
   readonly waitingCount: number;
+}
+
+/** For whom the statements of a call are. */
+interface CallClaim {
+  key: string;
+  /** A call that has begun to work ends its work, also when its caller has gone. */
+  hasBegun: boolean;
+  readonly hasEnded: () => boolean;
+}
+
+const claims = new AsyncLocalStorage<CallClaim>();
+const OF_NOBODY: Claim = { key: "" };
+
+/**
+ * Runs a call whose statements are for `key` until `claimFor` names another.
+ * @param hasEnded whether nobody waits for the call any more: then it is refused its first connection
+ */
+export function withClaim<T>(key: string, hasEnded: () => boolean, run: () => T): T {
+  const claim: CallClaim = { key, hasBegun: false, hasEnded: () => !claim.hasBegun && hasEnded() };
+  return claims.run(claim, run);
+}
+
+/** From here on the statements of this call are for `key`. */
+export function claimFor(key: string): void {
+  const claim = claims.getStore();
+  if (claim) Object.assign(claim, { key, hasBegun: false });
+}
+
+/** The key of what others ask for in a team's name, its recipients and its providers: the team's own calls do not wait for them. */
+export const byOthers = (teamId: string): string => `others/${teamId}`;
+
+/** Runs the work of several calls for the key of this one: it is done also when this one's caller has gone. */
+export const withSharedClaim = <T>(run: () => T): T => withClaim(claims.getStore()?.key ?? "", () => false, run);
+
+/** Gives connections to those who wait for one in turn, by whom their statements are for. */
+export function shareConnections(pool: ConnectionPool, size: number): void {
+  const queue = new FairQueue(size);
+  const leaves = new WeakMap<Client, () => void>();
+  const connect = pool.connect.bind(pool);
+  pool.connect = async () => {
+    const claim = claims.getStore();
+    const leave = await queue.take(claim ?? OF_NOBODY);
+    if (claim) claim.hasBegun = true;
+    try {
+      const client = await connect();
+      leaves.set(client, leave);
+      return client;
+    } catch (error) {
+      leave();
+      throw error;
+    }
+  };
+  pool.on("release", (_error: unknown, client: Client) => {
+    leaves.get(client)?.();
+    leaves.delete(client);
+  });
+  // None waits in the pool itself.
+  Object.defineProperty(pool, "waitingCount", { get: () => queue.waiting });
 }
 
 /** A caller that can release a dead connection does so at once; after this time none will. */
@@ -58,9 +119,12 @@ const IDLE_SECONDS = 30;
 /** Its relay locks endpoints of many teams, whose events wait when it freezes. */
 const WEBHOOKS_IDLE_SECONDS = 5;
 
-/** 0 is no limit. Postgres ends a longer statement, also where the process that asked has frozen. */
+/**
+ * 0 is no limit. Postgres ends a longer statement, also where the process that asked has frozen. Work that needs more
+ * says so by `limitStatements`.
+ */
 export const STATEMENT_SECONDS = {
-  request: 30,
+  request: 5,
   /** A confirm copies a plan of millions of recipients. */
   sends: 300,
   dispatch: 60,
@@ -70,6 +134,9 @@ export const STATEMENT_SECONDS = {
   command: 3_600,
   migration: 0,
 } as const;
+
+/** How long a statement of a request waits for a lock that another transaction holds. */
+const REQUEST_LOCK_SECONDS = 1;
 
 /** Where no answer comes so long after Postgres should have ended the statement, the network or the server is gone. */
 const ANSWER_MARGIN_MS = 10_000;
@@ -112,8 +179,9 @@ export function prepare(text: string): void {
   if (!prepared.has(text) && prepared.size < MAX_PREPARED) prepared.set(text, `prepared_${prepared.size}`);
 }
 
-/** Sets the time for each further statement of a transaction: its value is `5000ms`. */
-export const LIMIT_STATEMENTS = "select set_config('statement_timeout', $1, true)";
+/** Sets the time for each further statement of a transaction, and for its wait for locks: its value is `5000ms`. */
+export const LIMIT_STATEMENTS =
+  "select set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true)";
 
 export type AroundStatement = <T>(text: string, run: () => Promise<T>) => Promise<T>;
 
@@ -160,6 +228,7 @@ export const limitSession =
     const settings = {
       idle_in_transaction_session_timeout: `${work === "webhooks" ? WEBHOOKS_IDLE_SECONDS : IDLE_SECONDS}s`,
       statement_timeout: `${STATEMENT_SECONDS[work]}s`,
+      ...(work === "request" && { lock_timeout: `${REQUEST_LOCK_SECONDS}s` }),
       jit: "off",
       ...SERVER_KEEP_ALIVE,
     };

@@ -55,7 +55,10 @@ export function defineStatement<Values extends NamedValues, Row>(
   };
 }
 
-/** Instead of `STATEMENT_SECONDS`, for the rest of a transaction. */
+/** For statements of a request that may take as long as its answer: they wait for locks, or write many rows. */
+export const PATIENT_MS = 30_000;
+
+/** Instead of `STATEMENT_SECONDS`, and of a request's wait for locks, for the rest of a transaction. */
 export async function limitStatements(em: EntityManager, ms: number): Promise<void> {
   await kysely(em).executeQuery(CompiledQuery.raw(LIMIT_STATEMENTS, [`${ms}ms`]));
 }

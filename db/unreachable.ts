@@ -1,3 +1,5 @@
+import { NoPlaceError } from "../lib/fair-queue.ts";
+
 const UNREACHABLE: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
   "ECONNRESET",
@@ -46,3 +48,7 @@ const LOCK_NOT_AVAILABLE = "55P03";
 export const isLockTimeout = (error: unknown): boolean => causes(error).some((at) => codeOf(at) === LOCK_NOT_AVAILABLE);
 
 export const isCancelled = (error: unknown): boolean => causes(error).some((at) => codeOf(at) === QUERY_CANCELED);
+
+/** The work had not begun when its caller had gone or got its answer: nobody waits for the reason. */
+export const isUnawaited = (error: unknown): boolean =>
+  causes(error).some((at) => at instanceof NoPlaceError && !at.isAwaited);

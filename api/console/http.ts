@@ -2,7 +2,9 @@ import { createExpressMiddleware } from "@trpc/server/adapters/express";
 import { type RequestHandler, Router } from "express";
 import { z } from "zod";
 import { ENVIRONMENTS } from "../../db/entities/shared.ts";
+import { claimFor } from "../../db/pool.ts";
 import { transaction } from "../../db/transaction.ts";
+import { isUnawaited } from "../../db/unreachable.ts";
 import {
   authenticateSession,
   endSession,
@@ -14,7 +16,6 @@ import {
 import { lookupAddress } from "../../domain/address.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { awaitHashKey } from "../../domain/secrets/admission.ts";
-import { clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { address } from "../fields.ts";
@@ -54,7 +55,6 @@ function ownOrigin(publicUrl: string): RequestHandler {
 export function consoleHandler(deps: Deps): Router {
   const { env, orm, vault, limits } = deps;
   const isSecure = env.PUBLIC_URL.startsWith("https:");
-  const clientAddresses = clientAddressesOf(env);
   const connected = async () => {
     const em = orm.em.fork();
     await awaitHashKey(em, vault);
@@ -62,7 +62,10 @@ export function consoleHandler(deps: Deps): Router {
   };
   const router = Router();
   router.use((_req, res, next) => {
-    localsOf(res).route = "/console";
+    const locals = localsOf(res);
+    locals.route = "/console";
+    // Apart from the API's callers of one address.
+    claimFor(`console/${locals.clientAddress}`);
     res.set("Cache-Control", "no-store");
     next();
   });
@@ -71,7 +74,7 @@ export function consoleHandler(deps: Deps): Router {
   router.post("/sign-in", async (req, res) => {
     const email = lookupAddress(parseItem(signInBody, await readBody(req), []).email);
     const em = await connected();
-    const network = clientAddresses.ofRequest(req);
+    const network = localsOf(res).clientAddress;
     const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
     // Where no network is known, any limit would let anyone lock out others.
     const limit = network === null ? UNLIMITED : LINKS_PER_NETWORK;
@@ -88,7 +91,7 @@ export function consoleHandler(deps: Deps): Router {
     const { link } = parseItem(sessionBody, await readBody(req), []);
     const em = await connected();
     const open = () => openSession(em, vault, { link, browser: readCookie(req, "sign_in", isSecure) });
-    const token = await limits.limitFailures(em, clientAddresses.ofRequest(req), open);
+    const token = await limits.limitFailures(em, localsOf(res).clientAddress, open);
     setCookie(res, "session", token, isSecure);
     setCookie(res, "sign_in", undefined, isSecure);
     res.json({});
@@ -99,7 +102,7 @@ export function consoleHandler(deps: Deps): Router {
     if (token === undefined) throw new ApiError("api_key_missing", "Sign in first.");
     const em = await connected();
     const read = () => readSession(em, vault, token);
-    res.json(await limits.limitFailures(em, clientAddresses.ofRequest(req), read, token));
+    res.json(await limits.limitFailures(em, localsOf(res).clientAddress, read, token));
   });
 
   router.delete("/session", async (req, res) => {
@@ -126,7 +129,7 @@ export function consoleHandler(deps: Deps): Router {
           answering: res,
           readDryRun: () => req.headersDistinct["mailkeel-dry-run"]?.[0],
           authenticate: (scope, onCallerKnown) => {
-            const origin = { limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
+            const origin = { limits, clientAddress: localsOf(res).clientAddress, onCallerKnown };
             if (!environment) {
               throw new ApiError("validation_failed", `Mailkeel-Environment is ${ENVIRONMENTS.join(" or ")}.`);
             }
@@ -139,11 +142,12 @@ export function consoleHandler(deps: Deps): Router {
         const refusal = toApiError(thrownBy(error));
         const { requestId, teamId } = ctx?.locals ?? {};
         if (ctx) ctx.locals.code = refusal.code;
-        if (refusal.status >= 500) deps.log.error({ requestId, teamId, err: refusal }, refusal.code);
+        if (refusal.status >= 500 && !isUnawaited(refusal))
+          deps.log.error({ requestId, teamId, err: refusal }, refusal.code);
       },
     }),
   );
-  router.use("/preview", mailPreview(deps, clientAddresses));
+  router.use("/preview", mailPreview(deps));
   router.use(consolePages());
   return router;
 }

@@ -5,9 +5,10 @@ import { authenticateSession } from "../../domain/access/sessions.ts";
 import { notFound } from "../../domain/errors.ts";
 import { resourceTypeOf } from "../../domain/sends/inspection.ts";
 import { showDraft } from "../../domain/sends/shown-draft.ts";
-import type { ClientAddresses } from "../client-address.ts";
 import type { Deps } from "../deps.ts";
+import { beforeDeadline, DEADLINE_MS } from "../rest/adapter.ts";
 import { localsOf } from "../rest/http.ts";
+import { noteCaller, takeTurn } from "../rest/procedures.ts";
 import { readCookie } from "./cookies.ts";
 
 /** The HTML is the team's own: it runs nothing, and acts on nothing but its own frame. */
@@ -22,7 +23,7 @@ const POLICY = [
 ].join(";");
 
 /** `GET /{newsletters|campaigns}/{id}`: the HTML of a mail, as a page for a frame. */
-export function mailPreview({ env, orm, vault, limits }: Deps, clientAddresses: ClientAddresses): Router {
+export function mailPreview({ env, orm, vault, limits }: Deps): Router {
   const isSecure = env.PUBLIC_URL.startsWith("https:");
   const router = Router();
   router.get("/:kind/:id", async (req, res) => {
@@ -38,12 +39,16 @@ export function mailPreview({ env, orm, vault, limits }: Deps, clientAddresses: 
       teamId: parameters.get("team") ?? "",
       environment: parameters.get("environment") === "TEST" ? ("TEST" as const) : ("LIVE" as const),
     };
-    const origin = { limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown: () => {} };
-    const access = await authenticateSession(orm.em, vault, request, origin, scope);
-    localsOf(res).teamId = access.tenant.teamId;
-    requireScope(access, scope);
-    const em = forTenant(orm.em, access.tenant);
-    const shown = await showDraft(em, access.tenant, { type, id }, parameters.get("person") || undefined);
+    const locals = localsOf(res);
+    const origin = { limits, clientAddress: locals.clientAddress, onCallerKnown: () => {} };
+    const shown = await beforeDeadline(DEADLINE_MS.read, async () => {
+      const access = await authenticateSession(orm.em, vault, request, origin, scope);
+      noteCaller(locals, access);
+      requireScope(access, scope);
+      await takeTurn("large_read", access, res);
+      const em = forTenant(orm.em, access.tenant);
+      return showDraft(em, access.tenant, { type, id }, parameters.get("person") || undefined);
+    });
     res.set({ "Content-Security-Policy": POLICY, "X-Frame-Options": "SAMEORIGIN", "Cache-Control": "no-store" });
     // A sandboxed page has no origin that a cluster could be keyed by; browsers complain.
     res.removeHeader("Origin-Agent-Cluster");

@@ -19,6 +19,8 @@ interface Declaration<I extends InputSchema> {
   input: I;
   /** Its own transactions, or none at all: it waits for other servers, or for many rows. */
   ownCommit?: boolean;
+  /** As `RouteMeta.isPatient`. */
+  isPatient?: boolean;
   /** The answer holds a secret. */
   secret?: boolean;
 }

@@ -65,6 +65,7 @@ const upsert = route("POST /contacts/bulk", {
   scope: "contacts:write",
   idempotency: "required",
   itemsIn: "contacts",
+  isPatient: true,
   operationId: "upsertContacts",
   summary: "Create or change up to 1,000 contacts by their addresses",
   description: paragraphs(

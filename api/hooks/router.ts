@@ -1,6 +1,7 @@
 import { type Request, type Response, Router } from "express";
 import { atMostOnceAMinute } from "../../config/log.ts";
 import type { ReportProvider } from "../../db/entities/engagement.ts";
+import { byOthers, claimFor } from "../../db/pool.ts";
 import { brevoSource } from "../../domain/reports/brevo.ts";
 import { mailgunSource } from "../../domain/reports/mailgun.ts";
 import { mailjetSource } from "../../domain/reports/mailjet.ts";
@@ -22,9 +23,9 @@ import { Turns } from "../rest/turns.ts";
  * now, or that there is nothing to do; providers give up on a 4xx, of a request that they did not sign, that is too large
  * or no JSON, and repeat it after a 429 or a 5xx.
  */
-export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurns, unreadableEvents }: Deps): Router {
+export function hookRouter({ env, orm, vault, log, limits, fetchText, unreadableEvents }: Deps): Router {
   const router = Router({ caseSensitive: true });
-  /** The requests of one webhook, one after the other; others wait with their bodies unread. */
+  /** The bodies of one webhook, one after the other: anyone who knows its URL could fill the memory with more. */
   const turns = new Turns(1);
   const rarely = atMostOnceAMinute();
 
@@ -35,15 +36,18 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
       const locals = localsOf(res);
       locals.route = `${path}/{token}`;
       const em = orm.em.fork();
-      const atPostgres = <T>(act: () => Promise<T>): Promise<T> => publicTurns.during("public", res, act);
       // A process that started without Postgres gets the key of its hashes with its first connection.
-      if (!vault.canHash()) await atPostgres(() => em.execute("select 1"));
+      if (!vault.canHash()) await em.execute("select 1");
       const id = readSourceToken(vault, req.params.token);
-      if (id !== undefined) await turns.take(id, res);
-      const source = id && (await atPostgres(() => findSource(em, provider, id)));
+      if (id !== undefined) {
+        claimFor(id);
+        await turns.take(id, res);
+      }
+      const source = id && (await findSource(em, provider, id));
       if (!source) throw forged("No provider's webhook has this URL.");
+      claimFor(byOthers(source.teamId));
       locals.teamId = source.teamId;
-      await atPostgres(() => limits.limitRequests(em, `hook/${source.id}`, env.PROVIDER_REQUESTS_PER_MINUTE));
+      await limits.limitRequests(em, `hook/${source.id}`, env.PROVIDER_REQUESTS_PER_MINUTE);
 
       const request = { body: await receiveBody(req), header: (name: string) => req.get(name) };
       const message = await limits.limitFailures(em, source.id, () => reports.verify(request, source));
@@ -59,7 +63,7 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText, publicTurn
       }
       const read = parsed.flatMap((report) => ("unreadable" in report ? [] : [report]));
       const options = { tenant: source, onPause: (paused: SendMove) => logMove(log, paused) };
-      const outcomes = await atPostgres(() => recordReports(em, read, env, options));
+      const outcomes = await recordReports(em, read, env, options);
       if (outcomes.includes("not_mailed")) {
         rarely(source.id, () =>
           log.warn({ sourceId: source.id }, "a provider reports about mails that it did not get here"),

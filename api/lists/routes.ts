@@ -103,6 +103,7 @@ const update = route("PATCH /lists/{listId}", {
 
 const remove = route("DELETE /lists/{listId}", {
   scope: "lists:write",
+  isPatient: true,
   operationId: "deleteList",
   summary: "Delete a list with its subscriptions; the subscribers stay",
   description: paragraphs(
@@ -142,6 +143,7 @@ const pageSubscribers = route("GET /lists/{listId}/subscribers", {
 
 const addMembers = route("POST /lists/{listId}/subscribers", {
   scope: "lists:write",
+  isPatient: true,
   operationId: "addListSubscribers",
   summary: "Add subscribers to a list; an opt-out stays",
   description: paragraphs(

@@ -14,7 +14,6 @@ import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { ApiError, ERRORS } from "../../domain/errors.ts";
 import { isObject, type JsonObject } from "../../lib/json-object.ts";
 import { MCP_PATH } from "../base-path.ts";
-import { clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import {
@@ -73,7 +72,6 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
   const { env, log } = deps;
   const { origin } = new URL(env.PUBLIC_URL);
   const links = linksOf(env.PUBLIC_URL, MCP_PATH);
-  const clientAddresses = clientAddressesOf(env);
   const tools = toolsOf(routes);
 
   async function callTool(
@@ -164,7 +162,7 @@ export function mcpRouter(routes: AnyTRPCRouter, deps: Deps): Router {
         throw new ApiError("role_insufficient", "Requests from pages of other origins are refused.");
       }
       const onCallerKnown: Parameters<Call["authenticate"]>[1] = (summary) => putCallerHeaders(locals.headers, summary);
-      const from = { limits: deps.limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
+      const from = { limits: deps.limits, clientAddress: locals.clientAddress, onCallerKnown };
       const access = await beforeDeadline(DEADLINE_MS.read, async () => {
         const caller = await authenticate(deps.orm.em, deps.vault, req.headersDistinct, from, deps.verifyToken);
         if (mayBeLarge(req)) await LARGE_MESSAGES.take(caller.tenant.teamId, res);

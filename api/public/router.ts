@@ -1,19 +1,29 @@
-import { setTimeout as delay } from "node:timers/promises";
 import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
+import type { EntityManager } from "../../db/orm.ts";
+import { byOthers, claimFor } from "../../db/pool.ts";
+import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type Confirmation, confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
-import { type MailOrigin, readOrigin, type UnsubscribeScope, unsubscribe } from "../../domain/audience/unsubscribes.ts";
+import {
+  type Confirmation,
+  confirmSubscription,
+  readConfirmation,
+  teamOfConfirmation,
+} from "../../domain/audience/confirmations.ts";
+import {
+  type MailOrigin,
+  readOrigin,
+  teamOfMail,
+  type UnsubscribeScope,
+  unsubscribe,
+} from "../../domain/audience/unsubscribes.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { readConfirmationToken, readUnsubscribeToken } from "../../domain/mail/links.ts";
 import type { Deps } from "../deps.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
-import { Turns } from "../rest/turns.ts";
 import { GONE, PAGE_HEADERS, type Page, renderPage, SPENT } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
-/** Requests with an invalid link are answered one after the other, each after so long: they are cheap to send. */
-const INVALID_LINK_MS = 10;
 
 /** Whether a mail program unsubscribes for its reader (RFC 8058): the body says so in either form encoding. */
 function isOneClick(body: unknown): boolean {
@@ -86,16 +96,21 @@ function show(res: Response, page: Page, status = 200): void {
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
-export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "vault" | "publicTurns">): Router {
+export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Router {
   const router = Router({ caseSensitive: true });
-  const turns = new Turns(1);
-  /** Acts at Postgres: the requests of a link one after the other, and few of all links at once. */
-  const inTurn = <T>(token: string, res: Response, act: () => Promise<T>): Promise<T> =>
-    turns.during(token, res, () => publicTurns.during("public", res, act));
-  async function refuse(res: Response, status = 404): Promise<void> {
-    await turns.during("invalid", res, () => delay(INVALID_LINK_MS));
-    show(res, GONE, status);
+  const refuse = (res: Response, status = 404): void => show(res, GONE, status);
+  /** @param id of a signed link: it stands for the team until that is read */
+  async function claimForTeam(id: string, readTeam: (em: EntityManager) => Promise<string | undefined>): Promise<void> {
+    claimFor(id);
+    const teamId = await readTeam(orm.em.fork());
+    if (teamId !== undefined) claimFor(byOthers(teamId));
   }
+  /** A person presses a button once: what they ask for waits for the locks of others. */
+  const patiently = <T>(act: (em: EntityManager) => Promise<T>): Promise<T> =>
+    transaction(orm.em, async (em) => {
+      await limitStatements(em, PATIENT_MS);
+      return act(em);
+    });
   // No mail program compresses a form, and anyone may send one.
   const form = express.text({ type: () => true, limit: MAX_FORM_BYTES, inflate: false });
 
@@ -103,7 +118,8 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     localsOf(res).route = "/u/{token}";
     const mail = readUnsubscribeToken(vault, req.params.token);
     if (!mail) return refuse(res);
-    const origin = await inTurn(req.params.token, res, () => readOrigin(orm.em.fork(), mail));
+    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail));
+    const origin = await readOrigin(orm.em.fork(), mail);
     if (!origin) return refuse(res);
     if (origin.isErased) return show(res, erasedPage(origin));
     show(res, unsubscribePage(origin, origin.left));
@@ -113,10 +129,10 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     localsOf(res).route = "/u/{token}";
     const mail = readUnsubscribeToken(vault, req.params.token);
     if (!mail) return refuse(res);
+    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail));
     const source = isOneClick(req.body) ? "one_click" : "link";
     const scope = scopeOf(req.body);
-    const act = () => transaction(orm.em, (em) => unsubscribe(em, vault, mail, source, scope));
-    const left = await inTurn(req.params.token, res, act);
+    const left = await patiently((em) => unsubscribe(em, vault, mail, source, scope));
     if (!left) return refuse(res);
     if (left.isErased) return show(res, erasedPage(left));
     show(res, unsubscribedPage(left));
@@ -126,7 +142,8 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
     if (!token) return refuse(res);
-    const confirmation = await inTurn(req.params.token, res, () => readConfirmation(orm.em.fork(), token));
+    await claimForTeam(token.listId, (em) => teamOfConfirmation(em, token));
+    const confirmation = await readConfirmation(orm.em.fork(), token);
     if (!confirmation) return show(res, SPENT, 404);
     if (confirmation.isConfirmed) return show(res, confirmedPage(confirmation, "You are already subscribed"));
     const { listName, teamName } = confirmation;
@@ -141,8 +158,8 @@ export function publicRouter({ orm, vault, publicTurns }: Pick<Deps, "orm" | "va
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
     if (!token) return refuse(res);
-    const act = () => transaction(orm.em, (em) => confirmSubscription(em, vault, token));
-    const confirmed = await inTurn(req.params.token, res, act);
+    await claimForTeam(token.listId, (em) => teamOfConfirmation(em, token));
+    const confirmed = await patiently((em) => confirmSubscription(em, vault, token));
     if (!confirmed) return show(res, SPENT, 404);
     show(res, confirmedPage(confirmed));
   });

@@ -3,7 +3,6 @@ import type { Request, RequestHandler, Response } from "express";
 import { JsonText } from "../../db/json.ts";
 import { authenticate } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { clientAddressesOf } from "../client-address.ts";
 import type { Call, Locals } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
@@ -107,7 +106,6 @@ export function answerOtherMethod({ method }: Request, res: Response, methods: r
 /** Serves every route of a tRPC router: a request becomes a procedure's call, its result an answer. */
 export function restHandler(routes: AnyTRPCRouter, deps: Deps): RequestHandler {
   const find = endpointFinder(endpointsOf(routes));
-  const clientAddresses = clientAddressesOf(deps.env);
 
   async function call(
     endpoint: Endpoint,
@@ -121,7 +119,7 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps): RequestHandler {
       locals,
       headers: req.headersDistinct,
       authenticate: (_scope, onCallerKnown) => {
-        const origin = { limits: deps.limits, clientAddress: clientAddresses.ofRequest(req), onCallerKnown };
+        const origin = { limits: deps.limits, clientAddress: locals.clientAddress, onCallerKnown };
         return authenticate(deps.orm.em, deps.vault, req.headersDistinct, origin, deps.verifyToken);
       },
       answering: res,

@@ -63,6 +63,8 @@ export interface RouteMeta {
   itemsIn?: string;
   /** Of a write: its handler commits the effect, with the answer to remember, unless it is a dry run. */
   ownCommit?: boolean;
+  /** Of a write: its statements may take as long as its answer, be it for the locks of others or for many rows. */
+  isPatient?: boolean;
   /** Of a read: its answer may be as long as 2 MiB, so that fewer of them are under way at once. */
   largeAnswer?: boolean;
   /** The answer holds a secret: it is remembered encrypted. */

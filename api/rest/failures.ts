@@ -1,6 +1,6 @@
 import { TRPCError } from "@trpc/server";
 import { isConflict } from "../../db/transaction.ts";
-import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
+import { isCancelled, isLockTimeout, isUnreachable } from "../../db/unreachable.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { shortened } from "./messages.ts";
 
@@ -31,7 +31,8 @@ export function toApiError(error: unknown): ApiError {
   const code = error instanceof TRPCError && CALL_REFUSALS[error.code];
   if (code) return new ApiError(code, "The console does not know this call; reload the page.", { cause: error });
   // A transaction that met a conflict at each of its tries, or waited too long for a lock, may still succeed later.
-  if (isUnreachable(error) || isConflict(error) || isCancelled(error)) return unavailable(error);
+  const isForNow = isUnreachable(error) || isConflict(error) || isCancelled(error) || isLockTimeout(error);
+  if (isForNow) return unavailable(error);
   return new ApiError("internal_error", undefined, { cause: error });
 }
 

@@ -1,6 +1,8 @@
 import { initTRPC } from "@trpc/server";
 import { JsonText } from "../../db/json.ts";
 import { type EntityManager, forTenant } from "../../db/orm.ts";
+import { claimFor } from "../../db/pool.ts";
+import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { requireRole, requireScope } from "../../domain/access/access.ts";
@@ -21,7 +23,7 @@ import {
   settleFailure,
 } from "./idempotency.ts";
 import { parserOf, partsOf, type RawInput } from "./input.ts";
-import { Turns } from "./turns.ts";
+import { type Answering, Turns } from "./turns.ts";
 import { readVersion, VERSION_HEADER } from "./versions.ts";
 
 const t = initTRPC
@@ -70,8 +72,19 @@ const turnsFor = (callers: number) => ({
 const CALLER_TURNS = turnsFor(1);
 const TEAM_TURNS = turnsFor(CALLERS_OF_A_TEAM);
 
-/** Shows the caller in the request's line of the log. */
+/** Waits until the caller, and then its team, may have one more request of the kind under way. */
+export async function takeTurn(
+  kind: keyof typeof TURNS_OF_A_CALLER,
+  { caller, tenant }: Pick<Admitted, "caller" | "tenant">,
+  answering: Answering,
+): Promise<void> {
+  await CALLER_TURNS[kind].take(caller.id, answering);
+  await TEAM_TURNS[kind].take(tenant.teamId, answering);
+}
+
+/** Shows the caller in the request's line of the log. The statements that follow are the team's. */
 export function noteCaller(locals: Locals, { tenant, caller }: Admitted): void {
+  claimFor(tenant.teamId);
   locals.teamId = tenant.teamId;
   if (caller.kind === "api_key") locals.keyId = caller.id;
 }
@@ -85,7 +98,7 @@ const admitted = (definition: RouteDefinition) =>
     const { headers, locals, answering } = ctx;
     const access = await ctx.authenticate(definition.scope, (summary) => putCallerHeaders(locals.headers, summary));
     noteCaller(locals, access);
-    const { caller, tenant } = access;
+    const { caller } = access;
     const version = readVersion(headers, caller.apiVersion);
     locals.headers[VERSION_HEADER] = version;
     const { scope, alsoScope, dryRunScope } = definition;
@@ -102,9 +115,7 @@ const admitted = (definition: RouteDefinition) =>
     }
     if (dryRun && dryRunScope) requireScope(access, dryRunScope);
     const idempotencyKey = readIdempotencyKey(headers, definition);
-    const turn = definition.largeAnswer ? "large_read" : definition.kind;
-    await CALLER_TURNS[turn].take(caller.id, answering);
-    await TEAM_TURNS[turn].take(tenant.teamId, answering);
+    await takeTurn(definition.largeAnswer ? "large_read" : definition.kind, access, answering);
     return next({ ctx: { access, version, dryRun, idempotencyKey } });
   });
 
@@ -127,9 +138,6 @@ const parsed = (definition: RouteDefinition) =>
       } satisfies Partial<RequestContext>;
       return next({ ctx: context as typeof context & Pick<RequestContext, "idempotency"> });
     });
-
-const reading = (definition: RouteDefinition) =>
-  parsed(definition).use(({ ctx, next }) => ctx.deps.teamReads.during(ctx.tenant.teamId, ctx.answering, () => next()));
 
 /** The result of a step that calls none behind it, as tRPC takes it. */
 const resultOf = <Result>(_next: (...args: never[]) => Promise<Result>, data: Answer): Result =>
@@ -162,6 +170,7 @@ const writing = (definition: RouteDefinition) =>
     await definition.before?.(ctx, input);
     if (definition.ownCommit && !ctx.dryRun) return next();
     const act = async (em: EntityManager) => {
+      if (definition.isPatient) await limitStatements(em, PATIENT_MS);
       const result = await next({ ctx: { em } });
       if (!result.ok) throw thrownBy(result.error);
       return result;
@@ -183,7 +192,7 @@ export function procedureFor(definition: RouteDefinition, handler: RouteHandler)
     return answer;
   };
   const procedures = {
-    read: () => reading(definition).query(resolve),
+    read: () => parsed(definition).query(resolve),
     write: () => writing(definition).mutation(resolve),
     // In no transaction: a workflow commits the effect.
     workflow: () => once(definition).mutation(resolve),

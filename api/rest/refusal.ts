@@ -1,11 +1,11 @@
 import type { ErrorRequestHandler } from "express";
 import type { Logger } from "pino";
+import { isUnawaited } from "../../db/unreachable.ts";
 import type { Locals } from "../context.ts";
 import { type HttpAnswer, type Links, renderError } from "./envelope.ts";
 import { toApiError } from "./failures.ts";
 import { localsOf, respond } from "./http.ts";
 import { ReplayedRefusal } from "./idempotency.ts";
-import { AnswerClosed } from "./turns.ts";
 
 interface Facilities {
   log: Logger;
@@ -17,9 +17,8 @@ export function refusalOf(thrown: unknown, locals: Locals, { log, links }: Facil
   const error = toApiError(thrown);
   locals.code = error.code;
   const { requestId, route, teamId } = locals;
-  // The client has gone and the request has had no effect yet: clients that leave must not fill the log.
-  const isAwaited = !(error.cause instanceof AnswerClosed);
-  if (error.status >= 500 && isAwaited) log.error({ requestId, route, teamId, err: thrown }, error.code);
+  // Clients that leave must not fill the log.
+  if (error.status >= 500 && !isUnawaited(error)) log.error({ requestId, route, teamId, err: thrown }, error.code);
   return renderError(error instanceof ReplayedRefusal ? error.requestId : requestId, error, links);
 }
 

@@ -1,3 +1,4 @@
+import { NoPlaceError } from "../../lib/fair-queue.ts";
 import { unavailable } from "./failures.ts";
 
 /** An answer, as far as is asked here: whether it has left the process, or its client has gone. */
@@ -6,16 +7,10 @@ export interface Answering {
   once(event: "close", act: () => void): unknown;
 }
 
-/** The answer closed before the turn of its request: the client has gone, or has got a refusal for the long wait. */
-export class AnswerClosed extends Error {
-  constructor() {
-    super("the client has gone, or got its answer, before its turn");
-  }
-}
-
 /**
  * Lets a few requests of each line (a caller, or a team) be in flight at once; more of the same line wait in order of
- * arrival. A request in flight may hold a connection to Postgres, a body or an answer of 2 MiB.
+ * arrival. They bound memory and connections to other servers: a request in flight may hold a body or an answer of 2 MiB.
+ * Connections to Postgres are shared where they are taken.
  */
 export class Turns {
   readonly #atOnce: number;
@@ -61,7 +56,7 @@ export class Turns {
     };
     if (answering.closed) {
       leave();
-      throw unavailable(new AnswerClosed());
+      throw unavailable(new NoPlaceError(false));
     }
     return leave;
   }

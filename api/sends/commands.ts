@@ -43,6 +43,7 @@ export function commandRouter<T extends Broadcast, Shown extends z.ZodType>(kind
     const { summary, description, errors = [] } = COMMANDS[name];
     return route(`POST /${type}s/{${idParam}}/${name}`, {
       scope: `${type}s:send`,
+      isPatient: true,
       operationId: `${name}${noun}`,
       summary: summary.join(` ${type} `).trim(),
       description: paragraphs(

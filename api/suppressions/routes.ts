@@ -58,6 +58,7 @@ const withoutErased = ({ added, alreadySuppressed, erased }: SuppressionOutcome)
 
 const create = route("POST /suppressions", {
   scope: "suppressions:write",
+  isPatient: true,
   recall: (_ctx, facts) => presentBatch(facts as RememberedOutcome),
   operationId: "createSuppressions",
   summary: "Add addresses to the team's do-not-mail list",

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { type RawBuilder, sql } from "kysely";
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
+import { withSharedClaim } from "../../db/pool.ts";
 import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { Batches } from "../../lib/batches.ts";
 import { ApiError } from "../errors.ts";
@@ -174,7 +175,9 @@ export class RequestLimits {
     const limits = { maxFailures: this.#maxFailures, maxRequests: this.#maxRequests };
     const look = (requests: number) =>
       lookup(em, { ...values, ...limits, address: callerIdOfAddress(clientAddress), requests });
-    const { result, size, place } = await this.#lookUps.join(name, undefined, (requests) => look(requests.length));
+    const { result, size, place } = await this.#lookUps.join(name, undefined, (requests) =>
+      withSharedClaim(() => look(requests.length)),
+    );
     // Requests of one name have one look-up.
     const row = result as CountedRow<Row> | undefined;
     if (row === undefined) return undefined;

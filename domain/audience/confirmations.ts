@@ -25,6 +25,16 @@ export async function readConfirmation(em: EntityManager, token: ConfirmationTok
   return (await findSubscription(em, token))?.confirmation;
 }
 
+/** The team of its list, read without a lock; undefined when the list is gone. */
+export async function teamOfConfirmation(
+  em: EntityManager,
+  { listId }: ConfirmationToken,
+): Promise<string | undefined> {
+  const { rows } = await sql<{ teamId: string }>`
+    select l.team_id as "teamId" from lists l where l.id = ${listId}`.execute(kysely(em));
+  return rows[0]?.teamId;
+}
+
 interface FoundSubscription extends Required<ConfirmationMailRef> {
   tenant: Tenant;
   confirmation: Confirmation;

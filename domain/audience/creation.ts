@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { JsonText } from "../../db/json.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
+import { withSharedClaim } from "../../db/pool.ts";
 import { defineStatement, type NamedValues } from "../../db/statements.ts";
 import { isConflict, transaction } from "../../db/transaction.ts";
 import { isLockTimeout, refusesValues } from "../../db/unreachable.ts";
@@ -122,7 +123,9 @@ export function defineCreation<Name extends CreatedEvent>({ kind, event, record,
 
   async function makeTogether(em: EntityManager, tenant: Tenant, given: Given): Promise<CreatedRow | undefined> {
     const name = `${tenant.teamId} ${tenant.environment}`;
-    const { result } = await batches.join(name, given, (records) => makeAll(em, tenant, records));
+    const { result } = await batches.join(name, given, (records) =>
+      withSharedClaim(() => makeAll(em, tenant, records)),
+    );
     return result === "alone" ? makeOne(em, tenant, given) : result.find(({ id }) => id === given.id);
   }
 

@@ -40,6 +40,13 @@ async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<Ma
   return rows[0];
 }
 
+/** The team whose mail it is, read without a lock; undefined when there is no such mail. */
+export async function teamOfMail(em: EntityManager, { sendId }: MailRef): Promise<string | undefined> {
+  const { rows } = await sql<{ teamId: string }>`
+    select s.team_id as "teamId" from sends s where s.id = ${sendId}`.execute(kysely(em));
+  return rows[0]?.teamId;
+}
+
 export interface MailOrigin {
   teamName: string;
   /** The lists by which the mail came; none for a campaign. */

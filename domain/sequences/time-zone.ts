@@ -3,16 +3,15 @@ import { ENVIRONMENTS } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { dueAt } from "./due.ts";
+import { MOVE_LIMIT_MS } from "./enrolments.ts";
 import { isWaiting } from "./state.ts";
-
-const LIMIT_MS = 300_000;
 
 /**
  * Lets those who wait for a time of day or a day wait for the next one of the team's new time zone, which the caller's
  * transaction has written. One who is due, or was before a resume spread them, stays so.
  */
 export async function followTimeZone(em: EntityManager, teamId: string, timeZone: string): Promise<void> {
-  await limitStatements(em, LIMIT_MS);
+  await limitStatements(em, MOVE_LIMIT_MS);
   for (const environment of ENVIRONMENTS) {
     const tenant = { teamId, environment };
     // As `entering` of `readSequence`: who enters meanwhile has entered by the old zone before, or enters by the new one.

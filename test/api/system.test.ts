@@ -190,7 +190,7 @@ describe("a statement", () => {
     const app = await serveRoutes(routes, { changes: { DATABASE_POOL_MAX: 1 } });
     const client = api(keys.live, app.base);
     try {
-      assert.deepEqual((await client.get("/timeout")).body.data, { timeout: "30s" });
+      assert.deepEqual((await client.get("/timeout")).body.data, { timeout: "5s" });
       await app.deps.orm.em.getConnection().execute("set statement_timeout = '300ms'");
       assertUnavailable(await client.get("/read/x"));
       assert.deepEqual((await client.get("/timeout")).body.data, { timeout: "300ms" });

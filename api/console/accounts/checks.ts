@@ -9,7 +9,7 @@ import { Turns } from "../../rest/turns.ts";
 /** For these a request waits: a login at a mail server, and the look-ups of a domain. */
 const LOGIN_MS = 30_000;
 const LOOKUPS_MS = 20_000;
-/** Checks of one team that are under way at once in this process. */
+/** Checks of one team that are under way at once in this process: all that bounds its connections to mail servers. */
 const CHECKS_OF_A_TEAM = 2;
 const turns = new Turns(CHECKS_OF_A_TEAM);
 

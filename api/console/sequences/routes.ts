@@ -2,6 +2,7 @@ import { z } from "zod";
 import { EmailAccount } from "../../../db/entities/account.ts";
 import { List, Subscription } from "../../../db/entities/audience.ts";
 import { CAMPAIGN_STATUSES } from "../../../db/entities/send.ts";
+import { limitStatements, PATIENT_MS } from "../../../db/statements.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { requireRole } from "../../../domain/access/access.ts";
 import { keyOfSessions } from "../../../domain/access/session-key.ts";
@@ -171,7 +172,7 @@ export const sequencesRouter = router({
   ),
 
   remove: consoleMutation(
-    { name: "sequences.remove", role: "EDITOR", input: ofSequence },
+    { name: "sequences.remove", role: "EDITOR", input: ofSequence, isPatient: true },
     async ({ ctx, input: { params } }) => {
       await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
       await deleteSequence(ctx.em, params.sequenceId);
@@ -204,13 +205,16 @@ export const sequencesRouter = router({
       const { sequenceId } = input.params;
       await readSequence(ctx.em, sequenceId, { tenant: ctx.tenant });
       const start = { key: await ownKey(ctx), includeMembers: input.body.include_members };
-      await transaction(ctx.em, (tx) => startSequence(tx, ctx.tenant, sequenceId, start));
+      await transaction(ctx.em, async (tx) => {
+        await limitStatements(tx, PATIENT_MS);
+        await startSequence(tx, ctx.tenant, sequenceId, start);
+      });
       return { id: sequenceId };
     },
   ),
 
   pause: consoleMutation(
-    { name: "sequences.pause", role: "ADMIN", input: ofSequence },
+    { name: "sequences.pause", role: "ADMIN", input: ofSequence, isPatient: true },
     async ({ ctx, input: { params } }) => {
       await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
       return presentStatus(await pauseSequence(ctx.em, params.sequenceId, PAUSE_REASONS.client));
@@ -240,7 +244,7 @@ export const sequencesRouter = router({
   ),
 
   stop: consoleMutation(
-    { name: "sequences.stop", role: "ADMIN", input: ofSequence },
+    { name: "sequences.stop", role: "ADMIN", input: ofSequence, isPatient: true },
     async ({ ctx, input: { params } }) => {
       await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
       return presentStatus(await stopSequence(ctx.em, params.sequenceId));

@@ -34,8 +34,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "A signed path names the provider's webhook, which tells the tenant.",
     program: "api",
-    // Run for the look-up that waited for its turn.
-    file: /^(?:domain\/reports\/source|api\/rest\/turns)\.ts$/,
+    file: /^(?:domain\/reports\/source|api\/hooks\/router)\.ts$/,
     tables: ["report_sources"],
     statement: / where s0\.id = 'rps_/,
   },

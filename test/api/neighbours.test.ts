@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import { appRouter } from "../../api/router.ts";
+import { unsubscribeUrl } from "../../domain/mail/links.ts";
+import { mailLetter } from "../public/ledger.ts";
+import { api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { type Cookies, consoleFetch, signIn } from "../support/console.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeMember, makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+
+interface Neighbour extends TestTeam {
+  cookies: Cookies;
+  newsletterId: string;
+  subscriberId: string;
+}
+
+/** Of four connections, each key has one. */
+describe("The connections of an API process", () => {
+  let app: TestApp;
+  before(async () => {
+    app = await serveRoutes(appRouter, { changes: { DATABASE_POOL_MAX: 4 } });
+  });
+  after(() => app.close());
+
+  async function makeNeighbour(): Promise<Neighbour> {
+    const team = await makeTeam();
+    const client = api(team.keys.live);
+    const { data: newsletter } = (await client.post("/newsletters", { name: "N", subject: "S", body: "<p>b</p>" }))
+      .body;
+    const { data: subscriber } = (await client.post("/subscribers", { email: uniqueEmail() })).body;
+    const cookies = await signIn((await makeMember(team.em, team.team.id, "VIEWER")).id);
+    return { ...team, cookies, newsletterId: newsletter.id, subscriberId: subscriber.id };
+  }
+
+  const clientOf = ({ keys }: TestTeam) => api(keys.live, app.base);
+  const statusOf = async (answer: Promise<{ status: number }>) => (await answer).status;
+  const previewPage = ({ cookies, newsletterId, team }: Neighbour) =>
+    statusOf(
+      consoleFetch(
+        { ...cookies },
+        "GET",
+        `/preview/newsletters/${newsletterId}?team=${team.id}`,
+        undefined,
+        {},
+        app.origin,
+      ),
+    );
+  const count = ({ cookies, team }: Neighbour) => {
+    const conditions = { field: "email", op: "exists", value: true };
+    const headers = { "mailkeel-team": team.id };
+    const path = "/trpc/app.audience.countSegment";
+    return statusOf(consoleFetch({ ...cookies }, "POST", path, { body: { conditions } }, headers, app.origin));
+  };
+  const openSession = ({ cookies }: Neighbour) =>
+    statusOf(consoleFetch({ ...cookies }, "GET", "/session", undefined, {}, app.origin));
+  async function linkOf(team: TestTeam) {
+    const mail = await mailLetter(team);
+    return { mail, url: unsubscribeUrl(team.vault, app.origin, mail) };
+  }
+
+  /** Runs an act while a row is locked. */
+  async function whileLocked<T>({ em }: TestTeam, table: string, id: string, act: () => Promise<T>): Promise<T> {
+    const holder = em.fork();
+    await holder.begin();
+    try {
+      await holder.execute(`select from ${table} where id = ? for update`, [id]);
+      return await act();
+    } finally {
+      await holder.rollback();
+    }
+  }
+
+  const untilOneWaits = ({ em }: TestTeam) =>
+    eventually(async () => {
+      const [row] = await em
+        .fork()
+        .execute<{ waiting: number }[]>(
+          "select count(*)::int as waiting from pg_stat_activity where wait_event_type = 'Lock' and query like '%subscribers%'",
+        );
+      return (row?.waiting ?? 0) > 0;
+    });
+
+  it("serve others while the writes, counts and preview pages of a team wait for one of its own", async () => {
+    const [hostile, other] = [await makeNeighbour(), await makeNeighbour()];
+    const link = await linkOf(other);
+    const patch = () => clientOf(hostile).patch(`/subscribers/${hostile.subscriberId}`, { first_name: "x" });
+    const { writes, own } = await whileLocked(hostile, "subscribers", hostile.subscriberId, async () => {
+      const writes = Array.from({ length: 8 }, patch);
+      await untilOneWaits(hostile);
+      let answered = 0;
+      const own = [previewPage, count, previewPage, count].map((ask) => ask(hostile).finally(() => answered++));
+      const ofOther = [
+        ...Array.from({ length: 4 }, () => statusOf(clientOf(other).get("/lists"))),
+        ...[previewPage(other), count(other), openSession(other)],
+        statusOf(clientOf(other).patch(`/subscribers/${other.subscriberId}`, { first_name: "x" })),
+        statusOf(fetch(link.url, { method: "POST" })),
+        openSession(hostile),
+      ];
+      for (const status of await Promise.all(ofOther)) assert.equal(status, 200);
+      assert.equal(answered, 0);
+      assert.match(await app.deps.metrics.metrics(), /connections\{state="waiting",pool="api"\} [1-9]/);
+      const [first] = await Promise.all(writes.slice(0, 1));
+      assert.equal(first?.status, 503);
+      assert.ok(Number(first?.headers.get("retry-after")) > 0);
+      return { writes, own };
+    });
+    for (const { status } of await Promise.all(writes)) assert.ok(status === 200 || status === 503, `${status}`);
+    for (const status of await Promise.all(own)) assert.equal(status, 200);
+  });
+
+  it("serve other teams' links, and the team's calls, while the links of a team wait for a row", async () => {
+    const [hostile, other] = [await makeNeighbour(), await makeNeighbour()];
+    const [held, free] = [await linkOf(hostile), await linkOf(other)];
+    const posts = await whileLocked(hostile, "subscribers", held.mail.subscriberId, async () => {
+      const posts = Array.from({ length: 5 }, () => statusOf(fetch(held.url, { method: "POST" })));
+      await untilOneWaits(hostile);
+      assert.equal(await statusOf(fetch(free.url)), 200);
+      assert.equal(await statusOf(fetch(free.url, { method: "POST" })), 200);
+      assert.equal(await statusOf(clientOf(hostile).get("/lists")), 200);
+      return { posts };
+    });
+    for (const status of await Promise.all(posts.posts)) assert.equal(status, 200);
+  });
+});
