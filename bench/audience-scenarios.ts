@@ -5,7 +5,7 @@ import { sql } from "kysely";
 import type { RecipientState } from "../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
-import { countSegment, createSegment } from "../domain/audience/segments/segments.ts";
+import { countSegment, createSegment, PATIENT_COUNT } from "../domain/audience/segments/segments.ts";
 import { api } from "../test/support/api.ts";
 import { declareFields } from "../test/support/contacts.ts";
 import { makeTeam, recordSend, type TestTeam, unique } from "../test/support/factories.ts";
@@ -185,7 +185,7 @@ async function segments({ contacts, repeat }: AudienceBenchOptions): Promise<Mea
     const times: number[] = [];
     let counted = 0;
     for (let run = 0; run <= repeat; run++) {
-      const { ms, result } = await timed(() => countSegment(team.em, tenant, id));
+      const { ms, result } = await timed(() => countSegment(team.em, tenant, id, PATIENT_COUNT));
       // The first one fills caches.
       if (run > 0) times.push(ms);
       counted = result.contacts;

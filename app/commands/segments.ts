@@ -4,6 +4,7 @@ import {
   countSegment,
   createSegment,
   deleteSegment,
+  PATIENT_COUNT,
   readSegment,
   readSegments,
   segmentRecord,
@@ -50,8 +51,10 @@ export const commands: Commands = {
     SEGMENT,
     async (session, { id }) => {
       const tenant = await ownerOf(session, "segments", id);
-      const { contacts, sample } = await countSegment(forTenant(session.orm.em, tenant), tenant, id);
-      return { text: [`${contacts} contacts`, ...sample].join("\n"), data: { segment: id, contacts, sample } };
+      const counted = await countSegment(forTenant(session.orm.em, tenant), tenant, id, PATIENT_COUNT);
+      const { contacts, is_estimate: isEstimate, sample } = counted;
+      const text = [`${isEstimate ? "about " : ""}${contacts} contacts`, ...sample].join("\n");
+      return { text, data: { segment: id, ...counted } };
     },
   ),
 

@@ -123,9 +123,10 @@ function Count({ conditions, isReady }: { conditions: unknown; isReady: boolean 
   if (query.error) return <Problem error={query.error} />;
   return (
     <p role="status">
+      {query.data?.is_estimate && "About "}
       {query.data ? <strong>{query.data.contacts.toLocaleString()} contacts</strong> : "Counting…"}
       {query.data && query.data.sample.length > 0 && ` – ${query.data.sample.slice(0, 3).join(", ")}`}
-      {query.data && query.data.contacts > 3 && " and others"}
+      {query.data && query.data.contacts > 3 && !query.data.is_estimate && " and others"}
     </p>
   );
 }

@@ -230,9 +230,12 @@ export function OneSequence() {
 
 function WhoEnters(params: { sequenceId: string }) {
   const { sequences } = useWorkspace().client.app;
-  const { members } = useData(["sequences", params.sequenceId, "members"], () =>
+  const { members, is_estimate: isEstimate } = useData(["sequences", params.sequenceId, "members"], () =>
     sequences.countMembers.query({ params }),
   );
-  const choices = { new: "Those who come from now on", all: `Also ${people(members)} who are there now` };
+  const choices = {
+    new: "Those who come from now on",
+    all: `Also ${isEstimate ? "about " : ""}${people(members)} who are there now`,
+  };
   return <Inputs inputs={[["members", "Who enters it", { choices }]]} />;
 }

@@ -31,7 +31,7 @@ describe("The audience in the console", () => {
     assert.equal(await refusalCodeOf(viewer.app.audience.createSegment.mutate({ body })), "role_insufficient");
     const { data: made } = await editor.app.audience.createSegment.mutate({ body });
     const counted = await viewer.app.audience.countSegment.mutate({ body: { conditions: IN_ROME } });
-    assert.deepEqual(counted.data, { contacts: 1, sample: [email] });
+    assert.deepEqual(counted.data, { contacts: 1, is_estimate: false, sample: [email] });
     const use = await viewer.app.audience.fieldUse.query({ query: { name: "city" } });
     assert.deepEqual(use.data, { contacts: 1, segments: [{ id: made.id, name: "Romans" }] });
 

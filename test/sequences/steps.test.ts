@@ -89,6 +89,11 @@ describe("the steps of a sequence", () => {
     ["an hour that there is not", [step("a", { time_of_day: "24:00" })], /^steps\[0\]\.time_of_day: /],
     ["an unknown merge tag", [step("a"), step("b", { body: "{{ fields.city }}" })], /^steps\[1\]\.body: .*city/],
     ["a template that is broken", [step("a", { subject: "{{ first_name" })], /^steps\[0\]\.subject: /],
+    [
+      "a condition of more values than are compiled",
+      [step("a", { skip_if: { field: "email", op: "in", value: Array(2_001).fill(1) } })],
+      /^steps\[0\]\.skip_if: .*at most 2000 conditions/,
+    ],
     ["a condition of no known kind", [step("a", { stop_if: { some: [] } })], /^steps\[0\]\.stop_if: .*no known kind/],
     ["another order of known steps", [step("b"), step("a"), step("c")], /^steps: the step a would change its place/],
   ];

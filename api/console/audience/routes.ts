@@ -77,9 +77,6 @@ const deleteSegmentRoute = consoleMutation(
   },
 );
 
-/** Members count while they write conditions, several at once. */
-const COUNT_LIMITS = { timeoutMs: 10_000, workMem: "16MB" };
-
 /** Not a query: conditions may be longer than a URL. */
 const countSegment = consoleMutation(
   {
@@ -88,7 +85,7 @@ const countSegment = consoleMutation(
     input: bodyOf(z.strictObject({ conditions: z.unknown() })),
     ownCommit: true,
   },
-  ({ ctx, input }) => countConditions(ctx.em, ctx.tenant, input.body.conditions, COUNT_LIMITS),
+  ({ ctx, input }) => countConditions(ctx.em, ctx.tenant, input.body.conditions),
 );
 
 const fieldUse = consoleQuery(

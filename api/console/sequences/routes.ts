@@ -32,8 +32,6 @@ import { idParam, idParamOf, router } from "../../rest/route.ts";
 import { consoleMutation, consoleQuery } from "../procedure.ts";
 
 const PAGE = 100;
-/** A segment that takes longer is not counted. */
-const COUNT_MS = 10_000;
 
 const params = z.strictObject({ sequenceId: idParamOf("campaign", "The id of the sequence.") });
 const ofSequence = z.strictObject({ params });
@@ -133,9 +131,12 @@ export const sequencesRouter = router({
       const { em, tenant } = ctx;
       const { sequenceId } = input.params;
       const { listId, segmentId } = await readSequence(em, sequenceId, { tenant });
-      if (segmentId !== null)
-        return { members: (await countSegment(em, tenant, segmentId, { timeoutMs: COUNT_MS })).contacts };
-      return { members: await em.count(Subscription, { listId: listId ?? "", status: "CONFIRMED" }) };
+      if (segmentId === null) {
+        const members = await em.count(Subscription, { listId: listId ?? "", status: "CONFIRMED" });
+        return { members, is_estimate: false };
+      }
+      const { contacts, is_estimate } = await countSegment(em, tenant, segmentId);
+      return { members: contacts, is_estimate };
     },
   ),
 

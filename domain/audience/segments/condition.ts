@@ -44,6 +44,32 @@ const compile: Compile = (place, compilation, depth) => {
   return compileKind(place, compilation, depth);
 };
 
+/** So that `JSON.stringify` does not overflow the stack. */
+const MAX_JSON_DEPTH = 100;
+
+/** Every condition passes here before anything is read of it: compiling a long one would stop the process for seconds. */
+function refuseLarge(conditions: Place): void {
+  const { elements: mostElements, jsonLength } = SEGMENT_LIMITS;
+  let elements = 0;
+  const rest = [{ value: conditions.value, depth: 1 }];
+  for (const { value, depth } of rest) {
+    if (typeof value !== "object" || value === null) continue;
+    const values: unknown[] = Array.isArray(value) ? value : Object.values(value);
+    if (Array.isArray(value)) elements += values.length;
+    if (elements > mostElements) {
+      throw conditions.problem(`must have at most ${mostElements} conditions and values to compare with`);
+    }
+    if (depth > MAX_JSON_DEPTH || rest.length + values.length > jsonLength) throw tooLong(conditions);
+    for (const value of values) rest.push({ value, depth: depth + 1 });
+  }
+  if ((JSON.stringify(conditions.value) ?? "").length > jsonLength) throw tooLong(conditions);
+}
+
+const tooLong = (conditions: Place) =>
+  conditions.problem(
+    `must have at most ${SEGMENT_LIMITS.jsonLength} characters, and no list in ${MAX_JSON_DEPTH} others`,
+  );
+
 /**
  * Compiles conditions to a query for contacts, each once; every value is a parameter. It joins sets of addresses by full
  * joins: Postgres would read a large set once per contact with `in`, and with other joins whenever its statistics are older
@@ -55,7 +81,9 @@ export function contactsQuery(
   compilation: Compilation,
   only: RawBuilder<unknown> = sql`true`,
 ): RawBuilder<unknown> {
-  const condition = compile(new Place("conditions", conditions), compilation, 1);
+  const whole = new Place("conditions", conditions);
+  refuseLarge(whole);
+  const condition = compile(whole, compilation, 1);
   const { sets, among, tenant } = compilation;
   const contacts = among?.people ?? sql`select c.* from contacts c where ${ofTenant(tenant, "c")} and ${only}`;
   if (sets.length === 0 && !among) return sql`${contacts} and ${condition}`;

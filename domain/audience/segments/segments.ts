@@ -10,7 +10,6 @@ import { holdPlace } from "../../teams/record-limit.ts";
 import { readFields } from "../contact-fields.ts";
 import { charactersIn, hasControlCharacter, MAX_NAME_LENGTH } from "../rules.ts";
 import type { Among, Compilation } from "./compilation.ts";
-import { SEGMENT_LIMITS } from "./compilation.ts";
 import { contactsQuery } from "./condition.ts";
 import { ConditionProblem, type Place } from "./place.ts";
 
@@ -18,12 +17,16 @@ export const MAX_SEGMENTS = 500;
 
 const SAMPLE_SIZE = 10;
 
-/** With Postgres' own 4 MB, a million addresses go to disk several times. Operators count one segment at a time. */
-const COUNT_LIMITS = { timeoutMs: 60_000, workMem: "64MB" };
-type CountLimits = Partial<typeof COUNT_LIMITS>;
+/** Members count while they write conditions, several at once. */
+const COUNT_LIMITS = { timeoutMs: 2_000, workMem: "16MB" };
+type CountLimits = typeof COUNT_LIMITS;
+/** For operators, who count one segment at a time: with 16 MB, a million addresses go to disk several times. */
+export const PATIENT_COUNT: CountLimits = { timeoutMs: 60_000, workMem: "64MB" };
 
 export interface SegmentCount {
   contacts: number;
+  /** The planner's estimate, without a sample: the count took too long. */
+  is_estimate: boolean;
   sample: string[];
 }
 
@@ -86,10 +89,6 @@ function refuseName(name: string): void {
 async function checkConditions(em: EntityManager, tenant: Tenant, conditions: unknown): Promise<RawBuilder<unknown>> {
   try {
     const { query, compilation } = await compileConditions(em, tenant, conditions);
-    // Compiled first, which refuses conditions that are too deep for JSON.
-    if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
-      throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
-    }
     await refuseUnknownResources(em, tenant, compilation);
     return query;
   } catch (error) {
@@ -220,21 +219,19 @@ export async function matchingPeople(
   }
 }
 
-/** @throws {ApiError} `not_found`; `filter_unsupported` when the segment cannot be evaluated, or not in time */
+/** @throws {ApiError} `not_found`; `filter_unsupported` when the segment cannot be evaluated */
 export const countSegment = (em: EntityManager, tenant: Tenant, segmentId: string, limits?: CountLimits) =>
-  countContacts(em, (tx) => segmentContacts(tx, tenant, segmentId), `The segment ${segmentId}`, limits);
+  countContacts(em, (tx) => segmentContacts(tx, tenant, segmentId), limits);
 
-/** The same of conditions that no segment holds. @throws {ApiError} `validation_failed`; `filter_unsupported` */
+/** The same of conditions that no segment holds. @throws {ApiError} `validation_failed` */
 export const countConditions = (em: EntityManager, tenant: Tenant, conditions: unknown, limits?: CountLimits) =>
-  countContacts(em, (tx) => checkConditions(tx, tenant, conditions), "This segment", limits);
+  countContacts(em, (tx) => checkConditions(tx, tenant, conditions), limits);
 
 async function countContacts(
   em: EntityManager,
   queryContacts: (tx: EntityManager) => Promise<RawBuilder<unknown>>,
-  subject: string,
-  limits: CountLimits = {},
+  { timeoutMs, workMem }: CountLimits = COUNT_LIMITS,
 ): Promise<SegmentCount> {
-  const { timeoutMs, workMem } = { ...COUNT_LIMITS, ...limits };
   try {
     return await transaction(em, async (tx) => {
       const contacts = await queryContacts(tx);
@@ -242,20 +239,21 @@ async function countContacts(
       await sql`select set_config('statement_timeout', ${`${timeoutMs}ms`}, true),
         set_config('work_mem', ${workMem}, true)`.execute(db);
       // In one pass: the conditions cost more than to keep the addresses.
-      const { rows } = await sql<SegmentCount>`
+      const { rows } = await sql<Omit<SegmentCount, "is_estimate">>`
         with selected as materialized (select coalesce(c.email_spelling, c.email) as email from (${contacts}) c)
         select (select count(*)::int from selected) as contacts,
           array(select email from selected limit ${SAMPLE_SIZE}) as sample`.execute(db);
       const [counted] = rows;
       if (!counted) throw new Error("a count returned no row");
-      return counted;
+      return { ...counted, is_estimate: false };
     });
   } catch (error) {
     if (!isCancelled(error)) throw error;
-    throw new ApiError(
-      "filter_unsupported",
-      `${subject} cannot be counted within ${timeoutMs} ms: give it fewer conditions.`,
-    );
+    const explained = sql<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>`
+      explain (format json) select from (${await queryContacts(em)}) c`;
+    const [row] = (await explained.execute(kysely(em))).rows;
+    if (!row) throw error;
+    return { contacts: row["QUERY PLAN"][0].Plan["Plan Rows"], is_estimate: true, sample: [] };
   }
 }
 
