@@ -87,6 +87,13 @@ withStackOptions(program.command("hostile"))
   .option("--rows <n>", "subscribers of the hostile team", wholeNumber(1), 200_000)
   .action(async (options) => show(await (await import("./hostile.ts")).benchHostile(options)));
 
+withStackOptions(program.command("neighbours"))
+  .description("one team's requests beside each load of another team: latencies above the control, and failures")
+  .option("--seconds <n>", "how long each load lasts", wholeNumber(1), 12)
+  .option("--people <n>", "people of the team that loads the service", wholeNumber(1_000), 40_000)
+  .option("--only <load...>", "some loads, by the beginnings of their names")
+  .action(async (options) => show(await (await import("./neighbours.ts")).benchNeighbours(options)));
+
 withStackOptions(program.command("api"))
   .description("requests of an API client beside a bare Express route that makes one query: rates, latencies, CPU")
   .option("--seconds <n>", "how long one run lasts", wholeNumber(1), 3)
