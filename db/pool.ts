@@ -51,9 +51,15 @@ export const byOthers = (teamId: string): string => `others/${teamId}`;
 /** Runs the work of several calls for the key of this one: it is done also when this one's caller has gone. */
 export const withSharedClaim = <T>(run: () => T): T => withClaim(claims.getStore()?.key ?? "", () => false, run);
 
-/** Gives connections to those who wait for one in turn, by whom their statements are for. */
+/** For statements of a request that may take as long as its answer, and for its wait for a connection. */
+export const PATIENT_MS = 30_000;
+
+/**
+ * Gives connections to those who wait for one in turn, by whom their statements are for: a quarter of them at most to each
+ * key, also while none other waits, because a statement that has begun cannot be taken back.
+ */
 export function shareConnections(pool: ConnectionPool, size: number): void {
-  const queue = new FairQueue(size);
+  const queue = new FairQueue({ places: size, most: Math.ceil(size / 4), mostWaitMs: PATIENT_MS });
   const leaves = new WeakMap<Client, () => void>();
   const connect = pool.connect.bind(pool);
   pool.connect = async () => {

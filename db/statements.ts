@@ -2,6 +2,8 @@ import { CompiledQuery, type QueryResult } from "kysely";
 import { type EntityManager, kysely } from "./orm.ts";
 import { LIMIT_STATEMENTS, prepare } from "./pool.ts";
 
+export { PATIENT_MS } from "./pool.ts";
+
 /*
  * Statements that run hundreds of times a second are prepared. All others are not: their text differs with what is
  * asked, or Postgres has to plan them for the values of each call.
@@ -54,9 +56,6 @@ export function defineStatement<Values extends NamedValues, Row>(
     return kysely(em).executeQuery({ ...compiled, parameters });
   };
 }
-
-/** For statements of a request that may take as long as its answer: they wait for locks, or write many rows. */
-export const PATIENT_MS = 30_000;
 
 /** Instead of `STATEMENT_SECONDS`, and of a request's wait for locks, for the rest of a transaction. */
 export async function limitStatements(em: EntityManager, ms: number): Promise<void> {

@@ -15,29 +15,31 @@ export class NoPlaceError extends Error {
   }
 }
 
-/** A request that has a deadline of its own ends before; the others end by this. */
-const MOST_WAIT_MS = 30_000;
-
 interface Line {
   taken: number;
   /** Each begins the work of one that waits. */
   waiting: Set<() => void>;
 }
 
-/**
- * Shares places among keys: a key has at most a quarter of them, rounded up, and keys that wait are served in turn. The
- * rest is left to others even while none waits, because work that has begun cannot be taken back.
- */
+interface Places {
+  places: number;
+  /** Of one key. */
+  most: number;
+  mostWaitMs: number;
+}
+
+/** Shares places among keys: a key has at most so many of them, and keys that wait are served in turn. */
 export class FairQueue {
   readonly #most: number;
-  /** Those with work, the one that was served last behind all others. */
-  readonly #lines = new Map<string, Line>();
   readonly #mostWaitMs: number;
   #free: number;
+  readonly #lines = new Map<string, Line>();
+  /** Lines in which one waits, the one that was served last behind all others. */
+  readonly #queue = new Set<Line>();
 
-  constructor(places: number, mostWaitMs = MOST_WAIT_MS) {
+  constructor({ places, most, mostWaitMs }: Places) {
     this.#free = places;
-    this.#most = Math.ceil(places / 4);
+    this.#most = most;
     this.#mostWaitMs = mostWaitMs;
   }
 
@@ -45,7 +47,7 @@ export class FairQueue {
   async take({ key, hasEnded }: Claim): Promise<() => void> {
     const line = this.#lines.get(key) ?? { taken: 0, waiting: new Set() };
     this.#lines.set(key, line);
-    if (this.#free > 0 && line.taken < this.#most) this.#begin(key, line);
+    if (this.#free > 0 && line.taken < this.#most) this.#begin(line);
     else await this.#wait(key, line);
     const leave = () => this.#leave(key, line);
     if (!hasEnded?.()) return leave;
@@ -55,41 +57,46 @@ export class FairQueue {
 
   get waiting(): number {
     let sum = 0;
-    for (const { waiting } of this.#lines.values()) sum += waiting.size;
+    for (const { waiting } of this.#queue) sum += waiting.size;
     return sum;
   }
 
   async #wait(key: string, line: Line): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const timer = setTimeout(() => {
-      line.waiting.delete(resolve);
+      this.#unqueue(line, resolve);
       this.#forget(key, line);
       reject(new NoPlaceError(true));
     }, this.#mostWaitMs);
     line.waiting.add(resolve);
+    this.#queue.add(line);
     await promise;
     clearTimeout(timer);
   }
 
-  #begin(key: string, line: Line): void {
+  #unqueue(line: Line, waiting: () => void): void {
+    line.waiting.delete(waiting);
+    this.#queue.delete(line);
+    if (line.waiting.size > 0) this.#queue.add(line);
+  }
+
+  #begin(line: Line): void {
     this.#free--;
     line.taken++;
-    this.#lines.delete(key);
-    this.#lines.set(key, line);
   }
 
   #leave(key: string, line: Line): void {
     this.#free++;
     line.taken--;
-    this.#forget(key, line);
-    for (const [nextKey, next] of this.#lines) {
+    for (const next of this.#queue) {
       const [begin] = next.waiting;
       if (!begin || next.taken >= this.#most) continue;
-      next.waiting.delete(begin);
-      this.#begin(nextKey, next);
+      this.#unqueue(next, begin);
+      this.#begin(next);
       begin();
       break;
     }
+    this.#forget(key, line);
   }
 
   #forget(key: string, { taken, waiting }: Line): void {

@@ -22,6 +22,8 @@ import { address } from "../fields.ts";
 import { thrownBy, toApiError } from "../rest/failures.ts";
 import { localsOf, MAX_BODY_BYTES, readBody } from "../rest/http.ts";
 import { parseItem } from "../rest/input.ts";
+import { TURNS_OF_A_CALLER } from "../rest/procedures.ts";
+import { Turns } from "../rest/turns.ts";
 import { readCookie, setCookie } from "./cookies.ts";
 import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
@@ -35,6 +37,9 @@ const LINKS_PER_NETWORK = 20;
 /** The largest `int` of Postgres. */
 const UNLIMITED = 2_147_483_647;
 const TOO_MANY_LINKS = "Too many links were asked for; wait a minute, then ask again.";
+
+/** Requests of an address under way at once that no team's turns bound. */
+const TURNS = new Turns(TURNS_OF_A_CALLER.read);
 
 const signInBody = z.strictObject({ email: address });
 const sessionBody = z.strictObject({ link: z.string().max(200) });
@@ -70,6 +75,12 @@ export function consoleHandler(deps: Deps): Router {
     next();
   });
   router.use(ownOrigin(env.PUBLIC_URL));
+
+  router.use(["/sign-in", "/session"], async (_req, res, next) => {
+    const { clientAddress } = localsOf(res);
+    if (clientAddress !== null) await TURNS.take(clientAddress, res);
+    next();
+  });
 
   router.post("/sign-in", async (req, res) => {
     const email = lookupAddress(parseItem(signInBody, await readBody(req), []).email);

@@ -1,5 +1,7 @@
-import { NoPlaceError } from "../../lib/fair-queue.ts";
-import { unavailable } from "./failures.ts";
+import { FairQueue } from "../../lib/fair-queue.ts";
+
+/** No request has a longer deadline. */
+const MOST_WAIT_MS = 75_000;
 
 /** An answer, as far as is asked here: whether it has left the process, or its client has gone. */
 export interface Answering {
@@ -13,51 +15,30 @@ export interface Answering {
  * Connections to Postgres are shared where they are taken.
  */
 export class Turns {
-  readonly #atOnce: number;
-  /** By line, while it has requests. */
-  readonly #lines = new Map<string, { running: number; waiting: (() => void)[] }>();
+  readonly #queue: FairQueue;
 
   constructor(atOnce: number) {
-    this.#atOnce = atOnce;
+    this.#queue = new FairQueue({ places: Number.POSITIVE_INFINITY, most: atOnce, mostWaitMs: MOST_WAIT_MS });
   }
 
   /**
    * Waits for the turn of a line, which ends when the answer closes.
-   * @throws {ApiError} `service_unavailable` when it closed first
+   * @throws {NoPlaceError} when it closed first
    */
-  async take(lineId: string, answering: Answering): Promise<void> {
-    answering.once("close", await this.#begin(lineId, answering));
+  async take(key: string, answering: Answering): Promise<void> {
+    answering.once("close", await this.#queue.take({ key, hasEnded: () => answering.closed }));
   }
 
   /**
    * Acts in a turn of a line, which ends with the act: a statement runs on after the client has gone.
-   * @throws {ApiError} as `take`
+   * @throws {NoPlaceError} as `take`
    */
-  async during<T>(lineId: string, answering: Answering, act: () => Promise<T>): Promise<T> {
-    const leave = await this.#begin(lineId, answering);
+  async during<T>(key: string, answering: Answering, act: () => Promise<T>): Promise<T> {
+    const leave = await this.#queue.take({ key, hasEnded: () => answering.closed });
     try {
       return await act();
     } finally {
       leave();
     }
-  }
-
-  /** @returns ends the turn */
-  async #begin(lineId: string, answering: Answering): Promise<() => void> {
-    const line = this.#lines.get(lineId) ?? { running: 0, waiting: [] };
-    this.#lines.set(lineId, line);
-    if (line.running < this.#atOnce) line.running++;
-    // A request that ends hands its turn on.
-    else await new Promise<void>((resolve) => line.waiting.push(resolve));
-    const leave = () => {
-      const next = line.waiting.shift();
-      if (next) next();
-      else if (--line.running === 0) this.#lines.delete(lineId);
-    };
-    if (answering.closed) {
-      leave();
-      throw unavailable(new NoPlaceError(false));
-    }
-    return leave;
   }
 }

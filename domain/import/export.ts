@@ -76,7 +76,7 @@ export async function exportPage(
   const { columns, asIs, from, id } = await sourceOf(em, tenant, exported);
   const names = Object.keys(columns);
   const { rows } = await sql<{ id: string; cells: (string | null)[] }>`
-    select ${id} as id, array[${sql.join(Object.values(columns).map((value) => sql`(${value})::text`))}] as cells
+    select ${id} as id, json_build_array(${sql.join(Object.values(columns).map((value) => sql`(${value})::text`))}) as cells
     from ${from} and ${id} > ${after} order by ${id} limit ${PAGE_ROWS}`.execute(kysely(em));
   const lines = await mapInSlices(rows, SLICE_ROWS, ({ cells }) =>
     csvLine(cells.map((text, at) => (text === null || asIs.includes(names[at] ?? "") ? text : withoutFormula(text)))),

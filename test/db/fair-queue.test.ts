@@ -2,6 +2,10 @@ import assert from "node:assert/strict";
 import { setImmediate as settled } from "node:timers/promises";
 import { FairQueue, NoPlaceError } from "../../lib/fair-queue.ts";
 
+/** A key has a quarter. */
+const shared = (places: number, mostWaitMs = 30_000) =>
+  new FairQueue({ places, most: Math.ceil(places / 4), mostWaitMs });
+
 describe("A fair queue", () => {
   /** Takes places; shows by key those that were given, in order. */
   function use(queue: FairQueue) {
@@ -16,8 +20,8 @@ describe("A fair queue", () => {
     return { given, take, keys };
   }
 
-  it("gives a key a quarter of the places, rounded up, and leaves the rest to others", async () => {
-    const queue = new FairQueue(10);
+  it("gives a key its share of the places, and leaves the rest to others", async () => {
+    const queue = shared(10);
     const { take, keys } = use(queue);
     for (let i = 0; i < 5; i++) void take("a");
     void take("b");
@@ -26,7 +30,7 @@ describe("A fair queue", () => {
   });
 
   it("serves keys in turn, whatever the length of their lines", async () => {
-    const { given, take, keys } = use(new FairQueue(1));
+    const { given, take, keys } = use(shared(1));
     for (const key of "aaaabbc") void take(key);
     for (let i = 0; i < 6; i++) {
       await keys();
@@ -36,7 +40,7 @@ describe("A fair queue", () => {
   });
 
   it("passes over a key that has its share", async () => {
-    const { given, take, keys } = use(new FairQueue(2));
+    const { given, take, keys } = use(shared(2));
     for (const key of "aba") void take(key);
     assert.equal(await keys(), "ab");
     void take("c");
@@ -45,7 +49,7 @@ describe("A fair queue", () => {
   });
 
   it("drops one whose caller has gone, and serves the next", async () => {
-    const queue = new FairQueue(1);
+    const queue = shared(1);
     const { given, take, keys } = use(queue);
     let hasGone = false;
     void take("a");
@@ -63,7 +67,7 @@ describe("A fair queue", () => {
   });
 
   it("refuses one that has waited for long, and gives its place to the next", async () => {
-    const queue = new FairQueue(1, 20);
+    const queue = shared(1, 20);
     const leave = await queue.take({ key: "a" });
     await assert.rejects(queue.take({ key: "b" }), (error) => error instanceof NoPlaceError && error.isAwaited);
     assert.equal(queue.waiting, 0);

@@ -174,6 +174,7 @@ export const importsRouter = router({
     {
       name: "imports.export",
       role: "EDITOR",
+      largeAnswer: true,
       input: z.strictObject({
         query: z.strictObject({
           of: z.enum(["contacts", "suppressions", "list"]),
