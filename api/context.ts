@@ -5,6 +5,7 @@ import type { Admitted, CallerSummary, HeaderValues } from "../domain/access/aut
 import type { IdempotencyHandle } from "../domain/access/idempotency.ts";
 import type { Scope } from "../domain/access/scopes.ts";
 import type { ApiVersion } from "../domain/api-version.ts";
+import type { Edit } from "../domain/edits.ts";
 import type { Vault } from "../domain/secrets/crypto.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { Deps } from "./deps.ts";
@@ -65,6 +66,8 @@ export interface RequestContext {
   target: string;
   /** True when nothing may be committed; the transaction is rolled back. */
   dryRun: boolean;
+  /** Of a member in the console; null for any other caller. */
+  edit: Edit | null;
   /** The claim on the request's Idempotency-Key; null when it carries none. */
   idempotency: IdempotencyHandle | null;
   vault: Vault;

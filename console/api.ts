@@ -12,6 +12,8 @@ export type CallContext = {
   dryRun?: boolean;
   /** One for each intended effect: a retry under the same key has no second effect. */
   idempotencyKey?: string;
+  /** The record that a save replaces and the version that it began with: the save is refused once that has changed. */
+  began?: { id: string; updated_at: string };
 };
 
 /**
@@ -29,12 +31,13 @@ export const clientOf = ({ team, environment }: Place, onEnded: () => void) =>
           return response;
         },
         headers: ({ op }) => {
-          const { dryRun, idempotencyKey } = op.context as CallContext;
+          const { dryRun, idempotencyKey, began } = op.context as CallContext;
           return {
             "mailkeel-team": team,
             "mailkeel-environment": environment.toUpperCase(),
             ...(dryRun && { "mailkeel-dry-run": "true" }),
             ...(idempotencyKey && { "idempotency-key": idempotencyKey }),
+            ...(began && { "mailkeel-began": `${began.id} ${began.updated_at}` }),
           };
         },
       }),
@@ -54,6 +57,8 @@ export interface Refusal {
   /** The field that it is about. */
   param?: string | undefined;
   requestId?: string | undefined;
+  /** Another has changed the record since: a member by name, or null for someone else. */
+  edited?: { by: string | null; at: string } | undefined;
 }
 
 /** A sentence for programs. The console makes a new key by itself. */
@@ -74,6 +79,9 @@ export function problemOf(error: unknown, name: string): string | undefined {
   const { param, message } = error ? refusalOf(error) : {};
   return param === name ? message?.replace(`${name}: `, "") : undefined;
 }
+
+/** Nothing was saved: the member keeps what another one has saved, and the pages show that. */
+export class Kept extends Error {}
 
 class HttpRefusal extends Error {
   readonly refusal: Refusal;

@@ -1,4 +1,5 @@
 import { initTRPC } from "@trpc/server";
+import { z } from "zod";
 import { JsonText } from "../../db/json.ts";
 import { type EntityManager, forTenant } from "../../db/orm.ts";
 import { claimFor } from "../../db/pool.ts";
@@ -6,8 +7,9 @@ import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { requireRole, requireScope } from "../../domain/access/access.ts";
-import type { Admitted, CallerSummary } from "../../domain/access/authenticate.ts";
+import type { Admitted, CallerSummary, HeaderValues } from "../../domain/access/authenticate.ts";
 import { claimKey } from "../../domain/access/idempotency.ts";
+import { type Edit, EditedMeanwhile, noteEdit } from "../../domain/edits.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import type { Call, Locals, RequestContext } from "../context.ts";
@@ -33,7 +35,8 @@ const t = initTRPC
     // For callers by tRPC: REST has an envelope of its own.
     errorFormatter: ({ shape, error, ctx }) => {
       const { message, ...facts } = refusalFacts(toApiError(thrownBy(error)));
-      return { ...shape, message, data: { ...facts, requestId: ctx?.locals.requestId } };
+      const { edited } = error.cause instanceof EditedMeanwhile ? error.cause : {};
+      return { ...shape, message, data: { ...facts, edited, requestId: ctx?.locals.requestId } };
     },
   });
 
@@ -119,6 +122,18 @@ const admitted = (definition: RouteDefinition) =>
     return next({ ctx: { access, version, dryRun, idempotencyKey } });
   });
 
+const BEGAN = z.tuple([z.string(), z.iso.datetime()]);
+
+/** @throws {ApiError} `validation_failed` for a version that cannot be read */
+function editOf({ caller }: Admitted, headers: HeaderValues): Edit | null {
+  if (caller.kind !== "session") return null;
+  const [header] = headers["mailkeel-began"] ?? [];
+  if (header === undefined) return { memberId: caller.memberId };
+  const { success, data: [id, updatedAt] = ["", ""] } = BEGAN.safeParse(header.split(" "));
+  if (!success) throw new ApiError("validation_failed", "Mailkeel-Began is the id of a record and its updated_at.");
+  return { memberId: caller.memberId, began: { id, updatedAt } };
+}
+
 /** Reads and checks the input, and gives the handler its context. */
 const parsed = (definition: RouteDefinition) =>
   admitted(definition)
@@ -132,6 +147,7 @@ const parsed = (definition: RouteDefinition) =>
       const context = {
         ...{ tenant, requestId, vault, env, temporal, checkWebhookUrl },
         em: forTenant(deps.orm.em, tenant),
+        edit: editOf(access, ctx.headers),
         log: deps.log.child({ requestId, teamId: tenant.teamId }),
         target: `${definition.method} ${definition.path} ${stableJson(params)}`,
         idempotency: null,
@@ -171,6 +187,7 @@ const writing = (definition: RouteDefinition) =>
     if (definition.ownCommit && !ctx.dryRun) return next();
     const act = async (em: EntityManager) => {
       if (definition.isPatient) await limitStatements(em, PATIENT_MS);
+      await noteEdit(em, ctx.edit);
       const result = await next({ ctx: { em } });
       if (!result.ok) throw thrownBy(result.error);
       return result;

@@ -125,7 +125,9 @@ export function Account() {
   const navigate = useNavigate();
   const mayWrite = useRole("ADMIN");
   const { accounts } = client.app;
-  const account = useData(["accounts", accountId], () => accounts.show.query({ params }));
+  const read = () => accounts.show.query({ params });
+  const account = useData(["accounts", accountId], read);
+  const edits = { id: accountId, record: account, read };
   const { status, open_sends: openSends, refused } = account;
   return (
     <>
@@ -152,7 +154,11 @@ export function Account() {
               submit="Save"
               inputs={LIMIT_INPUTS}
               values={account}
-              act={(values) => accounts.update.mutate({ params, body: limitsOf(values) })}
+              edits={edits}
+              act={(values, _, save) => {
+                const body = limitsOf(values);
+                return save(body, (options) => accounts.update.mutate({ params, body }, options));
+              }}
             />
             <Act
               title="New server or login"
@@ -160,7 +166,11 @@ export function Account() {
               note="Both take the place of the present ones once the login works. It cannot be read here afterwards."
               inputs={SERVER_INPUTS}
               values={account}
-              act={(values) => accounts.setCredentials.mutate({ params, body: loginOf(values) })}
+              edits={edits}
+              act={(values, _, save) => {
+                const body = loginOf(values);
+                return save(body, (options) => accounts.setCredentials.mutate({ params, body }, options));
+              }}
             >
               <LoginFields />
             </Act>

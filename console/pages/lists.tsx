@@ -66,9 +66,10 @@ function ListButton({ list }: { list?: ListRecord }) {
         ["description", "Note for the team"],
         ["optin", "Opt-in", { choices: { DOUBLE: "Double", SINGLE: "Single" }, hint }],
       ]}
-      act={({ name = "", description, optin }, context): Promise<unknown> => {
+      edits={list && { id: list.id, record: list, read: () => lists.retrieve.query({ params: { listId: list.id } }) }}
+      act={({ name = "", description, optin }, context, save): Promise<unknown> => {
         const body = { name, description: description || null, optin: optin as "SINGLE" };
-        if (list) return lists.update.mutate({ params: { listId: list.id }, body });
+        if (list) return save(body, (options) => lists.update.mutate({ params: { listId: list.id }, body }, options));
         return lists.create.mutate({ body }, { context });
       }}
     />

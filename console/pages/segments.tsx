@@ -5,7 +5,8 @@ import type { Client, DataOf } from "../api.ts";
 import { Conditions } from "../parts/audience/builder.tsx";
 import { type Condition, canShow, grouped, isUnfinished } from "../parts/audience/conditions.ts";
 import { useFields } from "../parts/audience/people.tsx";
-import { Form } from "../parts/form.tsx";
+import type { Edited } from "../parts/edit.tsx";
+import { Form, type FormProps } from "../parts/form.tsx";
 import { PageHead, Problem, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { All } from "../parts/table.tsx";
@@ -50,12 +51,20 @@ export function OneSegment() {
 
 function Saved(params: { segmentId: string }) {
   const { client } = useWorkspace();
+  const [turn, setTurn] = useState(0);
   const read = () => client.app.audience.segment.query({ params });
   // The editor begins with the segment as the service has it, and not with a kept one.
-  return <Editor segment={useData(["segments", params.segmentId], read, { gcTime: 0 })} />;
+  const record = useData(["segments", params.segmentId], read, { gcTime: 0 });
+  return <Editor key={turn} edits={{ id: params.segmentId, record, read }} onKept={() => setTurn(turn + 1)} />;
 }
 
-function Editor({ segment }: { segment?: Segment }) {
+interface EditorProps {
+  edits?: Edited<Segment>;
+  onKept?: () => void;
+}
+
+function Editor({ edits, onKept }: EditorProps) {
+  const segment = edits?.record;
   const { client, base } = useWorkspace();
   const navigate = useNavigate();
   const fields = useFields();
@@ -68,12 +77,14 @@ function Editor({ segment }: { segment?: Segment }) {
     setConditions(next);
     setSaved(false);
   };
-  const save = async ({ name = "" }: Record<string, string>) => {
+  const submit: FormProps["onSubmit"] = async ({ name = "" }, _, save) => {
     const body = { name, conditions };
-    const call = segment
-      ? client.app.audience.updateSegment.mutate({ params: { segmentId: segment.id }, body })
-      : client.app.audience.createSegment.mutate({ body });
-    const { data } = await call;
+    const { createSegment, updateSegment } = client.app.audience;
+    const { data } = await save(body, (options) =>
+      segment
+        ? updateSegment.mutate({ params: { segmentId: segment.id }, body }, options)
+        : createSegment.mutate({ body }),
+    );
     setSaved(true);
     if (!segment) await navigate({ to: `${base}/segments/${data.id}` });
   };
@@ -94,7 +105,9 @@ function Editor({ segment }: { segment?: Segment }) {
           values={segment}
           submit={segment ? "Save" : "Make the segment"}
           isDisabled={conditions === undefined}
-          onSubmit={save}
+          edits={edits}
+          onKept={onKept}
+          onSubmit={submit}
         />
       )}
       {isSaved && <p role="status">Saved.</p>}

@@ -5,7 +5,7 @@ import { ChoiceFilter, SearchFilter, useFilters } from "../parts/filters.tsx";
 import { Inputs } from "../parts/form.tsx";
 import { choicesOf, Facts, Notice, PageHead, State, When } from "../parts/page.tsx";
 import { people } from "../parts/send/words.ts";
-import { SEQUENCE_STATES, type Step, StepsEditor, whenText } from "../parts/sequence.tsx";
+import { SEQUENCE_STATES, StepsEditor, type StepsSave, stepsText, stepsVersion, whenText } from "../parts/sequence.tsx";
 import { List, Table } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
 
@@ -103,7 +103,8 @@ export function OneSequence() {
   const [{ edit }, setFilters] = useFilters();
   const [notice, setNotice] = useState<string>();
   const [isAdmin, isEditor] = [useRole("ADMIN"), useRole("EDITOR")];
-  const sequence = useData(["sequences", sequenceId], () => sequences.show.query({ params }), {
+  const read = () => sequences.show.query({ params });
+  const sequence = useData(["sequences", sequenceId], read, {
     poll: ({ status }) => status === "ACTIVE" && 5_000,
   });
   const { status, steps, due } = sequence;
@@ -116,8 +117,9 @@ export function OneSequence() {
     const { data } = await sequences.resume.mutate({ params, body });
     setNotice(`Mailed now: ${data.due - data.spread}; within the hour: ${data.spread}; skipped: ${data.skipped}.`);
   };
-  const save = async (given: Step[]) => {
-    const { data } = await sequences.saveSteps.mutate({ params, body: { steps: given } });
+  const save: StepsSave = async (given, saveFrom) => {
+    const write = (options: object) => sequences.saveSteps.mutate({ params, body: { steps: given } }, options);
+    const { data } = await saveFrom({ steps: stepsText(given) }, write);
     setNotice(`Saved: ${data.added} new, ${data.changed} changed, ${data.removed} removed.`);
     setFilters({ edit: undefined });
   };
@@ -167,7 +169,10 @@ export function OneSequence() {
             title="Rename"
             inputs={NAME}
             values={sequence}
-            act={({ name = "" }) => sequences.rename.mutate({ params, body: { name } })}
+            edits={{ id: sequenceId, record: sequence, read }}
+            act={({ name = "" }, _, save) =>
+              save({ name }, (options) => sequences.rename.mutate({ params, body: { name } }, options))
+            }
           />
         )}
         {isEditor &&
@@ -206,7 +211,17 @@ export function OneSequence() {
       />
       <h2>Steps</h2>
       {isEditing ? (
-        <StepsEditor saved={steps} tags={sequence.merge_tags} save={save} />
+        <StepsEditor
+          saved={steps}
+          tags={sequence.merge_tags}
+          edits={{
+            id: sequenceId,
+            record: stepsVersion(sequence),
+            read: async () => ({ data: stepsVersion((await read()).data) }),
+          }}
+          save={save}
+          onKept={() => setFilters({ edit: undefined })}
+        />
       ) : (
         <Table
           caption="Steps"

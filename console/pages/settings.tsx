@@ -7,9 +7,12 @@ const TRACKING_HINT =
 
 /** Name, time zone and tracking of the team. */
 export function Page() {
-  const { client } = useWorkspace();
+  const { client, team } = useWorkspace();
   const disabled = !useRole("ADMIN");
-  const { name, time_zone, tracking } = useData(["settings"], () => client.app.team.settings.query({}));
+  const { settings, changeSettings } = client.app.team;
+  const read = () => settings.query({});
+  const record = useData(["settings"], read);
+  const { name, time_zone, tracking } = record;
   const zones = [time_zone, "UTC", ...Intl.supportedValuesOf("timeZone")];
   return (
     <>
@@ -24,9 +27,10 @@ export function Page() {
         values={{ name, time_zone, tracking: tracking ? "on" : "off" }}
         submit="Save"
         isDisabled={disabled}
-        onSubmit={async (values) => {
+        edits={{ id: team, record, read }}
+        onSubmit={async (values, _, save) => {
           const body = { name: values["name"], time_zone: values["time_zone"], tracking: values["tracking"] === "on" };
-          await client.app.team.changeSettings.mutate({ body });
+          await save(body, (options) => changeSettings.mutate({ body }, options));
           return "Saved.";
         }}
       />

@@ -147,7 +147,8 @@ export function Webhook() {
   const mayWrite = useRole("ADMIN");
   const secret = useEndpointSecret();
   const [events, setEvents] = useState<string[]>();
-  const endpoint = useData(key, () => calls.retrieve.query({ params }));
+  const read = () => calls.retrieve.query({ params });
+  const endpoint = useData(key, read);
   const { active } = endpoint;
   return (
     <>
@@ -164,10 +165,12 @@ export function Webhook() {
               submit="Save"
               inputs={INPUTS}
               values={{ ...endpoint, description: endpoint.description ?? "" }}
+              edits={{ id: endpoint.id, record: endpoint, read }}
               onOpen={() => setEvents(undefined)}
-              act={({ url = "", name, description = "" }) => {
+              act={({ url = "", name, description = "" }, _, save) => {
                 const named = { ...(name && { name }), ...(events && { events }) };
-                return calls.update.mutate({ params, body: { url, description: description || null, ...named } });
+                const body = { url, description: description || null, ...named };
+                return save(body, (options) => calls.update.mutate({ params, body }, options));
               }}
             >
               <EventPicker chosen={events ?? endpoint.events} onChange={setEvents} />

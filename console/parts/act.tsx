@@ -2,7 +2,7 @@ import { useState } from "react";
 import { Dialog } from "./dialog.tsx";
 import { Form, type FormProps } from "./form.tsx";
 
-interface ActProps extends Omit<FormProps, "onSubmit" | "onDone" | "submit"> {
+interface ActProps extends Omit<FormProps, "onSubmit" | "onDone" | "onKept" | "submit"> {
   /** Of the button and of the dialog. */
   title: string;
   /** The button's text, where its row says the rest of the title. */
@@ -33,7 +33,7 @@ export function Act({ title, short = title, submit = title, kind, act, note, onO
       {isOpen && (
         <Dialog title={title} onClose={() => setOpen(false)}>
           {note && <p>{note}</p>}
-          <Form submit={submit} onSubmit={act} onDone={() => setOpen(false)} {...form} />
+          <Form submit={submit} onSubmit={act} onDone={() => setOpen(false)} onKept={() => setOpen(false)} {...form} />
         </Dialog>
       )}
     </>

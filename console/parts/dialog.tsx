@@ -17,7 +17,12 @@ export function Dialog({ title, onClose, children }: DialogProps) {
     return () => dialog?.close();
   }, []);
   return (
-    <dialog ref={ref} aria-labelledby={id} onClose={onClose}>
+    // React hands the event of a dialog inside to this one, too.
+    <dialog
+      ref={ref}
+      aria-labelledby={id}
+      onClose={({ target, currentTarget }) => target === currentTarget && onClose()}
+    >
       <div className="head">
         <h2 id={id}>{title}</h2>
         <button type="button" className="plain" aria-label="Close" onClick={onClose}>

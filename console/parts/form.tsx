@@ -7,15 +7,30 @@ import {
   use,
   useId,
   useRef,
+  useState,
 } from "react";
-import { type CallContext, problemOf, refusalOf } from "../api.ts";
+import { type CallContext, Kept, problemOf, refusalOf } from "../api.ts";
+import { type Edited, useEdit, type Version } from "./edit.tsx";
 import { Notice, Problem } from "./page.tsx";
 
 export type Values = Record<string, string>;
 
+/** Saves the fields of `body` at the version that the form began with. */
+export type Save = <Answer>(
+  body: object,
+  write: (options: { context: CallContext }) => Promise<Answer>,
+) => Promise<Answer>;
+
 export interface FormProps {
-  /** @param values by the fields' names @param context with a key that stays while the inputs do */
-  onSubmit: (values: Values, context: CallContext) => Promise<unknown>;
+  /**
+   * @param values by the fields' names @param context with a key that stays while the inputs do
+   * @param save a form with `edits` saves by it
+   */
+  onSubmit: (values: Values, context: CallContext, save: Save) => Promise<unknown>;
+  /** The record that the form changes. */
+  edits?: Edited | undefined;
+  /** The change of another member was kept; the form begins again with it. */
+  onKept?: (() => void) | undefined;
   /** Not called where `onSubmit` has answered `false`, or a text, which is shown. */
   onDone?: () => void;
   submit: string;
@@ -30,16 +45,36 @@ export interface FormProps {
 export const RefusedBy = createContext<unknown>(null);
 
 /** A form whose refusals stand beside their fields. */
-export function Form({ onSubmit, onDone, submit, inputs = [], values, children, isDisabled }: FormProps) {
+export function Form({ onKept, ...props }: FormProps) {
+  const [turn, setTurn] = useState(0);
+  const begin = () => {
+    setTurn(turn + 1);
+    onKept?.();
+  };
+  return <OneForm key={turn} {...props} onKept={begin} />;
+}
+
+function OneForm(props: FormProps) {
+  const { onSubmit, onDone, onKept, edits, submit, inputs = [], values, children, isDisabled } = props;
   const form = useRef<HTMLFormElement>(null);
+  const { saveFrom, dialog } = useEdit(edits);
+  const began = useRef(edits?.record);
+  const save: Save = async (body, write) => {
+    const answer = await saveFrom(began.current ?? { updated_at: "" }, body, write);
+    // The form may stay, and be saved again.
+    const { updated_at } = (answer as { data?: Partial<Version> }).data ?? {};
+    if (updated_at !== undefined) began.current = { ...began.current, ...body, updated_at };
+    return answer;
+  };
   const idempotencyKey = useRef(crypto.randomUUID());
   const renewKey = () => {
     idempotencyKey.current = crypto.randomUUID();
   };
   const { mutate, data, error, isPending } = useMutation({
-    mutationFn: (given: Values) => onSubmit(given, { idempotencyKey: idempotencyKey.current }),
+    mutationFn: (given: Values) => onSubmit(given, { idempotencyKey: idempotencyKey.current }, save),
     onSuccess: (result) => result !== false && typeof result !== "string" && onDone?.(),
     onError: (thrown) => {
+      if (thrown instanceof Kept) return onKept?.();
       const { status = 503, code } = refusalOf(thrown);
       // The service would answer a refusal again, also once its reason is gone. One for too many requests says nothing
       // about an earlier press, whose answer may have been lost.
@@ -47,26 +82,29 @@ export function Form({ onSubmit, onDone, submit, inputs = [], values, children, 
     },
   });
   return (
-    <form
-      ref={form}
-      onChange={renewKey}
-      onSubmit={(event) => {
-        event.preventDefault();
-        mutate(Object.fromEntries(new FormData(event.currentTarget)) as Values);
-      }}
-    >
-      <RefusedBy value={error}>
-        <Inputs inputs={inputs} values={values} />
-        {children}
-      </RefusedBy>
-      <Notice>{typeof data === "string" && data}</Notice>
-      <Problem error={error} form={form.current} />
-      <div className="actions">
-        <button type="submit" className="primary" disabled={isPending || isDisabled}>
-          {submit}
-        </button>
-      </div>
-    </form>
+    <>
+      <form
+        ref={form}
+        onChange={renewKey}
+        onSubmit={(event) => {
+          event.preventDefault();
+          mutate(Object.fromEntries(new FormData(event.currentTarget)) as Values);
+        }}
+      >
+        <RefusedBy value={error}>
+          <Inputs inputs={inputs} values={values} />
+          {children}
+        </RefusedBy>
+        <Notice>{typeof data === "string" && data}</Notice>
+        <Problem error={error} form={form.current} />
+        <div className="actions">
+          <button type="submit" className="primary" disabled={isPending || isDisabled}>
+            {submit}
+          </button>
+        </div>
+      </form>
+      {dialog}
+    </>
   );
 }
 

@@ -1,7 +1,7 @@
 import { useQueryErrorResetBoundary } from "@tanstack/react-query";
 import { CatchBoundary, type ErrorComponentProps, Link } from "@tanstack/react-router";
 import { type ReactNode, Suspense, useEffect, useState } from "react";
-import { refusalOf } from "../api.ts";
+import { Kept, refusalOf } from "../api.ts";
 
 /** The title of a page, and its actions beside it. */
 export function PageHead({ title, children }: { title: string; children?: ReactNode }) {
@@ -53,7 +53,7 @@ export const Notice = ({ children }: { children?: ReactNode }) =>
 
 /** A refusal, with the request's id to copy. @param form whose fields show their own refusals */
 export function Problem({ error, form }: { error: unknown; form?: HTMLFormElement | null }) {
-  if (!error) return null;
+  if (!error || error instanceof Kept) return null;
   const { message, param, requestId } = refusalOf(error);
   if (param && form?.elements.namedItem(param)) return null;
   return (

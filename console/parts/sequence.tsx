@@ -2,7 +2,7 @@ import { useState } from "react";
 import { Conditions } from "./audience/builder.tsx";
 import { type Condition, grouped, partsOf } from "./audience/conditions.ts";
 import { TagField } from "./draft/tag-field.tsx";
-import { Form, Inputs, Refused, type Values } from "./form.tsx";
+import { Form, type FormProps, Inputs, Refused, type Save, type Values } from "./form.tsx";
 
 /** The words of a status, and their colour. */
 export const SEQUENCE_STATES = {
@@ -88,21 +88,45 @@ function ConditionInput({ first, label, name }: { first: unknown; label: string;
   );
 }
 
-interface StepsEditorProps {
+/** All steps as one text. */
+export const stepsText = (steps: readonly Step[]) =>
+  steps
+    .map((step, i) => {
+      const conditions = (["stop_if", "skip_if"] as const).flatMap((name) =>
+        step[name] ? [`${CONDITIONS[name]} ${JSON.stringify(step[name])}`] : [],
+      );
+      return [`Step ${i + 1}: ${whenText(step)}`, `Subject: ${step.subject}`, step.body, ...conditions].join("\n");
+    })
+    .join("\n");
+
+/** The version of the steps of a sequence. */
+export const stepsVersion = ({ steps, steps_updated_at }: { steps: readonly Step[]; steps_updated_at: string }) => ({
+  updated_at: steps_updated_at,
+  steps: stepsText(steps),
+});
+
+export type StepsSave = (steps: Step[], save: Save) => Promise<unknown>;
+
+interface StepsEditorProps extends Pick<FormProps, "edits" | "onKept"> {
   saved: readonly Step[];
   tags: readonly string[];
-  save: (steps: Step[]) => Promise<unknown>;
+  save: StepsSave;
 }
 
 /** Edits all steps, and saves them at once. */
-export function StepsEditor({ saved, tags, save }: StepsEditorProps) {
+export function StepsEditor({ saved, tags, save, edits, onKept }: StepsEditorProps) {
   const [steps, setSteps] = useState(() => (saved.length > 0 ? saved : [newStep()]));
   const insert = (at: number) => setSteps([...steps.slice(0, at), newStep(), ...steps.slice(at)]);
   return (
     <Form
       submit="Save all steps"
       isDisabled={steps.length === 0}
-      onSubmit={(values) => save(steps.map(({ id }, i) => stepOf(id, `steps[${i}].`, values)))}
+      edits={edits}
+      onKept={onKept}
+      onSubmit={(values, _, saveFrom) => {
+        const given = steps.map(({ id }, i) => stepOf(id, `steps[${i}].`, values));
+        return save(given, saveFrom);
+      }}
     >
       {steps.map((step, i) => (
         <fieldset key={step.id} className="card stack">

@@ -2,6 +2,7 @@ import { defineEntity, p } from "@mikro-orm/postgresql";
 import {
   code,
   codes,
+  edited,
   expiring,
   holding,
   instant,
@@ -10,7 +11,6 @@ import {
   tenancy,
   tenantFilters,
   text,
-  timestamps,
 } from "./shared.ts";
 
 export const ACCOUNT_STATUSES = ["PENDING", "ACTIVE", "ERROR", "SUSPENDED", "REVOKED"] as const;
@@ -75,7 +75,7 @@ export const EmailAccountSchema = defineEntity({
     /** The server's reply that says so, without addresses; null where there is none. */
     lastReply: text("team").nullable(),
     refusals: holding("none", p.json<RefusalRun>()).nullable(),
-    ...timestamps,
+    ...edited,
   },
 });
 export class EmailAccount extends EmailAccountSchema.class {}

@@ -1,6 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import {
   code,
+  edited,
   expiring,
   instant,
   listIndexes,
@@ -32,7 +33,7 @@ export const ListSchema = defineEntity({
     name: text("team"),
     description: text("team").nullable(),
     optin: code().$type<Optin>(),
-    ...timestamps,
+    ...edited,
   },
 });
 export class List extends ListSchema.class {}

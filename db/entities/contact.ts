@@ -1,5 +1,16 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, holding, instant, person, tenancy, tenantFilters, tenantKey, text, timestamps } from "./shared.ts";
+import {
+  code,
+  edited,
+  holding,
+  instant,
+  person,
+  tenancy,
+  tenantFilters,
+  tenantKey,
+  text,
+  timestamps,
+} from "./shared.ts";
 
 /** INVALID while the address is suppressed by a hard bounce. */
 export const EMAIL_STATUSES = ["ACTIVE", "INVALID"] as const;
@@ -61,7 +72,7 @@ export const SegmentSchema = defineEntity({
     conditions: holding("team", p.json<unknown>()),
     /** No draft may target it any more; campaigns that were scheduled with it may. */
     deletedAt: instant().nullable(),
-    ...timestamps,
+    ...edited,
   },
 });
 export class Segment extends SegmentSchema.class {}

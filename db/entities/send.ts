@@ -4,6 +4,7 @@ import {
   code,
   codes,
   type Environment,
+  edited,
   expiring,
   holding,
   instant,
@@ -43,7 +44,7 @@ const broadcast = {
   sendAt: instant().nullable(),
   startedAt: instant().nullable(),
   completedAt: instant().nullable(),
-  ...timestamps,
+  ...edited,
 };
 
 export const NewsletterSchema = defineEntity({

@@ -27,6 +27,9 @@ export const SequenceSchema = defineEntity({
     /** When changed contacts, and when all people, were last looked at. */
     sweptAt: instant().nullable(),
     sweptAllAt: instant().nullable(),
+    /** When its steps were last saved, and by which member; null without a save in the console. Pauses and waves change neither. */
+    updatedAt: instant().defaultRaw("now()"),
+    updatedBy: code().nullable(),
   },
 });
 

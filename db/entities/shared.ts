@@ -43,6 +43,13 @@ export const timestamps = {
   updatedAt: instant().defaultRaw("now()"),
 };
 
+/** Of records that members edit in the console. */
+export const edited = {
+  ...timestamps,
+  /** The member whose save in the console was the last change, by the trigger; null for any other change. */
+  updatedBy: code().nullable(),
+};
+
 export const tenancy = {
   teamId: code(),
   environment: code().$type<Environment>(),

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, codes, type Environment, expiring, instant, text, timestamps } from "./shared.ts";
+import { code, codes, type Environment, edited, expiring, instant, text, timestamps } from "./shared.ts";
 
 export const ROLES = ["OWNER", "ADMIN", "EDITOR", "VIEWER"] as const;
 export type Role = (typeof ROLES)[number];
@@ -20,7 +20,7 @@ export const TeamSchema = defineEntity({
     contactSlots: p.integer().nullable(),
     webhookEndpoints: p.integer().nullable(),
     tracking: p.boolean().default(false),
-    ...timestamps,
+    ...edited,
   },
 });
 export class Team extends TeamSchema.class {}

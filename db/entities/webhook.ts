@@ -1,16 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import {
-  code,
-  codes,
-  expiring,
-  instant,
-  listIndexes,
-  sealed,
-  tenancy,
-  tenantFilters,
-  text,
-  timestamps,
-} from "./shared.ts";
+import { code, codes, edited, expiring, instant, listIndexes, sealed, tenancy, tenantFilters, text } from "./shared.ts";
 
 export const DISABLED_REASONS = ["delivery_failures", "manual"] as const;
 export type DisabledReason = (typeof DISABLED_REASONS)[number];
@@ -45,7 +34,7 @@ export const WebhookEndpointSchema = defineEntity({
     enabledAt: instant().defaultRaw("now()"),
     /** When a mail to the team's owner about the switch-off is due. */
     noticeDueAt: instant().nullable(),
-    ...timestamps,
+    ...edited,
   },
 });
 export class WebhookEndpoint extends WebhookEndpointSchema.class {}

@@ -9,6 +9,7 @@ import {
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { hasControlCharacter } from "../audience/rules.ts";
+import { type Edit, noteEdit } from "../edits.ts";
 import { ApiError, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
@@ -171,6 +172,7 @@ export async function updateAccount(
   accountId: string,
   { credentials, ...changes }: AccountChanges,
   deps: AccountDeps,
+  edit: Edit | null = null,
 ): Promise<EmailAccount> {
   const { vault } = deps;
   const known = await readAccount(em, accountId);
@@ -185,7 +187,7 @@ export async function updateAccount(
   }
   return transaction(em, async (tx) => {
     if (credentials) await (tried ? storeGrant(tx, accountId, tried, vault) : deleteGrant(tx, accountId));
-    return changeAccount(tx, accountId, ({ status }) => ({
+    const changeOf = ({ status }: EmailAccount): AccountChange => ({
       ...changes,
       ...(credentials && {
         username: credentials.username,
@@ -196,7 +198,8 @@ export async function updateAccount(
         lastCheckedAt: new Date(),
         lastError: null,
       }),
-    }));
+    });
+    return changeAccount(tx, accountId, changeOf, edit);
   });
 }
 
@@ -224,11 +227,13 @@ function changeAccount(
   em: EntityManager,
   accountId: string,
   changeOf: (account: EmailAccount) => AccountChange,
+  edit: Edit | null = null,
 ): Promise<EmailAccount> {
   return transaction(em, async (tx) => {
     await noteFinding(tx, accountId);
     const lock = { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true };
     const account = orNotFound(await tx.findOne(EmailAccount, { id: accountId }, lock));
+    await noteEdit(tx, edit);
     const { status: formerStatus } = account;
     const change = changeOf(account);
     tx.assign(account, { ...change, ...(change.lastError === null && { lastReply: null, refusals: null }) });

@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
 import { type RawBuilder, sql } from "kysely";
 import { z } from "zod";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readFields } from "../audience/contact-fields.ts";
 import { hasControlCharacter } from "../audience/rules.ts";
 import { matchingPeople } from "../audience/segments/segments.ts";
+import { type Edit, noteEdit } from "../edits.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
@@ -146,8 +147,9 @@ function mergeOrder(saved: Iterable<string>, steps: readonly Step[]): string[] {
  * @param em in no transaction, with the tenant's filter
  * @param given JSON: a list of steps
  * @param refuseRunning throws unless the caller may change what is mailed without another confirmation: all but a DRAFT
+ * @param edit the member's who saves them, and the `updated_at` of the steps that they have seen
  * @returns the number of steps, and how many of them are new, changed, removed
- * @throws {ApiError} `not_found`; `validation_failed`, naming the part; `resource_state_invalid` for one that is STOPPED
+ * @throws {ApiError} `not_found`; `validation_failed`, naming the part; `resource_state_invalid` for one that is STOPPED; as `noteEdit`
  */
 export async function saveSteps(
   em: EntityManager,
@@ -155,6 +157,7 @@ export async function saveSteps(
   id: string,
   given: unknown,
   refuseRunning: () => void = () => {},
+  edit: Edit | null = null,
 ): Promise<{ steps: number; added: number; changed: number; removed: number }> {
   const sequence = await readSequence(em, id, { tenant });
   if (sequence.status !== "DRAFT") refuseRunning();
@@ -167,6 +170,7 @@ export async function saveSteps(
     // It may have been started meanwhile.
     if (status !== "DRAFT") refuseRunning();
     if (status === "STOPPED") throw wrongState({ status });
+    await noteEdit(forTenant(tx, tenant), edit, { steps: true });
     const saved = new Map((await readSteps(tx, id)).map((each) => [each.id, each]));
     const counts = { steps: steps.length, added: 0, changed: 0, removed: 0 };
     for (const [place, stepId] of mergeOrder(saved.keys(), steps).entries()) {
@@ -190,6 +194,8 @@ export async function saveSteps(
       sql`select e.ctid as row, null as leaves, true as passes, e.passed_step_id as passed,
         coalesce(e.passed_at, e.entered_at) as since from sequence_enrolments e where ${isWaiting(id)}`,
     );
+    await sql`update sequences set updated_at = now(), updated_by = ${edit?.memberId ?? null}
+      where campaign_id = ${id} and ${ofTenant(tenant)}`.execute(kysely(tx));
     // A DRAFT has no workflow.
     if (status !== "DRAFT") await wakeSequence(tx, id);
     return counts;

@@ -46,8 +46,8 @@ describe("The console in a browser", function () {
   this.timeout(240_000);
   const program = needs("chromium");
   before(() => buildConsole());
-  // A session that has ended is told apart by its 401; a test gives the others.
-  const inPage = openBrowser(program, /status of (401|429|502)/);
+  // A session that has ended is told apart by its 401, and the save of a second editor by its 409; a test gives the others.
+  const inPage = openBrowser(program, /status of (401|409|429|502)/);
 
   it("leads from a link in a mail to the report of a newsletter to 1,000 imported people", async () => {
     const sender = await makeSender({ recipients: 0, detached: true });
@@ -248,6 +248,81 @@ describe("The console in a browser", function () {
       await page.route(/imports\.export/, (route) => route.fulfill({ json: { result: { data: {} } } }));
       await page.getByRole("button", { name: "Export as CSV" }).click();
       await page.getByText("This page has failed").waitFor();
+    });
+  });
+
+  it("shows a second editor who changed the same text, keeps the one they choose, and merges other changes", async () => {
+    const { origin } = await stack();
+    const { em, owner, team, newsletterId, listId, fromEmail } = await makeSender({ recipients: 0 });
+    const ada = await makeMember(em, team.id, "ADMIN");
+    ada.name = "Ada";
+    await em.flush();
+    const { api, app } = await consoleClient(await signIn(ada.id), team.id);
+    const ofNewsletter = { params: { newsletterId } };
+    const subjectOf = async () => (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data.subject;
+    const change = async (fields: { subject?: string; body?: string }) => {
+      const { updated_at } = (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data;
+      const context = { began: `${newsletterId} ${updated_at}` };
+      await api.newsletters.drafts.update.mutate({ ...ofNewsletter, body: fields }, { context });
+    };
+    const sequence = { name: "Welcome", list_id: listId, from_email: fromEmail };
+    const params = { sequenceId: (await app.sequences.create.mutate({ body: sequence })).data.id };
+    const saveSteps = (subject: string) =>
+      app.sequences.saveSteps.mutate({ params, body: { steps: [{ id: "a", wait_minutes: 0, subject, body: "x" }] } });
+    await inPage({}, async (page) => {
+      await enter(page, owner.id);
+      const open = (path: string) => page.goto(`${origin}/console/${team.id}/live/${path}`);
+      const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
+      const subject = page.getByLabel("Subject", { exact: true });
+      const question = page.getByRole("dialog", { name: "Ada has changed this" });
+
+      await open(`newsletters/${newsletterId}`);
+      await subject.fill("Mine");
+      await change({ body: "<p>Ada's</p>" });
+      await press("Save");
+      await page.getByText("Saved", { exact: true }).waitFor();
+      await subject.fill("Mine again");
+      await change({ subject: "Ada's" });
+      await press("Save");
+      await question.getByText("Ada's", { exact: true }).waitFor();
+      await question.getByText("Mine again", { exact: true }).waitFor();
+      assert.deepEqual(await violationsOf(page), []);
+      await press("Save yours over it");
+      await page.getByText("Saved", { exact: true }).waitFor();
+      assert.equal(await subjectOf(), "Mine again");
+      await subject.fill("Mine at last");
+      await change({ subject: "Ada's again" });
+      await press("Save");
+      await question.waitFor();
+      await page.keyboard.press("Escape");
+      await page.getByText("Ada has changed this since you opened it.").waitFor();
+      assert.equal(await subject.inputValue(), "Mine at last");
+      await press("Save");
+      await press("Keep theirs");
+      await page.getByText("Saved", { exact: true }).waitFor();
+      assert.equal(await subject.inputValue(), "Ada's again");
+
+      await saveSteps("First");
+      await open(`sequences/${params.sequenceId}?edit=true`);
+      await subject.fill("Mine");
+      await saveSteps("Second");
+      await press("Save all steps");
+      await question.getByText("Subject: Second").waitFor();
+      await press("Keep theirs");
+      await page.getByRole("cell", { name: "Second" }).waitFor();
+
+      await open("settings");
+      await page.getByLabel("Name of the team").fill("Mine");
+      const { updated_at } = (await app.team.settings.query({})).data;
+      const context = { began: `${team.id} ${updated_at}` };
+      await app.team.changeSettings.mutate({ body: { name: "Ada's" } }, { context });
+      await press("Save");
+      await press("Save yours over it");
+      await page.getByText("Saved.").waitFor();
+      await page.getByLabel("Name of the team").fill("Mine too");
+      await press("Save");
+      const nameOf = async () => (await app.team.settings.query({})).data.name;
+      await eventually(async () => (await nameOf()) === "Mine too", { what: "the second save of the form" });
     });
   });
 

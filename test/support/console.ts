@@ -69,7 +69,11 @@ export async function consoleClient(
       httpLink({
         url: `${origin}/console/trpc`,
         headers: ({ op }) => {
-          const { dryRun, idempotencyKey } = op.context as { dryRun?: boolean; idempotencyKey?: string };
+          const { dryRun, idempotencyKey, began } = op.context as {
+            dryRun?: boolean;
+            idempotencyKey?: string;
+            began?: string;
+          };
           return {
             origin,
             cookie: Object.entries(cookies)
@@ -79,6 +83,7 @@ export async function consoleClient(
             "mailkeel-environment": environment,
             ...(dryRun && { "mailkeel-dry-run": "true" }),
             ...(idempotencyKey && { "idempotency-key": idempotencyKey }),
+            ...(began && { "mailkeel-began": began }),
           };
         },
       }),

@@ -78,6 +78,7 @@ export const accountsRouter = router({
       allowed_domains: account.allowedDomains,
       hourly_limit: account.hourlyLimit,
       daily_limit: account.dailyLimit,
+      updated_at: account.updatedAt.toISOString(),
       login: (await hasGrant(ctx.em, accountId)) ? "oauth" : account.username === null ? "none" : "password",
     } as const;
   }),
@@ -110,7 +111,7 @@ export const accountsRouter = router({
       const { max_connections: maxConnections, hourly_limit, daily_limit } = input.body;
       const changes = { maxConnections, hourlyLimit: hourly_limit, dailyLimit: daily_limit };
       const { accountId } = input.params;
-      return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, changes, deps)));
+      return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, changes, deps, ctx.edit)));
     },
   ),
 
@@ -127,7 +128,7 @@ export const accountsRouter = router({
       const { host, port, security, ...given } = input.body;
       const credentials = credentialsOf(given, TOKEN_URLS[provider]);
       const changes = { host, port, security, credentials };
-      return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, changes, deps)));
+      return presentStatus(await withLogins(ctx, (deps) => updateAccount(ctx.em, accountId, changes, deps, ctx.edit)));
     },
   ),
 

@@ -107,6 +107,8 @@ export const sequencesRouter = router({
       mailed_today: shown.mailedToday,
       due: shown.due,
       steps: shown.steps,
+      updated_at: shown.updatedAt,
+      steps_updated_at: shown.stepsUpdatedAt,
     };
   }),
 
@@ -191,7 +193,7 @@ export const sequencesRouter = router({
     },
     async ({ ctx, input }) => {
       const refuseRunning = () => requireRole(ctx.access, "ADMIN");
-      return saveSteps(ctx.em, ctx.tenant, input.params.sequenceId, input.body.steps, refuseRunning);
+      return saveSteps(ctx.em, ctx.tenant, input.params.sequenceId, input.body.steps, refuseRunning, ctx.edit);
     },
   ),
 

@@ -172,7 +172,10 @@ const renewConsoleKey = consoleMutation(
   },
 );
 
-const presentSettings = ({ name, timeZone, tracking, plan }: Team) => ({ name, time_zone: timeZone, tracking, plan });
+const presentSettings = ({ name, timeZone, tracking, plan, updatedAt }: Team) => ({
+  ...{ name, time_zone: timeZone, tracking, plan },
+  updated_at: updatedAt.toISOString(),
+});
 
 const settings = consoleQuery({ name: "team.settings", role: "VIEWER", input: noInput }, async ({ ctx }) =>
   presentSettings(await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId })),
@@ -188,7 +191,7 @@ const changeSettings = consoleMutation(
   },
   async ({ ctx, input: { body } }) => {
     const patch = { name: body.name, timeZone: body.time_zone, tracking: body.tracking };
-    return presentSettings(await changeTeam(ctx.em, ctx.tenant.teamId, patch));
+    return presentSettings(await ctx.em.refreshOrFail(await changeTeam(ctx.em, ctx.tenant.teamId, patch)));
   },
 );
 

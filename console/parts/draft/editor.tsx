@@ -1,10 +1,11 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useBlocker } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
-import { refusalOf } from "../../api.ts";
+import { Kept, refusalOf } from "../../api.ts";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { useAccounts } from "../account.tsx";
 import { Dialog } from "../dialog.tsx";
+import { useEdit } from "../edit.tsx";
 import { Field, RefusedBy } from "../form.tsx";
 import { Problem } from "../page.tsx";
 import { type Kind, useCalls } from "../send/calls.ts";
@@ -33,6 +34,9 @@ interface EditorProps {
 export function Editor({ kind, draft, onDirty }: EditorProps) {
   const { base } = useWorkspace();
   const { calls, params } = useCalls(kind, draft.id);
+  const read = (): Promise<{ data: Draft }> => calls.drafts.retrieve.query({ params });
+  const { saveFrom, dialog } = useEdit({ id: draft.id, read });
+  const began = useRef(draft);
   const queries = useQueryClient();
   const mayWrite = useRole("EDITOR");
   const [edits, setEdits] = useState<Partial<Content>>({});
@@ -58,14 +62,18 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
   const { mutate, mutateAsync, isPending, error } = useMutation({
     mutationFn: async () => {
       const body = Object.fromEntries(Object.entries(changes).map(([name, value]) => [name, value || null]));
-      const { data } = await calls.drafts.update.mutate({ params, body });
+      const write = (options: object): Promise<{ data: Partial<Draft> }> =>
+        calls.drafts.update.mutate({ params, body }, options);
+      const { data } = await saveFrom(began.current, body, write);
       const queryKey = [base, `${kind}s`, draft.id];
       await queries.cancelQueries({ queryKey, exact: true });
       queries.setQueryData(queryKey, (before: Draft) => ({ ...before, ...data }));
+      began.current = { ...draft, ...data } as Draft;
       // Text that was typed meanwhile stays.
       setEdits((now) => changesFrom(content, now));
     },
     onError: (thrown) => {
+      if (thrown instanceof Kept) setEdits({});
       const { param, message } = refusalOf(thrown);
       const [, line, column] = /line (\d+), column (\d+)/.exec(message) ?? [];
       const field = form.current?.elements.namedItem(param ?? "") as HTMLTextAreaElement | null | undefined;
@@ -76,7 +84,11 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
     name,
     value: content[name],
     readOnly: !mayWrite,
-    onChange: (value: string) => setEdits((before) => ({ ...before, [name]: value })),
+    onChange: (value: string) => {
+      // The edit of a field begins with what it shows.
+      if (!(name in changes)) began.current = { ...(isDirty ? began.current : draft), [name]: saved[name] };
+      setEdits((before) => ({ ...before, [name]: value }));
+    },
   });
 
   return (
@@ -85,7 +97,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
       aria-label="Content"
       onSubmit={(event) => {
         event.preventDefault();
-        if (isDirty) mutate();
+        if (isDirty && !isPending) mutate();
       }}
     >
       <RefusedBy value={error}>
@@ -126,6 +138,7 @@ export function Editor({ kind, draft, onDirty }: EditorProps) {
         </div>
       )}
       <Guard isDirty={isDirty} save={mutateAsync} />
+      {dialog}
     </form>
   );
 }

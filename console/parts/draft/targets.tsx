@@ -1,10 +1,11 @@
 import { useMutation } from "@tanstack/react-query";
-import { useId, useState } from "react";
+import { useEffect, useId, useRef, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { useAccounts } from "../account.tsx";
-import { Field, Ticks } from "../form.tsx";
+import { useEdit } from "../edit.tsx";
+import { Field, type Save, Ticks } from "../form.tsx";
 import { Problem } from "../page.tsx";
-import type { Kind } from "../send/calls.ts";
+import { type Kind, useCalls } from "../send/calls.ts";
 import { type Draft, useSettings, useTargets } from "./drafts.ts";
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
@@ -16,8 +17,20 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
   const targets = useTargets(kind);
   const accounts = useAccounts();
   const { tracking, team_tracking } = useSettings(kind, draft.id);
-  const { attachList, detachList, attachSegment, attachAccounts, change } = client.app.content;
+  const { attachList, detachList, attachSegment, attachAccounts, change, settings } = client.app.content;
+  const { calls, params } = useCalls(kind, draft.id);
   const one = { type: kind, id: draft.id };
+  const read = async () => {
+    const { data }: { data: Draft } = await calls.drafts.retrieve.query({ params });
+    return { data: { ...data, tracking: (await settings.query({ query: one })).data.tracking } };
+  };
+  const { saveFrom, dialog } = useEdit({ id: draft.id, read });
+  // A choice waits for the one before it, and begins with the draft as that has left it.
+  const shown = useRef({ ...draft, tracking });
+  useEffect(() => {
+    shown.current = { ...draft, tracking };
+  });
+  const save: Save = (body, write) => saveFrom(shown.current, body, write);
   return (
     <section className="cards" aria-label="Recipients and sending">
       {"lists" in draft ? (
@@ -37,7 +50,11 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
             hint="Its contacts with a valid address get it."
             options={targets}
             chosen={draft.segment_id}
-            save={(segment_id) => attachSegment.mutate({ body: { campaign_id: draft.id, segment_id } })}
+            save={(segment_id) =>
+              save({ segment_id }, (options) =>
+                attachSegment.mutate({ body: { campaign_id: draft.id, segment_id } }, options),
+              )
+            }
           />
           <Several
             label="Sending accounts"
@@ -47,7 +64,11 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
               name: status === "ACTIVE" ? email : `${email} (cannot send now)`,
             }))}
             chosen={draft.account_ids}
-            save={({ ids }) => attachAccounts.mutate({ body: { campaign_id: draft.id, account_ids: ids } })}
+            save={({ ids: account_ids }) =>
+              save({ account_ids }, (options) =>
+                attachAccounts.mutate({ body: { campaign_id: draft.id, account_ids } }, options),
+              )
+            }
           />
         </>
       )}
@@ -56,7 +77,10 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
         hint={`In the team's time zone, ${current.timeZone}. None chosen means any day.`}
         options={DAYS.map((name, index) => ({ id: `${index + 1}`, name }))}
         chosen={draft.send_days.map(String)}
-        save={({ ids }) => change.mutate({ body: { ...one, send_days: ids.map(Number) } })}
+        save={({ ids }) => {
+          const send_days = ids.map(Number);
+          return save({ send_days }, (options) => change.mutate({ body: { ...one, send_days } }, options));
+        }}
       />
       <One
         label="Count opens and clicks"
@@ -67,8 +91,12 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
           { id: "off", name: "Off" },
         ]}
         chosen={tracking === null ? "team" : tracking ? "on" : "off"}
-        save={(chosen) => change.mutate({ body: { ...one, tracking: TRACKING[chosen] ?? null } })}
+        save={(chosen) => {
+          const body = { tracking: TRACKING[chosen] ?? null };
+          return save(body, (options) => change.mutate({ body: { ...one, ...body } }, options));
+        }}
       />
+      {dialog}
     </section>
   );
 }
