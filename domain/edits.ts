@@ -44,7 +44,8 @@ const tableOf = (id: string) =>
   Object.entries(TABLES).find(([kind]) => id.startsWith(`${ID_PREFIX[kind as IdKind]}_`))?.[1];
 
 /**
- * Notes the member who changes records in this transaction, and keeps the record that they have seen as it is until its end.
+ * Notes the member who changes records in this transaction, and locks the record that they have seen. One that others lock
+ * in another order may be a deadlock, after which `transaction` begins again.
  * @param em with the tenant's filter @param steps the version is that of a sequence's steps
  * @throws {EditedMeanwhile} when it has changed since; a record that does not exist is left to the caller
  */

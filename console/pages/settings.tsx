@@ -1,3 +1,4 @@
+import { useState } from "react";
 import { Form, textsOf } from "../parts/form.tsx";
 import { PageHead } from "../parts/page.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -12,6 +13,7 @@ export function Page() {
   const { settings, changeSettings } = client.app.team;
   const read = () => settings.query({});
   const record = useData(["settings"], read);
+  const [turn, setTurn] = useState(0);
   const { name, time_zone, tracking } = record;
   const zones = [time_zone, "UTC", ...Intl.supportedValuesOf("timeZone")];
   return (
@@ -19,6 +21,7 @@ export function Page() {
       <PageHead title="Settings" />
       {disabled && <p className="notice">An ADMIN or an OWNER can change these settings.</p>}
       <Form
+        key={turn}
         inputs={[
           ["name", "Name of the team", { required: true, maxLength: 200, disabled }],
           ["time_zone", "Time zone", { hint: "Send days are days in this zone.", choices: textsOf(zones), disabled }],
@@ -28,6 +31,7 @@ export function Page() {
         submit="Save"
         isDisabled={disabled}
         edits={{ id: team, record, read }}
+        onKept={() => setTurn(turn + 1)}
         onSubmit={async (values, _, save) => {
           const body = { name: values["name"], time_zone: values["time_zone"], tracking: values["tracking"] === "on" };
           await save(body, (options) => changeSettings.mutate({ body }, options));

@@ -7,7 +7,6 @@ import {
   use,
   useId,
   useRef,
-  useState,
 } from "react";
 import { type CallContext, Kept, problemOf, refusalOf } from "../api.ts";
 import { type Edited, useEdit, type Version } from "./edit.tsx";
@@ -27,9 +26,9 @@ export interface FormProps {
    * @param save a form with `edits` saves by it
    */
   onSubmit: (values: Values, context: CallContext, save: Save) => Promise<unknown>;
-  /** The record that the form changes. */
+  /** The record that the form changes, which others may change, too. */
   edits?: Edited | undefined;
-  /** The change of another member was kept; the form begins again with it. */
+  /** The change of another one was kept: closes the form, or begins it again. */
   onKept?: (() => void) | undefined;
   /** Not called where `onSubmit` has answered `false`, or a text, which is shown. */
   onDone?: () => void;
@@ -45,16 +44,7 @@ export interface FormProps {
 export const RefusedBy = createContext<unknown>(null);
 
 /** A form whose refusals stand beside their fields. */
-export function Form({ onKept, ...props }: FormProps) {
-  const [turn, setTurn] = useState(0);
-  const begin = () => {
-    setTurn(turn + 1);
-    onKept?.();
-  };
-  return <OneForm key={turn} {...props} onKept={begin} />;
-}
-
-function OneForm(props: FormProps) {
+export function Form(props: FormProps) {
   const { onSubmit, onDone, onKept, edits, submit, inputs = [], values, children, isDisabled } = props;
   const form = useRef<HTMLFormElement>(null);
   const { saveFrom, dialog } = useEdit(edits);

@@ -312,14 +312,22 @@ describe("The console in a browser", function () {
       await page.getByRole("cell", { name: "Second" }).waitFor();
 
       await open("settings");
-      await page.getByLabel("Name of the team").fill("Mine");
-      const { updated_at } = (await app.team.settings.query({})).data;
-      const context = { began: `${team.id} ${updated_at}` };
-      await app.team.changeSettings.mutate({ body: { name: "Ada's" } }, { context });
+      const name = page.getByLabel("Name of the team");
+      const rename = async (text: string) => {
+        const context = { began: `${team.id} ${(await app.team.settings.query({})).data.updated_at}` };
+        await app.team.changeSettings.mutate({ body: { name: text } }, { context });
+      };
+      await name.fill("Mine");
+      await rename("Ada's");
+      await press("Save");
+      await press("Keep theirs");
+      await eventually(async () => (await name.inputValue()) === "Ada's", { what: "the name that Ada has saved" });
+      await name.fill("Mine");
+      await rename("Ada's again");
       await press("Save");
       await press("Save yours over it");
       await page.getByText("Saved.").waitFor();
-      await page.getByLabel("Name of the team").fill("Mine too");
+      await name.fill("Mine too");
       await press("Save");
       const nameOf = async () => (await app.team.settings.query({})).data.name;
       await eventually(async () => (await nameOf()) === "Mine too", { what: "the second save of the form" });
