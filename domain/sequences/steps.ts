@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { type RawBuilder, sql } from "kysely";
 import { z } from "zod";
-import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { limitStatements } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readFields } from "../audience/contact-fields.ts";
@@ -170,7 +170,7 @@ export async function saveSteps(
     // It may have been started meanwhile.
     if (status !== "DRAFT") refuseRunning();
     if (status === "STOPPED") throw wrongState({ status });
-    await noteEdit(forTenant(tx, tenant), edit, { steps: true });
+    await noteEdit(tx, edit, { steps: true });
     const saved = new Map((await readSteps(tx, id)).map((each) => [each.id, each]));
     const counts = { steps: steps.length, added: 0, changed: 0, removed: 0 };
     for (const [place, stepId] of mergeOrder(saved.keys(), steps).entries()) {

@@ -302,6 +302,10 @@ describe("The console in a browser", function () {
       await page.getByText("Saved", { exact: true }).waitFor();
       assert.equal(await subject.inputValue(), "Ada's again");
 
+      for (const day of ["Monday", "Tuesday", "Friday"]) await page.getByRole("checkbox", { name: day }).check();
+      const daysOf = async () => (await api.newsletters.drafts.retrieve.query(ofNewsletter)).data.send_days;
+      await eventually(async () => (await daysOf()).join() === "1,2,5", { what: "own choices, one after the other" });
+
       await saveSteps("First");
       await open(`sequences/${params.sequenceId}?edit=true`);
       await subject.fill("Mine");

@@ -1,5 +1,5 @@
-import { useMutation } from "@tanstack/react-query";
-import { useEffect, useId, useRef, useState } from "react";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useId, useState } from "react";
 import { useRole, useWorkspace } from "../../session.tsx";
 import { useAccounts } from "../account.tsx";
 import { useEdit } from "../edit.tsx";
@@ -13,7 +13,7 @@ const TRACKING: Record<string, boolean | null> = { team: null, on: true, off: fa
 
 /** Whom a draft goes to, on which days, and whether opens and clicks are counted. Each choice is saved at once. */
 export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
-  const { client, current } = useWorkspace();
+  const { client, current, base } = useWorkspace();
   const targets = useTargets(kind);
   const accounts = useAccounts();
   const { tracking, team_tracking } = useSettings(kind, draft.id);
@@ -25,12 +25,13 @@ export function Targets({ kind, draft }: { kind: Kind; draft: Draft }) {
     return { data: { ...data, tracking: (await settings.query({ query: one })).data.tracking } };
   };
   const { saveFrom, dialog } = useEdit({ id: draft.id, read });
-  // A choice waits for the one before it, and begins with the draft as that has left it.
-  const shown = useRef({ ...draft, tracking });
-  useEffect(() => {
-    shown.current = { ...draft, tracking };
-  });
-  const save: Save = (body, write) => saveFrom(shown.current, body, write);
+  const queries = useQueryClient();
+  // A choice waits for the one before it, and begins with the draft as that has left it, shown or not yet.
+  const save: Save = (body, write) => {
+    const key = [base, `${kind}s`, draft.id];
+    const now = { ...draft, tracking, ...queries.getQueryData<Draft>(key) };
+    return saveFrom({ ...now, ...queries.getQueryData<object>([...key, "settings"]) }, body, write);
+  };
   return (
     <section className="cards" aria-label="Recipients and sending">
       {"lists" in draft ? (
