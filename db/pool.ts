@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
-import { isReadOnly } from "./unreachable.ts";
 import { type Claim, FairQueue } from "../lib/fair-queue.ts";
+import { isReadOnly } from "./unreachable.ts";
 
 export interface Client extends EventEmitter {
   readonly connection: { readonly stream: Socket };
