@@ -34,6 +34,8 @@ export interface Locals {
   sendId?: string;
   /** Of the error that was answered. */
   code?: string;
+  /** Of a preview or confirm that a gate refused: the gate's. */
+  reason?: string;
 }
 
 /** What a request brings to a procedure besides its input, all unchecked. */

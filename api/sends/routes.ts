@@ -4,14 +4,13 @@ import { type IdempotencyHandle, readAnswer } from "../../domain/access/idempote
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import { checkToken } from "../../domain/sends/confirm-refusals.ts";
-import { type RefusedStep, recordRefusal } from "../../domain/sends/last-refusal.ts";
 import { checkDraft, type PreviewRow, readPreview, resolvePreview, tokenFacts } from "../../domain/sends/preview.ts";
+import { Refusal } from "../../domain/sends/refusal.ts";
 import { type ResourceType, type SendResource, sendScope } from "../../domain/sends/resource.ts";
 import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { readCreditUsage } from "../../domain/teams/credits.ts";
 import type { RequestContext } from "../context.ts";
 import { text } from "../fields.ts";
-import { toApiError } from "../rest/failures.ts";
 import { idParamOf, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { durationText } from "../units.ts";
 import { previewIdFor, runSendUpdate } from "./send-updates.ts";
@@ -44,6 +43,18 @@ function claimOf({ idempotency }: RequestContext): IdempotencyHandle {
   if (!idempotency) throw new ApiError("idempotency_key_required");
   return idempotency;
 }
+
+/** The same handler: the reason of a refusal goes into the request's line of the log. */
+const notingReason =
+  <Request extends { ctx: RequestContext }, Result>(handler: (request: Request) => Promise<Result>) =>
+  async (request: Request): Promise<Result> => {
+    try {
+      return await handler(request);
+    } catch (error) {
+      if (error instanceof Refusal) request.ctx.locals.reason = error.reason;
+      throw error;
+    }
+  };
 
 /** A preview is remembered by reference: a replay reads its row and makes the token anew. */
 interface PreviewFacts {
@@ -85,26 +96,6 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     id: input.params[idParam] ?? "",
   });
 
-  /** The same handler, whose refusals are kept for operators. */
-  const recordingRefusals =
-    <Request extends { ctx: RequestContext; input: { params: Record<string, string> } }, Result>(
-      step: RefusedStep["step"],
-      handler: (request: Request) => Promise<Result>,
-    ) =>
-    async (request: Request): Promise<Result> => {
-      try {
-        return await handler(request);
-      } catch (error) {
-        const { em, tenant, locals, log, dryRun } = request.ctx;
-        if (dryRun) throw error;
-        const { requestId, keyId = null, sendId = null } = locals;
-        const refused: RefusedStep = { step, requestId, apiKeyId: keyId, sendId };
-        const recorded = recordRefusal(em, tenant, resourceOf(request.input), refused, toApiError(error));
-        await recorded.catch((err) => log.warn({ err }, "a refusal was not recorded"));
-        throw error;
-      }
-    };
-
   /** @throws {ApiError} `confirmation_stale` when the preview's row was deleted since */
   async function showPreview({ em, tenant, vault }: RequestContext, { resource, previewId }: PreviewFacts) {
     const row = await readPreview(em, tenant, resource, previewId);
@@ -135,7 +126,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     .input(z.strictObject({ params }))
     .output(kind.preview.schema)
     .workflow(
-      recordingRefusals("preview", async ({ ctx, input }) => {
+      notingReason(async ({ ctx, input }) => {
         const { em, tenant, access, temporal, env } = ctx;
         const resource = resourceOf(input);
         if (ctx.dryRun) return dryRunPreview(ctx, resource);
@@ -190,7 +181,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     .input(z.strictObject({ params, body: confirmationBody }))
     .output(kind.send.schema)
     .workflow(
-      recordingRefusals("confirm", async ({ ctx, input }) => {
+      notingReason(async ({ ctx, input }) => {
         const { em, tenant, access, vault, temporal, env } = ctx;
         const resource = resourceOf(input);
         const token = input.body?.confirmation_token ?? null;

@@ -14,7 +14,6 @@ import {
   readSendFacts,
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
-import { type LastRefusal, readLastRefusal } from "../../domain/sends/last-refusal.ts";
 import { GONE } from "../../domain/sends/pause-reasons.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { holdOpenSends } from "../../domain/sends/unfinished.ts";
@@ -62,17 +61,6 @@ export const commands: Commands = {
         text: describe(facts, { workflow, ui, details }),
         data: { send: { ...dataOf(facts), workflow, ui, details } },
       };
-    },
-  ),
-
-  "send:why": command(
-    "say why a preview or confirm of a newsletter or campaign was refused: the last one that was",
-    { id: argument("a newsletter (nl_…) or a campaign (cmp_…)") },
-    async ({ orm }, { id }) => {
-      const { status, refusal } = await readLastRefusal(orm.em.fork(), id);
-      if (refusal) return refusedStep(status, refusal);
-      const text = `${id} is ${status}: no preview and no confirm of it was refused in the last 30 days.`;
-      return { text, data: { status, refusal: null } };
     },
   ),
 
@@ -172,23 +160,6 @@ export const commands: Commands = {
     "mail once more the recipients settled as not_sent, or all whose outcome is unknown where none is: some of those may get it twice",
   ),
 };
-
-function refusedStep(status: string, refusal: LastRefusal): Outcome {
-  const { step, code, reason, meaning, refusedAt, previewedAt, requestId, apiKeyId, sendId } = refusal;
-  const workflow = sendId === null ? null : sendWorkflowId(sendId);
-  const text = linesOf([
-    ["refused", `${step} at ${refusedAt}`],
-    ["by", `${code}${reason === null ? "" : ` (${reason})`}: ${meaning}`],
-    ["request", requestId],
-    ["key", apiKeyId],
-    ["workflow", workflow],
-    ["since then", previewedAt === null ? null : `a preview at ${previewedAt} was not refused`],
-    ["status", `${status} now`],
-  ]);
-  const gate = { step, code, reason, message: meaning, refused_at: refusedAt };
-  const ids = { request: requestId, key: apiKeyId, send: sendId, workflow };
-  return { text, data: { status, refusal: { ...gate, ...ids, previewed_at: previewedAt } } };
-}
 
 /** A line for each fact; facts that there are not are left out. */
 function describe(facts: SendFacts, { workflow, ui, details }: Record<"workflow" | "ui" | "details", string | null>) {

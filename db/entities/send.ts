@@ -110,23 +110,6 @@ export const SendPreviewSchema = defineEntity({
   },
 });
 
-/** The last preview or confirm of a newsletter or campaign that was refused. */
-export const SendRefusalSchema = defineEntity({
-  name: "send_refusals",
-  indexes: [{ properties: ["refusedAt"] }],
-  properties: {
-    resourceId: code().primary(),
-    ...tenancy,
-    step: code().$type<"preview" | "confirm">(),
-    code: code(),
-    reason: code().nullable(),
-    requestId: code(),
-    apiKeyId: code().nullable(),
-    sendId: code().nullable(),
-    refusedAt: expiring("30 days", instant()).defaultRaw("now()"),
-  },
-});
-
 export const SEND_STATUSES = ["SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
 export type SendStatus = (typeof SEND_STATUSES)[number];
 

@@ -16,7 +16,6 @@ const MISSING: [id: string, ...args: string[]][] = [
     ...(["nl_none", "complaint:withdraw", "--newsletter", "nl_none"] as const),
     ...["--email", "a@example.com", "--reason", "x"],
   ],
-  ["nl_none", "send:why", "nl_none"],
   ["nl_none", "credits:show", "--send", "nl_none"],
   ["dlv_none", "delivery:where", "dlv_none"],
   ["dlv_none", "delivery:show", "dlv_none"],
