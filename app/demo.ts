@@ -11,7 +11,6 @@ import { attachList } from "../domain/sends/drafts.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { DEMO_FROM } from "../stack/demo-team.ts";
 import type { StackFile } from "../stack/state.ts";
-import { sendCampaign } from "./demo-campaign.ts";
 import { type DemoReceiver, openReceiver } from "./demo-receiver.ts";
 import { runSequence } from "./demo-sequence.ts";
 import { count, generateCsv, POLL_MS, say, sayPlaces, seconds, sendDraft } from "./demo-steps.ts";
@@ -20,8 +19,10 @@ import { lineOf, progressLine } from "./output.ts";
 import { inTenant, type Session, withSession } from "./session.ts";
 
 /** Events of a send whose number does not grow with the recipients. */
-const eventsOf = (kind: "newsletter" | "campaign"): EventName[] => [
-  ...(["scheduled", "started", "paused", "completed", "cancelled"] as const).map((what) => `${kind}.${what}` as const),
+const SEND_EVENTS: EventName[] = [
+  ...(["scheduled", "started", "paused", "completed", "cancelled"] as const).map(
+    (what) => `newsletter.${what}` as const,
+  ),
   "email.rejected",
   "unsubscribe.created",
 ];
@@ -41,7 +42,7 @@ async function importPeople(
   file: string | undefined,
   recipients: number,
 ) {
-  const input = file === undefined ? Readable.from(generateCsv(recipients, "inbox.example")) : createReadStream(file);
+  const input = file === undefined ? Readable.from(generateCsv(recipients)) : createReadStream(file);
   const line = progressLine();
   const startedAt = performance.now();
   const report = await importSubscribers(forTenant(session.orm.em, tenant), session.vault, tenant, input, {
@@ -91,24 +92,18 @@ async function receiveAll(mailkeel: Mailkeel, { received, endpointId }: DemoRece
 /** Events of a sequence whose number does not grow with its mails. */
 const SEQUENCE_EVENTS: EventName[] = ["sequence.entered", "sequence.completed", "sequence.left"];
 
-async function demo(
-  session: Session,
-  { csv, recipients, campaign, sequence, events: wanted }: DemoOptions,
-): Promise<void> {
+async function demo(session: Session, { csv, recipients, sequence, events }: DemoOptions): Promise<void> {
   const { stack } = session;
   if (!stack) throw new SettingsError("The demo needs a running stack; start one with `npm start`.");
   const mailkeel = new Mailkeel({ apiKey: stack.keys.live, baseUrl: stack.api });
 
-  const kind = campaign ? "campaign" : "newsletter";
-  const events = wanted ?? (sequence ? SEQUENCE_EVENTS : eventsOf(kind));
   say("1. A webhook endpoint of its own");
-  const listening = await listen(mailkeel, stack, events);
+  const listening = await listen(mailkeel, stack, events ?? (sequence ? SEQUENCE_EVENTS : SEND_EVENTS));
   try {
     if (sequence) await runSequence(session, stack, mailkeel);
-    else if (campaign) await sendCampaign(session, stack, mailkeel, { recipients });
     else await sendLetter(session, stack, mailkeel, { csv, recipients });
     if (listening) {
-      await receiveAll(mailkeel, listening, sequence ? "sequence.completed" : `${kind}.completed`);
+      await receiveAll(mailkeel, listening, sequence ? "sequence.completed" : "newsletter.completed");
       const { received, counts } = listening;
       const byType = Map.groupBy(received.values(), (type) => type);
       const came = [...byType].map(([type, all]) => `${count(all.length)} ${type}`);
@@ -142,13 +137,12 @@ async function sendLetter(
   await inTenant(session, tenant, (em) => attachList(em, draft.id, list.id));
   say(`  ${draft.id}`);
 
-  sayPlaces(stack, "/newsletters", await sendDraft(mailkeel.newsletters, draft.id));
+  sayPlaces(stack, await sendDraft(mailkeel, draft.id));
 }
 
 interface DemoOptions {
   recipients: number;
   csv?: string | undefined;
-  campaign?: boolean;
   sequence?: boolean;
   events?: EventName[];
 }
@@ -156,11 +150,8 @@ interface DemoOptions {
 const program = new Command("demo")
   .description("drives the main job over HTTP against a running service")
   .option("--recipients <count>", "people to generate", wholeNumber(1, 10_000_000), 1_000)
-  .addOption(new Option("--csv <file>", "import this file instead, for the newsletter").conflicts("campaign"))
-  .option("--campaign", "send a campaign over two accounts, one of which fails half-way")
-  .addOption(
-    new Option("--sequence", "run a welcome series of two mails to those who subscribe").conflicts(["csv", "campaign"]),
-  )
+  .option("--csv <file>", "import this file instead")
+  .addOption(new Option("--sequence", "run a welcome series of two mails to those who subscribe").conflicts("csv"))
   .option("--events <names>", "comma-separated events to receive as webhooks, * for all", eventNames)
   .action(async (options: DemoOptions) => {
     try {

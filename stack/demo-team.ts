@@ -15,8 +15,6 @@ import type { Demo } from "./state.ts";
 export const DEMO_DOMAIN = "demo.example";
 /** The address of the demo team's sending account. */
 export const DEMO_FROM = `news@${DEMO_DOMAIN}`;
-/** The account that the demo of a campaign adds. */
-export const DEMO_SECOND_FROM = `second@${DEMO_DOMAIN}`;
 
 /** Mails a day and credits of the demo team: more than trying things out uses up. */
 const PLENTY = 10_000_000;
@@ -34,17 +32,6 @@ interface DemoOptions {
   /** SMTP of the mail catcher. */
   mail: { host: string; port: number };
 }
-
-/** The fields that every account on the mail catcher has. */
-export const demoAccount = (mail: DemoOptions["mail"]) => ({
-  ...mail,
-  ...({ provider: "SMTP_OTHER", security: "none" } as const),
-  allowedDomains: [DEMO_DOMAIN],
-  username: null,
-  password: null,
-  hourlyLimit: null,
-  dailyLimit: null,
-});
 
 /**
  * Makes a team to try things with: keys of every kind, a sending account on the mail catcher, a list, and credits.
@@ -86,7 +73,12 @@ export async function seedDemo({ env, mail }: DemoOptions): Promise<Demo> {
       }
       em.setFilterParams("tenant", live);
       await createList(em, live, { name: "Demo list", description: null, optin: "SINGLE" }, env.MAX_LISTS);
-      const account = { ...demoAccount(mail), email: DEMO_FROM, displayName: "Demo news", maxConnections: CONNECTIONS };
+      const account = {
+        ...mail,
+        ...({ provider: "SMTP_OTHER", security: "none", username: null, password: null } as const),
+        ...{ email: DEMO_FROM, displayName: "Demo news", allowedDomains: [DEMO_DOMAIN] },
+        ...{ maxConnections: CONNECTIONS, hourlyLimit: null, dailyLimit: null },
+      };
       // The catcher takes every login, and the stack itself checks that it is up.
       await connectAccount(em, live, account, { vault, verify: async () => ({ ok: true }) });
       return { team: { id: team.id, owner: owner.id }, keys };
@@ -96,8 +88,8 @@ export async function seedDemo({ env, mail }: DemoOptions): Promise<Demo> {
   }
 }
 
-/** Points the demo team's sending accounts at a mail catcher that came up on another port than the last time. */
-export async function pointDemoAccounts(
+/** Points the demo team's sending account at a mail catcher that came up on another port than the last time. */
+export async function pointDemoAccount(
   databaseUrl: string,
   teamId: string,
   mail: { host: string; port: number },
@@ -108,7 +100,7 @@ export async function pointDemoAccounts(
       .updateTable("email_accounts")
       .set(mail)
       .where("team_id", "=", teamId)
-      .where("email", "in", [DEMO_FROM, DEMO_SECOND_FROM])
+      .where("email", "=", DEMO_FROM)
       .execute();
   } finally {
     await orm.close(true);

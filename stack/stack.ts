@@ -199,8 +199,8 @@ export class Stack {
     const { hostname, port } = new URL(infra.smtp);
     const mail = { host: hostname, port: Number(port) };
     if (known) {
-      const { pointDemoAccounts } = await import("./demo-team.ts");
-      await pointDemoAccounts(infra.databaseUrl, known.team.id, mail);
+      const { pointDemoAccount } = await import("./demo-team.ts");
+      await pointDemoAccount(infra.databaseUrl, known.team.id, mail);
       return known;
     }
     return this.#options.step("demo team", async () => {
