@@ -27,7 +27,6 @@ const GROUPS: Readonly<Record<string, readonly (() => Promise<Commands>)[]>> = {
   campaign: [drafts, campaigns],
   credits: [credits],
   complaint: [() => read(import("./commands/complaints.ts"))],
-  analytics: [() => read(import("./commands/analytics.ts"))],
   provider: [() => read(import("./commands/providers.ts"))],
   sequence: [() => read(import("./commands/sequences.ts"))],
   send: [() => read(import("./commands/sends.ts"))],

@@ -1,12 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { sql } from "kysely";
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
-import { recountFigures } from "../domain/analytics/recount.ts";
 import { ID_PREFIX } from "../domain/ids.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, openStackDatabase } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";
+import { recountFigures } from "../test/support/recount.ts";
 import { stack } from "../test/support/stack.ts";
 import { startApiLoad } from "./api-load.ts";
 import { usage } from "./processes.ts";

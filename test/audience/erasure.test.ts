@@ -8,7 +8,6 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { forTenant, kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type MintedKey, mintKey } from "../../domain/access/keys.ts";
-import { recountFigures } from "../../domain/analytics/recount.ts";
 import { claimConfirmations } from "../../domain/audience/confirmation-mails.ts";
 import { readSlotUse } from "../../domain/audience/contact-slots.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
@@ -29,6 +28,7 @@ import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { recordSend, scopesBesideSending, type TestTeam, unique } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { recountFigures } from "../support/recount.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
   beginToday,

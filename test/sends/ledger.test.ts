@@ -3,7 +3,6 @@ import { sql } from "kysely";
 import { settleLate } from "../../activities/dispatch/slice-ledger.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
-import { recountFigures } from "../../domain/analytics/recount.ts";
 import { type MailOutcome, UNDECIDED } from "../../domain/mail/outcome.ts";
 import { classifyAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
 import { recordReports } from "../../domain/reports/record.ts";
@@ -23,6 +22,7 @@ import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlem
 import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
 import { live, mailed, reasonOf, recordedKinds } from "../reports/mails.ts";
+import { recountFigures } from "../support/recount.ts";
 import { credits, ledgerStates, makeSender, startUntaken, untilBlocked } from "../support/sending.ts";
 
 const POLICY = {

@@ -2,11 +2,10 @@ import { type RawBuilder, sql } from "kysely";
 import { FIGURES, type Figure } from "../../db/entities/analytics.ts";
 import { UNKNOWN_REPORTER, WITHDRAWN } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import { WHOLE_TENANT } from "./figures.ts";
+import { WHOLE_TENANT } from "../../domain/analytics/figures.ts";
 
 /** A kept figure that differs from the number of facts. */
-export interface Difference {
+interface Difference {
   /** Empty for opt-outs of none. */
   resourceId: string;
   /** As `2026-11-21`. */
@@ -85,24 +84,19 @@ const differingFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
  * Counts the tenant's facts anew, also while mails go out. @param repair add what a figure lacks @returns the figures that
  * differ
  */
-export function recountFigures(
+export async function recountFigures(
   em: EntityManager,
   tenant: Tenant,
   { repair }: { repair: boolean },
 ): Promise<Difference[]> {
-  return transaction(em, async (tx) => {
-    const db = kysely(tx);
-    // Before the statement whose snapshot compares: two repairs at once would add the same difference twice.
-    await sql`select pg_advisory_xact_lock(hashtextextended(${`mailkeel/recount/${tenant.teamId}`}, 0))`.execute(db);
-    const repaired = repair
-      ? sql`insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
-          select ${tenant.teamId}, ${tenant.environment}, resource_id, day, figure, counted - kept from differing
-          returning 1`
-      : sql`select 1`;
-    const { rows } = await sql<Difference>`
-      with differing as materialized (${differingFigures(tenant)}), repaired as (${repaired})
-      select resource_id as "resourceId", to_char(day, 'YYYY-MM-DD') as day, figure, kept::float8, counted::float8
-      from differing order by resource_id, day, figure`.execute(db);
-    return rows;
-  });
+  const repaired = repair
+    ? sql`insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
+        select ${tenant.teamId}, ${tenant.environment}, resource_id, day, figure, counted - kept from differing
+        returning 1`
+    : sql`select 1`;
+  const { rows } = await sql<Difference>`
+    with differing as materialized (${differingFigures(tenant)}), repaired as (${repaired})
+    select resource_id as "resourceId", to_char(day, 'YYYY-MM-DD') as day, figure, kept::float8, counted::float8
+    from differing order by resource_id, day, figure`.execute(kysely(em));
+  return rows;
 }
