@@ -13,6 +13,7 @@ import * as fields from "../../domain/audience/contact-fields.ts";
 import * as rules from "../../domain/audience/rules.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import * as imports from "../../domain/import/import.ts";
+import { DATE_PARTS } from "../../domain/mail/liquid-date.ts";
 import { ALLOWED_FILTERS } from "../../domain/mail/liquid-engine.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { PROVIDERS, type ProviderNeed } from "../../domain/reports/providers.ts";
@@ -94,6 +95,7 @@ export function factsOf(env: Env, basePath: string) {
     versions: VERSIONS,
     merge_tags: MERGE_TAGS,
     filters: ALLOWED_FILTERS.toSorted(),
+    date_parts: DATE_PARTS,
     roles: ROLES.toReversed(),
     /** Each with the least role that holds it. */
     scopes: SCOPES.map((name) => ({ name, role: ROLES.findLast((role) => roleHolds(role, name)) })),

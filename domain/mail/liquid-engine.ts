@@ -33,7 +33,7 @@ export const ALLOWED_FILTERS: readonly string[] = `
   truncate truncatewords number_of_words slice url_encode url_decode cgi_escape uri_escape slugify default
   base64_encode base64_decode sha256 hmac_sha256 json jsonify inspect to_integer
   abs at_least at_most ceil divided_by floor minus plus modulo times round
-  date date_to_xmlschema date_to_rfc822 date_to_string date_to_long_string
+  date date_to_string date_to_long_string
   join first last size reverse sort sort_natural sum uniq compact concat push pop shift unshift sample
   array_to_sentence_string`
   .trim()

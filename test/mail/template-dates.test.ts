@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Liquid } from "liquidjs";
+import { DATE_PARTS } from "../../domain/mail/liquid-date.ts";
 import { checkContent, compileTemplate } from "../../domain/mail/template.ts";
 import { TemplateError } from "../../domain/mail/template-problem.ts";
 
@@ -17,18 +18,13 @@ describe("A date in a template", () => {
     else process.env["TZ"] = zone;
   });
 
-  it("is written as LiquidJS writes it in English, in any format and zone", () => {
+  it("is written as LiquidJS writes it in English, in any zone", () => {
     const liquid = new Liquid({ locale: "en-US", timezoneOffset: 0 });
     const part = fc
-      .tuple(
-        fc.constant("%"),
-        fc.constantFrom("", "", "-", "_", "0", "^", "#", ":", "-^", "0_"),
-        fc.constantFrom("", "", "1", "3", "12"),
-        fc.constantFrom("", "", "E", "O"),
-        fc.constantFrom(..."aAbBcCdeHIjklLmMNpPqsSuUwWxXyYzZtn%hfv"),
-      )
-      .map((texts) => texts.join(""));
-    const format = fc.array(fc.oneof(part, fc.constantFrom(" ", "-", "%", "é", "of", "{")), { maxLength: 8 });
+      .tuple(fc.constantFrom("%", "%-"), fc.constantFrom(...DATE_PARTS))
+      .map(([start, part]) => start + part.slice(1))
+      .filter((text) => text !== "%-%");
+    const format = fc.array(fc.oneof(part, fc.constantFrom(" ", "-", "é", "of", "{")), { maxLength: 8 });
     const at = fc
       .date({ min: new Date("0101-01-01"), max: new Date("9998-12-31"), noInvalidDate: true })
       .map((date) => date.toISOString());
@@ -49,11 +45,9 @@ describe("A date in a template", () => {
         "Asia/Kathmandu",
       ),
     );
-    const minutes = fc.tuple(at, fc.constantFrom(360, -330, 0));
     const dated = fc.oneof(
       value.map((text) => ({ text, zone: "" })),
       recent.map(([date, zone]) => ({ text: date.toISOString(), zone: `, "${zone}"` })),
-      minutes.map(([text, zone]) => ({ text, zone: `, ${zone}` })),
     );
     fc.assert(
       fc.property(dated, format, ({ text, zone }, parts) => {
@@ -62,12 +56,10 @@ describe("A date in a template", () => {
       }),
       { numRuns: 2_000 },
     );
-    for (const filter of ["date_to_xmlschema", "date_to_rfc822", "date_to_string", "date_to_long_string", "date"]) {
-      for (const options of ["", ': "ordinal"', ': "ordinal", "US"'].slice(0, filter.endsWith("string") ? 3 : 1)) {
-        for (const text of ["2026-01-05T09:30:00Z", "2026-03-22", "2026-11-13", "soon"]) {
-          const source = `{{ "${text}" | ${filter}${options} }}`;
-          assert.equal(render(source), liquid.parseAndRenderSync(source), source);
-        }
+    for (const filter of ["date_to_string", "date_to_long_string", "date"]) {
+      for (const text of ["2026-01-05T09:30:00Z", "2026-03-22", "2026-11-13", "soon"]) {
+        const source = `{{ "${text}" | ${filter} }}`;
+        assert.equal(render(source), liquid.parseAndRenderSync(source), source);
       }
     }
   });
@@ -84,7 +76,6 @@ describe("A date in a template", () => {
     const halves = `{% assign half = "${"%b".repeat(60)}" %}{% assign all = half | append: half %}{{ "now" | date: all }}`;
     assert.throws(() => render(halves), message);
     assert.equal(render(`{{ "2026-01-05" | date: "${"%b".repeat(100)}" }}`), "Jan".repeat(100));
-    assert.throws(() => render('{{ "now" | date: "%101d" }}'), /wider than 100 characters/);
     assert.throws(
       () => render('{{ "now" | date: "%d", "Atlantis" }}'),
       (error) => {
@@ -95,8 +86,17 @@ describe("A date in a template", () => {
     );
   });
 
+  it("has no part that the guide does not list, in a draft and in a mail", () => {
+    for (const format of ["%U", "%3d", "100 %", "%-", "%_d", "%:z"]) {
+      const [problem] = checkContent({ subject: "News", html: `{{ fields.since | date: "${format}" }}` });
+      assert.ok(problem?.kind === "limits", format);
+      assert.match(problem.message, /a part that is none of %a %A .*%%$/);
+      assert.throws(() => render(`{% assign own = "${format}" %}{{ "now" | date: own }}`), /a part that is none of/);
+    }
+  });
+
   it("is written within the time of a mail, as often as a template may hold tags", () => {
-    for (const date of ['date: "%A %B %c %Z"', 'date: "%c", "Europe/Kyiv"', "date_to_rfc822", "date_to_string"]) {
+    for (const date of ['date: "%A %B %d"', 'date: "%-d %b, %H:%M", "Europe/Kyiv"', "date_to_string"]) {
       const { render } = compileTemplate(`{{ "2026-01-05" | ${date} }}`.repeat(1_000), { escape: true });
       render({});
       assert.doesNotThrow(() => render({}), date);
