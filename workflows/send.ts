@@ -8,7 +8,8 @@ import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./comman
 import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
 import { OperatorView } from "./operator-view.ts";
 import { isOpen, isSetBack, type KnownProgress, progressOf } from "./progress.ts";
-import { decide, type SendView, type Step, withFacts } from "./send-decision.ts";
+import { decide, type SendView, type Step } from "./send-decision.ts";
+import { withFacts } from "./send-facts.ts";
 import * as messages from "./send-messages.ts";
 import { isRefusal, refusalOf, refusalText } from "./steps.ts";
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import type { SendState } from "../../domain/sends/lifecycle.ts";
 import type { LaneView } from "../../workflows/lane-view.ts";
-import { factsOf, type SendView, type Step, withFacts } from "../../workflows/send-decision.ts";
+import type { SendView, Step } from "../../workflows/send-decision.ts";
+import { factsOf, withFacts } from "../../workflows/send-facts.ts";
 
 const NOW = Date.parse("2026-11-22T12:00:00Z");
 const STARTS_AT = "2026-11-23T00:00:00.000Z (mon, fri in Europe/Berlin)";
