@@ -1,17 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Context } from "@temporalio/activity";
-import { sql } from "kysely";
-import { kysely } from "../db/orm.ts";
-import { transaction } from "../db/transaction.ts";
-import type { PrunedBatch, Pruning, RetentionSettings } from "../domain/retention/pruning.ts";
+import { type PrunedBatch, type Pruning, pruneBatch, type RetentionSettings } from "../domain/retention/pruning.ts";
 import { pruningsOf } from "../domain/retention/prunings.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 
 /** They take some tens of ms, so long another statement may wait for a row that the batch holds. */
 const BATCH_ROWS = 1_000;
-const LOCK_WAIT_MS = 500;
-const STATEMENT_MS = 10_000;
 /** The part of the time in which a run is in the database: a send beside it keeps its rate. */
 const SHARE = 0.05;
 const RUN_MS = 5 * 60_000;
@@ -87,11 +82,7 @@ async function takeTurn(
     sendId = id;
   };
   try {
-    return await transaction(orm.em.fork(), async (tx) => {
-      await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true),
-        set_config('statement_timeout', ${`${STATEMENT_MS}ms`}, true)`.execute(kysely(tx));
-      return pruning.prune(tx, rows, env, { failed, taking });
-    });
+    return await pruneBatch(orm.em.fork(), pruning, rows, env, { failed, taking });
   } catch (error) {
     countFailedPruning();
     log.warn({ pruning: pruning.name, sendId, err: error }, "old rows could not be pruned; tried again later");

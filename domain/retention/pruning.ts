@@ -1,5 +1,10 @@
+import { sql } from "kysely";
 import type { Env } from "../../config/env.ts";
-import type { EntityManager } from "../../db/orm.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+
+const LOCK_WAIT_MS = 500;
+const STATEMENT_MS = 10_000;
 
 export type RetentionSettings = Pick<Env, "LEDGER_DAYS" | "LEDGER_NAMES_DAYS">;
 
@@ -14,8 +19,18 @@ export interface SendsOfRun {
   taking(sendId: string): void;
 }
 
+type BatchOptions = [rows: number, settings: RetentionSettings, sends: SendsOfRun];
+
 export interface Pruning {
   name: string;
   /** At most so many rows, in the caller's transaction; whichever process comes next continues from there. */
-  prune(em: EntityManager, rows: number, settings: RetentionSettings, sends: SendsOfRun): Promise<PrunedBatch>;
+  prune(em: EntityManager, ...batch: BatchOptions): Promise<PrunedBatch>;
 }
+
+/** Prunes a batch in a transaction of its own, which waits for no lock and runs no statement for long. */
+export const pruneBatch = (em: EntityManager, pruning: Pruning, ...batch: BatchOptions): Promise<PrunedBatch> =>
+  transaction(em, async (tx) => {
+    await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true),
+      set_config('statement_timeout', ${`${STATEMENT_MS}ms`}, true)`.execute(kysely(tx));
+    return pruning.prune(tx, ...batch);
+  });
