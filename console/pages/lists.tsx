@@ -1,8 +1,9 @@
 import { Link, useParams } from "@tanstack/react-router";
 import type { Client, DataOf } from "../api.ts";
 import { Act } from "../parts/act.tsx";
+import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
 import { type ListRecord, SUBSCRIPTION_STATUSES, useLists } from "../parts/audience/lists.ts";
-import { AddressList, nameOf, PERSON_INPUTS, PersonLink, useSearch } from "../parts/audience/people.tsx";
+import { nameOf, PERSON_INPUTS, PersonLink } from "../parts/audience/people.tsx";
 import { SubscriptionActions } from "../parts/audience/subscription.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
+import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
 import {
-  AddressList,
   DeletePerson,
   EMAIL_STATUSES,
   nameOf,
@@ -8,7 +8,6 @@ import {
   PersonButton,
   type PersonKind,
   PersonLink,
-  useSearch,
 } from "../parts/audience/people.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../parts/filters.tsx";

@@ -1,5 +1,6 @@
 import type { Client, DataOf } from "../api.ts";
-import { AddressList, PersonLink, useSearch } from "../parts/audience/people.tsx";
+import { AddressList, useSearch } from "../parts/audience/address-list.tsx";
+import { PersonLink } from "../parts/audience/people.tsx";
 import { Lift, REASONS, Suppress } from "../parts/audience/suppressions.tsx";
 import { Export } from "../parts/export.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";

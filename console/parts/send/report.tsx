@@ -1,6 +1,7 @@
 import type { DataOf } from "../../api.ts";
 import { useData, useWorkspace } from "../../session.tsx";
-import { AddressList, PersonLink } from "../audience/people.tsx";
+import { AddressList } from "../audience/address-list.tsx";
+import { PersonLink } from "../audience/people.tsx";
 import { Chart } from "../chart.tsx";
 import { ChoiceFilter, choiceOf, useFilters } from "../filters.tsx";
 import { Facts, When } from "../page.tsx";

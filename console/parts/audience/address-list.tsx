@@ -1,0 +1,44 @@
+import type { ReactNode } from "react";
+import { useWorkspace } from "../../session.tsx";
+import { SearchFilter, useFilters } from "../filters.tsx";
+import { List, type ListProps } from "../table.tsx";
+import type { PersonKind } from "./people.tsx";
+
+interface AddressListProps<Row> extends Omit<ListProps<Row>, "keyOf"> {
+  /** Its label, and how it finds the first records that begin with a text. */
+  search: readonly [label: string, find: (starts_with: string) => Promise<{ data: unknown }>];
+  /** Filters of the list, which a search does not have. */
+  children?: ReactNode;
+}
+
+/** A search of the audience. @param listId only its subscribers */
+export function useSearch(kind: PersonKind | "suppressions", listId?: string): AddressListProps<never>["search"] {
+  const { client } = useWorkspace();
+  const label = `Address ${kind === "suppressions" ? "" : "or name "}begins with`;
+  return [
+    label,
+    (starts_with) => client.app.audience.search.query({ query: { in: kind, starts_with, list_id: listId } }),
+  ];
+}
+
+/** Records with addresses, page by page or as a search finds them. */
+export function AddressList<Row extends { id: string }>({ search, children, ...list }: AddressListProps<Row>) {
+  const [label, find] = search;
+  const [{ q }] = useFilters();
+  return (
+    <>
+      <div className="filters">
+        <SearchFilter name="q" label={label} />
+        {!q && children}
+      </div>
+      {q && <p className="muted">At most 25 are shown. Write more letters to find another one.</p>}
+      <List<Row>
+        {...list}
+        queryKey={[...list.queryKey, q]}
+        read={async (cursor) => (q ? { data: (await find(q)).data as Row[], meta: {} } : list.read(cursor))}
+        keyOf={({ id }) => id}
+        empty={q ? "Nothing begins with this text. Search for fewer letters." : list.empty}
+      />
+    </>
+  );
+}
