@@ -210,8 +210,8 @@ export class RequestLimits {
    * attempts fail at once, exactly the limit's number get the reason; the others get `rate_limit_exceeded`.
    * @param clientAddress an address or a network; null where it is not known, and nothing is limited
    * @param identify gets the address whose failures limit this request; null for a credential that worked lately
-   * @param credential with it a 503 counts too, apart: the credential could not be verified. It may be forged, or honest, so
-   *   that too many of them block others like them, and not the keys of their address
+   * @param credential one that worked lately passes a blocked address. One that could not be verified, a 503, is not counted:
+   *   it may be honest, and costs no statement
    * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
    */
   async limitFailures<T>(
@@ -223,22 +223,19 @@ export class RequestLimits {
     if (clientAddress === null) return identify(null);
     const digest = credential === undefined ? "" : hash("sha256", credential);
     const hasWorked = performance.now() - (this.#worked.get(digest) ?? Number.NEGATIVE_INFINITY) < WORKED_MS;
-    const restMs = (name: string) => (this.#blocked.get(name) ?? 0) - performance.now();
-    if (restMs(clientAddress) > 0 && !hasWorked) throw this.#refusal(restMs(clientAddress));
+    const restMs = () => (this.#blocked.get(clientAddress) ?? 0) - performance.now();
+    if (restMs() > 0 && !hasWorked) throw this.#refusal(restMs());
     try {
       const identified = await identify(hasWorked ? null : clientAddress);
       if (credential !== undefined) this.#worked.set(digest, performance.now());
       return identified;
     } catch (error) {
-      const { status } = error instanceof ApiError ? error : {};
-      const isUnverified = status === 503 && credential !== undefined && !hasWorked;
-      if (status !== 401 && !isUnverified) throw error;
+      if (!(error instanceof ApiError && error.status === 401)) throw error;
       this.#worked.delete(digest);
-      const name = isUnverified ? `${clientAddress}/unverified` : clientAddress;
-      if (restMs(name) > 0) throw this.#refusal(restMs(name));
-      const { count, resetMs } = await this.#count(em, callerIdOfAddress(name), this.#maxFailures);
-      if (count === null) throw this.#block(name, resetMs);
-      if (count >= this.#maxFailures) this.#block(name, resetMs);
+      if (restMs() > 0) throw this.#refusal(restMs());
+      const { count, resetMs } = await this.#count(em, callerIdOfAddress(clientAddress), this.#maxFailures);
+      if (count === null) throw this.#block(clientAddress, resetMs);
+      if (count >= this.#maxFailures) this.#block(clientAddress, resetMs);
       throw error;
     }
   }
