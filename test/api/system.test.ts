@@ -11,7 +11,7 @@ import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { cpuMs } from "../support/cpu.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, execute, makeTeam, unique } from "../support/factories.ts";
+import { backdoor, execute, makeTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { listenLocally } from "../support/listen-locally.ts";
 import { PROGRAMS, runToEnd, startApi } from "../support/own-database.ts";
 import { threadsOf } from "../support/processes.ts";
@@ -323,7 +323,7 @@ describe("the API process", () => {
     const [em, observer] = [orm.em.fork(), orm.em.fork()];
     const isWaiting = async () => {
       const waiting = await observer.execute(
-        "select 1 from pg_locks where not granted and relation = 'api_keys'::regclass and database = (select oid from pg_database where datname = current_database())",
+        "select 1 from pg_locks where not granted and relation = 'suppressions'::regclass and database = (select oid from pg_database where datname = current_database())",
       );
       return waiting.length > 0;
     };
@@ -338,8 +338,9 @@ describe("the API process", () => {
       assert.equal((await api(keys.live, base).get("/me")).status, 200);
 
       await em.begin();
-      await em.execute("lock table api_keys in access exclusive mode");
-      const inFlight = api(keys.live, base).get("/me");
+      await em.execute("lock table suppressions in access exclusive mode");
+      // It waits for its lock for longer than the process takes new requests.
+      const inFlight = api(keys.live, base).post("/suppressions", { emails: [uniqueEmail()] });
       try {
         await eventually(isWaiting, { what: "the request's waiting for the lock" });
         process.kill(pid, "SIGTERM");

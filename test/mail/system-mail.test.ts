@@ -225,7 +225,9 @@ describe("The service's own mail", () => {
           select notice_due_at as due from webhook_endpoints where id = ${id}
           union all select invite_due_at from members where team_id = ${team.team.id}) d`.execute(kysely(em));
       const isOwn = ({ teamId }: { teamId: string }) => teamId === team.team.id;
-      return [notices.some(isOwn), invites.some(isOwn), ...rows.map(({ minutes }) => Math.floor(minutes / 5) * 5)];
+      // A time is stored in whole milliseconds, so that one of now may stand a little before it.
+      const inFives = rows.map(({ minutes }) => Math.floor((minutes + 1) / 5) * 5);
+      return [notices.some(isOwn), invites.some(isOwn), ...inFives];
     };
     await transaction(
       team.em,
