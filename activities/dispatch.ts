@@ -166,7 +166,8 @@ async function dispatchSlice(
     const gatherMs = 100 * Math.min(...deps.env.DEFERRAL_LADDER_SECONDS);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs);
     const { run: refusals, hasAccepted, hasMailed } = mailing.ledger.refusals;
-    if (hasMailed || refusals !== null) await storeRefusalRun(em, dispatch, dispatch.refusals, refusals);
+    const isChanged = refusals !== null && refusals !== dispatch.refusals;
+    if (hasMailed || isChanged) await storeRefusalRun(em, dispatch, dispatch.refusals, refusals);
     await closeDispatch(em, dispatch, { afterSeq, hasAccepted });
     if (mailing.end.ended === "account_failure") {
       const { sendId, accountId, teamId } = dispatch;

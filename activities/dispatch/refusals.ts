@@ -64,7 +64,8 @@ export class Refusals {
       }
       // Another send of the account may have had mail accepted, too.
       const acceptedAt = isSent ? (outcome.begunAt ?? Number.POSITIVE_INFINITY) : refusal?.acceptedBegunAt;
-      if (acceptedAt !== undefined && this.run !== null && !this.pauseCause) {
+      const isOpen = this.run !== null || this.#held.length > 0;
+      if (acceptedAt !== undefined && isOpen && !this.pauseCause) {
         const released = this.#release(acceptedAt);
         decided.push(...released);
         undecided = undecided.filter(({ seq }) => !released.some((one) => one.item.seq === seq));
@@ -93,7 +94,7 @@ export class Refusals {
     if (outcome.refusal?.isAccounts) return !item.wasDeferred;
     if (!isWave || this.hasAccepted || outcome.reason === UNSENDABLE.reason) return false;
     // The waves of a sequence are small: until another one had mail accepted, the refusal may be the account's. A mailbox
-    // that is named is believed where nobody else was refused meanwhile.
+    // that is named is believed where no other recipient was refused meanwhile.
     const isAlone = outcome.refusal?.namesMailbox !== undefined && refusals !== null && refusals.inAll <= 1;
     return !(item.wasDeferred && (refusals === null || isAlone));
   }

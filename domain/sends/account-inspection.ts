@@ -50,7 +50,8 @@ export async function listAccounts(
     select u.used from account_usage u where u.account_id = a.id and u.window = ${sql.lit(window)}
       and u.starts_at = date_trunc(${sql.lit(unit)}, clock_timestamp(), 'UTC')), 0)`;
   const { rows } = await sql<AccountFacts>`
-    select a.id, a.team_id as "teamId", a.environment, a.email, a.provider, a.status, a.last_error as "lastError", a.last_reply as "lastReply",
+    select a.id, a.team_id as "teamId", a.environment, a.email, a.provider, a.status,
+      a.last_error as "lastError", a.last_reply as "lastReply",
       ${refusalJson} as refusal, ${isoInstant(sql`a.last_checked_at`)} as "lastCheckedAt",
       case when a.status in ('PENDING', 'ACTIVE', 'ERROR') then ${isoInstant(sql`c.next_at`)} end as "nextCheckAt",
       a.host, a.port, a.max_connections as "maxConnections", coalesce((

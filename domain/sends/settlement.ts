@@ -52,7 +52,8 @@ export type SettlingDispatch = Pick<
 
 /**
  * Settles outcomes in one statement: the ledger, a suppression per hard bounce, and the events that endpoints of the
- * team want. An undecided row takes its decision. A row found UNKNOWN takes its true outcome, unless that would put it back in the queue of a send that has
+ * team want. An undecided row takes its decision. A row found UNKNOWN takes its true outcome, unless that would put it
+ * back in the queue of a send that has
  * ended. A row that goes back is held by no lane; one that was deferred before is due at once. Teams without such
  * endpoints have a statement without events, a fifth cheaper; should an endpoint want them by now, it settles nothing.
  * @returns the number of rows that came into each state; QUEUED for all that were not mailed
@@ -131,7 +132,9 @@ async function runSettlement(
           updated_at = now()
         from timed t
         where r.ctid = t.row and r.epoch = ${epoch} ${shared ? sql`and r.account_id = ${accountId}` : sql``}
-          and (r.state = 'SENDING' or (r.state in ('DEFERRED', 'EXPIRED') and r.reason = ${UNDECIDED} and t.reason is distinct from ${UNDECIDED}) or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
+          and (r.state = 'SENDING'
+            or (r.state in ('DEFERRED', 'EXPIRED') and r.reason = ${UNDECIDED} and t.reason is distinct from ${UNDECIDED})
+            or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
             or (t.state <> 'UNKNOWN' and exists (
               select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}
                 and s.status in ('SENDING', 'PAUSED') for share)))))

@@ -215,6 +215,9 @@ describe("The refusals of a slice", () => {
     assert.equal(written(refusals.take(unsendable)).length, 10);
     assert.deepEqual([found(refusals)?.reason, found(refusals)?.isAccounts], ["mails_unsendable", false]);
     assert.equal(refusals.run, null);
+    const one = new Refusals(NEW);
+    one.take(unsendable.slice(0, 1));
+    assert.deepEqual(written(one.take(replies("ok", 1, { first: 1 }))), ["0 rejected", "1 sent"]);
     const single = new Refusals({ ...NEW, isWave: true });
     single.take(unsendable.slice(0, 1));
     assert.deepEqual(written(single.decide()), ["0 rejected"]);
