@@ -5,9 +5,6 @@ import type { IConfiguration } from "dependency-cruiser";
  * types count like any other. "(types)" after a name allows imports of types alone.
  */
 
-/** The names, starts and search attributes of workflows: other code needs no more of them. */
-const WORKFLOW_STARTS = ["workflows/ids.ts", "workflows/search-attributes.ts", "workflows/start.ts"];
-
 /** Files or folders of ours that each layer may import besides its own. */
 export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   client: [],
@@ -15,12 +12,13 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   db: ["lib/fair-queue.ts"],
   lib: ["config (types)"],
   domain: ["db", "lib", "config (types)"],
-  workflows: ["activities (types)", "domain (types)", "domain/sends/pause-reasons.ts"],
-  activities: ["config", "db", "domain", "lib", ...WORKFLOW_STARTS],
-  workers: ["activities", "config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
-  api: ["activities/smtp/verify.ts", "config", "db", "domain", "lib", "workflows (types)", ...WORKFLOW_STARTS],
+  temporal: ["domain (types)"],
+  activities: ["config", "db", "domain", "lib", "temporal"],
+  workflows: ["activities (types)", "domain (types)", "domain/sends/pause-reasons.ts", "temporal"],
+  workers: ["activities", "config", "db", "domain", "lib", "temporal", "workflows (types)"],
+  api: ["activities/smtp/verify.ts", "config", "db", "domain", "lib", "temporal", "workflows (types)"],
   console: ["api (types)"],
-  stack: ["config", "console/build.ts", "db", "domain", "lib", "workers/main.ts", ...WORKFLOW_STARTS],
+  stack: ["config", "console/build.ts", "db", "domain", "lib", "temporal", "workers/main.ts"],
   app: [
     "activities/smtp/verify.ts",
     "api/openapi/event-examples.ts",
@@ -31,8 +29,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "domain",
     "lib",
     "stack",
-    "workflows/ids.ts",
-    "workflows/start.ts",
+    "temporal",
   ],
   test: [
     "activities",
@@ -45,15 +42,28 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "domain",
     "lib",
     "stack",
+    "temporal",
     "workers",
     "workflows",
   ],
-  bench: ["activities", "app", "config", "db", "domain", "lib", "stack", "test/support", "workers", "workflows"],
+  bench: [
+    "activities",
+    "app",
+    "config",
+    "db",
+    "domain",
+    "lib",
+    "stack",
+    "temporal",
+    "test/support",
+    "workers",
+    "workflows",
+  ],
 };
 
 const pattern = (name: string): string => `^${name.replaceAll(".", "\\.")}${name.endsWith(".ts") ? "$" : "/"}`;
 const OURS = `^(${Object.keys(LAYERS).join("|")})/`;
-const PRODUCT = "^(client|config|db|lib|domain|workflows|activities|workers|api|stack|app)/";
+const PRODUCT = "^(client|config|db|lib|domain|temporal|activities|workflows|workers|api|stack|app)/";
 
 const layerRules = Object.entries(LAYERS).flatMap(([layer, allowed]) => {
   const types = allowed.filter((name) => name.endsWith(" (types)")).map((name) => name.replace(" (types)", ""));
@@ -96,7 +106,7 @@ export default {
       name: "workflows-do-no-io",
       comment: "a workflow replays: it imports no module of Node and no package but Temporal's",
       severity: "error",
-      from: { path: "^workflows/" },
+      from: { path: "^(temporal|workflows)/" },
       to: {
         dependencyTypes: ["core", "npm", "npm-dev", "npm-no-pkg"],
         pathNot: "^node_modules/@temporalio/(common|workflow)/",

@@ -8,6 +8,7 @@ WORKDIR /app
 FROM base AS bundle
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --ignore-scripts
+COPY temporal ./temporal
 COPY workflows ./workflows
 # All that workflows import of other folders, but for types.
 COPY domain/sends/pause-reasons.ts ./domain/sends/
@@ -43,6 +44,7 @@ COPY config ./config
 COPY db ./db
 COPY lib ./lib
 COPY domain ./domain
+COPY temporal ./temporal
 COPY activities ./activities
 COPY workflows ./workflows
 COPY workers ./workers

@@ -16,7 +16,7 @@ import {
   readAccountServer,
   releaseConnections,
   renewLease,
-} from "../domain/sends/account-capacity.ts";
+} from "../domain/sends/ledger/account-capacity.ts";
 import { loginOf } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";

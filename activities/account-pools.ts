@@ -6,7 +6,7 @@ import { accessTokenOf, type PostForm, TokenError } from "../domain/accounts/tok
 import type { AccountFailure } from "../domain/mail/outcome.ts";
 import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { sealContext, type Vault } from "../domain/secrets/crypto.ts";
-import type { Refusal } from "../domain/sends/account-capacity.ts";
+import type { Refusal } from "../domain/sends/ledger/account-capacity.ts";
 import {
   type AccountServer,
   LEASE_SECONDS,
@@ -15,7 +15,7 @@ import {
   releaseConnections,
   renewLease,
   type SendingAccount,
-} from "../domain/sends/account-capacity.ts";
+} from "../domain/sends/ledger/account-capacity.ts";
 import type { TeamSlots } from "./dispatch/team-slots.ts";
 import type { SmtpLimits } from "./smtp/limits.ts";
 import type { SmtpAccount } from "./smtp/login.ts";

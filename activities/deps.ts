@@ -3,7 +3,7 @@ import type { Env } from "../config/env.ts";
 import type { Progress } from "../config/progress.ts";
 import type { MikroORM } from "../db/orm.ts";
 import type { Vault } from "../domain/secrets/crypto.ts";
-import type { StateCounts } from "../domain/sends/counts.ts";
+import type { StateCounts } from "../domain/sends/ledger/counts.ts";
 import type { AttemptOutcome } from "../domain/webhooks/outcomes.ts";
 
 export interface ActivityDeps {

@@ -4,8 +4,8 @@ import type { EntityManager } from "../db/orm.ts";
 import { isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts/accounts.ts";
 import { openTokenPost } from "../domain/accounts/tokens.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
-import { readContent } from "../domain/sends/content.ts";
-import { readCounts } from "../domain/sends/counts.ts";
+import { readContent } from "../domain/sends/ledger/content.ts";
+import { readCounts } from "../domain/sends/ledger/counts.ts";
 import {
   ACCOUNT_NOT_ACTIVE,
   type AttemptProgress,
@@ -15,11 +15,11 @@ import {
   openDispatch,
   readDue,
   readRemaining,
-} from "../domain/sends/lanes.ts";
-import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
-import { requeueUndecided, storeRefusalRun } from "../domain/sends/refusal-run.ts";
+} from "../domain/sends/ledger/lanes.ts";
+import { pauseForComplaints } from "../domain/sends/ledger/lifecycle.ts";
+import { requeueUndecided, storeRefusalRun } from "../domain/sends/ledger/refusal-run.ts";
+import type { TestMail, TestOutcome } from "../domain/sends/plan/test-mail.ts";
 import { logMove } from "../domain/sends/send-log.ts";
-import type { TestMail, TestOutcome } from "../domain/sends/test-mail.ts";
 import { elapsedMs } from "../lib/elapsed.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";

@@ -2,15 +2,20 @@ import { Context } from "@temporalio/activity";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { EntityManager } from "../db/orm.ts";
-import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
+import { pauseSend, TERMINAL } from "../domain/sends/ledger/lifecycle.ts";
+import {
+  beginPass,
+  completePass,
+  readUnfinishedSends,
+  type UnfinishedSend,
+} from "../domain/sends/operators/unfinished.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
-import { beginPass, completePass, readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { sweepSegment } from "../domain/sequences/enrolments.ts";
 import { forgetWakes, pauseSequence, type RunningSequence, readRunning, readWakes } from "../domain/sequences/state.ts";
 import { leaveIneligible } from "../domain/sequences/waves.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
-import { replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../workflows/ids.ts";
-import { replayStart, sequenceStart } from "../workflows/start.ts";
+import { replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../temporal/ids.ts";
+import { replayStart, sequenceStart } from "../temporal/starts.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { reconcileImports } from "./imports.ts";

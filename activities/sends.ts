@@ -1,6 +1,5 @@
 import { ApplicationFailure } from "@temporalio/common";
-import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
-import { closeLost } from "../domain/sends/lanes.ts";
+import { closeLost } from "../domain/sends/ledger/lanes.ts";
 import {
   beginSend,
   type ChangedSend,
@@ -10,10 +9,11 @@ import {
   pauseSend,
   readSend,
   resumeSend,
-} from "../domain/sends/lifecycle.ts";
-import { PlanTooSlow, type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
+} from "../domain/sends/ledger/lifecycle.ts";
+import { requeueUnknown } from "../domain/sends/ledger/unknown.ts";
+import { type ConfirmRequest, confirmSend } from "../domain/sends/plan/confirm.ts";
+import { PlanTooSlow, type PreviewRequest, voidPreview, writePreview } from "../domain/sends/plan/preview.ts";
 import { logMove } from "../domain/sends/send-log.ts";
-import { requeueUnknown } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 

@@ -5,11 +5,11 @@ import {
   WorkflowNotFoundError,
 } from "@temporalio/client";
 import type { Logger } from "pino";
-import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
-import type { UnfinishedSend } from "../domain/sends/unfinished.ts";
-import { WAKE_UP } from "../workflows/ids.ts";
-import { SEND_STATUS } from "../workflows/search-attributes.ts";
-import { sendStart } from "../workflows/start.ts";
+import type { UnfinishedSend } from "../domain/sends/operators/unfinished.ts";
+import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/plan/token.ts";
+import { WAKE_UP } from "../temporal/ids.ts";
+import { SEND_STATUS } from "../temporal/search-attributes.ts";
+import { sendStart } from "../temporal/starts.ts";
 
 /** How a run of a workflow ended. `none`: Temporal knows of no run. `cut_off`: an operator terminated it, or it failed. */
 export type RunEnd = "running" | "none" | "in_order" | "cut_off";
@@ -66,7 +66,7 @@ export async function startSend(client: Client, send: Omit<UnfinishedSend, "stat
   const start = sendStart({
     ...{ previewId, teamId, environment, resource: { type, id: resourceId } },
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
-    resume: { lanes: [], ...(sent !== undefined && { setBack: { sent, isPaused: true } }) },
+    resume: sent === undefined ? {} : { setBack: { sent, isPaused: true } },
   });
   await client.workflow.start("sendWorkflow", { ...start, ...ONE_RUN });
 }

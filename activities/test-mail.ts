@@ -1,9 +1,9 @@
 import { Context } from "@temporalio/activity";
 import type { MailOutcome } from "../domain/mail/outcome.ts";
-import { returnQuota, takeQuota } from "../domain/sends/account-capacity.ts";
-import { readContent } from "../domain/sends/content.ts";
-import { readDraft } from "../domain/sends/draft.ts";
-import { readTestRecipients, type TestMail, type TestOutcome } from "../domain/sends/test-mail.ts";
+import { readDraft } from "../domain/sends/drafts/draft.ts";
+import { returnQuota, takeQuota } from "../domain/sends/ledger/account-capacity.ts";
+import { readContent } from "../domain/sends/ledger/content.ts";
+import { readTestRecipients, type TestMail, type TestOutcome } from "../domain/sends/plan/test-mail.ts";
 import { elapsedMs } from "../lib/elapsed.ts";
 import type { AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";

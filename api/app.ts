@@ -5,7 +5,7 @@ import { inSpan, logFields, markFailed } from "../config/tracing.ts";
 import { withClaim } from "../db/pool.ts";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
-import { sendWorkflowId } from "../workflows/ids.ts";
+import { sendWorkflowId } from "../temporal/ids.ts";
 import { BASE_PATH, resourceUrl } from "./base-path.ts";
 import { clientAddressesOf } from "./client-address.ts";
 import { consoleHandler } from "./console/http.ts";

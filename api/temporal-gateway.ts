@@ -14,7 +14,7 @@ import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Env } from "../config/env.ts";
 import { inSpan, markFailed, spanHeader } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
-import { SPAN_HEADER } from "../workflows/ids.ts";
+import { SPAN_HEADER } from "../temporal/ids.ts";
 
 /** Calls the Temporal cluster. The cluster may not be reachable, so every call has a deadline. */
 export interface TemporalGateway {

@@ -5,7 +5,7 @@ import { createSequence, startSequence } from "../domain/sequences/sequences.ts"
 import { saveSteps } from "../domain/sequences/steps.ts";
 import { DEMO_FROM } from "../stack/demo-team.ts";
 import type { StackFile } from "../stack/state.ts";
-import { sequenceWorkflowId } from "../workflows/ids.ts";
+import { sequenceWorkflowId } from "../temporal/ids.ts";
 import { keyOfStack } from "./commands/sequences.ts";
 import { POLL_MS, say, seconds } from "./demo-steps.ts";
 import { progressLine } from "./output.ts";

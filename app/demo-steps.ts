@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Mailkeel, NewsletterWithRecipients } from "../client/index.ts";
 import type { StackFile } from "../stack/state.ts";
-import { sendWorkflowId } from "../workflows/ids.ts";
+import { sendWorkflowId } from "../temporal/ids.ts";
 import { progressLine } from "./output.ts";
 import { uiOf } from "./session.ts";
 

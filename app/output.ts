@@ -1,6 +1,6 @@
 import { SettingsError } from "../config/env.ts";
 import { ApiError } from "../domain/errors.ts";
-import type { AccountRefusal } from "../domain/sends/inspection.ts";
+import type { AccountRefusal } from "../domain/sends/operators/inspection.ts";
 
 export { csvLine } from "../lib/csv.ts";
 export { toJson } from "../lib/json-object.ts";

@@ -11,7 +11,7 @@ import {
 import { openTemporal, type TemporalGateway } from "../api/temporal-gateway.ts";
 import { SettingsError } from "../config/env.ts";
 import { ApiError } from "../domain/errors.ts";
-import { sendStart } from "../workflows/start.ts";
+import { sendStart } from "../temporal/starts.ts";
 import { RESTORED } from "./output.ts";
 import type { Session } from "./session.ts";
 

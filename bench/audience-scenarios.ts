@@ -6,6 +6,7 @@ import type { RecipientState } from "../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import { countSegment, createSegment, PATIENT_COUNT } from "../domain/audience/segments/segments.ts";
+import { sendWorkflowId } from "../temporal/ids.ts";
 import { api } from "../test/support/api.ts";
 import { declareFields } from "../test/support/contacts.ts";
 import { makeTeam, recordSend, type TestTeam, unique } from "../test/support/factories.ts";
@@ -21,7 +22,6 @@ import {
 } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient, untilDetails } from "../test/support/temporal.ts";
-import { sendWorkflowId } from "../workflows/ids.ts";
 import { importOnce } from "./import.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { timeConfirm, timePreviews } from "./timed-sends.ts";

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { kysely } from "../db/orm.ts";
-import { readDraft } from "../domain/sends/draft.ts";
-import { resolvePlan } from "../domain/sends/plan.ts";
+import { readDraft } from "../domain/sends/drafts/draft.ts";
+import { resolvePlan } from "../domain/sends/plan/plan.ts";
+import { sendWorkflowId } from "../temporal/ids.ts";
 import type { ApiAnswer } from "../test/support/api.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import {
@@ -18,7 +19,6 @@ import {
 } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
-import { sendWorkflowId } from "../workflows/ids.ts";
 import { makeAudience } from "./audience.ts";
 import { type BenchReport, type Row, round, timed } from "./report.ts";
 

@@ -1,7 +1,7 @@
 /** Measurements: `npm run bench -- <name> [options]` */
 import { Command, Option } from "commander";
 import { wholeNumber, words } from "../app/options.ts";
-import { TASK_QUEUES } from "../workflows/ids.ts";
+import { TASK_QUEUES } from "../temporal/ids.ts";
 import { type BenchReport, toText } from "./report.ts";
 
 const program = new Command("bench")

@@ -4,10 +4,10 @@ import { type RawBuilder, sql } from "kysely";
 import type { LedgerState } from "../db/entities/send.ts";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { newId } from "../domain/ids.ts";
+import { RETENTION_ID } from "../temporal/ids.ts";
 import { makeTeam, openStackDatabase } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
-import { RETENTION_ID } from "../workflows/ids.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { measureSends, type SendOptions } from "./send.ts";
 

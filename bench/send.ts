@@ -2,7 +2,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { z } from "zod";
 import { kysely } from "../db/orm.ts";
-import { mostInFlight } from "../domain/sends/account-capacity.ts";
+import { mostInFlight } from "../domain/sends/ledger/account-capacity.ts";
+import { sendWorkflowId } from "../temporal/ids.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { type StackChoice, secondWorkerPids, withStack } from "../test/support/own-stack.ts";
 import { kill, pidsOf } from "../test/support/processes.ts";
@@ -18,7 +19,6 @@ import {
 } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
-import { sendWorkflowId } from "../workflows/ids.ts";
 import { makeAudience } from "./audience.ts";
 import { benchMessage, sendPlain } from "./pool.ts";
 import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";

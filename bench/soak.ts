@@ -11,7 +11,8 @@ import { kysely } from "../db/orm.ts";
 import { STALLED_SECONDS } from "../domain/access/idempotency.ts";
 import { isAccountFailure } from "../domain/accounts/accounts.ts";
 import { unsubscribeUrl } from "../domain/mail/links.ts";
-import { confirmationToken } from "../domain/sends/token.ts";
+import { confirmationToken } from "../domain/sends/plan/token.ts";
+import { sendWorkflowId } from "../temporal/ids.ts";
 import { app } from "../test/support/command.ts";
 import { withStack } from "../test/support/own-stack.ts";
 import {
@@ -27,7 +28,6 @@ import {
 } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
-import { sendWorkflowId } from "../workflows/ids.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
 import { PostgresPair } from "./soak-postgres.ts";
 import { SoakSequence } from "./soak-sequence.ts";

@@ -3,7 +3,7 @@ import { chmod, mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { type Env, givenVariables, isSetting, readEnv } from "../config/env.ts";
 import { CLOSE_MARGIN_MS } from "../config/stop-limit.ts";
-import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
+import { type PoolName, TASK_QUEUES } from "../temporal/ids.ts";
 import {
   givenDatabase,
   INFRA_STOP_ORDER,
@@ -266,7 +266,7 @@ export class Stack {
 
 async function holdSends({ databaseUrl }: Infra, report: (message: string) => void): Promise<void> {
   const { openDatabase } = await import("../db/orm.ts");
-  const { holdOpenSends } = await import("../domain/sends/unfinished.ts");
+  const { holdOpenSends } = await import("../domain/sends/operators/unfinished.ts");
   const { holdSequences } = await import("../domain/sequences/state.ts");
   const orm = await openDatabase(databaseUrl, { poolMax: 1 });
   try {

@@ -4,7 +4,7 @@ import { Connection, isGrpcServiceError } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import proto from "@temporalio/proto";
-import * as searchAttributes from "../workflows/search-attributes.ts";
+import * as searchAttributes from "../temporal/search-attributes.ts";
 import type { GuardedCommand } from "./guard.ts";
 import { StackError } from "./processes.ts";
 import { until } from "./until.ts";

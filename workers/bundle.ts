@@ -9,9 +9,11 @@ const CACHE = `${root}/node_modules/.cache/mailkeel`;
 /** A hash of the workflows and of the SDK they are bundled with: it changes when the bundle does. */
 function fingerprint(): string {
   const hash = createHash("sha256").update(readFileSync(`${root}/node_modules/@temporalio/workflow/package.json`));
-  for (const name of [...readdirSync(`${root}/workflows`).sort(), "../domain/sends/pause-reasons.ts"]) {
-    hash.update(name).update(readFileSync(`${root}/workflows/${name}`));
+  const hashFile = (path: string) => hash.update(path).update(readFileSync(`${root}/${path}`));
+  for (const folder of ["temporal", "workflows"]) {
+    for (const name of readdirSync(`${root}/${folder}`).sort()) hashFile(`${folder}/${name}`);
   }
+  hashFile("domain/sends/pause-reasons.ts");
   return hash.digest("hex").slice(0, 16);
 }
 

@@ -4,9 +4,9 @@ import type { ActivityDeps } from "../activities/deps.ts";
 import { readWaitSeconds } from "../domain/mail/system-mail.ts";
 import { readOverdueSeconds } from "../domain/retention/overdue.ts";
 import type { RetentionSettings } from "../domain/retention/pruning.ts";
-import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
-import { standstillSeconds } from "../domain/sends/standstill.ts";
-import { readPassAges } from "../domain/sends/unfinished.ts";
+import { countOpenInEndedSends, overviewSends } from "../domain/sends/operators/overview.ts";
+import { standstillSeconds } from "../domain/sends/operators/standstill.ts";
+import { readPassAges } from "../domain/sends/operators/unfinished.ts";
 import { countCreditMismatches } from "../domain/teams/credits.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
 

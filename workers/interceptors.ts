@@ -7,7 +7,7 @@ import type { Progress } from "../config/progress.ts";
 import { inSpan, markFailed, type SpanHeader, underSpan } from "../config/tracing.ts";
 import { ApiError } from "../domain/errors.ts";
 import { Refusal } from "../domain/sends/refusal.ts";
-import { SPAN_HEADER } from "../workflows/ids.ts";
+import { SPAN_HEADER } from "../temporal/ids.ts";
 
 /**
  * Logs every failure of an activity, scrubbed, and passes a code on to Temporal: no address, text of a server or piece of

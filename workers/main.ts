@@ -17,7 +17,7 @@ import { limitStop } from "../config/stop-limit.ts";
 import { endTracing, inStatementSpan, openTracing } from "../config/tracing.ts";
 import { AdmissionError, type AdmittedDatabase, openAdmitted } from "../domain/secrets/admission.ts";
 import { openVault } from "../domain/secrets/crypto.ts";
-import type { PoolName } from "../workflows/ids.ts";
+import type { PoolName } from "../temporal/ids.ts";
 import { workflowBundle } from "./bundle.ts";
 import { failuresToCodes, traceActivities, watchActivities } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";

@@ -14,7 +14,7 @@ import type { EntityManager } from "../db/orm.ts";
 import { STATEMENT_SECONDS } from "../db/pool.ts";
 import { foldChanges } from "../domain/analytics/fold.ts";
 import { refreshDueStatuses } from "../domain/audience/email-status.ts";
-import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, TASK_QUEUES } from "../workflows/ids.ts";
+import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, TASK_QUEUES } from "../temporal/ids.ts";
 import { pause } from "./pause.ts";
 
 /** How often what falls due is looked for. */

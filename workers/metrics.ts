@@ -3,7 +3,7 @@ import type { ActivityDeps } from "../activities/deps.ts";
 import { OUTCOMES } from "../db/entities/send.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import { watchConnections } from "../db/pool-metrics.ts";
-import type { StateCounts } from "../domain/sends/counts.ts";
+import type { StateCounts } from "../domain/sends/ledger/counts.ts";
 import { ATTEMPT_OUTCOMES } from "../domain/webhooks/outcomes.ts";
 
 export interface PoolMetrics {

@@ -10,8 +10,8 @@ import { fanOut } from "../domain/webhooks/fan-out.ts";
 import { DUE_CHANNEL, notifyDue, OUTBOX_CHANNEL } from "../domain/webhooks/notify.ts";
 import { type DueEndpoint, readDue } from "../domain/webhooks/queue.ts";
 import { Batches } from "../lib/batches.ts";
-import { WAKE_UP } from "../workflows/ids.ts";
-import { endpointStart } from "../workflows/start.ts";
+import { WAKE_UP } from "../temporal/ids.ts";
+import { endpointStart } from "../temporal/starts.ts";
 import type { webhookEndpointWorkflow } from "../workflows/webhook-endpoint.ts";
 import { pause } from "./pause.ts";
 

@@ -11,7 +11,7 @@ import { createSendActivities } from "../activities/sends.ts";
 import { createSequenceActivities } from "../activities/sequences.ts";
 import type { Secret } from "../config/env.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
-import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
+import { type PoolName, TASK_QUEUES } from "../temporal/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { startWebhooks } from "./webhooks.ts";

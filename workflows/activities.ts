@@ -8,8 +8,8 @@ import type { DispatchActivities, SliceInput, SliceResult } from "../activities/
 import type { SendActivities } from "../activities/sends.ts";
 import type { SequenceActivities } from "../activities/sequences.ts";
 import type { DeliveryActivities } from "../activities/webhooks/deliver-due.ts";
+import { TASK_QUEUES } from "../temporal/ids.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
-import { TASK_QUEUES } from "./ids.ts";
 import { failureCodeOf, STEP_RETRY } from "./steps.ts";
 
 const step = <K extends keyof SendActivities>(name: K, summary: string, options: ActivityOptions = {}) =>

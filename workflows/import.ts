@@ -1,8 +1,8 @@
 import { defineSignal, proxyActivities, setCurrentDetails, setHandler } from "@temporalio/workflow";
 import type { ImportActivities } from "../activities/imports.ts";
+import { TASK_QUEUES, WAKE_UP } from "../temporal/ids.ts";
+import type { ImportInput } from "../temporal/starts.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
-import { TASK_QUEUES, WAKE_UP } from "./ids.ts";
-import type { ImportInput } from "./start.ts";
 
 const DETAILS =
   "Reads an uploaded file: a dry run, or the import. Cancel: the import fails; people who are written stay.";

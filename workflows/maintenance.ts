@@ -2,8 +2,8 @@ import { type ActivityOptions, proxyActivities } from "@temporalio/workflow";
 import type { AccountCheckActivities, AccountsChecked } from "../activities/account-checks.ts";
 import type { ReconcileActivities, Reconciliation } from "../activities/reconcile.ts";
 import type { Pruned, RetentionActivities } from "../activities/retention.ts";
+import { TASK_QUEUES } from "../temporal/ids.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
-import { TASK_QUEUES } from "./ids.ts";
 
 const options = (summary: string, more: ActivityOptions = {}): ActivityOptions => ({
   taskQueue: TASK_QUEUES.maintenance,

@@ -1,5 +1,5 @@
 import { setCurrentDetails, upsertSearchAttributes, workflowInfo } from "@temporalio/workflow";
-import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
+import { NEEDS_OPERATOR, SEND_STATUS } from "../temporal/search-attributes.ts";
 
 export interface Shown {
   status: string;

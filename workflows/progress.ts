@@ -1,4 +1,4 @@
-import type { SendState } from "../domain/sends/lifecycle.ts";
+import type { SendState } from "../domain/sends/ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 
 /** How far a send was when its workflow last heard of it. */

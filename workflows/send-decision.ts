@@ -1,10 +1,11 @@
-import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
+import type { SendState, SettledSend } from "../domain/sends/ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
+import type { SetBack } from "../temporal/starts.ts";
 import { decideLane, type LaneStep } from "./lane-decision.ts";
 import { isCallingOperator, isUnderWay, type LaneView } from "./lane-view.ts";
 import type { Shown } from "./operator-view.ts";
 import { isOpen } from "./progress.ts";
-import { type CommandKind, DETAILS, type SendOutcome, type SetBack } from "./send-messages.ts";
+import { type CommandKind, DETAILS, type SendOutcome } from "./send-messages.ts";
 import { type FailingStep, failingStep } from "./steps.ts";
 
 /** Times are in ms of the workflow's clock. */

@@ -1,27 +1,15 @@
 import { ApplicationFailure, defineSignal, defineUpdate } from "@temporalio/workflow";
 import type { IdempotencyHandle } from "../domain/access/idempotency.ts";
-import type { SendState } from "../domain/sends/lifecycle.ts";
-import type { SendResource } from "../domain/sends/resource.ts";
-import { WAKE_UP } from "./ids.ts";
+import type { SendState } from "../domain/sends/ledger/lifecycle.ts";
+import { WAKE_UP } from "../temporal/ids.ts";
+import type { SendStart, SetBack } from "../temporal/starts.ts";
 import { isUnderWay, type LaneView } from "./lane-view.ts";
 import type { KnownProgress } from "./progress.ts";
 import { instantOf } from "./steps.ts";
 
-export interface SendInput {
-  previewId: string;
-  teamId: string;
-  environment: "LIVE" | "TEST";
-  resource: SendResource;
-  expiresInMs: number;
-  /** A run hands this to the one that follows it; absent in the first run of a preview. */
-  resume?: { lanes: readonly LaneView[]; known?: KnownProgress; setBack?: SetBack };
-}
-
-/** See `isSetBack`. */
-export interface SetBack {
-  sent: number;
-  /** The send was paused for it, unless Postgres does not know the send any more. */
-  isPaused: boolean;
+export interface SendInput extends SendStart {
+  /** A run hands more to the one that follows it. */
+  resume?: { lanes?: readonly LaneView[]; known?: KnownProgress; setBack?: SetBack };
 }
 
 export interface SendOutcome {

@@ -1,8 +1,8 @@
 import * as workflow from "@temporalio/workflow";
 import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
-import type { ChangedSend, SendState } from "../domain/sends/lifecycle.ts";
+import type { ChangedSend, SendState } from "../domain/sends/ledger/lifecycle.ts";
 import { GONE } from "../domain/sends/pause-reasons.ts";
-import type { PreviewRequest } from "../domain/sends/preview.ts";
+import type { PreviewRequest } from "../domain/sends/plan/preview.ts";
 import { mailSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
 import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";

@@ -1,9 +1,9 @@
 import { continueAsNew } from "@temporalio/workflow";
 import type { SequenceCommand, SequenceRun } from "../activities/sequences.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
+import type { SequenceInput } from "../temporal/starts.ts";
 import { sequenceStepsFor } from "./activities.ts";
 import { OperatorView } from "./operator-view.ts";
-import type { SequenceInput } from "./start.ts";
 import { failingStep } from "./steps.ts";
 import { runWhenWoken } from "./wake-loop.ts";
 

@@ -1,8 +1,8 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { DispatchActivities } from "../activities/dispatch.ts";
-import type { TestMail, TestOutcome } from "../domain/sends/test-mail.ts";
+import type { TestMail, TestOutcome } from "../domain/sends/plan/test-mail.ts";
+import { TASK_QUEUES } from "../temporal/ids.ts";
 import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
-import { TASK_QUEUES } from "./ids.ts";
 import { failureCodeOf } from "./steps.ts";
 
 /** A draft's mail to members of its team, once: a second try could mail it twice. ID: test-mail/{testId}. */

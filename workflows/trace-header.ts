@@ -1,6 +1,6 @@
 import { defaultPayloadConverter, type Payload } from "@temporalio/common";
 import type { Headers, WorkflowInterceptorsFactory } from "@temporalio/workflow";
-import { SPAN_HEADER } from "./ids.ts";
+import { SPAN_HEADER } from "../temporal/ids.ts";
 
 const isSampled = (span: Payload) =>
   defaultPayloadConverter.fromPayload<{ traceparent?: string }>(span).traceparent !== undefined;

@@ -7,8 +7,8 @@ import {
   setHandler,
   TemporalFailure,
 } from "@temporalio/workflow";
+import { WAKE_UP } from "../temporal/ids.ts";
 import { isRunLong, SHORTEST_WAIT_MS } from "./command-loop.ts";
-import { WAKE_UP } from "./ids.ts";
 import { type FailingStep, failureCodeOf, refusalOf, stepWaitMs } from "./steps.ts";
 
 /** A failing step is tried again after so long at most: until then no wake-up, and so no new event, is heeded. */

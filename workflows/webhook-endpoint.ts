@@ -1,9 +1,9 @@
 import { continueAsNew } from "@temporalio/workflow";
 import type { Delivered } from "../activities/webhooks/deliver-due.ts";
 import type { EndpointCommand } from "../domain/webhooks/commands.ts";
+import type { EndpointInput } from "../temporal/starts.ts";
 import { deliveryStepsFor } from "./activities.ts";
 import { OperatorView } from "./operator-view.ts";
-import type { EndpointInput } from "./start.ts";
 import { failingStep } from "./steps.ts";
 import { runWhenWoken } from "./wake-loop.ts";
 

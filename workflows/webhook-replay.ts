@@ -1,8 +1,8 @@
 import { continueAsNew, defineUpdate, setHandler, sleep } from "@temporalio/workflow";
+import type { ReplayInput } from "../temporal/starts.ts";
 import { replayNext } from "./activities.ts";
 import { CommandLoop, isRunLong } from "./command-loop.ts";
 import { OperatorView } from "./operator-view.ts";
-import type { ReplayInput } from "./start.ts";
 import { failingStep } from "./steps.ts";
 
 type CommandKind = "pause" | "resume" | "retryNow";

@@ -9,9 +9,9 @@ import { newPlaceholder } from "../../domain/mail/tracked-body.ts";
 import { providerHeaderOf } from "../../domain/reports/providers.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
 import { domainOf, openKey } from "../../domain/sending-domains/keys.ts";
-import type { LaneContent } from "../../domain/sends/content.ts";
-import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
-import type { StagedRecipient } from "../../domain/sends/staging.ts";
+import type { LaneContent } from "../../domain/sends/ledger/content.ts";
+import type { OpenedDispatch } from "../../domain/sends/ledger/lanes.ts";
+import type { StagedRecipient } from "../../domain/sends/ledger/staging.ts";
 import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 
 /**

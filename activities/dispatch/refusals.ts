@@ -7,10 +7,10 @@ import {
   UNDECIDED,
   UNSENDABLE,
 } from "../../domain/mail/outcome.ts";
-import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
+import type { OpenedDispatch } from "../../domain/sends/ledger/lanes.ts";
+import { ALIKE_TO_PAUSE, addRefusal, isLong, isOfAccount } from "../../domain/sends/ledger/refusal-run.ts";
+import type { StagedRecipient } from "../../domain/sends/ledger/staging.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
-import { ALIKE_TO_PAUSE, addRefusal, isLong, isOfAccount } from "../../domain/sends/refusal-run.ts";
-import type { StagedRecipient } from "../../domain/sends/staging.ts";
 
 /** The send must pause for it. `isAccounts`: the server takes no mail from the account. */
 export type PauseCause = ReplyDetails & { reason: string; isAccounts: boolean };

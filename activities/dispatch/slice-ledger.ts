@@ -3,10 +3,15 @@ import type { EntityManager } from "../../db/orm.ts";
 import { isConflict } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { type Mailed, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
-import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
-import { isStagingLost, type OpenedDispatch } from "../../domain/sends/lanes.ts";
-import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
-import { type StagedRecipient, type StageRequest, stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
+import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/ledger/account-capacity.ts";
+import { isStagingLost, type OpenedDispatch } from "../../domain/sends/ledger/lanes.ts";
+import { type MailedRecipient, settleOutcomes } from "../../domain/sends/ledger/settlement.ts";
+import {
+  type StagedRecipient,
+  type StageRequest,
+  stageBatch,
+  unstageUnanswered,
+} from "../../domain/sends/ledger/staging.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 import type { ActivityDeps } from "../deps.ts";
 import { Refusals, UNDECIDED_YET } from "./refusals.ts";

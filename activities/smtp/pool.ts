@@ -8,7 +8,7 @@ import {
   SMTPUTF8_UNSUPPORTED,
   UNSENDABLE,
 } from "../../domain/mail/outcome.ts";
-import { mostInFlight } from "../../domain/sends/account-capacity.ts";
+import { mostInFlight } from "../../domain/sends/ledger/account-capacity.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
 import { openSession, type SmtpAccount } from "./login.ts";

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import { countsRecord } from "../../domain/sends/counts.ts";
+import { countsRecord } from "../../domain/sends/ledger/counts.ts";
 import { stepsProgress } from "../../domain/sequences/progress.ts";
 import { recordOf } from "../rest/record.ts";
 import { previewPresenter, sendPresenter } from "../sends/present.ts";

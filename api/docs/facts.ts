@@ -20,7 +20,7 @@ import { PROVIDERS, type ProviderNeed } from "../../domain/reports/providers.ts"
 import { SOURCE_USER } from "../../domain/reports/source.ts";
 import * as complaints from "../../domain/sends/complaint-rate.ts";
 import * as campaigns from "../../domain/sends/drafts.ts";
-import * as tokens from "../../domain/sends/token.ts";
+import * as tokens from "../../domain/sends/plan/token.ts";
 import * as plans from "../../domain/teams/plans.ts";
 import * as replays from "../../domain/webhooks/bulk-replay.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
-import { countsRecord } from "../../domain/sends/counts.ts";
 import { listIdsOf } from "../../domain/sends/drafts.ts";
+import { countsRecord } from "../../domain/sends/ledger/counts.ts";
 import { recordOf } from "../rest/record.ts";
 import { previewPresenter, sendPresenter } from "../sends/present.ts";
 import { newsletter, newsletterWithRecipients } from "./schema.ts";

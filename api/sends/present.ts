@@ -1,6 +1,6 @@
 import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/complaint-rate.ts";
-import type { ArmedSend } from "../../domain/sends/confirm.ts";
-import type { PreviewRow } from "../../domain/sends/preview.ts";
+import type { ArmedSend } from "../../domain/sends/plan/confirm.ts";
+import type { PreviewRow } from "../../domain/sends/plan/preview.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 
 /** An object with one field, whose name is known by its type. */

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { JsonText } from "../../db/json.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
-import { pageRecipients } from "../../domain/sends/recipients.ts";
+import { pageRecipients } from "../../domain/sends/ledger/recipients.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import { declareFilters } from "../rest/filters.ts";

@@ -2,12 +2,18 @@ import { z } from "zod";
 import { requireApiKey } from "../../domain/access/access.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/access/idempotency.ts";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
-import type { ArmedSend } from "../../domain/sends/confirm.ts";
-import { checkToken } from "../../domain/sends/confirm-refusals.ts";
-import { checkDraft, type PreviewRow, readPreview, resolvePreview, tokenFacts } from "../../domain/sends/preview.ts";
+import type { ArmedSend } from "../../domain/sends/plan/confirm.ts";
+import { checkToken } from "../../domain/sends/plan/confirm-refusals.ts";
+import {
+  checkDraft,
+  type PreviewRow,
+  readPreview,
+  resolvePreview,
+  tokenFacts,
+} from "../../domain/sends/plan/preview.ts";
+import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/plan/token.ts";
 import { Refusal } from "../../domain/sends/refusal.ts";
 import { type ResourceType, type SendResource, sendScope } from "../../domain/sends/resource.ts";
-import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { readCreditUsage } from "../../domain/teams/credits.ts";
 import type { RequestContext } from "../context.ts";
 import { text } from "../fields.ts";

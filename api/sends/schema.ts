@@ -4,7 +4,7 @@ import { MAX_NAME_LENGTH } from "../../domain/audience/rules.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../../domain/sends/drafts.ts";
-import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
+import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/plan/token.ts";
 import {
   intOrNull,
   nullableIdOf,

@@ -13,13 +13,13 @@ import type { Tenant } from "../../db/orm.ts";
 import type { IdempotencyHandle } from "../../domain/access/idempotency.ts";
 import { ApiError, isErrorCode } from "../../domain/errors.ts";
 import { idOfBytes } from "../../domain/ids.ts";
+import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/plan/token.ts";
 import { isRefusalReason, Refusal, type RefusalDetails } from "../../domain/sends/refusal.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
-import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
-import { sendWorkflowId, WAKE_UP } from "../../workflows/ids.ts";
+import { sendWorkflowId, WAKE_UP } from "../../temporal/ids.ts";
+import { type SendStart, sendStart } from "../../temporal/starts.ts";
 import type { sendWorkflow } from "../../workflows/send.ts";
-import type { confirmUpdate, previewUpdate, SendInput } from "../../workflows/send-messages.ts";
-import { sendStart } from "../../workflows/start.ts";
+import type { confirmUpdate, previewUpdate } from "../../workflows/send-messages.ts";
 import type { RequestContext } from "../context.ts";
 import type { TemporalGateway } from "../temporal-gateway.ts";
 
@@ -79,7 +79,7 @@ const isBusy = (error: unknown): boolean =>
 
 async function updateOnce<Args>(client: Client, request: UpdateRequest<Args>): Promise<void> {
   const { tenant, resource, previewId, updateId, args } = request;
-  const input: SendInput = { ...tenant, resource, previewId, expiresInMs: TOKEN_LIFETIME_SECONDS * 1000 };
+  const input: SendStart = { ...tenant, resource, previewId, expiresInMs: TOKEN_LIFETIME_SECONDS * 1000 };
   const start = new WithStartWorkflowOperation<typeof sendWorkflow>("sendWorkflow", {
     ...sendStart(input),
     workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,

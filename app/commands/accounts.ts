@@ -19,7 +19,7 @@ import {
 import { disconnectAccount } from "../../domain/accounts/disconnect.ts";
 import { openTokenPost, TOKEN_URLS } from "../../domain/accounts/tokens.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/account-inspection.ts";
+import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/operators/account-inspection.ts";
 import { argument, type Commands, command, flag, OF_ANY_TEAM, OF_TENANT, option, required } from "../command.ts";
 import { absoluteUrl, address, domains, listOf, NONE, numberOrNone, oneOf, wholeNumber } from "../options.ts";
 import { refusedText, table, toJson } from "../output.ts";

@@ -1,7 +1,7 @@
 import { ENVIRONMENTS } from "../../db/entities/shared.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
-import { findSend } from "../../domain/sends/inspection.ts";
+import { findSend } from "../../domain/sends/operators/inspection.ts";
 import { grantCredits, listCreditEntries, readCreditBalance, readCreditUsage } from "../../domain/teams/credits.ts";
 import { type Commands, command, OF_TEAM, OF_TENANT, option, required } from "../command.ts";
 import { nonEmpty, oneOf, wholeNumber } from "../options.ts";

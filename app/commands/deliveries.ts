@@ -13,7 +13,7 @@ import {
 import { commandEndpoint, retryWaiting } from "../../domain/webhooks/commands.ts";
 import { listDeliveries, readDeliveryFacts } from "../../domain/webhooks/log.ts";
 import { notifyDue } from "../../domain/webhooks/notify.ts";
-import { endpointWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
+import { endpointWorkflowId, replayWorkflowId } from "../../temporal/ids.ts";
 import { argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
 import { collect, eventNames, instant, listOf, pastInstant, wholeNumber } from "../options.ts";
 import { progressLine, table, toJson } from "../output.ts";

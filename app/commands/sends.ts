@@ -4,6 +4,7 @@ import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { RECIPIENT_STATES, type RecipientState, SEND_STATUSES } from "../../db/entities/send.ts";
 import { ApiError } from "../../domain/errors.ts";
+import { NOT_SENT } from "../../domain/sends/ledger/unknown.ts";
 import {
   type FoundSend,
   findSend,
@@ -13,13 +14,12 @@ import {
   readRecipients,
   readSendFacts,
   type SendFacts,
-} from "../../domain/sends/inspection.ts";
+} from "../../domain/sends/operators/inspection.ts";
+import { holdOpenSends } from "../../domain/sends/operators/unfinished.ts";
 import { GONE } from "../../domain/sends/pause-reasons.ts";
-import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
-import { holdOpenSends } from "../../domain/sends/unfinished.ts";
-import { NOT_SENT } from "../../domain/sends/unknown.ts";
+import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/plan/token.ts";
 import { holdSequences } from "../../domain/sequences/state.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
+import { sendWorkflowId } from "../../temporal/ids.ts";
 import {
   type AppCommand,
   argument,
@@ -292,7 +292,7 @@ const hasUnknown = ({ status, recipients }: SendFacts): boolean => status === "S
 const resumedInput = ({ sendId, teamId, environment, resource }: FoundSend) => ({
   ...{ previewId: sendId, teamId, environment, resource },
   expiresInMs: TOKEN_LIFETIME_SECONDS * 1_000,
-  resume: { lanes: [] },
+  resume: {},
 });
 
 /** The sentence that follows "no workflow runs": how the send continues, or why it does not. */
@@ -337,7 +337,7 @@ async function giveUpdate(
 }
 
 async function settle(session: Session, { id, file }: { id: string; file: string }): Promise<Outcome> {
-  const { parseOutcomes, settleUnknown } = await import("../../domain/sends/settle-unknown.ts");
+  const { parseOutcomes, settleUnknown } = await import("../../domain/sends/operators/settle-unknown.ts");
   const em = session.orm.em.fork();
   const found = await findSend(em, id);
   const csv = file === "-" ? await text(session.terminal.stdin) : await readFile(file, "utf8");

@@ -10,7 +10,7 @@ import { notifyDue } from "../../domain/webhooks/notify.ts";
 import { MOST_COUNTED, type Rest, readRest } from "../../domain/webhooks/queue.ts";
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { openUrlGuard } from "../../lib/url-guard.ts";
-import { endpointWorkflowId } from "../../workflows/ids.ts";
+import { endpointWorkflowId } from "../../temporal/ids.ts";
 import { argument, type Commands, command, LIMIT, OF_ANY_TEAM, OF_TENANT, option, required } from "../command.ts";
 import { absoluteUrl, eventNames, listOf, recordName, wholeNumber } from "../options.ts";
 import { table, toJson } from "../output.ts";

@@ -14,8 +14,8 @@ import { ApiError, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { AccountFailure, SmtpReason } from "../mail/outcome.ts";
 import { sealContext, type Vault } from "../secrets/crypto.ts";
-import type { SendingAccount } from "../sends/account-capacity.ts";
-import { forgetRefusals, type Refusals, recordRefusal } from "../sends/account-capacity.ts";
+import type { SendingAccount } from "../sends/ledger/account-capacity.ts";
+import { forgetRefusals, type Refusals, recordRefusal } from "../sends/ledger/account-capacity.ts";
 import { emit } from "../webhooks/emit.ts";
 import { accountRecord } from "../webhooks/records.ts";
 import {

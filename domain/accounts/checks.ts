@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import type { AccountFailure } from "../mail/outcome.ts";
-import type { SendingAccount } from "../sends/account-capacity.ts";
+import type { SendingAccount } from "../sends/ledger/account-capacity.ts";
 import { recordLogin, recordRefusedLogin } from "./accounts.ts";
 
 export interface DueCheck extends SendingAccount {

@@ -2,8 +2,8 @@ import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError, notFound } from "../errors.ts";
-import type { SendingAccount } from "../sends/account-capacity.ts";
-import { pickAccount } from "../sends/draft.ts";
+import { pickAccount } from "../sends/drafts/draft.ts";
+import type { SendingAccount } from "../sends/ledger/account-capacity.ts";
 
 const MAX_NAMED = 5;
 

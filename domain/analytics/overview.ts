@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { FIGURES, type Figure } from "../../db/entities/analytics.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
-import { resourceTypeOf } from "../sends/inspection.ts";
+import { resourceTypeOf } from "../sends/operators/inspection.ts";
 import { figureRows } from "./figures.ts";
 
 /** A leap year fits. */

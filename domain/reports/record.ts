@@ -8,7 +8,7 @@ import { shownAddress } from "../address.ts";
 import { HARD_BOUNCE } from "../audience/email-status.ts";
 import { suppress } from "../audience/suppressions.ts";
 import type { MailRef } from "../mail/links.ts";
-import { pauseForComplaints } from "../sends/lifecycle.ts";
+import { pauseForComplaints } from "../sends/ledger/lifecycle.ts";
 import type { ResourceType } from "../sends/resource.ts";
 import type { SendMove } from "../sends/send-log.ts";
 import { emit } from "../webhooks/emit.ts";

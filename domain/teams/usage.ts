@@ -3,7 +3,7 @@ import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
 import type { Admitted } from "../access/authenticate.ts";
 import { readSlotUse, type SlotUse } from "../audience/contact-slots.ts";
-import { readSendCap } from "../sends/gates.ts";
+import { readSendCap } from "../sends/plan/gates.ts";
 import { countEndpoints } from "../webhooks/endpoints.ts";
 import { type CreditUsage, PERIOD_END, PERIOD_START, readCreditUsage } from "./credits.ts";
 import { endpointLimit, readPlanLimits } from "./plans.ts";

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts";
 import { isoInstant } from "../../db/sql.ts";
-import { countsRecord } from "../sends/counts.ts";
+import { countsRecord } from "../sends/ledger/counts.ts";
 import type { SendResource } from "../sends/resource.ts";
 import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
 

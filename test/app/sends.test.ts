@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { listSends } from "../../domain/sends/inspection.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
+import { listSends } from "../../domain/sends/operators/inspection.ts";
+import { sendWorkflowId } from "../../temporal/ids.ts";
 import { app, inProcess, runApp } from "../support/command.ts";
 import { makeTeam, recordSend, uniqueEmail } from "../support/factories.ts";
 import {

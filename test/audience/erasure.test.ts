@@ -20,7 +20,7 @@ import type { Vault } from "../../domain/secrets/crypto.ts";
 import { createTeam } from "../../domain/teams/teams.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { fanOut } from "../../domain/webhooks/fan-out.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
+import { sendWorkflowId } from "../../temporal/ids.ts";
 import { textsIn } from "../histories/files.ts";
 import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";

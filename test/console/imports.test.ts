@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import type { ImportKind } from "../../domain/import/stored.ts";
-import { importWorkflowId } from "../../workflows/ids.ts";
+import { importWorkflowId } from "../../temporal/ids.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeMember, makeTeam, type TestTeam, unique } from "../support/factories.ts";

@@ -5,9 +5,9 @@ import { parse } from "yaml";
 import { openMetrics } from "../../api/metrics.ts";
 import { runCommand } from "../../app/program.ts";
 import { faultRules } from "../../stack/mail-faults.ts";
+import * as searchAttributes from "../../temporal/search-attributes.ts";
 import { openIntakeMetrics } from "../../workers/intake-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
-import * as searchAttributes from "../../workflows/search-attributes.ts";
 import { SETTINGS_PAGE, settingsPage } from "./write-settings.ts";
 
 interface Alert {

@@ -2,7 +2,7 @@ import type { Client } from "@temporalio/client";
 import { newId } from "../../domain/ids.ts";
 import { REPLAYABLE, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
-import { endpointWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
+import { endpointWorkflowId, replayWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { type Behaviour, openReceiver } from "../support/receiver.ts";

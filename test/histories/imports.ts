@@ -1,6 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { orderImport, readImport } from "../../domain/import/stored.ts";
-import { importStart } from "../../workflows/start.ts";
+import { importStart } from "../../temporal/starts.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, unique } from "../support/factories.ts";
 import { storeImport } from "../support/imports.ts";

@@ -1,8 +1,8 @@
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { sequenceWorkflowId } from "../../workflows/ids.ts";
-import { sequenceStart } from "../../workflows/start.ts";
+import { sequenceWorkflowId } from "../../temporal/ids.ts";
+import { sequenceStart } from "../../temporal/starts.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
 import { addPerson, makeDue, makeSequence, soon, stateOf, step, untilEnrolled } from "../support/sequences.ts";

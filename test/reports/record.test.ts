@@ -6,7 +6,7 @@ import { kysely } from "../../db/orm.ts";
 import { makePlaceholder } from "../../domain/erasure/erased-addresses.ts";
 import type { MailRef } from "../../domain/mail/links.ts";
 import { type MailReport, recordReport, recordReports } from "../../domain/reports/record.ts";
-import { readCounts } from "../../domain/sends/counts.ts";
+import { readCounts } from "../../domain/sends/ledger/counts.ts";
 import { api, tally } from "../support/api.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";

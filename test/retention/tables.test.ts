@@ -7,7 +7,7 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { creditEntries } from "../../domain/retention/prunings.ts";
 import { grantCredits, listCreditEntries } from "../../domain/teams/credits.ts";
-import { RETENTION_ID } from "../../workflows/ids.ts";
+import { RETENTION_ID } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, execute, makeTeam, recordSend, type TestTeam, unique } from "../support/factories.ts";
 import { prune } from "../support/retention.ts";

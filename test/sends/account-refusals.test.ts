@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { forgetRefusals, leaseConnections, recordRefusal } from "../../domain/sends/account-capacity.ts";
+import { forgetRefusals, leaseConnections, recordRefusal } from "../../domain/sends/ledger/account-capacity.ts";
 import { makeSender, type Sender } from "../support/sending.ts";
 
 const FOR_GOOD = { reason: "login_refused", temporary: false } as const;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { InFlightLimit } from "../../activities/account-pools.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
+import { returnQuota, takeQuota } from "../../domain/sends/ledger/account-capacity.ts";
 import { elapsedMs } from "../../lib/elapsed.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeSender } from "../support/sending.ts";

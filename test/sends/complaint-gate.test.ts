@@ -7,7 +7,13 @@ import type { MailRef } from "../../domain/mail/links.ts";
 import { recordReport } from "../../domain/reports/record.ts";
 import { addSource, pathOfSource } from "../../domain/reports/source.ts";
 import { readComplaintFigures } from "../../domain/sends/complaint-rate.ts";
-import { pauseForComplaints, pauseSend, readSend, resumeForClient, resumeSend } from "../../domain/sends/lifecycle.ts";
+import {
+  pauseForComplaints,
+  pauseSend,
+  readSend,
+  resumeForClient,
+  resumeSend,
+} from "../../domain/sends/ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
 import { live, mailTo } from "../reports/mails.ts";

@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { countStates, foldCounts, readCounts } from "../../domain/sends/counts.ts";
+import { countStates, foldCounts, readCounts } from "../../domain/sends/ledger/counts.ts";
 import { makeTeam } from "../support/factories.ts";
 
 describe("The counts of a newsletter", () => {

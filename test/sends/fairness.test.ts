@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { TeamSlots } from "../../activities/dispatch/team-slots.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
+import { sendWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { anotherNewsletter, caughtMails, makeSender, startSend, untilStatus } from "../support/sending.ts";

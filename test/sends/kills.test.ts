@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { mostInFlight } from "../../domain/sends/account-capacity.ts";
+import { mostInFlight } from "../../domain/sends/ledger/account-capacity.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import { openNamespace } from "../support/namespace.ts";

@@ -6,7 +6,6 @@ import { kysely } from "../../db/orm.ts";
 import { type MailOutcome, UNDECIDED } from "../../domain/mail/outcome.ts";
 import { classifyAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
 import { recordReports } from "../../domain/reports/record.ts";
-import { findSend } from "../../domain/sends/inspection.ts";
 import {
   closeDispatch,
   closeLost,
@@ -14,13 +13,14 @@ import {
   openDispatch,
   readDue,
   readRemaining,
-} from "../../domain/sends/lanes.ts";
-import { closeReview, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
-import { requeueUndecided } from "../../domain/sends/refusal-run.ts";
-import { parseOutcomes, settleUnknown } from "../../domain/sends/settle-unknown.ts";
-import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
-import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
-import { requeueUnknown } from "../../domain/sends/unknown.ts";
+} from "../../domain/sends/ledger/lanes.ts";
+import { closeReview, finishSend, pauseSend } from "../../domain/sends/ledger/lifecycle.ts";
+import { requeueUndecided } from "../../domain/sends/ledger/refusal-run.ts";
+import { type MailedRecipient, settleOutcomes } from "../../domain/sends/ledger/settlement.ts";
+import { stageBatch, unstageUnanswered } from "../../domain/sends/ledger/staging.ts";
+import { requeueUnknown } from "../../domain/sends/ledger/unknown.ts";
+import { findSend } from "../../domain/sends/operators/inspection.ts";
+import { parseOutcomes, settleUnknown } from "../../domain/sends/operators/settle-unknown.ts";
 import { live, mailed, reasonOf, recordedKinds } from "../reports/mails.ts";
 import { recountFigures } from "../support/recount.ts";
 import { credits, ledgerStates, makeSender, startUntaken, untilBlocked } from "../support/sending.ts";

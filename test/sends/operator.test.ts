@@ -3,7 +3,7 @@ import { WorkflowUpdateFailedError } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { readSend } from "../../domain/sends/lifecycle.ts";
+import { readSend } from "../../domain/sends/ledger/lifecycle.ts";
 import { inProcess, runApp } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";

@@ -4,10 +4,10 @@ import fc from "fast-check";
 import { DateTime } from "luxon";
 import { newId } from "../../domain/ids.ts";
 import { openVault } from "../../domain/secrets/crypto.ts";
-import type { PlanSubject } from "../../domain/sends/draft.ts";
-import { planDigest } from "../../domain/sends/plan.ts";
-import { nextSendAt } from "../../domain/sends/send-days.ts";
-import { confirmationToken, isGenuine, previewIdOf, type TokenFacts } from "../../domain/sends/token.ts";
+import type { PlanSubject } from "../../domain/sends/drafts/draft.ts";
+import { planDigest } from "../../domain/sends/plan/plan.ts";
+import { nextSendAt } from "../../domain/sends/plan/send-days.ts";
+import { confirmationToken, isGenuine, previewIdOf, type TokenFacts } from "../../domain/sends/plan/token.ts";
 import { accountFailureWaitMs } from "../../workflows/steps.ts";
 
 const vault = openVault({

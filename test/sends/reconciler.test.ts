@@ -3,9 +3,9 @@ import { sql } from "kysely";
 import type { Reconciliation } from "../../activities/reconcile.ts";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { readPassAges } from "../../domain/sends/unfinished.ts";
+import { readPassAges } from "../../domain/sends/operators/unfinished.ts";
 import { readReplay } from "../../domain/webhooks/bulk-replay.ts";
-import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
+import { RECONCILER_ID, sendWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
 import {

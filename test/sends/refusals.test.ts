@@ -5,7 +5,7 @@ import type { RefusalRun } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
 import { type Mailed, type MailOutcome, UNSENDABLE } from "../../domain/mail/outcome.ts";
 import { classifyAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
-import { readAccountFacts } from "../../domain/sends/account-inspection.ts";
+import { readAccountFacts } from "../../domain/sends/operators/account-inspection.ts";
 import { startSink } from "../mail/smtp-sink.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";

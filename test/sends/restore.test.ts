@@ -8,7 +8,7 @@ import { withSession } from "../../app/session.ts";
 import { kysely } from "../../db/orm.ts";
 import { PAUSE_REASONS } from "../../domain/sends/pause-reasons.ts";
 import type { StackFile } from "../../stack/state.ts";
-import { RECONCILER_ID } from "../../workflows/ids.ts";
+import { RECONCILER_ID } from "../../temporal/ids.ts";
 import { ANSWERS, DETAILS } from "../../workflows/send-messages.ts";
 import { clearStacks, query, spawnStack, stop, temporaryFolder } from "../stack/support.ts";
 import { api } from "../support/api.ts";

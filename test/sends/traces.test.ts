@@ -28,8 +28,8 @@ import {
 } from "../../config/tracing.ts";
 import { newId } from "../../domain/ids.ts";
 import type { Hit } from "../../domain/tracking/record.ts";
+import { SPAN_HEADER } from "../../temporal/ids.ts";
 import { failuresToCodes, traceActivities } from "../../workers/interceptors.ts";
-import { SPAN_HEADER } from "../../workflows/ids.ts";
 import { leaksOf, textsIn } from "../histories/files.ts";
 import { route, serveRoutes } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";

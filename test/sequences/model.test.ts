@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { cancelSend, finishSend } from "../../domain/sends/lifecycle.ts";
+import { cancelSend, finishSend } from "../../domain/sends/ledger/lifecycle.ts";
 import { enrolConfirmed } from "../../domain/sequences/enrolments.ts";
 import { resumeSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";

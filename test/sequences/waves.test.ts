@@ -4,14 +4,14 @@ import { type EntityManager, forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { foldChanges } from "../../domain/analytics/fold.ts";
 import { countConditions } from "../../domain/audience/segments/segments.ts";
-import { cancelSend, finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
+import { cancelSend, finishSend, pauseSend } from "../../domain/sends/ledger/lifecycle.ts";
 import { showSequence } from "../../domain/sequences/progress.ts";
 import { deleteSequence, resumeSequence, stopSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence, readRunning } from "../../domain/sequences/state.ts";
 import { saveSteps } from "../../domain/sequences/steps.ts";
 import { advanceWaves, claimWave, leaveIneligible } from "../../domain/sequences/waves.ts";
-import { sequenceWorkflowId } from "../../workflows/ids.ts";
-import { sequenceStart } from "../../workflows/start.ts";
+import { sequenceWorkflowId } from "../../temporal/ids.ts";
+import { sequenceStart } from "../../temporal/starts.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   caughtMails,

@@ -3,7 +3,7 @@ import type { Deps } from "../../api/deps.ts";
 import { appRouter } from "../../api/router.ts";
 import type { Env } from "../../config/env.ts";
 import { prepareNamespace } from "../../stack/temporal.ts";
-import type { PoolName } from "../../workflows/ids.ts";
+import type { PoolName } from "../../temporal/ids.ts";
 import { api } from "./api.ts";
 import { serveRoutes, type TestApp } from "./app.ts";
 import { unique } from "./factories.ts";

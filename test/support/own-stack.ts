@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { readStackSettings } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
-import type { PoolName } from "../../workflows/ids.ts";
+import type { PoolName } from "../../temporal/ids.ts";
 import { closeAll } from "./factories.ts";
 import { forkWorker, type TestWorker } from "./processes.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, shellVariables } from "./stack-settings.ts";

@@ -2,7 +2,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { formatKeys } from "../../config/env.ts";
-import type { PoolName } from "../../workflows/ids.ts";
+import type { PoolName } from "../../temporal/ids.ts";
 import { eventually } from "./eventually.ts";
 import { QUICK } from "./quick.ts";
 import { stack } from "./stack.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type Client, type WorkflowHandle, type WorkflowUpdateHandle, WorkflowUpdateStage } from "@temporalio/client";
-import { sendWorkflowId } from "../../workflows/ids.ts";
+import { sendWorkflowId } from "../../temporal/ids.ts";
 import { temporalClient, untilDetails } from "./temporal.ts";
 
 /** The workflows of sends, as operators see and command them in the Temporal UI. */

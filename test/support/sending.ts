@@ -15,7 +15,7 @@ import type { SendResource } from "../../domain/sends/resource.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
 import type { faultRules } from "../../stack/mail-faults.ts";
 import type { CaughtMail } from "../../stack/mail-store.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
+import { sendWorkflowId } from "../../temporal/ids.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
 import { makeTeam, type TeamOptions, type TestTeam, unique } from "./factories.ts";

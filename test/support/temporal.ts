@@ -1,5 +1,5 @@
 import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
-import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, sendWorkflowId } from "../../workflows/ids.ts";
+import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, sendWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 

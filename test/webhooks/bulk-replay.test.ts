@@ -3,7 +3,7 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { countReplayable, type ReplayFilter, readReplay, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
-import { replayWorkflowId } from "../../workflows/ids.ts";
+import { replayWorkflowId } from "../../temporal/ids.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";

@@ -11,12 +11,12 @@ import { resumeAccount, suspendAccount } from "../../domain/accounts/accounts.ts
 import { importSubscribers } from "../../domain/import/import.ts";
 import { confirmUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
 import { sealContext } from "../../domain/secrets/crypto.ts";
-import { settleOutcomes } from "../../domain/sends/settlement.ts";
+import { settleOutcomes } from "../../domain/sends/ledger/settlement.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
 import { OUTBOX_CHANNEL } from "../../domain/webhooks/notify.ts";
 import type { EventObjects } from "../../domain/webhooks/objects.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
+import { sendWorkflowId } from "../../temporal/ids.ts";
 import { mailLetter } from "../public/ledger.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";

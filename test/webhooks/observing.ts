@@ -9,7 +9,7 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
 import { sealSecret } from "../../domain/webhooks/secrets.ts";
-import { endpointWorkflowId } from "../../workflows/ids.ts";
+import { endpointWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { type Behaviour, openReceiver, type Received, type Receiver } from "../support/receiver.ts";

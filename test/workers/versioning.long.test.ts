@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type PoolName, TASK_QUEUES } from "../../workflows/ids.ts";
+import { type PoolName, TASK_QUEUES } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { confirm, ledgerStates, makeSender, preview, type Sender, untilStatus } from "../support/sending.ts";

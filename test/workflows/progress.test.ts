@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
-import type { SendState } from "../../domain/sends/lifecycle.ts";
+import type { SendState } from "../../domain/sends/ledger/lifecycle.ts";
 import { isSetBack, type KnownProgress, progressOf } from "../../workflows/progress.ts";
 
 const state = (status: SendStatus, closedEpochs: Record<string, number> = { acct_1: 4, acct_2: 2 }): SendState => ({

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { bundleWorkflowCode, DefaultLogger, Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import { DeterminismViolationError } from "@temporalio/workflow";
+import { endpointWorkflowId, replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../../temporal/ids.ts";
 import { workflowBundle } from "../../workers/bundle.ts";
-import { endpointWorkflowId, replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../../workflows/ids.ts";
 import * as send from "../../workflows/send-messages.ts";
 import * as sequence from "../../workflows/sequence.ts";
 import * as endpoint from "../../workflows/webhook-endpoint.ts";

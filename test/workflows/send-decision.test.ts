@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import type { SliceResult } from "../../activities/dispatch.ts";
-import type { SendState } from "../../domain/sends/lifecycle.ts";
+import type { SendState } from "../../domain/sends/ledger/lifecycle.ts";
 import { type LaneView, takenOverBy } from "../../workflows/lane-view.ts";
 import { decide, type SendView, type Step } from "../../workflows/send-decision.ts";
 import { ANSWERS, type CommandKind, DETAILS, LANE_STATES, retryAnswer } from "../../workflows/send-messages.ts";

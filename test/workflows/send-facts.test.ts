@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { SendState } from "../../domain/sends/lifecycle.ts";
+import type { SendState } from "../../domain/sends/ledger/lifecycle.ts";
 import type { LaneView } from "../../workflows/lane-view.ts";
 import type { SendView, Step } from "../../workflows/send-decision.ts";
 import { factsOf, withFacts } from "../../workflows/send-facts.ts";

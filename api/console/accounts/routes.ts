@@ -12,7 +12,11 @@ import { disconnectAccount, disconnectRefusal, readAccountUses } from "../../../
 import { hasGrant, TOKEN_URLS } from "../../../domain/accounts/tokens.ts";
 import { ApiError } from "../../../domain/errors.ts";
 import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
-import { type AccountFacts, listAccounts, readAccountFacts } from "../../../domain/sends/account-inspection.ts";
+import {
+  type AccountFacts,
+  listAccounts,
+  readAccountFacts,
+} from "../../../domain/sends/operators/account-inspection.ts";
 import { router } from "../../rest/route.ts";
 import { consoleMutation, consoleQuery, noInput } from "../procedure.ts";
 import { withLogins } from "./checks.ts";

@@ -9,7 +9,8 @@ import { MAX_ADDRESS_LENGTH } from "../../../domain/address.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { newId } from "../../../domain/ids.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
-import { listDrafts } from "../../../domain/sends/draft-list.ts";
+import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
+import { showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
 import {
   attachAccounts,
   attachList,
@@ -19,10 +20,9 @@ import {
   readBroadcast,
   updateDraft,
 } from "../../../domain/sends/drafts.ts";
-import { pageRecipients } from "../../../domain/sends/recipients.ts";
+import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
+import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";
-import { showDraft } from "../../../domain/sends/shown-draft.ts";
-import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/test-mail.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { previewIdFor } from "../../sends/send-updates.ts";
 import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";

@@ -1,7 +1,7 @@
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import { ApiError } from "../../../domain/errors.ts";
-import type { TestMail, TestOutcome } from "../../../domain/sends/test-mail.ts";
-import { testMailStart } from "../../../workflows/start.ts";
+import type { TestMail, TestOutcome } from "../../../domain/sends/plan/test-mail.ts";
+import { testMailStart } from "../../../temporal/starts.ts";
 import type { testMailWorkflow } from "../../../workflows/test-mail.ts";
 import type { TemporalGateway } from "../../temporal-gateway.ts";
 

@@ -17,7 +17,7 @@ import {
   type StoredImport,
   storePart,
 } from "../../../domain/import/stored.ts";
-import { importStart } from "../../../workflows/start.ts";
+import { importStart } from "../../../temporal/starts.ts";
 import type { RequestContext } from "../../context.ts";
 import { idParam, router } from "../../rest/route.ts";
 import { bodyOf, consoleMutation, consoleQuery } from "../procedure.ts";

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
-import { pauseSend } from "./lifecycle.ts";
-import { PAUSE_REASONS } from "./pause-reasons.ts";
+import { type EntityManager, kysely } from "../../../db/orm.ts";
+import { pauseSend } from "../ledger/lifecycle.ts";
+import { PAUSE_REASONS } from "../pause-reasons.ts";
 
 export type UnfinishedSend = Awaited<ReturnType<typeof readPage>>[number];
 

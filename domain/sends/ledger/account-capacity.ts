@@ -1,9 +1,9 @@
 import { sql } from "kysely";
-import type { SmtpSecurity } from "../../db/entities/account.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import { elapsedMs } from "../../lib/elapsed.ts";
-import type { SmtpReason } from "../mail/outcome.ts";
+import type { SmtpSecurity } from "../../../db/entities/account.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { transaction } from "../../../db/transaction.ts";
+import { elapsedMs } from "../../../lib/elapsed.ts";
+import type { SmtpReason } from "../../mail/outcome.ts";
 
 /** How long a lease lives without being renewed; a killed worker's connections are free again after that. */
 export const LEASE_SECONDS = 12;

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
+import { type EntityManager, kysely } from "../../../db/orm.ts";
+import { transaction } from "../../../db/transaction.ts";
 
 /**
  * Turns the rows that dead attempts of these accounts, or of all, left SENDING into UNKNOWN. Call it under a new epoch

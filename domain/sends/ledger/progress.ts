@@ -1,7 +1,7 @@
 import { sql } from "kysely";
-import type { RecipientState, ResourceType, SendStatus } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { isoInstant } from "../../db/sql.ts";
+import type { RecipientState, ResourceType, SendStatus } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { isoInstant } from "../../../db/sql.ts";
 import { countsRecord } from "./counts.ts";
 
 export interface SendProgress {

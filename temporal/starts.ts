@@ -1,4 +1,5 @@
-import type { TestMail } from "../domain/sends/test-mail.ts";
+import type { TestMail } from "../domain/sends/plan/test-mail.ts";
+import type { SendResource } from "../domain/sends/resource.ts";
 import {
   endpointWorkflowId,
   importWorkflowId,
@@ -10,7 +11,6 @@ import {
   WAKE_UP,
 } from "./ids.ts";
 import { RESOURCE_ID, TEAM_ID, WEBHOOK_ID } from "./search-attributes.ts";
-import type { SendInput } from "./send-messages.ts";
 
 /** By what operators find a workflow, and the team with whose work it shares the workers fairly. */
 const ofTeam = (teamId: string, about: typeof RESOURCE_ID | typeof WEBHOOK_ID, id: string) => ({
@@ -21,10 +21,28 @@ const ofTeam = (teamId: string, about: typeof RESOURCE_ID | typeof WEBHOOK_ID, i
   priority: { fairnessKey: teamId },
 });
 
-export const sendStart = (input: SendInput) => ({
+/** Input of a send's workflow from outside. */
+export interface SendStart {
+  previewId: string;
+  teamId: string;
+  environment: "LIVE" | "TEST";
+  resource: SendResource;
+  expiresInMs: number;
+  /** The run continues from the send's status in Postgres; absent in the first run of a preview. */
+  resume?: { setBack?: SetBack };
+}
+
+/** See `isSetBack`. */
+export interface SetBack {
+  sent: number;
+  /** The send was paused for it, unless Postgres does not know the send any more. */
+  isPaused: boolean;
+}
+
+export const sendStart = (input: SendStart) => ({
   workflowId: sendWorkflowId(input.previewId),
   taskQueue: TASK_QUEUES.sends,
-  args: [input] as [SendInput],
+  args: [input] as [SendStart],
   ...ofTeam(input.teamId, RESOURCE_ID, input.resource.id),
   staticSummary: `Send of ${input.resource.type} ${input.resource.id}`,
 });

@@ -1,12 +1,12 @@
 import { parse } from "csv-parse/sync";
 import { sql } from "kysely";
-import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import { ApiError } from "../errors.ts";
-import { readMailId } from "../mail/message-id.ts";
+import { type EntityManager, kysely, ofTenant } from "../../../db/orm.ts";
+import { transaction } from "../../../db/transaction.ts";
+import { ApiError } from "../../errors.ts";
+import { readMailId } from "../../mail/message-id.ts";
+import { type SettlementPolicy, settleOutcomes } from "../ledger/settlement.ts";
+import { NOT_SENT } from "../ledger/unknown.ts";
 import { type FoundSend, refuseWithoutLedger } from "./inspection.ts";
-import { type SettlementPolicy, settleOutcomes } from "./settlement.ts";
-import { NOT_SENT } from "./unknown.ts";
 
 /** What a relay's log says about a mail, as operators write it. */
 const OUTCOMES = ["sent", "not_sent"] as const;

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
-import type { BroadcastStatus, ResourceType } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { isoInstant } from "../../db/sql.ts";
+import type { BroadcastStatus, ResourceType } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { isoInstant } from "../../../db/sql.ts";
 
 /** A newsletter or campaign without its content. */
 export interface ListedDraft {

@@ -1,18 +1,18 @@
 import { sql } from "kysely";
-import type { BroadcastStatus, SendStatus } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { isoInstant } from "../../db/sql.ts";
-import { limitStatements } from "../../db/statements.ts";
-import { transaction } from "../../db/transaction.ts";
-import { moveCredits } from "../teams/credits.ts";
-import { emit } from "../webhooks/emit.ts";
-import { campaignRow, newsletterRow } from "../webhooks/records.ts";
-import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
+import type { BroadcastStatus, SendStatus } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { isoInstant } from "../../../db/sql.ts";
+import { limitStatements } from "../../../db/statements.ts";
+import { transaction } from "../../../db/transaction.ts";
+import { moveCredits } from "../../teams/credits.ts";
+import { emit } from "../../webhooks/emit.ts";
+import { campaignRow, newsletterRow } from "../../webhooks/records.ts";
+import { COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "../complaint-rate.ts";
+import { PAUSE_REASONS } from "../pause-reasons.ts";
+import type { SendResource } from "../resource.ts";
+import type { SendMove } from "../send-log.ts";
 import { countStates, sentCount } from "./counts.ts";
 import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";
-import { PAUSE_REASONS } from "./pause-reasons.ts";
-import type { SendResource } from "./resource.ts";
-import type { SendMove } from "./send-log.ts";
 import { markUnknown, readInFlightMs } from "./unknown.ts";
 
 /** Statuses a send never leaves. */

@@ -1,13 +1,13 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
-import type { RefusalRun } from "../../db/entities/account.ts";
-import type { SendStatus } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import type { EventName } from "../webhooks/catalogue.ts";
-import { isWanted } from "../webhooks/emit.ts";
-import { complaintLimit, complaintRate } from "./complaint-rate.ts";
+import type { RefusalRun } from "../../../db/entities/account.ts";
+import type { SendStatus } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { transaction } from "../../../db/transaction.ts";
+import type { EventName } from "../../webhooks/catalogue.ts";
+import { isWanted } from "../../webhooks/emit.ts";
+import { complaintLimit, complaintRate } from "../complaint-rate.ts";
+import type { MailingRules, SendResource } from "../resource.ts";
 import { foldCounts } from "./counts.ts";
-import type { MailingRules, SendResource } from "./resource.ts";
 import { markUnknown } from "./unknown.ts";
 
 /**

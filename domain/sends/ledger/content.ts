@@ -1,10 +1,10 @@
 import { sql } from "kysely";
-import type { AccountProvider } from "../../db/entities/account.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { domainOf, type SealedKey, signingKeys } from "../sending-domains/keys.ts";
+import type { AccountProvider } from "../../../db/entities/account.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { domainOf, type SealedKey, signingKeys } from "../../sending-domains/keys.ts";
+import type { SendResource } from "../resource.ts";
 import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
-import type { SendResource } from "./resource.ts";
 
 export interface LaneContent {
   subject: string;

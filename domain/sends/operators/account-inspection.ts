@@ -1,8 +1,8 @@
 import { sql } from "kysely";
-import type { AccountProvider, AccountStatus } from "../../db/entities/account.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { isoInstant } from "../../db/sql.ts";
-import { ApiError } from "../errors.ts";
+import type { AccountProvider, AccountStatus } from "../../../db/entities/account.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { isoInstant } from "../../../db/sql.ts";
+import { ApiError } from "../../errors.ts";
 import { type AccountRefusal, refusalJson } from "./inspection.ts";
 
 /** A sending account as operators read it at a command line. Instants are ISO 8601, UTC. */

@@ -1,8 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
-import { type EntityManager, forTenant, ofTenant } from "../../db/orm.ts";
-import { segmentContacts } from "../audience/segments/segments.ts";
+import { type EntityManager, forTenant, ofTenant } from "../../../db/orm.ts";
+import { segmentContacts } from "../../audience/segments/segments.ts";
+import type { MailingRules } from "../resource.ts";
 import type { PlanSubject } from "./draft.ts";
-import type { MailingRules } from "./resource.ts";
 
 /**
  * Makes the query for one row per address that a subject targets: `id`, `email`, `email_spelling`, `first_name`,

@@ -1,18 +1,18 @@
 import { sql } from "kysely";
-import type { AccountStatus } from "../../db/entities/account.ts";
-import { RESOURCE_TYPES, type RecipientState, type ResourceType, type SendStatus } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { isoInstant } from "../../db/sql.ts";
-import { ApiError } from "../errors.ts";
-import { ID_PREFIX } from "../ids.ts";
-import { mailId, messageIdOf } from "../mail/message-id.ts";
-import { domainOf } from "../sending-domains/keys.ts";
-import { shownEmail } from "../webhooks/records.ts";
-import { readResourceContent } from "./content.ts";
-import { readCounts, sentCount } from "./counts.ts";
-import { laneAccounts } from "./lanes.ts";
-import { PAUSE_REASONS } from "./pause-reasons.ts";
-import type { SendResource } from "./resource.ts";
+import type { AccountStatus } from "../../../db/entities/account.ts";
+import { RESOURCE_TYPES, type RecipientState, type ResourceType, type SendStatus } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { isoInstant } from "../../../db/sql.ts";
+import { ApiError } from "../../errors.ts";
+import { ID_PREFIX } from "../../ids.ts";
+import { mailId, messageIdOf } from "../../mail/message-id.ts";
+import { domainOf } from "../../sending-domains/keys.ts";
+import { shownEmail } from "../../webhooks/records.ts";
+import { readResourceContent } from "../ledger/content.ts";
+import { readCounts, sentCount } from "../ledger/counts.ts";
+import { laneAccounts } from "../ledger/lanes.ts";
+import { PAUSE_REASONS } from "../pause-reasons.ts";
+import type { SendResource } from "../resource.ts";
 
 /*
  * Sends as operators read them, at a command line. Instants are ISO 8601, UTC.

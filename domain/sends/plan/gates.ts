@@ -1,16 +1,16 @@
 import { sql } from "kysely";
-import type { Environment } from "../../db/entities/shared.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { addressDomain, lookupAddress } from "../address.ts";
-import type { ApiError } from "../errors.ts";
-import { assertComposable, examineContent } from "../mail/examination.ts";
-import { UnsendableError } from "../mail/header.ts";
-import { describeProblem, shownTags, TemplateError } from "../mail/template-problem.ts";
-import { readCreditBalance } from "../teams/credits.ts";
-import { COMPLAINT_THRESHOLD, complaintRate, readComplaintFigures } from "./complaint-rate.ts";
-import type { Draft } from "./draft.ts";
+import type { Environment } from "../../../db/entities/shared.ts";
+import { type EntityManager, kysely, type Tenant } from "../../../db/orm.ts";
+import { addressDomain, lookupAddress } from "../../address.ts";
+import type { ApiError } from "../../errors.ts";
+import { assertComposable, examineContent } from "../../mail/examination.ts";
+import { UnsendableError } from "../../mail/header.ts";
+import { describeProblem, shownTags, TemplateError } from "../../mail/template-problem.ts";
+import { readCreditBalance } from "../../teams/credits.ts";
+import { COMPLAINT_THRESHOLD, complaintRate, readComplaintFigures } from "../complaint-rate.ts";
+import type { Draft } from "../drafts/draft.ts";
+import { Refusal, type RefusalReason } from "../refusal.ts";
 import type { PlanCounts } from "./plan.ts";
-import { Refusal, type RefusalReason } from "./refusal.ts";
 
 export interface SendingKey {
   id: string;

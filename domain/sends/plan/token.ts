@@ -1,5 +1,5 @@
-import { ID_PREFIX } from "../ids.ts";
-import type { Vault } from "../secrets/crypto.ts";
+import { ID_PREFIX } from "../../ids.ts";
+import type { Vault } from "../../secrets/crypto.ts";
 
 export const TOKEN_LIFETIME_SECONDS = 15 * 60;
 

@@ -1,10 +1,10 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { ApiError } from "../errors.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { ApiError } from "../../errors.ts";
+import { readDraft } from "../drafts/draft.ts";
+import type { SendResource } from "../resource.ts";
 import { takeFromCap } from "./confirm.ts";
-import { readDraft } from "./draft.ts";
 import { assertDraft, assertKeyMaySend, assertSender, contentGates, type SendingKey, walkGates } from "./gates.ts";
-import type { SendResource } from "./resource.ts";
 
 export const MAX_TEST_RECIPIENTS = 5;
 

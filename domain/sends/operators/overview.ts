@@ -1,7 +1,7 @@
 import { sql } from "kysely";
-import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
-import { type EntityManager, kysely } from "../../db/orm.ts";
-import { PAUSE_REASONS } from "./pause-reasons.ts";
+import { SEND_STATUSES, type SendStatus } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely } from "../../../db/orm.ts";
+import { PAUSE_REASONS } from "../pause-reasons.ts";
 
 /** What paused a send: a command of a client or an operator, or a failure. */
 const PAUSE_CAUSES = ["client", "failure", "operator"] as const;

@@ -1,13 +1,13 @@
 import { type RawBuilder, sql } from "kysely";
-import type { AccountStatus } from "../../db/entities/account.ts";
-import type { BroadcastStatus } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { addressDomain, lookupAddress } from "../address.ts";
-import { readFields } from "../audience/contact-fields.ts";
-import { orNotFound } from "../errors.ts";
-import { listIdsOf } from "./drafts.ts";
-import type { RefusalReason } from "./refusal.ts";
-import type { SendResource } from "./resource.ts";
+import type { AccountStatus } from "../../../db/entities/account.ts";
+import type { BroadcastStatus } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { addressDomain, lookupAddress } from "../../address.ts";
+import { readFields } from "../../audience/contact-fields.ts";
+import { orNotFound } from "../../errors.ts";
+import { listIdsOf } from "../drafts.ts";
+import type { RefusalReason } from "../refusal.ts";
+import type { SendResource } from "../resource.ts";
 
 /** The facts of a plan besides its members. */
 export interface PlanSubject extends Tenant {

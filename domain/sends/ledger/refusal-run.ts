@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { sql } from "kysely";
-import type { RefusalRun } from "../../db/entities/account.ts";
-import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
-import { type Refusal, UNDECIDED } from "../mail/outcome.ts";
+import type { RefusalRun } from "../../../db/entities/account.ts";
+import { type EntityManager, kysely, ofTenant } from "../../../db/orm.ts";
+import { type Refusal, UNDECIDED } from "../../mail/outcome.ts";
 import type { SendingAccount } from "./account-capacity.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
 

@@ -1,11 +1,11 @@
 import { sql } from "kysely";
-import type { RecipientState } from "../../db/entities/send.ts";
-import { JsonText, jsonRecord } from "../../db/json.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { spellingOf } from "../address.ts";
-import { ApiError, orNotFound } from "../errors.ts";
-import { emailFields } from "../webhooks/records.ts";
-import type { SendResource } from "./resource.ts";
+import type { RecipientState } from "../../../db/entities/send.ts";
+import { JsonText, jsonRecord } from "../../../db/json.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { spellingOf } from "../../address.ts";
+import { ApiError, orNotFound } from "../../errors.ts";
+import { emailFields } from "../../webhooks/records.ts";
+import type { SendResource } from "../resource.ts";
 
 /** Rows that a page walks at most in search of a state, which stands in no index: each mail would have to write it. */
 const MAX_WALKED = 10_000;

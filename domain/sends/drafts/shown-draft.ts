@@ -1,16 +1,16 @@
 import { sql } from "kysely";
-import type { FieldValues } from "../../db/entities/contact.ts";
-import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { lookupAddress } from "../address.ts";
-import { segmentContacts } from "../audience/segments/segments.ts";
-import { ApiError } from "../errors.ts";
-import { examineContent, showInThread } from "../mail/examination.ts";
-import type { ShownMessage } from "../mail/message.ts";
-import { SAMPLE } from "../mail/template.ts";
-import { type ContentField, describeProblem, TemplateError } from "../mail/template-problem.ts";
+import type { FieldValues } from "../../../db/entities/contact.ts";
+import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { lookupAddress } from "../../address.ts";
+import { segmentContacts } from "../../audience/segments/segments.ts";
+import { ApiError } from "../../errors.ts";
+import { examineContent, showInThread } from "../../mail/examination.ts";
+import type { ShownMessage } from "../../mail/message.ts";
+import { SAMPLE } from "../../mail/template.ts";
+import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
+import { refuseCrowd, templateRefusal } from "../drafts.ts";
+import type { SendResource } from "../resource.ts";
 import { type Draft, readDraft } from "./draft.ts";
-import { refuseCrowd, templateRefusal } from "./drafts.ts";
-import type { SendResource } from "./resource.ts";
 
 /** A draft as one person would see its mail. */
 export interface ShownDraft extends ShownMessage {

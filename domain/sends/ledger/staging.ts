@@ -1,11 +1,11 @@
 import { sql } from "kysely";
-import type { FieldValues } from "../../db/entities/contact.ts";
-import type { RecipientState } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/statements.ts";
-import { elapsedMs } from "../../lib/elapsed.ts";
+import type { FieldValues } from "../../../db/entities/contact.ts";
+import type { RecipientState } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant } from "../../../db/orm.ts";
+import { executePrepared } from "../../../db/statements.ts";
+import { elapsedMs } from "../../../lib/elapsed.ts";
+import { selectIneligible } from "../drafts/members.ts";
 import { isFreeFor, mayMail, type OpenedDispatch } from "./lanes.ts";
-import { selectIneligible } from "./members.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
 export interface StagedRecipient {

@@ -1,11 +1,14 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { limitStatements } from "../../db/statements.ts";
-import { transaction } from "../../db/transaction.ts";
-import { isCancelled } from "../../db/unreachable.ts";
-import { readAccess } from "../access/key-lookup.ts";
-import { ApiError } from "../errors.ts";
-import { type Draft, readDraft } from "./draft.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { limitStatements } from "../../../db/statements.ts";
+import { transaction } from "../../../db/transaction.ts";
+import { isCancelled } from "../../../db/unreachable.ts";
+import { readAccess } from "../../access/key-lookup.ts";
+import { ApiError } from "../../errors.ts";
+import { type Draft, readDraft } from "../drafts/draft.ts";
+import { planMembers } from "../drafts/members.ts";
+import { Refusal } from "../refusal.ts";
+import { type SendResource, sendScope } from "../resource.ts";
 import {
   assertDraft,
   assertKeyMaySend,
@@ -22,10 +25,7 @@ import {
   sendGates,
   walkGates,
 } from "./gates.ts";
-import { planMembers } from "./members.ts";
 import { type PlanCounts, type ResolvedPlan, resolvePlan } from "./plan.ts";
-import { Refusal } from "./refusal.ts";
-import { type SendResource, sendScope } from "./resource.ts";
 import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
 
 /**

@@ -1,16 +1,16 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { limitStatements } from "../../db/statements.ts";
-import { IsolationLevel, transaction } from "../../db/transaction.ts";
-import { type IdempotencyHandle, lockClaim, writeAnswer } from "../access/idempotency.ts";
-import { readAccess } from "../access/key-lookup.ts";
-import { lockBalance, moveCredits } from "../teams/credits.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { limitStatements } from "../../../db/statements.ts";
+import { IsolationLevel, transaction } from "../../../db/transaction.ts";
+import { type IdempotencyHandle, lockClaim, writeAnswer } from "../../access/idempotency.ts";
+import { readAccess } from "../../access/key-lookup.ts";
+import { lockBalance, moveCredits } from "../../teams/credits.ts";
+import type { Draft } from "../drafts/draft.ts";
+import { planMembers } from "../drafts/members.ts";
+import { markScheduled } from "../ledger/lifecycle.ts";
+import { type SendResource, sendScope } from "../resource.ts";
 import { checkPlan } from "./confirm-refusals.ts";
-import type { Draft } from "./draft.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
-import { markScheduled } from "./lifecycle.ts";
-import { planMembers } from "./members.ts";
-import { type SendResource, sendScope } from "./resource.ts";
 import { nextSendAt } from "./send-days.ts";
 
 export interface ConfirmRequest extends Tenant {

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
-import type { PlanSubject } from "./draft.ts";
-import { planMembers } from "./members.ts";
+import { type EntityManager, kysely } from "../../../db/orm.ts";
+import type { PlanSubject } from "../drafts/draft.ts";
+import { planMembers } from "../drafts/members.ts";
 
 /** How many addresses a plan targets, in disjoint classes. */
 export interface PlanCounts {

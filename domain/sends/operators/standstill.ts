@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import { type EntityManager, kysely } from "../../../db/orm.ts";
 import { hasWaitingRows } from "./overview.ts";
 
 /**

@@ -1,12 +1,12 @@
-import type { EntityManager, Tenant } from "../../db/orm.ts";
-import { ApiError, orNotFound } from "../errors.ts";
-import type { Vault } from "../secrets/crypto.ts";
-import { type Draft, readDraft } from "./draft.ts";
+import type { EntityManager, Tenant } from "../../../db/orm.ts";
+import { ApiError, orNotFound } from "../../errors.ts";
+import type { Vault } from "../../secrets/crypto.ts";
+import { type Draft, readDraft } from "../drafts/draft.ts";
+import { Refusal } from "../refusal.ts";
+import type { SendResource } from "../resource.ts";
 import { assertDraft, assertKeyMaySend, checkGates, type PassedGates, type SendingKey } from "./gates.ts";
 import { type PlanCounts, resolvePlan } from "./plan.ts";
 import { type PreviewRow, readPreview, tokenFacts, voidForOtherKey } from "./preview.ts";
-import { Refusal } from "./refusal.ts";
-import type { SendResource } from "./resource.ts";
 import { isGenuine, previewIdOf } from "./token.ts";
 
 interface Check {

@@ -1,6 +1,6 @@
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { RECIPIENT_STATES, type RecipientState } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { RECIPIENT_STATES, type RecipientState } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 
 export type StateCounts = Partial<Record<RecipientState, number>>;
 
