@@ -49,7 +49,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason:
       "The sends that the call has found under their tenant: too many complaints pause them, or a client commands.",
     program: "api",
-    file: /^domain\/sends\/lifecycle\.ts$/,
+    file: /^domain\/sends\/ledger\/lifecycle\.ts$/,
     tables: ["sends", "newsletters", "campaigns"],
     statement: BY_ID,
   },
@@ -201,7 +201,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The reconciler and the metrics look at the sends, credits and remembered answers of all tenants.",
     program: "workers",
-    file: /^(?:domain\/sends\/(?:overview|standstill|unfinished)|domain\/teams\/credits|domain\/retention\/overdue)\.ts$/,
+    file: /^(?:domain\/sends\/operators\/(?:overview|standstill|unfinished)|domain\/teams\/credits|domain\/retention\/overdue)\.ts$/,
     tables: ["sends", "email_accounts", "credit_balances", "credit_entries", "idempotency_records"],
     statement: /^(?:select|with) /,
   },
