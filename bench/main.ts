@@ -92,6 +92,7 @@ withStackOptions(program.command("neighbours"))
   .option("--seconds <n>", "how long each load lasts", wholeNumber(1), 12)
   .option("--people <n>", "people of the team that loads the service", wholeNumber(1_000), 40_000)
   .option("--only <load...>", "some loads, by the beginnings of their names")
+  .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./neighbours.ts")).benchNeighbours(options)));
 
 withStackOptions(program.command("api"))

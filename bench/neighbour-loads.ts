@@ -4,6 +4,8 @@ import { sql } from "kysely";
 import { kysely } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import { unsubscribeUrl } from "../domain/mail/links.ts";
+import { mailId } from "../domain/mail/message-id.ts";
+import { addSource, passwordOf, pathOfSource, SOURCE_USER } from "../domain/reports/source.ts";
 import { attachAccounts, attachSegment } from "../domain/sends/drafts.ts";
 import { type Cookies, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../test/support/console.ts";
 import { makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
@@ -156,6 +158,19 @@ export async function makeLoads(
   const link = (seq: number) => unsubscribeUrl(vault, origin, { sendId, seq: 1 + (seq % people) });
   const post = (seq: number) =>
     statusOf(fetch(link(seq), { method: "POST", headers: FORM, body: "List-Unsubscribe=One-Click" }));
+  const source = await addSource(em, vault, { teamId: team.id, environment: "LIVE" }, "POSTMARK", {});
+  const password = Buffer.from(`${SOURCE_USER}:${passwordOf(vault, source)}`).toString("base64");
+  const bounce: Ask = (lane, n) => {
+    const mail = mailId({ sendId, seq: 1 + ((lane * 331 + n * 7) % people) });
+    const reply = { RecordType: "Bounce", Type: "HardBounce", Details: "smtp;550 5.1.1 No such user" };
+    return statusOf(
+      fetch(`${origin}${pathOfSource(vault, source)}`, {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization: `Basic ${password}` },
+        body: JSON.stringify({ ...reply, Metadata: { mailkeel_mail: mail } }),
+      }),
+    );
+  };
   const patch: Ask = (lane, n) =>
     rest(lane, "PATCH", `/subscribers/${known[(lane * 7 + n) % 200]?.id}`, { first_name: `x${n}` });
   const hanging = createServer(() => {})
@@ -260,6 +275,7 @@ export async function makeLoads(
       ask: () => statusOf(consoleFetch({}, "POST", "/sign-in", { email: `${unique("nobody")}@${audience}` })),
     },
     "the team's own links": { lanes: 300, ask: (lane, n) => statusOf(fetch(link(lane * 331 + n * 7))) },
+    "events of a provider": { lanes: 50, ask: bounce },
     "hanging webhooks": {
       lanes: 8,
       ask: (lane, n) =>

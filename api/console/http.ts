@@ -113,7 +113,9 @@ export function consoleHandler(deps: Deps): Router {
     if (token === undefined) throw new ApiError("api_key_missing", "Sign in first.");
     const em = await connected();
     const read = () => readSession(em, vault, token);
-    res.json(await limits.limitFailures(em, localsOf(res).clientAddress, read, token));
+    const session = await limits.limitFailures(em, localsOf(res).clientAddress, read, token);
+    await limits.limitRequests(em, `session/${vault.hash("session", token)}`, env.RATE_LIMIT_PER_MINUTE);
+    res.json(session);
   });
 
   router.delete("/session", async (req, res) => {

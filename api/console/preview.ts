@@ -45,7 +45,7 @@ export function mailPreview({ env, orm, vault, limits }: Deps): Router {
       const access = await authenticateSession(orm.em, vault, request, origin, scope);
       noteCaller(locals, access);
       requireScope(access, scope);
-      await takeTurn("large_read", access, res);
+      await takeTurn("heavy", access, res);
       const em = forTenant(orm.em, access.tenant);
       return showDraft(em, access.tenant, { type, id }, parameters.get("person") || undefined);
     });

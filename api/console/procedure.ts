@@ -21,8 +21,8 @@ interface Declaration<I extends InputSchema> {
   ownCommit?: boolean;
   /** As `RouteMeta.isPatient`. */
   isPatient?: boolean;
-  /** As `RouteMeta.largeAnswer`. */
-  largeAnswer?: boolean;
+  /** As `RouteMeta.isHeavy`. */
+  isHeavy?: boolean;
   /** The answer holds a secret. */
   secret?: boolean;
 }

@@ -66,6 +66,7 @@ const upsert = route("POST /contacts/bulk", {
   idempotency: "required",
   itemsIn: "contacts",
   isPatient: true,
+  isHeavy: true,
   operationId: "upsertContacts",
   summary: "Create or change up to 1,000 contacts by their addresses",
   description: paragraphs(
@@ -95,7 +96,7 @@ const upsert = route("POST /contacts/bulk", {
 
 const page = route("GET /contacts", {
   scope: "contacts:read",
-  largeAnswer: true,
+  isHeavy: true,
   operationId: "listContacts",
   summary: "List the contacts",
   description:

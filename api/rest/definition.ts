@@ -65,8 +65,8 @@ export interface RouteMeta {
   ownCommit?: boolean;
   /** Of a write: its statements may take as long as its answer, be it for the locks of others or for many rows. */
   isPatient?: boolean;
-  /** Of a read: its answer may be as long as 2 MiB, so that fewer of them are under way at once. */
-  largeAnswer?: boolean;
+  /** It may take seconds of Postgres, or an answer as long as 2 MiB, so that fewer of them are under way at once. */
+  isHeavy?: boolean;
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;
   /** Makes the payload of a remembered answer from the facts that were remembered in its place; they are the payload unless given. */

@@ -58,9 +58,12 @@ export function putCallerHeaders(
   headers[VERSION_HEADER] = apiVersion;
 }
 
-/** Requests of one caller that are under way at once in this process, from before its body is read until its answer has left. */
-export const TURNS_OF_A_CALLER = { read: 8, large_read: 2, write: 8, workflow: 16 } as const satisfies Record<
-  RouteKind | "large_read",
+/**
+ * Requests of one caller that are under way at once in this process, from before its body is read until its answer has left;
+ * those that `isHeavy` have a line of their own.
+ */
+export const TURNS_OF_A_CALLER = { read: 8, heavy: 2, write: 8, workflow: 16 } as const satisfies Record<
+  RouteKind | "heavy",
   number
 >;
 /** A team has the turns of so many callers, however many keys it uses. */
@@ -68,7 +71,7 @@ export const CALLERS_OF_A_TEAM = 2;
 
 const turnsFor = (callers: number) => ({
   read: new Turns(callers * TURNS_OF_A_CALLER.read),
-  large_read: new Turns(callers * TURNS_OF_A_CALLER.large_read),
+  heavy: new Turns(callers * TURNS_OF_A_CALLER.heavy),
   write: new Turns(callers * TURNS_OF_A_CALLER.write),
   workflow: new Turns(callers * TURNS_OF_A_CALLER.workflow),
 });
@@ -118,7 +121,7 @@ const admitted = (definition: RouteDefinition) =>
     }
     if (dryRun && dryRunScope) requireScope(access, dryRunScope);
     const idempotencyKey = readIdempotencyKey(headers, definition);
-    await takeTurn(definition.largeAnswer ? "large_read" : definition.kind, access, answering);
+    await takeTurn(definition.isHeavy ? "heavy" : definition.kind, access, answering);
     return next({ ctx: { access, version, dryRun, idempotencyKey } });
   });
 

@@ -76,7 +76,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
 
   const page = route(`GET ${path}`, {
     scope: scopes.read,
-    largeAnswer: true,
+    isHeavy: true,
     operationId: `list${noun}s`,
     summary: `List the ${table}`,
     description: `Pages through the ${table} of the team, each with its body. A page ends before its records exceed ${sizeText(MAX_PAGE_BYTES)}, so it may hold fewer ${table} than \`limit\` and have more after it.`,
@@ -107,7 +107,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
 
   const retrieve = route(`GET ${onePath}`, {
     scope: scopes.read,
-    largeAnswer: true,
+    isHeavy: true,
     operationId: `retrieve${noun}`,
     summary: `Retrieve a ${type} with the states of its recipients`,
     description: `Answers one ${type}. From its confirmation on, \`recipients\` counts its recipients in each state; the counts add up to \`total\`.`,

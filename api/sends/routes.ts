@@ -112,6 +112,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
   const sendPreview = route(`POST ${path}/send-preview`, {
     scope,
     idempotency: "required",
+    isHeavy: true,
     recall: (ctx, facts) => showPreview(ctx, facts as PreviewFacts),
     operationId: `preview${noun}Send`,
     summary: `Resolve the recipients of a ${type}, and get the token that confirms its send`,

@@ -218,7 +218,7 @@ const remove = route("DELETE /webhooks/{webhookId}", {
 
 const pageDeliveries = route("GET /webhooks/{webhookId}/deliveries", {
   scope: "webhooks:read",
-  largeAnswer: true,
+  isHeavy: true,
   operationId: "listWebhookDeliveries",
   summary: "List the attempts to deliver to a webhook endpoint",
   description: `Pages through the attempts of the last ${DELIVERY_KEPT_DAYS} days to deliver events to an endpoint, newest first. Each attempt is a record of its own. The payloads are not shown.`,

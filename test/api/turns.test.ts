@@ -19,8 +19,8 @@ const ERROR = 50;
 const held = new Map<string, (() => void)[]>();
 
 /** A route that reads until the test lets it end. */
-const slowRoute = (path: `/${string}`, largeAnswer = false) =>
-  route({ method: "GET", path, scope: "lists:read", summary: "Reads until the test lets it end", largeAnswer })
+const slowRoute = (path: `/${string}`, isHeavy = false) =>
+  route({ method: "GET", path, scope: "lists:read", summary: "Reads until the test lets it end", isHeavy })
     .input(z.strictObject({}))
     .output(z.object({ object: z.literal("slow") }))
     .query(async ({ ctx }) => {
@@ -114,7 +114,7 @@ describe("The turns of requests", () => {
     await askFor({ team, keys: [team.keys.live], atOnce: 8 });
   });
 
-  it("runs two reads of a key at once whose answers may be long, and its other reads beside them", async () => {
+  it("runs two heavy requests of a key at once, and its other reads beside them", async () => {
     const team = await makeTeam();
     const asked = askFor({ team, keys: [team.keys.live], atOnce: 2, path: "/long" });
     assert.equal((await api(team.keys.live, app.base).get("/quick")).status, 200);

@@ -170,6 +170,18 @@ describe("Signing in to the console", () => {
     assert.deepEqual(codes, [401, 401, 401, 429]);
   });
 
+  it("limits how often one session is read", async () => {
+    const at = await serve({ RATE_LIMIT_PER_MINUTE: 3 });
+    const { owner } = await makeTeam();
+    const [cookies, others] = [await signIn(owner.id), await signIn(owner.id)];
+    await windowWithRoom();
+    const read = async (of: Cookies) => (await consoleFetch({ ...of }, "GET", "/session", undefined, {}, at)).status;
+    const statuses: number[] = [];
+    for (let n = 0; n < 4; n++) statuses.push(await read(cookies));
+    assert.deepEqual(statuses, [200, 200, 200, 429]);
+    assert.equal(await read(others), 200);
+  });
+
   it("refuses writes of other origins, and of none", async () => {
     const { team, owner } = await makeTeam();
     const { origin } = await stack();

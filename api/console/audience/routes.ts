@@ -84,6 +84,7 @@ const countSegment = consoleMutation(
     role: "VIEWER",
     input: bodyOf(z.strictObject({ conditions: z.unknown() })),
     ownCommit: true,
+    isHeavy: true,
   },
   ({ ctx, input }) => countConditions(ctx.em, ctx.tenant, input.body.conditions),
 );

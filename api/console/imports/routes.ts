@@ -174,7 +174,7 @@ export const importsRouter = router({
     {
       name: "imports.export",
       role: "EDITOR",
-      largeAnswer: true,
+      isHeavy: true,
       input: z.strictObject({
         query: z.strictObject({
           of: z.enum(["contacts", "suppressions", "list"]),

@@ -20,6 +20,7 @@ const gates = consoleQuery(
     name: "overview.gates",
     role: "VIEWER",
     input: bodyOf(z.strictObject({ kind: z.enum(RESOURCE_TYPES), id })),
+    isHeavy: true,
   },
   async ({ ctx: { em, vault, tenant, access, env }, input: { body } }) => {
     const resource = { type: body.kind, id: body.id };
