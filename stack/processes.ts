@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, openSync, readFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import type { GuardedCommand, ReadyMessage } from "./guard.ts";
@@ -12,7 +12,11 @@ export class StackError extends Error {
 
 const GUARD = `${import.meta.dirname}/guard.ts`;
 const TETHER = `${import.meta.dirname}/tether.ts`;
-const START_TIMEOUT_MS = 60_000;
+/** A starting child must use a hundredth of each minute: on a busy machine a start may take many. */
+const START_LOOK_MS = 60_000;
+const LEAST_SHARE = 0.01;
+/** Of `/proc/[pid]/stat`, in all kernels that Node runs on. */
+const TICK_MS = 10;
 /** How long a stopping child has beyond its own grace time before it is killed. */
 const KILL_MARGIN_MS = 3_000;
 /** How long a restart waits: twice as long each time, up to `most`. */
@@ -50,6 +54,19 @@ export interface ProcessEvents {
   /** A child died and is about to be started again. */
   died?: (name: string, how: string, restartInMs: number) => void;
   restarted?: (name: string, pid: number) => void;
+  /** A child is not ready yet, but works on it. */
+  starting?: (name: string, ms: number) => void;
+}
+
+/** CPU time of a process; 0 where the system has no `/proc`: then the clock alone tells how long a start may take. */
+function cpuMsOf(pid: number): number {
+  try {
+    const [, afterName = ""] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
+    const [user, system] = afterName.split(" ").slice(11, 13).map(Number);
+    return ((user ?? 0) + (system ?? 0)) * TICK_MS;
+  } catch {
+    return 0;
+  }
 }
 
 export function isAlive(pid: number): boolean {
@@ -87,6 +104,12 @@ async function lastLines(file: string, count = 15): Promise<string> {
   }
 }
 
+export interface ProcessTimes {
+  /** The longest wait before a child that died is started again. */
+  mostBackoffMs: number;
+  lookMs: number;
+}
+
 /** A child process that is started again whenever it dies, until it is stopped. */
 class ManagedProcess {
   readonly spec: ProcessSpec;
@@ -98,17 +121,17 @@ class ManagedProcess {
   #stopping = new AbortController();
   #startedAt = 0;
   #backoffMs = BACKOFF_MS.first;
-  readonly #mostBackoffMs: number;
+  readonly #times: ProcessTimes;
 
-  constructor(spec: ProcessSpec, events: ProcessEvents, mostBackoffMs: number) {
+  constructor(spec: ProcessSpec, events: ProcessEvents, times: ProcessTimes) {
     this.spec = spec;
     this.#events = events;
-    this.#mostBackoffMs = mostBackoffMs;
+    this.#times = times;
   }
 
   /**
    * Starts it, and keeps it running from then on.
-   * @throws {StackError} when it ends, or does not get ready in time; the message holds the end of its log
+   * @throws {StackError} when it ends, or no longer works on its start; the message holds the end of its log
    */
   async start(): Promise<void> {
     try {
@@ -151,7 +174,14 @@ class ManagedProcess {
       this.pid = message.pid ?? child.pid ?? 0;
       if (foreign) await spec.ready(this.pid, over.signal);
     };
-    const timer = setTimeout(() => over.abort(new Error("it took too long")), START_TIMEOUT_MS);
+    const { lookMs } = this.#times;
+    let usedMs = 0;
+    const timer = setInterval(() => {
+      const nowMs = cpuMsOf(this.pid || (child.pid ?? 0));
+      if (nowMs - usedMs < lookMs * LEAST_SHARE) return over.abort(new Error(`it did nothing for ${lookMs / 1_000} s`));
+      usedMs = nowMs;
+      this.#events.starting?.(spec.name, performance.now() - this.#startedAt);
+    }, lookMs);
     const inVain = new Promise<never>((_, reject) => {
       over.signal.addEventListener("abort", () => reject(over.signal.reason));
     });
@@ -160,7 +190,7 @@ class ManagedProcess {
     try {
       await Promise.race([ready(), inVain]);
     } finally {
-      clearTimeout(timer);
+      clearInterval(timer);
     }
   }
 
@@ -171,7 +201,7 @@ class ManagedProcess {
       if (this.#stopping.signal.aborted) return;
       if (performance.now() - this.#startedAt > STABLE_AFTER_MS) this.#backoffMs = BACKOFF_MS.first;
       const waitMs = this.#backoffMs;
-      this.#backoffMs = Math.min(waitMs * 2, this.#mostBackoffMs);
+      this.#backoffMs = Math.min(waitMs * 2, this.#times.mostBackoffMs);
       this.#events.died?.(this.spec.name, how, waitMs);
       await delay(waitMs, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
       if (this.#stopping.signal.aborted) return;
@@ -215,19 +245,18 @@ class ManagedProcess {
 export class Processes {
   #running = new Map<string, ManagedProcess>();
   #events: ProcessEvents;
-  #mostBackoffMs: number;
+  #times: ProcessTimes;
   #stopped = false;
 
-  /** @param mostBackoffMs the longest wait before a child that died is started again */
-  constructor(events: ProcessEvents = {}, mostBackoffMs = BACKOFF_MS.most) {
+  constructor(events: ProcessEvents = {}, { mostBackoffMs = BACKOFF_MS.most, lookMs = START_LOOK_MS } = {}) {
     this.#events = events;
-    this.#mostBackoffMs = mostBackoffMs;
+    this.#times = { mostBackoffMs, lookMs };
   }
 
   /** Starts a child and resolves with its pid when it serves. */
   async start(spec: ProcessSpec): Promise<number> {
     if (this.#stopped) throw new StackError(`${spec.name} was not started: the stack is stopping`);
-    const child = new ManagedProcess(spec, this.#events, this.#mostBackoffMs);
+    const child = new ManagedProcess(spec, this.#events, this.#times);
     this.#running.set(spec.name, child);
     await child.start();
     return child.pid;

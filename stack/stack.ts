@@ -81,9 +81,11 @@ export class Stack {
         options.say(`${name} is back`);
         this.#savePid(name, pid);
       },
+      starting: (name: string, ms: number) =>
+        options.say(`waiting for ${name}, which has been starting for ${Math.round(ms / 1_000)} s`),
     };
     // Tests kill children on purpose: what one has killed lets no later one wait.
-    this.#processes = new Processes(events, options.ephemeral ? BACKOFF_MS.first : BACKOFF_MS.most);
+    this.#processes = new Processes(events, options.ephemeral ? { mostBackoffMs: BACKOFF_MS.first } : {});
   }
 
   /**
