@@ -7,7 +7,7 @@ import { Mailkeel } from "../client/index.ts";
 import { SettingsError } from "../config/env.ts";
 import { forTenant, type Tenant } from "../db/orm.ts";
 import { importSubscribers } from "../domain/import/import.ts";
-import { attachList } from "../domain/sends/drafts.ts";
+import { attachList } from "../domain/sends/drafts/drafts.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { DEMO_FROM } from "../stack/demo-team.ts";
 import type { StackFile } from "../stack/state.ts";

@@ -6,7 +6,7 @@ import { transaction } from "../db/transaction.ts";
 import { unsubscribeUrl } from "../domain/mail/links.ts";
 import { mailId } from "../domain/mail/message-id.ts";
 import { addSource, passwordOf, pathOfSource, SOURCE_USER } from "../domain/reports/source.ts";
-import { attachAccounts, attachSegment } from "../domain/sends/drafts.ts";
+import { attachAccounts, attachSegment } from "../domain/sends/drafts/drafts.ts";
 import { type Cookies, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../test/support/console.ts";
 import { makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
 import { addSegment, freshKey } from "../test/support/sending.ts";

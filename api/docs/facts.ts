@@ -19,7 +19,7 @@ import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { PROVIDERS, type ProviderNeed } from "../../domain/reports/providers.ts";
 import { SOURCE_USER } from "../../domain/reports/source.ts";
 import * as complaints from "../../domain/sends/complaint-rate.ts";
-import * as campaigns from "../../domain/sends/drafts.ts";
+import * as campaigns from "../../domain/sends/drafts/drafts.ts";
 import * as tokens from "../../domain/sends/plan/token.ts";
 import * as plans from "../../domain/teams/plans.ts";
 import * as replays from "../../domain/webhooks/bulk-replay.ts";

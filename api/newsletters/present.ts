@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import { listIdsOf } from "../../domain/sends/drafts.ts";
+import { listIdsOf } from "../../domain/sends/drafts/drafts.ts";
 import { countsRecord } from "../../domain/sends/ledger/counts.ts";
 import { recordOf } from "../rest/record.ts";
 import { previewPresenter, sendPresenter } from "../sends/present.ts";

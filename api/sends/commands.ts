@@ -2,7 +2,7 @@ import { z } from "zod";
 import { afterCommit } from "../../db/transaction.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import { type ClientCommand, commandSend } from "../../domain/sends/client-commands.ts";
-import type { Broadcast } from "../../domain/sends/drafts.ts";
+import type { Broadcast } from "../../domain/sends/drafts/drafts.ts";
 import { logMove } from "../../domain/sends/send-log.ts";
 import { readRecord } from "../rest/record.ts";
 import { idParamOf, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";

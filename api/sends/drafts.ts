@@ -4,7 +4,13 @@ import { z } from "zod";
 import type { Env } from "../../config/env.ts";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import type { Patch } from "../../domain/patch.ts";
-import { type Broadcast, checkTemplates, createDraft, lockDraft, updateDraft } from "../../domain/sends/drafts.ts";
+import {
+  type Broadcast,
+  checkTemplates,
+  createDraft,
+  lockDraft,
+  updateDraft,
+} from "../../domain/sends/drafts/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { deleted } from "../fields.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";

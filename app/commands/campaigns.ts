@@ -1,4 +1,4 @@
-import { attachAccounts, attachSegment, createDraft } from "../../domain/sends/drafts.ts";
+import { attachAccounts, attachSegment, createDraft } from "../../domain/sends/drafts/drafts.ts";
 import { type Commands, command, OF_TENANT, required } from "../command.ts";
 import { recordName, words } from "../options.ts";
 import { inOwnersTenant, inTenantOf } from "../session.ts";

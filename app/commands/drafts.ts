@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { RESOURCE_TYPES, type ResourceType } from "../../db/entities/send.ts";
 import type { EntityManager } from "../../db/orm.ts";
-import { attachList, BROADCASTS, detachList, updateDraft } from "../../domain/sends/drafts.ts";
+import { attachList, BROADCASTS, detachList, updateDraft } from "../../domain/sends/drafts/drafts.ts";
 import { type AppCommand, argument, type Commands, command, required } from "../command.ts";
 import { oneOf, words } from "../options.ts";
 import { inOwnersTenant } from "../session.ts";

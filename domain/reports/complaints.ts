@@ -3,7 +3,7 @@ import { WITHDRAWN } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError } from "../errors.ts";
 import type { MailRef } from "../mail/links.ts";
-import { BROADCASTS, readBroadcast } from "../sends/drafts.ts";
+import { BROADCASTS, readBroadcast } from "../sends/drafts/drafts.ts";
 import type { SendResource } from "../sends/resource.ts";
 import { recordReport, type SoftBouncePolicy } from "./record.ts";
 

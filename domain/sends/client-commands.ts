@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
-import { sequenceRefusal } from "./drafts.ts";
+import { sequenceRefusal } from "./drafts/drafts.ts";
 import { type ChangedSend, cancelSend, pauseSend, resumeForClient, TERMINAL } from "./ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "./pause-reasons.ts";
 import type { SendResource } from "./resource.ts";

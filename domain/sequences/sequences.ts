@@ -11,7 +11,7 @@ import { segmentContacts } from "../audience/segments/segments.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { resumeRefusal } from "../sends/client-commands.ts";
 import { pickAccount } from "../sends/drafts/draft.ts";
-import { createDraft } from "../sends/drafts.ts";
+import { createDraft } from "../sends/drafts/drafts.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { assertKeyMaySend, assertSender } from "../sends/plan/gates.ts";
 import { MOVE_LIMIT_MS, movePeople } from "./enrolments.ts";

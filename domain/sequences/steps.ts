@@ -13,7 +13,7 @@ import { newId } from "../ids.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, TemplateError } from "../mail/template-problem.ts";
-import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts.ts";
+import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts/drafts.ts";
 import { MOVE_LIMIT_MS, movePeople } from "./enrolments.ts";
 import { isWaiting, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
 

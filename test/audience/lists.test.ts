@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { attachList } from "../../domain/sends/drafts.ts";
+import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";

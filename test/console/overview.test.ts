@@ -3,7 +3,7 @@ import { TRPCClientError } from "@trpc/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { attachList } from "../../domain/sends/drafts.ts";
+import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
 import { makeLedger } from "../analytics/ledger.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";

@@ -6,7 +6,7 @@ import { appRouter } from "../../api/router.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
-import { attachAccounts, attachList, attachSegment } from "../../domain/sends/drafts.ts";
+import { attachAccounts, attachList, attachSegment } from "../../domain/sends/drafts/drafts.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";

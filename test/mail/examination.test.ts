@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { ExaminationThread } from "../../domain/mail/examination.ts";
 import type { ExaminationTask } from "../../domain/mail/examination-thread.ts";
-import { checkTemplates } from "../../domain/sends/drafts.ts";
+import { checkTemplates } from "../../domain/sends/drafts/drafts.ts";
 import { eventually } from "../support/eventually.ts";
 
 const compose = (html: string): ExaminationTask => ({

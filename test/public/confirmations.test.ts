@@ -13,7 +13,7 @@ import { suppress } from "../../domain/audience/suppressions.ts";
 import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { readWaitSeconds } from "../../domain/mail/system-mail.ts";
 import { openVault, type Vault } from "../../domain/secrets/crypto.ts";
-import { attachList } from "../../domain/sends/drafts.ts";
+import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { createTeam } from "../../domain/teams/teams.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";

@@ -4,7 +4,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { deleteField } from "../../domain/audience/contact-fields.ts";
 import { deleteSegment, readSegment, readSegments } from "../../domain/audience/segments/segments.ts";
-import { attachSegment, createDraft } from "../../domain/sends/drafts.ts";
+import { attachSegment, createDraft } from "../../domain/sends/drafts/drafts.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";

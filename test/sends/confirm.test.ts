@@ -4,7 +4,7 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { readDraft } from "../../domain/sends/drafts/draft.ts";
-import { attachList } from "../../domain/sends/drafts.ts";
+import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { resolvePlan } from "../../domain/sends/plan/plan.ts";
 import { confirmationToken } from "../../domain/sends/plan/token.ts";
 import { live } from "../reports/mails.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { attachAccounts, attachSegment } from "../../domain/sends/drafts.ts";
+import { attachAccounts, attachSegment } from "../../domain/sends/drafts/drafts.ts";
 import type { ResourceType } from "../../domain/sends/resource.ts";
 import { isLong } from "./long.ts";
 import {

@@ -10,7 +10,7 @@ import { transaction } from "../../db/transaction.ts";
 import { createSegment } from "../../domain/audience/segments/segments.ts";
 import { newId } from "../../domain/ids.ts";
 import { sealContext } from "../../domain/secrets/crypto.ts";
-import { attachAccounts, attachList, attachSegment } from "../../domain/sends/drafts.ts";
+import { attachAccounts, attachList, attachSegment } from "../../domain/sends/drafts/drafts.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
 import { grantCredits } from "../../domain/teams/credits.ts";
 import type { faultRules } from "../../stack/mail-faults.ts";

@@ -10,7 +10,6 @@ import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { newId } from "../../../domain/ids.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
 import { listDrafts } from "../../../domain/sends/drafts/draft-list.ts";
-import { showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
 import {
   attachAccounts,
   attachList,
@@ -19,7 +18,8 @@ import {
   detachList,
   readBroadcast,
   updateDraft,
-} from "../../../domain/sends/drafts.ts";
+} from "../../../domain/sends/drafts/drafts.ts";
+import { showDraft } from "../../../domain/sends/drafts/shown-draft.ts";
 import { pageRecipients } from "../../../domain/sends/ledger/recipients.ts";
 import { allowTestMail, MAX_TEST_RECIPIENTS } from "../../../domain/sends/plan/test-mail.ts";
 import { sendScope } from "../../../domain/sends/resource.ts";

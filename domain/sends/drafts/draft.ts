@@ -5,9 +5,9 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/o
 import { addressDomain, lookupAddress } from "../../address.ts";
 import { readFields } from "../../audience/contact-fields.ts";
 import { orNotFound } from "../../errors.ts";
-import { listIdsOf } from "../drafts.ts";
 import type { RefusalReason } from "../refusal.ts";
 import type { SendResource } from "../resource.ts";
+import { listIdsOf } from "./drafts.ts";
 
 /** The facts of a plan besides its members. */
 export interface PlanSubject extends Tenant {

@@ -8,9 +8,9 @@ import { examineContent, showInThread } from "../../mail/examination.ts";
 import type { ShownMessage } from "../../mail/message.ts";
 import { SAMPLE } from "../../mail/template.ts";
 import { type ContentField, describeProblem, TemplateError } from "../../mail/template-problem.ts";
-import { refuseCrowd, templateRefusal } from "../drafts.ts";
 import type { SendResource } from "../resource.ts";
 import { type Draft, readDraft } from "./draft.ts";
+import { refuseCrowd, templateRefusal } from "./drafts.ts";
 
 /** A draft as one person would see its mail. */
 export interface ShownDraft extends ShownMessage {

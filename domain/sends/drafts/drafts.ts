@@ -1,22 +1,22 @@
 import { type EntityClass, type FilterQuery, LockMode, type RequiredEntityData } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
-import { EmailAccount } from "../../db/entities/account.ts";
-import { List } from "../../db/entities/audience.ts";
-import { Campaign, Newsletter, type ResourceType } from "../../db/entities/send.ts";
-import { type EntityManager, kysely, type Tenant, tenantOf } from "../../db/orm.ts";
-import { touchNewsletters } from "../audience/lists.ts";
-import { lockSegment } from "../audience/segments/segments.ts";
-import { ApiError, notFound, orNotFound } from "../errors.ts";
-import { newId } from "../ids.ts";
-import { examineContent, isCrowded } from "../mail/examination.ts";
+import { EmailAccount } from "../../../db/entities/account.ts";
+import { List } from "../../../db/entities/audience.ts";
+import { Campaign, Newsletter, type ResourceType } from "../../../db/entities/send.ts";
+import { type EntityManager, kysely, type Tenant, tenantOf } from "../../../db/orm.ts";
+import { touchNewsletters } from "../../audience/lists.ts";
+import { lockSegment } from "../../audience/segments/segments.ts";
+import { ApiError, notFound, orNotFound } from "../../errors.ts";
+import { newId } from "../../ids.ts";
+import { examineContent, isCrowded } from "../../mail/examination.ts";
 import {
   type ContentField,
   type ContentProblem,
   describeProblem,
   type TemplateProblem,
-} from "../mail/template-problem.ts";
-import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
-import { holdPlace } from "../teams/record-limit.ts";
+} from "../../mail/template-problem.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "../../patch.ts";
+import { holdPlace } from "../../teams/record-limit.ts";
 
 /** Longest line RFC 5322 allows; a subject is one. */
 export const MAX_SUBJECT_LENGTH = 998;
