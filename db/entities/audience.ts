@@ -97,7 +97,6 @@ export const ContactSlotCountSchema = defineEntity({
   name: "contact_slot_counts",
   properties: {
     ...tenantKey,
-    part: p.smallint().primary(),
     used: p.integer(),
   },
 });

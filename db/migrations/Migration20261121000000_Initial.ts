@@ -15,7 +15,7 @@ create index "api_keys_team_id_index" on "api_keys" ("team_id");
 create index "api_keys_lineage_id_index" on "api_keys" ("lineage_id");
 create table "audience_addresses" ("team_id" text not null, "environment" text not null, "email" text not null, "holders" smallint not null, primary key ("team_id", "environment", "email"));
 create table "automatic_hits" ("send_id" text not null, "seq" int not null, "kind" text not null, "cause" text not null, "count" int not null, "first_at" timestamptz(3) not null, "last_at" timestamptz(3) not null, primary key ("send_id", "seq", "kind", "cause"));
-create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "part" smallint not null, "used" int not null, primary key ("team_id", "environment", "part"));
+create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "used" int not null, primary key ("team_id", "environment"));
 create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "status_reason" text null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "updated_by" text null, "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));
 create index "campaigns_team_id_environment_updated_at_id_index" on "campaigns" ("team_id", "environment", "updated_at", "id");
 create index "campaigns_team_id_environment_created_at_id_index" on "campaigns" ("team_id", "environment", "created_at", "id");
@@ -255,43 +255,21 @@ create trigger "send_recipients_count" after update on "send_recipients"
   referencing old table as old_rows new table as new_rows
   for each statement execute function count_recipient_states();
 
--- What a part of a tenant's count may hold: the shares of the 16 parts add up to the plan's limit.
-create function contact_slot_share(plan_limit int, part int) returns int language sql immutable as $$
-  select plan_limit / 16 + (part < plan_limit % 16)::int $$;
--- Locks all parts of a tenant's count, in one order. A part without a row could not be locked.
-create function lock_contact_slots(team text, env text) returns int language plpgsql as $$
-  begin
-    insert into contact_slot_counts (team_id, environment, part, used)
-    select team, env, n, 0 from generate_series(0, 15) n order by n on conflict do nothing;
-    perform from contact_slot_counts where team_id = team and environment = env order by part for update;
-    return (select sum(used) from contact_slot_counts where team_id = team and environment = env);
-  end $$;
--- Counts slots of a tenant, negative to free them, in the connection's own part, so that writes at once do not wait for
--- each other. Where its share, or that of another part under a lowered limit, is used up, it divides the sum anew. Beyond
--- the plan's limit it fails, with the slots that are left as detail.
-create function take_contact_slots(team text, env text, amount int) returns void language plpgsql as $$
+-- Counts slots of a tenant, negative to free them; the count is locked until the transaction ends. Beyond the plan's limit
+-- it fails, with the slots that are left as detail. Returns the slots that are left then, null for any number.
+create function take_contact_slots(team text, env text, amount int) returns int language plpgsql as $$
   declare
     plan_limit int := (select contact_slots from teams where id = team);
     total int;
   begin
-    if amount = 0 then return; end if;
-    begin
-      update contact_slot_counts set used = used + amount
-      where team_id = team and environment = env and part = pg_backend_pid() % 16
-        and (amount < 0 or plan_limit is null or used + amount <= contact_slot_share(plan_limit, part) and not exists (
-          select from contact_slot_counts p where p.team_id = team and p.environment = env
-            and p.used > contact_slot_share(plan_limit, p.part)));
-      if found then return; end if;
-      -- Gives back the lock of an update that waited and then found no room: two that lock all parts would deadlock.
-      raise exception using errcode = 'MK002';
-    exception when sqlstate 'MK002' then null;
-    end;
-    total := lock_contact_slots(team, env);
-    if amount > 0 and total + amount > plan_limit then
-      raise exception using errcode = 'MK001', message = amount::text, detail = greatest(0, plan_limit - total)::text;
+    insert into contact_slot_counts as c (team_id, environment, used) values (team, env, amount)
+    on conflict (team_id, environment) do update set used = c.used + amount
+    returning used into total;
+    if amount > 0 and total > plan_limit then
+      raise exception using
+        errcode = 'MK001', message = amount::text, detail = greatest(0, plan_limit - total + amount)::text;
     end if;
-    update contact_slot_counts set used = contact_slot_share(total + amount, part)
-    where team_id = team and environment = env;
+    return plan_limit - total;
   end $$;
 -- Holds the ledger's rows of mails while figures of them change, in one order, and marks those that are not SENT. SENT is
 -- the last state of a row, unless its provider dropped the mail: one that is seen SENT need not be held, unless its reports act on each other. The rows are

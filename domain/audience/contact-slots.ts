@@ -4,8 +4,8 @@ import { ApiError } from "../errors.ts";
 
 /*
  * A tenant's contact slots are the distinct addresses over its contacts and subscribers: `audience_addresses` counts the
- * records of each, `contact_slot_counts` the addresses, in parts so that creates do not wait for each other's commit. Its
- * rows are the last that a transaction locks: take and free slots behind all other writes.
+ * records of each, `contact_slot_counts` the addresses. A tenant's row of it is the last that a transaction locks: take and
+ * free slots behind all other writes.
  */
 
 export interface SlotUse {
@@ -19,7 +19,7 @@ export interface SlotUse {
 export async function readSlotUse(em: EntityManager, tenant: Tenant): Promise<SlotUse> {
   const { rows } = await sql<{ limit: number | null; used: number }>`
     select contact_slots as limit,
-      coalesce((select sum(used) from contact_slot_counts where ${ofTenant(tenant)}), 0)::int as used
+      coalesce((select used from contact_slot_counts where ${ofTenant(tenant)}), 0) as used
     from teams where id = ${tenant.teamId}`.execute(kysely(em));
   const { limit = null, used = 0 } = rows[0] ?? {};
   return { limit, used, remaining: limit === null ? null : Math.max(0, limit - used) };
@@ -48,7 +48,8 @@ export interface TakenSlots {
 export const takingSlots = (tenant: Tenant, emails: RawBuilder<unknown>): RawBuilder<unknown> => sql`
   held as (${holding(tenant, emails)}),
   taken as materialized (
-    select slots, ${taking(tenant, sql`slots`)} from (select count(*)::int as slots from held where is_new) n)`;
+    select slots, case when slots > 0 then ${taking(tenant, sql`slots`)} end
+    from (select count(*)::int as slots from held where is_new) n)`;
 
 /** SQLSTATE of `take_contact_slots`. */
 const NO_ROOM = "MK001";
@@ -91,8 +92,10 @@ export async function takeSlotsInOrder(
     with held as (${holding(tenant, given)}) select email from held where is_new`.execute(kysely(em));
   const fresh = new Set(rows.map(({ email }) => email));
   if (fresh.size === 0) return { slots: 0, refused: [] };
-  const slots = Math.min(fresh.size, await lockRemaining(em, tenant));
-  await count(em, tenant, slots);
+  // Locks the count, so that no other transaction takes what is left.
+  const left = (await count(em, tenant, 0)) ?? fresh.size;
+  const slots = Math.max(0, Math.min(fresh.size, left));
+  if (slots > 0) await count(em, tenant, slots);
   const refused = emails.filter((email) => fresh.has(email)).slice(slots);
   if (refused.length > 0) await forget(em, tenant, refused);
   return { slots, refused };
@@ -109,12 +112,12 @@ export async function moveSlot(em: EntityManager, tenant: Tenant, from: string, 
     with held as (${holding(tenant, sql`select ${to}::text as email`)}) select is_new from held`.execute(kysely(em));
   const freed = released ?? (await release(em, tenant, from));
   const slots = (rows[0]?.is_new ? 1 : 0) - freed;
-  await count(em, tenant, slots);
+  if (slots !== 0) await count(em, tenant, slots);
   return slots;
 }
 
 export async function freeSlot(em: EntityManager, tenant: Tenant, email: string): Promise<void> {
-  await count(em, tenant, -(await release(em, tenant, email)));
+  if ((await release(em, tenant, email)) > 0) await count(em, tenant, -1);
 }
 
 /** Counts one record less for an address. @returns the slots that this frees, 0 or 1 */
@@ -137,15 +140,11 @@ async function forget(em: EntityManager, tenant: Tenant, emails: string[]): Prom
   await kysely(em).deleteFrom("audience_addresses").where(ofTenant(tenant)).where("email", "in", emails).execute();
 }
 
-async function count(em: EntityManager, tenant: Tenant, amount: number): Promise<void> {
-  if (amount !== 0) await executeTaking(em, sql`select ${taking(tenant, sql`${amount}::int`)}`);
-}
-
-/** Locks the tenant's count, if its plan has a limit, until the transaction ends. @returns the slots that are left */
-async function lockRemaining(em: EntityManager, tenant: Tenant): Promise<number> {
-  if ((await readSlotUse(em, tenant)).limit === null) return Number.POSITIVE_INFINITY;
-  await sql`select lock_contact_slots(${tenant.teamId}, ${tenant.environment})`.execute(kysely(em));
-  return (await readSlotUse(em, tenant)).remaining ?? Number.POSITIVE_INFINITY;
+/** @returns the slots that are left, negative under a limit that was lowered; null for any number */
+async function count(em: EntityManager, tenant: Tenant, amount: number): Promise<number | null> {
+  const counting = sql<{ left: number | null }>`select ${taking(tenant, sql`${amount}::int`)} as left`;
+  const [row] = await executeTaking(em, counting);
+  return row?.left ?? null;
 }
 
 /** @param left slots, fewer than the `amount` that is needed */
