@@ -60,21 +60,13 @@ export function slotsRefusal(error: unknown): ApiError | undefined {
   return slotsExceeded(Number(error.message), Number(error.detail));
 }
 
-/** @throws {ApiError} `quota_exceeded` when a statement takes more slots than the plan allows */
-async function executeTaking<Row>(em: EntityManager, statement: RawBuilder<Row>): Promise<Row[]> {
-  try {
-    return (await statement.execute(kysely(em))).rows;
-  } catch (error) {
-    throw slotsRefusal(error) ?? error;
-  }
-}
-
 /**
- * Takes the slots of records that the transaction has made. @param emails a query with the column `email`, each once
+ * Takes the slots of records that the transaction has made. @param emails each once
  * @throws {ApiError} `quota_exceeded`
  */
-export async function takeSlots(em: EntityManager, tenant: Tenant, emails: RawBuilder<unknown>): Promise<void> {
-  await executeTaking(em, sql`with ${takingSlots(tenant, emails)} select slots from taken`);
+export async function takeSlots(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<void> {
+  const { size } = await hold(em, tenant, emails);
+  if (size > 0) await count(em, tenant, size);
 }
 
 /**
@@ -86,11 +78,7 @@ export async function takeSlotsInOrder(
   tenant: Tenant,
   emails: readonly string[],
 ): Promise<TakenSlots & { refused: string[] }> {
-  if (emails.length === 0) return { slots: 0, refused: [] };
-  const given = sql`select email from unnest(${emails}::text[]) g (email)`;
-  const { rows } = await sql<{ email: string }>`
-    with held as (${holding(tenant, given)}) select email from held where is_new`.execute(kysely(em));
-  const fresh = new Set(rows.map(({ email }) => email));
+  const fresh = await hold(em, tenant, emails);
   if (fresh.size === 0) return { slots: 0, refused: [] };
   // Locks the count, so that no other transaction takes what is left.
   const left = (await count(em, tenant, 0)) ?? fresh.size;
@@ -108,16 +96,23 @@ export async function takeSlotsInOrder(
 export async function moveSlot(em: EntityManager, tenant: Tenant, from: string, to: string): Promise<number> {
   // The order in which `holding` locks addresses, so that two moves do not deadlock.
   const released = from < to ? await release(em, tenant, from) : undefined;
-  const { rows } = await sql<{ is_new: boolean }>`
-    with held as (${holding(tenant, sql`select ${to}::text as email`)}) select is_new from held`.execute(kysely(em));
-  const freed = released ?? (await release(em, tenant, from));
-  const slots = (rows[0]?.is_new ? 1 : 0) - freed;
+  const { size: held } = await hold(em, tenant, [to]);
+  const slots = held - (released ?? (await release(em, tenant, from)));
   if (slots !== 0) await count(em, tenant, slots);
   return slots;
 }
 
 export async function freeSlot(em: EntityManager, tenant: Tenant, email: string): Promise<void> {
   if ((await release(em, tenant, email)) > 0) await count(em, tenant, -1);
+}
+
+/** Counts one record more for each address. @returns those that had none, of which each takes a slot */
+async function hold(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<Set<string>> {
+  if (emails.length === 0) return new Set();
+  const given = sql`select email from unnest(${emails}::text[]) g (email)`;
+  const { rows } = await sql<{ email: string }>`
+    with held as (${holding(tenant, given)}) select email from held where is_new`.execute(kysely(em));
+  return new Set(rows.map(({ email }) => email));
 }
 
 /** Counts one record less for an address. @returns the slots that this frees, 0 or 1 */
@@ -140,11 +135,17 @@ async function forget(em: EntityManager, tenant: Tenant, emails: string[]): Prom
   await kysely(em).deleteFrom("audience_addresses").where(ofTenant(tenant)).where("email", "in", emails).execute();
 }
 
-/** @returns the slots that are left, negative under a limit that was lowered; null for any number */
+/**
+ * @returns the slots that are left, negative under a limit that was lowered; null for any number
+ * @throws {ApiError} `quota_exceeded`
+ */
 async function count(em: EntityManager, tenant: Tenant, amount: number): Promise<number | null> {
-  const counting = sql<{ left: number | null }>`select ${taking(tenant, sql`${amount}::int`)} as left`;
-  const [row] = await executeTaking(em, counting);
-  return row?.left ?? null;
+  try {
+    const counting = sql<{ left: number | null }>`select ${taking(tenant, sql`${amount}::int`)} as left`;
+    return (await counting.execute(kysely(em))).rows[0]?.left ?? null;
+  } catch (error) {
+    throw slotsRefusal(error) ?? error;
+  }
 }
 
 /** @param left slots, fewer than the `amount` that is needed */

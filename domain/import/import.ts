@@ -202,7 +202,7 @@ export async function importSubscribers(
       const joined = list ? await subscribe(tx, tenant, list, people, confirmed) : [];
       if (list && entersSequences) await enrolConfirmed(tx, vault, tenant, list.id, joined);
       const suppressed = await suppressByReason(tx, tenant, people.filter(isSuppressed));
-      await takeSlotsOf(tx, tenant, created);
+      await takeSlots(tx, tenant, created);
       return { ...members, created: created.length, updated: ids.length - created.length, suppressed };
     },
   });
@@ -234,16 +234,12 @@ export async function importContacts(
       const { created, ids } = await writePeople(tx, tenant, people, contactsOf(tenant, deleted));
       const suppressed = await suppressByReason(tx, tenant, people);
       if (!entersSequences) await noteWritten(tx, vault, tenant, ids);
-      await takeSlotsOf(tx, tenant, created);
+      await takeSlots(tx, tenant, created);
       return { created: created.length, updated: ids.length - created.length, suppressed };
     },
   });
   return report;
 }
-
-/** Behind all other writes: see `contact-slots.ts`. */
-const takeSlotsOf = (em: EntityManager, tenant: Tenant, emails: readonly string[]) =>
-  takeSlots(em, tenant, sql`select email from unnest(${[...emails]}::text[]) as e (email)`);
 
 /**
  * Suppresses each address for the reason that a column states, else by hand, in the same way.
