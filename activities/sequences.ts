@@ -4,7 +4,7 @@ import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { noteMembers } from "../domain/sequences/enrolments.ts";
 import { readProgress } from "../domain/sequences/progress.ts";
 import { mailDueNow, resumeSequence, stopSequence } from "../domain/sequences/sequences.ts";
-import { pauseSequence } from "../domain/sequences/state.ts";
+import { pauseSequence, readSequence } from "../domain/sequences/state.ts";
 import { advanceWaves, claimWave } from "../domain/sequences/waves.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
@@ -48,7 +48,9 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
 
   /** @param code of the failures for which its runs cannot claim a wave */
   async pauseFailing(campaignId: string, code: string): Promise<void> {
-    await pauseSequence(orm.em.fork(), campaignId, PAUSE_REASONS.claimFailed);
+    const em = orm.em.fork();
+    if ((await readSequence(em, campaignId)).status !== "ACTIVE") return;
+    await pauseSequence(em, campaignId, PAUSE_REASONS.claimFailed);
     log.error({ campaignId, code }, "a sequence was paused: its runs had failed for an hour");
   },
 

@@ -70,9 +70,12 @@ const traceRequest: RequestHandler = ({ method }, res, next) => {
   });
 };
 
+/** Where no address is known, each request is its own caller: they are not all one client's. */
+const callerOf = ({ clientAddress, requestId }: Locals): string => clientAddress ?? requestId;
+
 /** The statements of a request are for its client's address until a credential, or a signed link, says for whom. */
 const claimConnections: RequestHandler = (_req, res, next) =>
-  withClaim(localsOf(res).clientAddress ?? "", () => res.closed, next);
+  withClaim(callerOf(localsOf(res)), () => res.closed, next);
 
 /**
  * One line per request, of fields that are known to be harmless: the route's pattern stands for the URL, which may hold

@@ -39,10 +39,13 @@ export function withClaim<T>(key: string, hasEnded: () => boolean, run: () => T)
   return claims.run(claim, run);
 }
 
-/** From here on the statements of this call are for `key`. */
-export function claimFor(key: string): void {
+/**
+ * From here on the statements of this call are for `key`.
+ * @param isKept it is done also when its caller has gone; else that is asked again before its next connection
+ */
+export function claimFor(key: string, { isKept = false } = {}): void {
   const claim = claims.getStore();
-  if (claim) Object.assign(claim, { key, hasBegun: false });
+  if (claim) Object.assign(claim, { key, hasBegun: isKept });
 }
 
 /** The key of what others ask for in a team's name, its recipients and its providers: the team's own calls do not wait for them. */
@@ -239,5 +242,6 @@ export const limitSession =
       ...SERVER_KEEP_ALIVE,
     };
     const statements = Object.entries(settings).map(([name, value]) => `set ${name} = '${value}'`);
-    await client.query([...statements, REFUSE_READ_ONLY].join("; "));
+    // An operator may ask a standby.
+    await client.query((work === "command" ? statements : [...statements, REFUSE_READ_ONLY]).join("; "));
   };

@@ -21,6 +21,8 @@ export const OPERATOR_UPDATES: readonly [SequenceCommand, string][] = [
 /** So long the runs of a sequence may fail before it is paused, so that its team hears of it. */
 const FAILING_MS = 3_600_000;
 
+const OF_THE_SERVICE: readonly string[] = ["dependency_unavailable", "internal_error", "worker_lost"];
+
 /** Has waves of a sequence claimed and mailed, and sleeps between them. All state is in Postgres. ID: sequence/{campaign}. */
 export function sequenceWorkflow(input: SequenceInput): Promise<void> {
   const { campaignId } = input;
@@ -47,14 +49,16 @@ export function sequenceWorkflow(input: SequenceInput): Promise<void> {
     },
     onFailing: async (failing) => {
       show(failingStep(failing, "pause, stop"), true);
-      // An outage of Postgres is no failure of the sequence.
-      if (failing.code === "dependency_unavailable") failingSince = undefined;
+      // An outage of Postgres, or a fault of the service, is no failure of the sequence: it would pause those of all teams.
+      if (OF_THE_SERVICE.includes(failing.code)) failingSince = undefined;
       else failingSince ??= Date.now();
       if (failingSince === undefined || Date.now() - failingSince < FAILING_MS) return;
-      await steps.pauseFailing(campaignId, failing.code).then(
-        () => (failingSince = undefined),
-        () => {},
-      );
+      try {
+        await steps.pauseFailing(campaignId, failing.code);
+        failingSince = undefined;
+      } catch {
+        // The next failing run tries it again.
+      }
     },
     continueAsNew: () => continueAsNew<typeof sequenceWorkflow>({ ...input, wave, failingSince }),
   });

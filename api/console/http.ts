@@ -70,7 +70,7 @@ export function consoleHandler(deps: Deps): Router {
     const locals = localsOf(res);
     locals.route = "/console";
     // Apart from the API's callers of one address.
-    claimFor(`console/${locals.clientAddress}`);
+    claimFor(`console/${locals.clientAddress ?? locals.requestId}`);
     res.set("Cache-Control", "no-store");
     next();
   });
@@ -150,7 +150,14 @@ export function consoleHandler(deps: Deps): Router {
           },
         };
       },
-      responseMeta: ({ errors: [error] }) => (error ? { status: toApiError(thrownBy(error)).status } : {}),
+      responseMeta({ errors: [error] }) {
+        if (!error) return {};
+        const { status, retryAfterSeconds } = toApiError(thrownBy(error));
+        return {
+          status,
+          ...(retryAfterSeconds !== undefined && { headers: { "Retry-After": `${retryAfterSeconds}` } }),
+        };
+      },
       onError: ({ error, ctx }) => {
         const refusal = toApiError(thrownBy(error));
         const { requestId, teamId } = ctx?.locals ?? {};

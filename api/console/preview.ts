@@ -6,7 +6,7 @@ import { notFound } from "../../domain/errors.ts";
 import { showDraft } from "../../domain/sends/drafts/shown-draft.ts";
 import { resourceTypeOf } from "../../domain/sends/operators/inspection.ts";
 import type { Deps } from "../deps.ts";
-import { beforeDeadline, DEADLINE_MS } from "../rest/adapter.ts";
+import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
 import { localsOf } from "../rest/http.ts";
 import { noteCaller, takeTurn } from "../rest/procedures.ts";
 import { readCookie } from "./cookies.ts";

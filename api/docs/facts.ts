@@ -33,6 +33,7 @@ import * as tests from "../../domain/webhooks/test-delivery.ts";
 import * as contacts from "../contacts/schema.ts";
 import * as lists from "../lists/schema.ts";
 import * as adapter from "../rest/adapter.ts";
+import * as deadline from "../rest/deadline.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import * as http from "../rest/http.ts";
 import * as keyed from "../rest/idempotency.ts";
@@ -46,7 +47,7 @@ import * as webhooks from "../webhooks/schema.ts";
 
 /** Modules whose constants guides name as they are called: `http.MAX_BODY_BYTES`. */
 const MODULES = {
-  ...{ adapter, http, input, keyed, list, procedures, requests },
+  ...{ adapter, deadline, http, input, keyed, list, procedures, requests },
   ...{ address, analytics, campaigns, complaints, confirmations, contacts, fields, idempotency, imports, keys, lists },
   ...{ plans, rules, suppressions, tokens },
   ...{ attempts, headers, health, replays, retention, rotation, tests, webhooks },

@@ -16,15 +16,8 @@ import { isObject, type JsonObject } from "../../lib/json-object.ts";
 import { MCP_PATH } from "../base-path.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
-import {
-  answerOtherMethod,
-  beforeDeadline,
-  callEndpoint,
-  DEADLINE_MS,
-  LARGE_BODIES_AT_ONCE,
-  noteCreated,
-  noteRecord,
-} from "../rest/adapter.ts";
+import { answerOtherMethod, callEndpoint, LARGE_BODIES_AT_ONCE, noteCreated, noteRecord } from "../rest/adapter.ts";
+import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
 import { linksOf, renderSuccess } from "../rest/envelope.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf, mayBeLarge, readBody, respond } from "../rest/http.ts";

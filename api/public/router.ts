@@ -99,11 +99,18 @@ function show(res: Response, page: Page, status = 200): void {
 export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Router {
   const router = Router({ caseSensitive: true });
   const refuse = (res: Response, status = 404): void => show(res, GONE, status);
-  /** @param id of a signed link: it stands for the team until that is read */
-  async function claimForTeam(id: string, readTeam: (em: EntityManager) => Promise<string | undefined>): Promise<void> {
-    claimFor(id);
+  /**
+   * @param id of a signed link: it stands for the team until that is read
+   * @param isKept a button was pressed: the program that posted it may not wait for the answer
+   */
+  async function claimForTeam(
+    id: string,
+    readTeam: (em: EntityManager) => Promise<string | undefined>,
+    isKept = false,
+  ): Promise<void> {
+    claimFor(id, { isKept });
     const teamId = await readTeam(orm.em.fork());
-    if (teamId !== undefined) claimFor(byOthers(teamId));
+    if (teamId !== undefined) claimFor(byOthers(teamId), { isKept });
   }
   /** A person presses a button once: what they ask for waits for the locks of others. */
   const patiently = <T>(act: (em: EntityManager) => Promise<T>): Promise<T> =>
@@ -129,7 +136,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     localsOf(res).route = "/u/{token}";
     const mail = readUnsubscribeToken(vault, req.params.token);
     if (!mail) return refuse(res);
-    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail));
+    await claimForTeam(mail.sendId, (em) => teamOfMail(em, mail), true);
     const source = isOneClick(req.body) ? "one_click" : "link";
     const scope = scopeOf(req.body);
     const left = await patiently((em) => unsubscribe(em, vault, mail, source, scope));
@@ -158,7 +165,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     localsOf(res).route = "/c/{token}";
     const token = readConfirmationToken(vault, req.params.token);
     if (!token) return refuse(res);
-    await claimForTeam(token.listId, (em) => teamOfConfirmation(em, token));
+    await claimForTeam(token.listId, (em) => teamOfConfirmation(em, token), true);
     const confirmed = await patiently((em) => confirmSubscription(em, vault, token));
     if (!confirmed) return show(res, SPENT, 404);
     show(res, confirmedPage(confirmed));

@@ -7,43 +7,14 @@ import type { Call, Locals } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
 import type { Answer } from "./answer.ts";
-import type { RouteKind } from "./definition.ts";
+import { beforeDeadline, DEADLINE_MS, type PauseDeadline } from "./deadline.ts";
 import { type Endpoint, endpointsOf } from "./endpoints.ts";
 import { type HttpAnswer, renderSuccess } from "./envelope.ts";
-import { thrownBy, unavailable } from "./failures.ts";
+import { thrownBy } from "./failures.ts";
 import { hasNoBody, localsOf, mayBeLarge, PATCH_TYPES, readBody, readQuery, respond } from "./http.ts";
 import type { RawInput } from "./input.ts";
 import { endpointFinder } from "./paths.ts";
 import { Turns } from "./turns.ts";
-
-/** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
-export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, workflow: 75_000 };
-
-/** Waits for work that has a limit of its own. The deadline is off meanwhile and starts again afterwards. */
-type PauseDeadline = <T>(wait: () => Promise<T>) => Promise<T>;
-
-/** @throws {ApiError} `service_unavailable` when the work does not end within `deadlineMs` */
-export async function beforeDeadline<T>(
-  deadlineMs: number,
-  work: (pauseDeadline: PauseDeadline) => Promise<T>,
-): Promise<T> {
-  const { promise: late, reject } = Promise.withResolvers<never>();
-  const expire = () => reject(unavailable(new Error(`No answer within ${deadlineMs} ms`)));
-  let timer = setTimeout(expire, deadlineMs);
-  const pauseDeadline: PauseDeadline = async (wait) => {
-    clearTimeout(timer);
-    try {
-      return await wait();
-    } finally {
-      timer = setTimeout(expire, deadlineMs);
-    }
-  };
-  try {
-    return await Promise.race([work(pauseDeadline), late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
 
 /**
  * Requests with a large body that one team, with all its keys, has under way at once in this process: a body of 2 MiB takes
@@ -123,6 +94,7 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps): RequestHandler {
         return authenticate(deps.orm.em, deps.vault, req.headersDistinct, origin, deps.verifyToken);
       },
       answering: res,
+      hasDeadline: true,
       readDryRun: () => query().dryRun,
     };
     const readOwnBody = async () => {

@@ -11,7 +11,7 @@ export interface Answering {
 
 /**
  * Lets a few requests of each line (a caller, or a team) be in flight at once; more of the same line wait in order of
- * arrival. They bound memory and connections to other servers: a request in flight may hold a body or an answer of 2 MiB.
+ * arrival. They bound memory, connections to other servers, and bursts: a request in flight may hold a body or an answer of 2 MiB.
  * Connections to Postgres are shared where they are taken.
  */
 export class Turns {

@@ -50,11 +50,14 @@ function differing(one: string, other: string): [string, string] {
 }
 
 /** The fields that the other one has changed, and not to what is saved now. */
-function differencesOf(began: Version, now: Version, body: object): Difference[] {
+function differencesOf(began: Version, now: Version, body: object, by: string | null): Difference[] {
   const texts = (of: object, name: string) => textOf((of as Record<string, unknown>)[name]);
   return Object.keys(body).flatMap((name) => {
     const [theirs, yours] = [texts(now, name), texts(body, name)];
-    if (!(name in now) || theirs === texts(began, name) || theirs === yours) return [];
+    // A member may have changed what no record shows, as a password; the service itself changes none of it.
+    if (!(name in now))
+      return by === null ? [] : [{ name: name.replaceAll("_", " "), theirs: "(not shown)", yours: "(not shown)" }];
+    if (theirs === texts(began, name) || theirs === yours) return [];
     const [theirLines, yourLines] = differing(theirs, yours);
     return [{ name: name.replaceAll("_", " "), theirs: theirLines, yours: yourLines }];
   });
@@ -73,7 +76,7 @@ export function useEdit(of: Pick<Edited, "id" | "read"> | undefined) {
         const { edited } = refusalOf(refused);
         if (!edited) throw refused;
         const { data: now } = await of.read();
-        const differences = differencesOf(seen, now, body);
+        const differences = differencesOf(seen, now, body, edited.by);
         // The change may be one of other fields, or of none that an editor sees.
         if (differences.length > 0) {
           const choice = await new Promise((decide: Question["decide"]) =>

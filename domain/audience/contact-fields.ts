@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { ContactFieldType } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../errors.ts";
 import { holdPlace } from "../teams/record-limit.ts";
@@ -111,7 +112,11 @@ export async function deleteField(em: EntityManager, tenant: Tenant, name: strin
   });
   let removed = 0;
   for (let after = ""; ; ) {
-    const batch = await transaction(em, (tx) => removeValues(tx, tenant, name, after));
+    const batch = await transaction(em, async (tx) => {
+      // A bulk write may hold some of the contacts for as long.
+      await limitStatements(tx, PATIENT_MS);
+      return removeValues(tx, tenant, name, after);
+    });
     removed += batch.contacts;
     if (batch.contacts < DELETE_ROWS) break;
     after = batch.lastEmail;

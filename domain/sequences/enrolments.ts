@@ -33,9 +33,6 @@ async function emitMoved(
   });
 }
 
-/** For statements that change all people of a sequence. */
-export const MOVE_LIMIT_MS = 300_000;
-
 /**
  * Lets people of a sequence leave it, or pass a step and wait for the one that follows; those whom none follows have COMPLETED it.
  * @param moves SQL: rows `row` (ctid of an enrolment), `leaves` (the reason, or null), `passes`, `passed` (the id of the step that they

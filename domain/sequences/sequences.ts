@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { List } from "../../db/entities/audience.ts";
 import { Segment } from "../../db/entities/contact.ts";
 import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { limitStatements } from "../../db/statements.ts";
+import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readAccess } from "../access/key-lookup.ts";
 import { lockKey } from "../access/keys.ts";
@@ -14,7 +14,7 @@ import { pickAccount } from "../sends/drafts/draft.ts";
 import { createDraft } from "../sends/drafts/drafts.ts";
 import { PAUSE_REASONS } from "../sends/pause-reasons.ts";
 import { assertKeyMaySend, assertSender } from "../sends/plan/gates.ts";
-import { MOVE_LIMIT_MS, movePeople } from "./enrolments.ts";
+import { movePeople } from "./enrolments.ts";
 import { readWaves } from "./progress.ts";
 import {
   endWaiting,
@@ -145,7 +145,7 @@ export function resumeSequence(
   { due: treatment, key: name, isByClient = false }: Resumption = {},
 ): Promise<Record<"skipped" | "due" | "spread", number>> {
   return transaction(em, async (tx) => {
-    await limitStatements(tx, MOVE_LIMIT_MS);
+    await limitStatements(tx, PATIENT_MS);
     const found = await readSequence(tx, id);
     if (found.status !== "PAUSED") {
       const waves = found.status === "ACTIVE" ? await readWaves(tx, found) : [];

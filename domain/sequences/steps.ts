@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type RawBuilder, sql } from "kysely";
 import { z } from "zod";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { limitStatements } from "../../db/statements.ts";
+import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { readFields } from "../audience/contact-fields.ts";
 import { hasControlCharacter } from "../audience/rules.ts";
@@ -14,7 +14,7 @@ import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, TemplateError } from "../mail/template-problem.ts";
 import { MAX_BODY_BYTES, MAX_SUBJECT_LENGTH } from "../sends/drafts/drafts.ts";
-import { MOVE_LIMIT_MS, movePeople } from "./enrolments.ts";
+import { movePeople } from "./enrolments.ts";
 import { isWaiting, readSequence, type Sequence, wakeSequence, wrongState } from "./state.ts";
 
 const MAX_STEPS = 50;
@@ -165,7 +165,7 @@ export async function saveSteps(
   // Before any lock: content waits for others of its team.
   for (const [i, each] of steps.entries()) await checkStep(em, sequence, each, `steps[${i}]`);
   return transaction(em, async (tx) => {
-    await limitStatements(tx, MOVE_LIMIT_MS);
+    await limitStatements(tx, PATIENT_MS);
     const { status } = await readSequence(tx, id, { tenant, lock: "entering" });
     // It may have been started meanwhile.
     if (status !== "DRAFT") refuseRunning();

@@ -1,9 +1,8 @@
 import { sql } from "kysely";
 import { ENVIRONMENTS } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
-import { limitStatements } from "../../db/statements.ts";
+import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { dueAt } from "./due.ts";
-import { MOVE_LIMIT_MS } from "./enrolments.ts";
 import { isWaiting } from "./state.ts";
 
 /**
@@ -11,7 +10,7 @@ import { isWaiting } from "./state.ts";
  * transaction has written. One who is due, or was before a resume spread them, stays so.
  */
 export async function followTimeZone(em: EntityManager, teamId: string, timeZone: string): Promise<void> {
-  await limitStatements(em, MOVE_LIMIT_MS);
+  await limitStatements(em, PATIENT_MS);
   for (const environment of ENVIRONMENTS) {
     const tenant = { teamId, environment };
     // As `entering` of `readSequence`: who enters meanwhile has entered by the old zone before, or enters by the new one.

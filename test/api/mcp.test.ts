@@ -14,7 +14,7 @@ import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { Server } from "@modelcontextprotocol/server";
 import { pino } from "pino";
 import { z } from "zod";
-import { DEADLINE_MS } from "../../api/rest/adapter.ts";
+import { DEADLINE_MS } from "../../api/rest/deadline.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { PLAIN_ANSWER_BYTES } from "../../api/rest/http.ts";
 import { ok, router } from "../../api/rest/route.ts";

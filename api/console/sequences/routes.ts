@@ -128,7 +128,7 @@ export const sequencesRouter = router({
 
   /** Those who would enter a sequence at its start with its members. */
   countMembers: consoleQuery(
-    { name: "sequences.countMembers", role: "EDITOR", input: ofSequence },
+    { name: "sequences.countMembers", role: "EDITOR", input: ofSequence, isHeavy: true },
     async ({ ctx, input }) => {
       const { em, tenant } = ctx;
       const { sequenceId } = input.params;
