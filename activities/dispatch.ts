@@ -107,7 +107,7 @@ export function createDispatchActivities(deps: ActivityDeps, places: number) {
         const attributes = { send_id: sendId, account_id: accountId, team_id: teamId };
         const work = () =>
           inSpan({ name: "slice", attributes, isPart: true, isLeaf: true }, async (span) => {
-            const result = await dispatchSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
+            const result = await runSlice(deps, pools, { ...slice, ...(begun && { begun }) }, run);
             const { mailed, sent, next } = result;
             span?.setAttributes({ mailed, sent_in_all: sent, next });
             return result;
@@ -132,7 +132,7 @@ interface SliceRun {
 type SliceProgress = AttemptProgress & { mailed: number };
 
 /** @param slice `begun`: an earlier attempt, of which Postgres must know all that was reported */
-async function dispatchSlice(
+async function runSlice(
   deps: ActivityDeps,
   pools: AccountPools,
   slice: SliceInput & { begun?: AttemptProgress },

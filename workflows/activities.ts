@@ -60,7 +60,7 @@ export const sendSteps: SendActivities = {
 };
 
 /** An activity that fails three times is a result: a failure that may pass by itself. */
-export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
+export async function requestSlice(slice: SliceInput): Promise<SliceResult> {
   const { dispatchSlice } = proxyActivities<DispatchActivities>({
     taskQueue: TASK_QUEUES.dispatch,
     // Half a minute of mailing, and what the limits of SMTP allow to the last mails in flight.

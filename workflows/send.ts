@@ -3,7 +3,7 @@ import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend, SendState } from "../domain/sends/ledger/lifecycle.ts";
 import { GONE } from "../domain/sends/pause-reasons.ts";
 import type { PreviewRequest } from "../domain/sends/plan/preview.ts";
-import { mailSlice, sendSteps as steps } from "./activities.ts";
+import { requestSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
 import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
 import { OperatorView } from "./operator-view.ts";
@@ -285,7 +285,7 @@ class Send {
     const scope = new CancellationScope();
     this.#scopes.set(accountId, scope);
     Object.assign(lane, { slice: "under way", triesNow: false, mayFindMore: false });
-    void scope.run(() => mailSlice(slice)).then((result) => this.#endSlice(lane, slice, result));
+    void scope.run(() => requestSlice(slice)).then((result) => this.#endSlice(lane, slice, result));
   }
 
   #endSlice(lane: LaneView, { tryNow }: SliceInput, result: SliceResult): void {
