@@ -16,7 +16,6 @@ import {
   renewLease,
   type SendingAccount,
 } from "../domain/sends/ledger/account-capacity.ts";
-import type { TeamSlots } from "./dispatch/team-slots.ts";
 import type { SmtpLimits } from "./smtp/limits.ts";
 import type { SmtpAccount } from "./smtp/login.ts";
 import { SmtpPool } from "./smtp/pool.ts";
@@ -117,7 +116,8 @@ export function loginOf(
 interface Options extends LoginDeps {
   workerId: string;
   guard: SmtpGuard;
-  slots: Pick<TeamSlots, "restMs" | "countFill">;
+  /** The share of each team in the thread on which messages are filled. */
+  slots: { restMs(teamId: string): number; countFill(teamId: string, tookMs: number): void };
   name?: string | undefined;
   limits: SmtpLimits;
 }

@@ -2,12 +2,11 @@ import { Context } from "@temporalio/activity";
 import type { MailOutcome } from "../domain/mail/outcome.ts";
 import { readDraft } from "../domain/sends/drafts/draft.ts";
 import { returnQuota, takeQuota } from "../domain/sends/ledger/account-capacity.ts";
-import { readContent } from "../domain/sends/ledger/content.ts";
+import { composeMails, readContent } from "../domain/sends/ledger/content.ts";
 import { readTestRecipients, type TestMail, type TestOutcome } from "../domain/sends/plan/test-mail.ts";
 import { elapsedMs } from "../lib/elapsed.ts";
 import type { AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
-import { composeMails } from "./dispatch/content.ts";
 
 /** Mails a draft once to members who are not suppressed, over its first account, outside of every ledger. */
 export async function sendTestMail(deps: ActivityDeps, pools: AccountPools, test: TestMail): Promise<TestOutcome[]> {

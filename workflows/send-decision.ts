@@ -1,12 +1,11 @@
 import type { SendState, SettledSend } from "../domain/sends/ledger/lifecycle.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import type { SetBack } from "../temporal/starts.ts";
-import { decideLane, type LaneStep } from "./lane-decision.ts";
 import { isCallingOperator, isUnderWay, type LaneView } from "./lane-view.ts";
 import type { Shown } from "./operator-view.ts";
 import { isOpen } from "./progress.ts";
-import { type CommandKind, DETAILS, type SendOutcome } from "./send-messages.ts";
-import { type FailingStep, failingStep } from "./steps.ts";
+import { type CommandKind, DETAILS, LANE_STATES, type SendOutcome } from "./send-messages.ts";
+import { accountFailureWaitMs, type FailingStep, failingStep } from "./steps.ts";
 
 /** Times are in ms of the workflow's clock. */
 export interface SendView {
@@ -169,4 +168,42 @@ function ended({ settled, review, now }: SendView): Step {
   }
   const outcome = status === "CANCELLED" || status === "FAILED" ? status : "SENT";
   return { kind: "end", outcome, details, needsOperator: false };
+}
+
+/** `state`: a clause that operators read behind the id of its account. */
+type LaneStep = { state: string } & (
+  | { kind: "dispatch" }
+  | { kind: "slice" }
+  | { kind: "wait"; ms: number; summary: string }
+  /** Its account must be repaired: it is not tried again before a command. */
+  | { kind: "failed"; reason: string }
+  /** Nothing is left to it. `held`: other lanes keep recipients that they deferred. */
+  | { kind: "done"; held: boolean }
+);
+
+function decideLane({ slice, lastSlice, accountFailures, mayFindMore }: LaneView, now: number): LaneStep {
+  if (slice !== "none") return { kind: "slice", state: slice === "ending" ? LANE_STATES.ending : LANE_STATES.mailing };
+  const dispatch: LaneStep = { kind: "dispatch", state: LANE_STATES.mailing };
+  const waitFor = (ms: number, summary: string, stateUntil: (at: number) => string): LaneStep => {
+    const at = (lastSlice?.at ?? now) + ms;
+    return at > now ? { kind: "wait", ms: at - now, summary, state: stateUntil(at) } : dispatch;
+  };
+  switch (lastSlice?.next) {
+    case "done":
+      if (mayFindMore) return dispatch;
+      return { kind: "done", held: lastSlice.held === true, state: LANE_STATES.done };
+    case "deferred":
+      if (mayFindMore) return dispatch;
+      return waitFor(lastSlice.waitMs, "until a deferred recipient is due", LANE_STATES.deferred);
+    case "account_full":
+      return waitFor(lastSlice.waitMs, "until the account has room", LANE_STATES.accountFull);
+    case "failure": {
+      const { reason, temporary, retryInMs } = lastSlice;
+      if (!temporary) return { kind: "failed", reason, state: LANE_STATES.failed(reason) };
+      const waitMs = retryInMs ?? accountFailureWaitMs(accountFailures);
+      return waitFor(waitMs, "until the next try", (at) => LANE_STATES.accountFails(reason, at));
+    }
+    default:
+      return dispatch;
+  }
 }

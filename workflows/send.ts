@@ -1,17 +1,19 @@
 import * as workflow from "@temporalio/workflow";
-import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
+import type { DispatchActivities, SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend, SendState } from "../domain/sends/ledger/lifecycle.ts";
 import { GONE } from "../domain/sends/pause-reasons.ts";
 import type { PreviewRequest } from "../domain/sends/plan/preview.ts";
-import { requestSlice, sendSteps as steps } from "./activities.ts";
+import { TASK_QUEUES } from "../temporal/ids.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
+import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
 import { OperatorView } from "./operator-view.ts";
 import { isOpen, isSetBack, type KnownProgress, progressOf } from "./progress.ts";
 import { decide, type SendView, type Step } from "./send-decision.ts";
 import { withFacts } from "./send-facts.ts";
 import * as messages from "./send-messages.ts";
-import { isRefusal, refusalOf, refusalText } from "./steps.ts";
+import { sendSteps as steps } from "./send-steps.ts";
+import { failureCodeOf, isRefusal, refusalOf, refusalText, STEP_RETRY } from "./steps.ts";
 
 const { CancellationScope, setHandler } = workflow;
 type CancellationScope = workflow.CancellationScope;
@@ -379,5 +381,26 @@ class Send {
     const { lanes, known, setBack } = this.#view;
     const resume = { lanes, ...(known && { known }), ...(setBack && { setBack }) };
     await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume });
+  }
+}
+
+/** An activity that fails three times is a result: a failure that may pass by itself. */
+async function requestSlice(slice: SliceInput): Promise<SliceResult> {
+  const { dispatchSlice } = workflow.proxyActivities<DispatchActivities>({
+    taskQueue: TASK_QUEUES.dispatch,
+    // Half a minute of mailing, and what the limits of SMTP allow to the last mails in flight.
+    startToCloseTimeout: "1 hour",
+    heartbeatTimeout: HEARTBEAT_TIMEOUT,
+    retry: STEP_RETRY,
+    // A live worker finishes the mails in flight.
+    cancellationType: workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    // Fairness acts between tasks only, which is why a slice gives way: one large team does not hold up the others.
+    priority: { fairnessKey: slice.teamId },
+    summary: "mail a slice",
+  });
+  try {
+    return await dispatchSlice(slice);
+  } catch (error) {
+    return { next: "failure", reason: failureCodeOf(error), temporary: true, mailed: 0 };
   }
 }

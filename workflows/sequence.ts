@@ -1,10 +1,11 @@
-import { continueAsNew } from "@temporalio/workflow";
-import type { SequenceCommand, SequenceRun } from "../activities/sequences.ts";
+import { continueAsNew, proxyActivities } from "@temporalio/workflow";
+import type { SequenceActivities, SequenceCommand, SequenceRun } from "../activities/sequences.ts";
 import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
+import { TASK_QUEUES } from "../temporal/ids.ts";
 import type { SequenceInput } from "../temporal/starts.ts";
-import { sequenceStepsFor } from "./activities.ts";
+import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { OperatorView } from "./operator-view.ts";
-import { failingStep } from "./steps.ts";
+import { failingStep, STEP_RETRY } from "./steps.ts";
 import { runWhenWoken } from "./wake-loop.ts";
 
 /** Operators' updates, as the UI explains them. */
@@ -26,7 +27,15 @@ const OF_THE_SERVICE: readonly string[] = ["dependency_unavailable", "internal_e
 /** Has waves of a sequence claimed and mailed, and sleeps between them. All state is in Postgres. ID: sequence/{campaign}. */
 export function sequenceWorkflow(input: SequenceInput): Promise<void> {
   const { campaignId } = input;
-  const steps = sequenceStepsFor(input.teamId);
+  const steps = proxyActivities<SequenceActivities>({
+    taskQueue: TASK_QUEUES.maintenance,
+    // As long as a large plan, because a wave counts and copies.
+    startToCloseTimeout: "1 hour",
+    scheduleToCloseTimeout: "1 hour",
+    heartbeatTimeout: HEARTBEAT_TIMEOUT,
+    retry: STEP_RETRY,
+    priority: { fairnessKey: input.teamId },
+  });
   const ui = new OperatorView();
   let { wave, failingSince } = input;
   const show = (details: string, needsOperator: boolean, status?: string) =>

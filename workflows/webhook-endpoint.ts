@@ -1,10 +1,11 @@
-import { continueAsNew } from "@temporalio/workflow";
-import type { Delivered } from "../activities/webhooks/deliver-due.ts";
+import { continueAsNew, proxyActivities } from "@temporalio/workflow";
+import type { Delivered, DeliveryActivities } from "../activities/webhooks/deliver-due.ts";
 import type { EndpointCommand } from "../domain/webhooks/commands.ts";
+import { TASK_QUEUES } from "../temporal/ids.ts";
 import type { EndpointInput } from "../temporal/starts.ts";
-import { deliveryStepsFor } from "./activities.ts";
+import { HEARTBEAT_TIMEOUT } from "./heartbeat.ts";
 import { OperatorView } from "./operator-view.ts";
-import { failingStep } from "./steps.ts";
+import { failingStep, STEP_RETRY } from "./steps.ts";
 import { runWhenWoken } from "./wake-loop.ts";
 
 /** Operators' updates, as the UI explains them. */
@@ -17,6 +18,26 @@ export const OPERATOR_UPDATES: readonly [EndpointCommand, string][] = [
   ["resume", "Send the held deliveries."],
   ["cancelWaiting", "Give up the deliveries that wait. They can be replayed later."],
 ];
+
+/** A worker that is lost is noticed sooner than elsewhere: what it had in flight is sent again within seconds. */
+const DELIVERY_HEARTBEAT_MS = 5_000;
+
+/** A run ends by itself within half an hour. */
+function deliveryStepsFor(teamId: string): Pick<DeliveryActivities, "deliverDue" | "commandEndpoint"> {
+  const options = (summary: string) =>
+    ({
+      taskQueue: TASK_QUEUES.webhooks,
+      startToCloseTimeout: "1 hour",
+      heartbeatTimeout: Math.min(HEARTBEAT_TIMEOUT, DELIVERY_HEARTBEAT_MS),
+      retry: STEP_RETRY,
+      priority: { fairnessKey: teamId },
+      summary,
+    }) as const;
+  return {
+    deliverDue: proxyActivities<DeliveryActivities>(options("deliver what is due")).deliverDue,
+    commandEndpoint: proxyActivities<DeliveryActivities>(options("carry out a command")).commandEndpoint,
+  };
+}
 
 /**
  * Begins the runs of one endpoint, and sleeps between them, for as long as something waits for it. All state is in Postgres.

@@ -1,9 +1,10 @@
-import { continueAsNew, defineUpdate, setHandler, sleep } from "@temporalio/workflow";
+import { continueAsNew, defineUpdate, proxyActivities, setHandler, sleep } from "@temporalio/workflow";
+import type { DeliveryActivities } from "../activities/webhooks/deliver-due.ts";
+import { TASK_QUEUES } from "../temporal/ids.ts";
 import type { ReplayInput } from "../temporal/starts.ts";
-import { replayNext } from "./activities.ts";
 import { CommandLoop, isRunLong } from "./command-loop.ts";
 import { OperatorView } from "./operator-view.ts";
-import { failingStep } from "./steps.ts";
+import { failingStep, STEP_RETRY } from "./steps.ts";
 
 type CommandKind = "pause" | "resume" | "retryNow";
 
@@ -13,6 +14,13 @@ export const OPERATOR_UPDATES: readonly [CommandKind, string][] = [
   ["resume", "Continue a paused replay."],
   ["retryNow", "Try again now instead of waiting, when a step keeps failing."],
 ];
+
+const { replayNext } = proxyActivities<DeliveryActivities>({
+  taskQueue: TASK_QUEUES.webhooks,
+  startToCloseTimeout: "60 seconds",
+  retry: STEP_RETRY,
+  summary: "queue a second's worth",
+});
 
 const SECOND_MS = 1_000;
 

@@ -43,7 +43,7 @@ export interface AccountFailure extends ReplyDetails {
   temporary: boolean;
 }
 
-/** A refusal whose fault may yet prove to be the account's, see `activities/dispatch/refusals.ts`. */
+/** A refusal whose fault may yet prove to be the account's, see `domain/sends/ledger/refusals.ts`. */
 export interface Refusal {
   /** Equal for refusals that say the same of different recipients. */
   key: string;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { TeamSlots } from "../../activities/dispatch/team-slots.ts";
+import { TeamSlots } from "../../activities/dispatch.ts";
 import { sendWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";

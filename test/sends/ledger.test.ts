@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { settleLate } from "../../activities/dispatch/slice-ledger.ts";
+import { settleLate } from "../../activities/slice-ledger.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { type MailOutcome, UNDECIDED } from "../../domain/mail/outcome.ts";
@@ -15,9 +15,13 @@ import {
   readRemaining,
 } from "../../domain/sends/ledger/lanes.ts";
 import { closeReview, finishSend, pauseSend } from "../../domain/sends/ledger/lifecycle.ts";
-import { requeueUndecided } from "../../domain/sends/ledger/refusal-run.ts";
-import { type MailedRecipient, settleOutcomes } from "../../domain/sends/ledger/settlement.ts";
-import { stageBatch, unstageUnanswered } from "../../domain/sends/ledger/staging.ts";
+import {
+  type MailedRecipient,
+  settleOutcomes,
+  stageBatch,
+  unstageUnanswered,
+} from "../../domain/sends/ledger/moves.ts";
+import { requeueUndecided } from "../../domain/sends/ledger/refusals.ts";
 import { requeueUnknown } from "../../domain/sends/ledger/unknown.ts";
 import { findSend } from "../../domain/sends/operators/inspection.ts";
 import { parseOutcomes, settleUnknown } from "../../domain/sends/operators/settle-unknown.ts";

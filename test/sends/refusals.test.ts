@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { Refusals } from "../../activities/dispatch/refusals.ts";
 import type { RefusalRun } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
 import { type Mailed, type MailOutcome, UNSENDABLE } from "../../domain/mail/outcome.ts";
 import { classifyAnswer, parseReply } from "../../domain/mail/smtp-answer.ts";
+import { Refusals } from "../../domain/sends/ledger/refusals.ts";
 import { readAccountFacts } from "../../domain/sends/operators/account-inspection.ts";
 import { startSink } from "../mail/smtp-sink.ts";
 import { eventually } from "../support/eventually.ts";

@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { openDispatch } from "../../domain/sends/ledger/lanes.ts";
-import { stageBatch } from "../../domain/sends/ledger/staging.ts";
+import { stageBatch } from "../../domain/sends/ledger/moves.ts";
 import { kindOf } from "../support/kinds.ts";
 import { startUntaken, untilBlocked } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { pino } from "pino";
 import { type AccountPool, AccountPools } from "../../activities/account-pools.ts";
-import { TeamSlots } from "../../activities/dispatch/team-slots.ts";
+import { TeamSlots } from "../../activities/dispatch.ts";
 import { kysely } from "../../db/orm.ts";
 import { composeMessage } from "../../domain/mail/message.ts";
 import { startSink } from "../mail/smtp-sink.ts";

@@ -11,7 +11,7 @@ import { resumeAccount, suspendAccount } from "../../domain/accounts/accounts.ts
 import { importSubscribers } from "../../domain/import/import.ts";
 import { confirmUrl, unsubscribeUrl } from "../../domain/mail/links.ts";
 import { sealContext } from "../../domain/secrets/crypto.ts";
-import { settleOutcomes } from "../../domain/sends/ledger/settlement.ts";
+import { settleOutcomes } from "../../domain/sends/ledger/moves.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
 import { OUTBOX_CHANNEL } from "../../domain/webhooks/notify.ts";

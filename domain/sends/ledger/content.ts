@@ -1,12 +1,23 @@
 import { sql } from "kysely";
+import type { Env } from "../../../config/env.ts";
 import type { AccountProvider } from "../../../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
-import { domainOf, type SealedKey, signingKeys } from "../../sending-domains/keys.ts";
+import { type DkimSigner, dkimSigner, type SignedField } from "../../mail/dkim.ts";
+import { prepareInThread } from "../../mail/examination.ts";
+import { returnPath, unsubscribeMailto, unsubscribeUrl } from "../../mail/links.ts";
+import { composeMessage, type FilledMessage, type MessageContent } from "../../mail/message.ts";
+import { messageIdOf } from "../../mail/message-id.ts";
+import { newPlaceholder } from "../../mail/tracked-body.ts";
+import { providerHeaderOf } from "../../reports/providers.ts";
+import type { Vault } from "../../secrets/crypto.ts";
+import { domainOf, openKey, type SealedKey, signingKeys } from "../../sending-domains/keys.ts";
+import { mailToken, trackedUrls } from "../../tracking/links.ts";
 import type { SendResource } from "../resource.ts";
 import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
+import type { StagedRecipient } from "./moves.ts";
 
-export interface LaneContent {
+interface LaneContent {
   subject: string;
   body: string;
   fromEmail: string;
@@ -67,5 +78,64 @@ export async function readContent(em: EntityManager, dispatch: Lane): Promise<La
     dkimKeys: await signingKeys(em, dispatch, domainOf(from)),
     limits: { hourly: account.hourly_limit, daily: account.daily_limit },
     accountFailed: account.status === "ERROR",
+  };
+}
+
+/**
+ * A signature over fields that a provider replaces would break. Amazon SES, by which Resend sends:
+ * https://docs.aws.amazon.com/ses/latest/dg/send-email-authentication-dkim-manual.html
+ */
+const REPLACED_FIELDS: Partial<Record<AccountProvider, readonly SignedField[]>> = {
+  SMTP_AMAZON_SES: ["Message-ID", "Date"],
+  SMTP_RESEND: ["Message-ID", "Date"],
+};
+
+function signerOf(vault: Vault, { dkimKeys, provider }: LaneContent): DkimSigner | undefined {
+  if (dkimKeys.length === 0) return undefined;
+  const sign = dkimSigner(
+    dkimKeys.map((key) => openKey(vault, key)),
+    REPLACED_FIELDS[provider],
+  );
+  return (message) => {
+    const signature = sign(message);
+    // Not awaited when the server refuses the recipient: its rejection must not count as unhandled.
+    signature.catch(() => {});
+    return signature;
+  };
+}
+
+/** @returns a function that fills in a recipient's part of a lane's mails */
+export async function composeMails(
+  { vault, env }: { vault: Vault; env: Env },
+  lane: Pick<OpenedDispatch, "teamId" | "sendId" | "tracking">,
+  laneContent: LaneContent,
+): Promise<(recipient: StagedRecipient) => FilledMessage> {
+  const { subject, body, fromEmail, fromName, listNames, provider } = laneContent;
+  const { teamId, sendId, tracking } = lane;
+  const { RETURN_PATH_DOMAIN: domain } = env;
+  const tracked = tracking ? { tracking: { ownUrl: env.PUBLIC_URL } } : {};
+  const content: MessageContent = { subject, html: body, fromEmail, fromName, ...tracked };
+  const urls = tracking ? trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()) : undefined;
+  const message = composeMessage(content, await prepareInThread(teamId, content), urls);
+  const messageIdDomain = domainOf(fromEmail);
+  const sign = signerOf(vault, laneContent);
+  const providerHeader = providerHeaderOf(provider);
+  return ({ seq, email, firstName, lastName, listId, fields }) => {
+    const mail = { sendId, seq };
+    const filled = message.fill({
+      email,
+      firstName,
+      lastName,
+      listName: listId === null ? undefined : listNames.get(listId),
+      fields: fields ?? undefined,
+      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
+      unsubscribeMailto: domain === undefined ? undefined : unsubscribeMailto(vault, domain, mail),
+      envelopeFrom: domain === undefined ? undefined : returnPath(vault, domain, mail),
+      mailToken: tracking ? mailToken(vault, mail) : undefined,
+      messageId: messageIdOf(mail, messageIdDomain),
+      date: new Date(),
+      providerHeader: providerHeader?.(mail),
+    });
+    return sign ? { ...filled, signature: sign(filled.message) } : filled;
   };
 }

@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
 import { ApiError } from "../../errors.ts";
 import { readMailId } from "../../mail/message-id.ts";
-import { type SettlementPolicy, settleOutcomes } from "../ledger/settlement.ts";
+import { type SettlementPolicy, settleOutcomes } from "../ledger/moves.ts";
 import { NOT_SENT } from "../ledger/unknown.ts";
 import { type FoundSend, refuseWithoutLedger } from "./inspection.ts";
 

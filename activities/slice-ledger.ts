@@ -1,20 +1,21 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { EntityManager } from "../../db/orm.ts";
-import { isConflict } from "../../db/transaction.ts";
-import { isUnreachable } from "../../db/unreachable.ts";
-import { type Mailed, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
-import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/ledger/account-capacity.ts";
-import { isStagingLost, type OpenedDispatch } from "../../domain/sends/ledger/lanes.ts";
-import { type MailedRecipient, settleOutcomes } from "../../domain/sends/ledger/settlement.ts";
+import type { EntityManager } from "../db/orm.ts";
+import { isConflict } from "../db/transaction.ts";
+import { isUnreachable } from "../db/unreachable.ts";
+import { type Mailed, NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
+import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../domain/sends/ledger/account-capacity.ts";
+import { isStagingLost, type OpenedDispatch } from "../domain/sends/ledger/lanes.ts";
 import {
+  type MailedRecipient,
   type StagedRecipient,
   type StageRequest,
+  settleOutcomes,
   stageBatch,
   unstageUnanswered,
-} from "../../domain/sends/ledger/staging.ts";
-import type { InFlightLimit } from "../account-pools.ts";
-import type { ActivityDeps } from "../deps.ts";
-import { Refusals, UNDECIDED_YET } from "./refusals.ts";
+} from "../domain/sends/ledger/moves.ts";
+import { Refusals, UNDECIDED_YET } from "../domain/sends/ledger/refusals.ts";
+import type { InFlightLimit } from "./account-pools.ts";
+import type { ActivityDeps } from "./deps.ts";
 
 export interface AllowedRecipient extends StagedRecipient {
   quota: Quota;
