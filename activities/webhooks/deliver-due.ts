@@ -4,10 +4,8 @@ import { blockWaiting, commandEndpoint, type EndpointCommand } from "../../domai
 import { type Rest, readRest } from "../../domain/webhooks/queue.ts";
 import type { ActivityDeps } from "../deps.ts";
 import { whileBeating } from "../heartbeat.ts";
-import { EndpointRun, type RunDeps } from "./endpoint-run.ts";
+import { EndpointRun, OutcomeWriter, RequestPlaces, type RunDeps } from "./endpoint-run.ts";
 import type { DeliveryClient } from "./http-client.ts";
-import { OutcomeWriter } from "./outcome-writer.ts";
-import { RequestPlaces } from "./request-places.ts";
 
 /** The result of a run. */
 export interface Delivered {

@@ -1,9 +1,9 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { inSpan, keepSpan } from "../../config/tracing.ts";
 import { type ClassifiedAnswer, classifyAnswer, jittered } from "../../domain/webhooks/classify.ts";
-import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
-import { renderEvent } from "../../domain/webhooks/payload.ts";
+import { type EndpointOutcome, writeOutcomes } from "../../domain/webhooks/outcomes.ts";
 import {
   claimDue,
   type DueDelivery,
@@ -12,13 +12,12 @@ import {
   type TakenEndpoint,
   takeEndpoint,
 } from "../../domain/webhooks/queue.ts";
+import { deliveryHeaders, renderEvent, signerOf } from "../../domain/webhooks/request.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
-import { signerOf } from "../../domain/webhooks/signature.ts";
+import { Batches } from "../../lib/batches.ts";
 import type { Hmac } from "../../lib/hmac.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { DeliveryClient, DeliveryRequest } from "./http-client.ts";
-import type { OutcomeWriter } from "./outcome-writer.ts";
-import type { RequestPlaces } from "./request-places.ts";
 
 /** Requests that a working endpoint has in flight; any other has one. */
 const LEAST_WIDTH = 16;
@@ -305,4 +304,75 @@ export class EndpointRun {
     this.#fault ??= { reason };
     void this.end();
   };
+}
+
+/** Requests that one process has in flight. A connection takes about 100 KB with what it leaves to the garbage collector. */
+const MOST_REQUESTS = 1_500;
+/** A team's share: endpoints that hang keep theirs for as long as a request may take. */
+const TEAM_SHARE = 1 / 3;
+
+/** The requests of a process, counted by team. */
+export class RequestPlaces {
+  #taken = 0;
+  readonly #byTeam = new Map<string, number>();
+  readonly #waiting = new Set<() => void>();
+
+  /** Takes a place; `giveBack` must follow. @param again called when there may be one, if there is none now */
+  take(teamId: string, again: () => void): boolean {
+    const ofTeam = this.#byTeam.get(teamId) ?? 0;
+    if (this.#taken >= MOST_REQUESTS || ofTeam >= MOST_REQUESTS * TEAM_SHARE) {
+      this.#waiting.add(again);
+      return false;
+    }
+    this.#taken++;
+    this.#byTeam.set(teamId, ofTeam + 1);
+    return true;
+  }
+
+  giveBack(teamId: string): void {
+    this.#taken--;
+    const ofTeam = (this.#byTeam.get(teamId) ?? 0) - 1;
+    if (ofTeam > 0) this.#byTeam.set(teamId, ofTeam);
+    else this.#byTeam.delete(teamId);
+    for (const again of [...this.#waiting]) {
+      if (this.#taken >= MOST_REQUESTS) return;
+      this.#waiting.delete(again);
+      again();
+    }
+  }
+}
+
+/** How long outcomes are kept for a database that is away, and how often it is tried. */
+const KEEP_MS = 20_000;
+const AGAIN_MS = 250;
+
+/** Writes the outcomes of all endpoints of a team in one statement: a team whose endpoint is locked holds up no other. */
+export class OutcomeWriter {
+  readonly #deps: Pick<ActivityDeps, "orm" | "log" | "countAttempts">;
+  readonly #teams = new Batches<EndpointOutcome, void>();
+
+  constructor(deps: Pick<ActivityDeps, "orm" | "log" | "countAttempts">) {
+    this.#deps = deps;
+  }
+
+  /** @throws when Postgres was away for too long: the next owner of the endpoint lists the attempt as unknown */
+  async write(teamId: string, outcome: EndpointOutcome): Promise<void> {
+    await this.#teams.join(teamId, outcome, (outcomes) => this.#tryFor(outcomes));
+  }
+
+  async #tryFor(outcomes: readonly EndpointOutcome[]): Promise<void> {
+    const { orm, log, countAttempts } = this.#deps;
+    for (const giveUpAt = performance.now() + KEEP_MS; ; await delay(AGAIN_MS)) {
+      try {
+        const changes = await writeOutcomes(orm.em.fork(), outcomes);
+        for (const [webhookId, state] of changes) log.info({ webhookId, state }, `an endpoint is ${state}`);
+        countAttempts(outcomes);
+        return;
+      } catch (error) {
+        if (performance.now() > giveUpAt) throw error;
+        const message = "outcomes of deliveries could not be written; tried again soon";
+        log.warn({ err: error, outcomes: outcomes.length }, message);
+      }
+    }
+  }
 }

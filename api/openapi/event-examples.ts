@@ -2,7 +2,7 @@ import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import type { EventObjects } from "../../domain/webhooks/objects.ts";
-import { renderEvent } from "../../domain/webhooks/payload.ts";
+import { renderEvent } from "../../domain/webhooks/request.ts";
 import { EVENT_OBJECTS } from "./event-objects.ts";
 import { Schemas } from "./schemas.ts";
 

@@ -11,8 +11,8 @@ import {
   requestReplay,
 } from "../../domain/webhooks/bulk-replay.ts";
 import { commandEndpoint, retryWaiting } from "../../domain/webhooks/commands.ts";
+import { notifyDue } from "../../domain/webhooks/emit.ts";
 import { listDeliveries, readDeliveryFacts } from "../../domain/webhooks/log.ts";
-import { notifyDue } from "../../domain/webhooks/notify.ts";
 import { endpointWorkflowId, replayWorkflowId } from "../../temporal/ids.ts";
 import { argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
 import { collect, eventNames, instant, listOf, pastInstant, wholeNumber } from "../options.ts";

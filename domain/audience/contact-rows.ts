@@ -1,7 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { emitWritten } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
+import { emitWritten, notifyRelayAfterCommit } from "../webhooks/emit.ts";
 import { contactRecord } from "../webhooks/records.ts";
 
 export const CONTACT_WRITTEN = { created: "contact.created", changed: "contact.updated" } as const;

@@ -5,8 +5,7 @@ import { executePrepared } from "../../db/statements.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../mail/links.ts";
-import { intoOutboxOfAll } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify.ts";
+import { intoOutboxOfAll, notifyRelayAfterCommit } from "../webhooks/emit.ts";
 import { trackedRecord } from "../webhooks/records.ts";
 
 export interface Hit extends MailRef {

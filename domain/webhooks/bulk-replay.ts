@@ -3,7 +3,7 @@ import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
-import { notifyDue } from "./notify.ts";
+import { notifyDue } from "./emit.ts";
 import { holdEndpoint, refuseInactive } from "./replay-delivery.ts";
 import { keepEvents } from "./retention.ts";
 

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { notifyDue } from "./emit.ts";
 import { ENDPOINT_OFF, probeNow } from "./endpoint-health.ts";
-import { notifyDue } from "./notify.ts";
 import { INTERRUPTED } from "./queue.ts";
 
 /** Deliveries that one statement changes of a queue. */

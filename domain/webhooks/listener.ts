@@ -7,10 +7,8 @@ import { newId } from "../ids.ts";
 import type { Pruning } from "../retention/pruning.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import type { EventName } from "./catalogue.ts";
-import { deliveryHeaders, type HeaderFacts } from "./delivery-headers.ts";
 import { createEndpoint, deleteEndpoint } from "./endpoints.ts";
-import { renderEvent } from "./payload.ts";
-import { signerOf } from "./signature.ts";
+import { deliveryHeaders, type HeaderFacts, renderEvent, signerOf } from "./request.ts";
 
 const TAKEN_AT_ONCE = 100;
 /** After so long without a renewal. */

@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { isoInstant } from "../../db/sql.ts";
 import { ApiError, orNotFound } from "../errors.ts";
 import { isFailing } from "./endpoint-health.ts";
-import { type EventFacts, renderEvent } from "./payload.ts";
+import { type EventFacts, renderEvent } from "./request.ts";
 
 /** When a delivery is attempted next, as clients read it: at a failing endpoint's next probe; one never attempted is on its way. */
 const shownNextAttempt = (delivery: string): RawBuilder<string | null> => {

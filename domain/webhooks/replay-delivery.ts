@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { notifyDue } from "./notify.ts";
+import { notifyDue } from "./emit.ts";
 import { keepEvents } from "./retention.ts";
 
 /** Until the caller's transaction ends it is neither deleted nor, by an edit, switched off. @throws {ApiError} `not_found` */

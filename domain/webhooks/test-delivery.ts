@@ -4,7 +4,7 @@ import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { MAX_ENDPOINTS } from "../teams/plans.ts";
 import { type EventName, isEventName } from "./catalogue.ts";
-import { notifyDue } from "./notify.ts";
+import { notifyDue } from "./emit.ts";
 import { TEST_DUE } from "./queue.ts";
 import { holdEndpoint, refuseInactive } from "./replay-delivery.ts";
 import { EVENT_KEPT } from "./retention.ts";

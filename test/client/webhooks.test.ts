@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { examplePayload } from "../../api/openapi/event-examples.ts";
 import { Mailkeel, MailkeelError, verifyWebhook, WebhookSignatureError } from "../../client/index.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
+import { signatureHeader, signerOf } from "../../domain/webhooks/request.ts";
 import { newSecret } from "../../domain/webhooks/secrets.ts";
-import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
 import { NOW, SECRET, SIGNATURE_CASES } from "../support/signature-cases.ts";
 
 describe("The client's check of webhooks", () => {

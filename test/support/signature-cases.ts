@@ -1,5 +1,5 @@
+import { signatureHeader, signerOf } from "../../domain/webhooks/request.ts";
 import { newSecret } from "../../domain/webhooks/secrets.ts";
-import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
 
 /** A delivery that a receiver must accept or refuse. */
 export interface SignatureCase {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { notifyDue } from "../../domain/webhooks/notify.ts";
+import { notifyDue } from "../../domain/webhooks/emit.ts";
 import { endpointWorkflowId } from "../../temporal/ids.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import Stripe from "stripe";
+import { signatureHeader, signerOf } from "../../domain/webhooks/request.ts";
 import { newSecret } from "../../domain/webhooks/secrets.ts";
-import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
 
 const TOLERANCE_SECONDS = 300;
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { exampleRecord } from "../../api/openapi/event-examples.ts";
 import { kysely } from "../../db/orm.ts";
-import { signatureHeader, signerOf } from "../../domain/webhooks/signature.ts";
+import { signatureHeader, signerOf } from "../../domain/webhooks/request.ts";
 import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { unique } from "../support/factories.ts";
