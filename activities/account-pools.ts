@@ -20,27 +20,30 @@ import type { SmtpLimits } from "./smtp/limits.ts";
 import type { SmtpAccount } from "./smtp/login.ts";
 import { SmtpPool } from "./smtp/pool.ts";
 
+/** Rows that one statement stages at most. */
+const MOST_ROWS = 100;
+
 /** The limit of rows that all sends on a pool together may have SENDING. */
 export class InFlightLimit {
-  readonly #pool: Pick<SmtpPool, "mostInFlight">;
+  readonly #pool: Pick<SmtpPool, "mostInFlight" | "batch">;
   #taken = 0;
   #waiting: (() => void)[] = [];
 
-  constructor(pool: Pick<SmtpPool, "mostInFlight">) {
+  constructor(pool: Pick<SmtpPool, "mostInFlight" | "batch">) {
     this.#pool = pool;
   }
 
   /**
-   * Takes room for rows before they are staged: if the answer is lost, they are SENDING.
-   * @param rows how many; asked again at each look, because the limit may have fallen meanwhile
+   * Takes room for the rows of a batch before they are staged: if the answer is lost, they are SENDING.
    * @returns how many were taken, once there is room; 0 when `signal` is aborted first
    */
-  async take(rows: () => number, signal: AbortSignal): Promise<number> {
+  async take(signal: AbortSignal): Promise<number> {
     const wake = () => this.giveBack(0);
     signal.addEventListener("abort", wake);
     try {
       while (!signal.aborted) {
-        const wanted = rows();
+        // At each look, because both may have fallen meanwhile.
+        const wanted = Math.min(MOST_ROWS, this.#pool.batch);
         if (this.#taken + wanted <= this.#pool.mostInFlight) {
           this.#taken += wanted;
           return wanted;

@@ -195,7 +195,6 @@ async function mailSlice(
   const ledger = new SliceLedger({
     ...{ deps, em, dispatch, inFlight, due, signal, limits: content.limits, mayContinue: run.mayContinue },
     tryNow: run.tryNow,
-    batchSize: () => pool.batch,
   });
   // A process that was suspended and resumes long after must not begin staged rows: another may have them by now.
   const staleAfterMs = beginDeadlineMs(smtpLimits(deps.env));

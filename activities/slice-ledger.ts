@@ -30,16 +30,11 @@ interface SliceOptions {
   /** Deferred rows that are due: they are staged first. */
   due: readonly number[];
   tryNow?: boolean | undefined;
-  /** Rows that the account's pool takes at a time at present. */
-  batchSize: () => number;
   /** Asked once DISPATCH_SLICE_ROWS rows were staged. */
   mayContinue: () => boolean;
   /** Nothing more is staged once it is aborted. */
   signal: AbortSignal;
 }
-
-/** Rows that one statement stages at most. */
-const MOST_ROWS = 100;
 
 /** The ledger's side of a slice: stages recipients within the limits of the account, and settles their outcomes. */
 export class SliceLedger {
@@ -171,9 +166,9 @@ export class SliceLedger {
 
   /** The next batch, once there is room for it; undefined when there is none, or no more may be staged. */
   async #stageNext(): Promise<readonly AllowedRecipient[] | undefined> {
-    const { deps, inFlight, signal, batchSize, mayContinue } = this.#options;
+    const { deps, inFlight, signal, mayContinue } = this.#options;
     while (!signal.aborted && (this.#staged < deps.env.DISPATCH_SLICE_ROWS || mayContinue())) {
-      const limit = await inFlight.take(() => Math.min(MOST_ROWS, batchSize()), signal);
+      const limit = await inFlight.take(signal);
       if (limit === 0) return undefined;
       this.#taken += limit;
       const batch = await this.#stage(limit);
