@@ -13,9 +13,8 @@ import { PAUSE_REASONS } from "../domain/sends/pause-reasons.ts";
 import { sweepSegment } from "../domain/sequences/enrolments.ts";
 import { forgetWakes, pauseSequence, type RunningSequence, readRunning, readWakes } from "../domain/sequences/state.ts";
 import { leaveIneligible } from "../domain/sequences/waves.ts";
-import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
-import { replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../temporal/ids.ts";
-import { replayStart, sequenceStart } from "../temporal/starts.ts";
+import { sendWorkflowId, sequenceWorkflowId } from "../temporal/ids.ts";
+import { sequenceStart } from "../temporal/starts.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { reconcileImports } from "./imports.ts";
@@ -89,18 +88,6 @@ async function findStale(client: Client, page: readonly UnfinishedSend[]): Promi
     page.map(({ id }) => sendWorkflowId(id)),
   );
   return page.filter(({ id, status }) => listed.get(sendWorkflowId(id)) !== status || Math.random() < ASKED_ANYWAY);
-}
-
-/** Starts the workflow of a bulk replay that has none; ends one whose workflow an operator ended. */
-export async function startReplays({ orm, log }: ActivityDeps, client: Client): Promise<void> {
-  const replays = (await unfinishedReplays(orm.em.fork())).map((id) => ({ id }));
-  await forEachAlone(client, log, "replays", replays, async ({ id }) => {
-    const { end } = await readLatestRun(client, replayWorkflowId(id));
-    if (end === "cut_off") await endReplay(orm.em.fork(), id);
-    else if (end !== "running") {
-      await client.workflow.start("webhookReplayWorkflow", { ...replayStart({ replayId: id }), ...ONE_RUN });
-    }
-  });
 }
 
 /** Wakes the workflows of sequences about which something was written; the rows of each go once it was woken. */

@@ -2087,31 +2087,19 @@ export type WebhookEventType = {
   object_type: string;
 };
 
-/** A replay of many deliveries to a webhook endpoint, and its progress. */
+/** Deliveries to a webhook endpoint that were queued once more. */
 export type WebhookReplay = {
   object: "webhook_replay";
-  /** The id of the record. */
-  id: string;
   /** The id of the webhook endpoint. */
   webhook_id: string;
-  /** Whether it has ended. */
-  status: "RUNNING" | "COMPLETED";
-  /** Deliveries that were made then or later. */
-  since: string;
   /** Deliveries that were made before then. */
   until: string;
-  /** Types of their events; empty for every type. */
-  event_types: Array<string>;
-  /** How they ended. */
-  statuses: Array<"FAILED" | "BLOCKED">;
-  /** Deliveries that matched when it was requested. */
-  total: number;
-  /** Deliveries that are queued again. */
+  /** Deliveries that are queued once more. */
   replayed: number;
-  /** When the record was created. */
-  created_at: string;
-  /** When the last one was queued. */
-  completed_at: string | null;
+  /** When the last of them is due; null when none matched. */
+  last_due_at: string | null;
+  /** Whether further deliveries match: repeat the request with the same `until`. */
+  has_more: boolean;
 };
 
 /** The new secret of a webhook endpoint. */
@@ -3717,9 +3705,9 @@ export class WebhooksResource {
   /**
    * Deliver many events to a webhook endpoint once more.
    *
-   * Queues the deliveries of a time that have ended without success once more, up to 100 a second: those with `is_final` and one of the `statuses`. Attempts that a later one or a replay followed are left alone, so a repetition queues nothing twice.
+   * Queues the deliveries of a time that have ended without success once more: those with `is_final` and one of the `statuses`, the oldest first, up to 10000 at once. Attempts that a later one or a replay followed are left alone, so a repetition queues nothing twice.
    *
-   * The replay continues by itself; `GET /webhooks/{webhookId}/replays/{replayId}` shows its progress. A dry run counts the deliveries in `would_create`. An endpoint that is switched off is 409 `resource_state_invalid`; one that is switched off meanwhile gets no more.
+   * 100 a second are due, each at its `next_attempt_at`, behind the replays that wait already. A dry run counts the deliveries in `would_create`. An endpoint that is switched off is 409 `resource_state_invalid`; of one that is switched off meanwhile, those that wait become `BLOCKED`.
    *
    * **Scope:** `webhooks:write`.
    *
@@ -3799,20 +3787,6 @@ export class WebhooksResource {
         ids: { webhookId, deliveryId },
         takesKey: true,
       },
-      options,
-    );
-  }
-
-  /**
-   * Retrieve a replay of many deliveries.
-   *
-   * Answers a replay of many deliveries to a webhook endpoint, with its progress.
-   *
-   * **Scope:** `webhooks:read`.
-   */
-  retrieveReplay(webhookId: string, replayId: string, options?: RequestOptions): Promise<Answer<WebhookReplay>> {
-    return this.#transport.request(
-      { method: "GET", path: "/webhooks/{webhookId}/replays/{replayId}", ids: { webhookId, replayId } },
       options,
     );
   }

@@ -22,7 +22,6 @@ export const ID_PREFIX = {
   event: "evt",
   tracking: "trk",
   delivery: "dlv",
-  replay: "rpl",
   reportSource: "rps",
   dkimKey: "dkim",
   signInLink: "link",

@@ -12,8 +12,6 @@ export const sendWorkflowId = (previewId: string): string => `send/${previewId}`
 
 export const endpointWorkflowId = (webhookId: string): string => `webhook-endpoint/${webhookId}`;
 
-export const replayWorkflowId = (replayId: string): string => `webhook-replay/${replayId}`;
-
 export const sequenceWorkflowId = (campaignId: string): string => `sequence/${campaignId}`;
 
 export const importWorkflowId = (importId: string): string => `import/${importId}`;

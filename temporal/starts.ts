@@ -3,7 +3,6 @@ import type { SendResource } from "../domain/sends/resource.ts";
 import {
   endpointWorkflowId,
   importWorkflowId,
-  replayWorkflowId,
   sendWorkflowId,
   sequenceWorkflowId,
   TASK_QUEUES,
@@ -83,17 +82,6 @@ export const endpointStart = (input: EndpointInput) => ({
   args: [input] as [EndpointInput],
   ...ofTeam(input.teamId, WEBHOOK_ID, input.webhookId),
   staticSummary: `Deliveries to ${input.webhookId}`,
-});
-
-export interface ReplayInput {
-  replayId: string;
-}
-
-export const replayStart = (input: ReplayInput) => ({
-  workflowId: replayWorkflowId(input.replayId),
-  taskQueue: TASK_QUEUES.webhooks,
-  args: [input] as [ReplayInput],
-  staticSummary: "Bulk replay of webhook deliveries",
 });
 
 export interface ImportInput {

@@ -1,7 +1,6 @@
 import { type Client, WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { startReplays } from "../activities/reconcile.ts";
 import { forEachAlone } from "../activities/starts.ts";
 import type { EndpointDeliveries } from "../activities/webhooks/deliver-due.ts";
 import type { Watched } from "../config/progress.ts";
@@ -60,7 +59,7 @@ export class OutboxRelay {
     this.#loops = Promise.all([
       this.#listen(),
       this.#takeAll(progress.watch("relay", STALL_LIMIT_MS)),
-      this.#sweepAll(client, progress.watch("relay sweep", STALL_LIMIT_MS)),
+      this.#sweepAll(progress.watch("relay sweep", STALL_LIMIT_MS)),
     ]);
   }
 
@@ -124,13 +123,12 @@ export class OutboxRelay {
     return new Set(due.flatMap(({ id, isServed }) => (isServed ? [id] : [])));
   }
 
-  async #sweepAll(client: Client, watched: Watched): Promise<void> {
+  async #sweepAll(watched: Watched): Promise<void> {
     const { stopping } = this.#deps;
     while (!stopping.aborted) {
       await pause(SWEEP_EVERY_MS, stopping);
       try {
         await this.#startFree();
-        await startReplays(this.#deps, client);
       } catch (error) {
         this.#noteFailure(error);
       }

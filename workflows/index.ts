@@ -4,4 +4,3 @@ export { sendWorkflow } from "./send.ts";
 export { sequenceWorkflow } from "./sequence.ts";
 export { testMailWorkflow } from "./test-mail.ts";
 export { webhookEndpointWorkflow } from "./webhook-endpoint.ts";
-export { webhookReplayWorkflow } from "./webhook-replay.ts";

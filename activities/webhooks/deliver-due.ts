@@ -1,5 +1,4 @@
 import { Context } from "@temporalio/activity";
-import { type ReplayProgress, replayPage } from "../../domain/webhooks/bulk-replay.ts";
 import { blockWaiting, commandEndpoint, type EndpointCommand } from "../../domain/webhooks/commands.ts";
 import { type Rest, readRest } from "../../domain/webhooks/queue.ts";
 import type { ActivityDeps } from "../deps.ts";
@@ -20,8 +19,6 @@ export interface DeliveryActivities {
   deliverDue(webhookId: string): Promise<Delivered>;
   /** Carries out a command of operators. @returns the answer to it */
   commandEndpoint(webhookId: string, command: EndpointCommand): Promise<string>;
-  /** Queues the next deliveries of a bulk replay. */
-  replayNext(replayId: string): Promise<ReplayProgress>;
 }
 
 const ANSWERS: Record<EndpointCommand, (deliveries: number) => string> = {
@@ -64,7 +61,6 @@ export class EndpointDeliveries {
     deliverDue: (webhookId) => whileBeating(() => this.#deliverDue(webhookId)),
     commandEndpoint: (webhookId, command) =>
       whileBeating(async () => ANSWERS[command](await commandEndpoint(this.#deps.orm.em.fork(), webhookId, command))),
-    replayNext: (replayId) => replayPage(this.#deps.orm.em.fork(), replayId),
   };
 
   async #deliverDue(webhookId: string): Promise<Delivered> {

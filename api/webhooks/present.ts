@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { isoInstant } from "../../db/sql.ts";
 import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { recordOf } from "../rest/record.ts";
-import { delivery, type eventType, webhook, webhookReplay } from "./schema.ts";
+import { delivery, type eventType, webhook } from "./schema.ts";
 
 /** Of a row of `endpointRows`. */
 export const webhookRecord = recordOf(webhook, () => ({ signature_version: sql.lit("v1") }));
@@ -11,11 +11,6 @@ export const webhookRecord = recordOf(webhook, () => ({ signature_version: sql.l
 /** Of a row of `deliveryRows`. */
 export const deliveryRecord = recordOf(delivery, (row) => ({
   next_attempt_at: isoInstant(sql.ref(`${row}.shown_next_attempt_at`)),
-}));
-
-/** Of a row of `webhook_replays`. */
-export const replayRecord = recordOf(webhookReplay, (row) => ({
-  status: sql`case when ${sql.ref(`${row}.completed_at`)} is null then 'RUNNING' else 'COMPLETED' end`,
 }));
 
 export const presentEventType = (type: EventName): z.input<typeof eventType> => ({

@@ -4,7 +4,7 @@ import { DELIVERY_STATUSES, isFailure } from "../../db/entities/webhook.ts";
 import { ofTenant } from "../../db/orm.ts";
 import { afterCommit } from "../../db/transaction.ts";
 import { orNotFound } from "../../domain/errors.ts";
-import { DEFAULT_PER_SECOND, REPLAYABLE, replayRow, requestEndpointReplay } from "../../domain/webhooks/bulk-replay.ts";
+import { DEFAULT_PER_SECOND, MOST_AT_ONCE, REPLAYABLE, replayOfEndpoint } from "../../domain/webhooks/bulk-replay.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import {
   checkPatch,
@@ -26,7 +26,7 @@ import { exampleRecord } from "../openapi/event-examples.ts";
 import { defineList } from "../rest/list.ts";
 import { readRowRecord } from "../rest/record.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
-import { deliveryRecord, presentEventType, replayRecord, webhookRecord } from "./present.ts";
+import { deliveryRecord, presentEventType, webhookRecord } from "./present.ts";
 import {
   deletedWebhook,
   delivery,
@@ -35,7 +35,6 @@ import {
   MAX_EVENT_LENGTH,
   newWebhook,
   replayBody,
-  replayParams,
   rotationBody,
   testBody,
   webhook,
@@ -295,8 +294,8 @@ const replayMany = route("POST /webhooks/{webhookId}/replays", {
   operationId: "replayWebhookDeliveries",
   summary: "Deliver many events to a webhook endpoint once more",
   description: paragraphs(
-    `Queues the deliveries of a time that have ended without success once more, up to ${DEFAULT_PER_SECOND} a second: those with \`is_final\` and one of the \`statuses\`. Attempts that a later one or a replay followed are left alone, so a repetition queues nothing twice.`,
-    "The replay continues by itself; `GET /webhooks/{webhookId}/replays/{replayId}` shows its progress. A dry run counts the deliveries in `would_create`. An endpoint that is switched off is 409 `resource_state_invalid`; one that is switched off meanwhile gets no more.",
+    `Queues the deliveries of a time that have ended without success once more: those with \`is_final\` and one of the \`statuses\`, the oldest first, up to ${MOST_AT_ONCE} at once. Attempts that a later one or a replay followed are left alone, so a repetition queues nothing twice.`,
+    `${DEFAULT_PER_SECOND} a second are due, each at its \`next_attempt_at\`, behind the replays that wait already. A dry run counts the deliveries in \`would_create\`. An endpoint that is switched off is 409 \`resource_state_invalid\`; of one that is switched off meanwhile, those that wait become \`BLOCKED\`.`,
   ),
   errors: ["resource_state_invalid"],
 })
@@ -307,23 +306,15 @@ const replayMany = route("POST /webhooks/{webhookId}/replays", {
     const { event_types: eventTypes, until = new Date(), since, statuses: given } = input.body;
     const statuses = REPLAYABLE.filter((status) => given.includes(status));
     const filter = { since, until, eventTypes, statuses };
-    const { id, total } = await requestEndpointReplay(ctx.em, ctx.tenant, webhookId, filter);
-    const shown = await readRowRecord(ctx.em, replayRow(ctx.em, webhookId, id), replayRecord);
-    return ok(shown, { impact: impact({ would_create: total }) });
-  });
-
-const retrieveReplay = route("GET /webhooks/{webhookId}/replays/{replayId}", {
-  scope: "webhooks:read",
-  operationId: "retrieveWebhookReplay",
-  summary: "Retrieve a replay of many deliveries",
-  description: "Answers a replay of many deliveries to a webhook endpoint, with its progress.",
-})
-  .input(z.strictObject({ params: replayParams }))
-  .output(webhookReplay)
-  .query(async ({ ctx, input }) => {
-    const { webhookId, replayId } = input.params;
-    await refuseMissing(ctx, webhookId);
-    return ok(await readRowRecord(ctx.em, replayRow(ctx.em, webhookId, replayId), replayRecord));
+    const { replayed, lastDueAt, hasMore } = await replayOfEndpoint(ctx.em, ctx.tenant, webhookId, filter);
+    const shown = {
+      webhook_id: webhookId,
+      until: until.toISOString(),
+      replayed,
+      last_due_at: lastDueAt,
+      has_more: hasMore,
+    };
+    return ok({ object: "webhook_replay" as const, ...shown }, { impact: impact({ would_create: replayed }) });
   });
 
 const test = route("POST /webhooks/{webhookId}/test", {
@@ -357,6 +348,5 @@ export const webhooksRouter = router({
   retrieveDelivery,
   replay,
   replayMany,
-  retrieveReplay,
   test,
 });

@@ -19,7 +19,6 @@ export const MAX_EVENTS = 64;
 
 const webhookId = idParamOf("webhook", "The id of the webhook endpoint.");
 export const webhookParams = z.strictObject({ webhookId });
-export const replayParams = z.strictObject({ webhookId, replayId: idParamOf("replay", "The id of the bulk replay.") });
 export const deliveryParams = z.strictObject({
   webhookId,
   deliveryId: idParamOf("delivery", "The id of the delivery."),
@@ -230,21 +229,16 @@ export const replayBody = z
 export const webhookReplay = z
   .object({
     object: z.literal("webhook_replay"),
-    id: idOf("replay"),
     webhook_id: idOf("webhook", "The id of the webhook endpoint."),
-    status: z.enum(["RUNNING", "COMPLETED"]).meta({ description: "Whether it has ended.", examples: ["RUNNING"] }),
-    since: timestamp.meta(MADE_FROM),
     until: timestamp.meta(MADE_UNTIL),
-    event_types: z
-      .array(z.string())
-      .meta({ description: "Types of their events; empty for every type.", examples: [["unsubscribe.created"]] }),
-    statuses: z.array(z.enum(REPLAYABLE)).meta({ description: "How they ended.", examples: [["FAILED"]] }),
-    total: z.int().meta({ description: "Deliveries that matched when it was requested.", minimum: 0, examples: [250] }),
-    replayed: z.int().meta({ description: "Deliveries that are queued again.", minimum: 0, examples: [100] }),
-    created_at: timestamps.created_at,
-    completed_at: timestampOrNull("When the last one was queued."),
+    replayed: z.int().meta({ description: "Deliveries that are queued once more.", minimum: 0, examples: [100] }),
+    last_due_at: timestampOrNull("When the last of them is due; null when none matched."),
+    has_more: z.boolean().meta({
+      description: "Whether further deliveries match: repeat the request with the same `until`.",
+      examples: [false],
+    }),
   })
-  .meta({ id: "WebhookReplay", description: "A replay of many deliveries to a webhook endpoint, and its progress." });
+  .meta({ id: "WebhookReplay", description: "Deliveries to a webhook endpoint that were queued once more." });
 
 /** The id of an event type is its name. */
 export const eventType = z

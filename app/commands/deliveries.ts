@@ -1,5 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { DELIVERY_STATUSES } from "../../db/entities/webhook.ts";
+import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../../domain/errors.ts";
 import {
   countReplayable,
@@ -7,19 +7,16 @@ import {
   REPLAYABLE,
   type ReplayCount,
   type ReplayFilter,
-  readReplay,
-  requestReplay,
+  replayDeliveries,
 } from "../../domain/webhooks/bulk-replay.ts";
 import { commandEndpoint, retryWaiting } from "../../domain/webhooks/commands.ts";
 import { notifyDue } from "../../domain/webhooks/emit.ts";
 import { listDeliveries, readDeliveryFacts } from "../../domain/webhooks/log.ts";
-import { endpointWorkflowId, replayWorkflowId } from "../../temporal/ids.ts";
+import { endpointWorkflowId } from "../../temporal/ids.ts";
 import { argument, type Commands, command, flag, LIMIT, OF_ANY_TEAM, option } from "../command.ts";
-import { collect, eventNames, instant, listOf, pastInstant, wholeNumber } from "../options.ts";
+import { collect, eventNames, listOf, pastInstant, wholeNumber } from "../options.ts";
 import { progressLine, table, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, ownerOf, type Session, uiOf } from "../session.ts";
-
-const PROGRESS_EVERY_MS = 500;
 
 const DELIVERY = { id: argument("the delivery") };
 
@@ -99,24 +96,21 @@ export const commands: Commands = {
   ),
 
   "webhook:replay": command(
-    "replay many webhook deliveries; the replay continues when this command is stopped",
+    "replay many webhook deliveries; those that are queued when this command is stopped are sent",
     {
       since: option("<instant>", "deliveries made from then, ISO 8601", pastInstant),
-      until: option("<instant>", "deliveries made before then; now unless given", instant),
+      until: option("<instant>", "deliveries made before then; now unless given", pastInstant),
       status: option("<statuses>", `comma-separated, of ${REPLAYABLE.join(", ")}`, listOf(REPLAYABLE), [...REPLAYABLE]),
       event: option("<names>", "comma-separated events; all unless given", eventNames, []),
       ...OF_ANY_TEAM,
       webhook: option("<id>", "of one endpoint; all unless given"),
-      perSecond: option("<n>", "deliveries queued a second", wholeNumber(1, 5_000), DEFAULT_PER_SECOND),
+      perSecond: option("<n>", "deliveries a second to each endpoint", wholeNumber(1, 5_000), DEFAULT_PER_SECOND),
       dryRun: flag("count only"),
-      detach: flag("do not wait for the end"),
-      resume: option("<id>", "watch a replay that was asked for before"),
     },
-    async (session, { since, until = new Date(), webhook, perSecond, resume, ...options }) => {
+    async (session, { since, until = new Date(), webhook, perSecond, ...options }) => {
       const em = session.orm.em.fork();
       const teamId = (await anyTeamOf(session, options)) ?? null;
       if (webhook !== undefined) await ownerOf(session, "webhook_endpoints", webhook);
-      if (resume !== undefined) return watch(session, resume);
       if (!since) throw new ApiError("validation_failed", "Say from when on with --since, e.g. 2026-01-31T12:00:00Z.");
       if (until <= since) throw new ApiError("validation_failed", "--until is not after --since.");
       const range = { since, until, eventTypes: options.event, statuses: options.status };
@@ -124,12 +118,18 @@ export const commands: Commands = {
       const counts = await countReplayable(em, filter);
       const total = sumOf(counts, true);
       if (options.dryRun || total === 0) return wouldReplay(counts, total, options.dryRun);
-      const id = await requestReplay(em, filter, { perSecond, total });
-      if (!options.detach) return watch(session, id);
-      return {
-        text: `${total} are being replayed by ${replayWorkflowId(id)}; watch with --resume ${id}`,
-        data: { replay: id, workflow: replayWorkflowId(id), total },
-      };
+      const line = progressLine();
+      let [replayed, lastDueAt, hasMore] = [0, "", true];
+      while (hasMore) {
+        const queued = await transaction(em, (tx) => replayDeliveries(tx, filter, perSecond));
+        replayed += queued.replayed;
+        lastDueAt = [lastDueAt, queued.lastDueAt ?? ""].toSorted().at(-1) ?? "";
+        hasMore = queued.hasMore;
+        line.show(`${replayed} of about ${total} queued`);
+      }
+      line.clear();
+      const text = `${replayed} replayed; the last is due at ${lastDueAt}`;
+      return { text, data: { replayed, last_due_at: lastDueAt } };
     },
   ),
 };
@@ -200,19 +200,4 @@ function wouldReplay(counts: readonly ReplayCount[], total: number, isDryRun: bo
       endpoints: counts.map(({ webhookId, teamId, ...count }) => ({ webhook: webhookId, team: teamId, ...count })),
     },
   };
-}
-
-async function watch({ orm }: Session, id: string): Promise<Outcome> {
-  const line = progressLine();
-  for (;;) {
-    const progress = await readReplay(orm.em.fork(), id);
-    if (!progress) throw new ApiError("not_found", `There is no replay ${id}.`);
-    const { replayed, total, done } = progress;
-    line.show(`${replayed} of about ${total} queued (${replayWorkflowId(id)}); stopping this command does not stop it`);
-    if (done) {
-      line.clear();
-      return { text: `${replayed} replayed`, data: { replay: id, workflow: replayWorkflowId(id), replayed } };
-    }
-    await delay(PROGRESS_EVERY_MS);
-  }
 }

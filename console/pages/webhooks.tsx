@@ -5,7 +5,7 @@ import { Act } from "../parts/act.tsx";
 import { Dialog, useSecret } from "../parts/dialog.tsx";
 import { ChoiceFilter, useFilters } from "../parts/filters.tsx";
 import { Refused, Ticks, textsOf } from "../parts/form.tsx";
-import { choicesOf, Facts, Notice, PageHead, Part, State, When } from "../parts/page.tsx";
+import { choicesOf, Facts, Notice, PageHead, State, When } from "../parts/page.tsx";
 import { Remove } from "../parts/remove.tsx";
 import { List } from "../parts/table.tsx";
 import { useData, useRole, useWorkspace } from "../session.tsx";
@@ -226,18 +226,20 @@ export function Webhook() {
 
 function Deliveries() {
   const { base, params, calls, key } = useEndpoint();
-  const [{ status, final, delivery, replay }, setFilters] = useFilters();
+  const [{ status, final, delivery }, setFilters] = useFilters();
+  const [replay, setReplay] = useState<Replay>();
   const openOf = (id: string) => ({ to: ".", search: { status, final, delivery: id }, resetScroll: false }) as const;
   return (
     <>
       <div className="head">
         <h2>Deliveries</h2>
-        {useRole("ADMIN") && <ReplayMany onStarted={(id) => setFilters({ replay: id })} />}
+        {useRole("ADMIN") && <ReplayMany onQueued={setReplay} />}
       </div>
       {replay && (
-        <Part key={replay}>
-          <Progress replayId={replay} />
-        </Part>
+        <Notice>
+          {replay.replayed.toLocaleString()} are sent once more, the last at about <When at={replay.last_due_at} />.
+          {replay.has_more && " Further ones match: replay again."}
+        </Notice>
       )}
       <div className="filters">
         <ChoiceFilter name="status" label="Outcome" any="All" choices={choicesOf(STATUSES)} />
@@ -307,8 +309,10 @@ const REPLAY_INPUTS = [
   ["status", "Outcome", { choices: REPLAYED }],
 ] as const;
 
+type Replay = DataOf<Client["api"]["webhooks"]["replayMany"]["mutate"]>;
+
 /** Counts the deliveries that match, then replays them. */
-function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
+function ReplayMany({ onQueued }: { onQueued: (replay: Replay) => void }) {
   const { params, calls } = useEndpoint();
   const types = useEventTypes().map(({ id }) => id);
   const [counted, setCounted] = useState<{ body: string; total: number }>();
@@ -326,7 +330,7 @@ function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
           statuses: (status ? [status] : ["FAILED", "BLOCKED"]) as ("FAILED" | "BLOCKED")[],
         };
         if (counted?.total && counted.body === JSON.stringify(body)) {
-          onStarted((await calls.replayMany.mutate({ params, body })).data.id);
+          onQueued((await calls.replayMany.mutate({ params, body })).data);
           setCounted(undefined);
           return true;
         }
@@ -338,21 +342,5 @@ function ReplayMany({ onStarted }: { onStarted: (replayId: string) => void }) {
     >
       {counted && <p role="status">Deliveries that would be sent once more: {counted.total.toLocaleString()}.</p>}
     </Act>
-  );
-}
-
-function Progress({ replayId }: { replayId: string }) {
-  const { params, calls, key } = useEndpoint();
-  const { status, replayed, total } = useData(
-    [...key, "replay", replayId],
-    () => calls.retrieveReplay.query({ params: { ...params, replayId } }),
-    { poll: (replay) => replay.status === "RUNNING" && 2_000 },
-  );
-  const text = `${replayed.toLocaleString()} of about ${total.toLocaleString()} are queued again.`;
-  return (
-    <Notice>
-      {status === "RUNNING" ? "Replaying" : "Replayed"}: {text}
-      {status === "RUNNING" && <progress aria-label={text} value={replayed} max={Math.max(total, 1)} />}
-    </Notice>
   );
 }

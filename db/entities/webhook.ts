@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { code, codes, edited, expiring, instant, listIndexes, sealed, tenancy, tenantFilters, text } from "./shared.ts";
+import { code, codes, edited, instant, listIndexes, sealed, tenancy, tenantFilters, text } from "./shared.ts";
 
 export const DISABLED_REASONS = ["delivery_failures", "manual"] as const;
 export type DisabledReason = (typeof DISABLED_REASONS)[number];
@@ -145,27 +145,5 @@ export const DeletedWebhookSchema = defineEntity({
   properties: {
     webhookId: code().primary(),
     deletedAt: instant().defaultRaw("now()"),
-  },
-});
-
-export const WebhookReplaySchema = defineEntity({
-  name: "webhook_replays",
-  properties: {
-    id: code().primary(),
-    teamId: code().nullable(),
-    webhookId: code().nullable(),
-    eventTypes: codes().default([]),
-    statuses: codes(),
-    since: instant(),
-    until: instant(),
-    perSecond: p.integer(),
-    total: p.integer(),
-    replayed: p.integer().default(0),
-    /** The last delivery that was looked at. */
-    afterWebhookId: code().default(""),
-    afterCreatedAt: instant().nullable(),
-    afterId: code().default(""),
-    completedAt: expiring("90 days", instant()).nullable(),
-    createdAt: instant().defaultRaw("now()"),
   },
 });

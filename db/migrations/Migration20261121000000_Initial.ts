@@ -122,7 +122,6 @@ create index "webhook_events_kept_until_index" on "webhook_events" ("kept_until"
 create table "webhook_health" ("webhook_id" text not null, "consecutive_failures" int not null default 0, "last_success_at" timestamptz(3) null, "last_failure_at" timestamptz(3) null, "failing_since" timestamptz(3) null, "probe_at" timestamptz(3) null, "probe_wait_seconds" smallint null, "epoch" int not null default 0, "lease_until" timestamptz(3) null, "claimed" text[] not null default '{}', "paused_at" timestamptz(3) null, primary key ("webhook_id"));
 create table "webhook_outbox" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "type" text not null, "objects" text not null, "created_at" timestamptz(3) not null default now());
 create index "webhook_outbox_team_id_seq_index" on "webhook_outbox" ("team_id", "seq");
-create table "webhook_replays" ("id" text not null, "team_id" text null, "webhook_id" text null, "event_types" text[] not null default '{}', "statuses" text[] not null, "since" timestamptz(3) not null, "until" timestamptz(3) not null, "per_second" int not null, "total" int not null, "replayed" int not null default 0, "after_webhook_id" text not null default '', "after_created_at" timestamptz(3) null, "after_id" text not null default '', "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));
 
 -- What the entities cannot say.
 
@@ -455,7 +454,6 @@ create index "sends_ledger" on "sends" ("ledger_state", "completed_at")
 create index "credit_entries_of_sends" on "credit_entries" ("created_at") where "send_id" is not null;
 create unique index "credit_entries_rolled_up" on "credit_entries"
   ("team_id", "environment", "kind", "created_at") where "send_id" is null and "kind" <> 'GRANT';
-create index "webhook_replays_completed" on "webhook_replays" ("completed_at") where "completed_at" is not null;
 -- Those who wait in a sequence, by when they are due, and those whom a wave holds.
 create index "sequence_enrolments_due" on "sequence_enrolments" ("campaign_id", "due_at")
   where "state" = 'ACTIVE' and "send_id" is null;

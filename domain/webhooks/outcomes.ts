@@ -66,13 +66,13 @@ export async function writeOutcomes(
   return changes;
 }
 
-/** Deliveries of an endpoint that works again which are sent at once; further ones are sent at their time. */
+/** Retries of an endpoint that works again which are sent at once; further ones, and replays, are sent at their time. */
 const MADE_DUE = 1_000;
 
 async function makeDue(em: EntityManager, webhookIds: readonly string[]): Promise<void> {
   await sql`
     update webhook_deliveries set next_attempt_at = now() where id = any(array(
       select d.id from unnest(${[...webhookIds]}::text[]) as w (id) cross join lateral (
-        select id from webhook_deliveries where webhook_id = w.id and next_attempt_at > now()
+        select id from webhook_deliveries where webhook_id = w.id and next_attempt_at > now() and status = 'RETRYING'
         order by next_attempt_at limit ${sql.lit(MADE_DUE)} for update skip locked) d))`.execute(kysely(em));
 }

@@ -10,14 +10,15 @@ export const EVENT_KEPT: RawBuilder<unknown> = sql`${sql.lit(`${EVENT_KEPT_DAYS}
 /** By then no attempt that began before its endpoint was deleted is still under way. */
 const LATE = sql`interval '1 hour'`;
 
-/** Keeps events for as long as a delivery that is made now. @param tenant undefined for several @returns how many still exist */
+/** Keeps events for as long as a delivery that is due then. @param tenant undefined for several @param dueAt ISO 8601; null for now @returns how many still exist */
 export async function keepEvents(
   em: EntityManager,
   tenant: Tenant | undefined,
   eventIds: readonly string[],
+  dueAt: string | null = null,
 ): Promise<number> {
   const { numAffectedRows = 0n } = await sql`
-    update webhook_events set kept_until = greatest(kept_until, now() + ${EVENT_KEPT})
+    update webhook_events set kept_until = greatest(kept_until, coalesce(${dueAt}::timestamptz, now()) + ${EVENT_KEPT})
     where id = any(${[...eventIds]}::text[]) and ${tenant ? ofTenant(tenant) : sql`true`}`.execute(kysely(em));
   return Number(numAffectedRows);
 }

@@ -23,7 +23,6 @@ const MISSING: [id: string, ...args: string[]][] = [
   ["whk_none", "delivery:retry", "--webhook", "whk_none"],
   ["whk_none", "webhook:replay", "--since", "2020-01-01T00:00:00Z", "--webhook", "whk_none"],
   ["team_none", "webhook:replay", "--since", "2020-01-01T00:00:00Z", "--team", "team_none"],
-  ["rpl_none", "webhook:replay", "--resume", "rpl_none"],
   ["whk_none", "webhook:show", "whk_none"],
   ["whk_none", "webhook:probe", "whk_none"],
   ["whk_none", "webhook:give-up", "whk_none"],

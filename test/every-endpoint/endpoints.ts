@@ -65,7 +65,6 @@ export async function makeEstate(): Promise<Estate> {
   const email = uniqueEmail();
   await make("/suppressions", { emails: [email] });
   const webhook = await make("/webhooks", webhookBody());
-  const replay = await make(`/webhooks/${webhook.id}/replays`, { since: LONG_AGO });
   // A replay of many finds it.
   const delivery = await insertDelivery(team, webhook.id, { status: "FAILED" });
   const suppression = (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data;
@@ -90,14 +89,13 @@ export async function makeEstate(): Promise<Estate> {
       email,
       webhookId: webhook.id,
       deliveryId: delivery.id,
-      replayId: replay.id,
     },
   };
 }
 
 const KINDS_OF_ID = [
   ...(["list", "subscriber", "contact", "newsletter", "campaign"] as const),
-  ...(["suppression", "account", "webhook", "delivery", "replay"] as const),
+  ...(["suppression", "account", "webhook", "delivery"] as const),
 ];
 
 /** The tables of a team once all that its making has set off has ended: two looks show the same. */

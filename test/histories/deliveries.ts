@@ -1,8 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { newId } from "../../domain/ids.ts";
-import { REPLAYABLE, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
-import { endpointWorkflowId, replayWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { type Behaviour, openReceiver } from "../support/receiver.ts";
@@ -11,11 +9,9 @@ import {
   askToWait,
   repairSecret,
   setEndpoint,
-  setReplayRate,
   untilAtRest,
   untilDetails,
   untilLog,
-  untilOver,
   workflowOf,
 } from "../webhooks/observing.ts";
 
@@ -48,15 +44,11 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}`, set });
     return { team, endpoint, handle: workflowOf(temporal, endpoint.id), answer };
   }
-  /** The relay commits first and starts then. */
-  async function begun(workflowId: string): Promise<string> {
-    const started = () => temporal.workflow.getHandle(workflowId).describe();
-    await eventually(started, { what: "the workflow" });
-    return workflowId;
-  }
-  async function deliver({ team, endpoint }: Delivery, count = 1): Promise<string> {
+  async function deliver({ team, handle }: Delivery, count = 1): Promise<string> {
     await emitSome(team, count);
-    return begun(endpointWorkflowId(endpoint.id));
+    // The relay commits first and starts then.
+    await eventually(() => handle.describe(), { what: "the workflow" });
+    return handle.workflowId;
   }
   /** Of deliveries that failed once and wait; the endpoint works by now. */
   async function waiting(count = 1): Promise<Delivery> {
@@ -77,20 +69,6 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
   async function after({ handle }: Delivery, ...updates: string[]): Promise<string> {
     for (const update of updates) await handle.executeUpdate(update);
     return handle.workflowId;
-  }
-  async function replay(count: number, perSecond: number): Promise<string> {
-    return (await requestedReplay(count, perSecond)).workflowId;
-  }
-  async function requestedReplay(count: number, perSecond: number) {
-    const to = await endpointThat(status(410));
-    await emitSome(to.team, count);
-    await untilOver(to.team, to.endpoint.id, count);
-    to.answer(status(204));
-    const since = new Date("2020-01-01");
-    const until = new Date(Date.now() + 60_000);
-    const filter = { teamId: null, webhookId: to.endpoint.id, statuses: [...REPLAYABLE], since, until };
-    const id = await requestReplay(to.team.em, filter, { perSecond, total: count });
-    return { team: to.team, id, workflowId: await begun(replayWorkflowId(id)) };
   }
 
   return {
@@ -160,27 +138,5 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
       to.answer(status(204));
       return after(to, "retryNow");
     },
-
-    "bulk-replay": () => replay(5, 2),
-
-    "bulk-replay-paused": async () => {
-      const workflowId = await replay(8, 2);
-      const handle = temporal.workflow.getHandle(workflowId);
-      await handle.executeUpdate("pause");
-      await untilDetails(handle, /Paused/);
-      await handle.executeUpdate("resume");
-      return workflowId;
-    },
-
-    "bulk-replay-step-failing-then-retried": async () => {
-      const { team, id, workflowId } = await requestedReplay(2, -1);
-      const handle = temporal.workflow.getHandle(workflowId);
-      await untilDetails(handle, /failed three times/);
-      await setReplayRate(team, id, 10);
-      await handle.executeUpdate("retryNow");
-      return workflowId;
-    },
-
-    "bulk-replay-continued-as-new": () => replay(20, 1),
   };
 }

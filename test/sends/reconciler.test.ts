@@ -2,9 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { Reconciliation } from "../../activities/reconcile.ts";
 import { kysely } from "../../db/orm.ts";
-import { newId } from "../../domain/ids.ts";
 import { readPassAges } from "../../domain/sends/operators/unfinished.ts";
-import { readReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../temporal/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { useSendWorkflows } from "../support/send-workflows.ts";
@@ -154,25 +152,6 @@ describe("The reconciler", () => {
     await sql`delete from sends where id = ${sendId}`.execute(db);
     assert.equal((await reconcile()).sends.failed, 0);
     assert.ok((await age()) < 600, "the pass is complete");
-  });
-
-  it("continues a bulk replay that lost its workflow although another one fails", async () => {
-    const { em, team } = await makeSender();
-    const db = kysely(em.fork());
-    const [failing, other] = [`rpl_00${"0".repeat(1_100)}`, newId("replay")];
-    const filter = { team_id: team.id, statuses: ["FAILED"], since: new Date(0), until: new Date(1) };
-    const facts = { ...filter, per_second: 1, total: 0 };
-    await db
-      .insertInto("webhook_replays")
-      .values([failing, other].map((id) => ({ ...facts, id })))
-      .execute();
-    try {
-      await reconcile();
-      const isDone = async () => (await readReplay(em.fork(), other))?.done;
-      await eventually(isDone, { what: "the end of the other replay" });
-    } finally {
-      await db.deleteFrom("webhook_replays").where("id", "=", failing).execute();
-    }
   });
 
   it("gets a new schedule when its schedule was deleted", async () => {

@@ -2,11 +2,17 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { countReplayable, type ReplayFilter, readReplay, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
-import { replayWorkflowId } from "../../temporal/ids.ts";
+import { transaction } from "../../db/transaction.ts";
+import {
+  countReplayable,
+  MOST_AT_ONCE,
+  type ReplayFilter,
+  replayDeliveries,
+} from "../../domain/webhooks/bulk-replay.ts";
+import { commandEndpoint } from "../../domain/webhooks/commands.ts";
+import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
-import { eventually } from "../support/eventually.ts";
 import { testsOf } from "../support/long.ts";
 import type { Receiver } from "../support/receiver.ts";
 import { together } from "../support/together.ts";
@@ -26,8 +32,8 @@ import {
   type Row,
   receivingBesideTemporal,
   setEndpoint,
-  setReplayRate,
-  untilDetails,
+  setHealth,
+  untilAtRest,
   untilLog,
   untilOver,
 } from "./observing.ts";
@@ -58,6 +64,17 @@ describe("A bulk replay", () => {
     return { team, endpoint };
   }
 
+  /** The same by one statement. */
+  async function insertMany(team: Team, { id }: TestEndpoint, count: number): Promise<void> {
+    const { event_id } = await insertDelivery(team, id, { status: "SUCCEEDED" });
+    await sql`
+      insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, status)
+      select 'dlv_' || gen_random_uuid(), team_id, environment, webhook_id, event_id, event_type, 'FAILED'
+      from webhook_deliveries cross join generate_series(1, ${count}) where event_id = ${event_id}`.execute(
+      kysely(team.em),
+    );
+  }
+
   const filter = (webhookId: string, of: Partial<ReplayFilter> = {}): ReplayFilter => ({
     teamId: null,
     webhookId,
@@ -71,9 +88,9 @@ describe("A bulk replay", () => {
     const counts = await countReplayable(em.fork(), filter(id, of));
     return counts.reduce((sum, { deliveries }) => sum + deliveries, 0);
   };
-  /** Requests the same as the command. @returns the replay's id */
-  const ask = (team: Team, { id }: TestEndpoint, perSecond: number): Promise<string> =>
-    requestReplay(team.em, filter(id), { perSecond, total: 1 });
+  /** The same as the command. */
+  const replayAt = (team: Team, { id }: TestEndpoint, perSecond: number) =>
+    transaction(team.em.fork(), (tx) => replayDeliveries(tx, filter(id), perSecond));
 
   const replaysIn = (log: readonly Row[]) => log.filter(({ is_replay }) => is_replay);
   const untilReplayed = (team: Team, { id }: TestEndpoint, count: number) =>
@@ -100,9 +117,6 @@ describe("A bulk replay", () => {
       ].toSorted(byId),
     );
     assert.deepEqual(replaysIn(await logOf(team, endpoint.id)), []);
-    const { rows } = await sql<{ asked: number }>`
-      select count(*)::int as asked from webhook_replays where team_id = ${team.team.id}`.execute(kysely(team.em));
-    assert.deepEqual(rows, [{ asked: 0 }]);
     assert.equal(await left(team, endpoint, { statuses: ["BLOCKED"] }), 0);
   });
 
@@ -115,7 +129,6 @@ describe("A bulk replay", () => {
     receiver.behaveAt("/again", answerWith(204));
     const done = await replay(...SINCE, "--webhook", endpoint.id, "--event", "newsletter.started");
     assert.equal(done.replayed, 4);
-    assert.equal(done.workflow, replayWorkflowId(done.replay));
     const after = await untilReplayed(team, endpoint, 4);
     const replays = replaysIn(after);
     assert.deepEqual(new Set(replays.map(({ replay_of_id }) => replay_of_id)), new Set(log.map(({ id }) => id)));
@@ -138,7 +151,7 @@ describe("A bulk replay", () => {
     assert.equal(replaysIn(await logOf(team, endpoint.id)).length, 4);
   });
 
-  it("is POST /webhooks/{id}/replays too: final attempts by time, type and status, with its progress", async () => {
+  it("is POST /webhooks/{id}/replays too: final attempts by time, type and status, with how many there are", async () => {
     const { team, endpoint } = await failed("api", 3);
     const log = await logOf(team, endpoint.id);
     const client = api(team.keys.live);
@@ -155,19 +168,13 @@ describe("A bulk replay", () => {
     }
     const requested = await client.post(path, { since });
     assert.equal(requested.status, 202, requested.text);
-    const { id, created_at, until, ...rest } = requested.body.data;
-    const facts = { object: "webhook_replay", webhook_id: endpoint.id, since, event_types: [] };
-    const running = { status: "RUNNING", total: 3, replayed: 0, completed_at: null };
-    assert.deepEqual(rest, { ...facts, statuses: ["FAILED", "BLOCKED"], ...running });
-    await untilReplayed(team, endpoint, 3);
-    const isCompleted = async () => (await client.get(`${path}/${id}`)).body.data.status === "COMPLETED";
-    await eventually(isCompleted, { what: "its end" });
-    const { replayed, completed_at } = (await client.get(`${path}/${id}`)).body.data;
-    assert.deepEqual([replayed, completed_at !== null], [3, true]);
-    const originals = (await logOf(team, endpoint.id)).filter((row) => log.some((one) => one.id === row.id));
+    const { until, last_due_at, ...rest } = requested.body.data;
+    assert.deepEqual(rest, { object: "webhook_replay", webhook_id: endpoint.id, replayed: 3, has_more: false });
+    assert.ok(until <= last_due_at, requested.text);
+    const originals = (await untilReplayed(team, endpoint, 3)).filter((row) => log.some((one) => one.id === row.id));
     assert.ok(originals.every(({ superseded_by_id }) => superseded_by_id !== null));
     const { data: again } = (await client.post(path, { since })).body;
-    assert.deepEqual([again.status, again.total], ["COMPLETED", 0]);
+    assert.deepEqual([again.replayed, again.last_due_at], [0, null]);
     const refused = await client.post(path, { since, until: since });
     assert.deepEqual([refused.status, refused.body.error.param], [400, "since"]);
     await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "manual" });
@@ -191,14 +198,14 @@ describe("A bulk replay", () => {
       assert.equal(await left(team, endpoint, { until: new Date("2020-01-02") }), 0);
       assert.equal(await left(team, endpoint, { teamId: (await makeTeam()).team.id }), 0);
 
-      await ask(team, endpoint, 100);
+      await replayAt(team, endpoint, 100);
       await untilLog(
         team,
         endpoint.id,
         (rows) => replaysIn(rows).filter(({ status }) => status === "FAILED").length === 1,
       );
       receiver.behaveAt("/last", answerWith(204));
-      await ask(team, endpoint, 100);
+      await replayAt(team, endpoint, 100);
       const after = await untilReplayed(team, endpoint, 1);
       assert.equal(replaysIn(after).length, 2);
       assert.equal(new Set(after.map(({ event_id }) => event_id)).size, 1);
@@ -206,81 +213,95 @@ describe("A bulk replay", () => {
     },
   );
 
-  longIt("queues no more a second than it may, reports its progress, and can be held", async () => {
-    const { team, endpoint } = await failed("rate", 25);
-    const { replay: id, total } = await replay(...SINCE, "--webhook", endpoint.id, "--per-second", "10", "--detach");
-    assert.equal(total, 25);
-    const handle = temporal.workflow.getHandle(replayWorkflowId(id));
-    await eventually(() => handle.describe(), { what: "the workflow" });
-    assert.equal(await handle.executeUpdate("pause"), "PAUSED");
-    const paused = await untilDetails(handle, /Paused at \d+ of about 25\. Update: resume\./);
-    const at = Number(/at (\d+)/.exec(paused)?.[1]);
-    assert.ok([10, 20, 25].includes(at), paused);
-    assert.equal(replaysIn(await logOf(team, endpoint.id)).length, at);
-    assert.equal(await handle.executeUpdate("resume"), "continues");
-    const watched = await replay("--resume", id);
-    assert.deepEqual([watched.replay, watched.replayed], [id, 25]);
-    assert.deepEqual(await handle.result(), { replayed: 25 });
-    await untilReplayed(team, endpoint, 25);
-  });
+  it("has them due one after the other at its rate, behind the replays that wait, and shows when", async () => {
+    const { team, endpoint } = await failed("rate", 3);
+    const perHour = 1 / 3_600;
+    const { lastDueAt } = await replayAt(team, endpoint, perHour);
+    const first = await untilReplayed(team, endpoint, 1);
+    const dueIn = (rows: readonly Row[]) =>
+      replaysIn(rows)
+        .filter(({ status }) => status === "PENDING")
+        .map((row) => [row.replay_of_id, Date.parse(row.next_attempt_at ?? "") - Date.parse(row.created_at)]);
+    const [, second, third] = first.filter(({ is_replay }) => !is_replay);
+    assert.deepEqual(dueIn(first), [
+      [second?.id, 3_600_000],
+      [third?.id, 7_200_000],
+    ]);
+    const [, , last] = replaysIn(first);
+    assert.equal(Date.parse(last?.next_attempt_at ?? ""), Date.parse(lastDueAt ?? ""));
+    const shown = await api(team.keys.live).get(`/webhooks/${endpoint.id}/deliveries/${last?.id}`);
+    assert.equal(shown.body.data.next_attempt_at, lastDueAt);
 
-  it("leaves an endpoint alone that was stopped meanwhile, and ends", async () => {
-    const { team, endpoint } = await failed("off", 20);
-    const id = await ask(team, endpoint, 5);
-    await eventually(async () => replaysIn(await logOf(team, endpoint.id)).length > 0, {
-      what: "some replays",
-    });
-    await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "manual" });
-    const progress = await eventually(
-      async () => {
-        const { done, replayed } = (await readReplay(team.em.fork(), id)) ?? { done: false, replayed: 0 };
-        return done ? { replayed } : undefined;
-      },
-      { what: "its end" },
+    const { id: fourth } = await insertDelivery(team, endpoint.id, { status: "BLOCKED" });
+    const behind = await replayAt(team, endpoint, perHour);
+    assert.deepEqual([behind.replayed, behind.lastDueAt], [1, lastDueAt]);
+    assert.equal(
+      (await logOf(team, endpoint.id)).find((row) => row.replay_of_id === fourth)?.next_attempt_at,
+      last?.next_attempt_at,
     );
-    const replayed = progress?.replayed ?? 0;
-    assert.ok(replayed >= 5 && replayed <= 20);
-    assert.equal(replaysIn(await logOf(team, endpoint.id)).filter(({ attempt }) => attempt === 1).length, replayed);
   });
 
-  it("refuses a call without --since, and an id that is no replay's", async () => {
-    const [without, unknown, succeeded] = await Promise.all([
+  it("delivers a new event, and retries that a working endpoint gets at once, before replays that wait", async () => {
+    const { team, endpoint } = await failed("fresh", 2);
+    await replayAt(team, endpoint, 1 / 3_600);
+    await untilReplayed(team, endpoint, 1);
+    await untilAtRest(temporal, endpoint.id);
+    const { id: retried } = await insertDelivery(team, endpoint.id, {
+      ...{ status: "RETRYING", attempts_used: 1, next_attempt_at: new Date(Date.now() + 86_400_000) },
+    });
+    await setHealth(team, endpoint.id, {
+      consecutive_failures: FAILING_AFTER,
+      failing_since: sql`now()`,
+      probe_at: sql`now()`,
+    });
+    await emitSome(team, 1);
+    const log = await untilLog(
+      team,
+      endpoint.id,
+      (rows) =>
+        rows.some((row) => row.event_type === "newsletter.started" && row.status === "SUCCEEDED") &&
+        rows.some((row) => row.first_id === retried && row.status === "SUCCEEDED"),
+    );
+    assert.deepEqual(
+      replaysIn(log)
+        .map(({ status }) => status)
+        .sort(),
+      ["PENDING", "SUCCEEDED"],
+    );
+  });
+
+  it("is held by a pause of the endpoint, and ended by a switch-off, which keeps it for a later replay", async () => {
+    const { team, endpoint } = await failed("held", 20);
+    await commandEndpoint(team.em.fork(), endpoint.id, "pause");
+    assert.equal((await replayAt(team, endpoint, 10)).replayed, 20);
+    await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "manual" });
+    const log = await untilOver(team, endpoint.id, 20);
+    assert.deepEqual([...new Set(replaysIn(log).map(({ status }) => status))], ["BLOCKED"]);
+    await setEndpoint(team, endpoint.id, { active: true, disabled_reason: null });
+    assert.equal((await replayAt(team, endpoint, 1_000)).replayed, 20);
+    await commandEndpoint(team.em.fork(), endpoint.id, "resume");
+    await untilReplayed(team, endpoint, 20);
+    assert.equal(receiver.received.filter(({ path }) => path === "/held").length, 20, "none before");
+  });
+
+  it("queues the oldest of more than one statement takes, says that there are more, and the command takes them all", async () => {
+    const { team, endpoint } = await failed("many", 0);
+    await insertMany(team, endpoint, MOST_AT_ONCE + 5);
+    await commandEndpoint(team.em.fork(), endpoint.id, "pause");
+    const { replayed, hasMore } = await replayAt(team, endpoint, 5_000);
+    assert.deepEqual([replayed, hasMore, await left(team, endpoint)], [MOST_AT_ONCE, true, 5]);
+    await insertMany(team, endpoint, MOST_AT_ONCE);
+    const done = await replay(...SINCE, "--webhook", endpoint.id, "--per-second", "5000");
+    assert.deepEqual([done.replayed, await left(team, endpoint)], [MOST_AT_ONCE + 5, 0]);
+    assert.equal(await commandEndpoint(team.em.fork(), endpoint.id, "cancelWaiting"), 2 * MOST_AT_ONCE + 5);
+  });
+
+  it("refuses a call without --since, and a status that is none of a final failure", async () => {
+    const [without, succeeded] = await Promise.all([
       app("webhook:replay", "--json"),
-      app("webhook:replay", "--json", "--resume", "rpl_0"),
       app("webhook:replay", "--json", ...SINCE, "--status", "SUCCEEDED"),
     ]);
-    for (const { code } of [without, unknown, succeeded]) assert.notEqual(code, 0);
+    for (const { code } of [without, succeeded]) assert.notEqual(code, 0);
     assert.match(without.stderr + without.stdout, /--since/);
-    assert.match(unknown.stderr + unknown.stdout, /There is no replay/);
-  });
-
-  it("continues once a relay finds that Temporal lost it, and ends if an operator terminated it", async () => {
-    const { team, endpoint } = await failed("bulk", 8);
-    const progress = async (id: string) => {
-      const { done, replayed } = (await readReplay(team.em.fork(), id)) ?? { done: false, replayed: 0 };
-      return done ? replayed : undefined;
-    };
-    const askAndPause = async () => {
-      const id = await ask(team, endpoint, 1);
-      const handle = temporal.workflow.getHandle(replayWorkflowId(id));
-      await eventually(() => handle.executeUpdate("pause"), { what: "the workflow" });
-      await untilDetails(handle, /Paused/);
-      return { id, handle };
-    };
-    const one = await askAndPause();
-    await one.handle.terminate("enough");
-    const first = Number(await eventually(() => progress(one.id), { what: "its end" }));
-    assert.ok(first >= 1 && first < 8);
-    assert.equal((await one.handle.describe()).status.name, "TERMINATED");
-
-    const two = await askAndPause();
-    await setReplayRate(team, two.id, 100);
-    const workflowExecution = { workflowId: two.handle.workflowId };
-    await temporal.workflowService.deleteWorkflowExecution({
-      namespace: temporal.options.namespace,
-      workflowExecution,
-    });
-    assert.equal(await eventually(() => progress(two.id), { what: "its end" }), 8 - first);
-    assert.equal((await untilReplayed(team, endpoint, 8)).length, 16);
   });
 });

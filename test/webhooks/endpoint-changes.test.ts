@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { kysely } from "../../db/orm.ts";
-import { requestReplay } from "../../domain/webhooks/bulk-replay.ts";
-import { app } from "../support/command.ts";
 import { testsOf } from "../support/long.ts";
-import { kill } from "../support/processes.ts";
-import { openReceiver, type Receiver } from "../support/receiver.ts";
+import type { Receiver } from "../support/receiver.ts";
 import { together } from "../support/together.ts";
-import { emitSome, insertDelivery, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   answerWith,
   askToWait,
@@ -18,13 +15,10 @@ import {
   setEndpoint,
   states,
   untilAtRest,
-  untilLog,
   untilOver,
   untilWaiting,
   workflowOf,
 } from "./observing.ts";
-
-const { longIt } = testsOf();
 
 const STOPPED = { active: false, disabled_reason: "manual" };
 const SWITCHED_OFF = { active: false, disabled_reason: "delivery_failures" };
@@ -128,45 +122,5 @@ describe("An endpoint that changes while deliveries are retried", () => {
     assert.equal(log.at(-1)?.response_status, null);
     assert.ok(log.at(-1)?.error_message);
     assert.equal(countAt(path), 1);
-  });
-});
-
-describe("A webhooks worker that dies", function () {
-  this.timeout(240_000);
-  let receiver: Receiver;
-  before(async () => {
-    receiver = await openReceiver();
-  });
-  after(() => receiver.close());
-
-  longIt("has a bulk replay continue, which replays each delivery once", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/replayed` });
-    for (let n = 0; n < 40; n++) await insertDelivery(team, endpoint.id, { status: "FAILED", response_status: 410 });
-    const log = await logOf(team, endpoint.id);
-    receiver.behave = (_, response) => void response.writeHead(204).end();
-    const replaysIn = (rows: readonly Row[]) => rows.filter(({ is_replay }) => is_replay);
-    const filter = { teamId: null, webhookId: endpoint.id, statuses: ["FAILED"] as const };
-    const id = await requestReplay(
-      team.em,
-      { ...filter, since: new Date("2020-01-01"), until: new Date(Date.now() + 60_000) },
-      { perSecond: 8, total: 40 },
-    );
-    await untilLog(team, endpoint.id, (rows) => replaysIn(rows).length >= 8);
-    const { again } = kill("webhooks");
-    const watched = await app("webhook:replay", "--json", "--resume", id);
-    await again;
-    assert.equal(watched.json.replayed, 40, watched.stderr);
-    const after = await untilLog(team, endpoint.id, (rows) => {
-      const over = replaysIn(rows).filter(({ status }) => status === "SUCCEEDED");
-      return new Set(over.map(({ event_id }) => event_id)).size === 40;
-    });
-    const first = replaysIn(after).filter(({ attempt }) => attempt === 1);
-    assert.equal(first.length, 40, "queued once each");
-    assert.deepEqual(new Set(first.map(({ replay_of_id }) => replay_of_id)), new Set(log.map(({ id }) => id)));
-    // Only deliveries in flight when the worker died were attempted again.
-    for (const row of replaysIn(after)) {
-      if (row.status !== "SUCCEEDED") assert.match(row.error_message ?? "", /outcome is unknown/);
-    }
   });
 });

@@ -200,15 +200,6 @@ export async function setHealth(team: Pick<TestTeam, "em">, webhookId: string, s
 export const repairSecret = (team: Pick<TestTeam, "em" | "vault">, { id, secret }: TestEndpoint): Promise<void> =>
   setEndpoint(team, id, { encrypted_secret: sealSecret(team.vault, id, secret) });
 
-/** Changes the rate of a bulk replay. Below zero its step fails: Postgres takes no such limit. */
-export async function setReplayRate(team: Pick<TestTeam, "em">, replayId: string, perSecond: number): Promise<void> {
-  await kysely(team.em)
-    .updateTable("webhook_replays")
-    .set({ per_second: perSecond })
-    .where("id", "=", replayId)
-    .execute();
-}
-
 export function readLogs(): string {
   const folder = `${dirname(process.env["MAILKEEL_STACK"] ?? "")}/logs`;
   return readdirSync(folder)

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { bundleWorkflowCode, DefaultLogger, Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import { DeterminismViolationError } from "@temporalio/workflow";
-import { endpointWorkflowId, replayWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../../temporal/ids.ts";
+import { endpointWorkflowId, sendWorkflowId, sequenceWorkflowId } from "../../temporal/ids.ts";
 import { workflowBundle } from "../../workers/bundle.ts";
 import * as send from "../../workflows/send-messages.ts";
 import * as sequence from "../../workflows/sequence.ts";
 import * as endpoint from "../../workflows/webhook-endpoint.ts";
-import * as bulkReplay from "../../workflows/webhook-replay.ts";
 import { leaksOf, type RecordedHistory, readHistories, textsIn } from "../histories/files.ts";
 import { installQuietRuntime } from "../support/quiet-runtime.ts";
 
@@ -37,7 +36,6 @@ const RECORDED: [name: string, prefix: string, workflow: WithUpdates, updates: n
   ["send", sendWorkflowId(""), send, 7],
   ["sequence", sequenceWorkflowId(""), sequence, 4],
   ["delivery", endpointWorkflowId(""), endpoint, 4],
-  ["bulk replay", replayWorkflowId(""), bulkReplay, 3],
 ];
 
 describe("The recorded histories", () => {
@@ -122,7 +120,7 @@ describe("The recorded histories", () => {
     for (const { file, history } of recorded) {
       const texts = textsIn(history);
       assert.ok(
-        texts.some((text) => /"(previewId|campaignId|webhookId|replayId|importId)"/.test(text)),
+        texts.some((text) => /"(previewId|campaignId|webhookId|importId)"/.test(text)),
         `the payloads of ${file} are decoded`,
       );
       // Its own version is all the SDK may say with an @.
