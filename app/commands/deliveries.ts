@@ -18,8 +18,6 @@ import { collect, eventNames, listOf, pastInstant, wholeNumber } from "../option
 import { progressLine, table, toJson } from "../output.ts";
 import { anyTeamOf, type Outcome, ownerOf, type Session, uiOf } from "../session.ts";
 
-const DELIVERY = { id: argument("the delivery") };
-
 /** Webhook deliveries: their attempts, the workflow that one waits in, attempts at once, and replays in bulk. */
 export const commands: Commands = {
   "delivery:list": command(
@@ -51,36 +49,45 @@ export const commands: Commands = {
     },
   ),
 
-  "delivery:where": command("print the workflow that a webhook delivery waits in", DELIVERY, (session, { id }) =>
-    where(session, id),
-  ),
-
   "delivery:show": command(
     "print a webhook delivery: its outcome, its attempts and the workflow that it waits in",
-    DELIVERY,
+    { id: argument("the delivery") },
     async (session, { id }) => {
-      const found = await where(session, id);
       const delivery = await readDeliveryFacts(session.orm.em.fork(), id);
-      const attempts = delivery.attempts.map((attempt) => {
-        const { responseStatus, durationMs } = attempt;
-        const parts = [
-          ...[attempt.at, `attempt ${attempt.attempt}`, attempt.id, attempt.status],
-          responseStatus === null ? null : `HTTP ${responseStatus}`,
-          durationMs === null ? null : `${durationMs} ms`,
-          attempt.error,
-        ];
+      const shown = delivery.attempts.find((one) => one.id === id);
+      if (!shown) throw new ApiError("not_found", `There is no delivery ${id}.`);
+      const { status, attempt, nextAttemptAt } = shown;
+      const isWaiting = status === "PENDING" || status === "RETRYING";
+      const workflow = isWaiting ? endpointWorkflowId(delivery.webhookId) : null;
+      const ui = workflow && uiOf(session, workflow);
+      const attempts = delivery.attempts.map(({ at, attempt, id, status, responseStatus, durationMs, error }) => {
+        const answer = responseStatus === null ? null : `HTTP ${responseStatus}`;
+        const took = durationMs === null ? null : `${durationMs} ms`;
+        const parts = [at, `attempt ${attempt}`, id, status, answer, took, error];
         return parts.filter((part) => part !== null).join("  ");
       });
-      const head = `${delivery.eventType} ${delivery.eventId} to ${delivery.webhookId}, team ${delivery.teamId}`;
       return {
-        text: [head, found.text, ...attempts].join("\n"),
+        text: [
+          `${delivery.eventType} ${delivery.eventId} to ${delivery.webhookId}, team ${delivery.teamId}`,
+          workflow ?? "no workflow: it has ended",
+          `${status}, attempt ${attempt}${nextAttemptAt ? `, next at ${nextAttemptAt}` : ""}`,
+          ...(ui ? [ui] : []),
+          ...attempts,
+        ].join("\n"),
         data: {
-          ...found.data,
+          delivery: id,
+          workflow,
+          webhook: delivery.webhookId,
+          event: delivery.eventId,
           event_type: delivery.eventType,
           team: delivery.teamId,
           environment: delivery.environment,
+          status,
+          attempt,
+          next_attempt_at: nextAttemptAt,
           replay_of: delivery.replayOfId,
           attempts: delivery.attempts.map(({ nextAttemptAt: _, ...attempt }) => toJson(attempt)),
+          ui,
         },
       };
     },
@@ -134,29 +141,6 @@ export const commands: Commands = {
   ),
 };
 
-async function where(session: Session, id: string): Promise<Outcome> {
-  const { webhookId, eventId, attempts } = await readDeliveryFacts(session.orm.em.fork(), id);
-  const attempt = attempts.find((one) => one.id === id);
-  if (!attempt) throw new ApiError("not_found", `There is no delivery ${id}.`);
-  const { status, nextAttemptAt } = attempt;
-  const workflow = status === "PENDING" || status === "RETRYING" ? endpointWorkflowId(webhookId) : null;
-  const ui = workflow && uiOf(session, workflow);
-  const state = `${status}, attempt ${attempt.attempt}${nextAttemptAt ? `, next at ${nextAttemptAt}` : ""}`;
-  return {
-    text: [workflow ?? "no workflow: it has ended", state, ui].filter(Boolean).join("\n"),
-    data: {
-      delivery: id,
-      workflow,
-      webhook: webhookId,
-      event: eventId,
-      status,
-      attempt: attempt.attempt,
-      next_attempt_at: nextAttemptAt,
-      ui,
-    },
-  };
-}
-
 async function retry(session: Session, ids: readonly string[], webhook: string | undefined): Promise<Outcome> {
   const em = session.orm.em.fork();
   if ((ids.length === 0) === (webhook === undefined)) {
@@ -171,7 +155,7 @@ async function retry(session: Session, ids: readonly string[], webhook: string |
   for (const id of ids) {
     const { webhookId, attempts } = await readDeliveryFacts(em, id);
     if (attempts.at(-1)?.status !== "RETRYING") {
-      const way = "it has ended (webhook:replay repeats it), or is on its way (delivery:where says where)";
+      const way = "it has ended (webhook:replay repeats it), or is on its way (delivery:show says where)";
       throw new ApiError("resource_state_invalid", `${id} does not wait for its next attempt: ${way}.`);
     }
     retried += await retryWaiting(em, webhookId, [attempts.at(-1)?.id ?? id]);

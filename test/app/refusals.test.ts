@@ -17,7 +17,6 @@ const MISSING: [id: string, ...args: string[]][] = [
     ...["--email", "a@example.com", "--reason", "x"],
   ],
   ["nl_none", "credits:show", "--send", "nl_none"],
-  ["dlv_none", "delivery:where", "dlv_none"],
   ["dlv_none", "delivery:show", "dlv_none"],
   ["dlv_none", "delivery:retry", "dlv_none"],
   ["whk_none", "delivery:retry", "--webhook", "whk_none"],

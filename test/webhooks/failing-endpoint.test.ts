@@ -244,7 +244,7 @@ describe("A failing endpoint", () => {
     const [shown, text, where] = await Promise.all([
       app("webhook:show", endpoint.id, "--json"),
       app("webhook:show", endpoint.id),
-      app("delivery:where", first?.id ?? "", "--json"),
+      app("delivery:show", first?.id ?? "", "--json"),
     ]);
     const { probe_at, failing_since } = await healthOf(team, endpoint.id);
     const iso = (instant: string | null) => new Date(instant ?? 0).toISOString();
