@@ -18,7 +18,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   workers: ["activities", "config", "db", "domain", "lib", "temporal", "workflows (types)"],
   api: ["activities/smtp/verify.ts", "config", "db", "domain", "lib", "temporal", "workflows (types)"],
   console: ["api (types)"],
-  stack: ["config", "console/build.ts", "db", "domain", "lib", "temporal", "workers/main.ts"],
+  stack: ["config", "console/build.ts", "db", "domain", "lib", "temporal"],
   app: [
     "activities/smtp/verify.ts",
     "api/openapi/event-examples.ts",

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
-import { connect, createServer, type Socket } from "node:net";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { relative } from "node:path";
 import { isAlive, StackError } from "./processes.ts";
@@ -16,8 +16,6 @@ const LEFTOVERS_TIMEOUT_MS = 30_000;
 export interface DataDirLock {
   /** The stack that was here before was killed. */
   afterKill: boolean;
-  /** Asks the workers that joined the stack to end, and waits for them, at most so long. */
-  dismiss: (timeoutMs: number) => Promise<void>;
   release: () => Promise<void>;
 }
 
@@ -28,9 +26,7 @@ export interface DataDirLock {
 export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
   const path = socketOf(dataDir);
   const afterKill = existsSync(path);
-  const holder = afterKill ? await connectToStack(dataDir) : undefined;
-  holder?.destroy();
-  if (holder) {
+  if (afterKill && (await isHeld(path))) {
     const running = await readStackFile(dataDir);
     const where = running ? ` (${running.api})` : "";
     throw new StackError(
@@ -38,31 +34,14 @@ export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
     );
   }
   await rm(path, { force: true });
-  const joined = new Set<Socket>();
-  // Half open: a worker that is asked to end closes its side when it has ended.
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    joined.add(socket);
-    socket.resume().on("error", () => {});
-    socket.once("end", () => socket.end()).once("close", () => joined.delete(socket));
-  });
+  const server = createServer((socket) => socket.destroy());
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new StackError(`DATA_DIR: cannot use ${dataDir} (${cause.message})`, { cause })),
     );
     server.listen(path, resolve);
   });
-  return {
-    afterKill,
-    dismiss: async (timeoutMs) => {
-      for (const socket of joined) socket.end();
-      await until("the workers that joined to end", () => joined.size === 0, { timeoutMs }).catch(() => {});
-    },
-    release: () =>
-      new Promise((resolve) => {
-        for (const socket of joined) socket.destroy();
-        server.close(() => resolve());
-      }),
-  };
+  return { afterKill, release: () => new Promise((resolve) => server.close(() => resolve())) };
 }
 
 function socketOf(dataDir: string): string {
@@ -71,18 +50,18 @@ function socketOf(dataDir: string): string {
   return inside.length > MAX_SOCKET_PATH ? `${tmpdir()}/mailkeel-${hash}.sock` : inside;
 }
 
-/**
- * Connects to the stack of a data folder, which waits for the end of this connection when it stops.
- * @returns the connection, which the stack ends when it stops, however that happens; undefined when no stack runs there
- */
-export function connectToStack(dataDir: string): Promise<Socket | undefined> {
+/** Whether a process listens on the socket: a stack that was killed leaves its file. */
+function isHeld(path: string): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect({ path: socketOf(dataDir), allowHalfOpen: true });
-    socket.once("connect", () => resolve(socket.resume())).on("error", () => resolve(undefined));
+    const socket = connect(path, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
   });
 }
 
-export async function readStackFile(dataDir: string): Promise<StackFile | undefined> {
+async function readStackFile(dataDir: string): Promise<StackFile | undefined> {
   try {
     return JSON.parse(await readFile(`${dataDir}/stack.json`, "utf8")) as StackFile;
   } catch {

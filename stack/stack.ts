@@ -66,8 +66,6 @@ export class Stack {
   #file: string;
   #content: StackFile | undefined;
   #lock: DataDirLock | undefined;
-  /** How long its own processes, and workers that joined, may take to stop. */
-  #graceMs = CLOSE_MARGIN_MS;
   /** The last write of stack.json. */
   #saved = Promise.resolve();
 
@@ -154,10 +152,12 @@ export class Stack {
       ...(infra.temporalUi && { TEMPORAL_CONFIG_FILE: `${settings.DATA_DIR}/no-profile.toml` }),
     };
     const env = readEnv(childEnv);
-    this.#graceMs = env.SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
     await step("database schema", () => this.#migrate(infra));
     if (holdsSends) await step("sends held", (report) => holdSends(infra, report));
-    const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, ports, pools)]);
+    const [demo] = await Promise.all([
+      this.#demo(infra, env),
+      this.#startChildren(childEnv, env.SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS, ports, pools),
+    ]);
 
     const { postgres, temporal, api, ...workers } = this.#processes.pids();
     delete workers["mail"];
@@ -215,10 +215,10 @@ export class Stack {
 
   async #startChildren(
     env: NodeJS.ProcessEnv,
+    graceMs: number,
     health: Record<Watched, number>,
     pools: readonly PoolName[],
   ): Promise<void> {
-    const graceMs = this.#graceMs;
     const start = (name: Watched, entry: string, args: string[] = []) => {
       const log = `${this.#options.settings.DATA_DIR}/logs/${name}.log`;
       const own = { HEALTH_HOST: LOOPBACK, HEALTH_PORT: String(health[name]) };
@@ -243,10 +243,7 @@ export class Stack {
 
   /** Stops everything in order; the data stays. */
   async stop(): Promise<void> {
-    await this.#end(async () => {
-      await this.#lock?.dismiss(this.#graceMs);
-      await this.#processes.stopAll(...INFRA_STOP_ORDER);
-    });
+    await this.#end(() => this.#processes.stopAll(...INFRA_STOP_ORDER));
   }
 
   async kill(): Promise<void> {
@@ -288,7 +285,7 @@ const PLACEHOLDERS = {
   PUBLIC_URL: "http://127.0.0.1:3000",
 };
 
-/** Settings that a worker of the stack has and one that joins it needs too, by their names. */
+/** Settings of its workers that the command line needs too, by their names. */
 const isShared = (name: string): boolean =>
   /^TEMPORAL_/.test(name) || (isSetting(name) && !/^(HOST|PORT|HEALTH_\w+|MIGRATION_DATABASE_URL)$/.test(name));
 

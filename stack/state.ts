@@ -23,7 +23,7 @@ export interface StackFile extends Demo {
   webhooks: { receiver: string | null };
   /** Base URL of the health and metrics of the API and of each worker pool. */
   health: Record<string, string>;
-  /** Settings of its workers, secrets included: for workers that join it, and the command line. */
+  /** Settings of its workers, secrets included: for the command line. */
   settings: Record<string, string>;
   /** Process ids by name; a process that was started again has its new one. */
   pids: Record<string, number>;

@@ -39,9 +39,7 @@ function readPool(): PoolName {
     }
   })();
   if (isPoolName(pool)) return pool;
-  throw new SettingsError(
-    `Start it with --pool and one of ${Object.keys(POOLS).join(", ")}; \`npm run worker\` also with --stack, beside a running \`npm start\`.`,
-  );
+  throw new SettingsError(`Start it with --pool and one of ${Object.keys(POOLS).join(", ")}.`);
 }
 
 /** @throws {SettingsError} when the namespace does not exist: the SDK's own error does not name it */
