@@ -1,10 +1,12 @@
+import type { z } from "zod";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
-import type { EventObjects } from "../../domain/webhooks/objects.ts";
 import { renderEvent } from "../../domain/webhooks/request.ts";
 import { EVENT_OBJECTS } from "./event-objects.ts";
 import { Schemas } from "./schemas.ts";
+
+type Example<Name extends EventName> = z.infer<(typeof EVENT_OBJECTS)[(typeof EVENTS)[Name]["objectType"]]>;
 
 interface EventPayload<Name extends EventName> {
   id: string;
@@ -13,7 +15,7 @@ interface EventPayload<Name extends EventName> {
   api_version: string;
   /** ISO 8601, UTC, milliseconds. */
   created_at: string;
-  data: { object: EventObjects[Name] };
+  data: { object: Example<Name> };
 }
 
 const SEND_AT = "2026-11-21T17:00:00.000Z";
@@ -33,7 +35,7 @@ const COMPLETED = {
 const CANCELLED = { ...STARTED, status: "CANCELLED", completed_at: EVENT_AT } as const;
 
 /** Where the example of an event differs from that of its kind of record. */
-const CHANGES: { [Name in EventName]?: Partial<EventObjects[Name]> } = {
+const CHANGES: { [Name in EventName]?: Partial<Example<Name>> } = {
   "subscription.created": { status: "PENDING", confirmed_at: null },
   "subscription.removed": { status: "UNSUBSCRIBED", unsubscribed_at: EVENT_AT },
   "newsletter.scheduled": SCHEDULED,
@@ -56,10 +58,10 @@ const CHANGES: { [Name in EventName]?: Partial<EventObjects[Name]> } = {
   "account.recovered": { status: "ACTIVE", last_error: null },
 };
 
-export function exampleRecord<Name extends EventName>(type: Name): EventObjects[Name] {
+export function exampleRecord<Name extends EventName>(type: Name): Example<Name> {
   const schemas = new Schemas();
   const record = schemas.exampleOf(schemas.convert(EVENT_OBJECTS[EVENTS[type].objectType], "output"));
-  return Object.assign(record as EventObjects[Name], CHANGES[type]);
+  return Object.assign(record as Example<Name>, CHANGES[type]);
 }
 
 /** The body of a delivery, parsed. */

@@ -16,35 +16,10 @@ interface Person {
   last_name: string | null;
 }
 
-type Broadcast =
-  | ("id" | "name" | "subject" | "from_name" | "status" | "status_reason" | "send_id" | "recipients" | "send_days")
-  | ("send_at" | "started_at" | "completed_at" | keyof Timestamps);
-
-/** The fields of a record that events alone show: `api/openapi/event-objects.ts` gives their types. */
-type Named<Name extends string> = Record<Name, unknown>;
-
-/** The fields of each kind of record, in the spelling of the API and as the API shows them where it does. */
+/** Of the records that routes make too: as the API shows them. Those of the others are the columns in `records.ts`. */
 interface Fields {
   contact: Timestamps & Person & { fields: FieldValues; email_status: EmailStatus };
   subscriber: Timestamps & Person;
-  /** Named by its two ids: it has none of its own. */
-  subscription: Named<
-    | ("list_id" | "subscriber_id" | "email" | "status" | "unsubscribed_at" | keyof Timestamps)
-    | ("confirmed_at" | "confirmation_sent_at" | "confirmation_withheld")
-  >;
-  newsletter: Named<Broadcast | "from_email" | "lists">;
-  campaign: Named<Broadcast | "segment_id" | "account_ids">;
-  /** A person in a sequence; named by the ids of the two. */
-  sequence_enrolment: Named<
-    "campaign_id" | "subscriber_id" | "contact_id" | "email" | "state" | "reason" | "entered_at"
-  >;
-  /** One mail to one recipient. */
-  email: Named<
-    | ("id" | "newsletter_id" | "campaign_id" | "subscriber_id" | "contact_id")
-    | ("email" | "status" | "reason" | "attempts" | "updated_at")
-  >;
-  /** An open or a click. */
-  event: Named<"id" | "kind" | "email_id" | "newsletter_id" | "campaign_id" | "email" | "url" | "created_at">;
   suppression: Timestamps & { id: string; email: string; reason: string };
   unsubscribe: {
     id: string;
@@ -55,16 +30,13 @@ interface Fields {
     unsubscribed_at: Instant;
     created_at: Instant;
   };
-  email_account: Named<
-    "id" | "email" | "display_name" | "provider" | "status" | "last_error" | "last_checked_at" | keyof Timestamps
-  >;
 }
 
-export type ObjectType = keyof Fields;
+export type ObjectType = (typeof EVENTS)[EventName]["objectType"];
 
-export type EventObject<Type extends ObjectType = ObjectType> = { object: Type } & Fields[Type];
-
-export type FieldsOf<Type extends ObjectType> = Fields[Type];
+export type EventObject<Type extends ObjectType = ObjectType> = { object: Type } & (Type extends keyof Fields
+  ? Fields[Type]
+  : unknown);
 
 /** As it stood after the change; of something that is gone, as it stood before. */
 export type EventObjects = { [Name in EventName]: EventObject<(typeof EVENTS)[Name]["objectType"]> };

@@ -3,15 +3,15 @@ import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts"
 import { isoInstant } from "../../db/sql.ts";
 import { countsRecord } from "../sends/ledger/counts.ts";
 import type { SendResource } from "../sends/resource.ts";
-import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
+import type { EventObject, ObjectType } from "./objects.ts";
 
 // The records of events, made in SQL: without a subscribed endpoint none is made, and none passes through Node. Each function takes the
 // alias under which the row of the record's table stands in the statement.
 
 const record = <Type extends ObjectType>(
   object: Type,
-  fields: JsonColumns<keyof FieldsOf<Type>>,
-): RawBuilder<EventObject<Type>> => jsonRecord<EventObject<Type>, keyof FieldsOf<Type>>(object, fields);
+  fields: JsonColumns<Exclude<keyof EventObject<Type>, "object">>,
+): RawBuilder<EventObject<Type>> => jsonRecord<EventObject<Type>>(object, fields);
 
 const nothing = sql`null`;
 
@@ -115,7 +115,7 @@ export const emailFields = (
   row: string,
   { sendId, resource }: { sendId: string; resource: SendResource },
   status: RawBuilder<unknown>,
-): JsonColumns<keyof FieldsOf<"email">> => ({
+) => ({
   id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
   newsletter_id: resource.type === "newsletter" ? sql`${resource.id}::text` : nothing,
   campaign_id: resource.type === "campaign" ? sql`${resource.id}::text` : nothing,
