@@ -1,14 +1,13 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { Suppression, type SuppressionReason } from "../../db/entities/audience.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, forTenant, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
 import { hashAddress, isErased, isPlaceholder } from "../erasure/erased-addresses.ts";
 import { orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { emit } from "../webhooks/emit.ts";
-import type { EventObject } from "../webhooks/objects.ts";
 import { suppressionRecord } from "../webhooks/records.ts";
 import { HARD_BOUNCE, refreshEmailStatus } from "./email-status.ts";
 import { endSignUps } from "./opt-outs.ts";
@@ -103,15 +102,10 @@ export async function liftSuppression(em: EntityManager, tenant: Tenant, suppres
  * @param email normalised @returns whether there was one
  */
 export async function liftUnsubscribed(em: EntityManager, tenant: Tenant, email: string): Promise<boolean> {
-  const { rows } = await sql<{ record: EventObject<"suppression"> }>`
-    delete from suppressions s where ${ofTenant(tenant, "s")} and s.email = ${email} and s.reason = 'UNSUBSCRIBED'
-      and not exists (select from contacts c where ${ofTenant(tenant, "c")} and c.email = s.email)
-    returning ${suppressionRecord("s")}::json as record`.execute(kysely(em));
-  await emit(
-    em,
-    tenant,
-    "suppression.removed",
-    rows.map(({ record }) => record),
-  );
+  const lifted = sql<{ id: string }>`
+    select s.id from suppressions s where ${ofTenant(tenant, "s")} and s.email = ${email} and s.reason = 'UNSUBSCRIBED'
+      and not exists (select from contacts c where ${ofTenant(tenant, "c")} and c.email = s.email) for update`;
+  const { rows } = await lifted.execute(kysely(em));
+  for (const { id } of rows) await liftSuppression(forTenant(em, tenant), tenant, id);
   return rows.length > 0;
 }

@@ -1,7 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/statements.ts";
 import { afterCommit } from "../../db/transaction.ts";
 import { Batches } from "../../lib/batches.ts";
 import type { EventName } from "./catalogue.ts";
@@ -80,7 +79,7 @@ export const emitCreated = (tenant: Tenant, type: EventName): RawBuilder<unknown
       select ${tenant.teamId}, ${tenant.environment}, ${sql.lit(type)}, '[' || object::text || ']' from made
       where ${isWanted(tenant, type)} returning 1)`;
 
-/** Records that are still in the database: how one is made from a row, and which rows. */
+/** How a record is made from a row, and which rows. */
 export interface Rows<Record> {
   record: RawBuilder<Record>;
   /** The part of the statement after `from`. */
@@ -89,23 +88,18 @@ export interface Rows<Record> {
 
 /**
  * Writes a change to the outbox in the transaction that makes it, if an endpoint subscribed to it: see `fanOut`.
- * @param records after the change, one event each
+ * @param rows of the records after the change, one event each
  * @throws {Error} outside of a transaction
  */
 export async function emit<Name extends EventName>(
   em: EntityManager,
   tenant: Tenant,
   type: Name,
-  records: readonly EventObjects[Name][] | Rows<EventObjects[Name]>,
+  { record, from }: Rows<EventObjects[Name]>,
 ): Promise<void> {
-  if (!("from" in records) && records.length === 0) return;
-  const { record, from } =
-    "from" in records
-      ? records
-      : { record: sql`value`, from: sql`json_array_elements(${JSON.stringify(records)}::json)` };
   const happened = sql`select ${sql.lit(type)} as type, ${record} as object from ${from}`;
   const insert = intoOutbox(tenant, sql`select * from (${happened}) e where ${isWanted(tenant, type)}`);
-  const { numAffectedRows } = await ("from" in records ? insert.execute(kysely(em)) : executePrepared(em, insert));
+  const { numAffectedRows } = await insert.execute(kysely(em));
   if (numAffectedRows) notifyRelayAfterCommit(em);
 }
 

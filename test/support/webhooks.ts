@@ -1,10 +1,10 @@
-import type { Insertable } from "kysely";
+import { type Insertable, sql } from "kysely";
 import { type Database, kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { newId } from "../../domain/ids.ts";
 import { EVENT_NAMES, type EventName } from "../../domain/webhooks/catalogue.ts";
-import { emit } from "../../domain/webhooks/emit.ts";
+import { emit, type Rows } from "../../domain/webhooks/emit.ts";
 import { createEndpoint, type EndpointFields } from "../../domain/webhooks/endpoints.ts";
 import { newSecret, sealHeaders, sealSecret } from "../../domain/webhooks/secrets.ts";
 import type { Json } from "./api.ts";
@@ -55,6 +55,12 @@ export async function makeEndpoint(
   return { id, secret };
 }
 
+/** Records of any shape, as an event's statement would select them. */
+export const recordsOf = (objects: object[]): Rows<never> => ({
+  record: sql<never>`value`,
+  from: sql`json_array_elements(${JSON.stringify(objects)}::json)`,
+});
+
 /** Makes changes that emit one event each. */
 export async function emitSome(
   team: Pick<TestTeam, "team" | "em">,
@@ -68,7 +74,7 @@ export async function emitSome(
     n: from + n,
   }));
   await transaction(team.em, async (tx) => {
-    for (const object of objects) await emit(tx, tenantOf(team), name, [object as never]);
+    for (const object of objects) await emit(tx, tenantOf(team), name, recordsOf([object]));
   });
 }
 

@@ -41,6 +41,7 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { recordsOf } from "../support/webhooks.ts";
 import { type EmittedEvent, emitted, emittedEvents, listen } from "./outbox.ts";
 
 const { it, longIt } = testsOf();
@@ -398,7 +399,7 @@ describe("An event", () => {
       };
       const note = (fail: boolean) =>
         transaction(team.em, async (tx) => {
-          await emit(tx, live(team), "contact.deleted", [object]);
+          await emit(tx, live(team), "contact.deleted", recordsOf([object]));
           if (fail) throw new Error("no");
         });
       await assert.rejects(note(true), /no/);

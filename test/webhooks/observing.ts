@@ -14,7 +14,7 @@ import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { type Behaviour, openReceiver, type Received, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
-import { logOf, type TestEndpoint } from "../support/webhooks.ts";
+import { logOf, recordsOf, type TestEndpoint } from "../support/webhooks.ts";
 
 const TOLERANCE_SECONDS = 300;
 
@@ -160,7 +160,7 @@ export const untilWaiting = (team: Pick<TestTeam, "em">, webhookId: string): Pro
 
 export async function emitIn(team: Pick<TestTeam, "team" | "em">, environment: Environment, objects: object[]) {
   await transaction(team.em, (tx) =>
-    emit(tx, { teamId: team.team.id, environment }, "newsletter.started", objects as never),
+    emit(tx, { teamId: team.team.id, environment }, "newsletter.started", recordsOf(objects)),
   );
 }
 
