@@ -12,8 +12,6 @@ export const noInput = z.strictObject({});
 export const bodyOf = <S extends z.ZodType>(body: S) => z.strictObject({ body });
 
 interface Declaration<I extends InputSchema> {
-  /** `accounts.connect`: its place in the router, by which answers are remembered and cursors bound. */
-  name: string;
   /** The least role that may call it. */
   role: Role;
   input: I;
@@ -36,12 +34,13 @@ interface Types<I extends InputSchema, Data> {
 
 function build<I extends InputSchema, Data>(
   kind: "read" | "write",
-  { name, role, input, ...rest }: Declaration<I>,
+  { input, ...rest }: Declaration<I>,
   handler: Handler<I, Data>,
 ): unknown {
-  const texts = { operationId: name, summary: name, description: name };
-  const meta: RouteMeta = { scope: null, role, dryRun: false, ...rest, ...texts };
-  const target = `${kind === "read" ? "GET" : "POST"} /console/${name}` as const;
+  // No document shows these.
+  const texts = { operationId: "", summary: "", description: "" };
+  const meta: RouteMeta = { scope: null, dryRun: false, ...rest, ...texts };
+  const target = kind === "read" ? "GET /" : "POST /";
   // The client gets the type of the handler's result.
   const definition = defineRoute(target, meta, { kind, input, output: z.unknown(), before: undefined });
   const answer = async (call: { ctx: RequestContext; input: z.output<I> }) => ({ data: await handler(call) });

@@ -1,3 +1,4 @@
+import { endpointsOf } from "../rest/endpoints.ts";
 import { router } from "../rest/route.ts";
 import { appRouter } from "../router.ts";
 import { accountsRouter } from "./accounts/routes.ts";
@@ -8,17 +9,18 @@ import { overviewRouter } from "./overview/routes.ts";
 import { sequencesRouter } from "./sequences/routes.ts";
 import { teamRouter } from "./team/routes.ts";
 
-/** The procedures of the console: those of the REST API as they are, and those that only the app has. */
-export const consoleRouter = router({
-  api: appRouter,
-  app: router({
-    content: contentRouter,
-    audience: audienceRouter,
-    imports: importsRouter,
-    sequences: sequencesRouter,
-    accounts: accountsRouter,
-    team: teamRouter,
-    overview: overviewRouter,
-  }),
+const app = router({
+  content: contentRouter,
+  audience: audienceRouter,
+  imports: importsRouter,
+  sequences: sequencesRouter,
+  accounts: accountsRouter,
+  team: teamRouter,
+  overview: overviewRouter,
 });
+// `/console/accounts.connect`: answers are remembered, and cursors bound, by a procedure's place in the router.
+for (const { name, meta } of endpointsOf(app)) meta.path = `/console/${name}`;
+
+/** The procedures of the console: those of the REST API as they are, and those that only the app has. */
+export const consoleRouter = router({ api: appRouter, app });
 export type ConsoleRouter = typeof consoleRouter;

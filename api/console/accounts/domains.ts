@@ -35,7 +35,7 @@ const recordsOfDomain = ({ em, tenant }: RequestContext, domain: string, keys: S
 
 /** Sending domains: the keys that sign their mails, and their records in DNS. */
 export const domainsRouter = router({
-  list: consoleQuery({ name: "accounts.domains.list", role: "VIEWER", input: noInput }, async ({ ctx }) => {
+  list: consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) => {
     const { em, tenant } = ctx;
     const byDomain = Map.groupBy(await listKeys(em, tenant), ({ domain }) => domain);
     const domains = [];
@@ -49,12 +49,7 @@ export const domainsRouter = router({
 
   /** A write in name alone, so that no read of the team waits for DNS. */
   check: consoleMutation(
-    {
-      name: "accounts.domains.check",
-      role: "VIEWER",
-      input: z.strictObject({ body: domainBody }),
-      ownCommit: true,
-    },
+    { role: "VIEWER", input: z.strictObject({ body: domainBody }), ownCommit: true },
     async ({ ctx, input: { body } }) => {
       const keys = await listKeys(ctx.em, ctx.tenant, body.domain);
       const records = await recordsOfDomain(ctx, body.domain, keys);
@@ -68,12 +63,7 @@ export const domainsRouter = router({
 
   /** Outside a transaction: a key takes a while to make. */
   addKey: consoleMutation(
-    {
-      name: "accounts.domains.addKey",
-      role: "ADMIN",
-      input: z.strictObject({ body: newKeyBody }),
-      ownCommit: true,
-    },
+    { role: "ADMIN", input: z.strictObject({ body: newKeyBody }), ownCommit: true },
     async ({ ctx, input: { body } }) =>
       presentKey(
         await addKey(ctx.em, ctx.tenant, ctx.vault, {
@@ -85,7 +75,6 @@ export const domainsRouter = router({
   /** Lets a key sign, once its record is found in DNS. */
   activate: consoleMutation(
     {
-      name: "accounts.domains.activate",
       role: "ADMIN",
       input: z.strictObject({ params: keyParams, body: z.strictObject({ unchecked: z.boolean().default(false) }) }),
       ownCommit: true,
@@ -99,7 +88,6 @@ export const domainsRouter = router({
 
   remove: consoleMutation(
     {
-      name: "accounts.domains.remove",
       role: "ADMIN",
       input: z.strictObject({ params: keyParams, body: z.strictObject({ force: z.boolean().default(false) }) }),
     },

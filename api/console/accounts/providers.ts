@@ -42,7 +42,7 @@ function presentSource({ vault, env }: RequestContext, source: Source) {
 
 /** The webhooks by which providers report bounces and complaints. */
 export const providersRouter = router({
-  list: consoleQuery({ name: "accounts.providers.list", role: "ADMIN", input: noInput }, async ({ ctx }) => ({
+  list: consoleQuery({ role: "ADMIN", input: noInput }, async ({ ctx }) => ({
     sources: (await listSources(ctx.em)).map((source) => presentSource(ctx, source)),
     providers: REPORT_PROVIDERS.map((provider) => ({
       provider,
@@ -52,11 +52,7 @@ export const providersRouter = router({
   })),
 
   add: consoleMutation(
-    {
-      name: "accounts.providers.add",
-      role: "ADMIN",
-      input: bodyOf(proofs.extend({ provider: z.enum(REPORT_PROVIDERS) })),
-    },
+    { role: "ADMIN", input: bodyOf(proofs.extend({ provider: z.enum(REPORT_PROVIDERS) })) },
     async ({ ctx: { em, vault, tenant }, input: { body } }) => {
       const { id } = await addSource(em, vault, tenant, body.provider, fieldsOf(body));
       return { id };
@@ -64,11 +60,7 @@ export const providersRouter = router({
   ),
 
   change: consoleMutation(
-    {
-      name: "accounts.providers.change",
-      role: "ADMIN",
-      input: z.strictObject({ params: sourceParams, body: proofs }),
-    },
+    { role: "ADMIN", input: z.strictObject({ params: sourceParams, body: proofs }) },
     async ({ ctx: { em, vault }, input: { params, body } }) => {
       const { id } = await changeSource(em, vault, params.sourceId, fieldsOf(body));
       return { id };
@@ -76,7 +68,7 @@ export const providersRouter = router({
   ),
 
   remove: consoleMutation(
-    { name: "accounts.providers.remove", role: "ADMIN", input: z.strictObject({ params: sourceParams }) },
+    { role: "ADMIN", input: z.strictObject({ params: sourceParams }) },
     async ({ ctx: { em }, input: { params } }) => {
       orNotFound((await removeSource(em, params.sourceId)) || null);
       return { id: params.sourceId };

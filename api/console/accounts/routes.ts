@@ -68,11 +68,11 @@ function credentialsOf(given: GivenCredentials, usualTokenUrl: string | undefine
 }
 
 export const accountsRouter = router({
-  list: consoleQuery({ name: "accounts.list", role: "VIEWER", input: noInput }, async ({ ctx }) =>
+  list: consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
     (await listAccounts(ctx.em, { tenant: ctx.tenant })).map(presentFacts),
   ),
 
-  show: consoleQuery({ name: "accounts.show", role: "VIEWER", input: ofAccount }, async ({ ctx, input }) => {
+  show: consoleQuery({ role: "VIEWER", input: ofAccount }, async ({ ctx, input }) => {
     const { accountId } = input.params;
     const account = await readAccount(ctx.em, accountId);
     return {
@@ -88,7 +88,7 @@ export const accountsRouter = router({
   }),
 
   connect: consoleMutation(
-    { name: "accounts.connect", role: "ADMIN", input: z.strictObject({ body: connectBody }), ownCommit: true },
+    { role: "ADMIN", input: z.strictObject({ body: connectBody }), ownCommit: true },
     async ({ ctx, input: { body } }) => {
       const { email, provider, host, port, security } = body;
       const fields = {
@@ -105,12 +105,7 @@ export const accountsRouter = router({
   ),
 
   update: consoleMutation(
-    {
-      name: "accounts.update",
-      role: "ADMIN",
-      input: z.strictObject({ params: accountParams, body: limitsBody }),
-      ownCommit: true,
-    },
+    { role: "ADMIN", input: z.strictObject({ params: accountParams, body: limitsBody }), ownCommit: true },
     async ({ ctx, input }) => {
       const { max_connections: maxConnections, hourly_limit, daily_limit } = input.body;
       const changes = { maxConnections, hourlyLimit: hourly_limit, dailyLimit: daily_limit };
@@ -120,12 +115,7 @@ export const accountsRouter = router({
   ),
 
   setCredentials: consoleMutation(
-    {
-      name: "accounts.setCredentials",
-      role: "ADMIN",
-      input: z.strictObject({ params: accountParams, body: loginBody }),
-      ownCommit: true,
-    },
+    { role: "ADMIN", input: z.strictObject({ params: accountParams, body: loginBody }), ownCommit: true },
     async ({ ctx, input }) => {
       const { accountId } = input.params;
       const { provider } = await readAccount(ctx.em, accountId);
@@ -136,31 +126,25 @@ export const accountsRouter = router({
     },
   ),
 
-  suspend: consoleMutation(
-    { name: "accounts.suspend", role: "ADMIN", input: ofAccount },
-    async ({ ctx, input: { params } }) => presentStatus(await suspendAccount(ctx.em, params.accountId)),
+  suspend: consoleMutation({ role: "ADMIN", input: ofAccount }, async ({ ctx, input: { params } }) =>
+    presentStatus(await suspendAccount(ctx.em, params.accountId)),
   ),
 
-  resume: consoleMutation(
-    { name: "accounts.resume", role: "ADMIN", input: ofAccount, ownCommit: true },
-    async ({ ctx, input: { params } }) =>
-      presentStatus(await withLogins(ctx, (deps) => resumeAccount(ctx.em, params.accountId, deps))),
+  resume: consoleMutation({ role: "ADMIN", input: ofAccount, ownCommit: true }, async ({ ctx, input: { params } }) =>
+    presentStatus(await withLogins(ctx, (deps) => resumeAccount(ctx.em, params.accountId, deps))),
   ),
 
   /** The drafts, sends and sequences of the account, and the reason that keeps it connected. */
-  uses: consoleQuery({ name: "accounts.uses", role: "VIEWER", input: ofAccount }, async ({ ctx, input }) => {
+  uses: consoleQuery({ role: "VIEWER", input: ofAccount }, async ({ ctx, input }) => {
     const account = { ...ctx.tenant, accountId: input.params.accountId };
     const refusal = await disconnectRefusal(ctx.em, account);
     return { uses: await readAccountUses(ctx.em, account), refusal };
   }),
 
-  disconnect: consoleMutation(
-    { name: "accounts.disconnect", role: "ADMIN", input: ofAccount },
-    async ({ ctx, input: { params } }) => {
-      await disconnectAccount(ctx.em, { ...ctx.tenant, accountId: params.accountId });
-      return { id: params.accountId };
-    },
-  ),
+  disconnect: consoleMutation({ role: "ADMIN", input: ofAccount }, async ({ ctx, input: { params } }) => {
+    await disconnectAccount(ctx.em, { ...ctx.tenant, accountId: params.accountId });
+    return { id: params.accountId };
+  }),
 
   domains: domainsRouter,
 

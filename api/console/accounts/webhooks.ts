@@ -11,12 +11,7 @@ import { consoleMutation, consoleQuery } from "../procedure.ts";
 export const webhooksRouter = router({
   /** Attempts the deliveries that wait for an endpoint now; it uses up none of their attempts. */
   retry: consoleMutation(
-    {
-      name: "accounts.webhooks.retry",
-      role: "ADMIN",
-      input: z.strictObject({ params: webhookParams }),
-      ownCommit: true,
-    },
+    { role: "ADMIN", input: z.strictObject({ params: webhookParams }), ownCommit: true },
     async ({ ctx, input: { params } }) => {
       orNotFound(await endpointRow(ctx.em, ctx.tenant, params.webhookId).executeTakeFirst());
       return { retried: await commandEndpoint(ctx.em, params.webhookId, "retryNow") };
@@ -24,7 +19,7 @@ export const webhooksRouter = router({
   ),
 
   body: consoleQuery(
-    { name: "accounts.webhooks.body", role: "VIEWER", input: z.strictObject({ params: deliveryParams }) },
+    { role: "VIEWER", input: z.strictObject({ params: deliveryParams }) },
     async ({ ctx, input: { params } }) => ({
       body: await readDeliveryBody(ctx.em, ctx.tenant, params.webhookId, params.deliveryId),
     }),

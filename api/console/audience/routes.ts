@@ -24,7 +24,6 @@ const segmentBody = z.strictObject({ name: z.string().trim(), conditions: z.unkn
 
 const search = consoleQuery(
   {
-    name: "audience.search",
     role: "VIEWER",
     input: z.strictObject({
       query: z.strictObject({ in: z.enum(SEARCHED_TABLES), starts_with: email, list_id: idParam.optional() }),
@@ -34,43 +33,34 @@ const search = consoleQuery(
 );
 
 const history = consoleQuery(
-  {
-    name: "audience.history",
-    role: "VIEWER",
-    input: z.strictObject({ query: z.strictObject({ email, before: idParam.optional() }) }),
-  },
+  { role: "VIEWER", input: z.strictObject({ query: z.strictObject({ email, before: idParam.optional() }) }) },
   ({ ctx, input: { query } }) => readMailHistory(ctx.em, ctx.tenant, lookupAddress(query.email), query.before),
 );
 
-const segments = consoleQuery({ name: "audience.segments", role: "VIEWER", input: noInput }, async ({ ctx }) =>
+const segments = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
   (await readSegments(ctx.em)).map(({ id, name, updatedAt }) => ({ id, name, updated_at: updatedAt.toISOString() })),
 );
 
 const segment = consoleQuery(
-  { name: "audience.segment", role: "VIEWER", input: z.strictObject({ params: segmentParams }) },
+  { role: "VIEWER", input: z.strictObject({ params: segmentParams }) },
   async ({ ctx, input: { params } }) => ({
     ...segmentRecord(await readSegment(ctx.em, params.segmentId)),
     used_by: await readSegmentUse(ctx.em, ctx.tenant, params.segmentId),
   }),
 );
 
-const createSegmentRoute = consoleMutation(
-  { name: "audience.createSegment", role: "EDITOR", input: bodyOf(segmentBody) },
-  async ({ ctx, input }) => segmentRecord(await createSegment(ctx.em, ctx.tenant, input.body)),
+const createSegmentRoute = consoleMutation({ role: "EDITOR", input: bodyOf(segmentBody) }, async ({ ctx, input }) =>
+  segmentRecord(await createSegment(ctx.em, ctx.tenant, input.body)),
 );
 
 const updateSegmentRoute = consoleMutation(
-  {
-    name: "audience.updateSegment",
-    role: "EDITOR",
-    input: z.strictObject({ params: segmentParams, body: segmentBody }),
-  },
+  { role: "EDITOR", input: z.strictObject({ params: segmentParams, body: segmentBody }) },
   async ({ ctx, input: { params, body } }) =>
     segmentRecord(await updateSegment(ctx.em, ctx.tenant, params.segmentId, body)),
 );
 
 const deleteSegmentRoute = consoleMutation(
-  { name: "audience.deleteSegment", role: "EDITOR", input: z.strictObject({ params: segmentParams }) },
+  { role: "EDITOR", input: z.strictObject({ params: segmentParams }) },
   async ({ ctx, input: { params } }) => {
     await deleteSegment(ctx.em, params.segmentId);
     return { id: params.segmentId, deleted: true };
@@ -79,27 +69,16 @@ const deleteSegmentRoute = consoleMutation(
 
 /** Not a query: conditions may be longer than a URL. */
 const countSegment = consoleMutation(
-  {
-    name: "audience.countSegment",
-    role: "VIEWER",
-    input: bodyOf(z.strictObject({ conditions: z.unknown() })),
-    ownCommit: true,
-    isHeavy: true,
-  },
+  { role: "VIEWER", input: bodyOf(z.strictObject({ conditions: z.unknown() })), ownCommit: true, isHeavy: true },
   ({ ctx, input }) => countConditions(ctx.em, ctx.tenant, input.body.conditions),
 );
 
-const fieldUse = consoleQuery(
-  { name: "audience.fieldUse", role: "VIEWER", input: z.strictObject({ query: fieldBody }) },
-  ({ ctx, input }) => readFieldUse(ctx.em, ctx.tenant, input.query.name),
+const fieldUse = consoleQuery({ role: "VIEWER", input: z.strictObject({ query: fieldBody }) }, ({ ctx, input }) =>
+  readFieldUse(ctx.em, ctx.tenant, input.query.name),
 );
 
 const createFieldRoute = consoleMutation(
-  {
-    name: "audience.createField",
-    role: "EDITOR",
-    input: bodyOf(fieldBody.extend({ type: z.enum(CONTACT_FIELD_TYPES) })),
-  },
+  { role: "EDITOR", input: bodyOf(fieldBody.extend({ type: z.enum(CONTACT_FIELD_TYPES) })) },
   async ({ ctx, input: { body } }) => {
     await createField(ctx.em, ctx.tenant, body.name, body.type);
     return body;
@@ -107,7 +86,7 @@ const createFieldRoute = consoleMutation(
 );
 
 const deleteFieldRoute = consoleMutation(
-  { name: "audience.deleteField", role: "EDITOR", input: bodyOf(fieldBody), ownCommit: true },
+  { role: "EDITOR", input: bodyOf(fieldBody), ownCommit: true },
   async ({ ctx, input: { body } }) => ({ contacts: await deleteField(ctx.em, ctx.tenant, body.name) }),
 );
 

@@ -40,7 +40,6 @@ const FOUND = 25;
 /** The newsletters, or the campaigns that are no sequences, without their content. */
 const page = consoleQuery(
   {
-    name: "content.page",
     role: "VIEWER",
     input: z.strictObject({
       query: z.strictObject({
@@ -60,7 +59,7 @@ const page = consoleQuery(
 
 /** The facts of a draft that the API does not show, and the merge tags that it may use. */
 const settings = consoleQuery(
-  { name: "content.settings", role: "VIEWER", input: z.strictObject({ query: z.strictObject(one) }) },
+  { role: "VIEWER", input: z.strictObject({ query: z.strictObject(one) }) },
   async ({ ctx, input }) => {
     const { type, id } = input.query;
     const { tracking } = await readBroadcast(ctx.em, BROADCASTS[type], id);
@@ -76,7 +75,6 @@ const settings = consoleQuery(
 
 const change = consoleMutation(
   {
-    name: "content.change",
     role: "EDITOR",
     input: bodyOf(
       z.strictObject({ ...one, send_days: sendDays.optional(), tracking: z.boolean().nullable().optional() }),
@@ -90,28 +88,18 @@ const change = consoleMutation(
   },
 );
 
-const attach = consoleMutation(
-  { name: "content.attachList", role: "EDITOR", input: bodyOf(newsletterList) },
-  async ({ ctx, input: { body } }) => {
-    await attachList(ctx.em, body.newsletter_id, body.list_id);
-    return body;
-  },
-);
+const attach = consoleMutation({ role: "EDITOR", input: bodyOf(newsletterList) }, async ({ ctx, input: { body } }) => {
+  await attachList(ctx.em, body.newsletter_id, body.list_id);
+  return body;
+});
 
-const detach = consoleMutation(
-  { name: "content.detachList", role: "EDITOR", input: bodyOf(newsletterList) },
-  async ({ ctx, input: { body } }) => {
-    await detachList(ctx.em, body.newsletter_id, body.list_id);
-    return body;
-  },
-);
+const detach = consoleMutation({ role: "EDITOR", input: bodyOf(newsletterList) }, async ({ ctx, input: { body } }) => {
+  await detachList(ctx.em, body.newsletter_id, body.list_id);
+  return body;
+});
 
 const segment = consoleMutation(
-  {
-    name: "content.attachSegment",
-    role: "EDITOR",
-    input: bodyOf(z.strictObject({ campaign_id: idParam, segment_id: idParam })),
-  },
+  { role: "EDITOR", input: bodyOf(z.strictObject({ campaign_id: idParam, segment_id: idParam })) },
   async ({ ctx, input: { body } }) => {
     await attachSegment(ctx.em, body.campaign_id, body.segment_id);
     return body;
@@ -119,11 +107,7 @@ const segment = consoleMutation(
 );
 
 const accounts = consoleMutation(
-  {
-    name: "content.attachAccounts",
-    role: "EDITOR",
-    input: bodyOf(z.strictObject({ campaign_id: idParam, account_ids: z.array(idParam).max(100) })),
-  },
+  { role: "EDITOR", input: bodyOf(z.strictObject({ campaign_id: idParam, account_ids: z.array(idParam).max(100) })) },
   async ({ ctx, input: { body } }) => {
     const { accountIds } = await attachAccounts(ctx.em, body.campaign_id, body.account_ids);
     return { campaign_id: body.campaign_id, account_ids: accountIds };
@@ -133,7 +117,6 @@ const accounts = consoleMutation(
 /** The mail as one person would get it; its HTML is a page of its own, see `previewHandler`. */
 const preview = consoleQuery(
   {
-    name: "content.preview",
     role: "VIEWER",
     input: z.strictObject({ query: z.strictObject({ ...one, person: z.string().max(320).optional() }) }),
   },
@@ -148,7 +131,6 @@ const preview = consoleQuery(
 /** The first recipients of a send whose addresses begin with a text, as the API shows them. */
 const recipients = consoleQuery(
   {
-    name: "content.recipients",
     role: "VIEWER",
     input: z.strictObject({
       query: z.strictObject({ ...one, starts_with: z.string().min(1).max(MAX_ADDRESS_LENGTH) }),
@@ -163,7 +145,6 @@ const recipients = consoleQuery(
 
 const sendTest = consoleMutation(
   {
-    name: "content.sendTest",
     role: "ADMIN",
     ownCommit: true,
     input: bodyOf(z.strictObject({ ...one, member_ids: z.array(idParam).min(1).max(MAX_TEST_RECIPIENTS) })),

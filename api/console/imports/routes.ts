@@ -79,22 +79,18 @@ async function start({ temporal, tenant, log }: RequestContext, importId: string
 }
 
 export const importsRouter = router({
-  list: consoleQuery({ name: "imports.list", role: "VIEWER", input: z.strictObject({}) }, async ({ ctx }) =>
+  list: consoleQuery({ role: "VIEWER", input: z.strictObject({}) }, async ({ ctx }) =>
     (await listImports(ctx.em, ctx.tenant, LISTED)).map(({ createdAt, expiresAt: _, ...shown }) => ({
       ...shown,
       created_at: createdAt,
     })),
   ),
-  retrieve: consoleQuery({ name: "imports.retrieve", role: "EDITOR", input: ofImport }, ({ ctx, input }) =>
+  retrieve: consoleQuery({ role: "EDITOR", input: ofImport }, ({ ctx, input }) =>
     show(ctx.em, ctx.tenant, input.params.importId),
   ),
   /** Begins an upload. @returns where the parts go, and their length in bytes */
   begin: consoleMutation(
-    {
-      name: "imports.begin",
-      role: "EDITOR",
-      input: bodyOf(z.strictObject({ name: z.string().min(1).max(255), size: z.int().min(1) })),
-    },
+    { role: "EDITOR", input: bodyOf(z.strictObject({ name: z.string().min(1).max(255), size: z.int().min(1) })) },
     async ({ ctx, input: { body } }) => {
       if (body.size > MAX_FILE_BYTES) {
         const most = `${MAX_FILE_BYTES / 1024 / 1024} MiB`;
@@ -106,7 +102,6 @@ export const importsRouter = router({
   ),
   part: consoleMutation(
     {
-      name: "imports.part",
       role: "EDITOR",
       input: z.strictObject({
         params: importParams,
@@ -125,17 +120,12 @@ export const importsRouter = router({
     },
   ),
   columns: consoleQuery(
-    {
-      name: "imports.columns",
-      role: "EDITOR",
-      input: z.strictObject({ params: importParams, query: z.strictObject({ kind }) }),
-    },
+    { role: "EDITOR", input: z.strictObject({ params: importParams, query: z.strictObject({ kind }) }) },
     ({ ctx, input }) => findColumns(ctx.em, ctx.tenant, input.params.importId, input.query.kind),
   ),
   /** Orders a dry run; the import then has its report. */
   check: consoleMutation(
     {
-      name: "imports.check",
       role: "EDITOR",
       ownCommit: true,
       input: z.strictObject({
@@ -157,22 +147,18 @@ export const importsRouter = router({
       return show(ctx.em, ctx.tenant, params.importId);
     },
   ),
-  run: consoleMutation(
-    { name: "imports.run", role: "EDITOR", ownCommit: true, input: ofImport },
-    async ({ ctx, input: { params } }) => {
-      await orderImport(ctx.em, ctx.tenant, params.importId);
-      await start(ctx, params.importId);
-      return show(ctx.em, ctx.tenant, params.importId);
-    },
-  ),
-  remove: consoleMutation({ name: "imports.remove", role: "EDITOR", input: ofImport }, async ({ ctx, input }) => {
+  run: consoleMutation({ role: "EDITOR", ownCommit: true, input: ofImport }, async ({ ctx, input: { params } }) => {
+    await orderImport(ctx.em, ctx.tenant, params.importId);
+    await start(ctx, params.importId);
+    return show(ctx.em, ctx.tenant, params.importId);
+  }),
+  remove: consoleMutation({ role: "EDITOR", input: ofImport }, async ({ ctx, input }) => {
     await deleteImport(ctx.em, ctx.tenant, input.params.importId);
     return {};
   }),
   /** A page of CSV. */
   export: consoleQuery(
     {
-      name: "imports.export",
       role: "EDITOR",
       isHeavy: true,
       input: z.strictObject({

@@ -16,12 +16,7 @@ const id = z.string().min(1).max(MAX_ID_LENGTH);
 
 /** Every gate of a draft, where a preview is refused by the first that is not met. It makes no preview. */
 const gates = consoleQuery(
-  {
-    name: "overview.gates",
-    role: "VIEWER",
-    input: bodyOf(z.strictObject({ kind: z.enum(RESOURCE_TYPES), id })),
-    isHeavy: true,
-  },
+  { role: "VIEWER", input: bodyOf(z.strictObject({ kind: z.enum(RESOURCE_TYPES), id })), isHeavy: true },
   async ({ ctx: { em, vault, tenant, access, env }, input: { body } }) => {
     const resource = { type: body.kind, id: body.id };
     const member = { memberId: access.caller.memberId, role: access.role };
@@ -53,13 +48,13 @@ const gates = consoleQuery(
 
 /** Of one newsletter or campaign, or of all that goes out now. */
 const progress = consoleQuery(
-  { name: "overview.progress", role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id.optional() })) },
+  { role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id.optional() })) },
   ({ ctx: { em, tenant }, input: { body } }) => readProgress(em, tenant, body.resource_id),
 );
 
 /** When the people of a send first opened its mail, and first clicked in it, by hour. */
 const hours = consoleQuery(
-  { name: "overview.hours", role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
+  { role: "VIEWER", input: bodyOf(z.strictObject({ resource_id: id })) },
   async ({ ctx: { em, tenant }, input: { body } }) => ({
     hours: await readHours(em, tenant, body.resource_id),
     /** The hours of a larger send count the responses of this many recipients alone. */
@@ -67,9 +62,8 @@ const hours = consoleQuery(
   }),
 );
 
-const attention = consoleQuery(
-  { name: "overview.attention", role: "VIEWER", input: noInput },
-  ({ ctx: { em, tenant } }) => readAttention(em, tenant),
+const attention = consoleQuery({ role: "VIEWER", input: noInput }, ({ ctx: { em, tenant } }) =>
+  readAttention(em, tenant),
 );
 
 export const overviewRouter = router({ gates, progress, hours, attention });

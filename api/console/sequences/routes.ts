@@ -65,7 +65,6 @@ const ownKey = async ({ em, vault, tenant, access }: RequestContext): Promise<st
 export const sequencesRouter = router({
   page: consoleQuery(
     {
-      name: "sequences.page",
       role: "VIEWER",
       input: z.strictObject({
         query: z.strictObject({
@@ -83,7 +82,7 @@ export const sequencesRouter = router({
     },
   ),
 
-  show: consoleQuery({ name: "sequences.show", role: "VIEWER", input: ofSequence }, async ({ ctx, input }) => {
+  show: consoleQuery({ role: "VIEWER", input: ofSequence }, async ({ ctx, input }) => {
     const { em, tenant } = ctx;
     const { sequenceId } = input.params;
     const shown = await showSequence(em, tenant, sequenceId);
@@ -113,38 +112,31 @@ export const sequencesRouter = router({
   }),
 
   /** The lists, segments and addresses that a sequence can be made with. */
-  choices: consoleQuery(
-    { name: "sequences.choices", role: "EDITOR", input: z.strictObject({}) },
-    async ({ ctx: { em } }) => {
-      const lists = await em.find(List, {}, { fields: ["name"], orderBy: { name: "asc" } });
-      const accounts = await em.find(EmailAccount, {}, { fields: ["email"], orderBy: { email: "asc" } });
-      return {
-        lists: lists.map(({ id, name }) => ({ id, name })),
-        segments: (await readSegments(em)).map(({ id, name }) => ({ id, name })),
-        addresses: accounts.map(({ email }) => email),
-      };
-    },
-  ),
+  choices: consoleQuery({ role: "EDITOR", input: z.strictObject({}) }, async ({ ctx: { em } }) => {
+    const lists = await em.find(List, {}, { fields: ["name"], orderBy: { name: "asc" } });
+    const accounts = await em.find(EmailAccount, {}, { fields: ["email"], orderBy: { email: "asc" } });
+    return {
+      lists: lists.map(({ id, name }) => ({ id, name })),
+      segments: (await readSegments(em)).map(({ id, name }) => ({ id, name })),
+      addresses: accounts.map(({ email }) => email),
+    };
+  }),
 
   /** Those who would enter a sequence at its start with its members. */
-  countMembers: consoleQuery(
-    { name: "sequences.countMembers", role: "EDITOR", input: ofSequence, isHeavy: true },
-    async ({ ctx, input }) => {
-      const { em, tenant } = ctx;
-      const { sequenceId } = input.params;
-      const { listId, segmentId } = await readSequence(em, sequenceId, { tenant });
-      if (segmentId === null) {
-        const members = await em.count(Subscription, { listId: listId ?? "", status: "CONFIRMED" });
-        return { members, is_estimate: false };
-      }
-      const { contacts, is_estimate } = await countSegment(em, tenant, segmentId);
-      return { members: contacts, is_estimate };
-    },
-  ),
+  countMembers: consoleQuery({ role: "EDITOR", input: ofSequence, isHeavy: true }, async ({ ctx, input }) => {
+    const { em, tenant } = ctx;
+    const { sequenceId } = input.params;
+    const { listId, segmentId } = await readSequence(em, sequenceId, { tenant });
+    if (segmentId === null) {
+      const members = await em.count(Subscription, { listId: listId ?? "", status: "CONFIRMED" });
+      return { members, is_estimate: false };
+    }
+    const { contacts, is_estimate } = await countSegment(em, tenant, segmentId);
+    return { members: contacts, is_estimate };
+  }),
 
   create: consoleMutation(
     {
-      name: "sequences.create",
       role: "EDITOR",
       input: z.strictObject({
         body: z.strictObject({
@@ -167,7 +159,7 @@ export const sequencesRouter = router({
   ),
 
   rename: consoleMutation(
-    { name: "sequences.rename", role: "EDITOR", input: ofSequenceWith(z.strictObject({ name })) },
+    { role: "EDITOR", input: ofSequenceWith(z.strictObject({ name })) },
     async ({ ctx, input: { params, body } }) => {
       await renameSequence(ctx.em, ctx.tenant, params.sequenceId, body.name);
       return { id: params.sequenceId, name: body.name };
@@ -175,7 +167,7 @@ export const sequencesRouter = router({
   ),
 
   remove: consoleMutation(
-    { name: "sequences.remove", role: "EDITOR", input: ofSequence, isPatient: true },
+    { role: "EDITOR", input: ofSequence, isPatient: true },
     async ({ ctx, input: { params } }) => {
       await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
       await deleteSequence(ctx.em, params.sequenceId);
@@ -185,12 +177,7 @@ export const sequencesRouter = router({
 
   /** All steps at once. Those of one that was started are mailed without another confirmation: they take who may send. */
   saveSteps: consoleMutation(
-    {
-      name: "sequences.saveSteps",
-      role: "EDITOR",
-      input: ofSequenceWith(z.strictObject({ steps: z.array(z.unknown()) })),
-      ownCommit: true,
-    },
+    { role: "EDITOR", input: ofSequenceWith(z.strictObject({ steps: z.array(z.unknown()) })), ownCommit: true },
     async ({ ctx, input }) => {
       const refuseRunning = () => requireRole(ctx.access, "ADMIN");
       return saveSteps(ctx.em, ctx.tenant, input.params.sequenceId, input.body.steps, refuseRunning, ctx.edit);
@@ -198,12 +185,7 @@ export const sequencesRouter = router({
   ),
 
   start: consoleMutation(
-    {
-      name: "sequences.start",
-      role: "ADMIN",
-      input: ofSequenceWith(z.strictObject({ include_members: z.boolean() })),
-      ownCommit: true,
-    },
+    { role: "ADMIN", input: ofSequenceWith(z.strictObject({ include_members: z.boolean() })), ownCommit: true },
     async ({ ctx, input }) => {
       const { sequenceId } = input.params;
       await readSequence(ctx.em, sequenceId, { tenant: ctx.tenant });
@@ -216,17 +198,13 @@ export const sequencesRouter = router({
     },
   ),
 
-  pause: consoleMutation(
-    { name: "sequences.pause", role: "ADMIN", input: ofSequence, isPatient: true },
-    async ({ ctx, input: { params } }) => {
-      await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
-      return presentStatus(await pauseSequence(ctx.em, params.sequenceId, PAUSE_REASONS.client));
-    },
-  ),
+  pause: consoleMutation({ role: "ADMIN", input: ofSequence, isPatient: true }, async ({ ctx, input: { params } }) => {
+    await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
+    return presentStatus(await pauseSequence(ctx.em, params.sequenceId, PAUSE_REASONS.client));
+  }),
 
   resume: consoleMutation(
     {
-      name: "sequences.resume",
       role: "ADMIN",
       input: ofSequenceWith(
         z.strictObject({
@@ -246,11 +224,8 @@ export const sequencesRouter = router({
     },
   ),
 
-  stop: consoleMutation(
-    { name: "sequences.stop", role: "ADMIN", input: ofSequence, isPatient: true },
-    async ({ ctx, input: { params } }) => {
-      await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
-      return presentStatus(await stopSequence(ctx.em, params.sequenceId));
-    },
-  ),
+  stop: consoleMutation({ role: "ADMIN", input: ofSequence, isPatient: true }, async ({ ctx, input: { params } }) => {
+    await readSequence(ctx.em, params.sequenceId, { tenant: ctx.tenant });
+    return presentStatus(await stopSequence(ctx.em, params.sequenceId));
+  }),
 });

@@ -33,7 +33,7 @@ const future = z.iso
 
 const actorOf = ({ access, tenant }: RequestContext) => ({ teamId: tenant.teamId, role: access.role });
 
-const members = consoleQuery({ name: "team.members", role: "ADMIN", input: noInput }, async ({ ctx }) => {
+const members = consoleQuery({ role: "ADMIN", input: noInput }, async ({ ctx }) => {
   const { teamId } = ctx.tenant;
   const found = await ctx.em.find(Member, { teamId, removedAt: null }, { orderBy: { name: "asc", id: "asc" } });
   const keys: ApiKey[] = [];
@@ -47,7 +47,7 @@ const members = consoleQuery({ name: "team.members", role: "ADMIN", input: noInp
 });
 
 const invite = consoleMutation(
-  { name: "team.invite", role: "ADMIN", input: bodyOf(z.strictObject({ email: address, name, role })) },
+  { role: "ADMIN", input: bodyOf(z.strictObject({ email: address, name, role })) },
   async ({ ctx, input: { body } }) => {
     const person = { ...body, email: lookupAddress(body.email) };
     const { id } = await inviteMember(ctx.em, actorOf(ctx), person);
@@ -56,7 +56,7 @@ const invite = consoleMutation(
 );
 
 const changeRole = consoleMutation(
-  { name: "team.changeRole", role: "ADMIN", input: bodyOf(z.strictObject({ member_id: memberId, role })) },
+  { role: "ADMIN", input: bodyOf(z.strictObject({ member_id: memberId, role })) },
   async ({ ctx, input: { body } }) => {
     await changeMember(ctx.em, body.member_id, { role: body.role }, actorOf(ctx));
     return { id: body.member_id, role: body.role };
@@ -64,7 +64,7 @@ const changeRole = consoleMutation(
 );
 
 const removeMember = consoleMutation(
-  { name: "team.removeMember", role: "ADMIN", input: bodyOf(z.strictObject({ member_id: memberId })) },
+  { role: "ADMIN", input: bodyOf(z.strictObject({ member_id: memberId })) },
   async ({ ctx, input: { body } }) => {
     await changeMember(ctx.em, body.member_id, { removedAt: new Date() }, actorOf(ctx));
     return { id: body.member_id, removed: true };
@@ -88,11 +88,7 @@ const presentKey = (key: ApiKey) => ({
 const presentMinted = ({ key, record }: MintedKey) => ({ id: record.id, secret: key });
 
 const keys = consoleQuery(
-  {
-    name: "team.keys",
-    role: "ADMIN",
-    input: z.strictObject({ query: z.strictObject({ state: z.enum(["working", "ended"]) }) }),
-  },
+  { role: "ADMIN", input: z.strictObject({ query: z.strictObject({ state: z.enum(["working", "ended"]) }) }) },
   async ({ ctx, input: { query } }) => {
     const { teamId } = ctx.tenant;
     const [all, people] = [
@@ -115,7 +111,6 @@ const keys = consoleQuery(
 
 const mint = consoleMutation(
   {
-    name: "team.mintKey",
     role: "ADMIN",
     input: bodyOf(
       z.strictObject({
@@ -141,7 +136,6 @@ const mint = consoleMutation(
 
 const rotate = consoleMutation(
   {
-    name: "team.rotateKey",
     role: "ADMIN",
     input: bodyOf(z.strictObject({ key_id: keyId, grace_hours: z.int().min(0).max(8_760) })),
     secret: true,
@@ -157,33 +151,29 @@ const rotate = consoleMutation(
 );
 
 const revoke = consoleMutation(
-  { name: "team.revokeKey", role: "ADMIN", input: bodyOf(z.strictObject({ key_id: keyId })) },
+  { role: "ADMIN", input: bodyOf(z.strictObject({ key_id: keyId })) },
   async ({ ctx, input: { body } }) => {
     await revokeKey(ctx.em, { ...ctx.tenant, key: body.key_id });
     return { id: body.key_id, revoked: true };
   },
 );
 
-const renewConsoleKey = consoleMutation(
-  { name: "team.renewConsoleKey", role: "ADMIN", input: noInput },
-  async ({ ctx }) => {
-    const key = await keyOfSessions(ctx.em, ctx.vault, ctx.tenant, ctx.access.caller.memberId, true);
-    return presentKey(key);
-  },
-);
+const renewConsoleKey = consoleMutation({ role: "ADMIN", input: noInput }, async ({ ctx }) => {
+  const key = await keyOfSessions(ctx.em, ctx.vault, ctx.tenant, ctx.access.caller.memberId, true);
+  return presentKey(key);
+});
 
 const presentSettings = ({ name, timeZone, tracking, plan, updatedAt }: Team) => ({
   ...{ name, time_zone: timeZone, tracking, plan },
   updated_at: updatedAt.toISOString(),
 });
 
-const settings = consoleQuery({ name: "team.settings", role: "VIEWER", input: noInput }, async ({ ctx }) =>
+const settings = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }) =>
   presentSettings(await ctx.em.findOneOrFail(Team, { id: ctx.tenant.teamId })),
 );
 
 const changeSettings = consoleMutation(
   {
-    name: "team.changeSettings",
     role: "ADMIN",
     input: bodyOf(
       z.strictObject({ name: name.optional(), time_zone: z.string().optional(), tracking: z.boolean().optional() }),
