@@ -3,50 +3,47 @@ import type { AppCommand, Commands, Parameter } from "./command.ts";
 import { errorJson, lineOf } from "./output.ts";
 import { type Terminal, withSession } from "./session.ts";
 
-const read = async (file: Promise<{ commands: Commands }>): Promise<Commands> => (await file).commands;
+type Loads = () => Promise<{ commands: Commands }>;
 
-const campaigns = () => read(import("./commands/campaigns.ts"));
-const credits = () => read(import("./commands/credits.ts"));
-const deliveries = () => read(import("./commands/deliveries.ts"));
-const drafts = () => read(import("./commands/drafts.ts"));
-const teams = () => read(import("./commands/teams.ts"));
-const webhooks = () => read(import("./commands/webhooks.ts"));
-const listen = () => read(import("./commands/listen.ts"));
+const deliveries: Loads = () => import("./commands/deliveries.ts");
+const drafts: Loads = () => import("./commands/drafts.ts");
+const teams: Loads = () => import("./commands/teams.ts");
 
 /** The commands by the first word of their names: a command loads no others, so that it starts soon. */
-const GROUPS: Readonly<Record<string, readonly (() => Promise<Commands>)[]>> = {
+const GROUPS: Readonly<Record<string, readonly Loads[]>> = {
   team: [teams],
   member: [teams],
-  plan: [() => read(import("./commands/plans.ts"))],
-  key: [() => read(import("./commands/keys.ts"))],
-  token: [() => read(import("./commands/tokens.ts"))],
-  account: [() => read(import("./commands/accounts.ts"))],
-  domain: [() => read(import("./commands/domains.ts"))],
+  plan: [() => import("./commands/plans.ts")],
+  key: [() => import("./commands/keys.ts")],
+  token: [() => import("./commands/tokens.ts")],
+  account: [() => import("./commands/accounts.ts")],
+  domain: [() => import("./commands/domains.ts")],
   list: [drafts],
   newsletter: [drafts],
-  campaign: [drafts, campaigns],
-  credits: [credits],
-  complaint: [() => read(import("./commands/complaints.ts"))],
-  provider: [() => read(import("./commands/providers.ts"))],
-  sequence: [() => read(import("./commands/sequences.ts"))],
-  send: [() => read(import("./commands/sends.ts"))],
-  confirmation: [() => read(import("./commands/confirmations.ts"))],
-  webhook: [webhooks, deliveries, listen],
+  campaign: [drafts, () => import("./commands/campaigns.ts")],
+  credits: [() => import("./commands/credits.ts")],
+  complaint: [() => import("./commands/complaints.ts")],
+  provider: [() => import("./commands/providers.ts")],
+  sequence: [() => import("./commands/sequences.ts")],
+  send: [() => import("./commands/sends.ts")],
+  confirmation: [() => import("./commands/confirmations.ts")],
+  webhook: [() => import("./commands/webhooks.ts"), deliveries, () => import("./commands/listen.ts")],
   delivery: [deliveries],
-  field: [() => read(import("./commands/fields.ts"))],
-  segment: [() => read(import("./commands/segments.ts"))],
-  import: [() => read(import("./commands/import.ts"))],
-  person: [() => read(import("./commands/people.ts"))],
-  secrets: [() => read(import("./commands/secrets.ts"))],
+  field: [() => import("./commands/fields.ts")],
+  segment: [() => import("./commands/segments.ts")],
+  import: [() => import("./commands/import.ts")],
+  person: [() => import("./commands/people.ts")],
+  secrets: [() => import("./commands/secrets.ts")],
 };
 
 /** The commands among which the arguments name one: all of them for help. */
 async function commandsFor(args: readonly string[]): Promise<[string, AppCommand][]> {
   const [group = ""] = args.find((arg) => !arg.startsWith("-"))?.split(":") ?? [];
-  const load = GROUPS[group] ?? [...new Set(Object.values(GROUPS).flat())];
-  const wanted = new Set(Object.keys(GROUPS).filter((name) => GROUPS[group] === undefined || name === group));
-  const loaded = (await Promise.all(load.map((commands) => commands()))).flatMap(Object.entries<AppCommand>);
-  return loaded.filter(([name]) => wanted.has(name.split(":")[0] ?? ""));
+  const own = GROUPS[group];
+  const loads = own ?? [...new Set(Object.values(GROUPS).flat())];
+  const loaded = await Promise.all(loads.map((load) => load()));
+  const declared = loaded.flatMap(({ commands }) => Object.entries(commands));
+  return own ? declared.filter(([name]) => name.split(":")[0] === group) : declared;
 }
 
 const kebab = (key: string): string => key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
