@@ -99,28 +99,6 @@ describe("Sending accounts in the console", () => {
     assert.equal(await refusalCodeOf(client.app.accounts.disconnect.mutate({ params })), "resource_state_invalid");
   });
 
-  it("of another team are absent", async () => {
-    const params = { accountId: (await makeSender({ recipients: 0 })).accountId };
-    const { host, port, security, max_connections, hourly_limit, daily_limit } = await fields();
-    const settings = { max_connections, hourly_limit, daily_limit };
-    const login = { host, port, security, username: null };
-    const { accounts } = admin.app;
-    const calls = [
-      accounts.show.query({ params }),
-      accounts.uses.query({ params }),
-      accounts.suspend.mutate({ params }),
-      accounts.resume.mutate({ params }),
-      accounts.disconnect.mutate({ params }),
-      accounts.update.mutate({ params, body: settings }),
-      accounts.setCredentials.mutate({ params, body: login }),
-      accounts.webhooks.retry.mutate({ params: { webhookId: "wh_other" } }),
-      accounts.webhooks.body.query({ params: { webhookId: "wh_other", deliveryId: "del_other" } }),
-      accounts.domains.activate.mutate({ params: { keyId: "dkim_other" }, body: {} }),
-      accounts.domains.remove.mutate({ params: { keyId: "dkim_other" }, body: {} }),
-    ];
-    assert.deepEqual(new Set(await Promise.all(calls.map(refusalCodeOf))), new Set(["not_found"]));
-  });
-
   it("have beside them the webhook endpoints, whose waiting deliveries are attempted at once", async () => {
     const webhookId = await insertAppEndpoint(team);
     await commandEndpoint(team.em.fork(), webhookId, "pause");

@@ -60,20 +60,6 @@ describe("The audience in the console", () => {
     assert.equal((await editor.app.audience.deleteField.mutate({ body: { name: "city" } })).data.contacts, 1);
   });
 
-  it("answers not_found for a segment of another team", async () => {
-    const other = await makeTeam();
-    const foreign = await as("ADMIN", other);
-    const body = { name: "Active", conditions: { field: "email_status", op: "eq", value: "ACTIVE" } };
-    const { data } = await (await as("EDITOR")).app.audience.createSegment.mutate({ body });
-    const params = { segmentId: data.id };
-    const calls = [
-      foreign.app.audience.segment.query({ params }),
-      foreign.app.audience.updateSegment.mutate({ params, body }),
-      foreign.app.audience.deleteSegment.mutate({ params }),
-    ];
-    assert.deepEqual(await Promise.all(calls.map(refusalCodeOf)), ["not_found", "not_found", "not_found"]);
-  });
-
   it("finds people by the beginning of their address, those of the team alone", async () => {
     const other = await makeTeam();
     const name = unique("find");

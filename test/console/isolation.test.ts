@@ -125,6 +125,14 @@ const SAMPLES: Record<string, Sample> = {
   "overview.hours": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
   "overview.progress": ({ newsletter }) => ({ body: { resource_id: newsletter } }),
 };
+/** Inputs of those that take no id, where they need one. */
+const LISTS: Record<string, object> = {
+  "content.page": { query: { type: "newsletter" } },
+  "audience.history": { query: { email: "ada@example.com" } },
+  "audience.fieldUse": { query: { name: "city" } },
+  "sequences.page": { query: {} },
+  "team.keys": { query: { state: "working" } },
+};
 /** Mutations that change nothing: their input is long, or they ask other servers. */
 const HARMLESS = ["audience.countSegment", "accounts.domains.check"];
 
@@ -205,12 +213,23 @@ describe("Isolation of the console's procedures", () => {
     });
   }
 
+  it("shows nothing of another team in a list", async () => {
+    for (const procedure of PROCEDURES.filter(({ name, isQuery }) => isQuery && !SAMPLES[name])) {
+      const { code, data } = await call(procedure, LISTS[procedure.name] ?? {}, own.team.id, own.cookies);
+      const shown = `${procedure.name}: ${code} ${JSON.stringify(data)}`;
+      assert.equal(code, "answered", shown);
+      for (const id of Object.values(foreign.ids)) assert.ok(!shown.includes(id), shown);
+    }
+  });
+
   it("refuses a VIEWER all that needs another role, which every write does", async () => {
     const { em, team } = own;
     const viewer = await signIn((await makeMember(em, team.id, "VIEWER")).id);
     for (const procedure of PROCEDURES) {
       const { name, isQuery, meta } = procedure;
       assert.ok(meta.role !== undefined && (isQuery || meta.role !== "VIEWER" || HARMLESS.includes(name)), name);
+      // The check of an import names people.
+      if (name.startsWith("imports.") && name !== "imports.list") assert.equal(meta.role, "EDITOR", name);
       if (meta.role === "VIEWER") continue;
       assert.equal((await call(procedure, {}, team.id, viewer)).code, "role_insufficient", name);
     }

@@ -4,7 +4,7 @@ import { transaction } from "../../db/transaction.ts";
 import { resumeSequence, startSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
 import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember, makeTeam } from "../support/factories.ts";
+import { makeMember } from "../support/factories.ts";
 import { makeSender, type Sender, untilBlocked } from "../support/sending.ts";
 import { enrolmentsOf, makeSequence, step, tenantOf, untilEnrolled } from "../support/sequences.ts";
 
@@ -116,26 +116,5 @@ describe("Sequences in the console", () => {
     assert.deepEqual(merge_tags, ["email", "first_name", "last_name", "list_name", "unsubscribe_url"]);
     await editor.app.sequences.remove.mutate({ params });
     assert.equal(await code(viewer.app.sequences.show.query({ params })), "not_found");
-  });
-
-  it("of another team are absent", async () => {
-    const other = await makeTeam();
-    const client = await consoleClient(await signIn(other.owner.id), other.team.id);
-    const params = { sequenceId: await makeSequence(sender, { isStarted: false }) };
-    const { sequences } = client.app;
-    assert.deepEqual((await sequences.page.query({ query: {} })).data.sequences, []);
-    const calls = [
-      sequences.show.query({ params }),
-      sequences.countMembers.query({ params }),
-      sequences.rename.mutate({ params, body: { name: "Mine" } }),
-      sequences.remove.mutate({ params }),
-      sequences.saveSteps.mutate({ params, body: { steps: [step("x")] } }),
-      sequences.start.mutate({ params, body: { include_members: false } }),
-      sequences.pause.mutate({ params }),
-      sequences.resume.mutate({ params, body: {} }),
-      sequences.stop.mutate({ params }),
-      sequences.create.mutate({ body: { name: "X", list_id: sender.listId, from_email: sender.fromEmail } }),
-    ];
-    assert.deepEqual(new Set(await Promise.all(calls.map(code))), new Set(["not_found"]));
   });
 });
