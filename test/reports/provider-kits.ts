@@ -1,4 +1,6 @@
 import { createHmac, generateKeyPairSync, randomBytes } from "node:crypto";
+import { pino } from "pino";
+import { scrubError } from "../../config/scrub.ts";
 import type { ReportProvider, Source } from "../../db/entities/engagement.ts";
 import type { MailRef } from "../../domain/mail/links.ts";
 import { messageIdOf } from "../../domain/mail/message-id.ts";
@@ -321,5 +323,15 @@ const sparkpost: Kit = {
   request: (vault, source, event) => byPassword(vault, source, Array.isArray(event) ? event : [event]),
   parse: (event) => sparkpostSource(NO_VAULT).parse([event]),
 };
+
+/** What a report says, in one line. */
+export const shown = (report: ParsedReport): string => {
+  if ("unreadable" in report) return `unreadable: ${report.unreadable}`;
+  const detail = report.suppressAs ?? (report.isSendersFault ? "sender's" : undefined);
+  return detail === undefined ? report.kind : `${report.kind}, ${detail}`;
+};
+
+/** A log like the API's, whose lines a test reads. */
+export const keptLog = (write: (line: string) => void) => pino({ serializers: { err: scrubError } }, { write });
 
 export const KITS: readonly Kit[] = [ses, sendGrid, postmark, mailgun, brevo, resend, mailjet, sparkpost];
