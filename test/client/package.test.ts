@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import { SERVICE_VERSION } from "../../client/generated.ts";
 import { makeTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
+import { runStep, runStepWell } from "../support/steps.ts";
 import { installed } from "./write-client.ts";
 
 const run = promisify(execFile);
@@ -69,14 +70,17 @@ describe("The client's package", () => {
   let errors: string;
 
   before(async function () {
-    this.timeout(60_000);
+    // Each step ends by itself, or says that it stands still.
+    this.timeout(0);
     project = await mkdtemp(join(tmpdir(), "mailkeel-client-"));
     home = join(project, "node_modules/@mailkeel/client");
     await writeFile(join(project, "package.json"), JSON.stringify({ type: "module" }));
     // Packing compiles it.
-    const { stdout } = await run("npm", ["pack", CLIENT, "--json", "--pack-destination", project], { cwd: ROOT });
-    const [{ filename }] = JSON.parse(stdout.slice(stdout.indexOf("[")));
-    await run("npm", ["install", "--offline", "--ignore-scripts", `./${filename}`], { cwd: project });
+    const pack = ["pack", CLIENT, "--json", "--pack-destination", project];
+    const packed = await runStepWell("npm pack of the client", "npm", pack, ROOT);
+    const [{ filename }] = JSON.parse(packed.slice(packed.indexOf("[")));
+    const install = ["install", "--offline", "--ignore-scripts", `./${filename}`];
+    await runStepWell("npm install of the packed client", "npm", install, project);
     symlinkSync(join(ROOT, "node_modules/@types"), join(project, "node_modules/@types"));
     symlinkSync(join(ROOT, "node_modules/undici-types"), join(project, "node_modules/undici-types"));
     const files = programs();
@@ -84,10 +88,9 @@ describe("The client's package", () => {
     const config = { compilerOptions: COMPILER_OPTIONS, files: Object.keys(files) };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify(config));
     // One run for all programs: the compiler takes seconds to start.
-    errors = await run(installed("tsc"), ["--project", project], { cwd: project }).then(
-      () => "",
-      ({ stdout }) => stdout,
-    );
+    const compiled = await runStep("the compiler", installed("tsc"), ["--project", project], project);
+    assert.notEqual(compiled.code, null, compiled.stderr);
+    errors = compiled.stdout;
   });
   after(() => rm(project, { recursive: true, force: true }));
 
