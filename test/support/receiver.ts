@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
-import { createServer as createTlsServer } from "node:https";
 import { buffer } from "node:stream/consumers";
 import { assertDeliveryHeadersDocumented } from "./document.ts";
 import { eventually } from "./eventually.ts";
@@ -33,10 +32,9 @@ const free = (process.env["MAILKEEL_RECEIVERS"] ?? "").split(",").filter(Boolean
 /** All addresses at which a receiver may listen, as WEBHOOK_ALLOWED_HOSTS names them. */
 export const RECEIVER_HOSTS: readonly string[] = free.map((port) => `127.0.0.1:${port}`);
 
-/** Close it, so that another test can have its address. @param tls its certificate and key; HTTP unless given */
+/** Close it, so that another test can have its address. */
 export async function openReceiver(
   behave: Behaviour = (_, response) => void response.writeHead(204).end(),
-  tls?: { cert: string; key: string },
 ): Promise<Receiver> {
   const port = free.shift();
   if (port === undefined) throw new Error("no address is left for a receiver; close those you opened");
@@ -47,13 +45,13 @@ export async function openReceiver(
     (behaviours.get(one.path) ?? receiver.behave)(one, response, request);
     if (request.headers["x-service-event"] !== undefined) assertDeliveryHeadersDocumented(request.headers);
   };
-  const server = tls ? createTlsServer(tls, listener) : createServer(listener);
+  const server = createServer(listener);
   server.listen(port, "127.0.0.1");
   await once(server, "listening");
   const behaviours = new Map<string, Behaviour>();
   const at = (path: string) => receiver.received.filter((one) => one.path === path);
   const receiver: Receiver = {
-    origin: `${tls ? "https" : "http"}://127.0.0.1:${port}`,
+    origin: `http://127.0.0.1:${port}`,
     received: [],
     behave,
     behaveAt: (path, behaviour) => void behaviours.set(path, behaviour),
