@@ -3,6 +3,7 @@ import type { Scope } from "../../domain/access/scopes.ts";
 import { api } from "../support/api.ts";
 import { scopesBesideSending } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
+import { listen } from "../webhooks/outbox.ts";
 import {
   callRoute,
   ENDPOINTS,
@@ -24,6 +25,8 @@ describe("A dry run", () => {
   let estate: Estate;
   before(async () => {
     estate = await makeEstate();
+    // It subscribes to every event: one that a dry run emitted would leave a row.
+    await listen(estate);
   });
 
   describe("of every write commits nothing and reports the outcome", () => {

@@ -62,8 +62,6 @@ async function made(client: ApiClient, path: string, body: Json): Promise<Json> 
   return answer.body.data;
 }
 
-const dryRun = { query: { dry_run: true } };
-
 describe("The catalogue of events", () => {
   it("has an example for every type, of its kind of record", () => {
     for (const type of EVENT_NAMES) {
@@ -303,30 +301,6 @@ describe("Events of the audience", () => {
       assert.equal(objectsOf(changed, "subscription.confirmed").length, count);
       assert.equal(changed.length, 10 + count);
     });
-  });
-
-  it("are not written in a dry run", async () => {
-    const person = await addPerson();
-    const listId = await addList();
-    await subscribe(listId, person.id);
-    const other = await addPerson();
-    const lifted = uniqueEmail();
-    await made(client, "/suppressions", { emails: [lifted] });
-    const { id } = (await client.get(`/suppressions/${lifted}`)).body.data;
-    await since();
-    const answers = [
-      await client.post("/subscribers", { email: uniqueEmail() }, dryRun),
-      await client.patch(`/subscribers/${person.id}`, { first_name: "Zoë" }, dryRun),
-      await client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [other.id] }, dryRun),
-      await client.delete(`/lists/${listId}/subscribers/${person.id}`, dryRun),
-      await client.delete(`/lists/${listId}`, dryRun),
-      await api(team.keys.cleanup).delete(`/suppressions/${id}`, dryRun),
-    ];
-    for (const { status, text, body } of answers) {
-      assert.equal(status, 200, text);
-      assert.equal(body.meta.dry_run, true);
-    }
-    assert.deepEqual(await since(), []);
   });
 });
 
