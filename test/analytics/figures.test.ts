@@ -25,8 +25,6 @@ const RANGE = { from: "2026-02-01", to: "2026-03-31" };
 
 type Work = (em: EntityManager, ledgers: readonly TestLedger[]) => Promise<unknown>;
 
-class RolledBack extends Error {}
-
 /** A change of facts, or a fold, that may run beside others. */
 function anyWork(): fc.Arbitrary<Work> {
   const ledger = fc.nat({ max: 1 });
@@ -62,12 +60,7 @@ function anyWork(): fc.Arbitrary<Work> {
   );
   // As when the process dies before the commit.
   const killedFold = fc.constant<Work>((em) =>
-    transaction(em, async (tx) => {
-      await foldChanges(tx, 10_000);
-      throw new RolledBack();
-    }).catch((error: unknown) => {
-      if (!(error instanceof RolledBack)) throw error;
-    }),
+    transaction(em, (tx) => foldChanges(tx, 10_000), { isRolledBack: true }),
   );
   return fc.oneof(
     { weight: 4, arbitrary: step },

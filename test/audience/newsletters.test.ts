@@ -6,8 +6,8 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList, detachList } from "../../domain/sends/drafts/drafts.ts";
 import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
-import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { untilBlocked } from "../support/sending.ts";
 
 describe("Newsletters", () => {
   let team: TestTeam;
@@ -131,7 +131,7 @@ describe("Newsletters", () => {
     await transaction(team.em, async (em) => {
       await em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SCHEDULED" });
       edit = client.patch(`/newsletters/${draft.id}`, { subject: "too late" });
-      await waitForLock(team);
+      await untilBlocked(team, "%newsletters%");
     });
     const answer = await edit;
     assert.equal(answer.status, 409);
@@ -164,15 +164,3 @@ describe("Newsletters", () => {
     assert.deepEqual((await client.get(`/newsletters/${draft.id}`)).body.data.lists, []);
   });
 });
-
-async function waitForLock({ em }: TestTeam): Promise<void> {
-  await eventually(
-    async () =>
-      (
-        await em
-          .fork()
-          .execute("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
-      ).length > 0,
-    { what: "a request that waits for the row" },
-  );
-}

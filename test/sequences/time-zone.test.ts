@@ -7,9 +7,8 @@ import { saveSteps } from "../../domain/sequences/steps.ts";
 import { changeTeam } from "../../domain/teams/teams.ts";
 import { app } from "../support/command.ts";
 import { consoleClient, signIn } from "../support/console.ts";
-import { eventually } from "../support/eventually.ts";
 import { makeMember } from "../support/factories.ts";
-import { makeSender, type Sender } from "../support/sending.ts";
+import { makeSender, type Sender, untilBlocked } from "../support/sending.ts";
 import { addPerson, makeSequence, soon, tenantOf } from "../support/sequences.ts";
 
 const BERLIN = "Europe/Berlin";
@@ -121,17 +120,8 @@ describe("A change of the team's time zone", () => {
     const holder = sender.em.fork();
     await holder.begin();
     await addPerson({ ...sender, em: holder });
-    const [held] = await holder.execute<{ pid: number }[]>("select pg_backend_pid() as pid");
     const changed = change(NEW_YORK);
-    await eventually(
-      async () =>
-        (
-          await sender.em
-            .fork()
-            .execute("select from pg_stat_activity where ? = any(pg_blocking_pids(pid))", [held?.pid])
-        ).length > 0,
-      { what: "the change that waits" },
-    );
+    await untilBlocked(sender, "%teams%for update%");
     await holder.commit();
     await changed;
     assert.deepEqual(await dueOf(id), [next(timeOfDay, NEW_YORK)]);

@@ -36,8 +36,6 @@ import {
 import { temporalClient } from "../support/temporal.ts";
 import { untilDetails } from "../webhooks/observing.ts";
 
-class RolledBack extends Error {}
-
 interface Scene {
   em: EntityManager;
   sender: Sender;
@@ -60,7 +58,7 @@ async function scene(
   steps = [soon("a"), soon("b")],
 ) {
   const sender = await makeSender({ recipients: 3, ...options });
-  await transaction(sender.em, async (em) => {
+  const play = async (em: EntityManager) => {
     const id = await makeSequence({ ...sender, em }, { steps, includeMembers: true });
     const run = (query: ReturnType<typeof sql>) => query.execute(kysely(em));
     const people = (await enrolmentsOf(em, id)).map(({ memberId }) => memberId);
@@ -83,10 +81,8 @@ async function scene(
       },
       where: async () => (await enrolmentsOf(em, id)).map(({ state, step: waited }) => `${state} ${waited}`).sort(),
     });
-    throw new RolledBack();
-  }).catch((error: unknown) => {
-    if (!(error instanceof RolledBack)) throw error;
-  });
+  };
+  await transaction(sender.em, play, { isRolledBack: true });
 }
 
 const thrice = (text: string) => [text, text, text];
