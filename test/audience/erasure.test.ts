@@ -5,9 +5,8 @@ import pino from "pino";
 import { appRouter } from "../../api/router.ts";
 import { columnsOf } from "../../db/columns.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
-import { forTenant, kysely, type Tenant } from "../../db/orm.ts";
+import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type MintedKey, mintKey } from "../../domain/access/keys.ts";
 import { claimConfirmations } from "../../domain/audience/confirmation-mails.ts";
 import { readSlotUse } from "../../domain/audience/contact-slots.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
@@ -17,7 +16,6 @@ import { readmitAddress } from "../../domain/erasure/erased-addresses.ts";
 import { type ImportOptions, importContacts, importSubscribers } from "../../domain/import/import.ts";
 import { recordReports } from "../../domain/reports/record.ts";
 import type { Vault } from "../../domain/secrets/crypto.ts";
-import { createTeam } from "../../domain/teams/teams.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { fanOut } from "../../domain/webhooks/fan-out.ts";
 import { sendWorkflowId } from "../../temporal/ids.ts";
@@ -26,7 +24,7 @@ import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
-import { recordSend, scopesBesideSending, type TestTeam, unique } from "../support/factories.ts";
+import { makeTeam, recordSend, type TestTeam, unique } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { recountFigures } from "../support/recount.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
@@ -41,7 +39,7 @@ import {
   untilStatus,
 } from "../support/sending.ts";
 import { temporalClient } from "../support/temporal.ts";
-import { logOf } from "../support/webhooks.ts";
+import { logOf, tenantOf } from "../support/webhooks.ts";
 import { listen } from "../webhooks/outbox.ts";
 
 /** Transactions of the tests show long before an erasure begins. */
@@ -117,7 +115,7 @@ describe("The erasure of a person", () => {
   let app: TestApp;
   let vault: Vault;
   let tenant: Tenant;
-  let team: Pick<TestTeam, "em" | "team" | "vault">;
+  let team: TestTeam;
   let client: ApiClient;
   let test: ApiClient;
   const logged: string[] = [];
@@ -128,31 +126,10 @@ describe("The erasure of a person", () => {
     app = await serveRoutes(appRouter, { changes: { DATABASE_URL: own.url }, with: { log } });
     assert.equal(await app.deps.connectDatabase(), undefined);
     ({ vault } = app.deps);
-    const owner = { email: "owner@example.com", name: "Owner" };
-    const made = await transaction(own.orm.em, (em) =>
-      createTeam(em, { name: "Team", plan: "BUSINESS", timeZone: "UTC", owner }),
-    );
-    tenant = { teamId: made.team.id, environment: "LIVE" };
-    const em = forTenant(own.orm.em, tenant);
-    team = { em, team: made.team, vault };
-    const mint = (environment: Tenant["environment"]): Promise<MintedKey> =>
-      transaction(em, (tx) =>
-        mintKey(
-          tx,
-          vault,
-          {
-            teamId: tenant.teamId,
-            environment,
-            memberId: made.owner.id,
-            name: "key",
-            scopes: scopesBesideSending("OWNER"),
-            sendDomains: [],
-          },
-          10,
-        ),
-      );
-    client = api((await mint("LIVE")).key, app.base);
-    test = api((await mint("TEST")).key, app.base);
+    team = await makeTeam({ database: { orm: own.orm, vault } });
+    tenant = tenantOf(team);
+    client = api(team.keys.live, app.base);
+    test = api(team.keys.test, app.base);
     await declareFields(team, { city: "text" });
   });
   after(async () => {

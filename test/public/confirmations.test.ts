@@ -14,7 +14,6 @@ import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { readWaitSeconds } from "../../domain/mail/system-mail.ts";
 import { openVault, type Vault } from "../../domain/secrets/crypto.ts";
 import { attachList } from "../../domain/sends/drafts/drafts.ts";
-import { createTeam } from "../../domain/teams/teams.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
@@ -22,6 +21,7 @@ import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../suppo
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { caughtMails, mailsTo, readMail, setFaults } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { tenantOf } from "../support/webhooks.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
 import { recordSentNewsletter } from "./ledger.ts";
 
@@ -47,16 +47,13 @@ describe("Confirmation mails of double opt-in", () => {
   let orm: MikroORM;
   let tenant: Tenant;
   let vault: Vault;
+  const makeTenant = async () => tenantOf(await makeTeam({ database: { orm, vault } }));
   before(async () => {
     ({ vault } = await backdoor());
     own = await makeDatabase({ poolMax: 5 });
     ({ orm } = own);
     env = { ...(await stack()).env, PUBLIC_URL: "https://mail.example" };
-    const owner = { email: "owner@example.com", name: "Owner" };
-    const { team } = await transaction(orm.em, (em) =>
-      createTeam(em, { name: "Team", plan: "BUSINESS", timeZone: "UTC", owner }),
-    );
-    tenant = { teamId: team.id, environment: "LIVE" };
+    tenant = await makeTenant();
   });
   after(() => own.drop());
   beforeEach(take);
@@ -356,16 +353,7 @@ describe("Confirmation mails of double opt-in", () => {
     });
 
     it("per team and day, and a team at its limit does not hold up another", async () => {
-      const owner = { email: "owner@example.com", name: "Owner" };
-      const [loud, quiet] = await transaction(orm.em, async (em) => {
-        const teams = [];
-        for (const name of ["Loud", "Quiet"]) {
-          const { team } = await createTeam(em, { name, plan: "BUSINESS", timeZone: "UTC", owner });
-          teams.push({ teamId: team.id, environment: "LIVE" } as const);
-        }
-        return teams;
-      });
-      assert.ok(loud && quiet);
+      const [loud, quiet] = [await makeTenant(), await makeTenant()];
       const shouting: string[] = [];
       for (let n = 0; n < 60; n++) shouting.push((await onLists(uniqueEmail("loud"), 1, loud)).id);
       const other = await onLists(uniqueEmail("quiet"), 1, quiet);

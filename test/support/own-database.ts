@@ -5,15 +5,13 @@ import { text } from "node:stream/consumers";
 import { formatKeys, type SecretKey } from "../../config/env.ts";
 import { type MikroORM, migrate, openDatabase, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { mintKey } from "../../domain/access/keys.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { addSubscribers, createList } from "../../domain/audience/lists.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { confirmUrl } from "../../domain/mail/links.ts";
 import { openAdmitted } from "../../domain/secrets/admission.ts";
 import { openVault } from "../../domain/secrets/crypto.ts";
-import { createTeam } from "../../domain/teams/teams.ts";
-import { backdoor, unique, uniqueEmail } from "./factories.ts";
+import { backdoor, makeTeam, unique, uniqueEmail } from "./factories.ts";
 import { workerSettings } from "./processes.ts";
 import { stack } from "./stack.ts";
 
@@ -92,23 +90,16 @@ export async function makeClient(
   try {
     const failure = await connect();
     if (failure !== undefined) throw failure;
-    return await transaction(orm.em, async (em) => {
-      const { team, owner } = await createTeam(em, {
-        name: "Team",
-        plan: "BUSINESS",
-        timeZone: "UTC",
-        owner: { email: uniqueEmail(), name: "Owner" },
-      });
-      const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
-      const { key } = await mintKey(em, vault, { ...tenant, memberId: owner.id, name: "key", scopes }, 1);
-      em.setFilterParams("tenant", tenant);
+    const { em: ofTeam, team, keys } = await makeTeam({ database: { orm, vault }, scopes });
+    const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
+    return await transaction(ofTeam, async (em) => {
       const list = await createList(em, tenant, { name: "List", description: null, optin: "DOUBLE" }, 1);
       const email = uniqueEmail();
       const subscriber = await createSubscriber(em, vault, tenant, { email, firstName: null, lastName: null });
       await addSubscribers(em, vault, tenant, list.id, [subscriber.id]);
       const linkFor = (origin: string) =>
         confirmUrl(vault, origin, { listId: list.id, subscriberId: subscriber.id, email });
-      return { tenant, key, linkFor };
+      return { tenant, key: keys.live, linkFor };
     });
   } finally {
     await orm.close(true);
