@@ -4,7 +4,7 @@ import { Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList } from "../../domain/sends/drafts/drafts.ts";
-import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
+import { type ApiClient, api, assertFieldRefused, codeOf, type Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 
@@ -46,10 +46,7 @@ describe("Lists", () => {
     ["a field it does not have", { name: "x", size: 3 }, "size"],
   ] as const) {
     it(`refuses ${what}, and names the field`, async () => {
-      const { status, body: answer } = await client.post("/lists", body);
-      assert.equal(status, 400);
-      assert.equal(answer.error.code, "validation_failed");
-      assert.equal(answer.error.param, param);
+      assertFieldRefused(await client.post("/lists", body), param);
     });
   }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { kysely } from "../../db/orm.ts";
 import { suppress } from "../../domain/audience/suppressions.ts";
 import { newId } from "../../domain/ids.ts";
-import { type ApiClient, api, type Json } from "../support/api.ts";
+import { type ApiClient, api, assertFieldRefused, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 
 describe("Suppressions", () => {
@@ -52,10 +52,7 @@ describe("Suppressions", () => {
     ["another reason than MANUAL", { emails: ["a@example.com"], reason: "bounce:hard" }, "reason"],
   ] as const) {
     it(`refuses ${what}, and names the field`, async () => {
-      const answer = await client.post("/suppressions", body);
-      assert.equal(answer.status, 400);
-      assert.equal(answer.body.error.code, "validation_failed");
-      assert.equal(answer.body.error.param, param);
+      assertFieldRefused(await client.post("/suppressions", body), param);
     });
   }
 

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { assertDocumented } from "./document.ts";
 import { stack } from "./stack.ts";
@@ -56,6 +57,10 @@ export const documentedFetch: typeof fetch = async (...given) => {
   compared(method, new URL(url), response, await response.clone().text());
   return response;
 };
+
+export function assertFieldRefused({ status, body, text }: ApiAnswer, param: string): void {
+  assert.deepEqual([status, body.error?.code, body.error?.param], [400, "validation_failed", param], text);
+}
 
 /** Every answer is compared with the document. Without a key it sends no credential; `base` is that of another API. */
 export function api(key?: string, base?: string): ApiClient {
