@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { commandEndpoint } from "../../domain/webhooks/commands.ts";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { makeSender, setFaults } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { insertAppEndpoint, insertDelivery } from "../support/webhooks.ts";
@@ -9,9 +9,6 @@ import { insertAppEndpoint, insertDelivery } from "../support/webhooks.ts";
 const SECRET = "correct horse battery staple";
 
 type Client = Awaited<ReturnType<typeof consoleClient>>;
-
-const clientAs = async ({ em, team }: TestTeam, role: "ADMIN" | "EDITOR" | "VIEWER") =>
-  consoleClient(await signIn((await makeMember(em, team.id, role)).id), team.id);
 
 const refusalOf = (call: Promise<unknown>) =>
   call.then(

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
+import type { Role } from "../../db/entities/team.ts";
 import { kysely } from "../../db/orm.ts";
 import { mailed } from "../reports/mails.ts";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { clientAs, refusalCodeOf } from "../support/console.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 
 const IN_ROME = { field: "fields.city", op: "eq", value: "Rome" };
 
 describe("The audience in the console", () => {
   let team: TestTeam;
-  const as = async (role: "ADMIN" | "EDITOR" | "VIEWER", of = team) =>
-    consoleClient(await signIn((await makeMember(of.em, of.team.id, role)).id), of.team.id);
+  const as = (role: Role, of = team) => clientAs(of, role);
   type Client = Awaited<ReturnType<typeof as>>;
   const addContact = (client: Client, email: string, city: string) =>
     client.api.contacts.create.mutate({ body: { email, fields: { city } } });

@@ -5,7 +5,7 @@ import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createField } from "../../domain/audience/contact-fields.ts";
 import { mailed } from "../reports/mails.ts";
-import { consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
+import { clientAs, consoleClient, consoleFetch, refusalCodeOf, signIn } from "../support/console.ts";
 import { makeMember, makeTeam, unique } from "../support/factories.ts";
 import { addSubscribers, caughtMails, makeCampaignSender, makeSender } from "../support/sending.ts";
 import { makeSequence } from "../support/sequences.ts";
@@ -120,8 +120,7 @@ describe("The console's editor", () => {
 
   it("lets an editor set targets, days and tracking of the team's drafts, and a viewer none", async () => {
     const own = await makeSender({ detached: true });
-    const editor = await consoleClient(await signIn((await makeMember(own.em, own.team.id, "EDITOR")).id), own.team.id);
-    const viewer = await consoleClient(await signIn((await makeMember(own.em, own.team.id, "VIEWER")).id), own.team.id);
+    const [editor, viewer] = [await clientAs(own, "EDITOR"), await clientAs(own, "VIEWER")];
     const body = { newsletter_id: own.newsletterId, list_id: own.listId };
     const { attachList, detachList, change } = editor.app.content;
     assert.equal(await refusalCodeOf(viewer.app.content.attachList.mutate({ body })), "role_insufficient");

@@ -3,9 +3,9 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import type { ImportKind } from "../../domain/import/stored.ts";
 import { importWorkflowId } from "../../temporal/ids.ts";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
+import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeMember, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { kill } from "../support/processes.ts";
 import { prune } from "../support/retention.ts";
@@ -65,8 +65,7 @@ describe("An import in the console", () => {
   let client: Client;
   before(async () => {
     own = await makeTeam();
-    const editor = await makeMember(own.em, own.team.id, "EDITOR");
-    client = await consoleClient(await signIn(editor.id), own.team.id);
+    client = await clientAs(own, "EDITOR");
   });
   const count = async (table: "subscribers" | "contacts" | "suppressions") => {
     const { rows } = await sql<{ n: number }>`select count(*)::int as n from ${sql.table(table)}

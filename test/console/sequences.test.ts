@@ -3,8 +3,7 @@ import { forTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { resumeSequence, startSequence } from "../../domain/sequences/sequences.ts";
 import { pauseSequence } from "../../domain/sequences/state.ts";
-import { consoleClient, refusalCodeOf, signIn } from "../support/console.ts";
-import { makeMember } from "../support/factories.ts";
+import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
 import { makeSender, type Sender, untilBlocked } from "../support/sending.ts";
 import { enrolmentsOf, makeSequence, step, tenantOf, untilEnrolled } from "../support/sequences.ts";
 
@@ -18,9 +17,8 @@ describe("Sequences in the console", () => {
   let viewer: Client;
   before(async () => {
     sender = await makeSender({ recipients: 2 });
-    const clientAs = async (role: "ADMIN" | "EDITOR" | "VIEWER") =>
-      consoleClient(await signIn((await makeMember(sender.em, sender.team.id, role)).id), sender.team.id);
-    [admin, editor, viewer] = [await clientAs("ADMIN"), await clientAs("EDITOR"), await clientAs("VIEWER")];
+    [admin, editor] = [await clientAs(sender, "ADMIN"), await clientAs(sender, "EDITOR")];
+    viewer = await clientAs(sender, "VIEWER");
   });
 
   const create = async (client: Client, name: string) => {

@@ -1,7 +1,8 @@
 import { createTRPCClient, httpLink, TRPCClientError } from "@trpc/client";
 import type { ConsoleRouter } from "../../api/console/router.ts";
+import type { Role } from "../../db/entities/team.ts";
 import { makeLink, signInUrl } from "../../domain/access/sessions.ts";
-import { backdoor } from "./factories.ts";
+import { backdoor, makeMember, type TestTeam } from "./factories.ts";
 import { stack } from "./stack.ts";
 
 /** The cookies of a browser. */
@@ -100,3 +101,7 @@ export const refusalCodeOf = (call: Promise<unknown>): Promise<string> =>
       throw error;
     },
   );
+
+/** The console of a new member of a team. */
+export const clientAs = async ({ em, team }: Pick<TestTeam, "em" | "team">, role: Role) =>
+  consoleClient(await signIn((await makeMember(em, team.id, role)).id), team.id);
