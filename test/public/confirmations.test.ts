@@ -58,16 +58,20 @@ describe("Confirmation mails of double opt-in", () => {
   after(() => own.drop());
   beforeEach(take);
 
-  async function subscribe(listName = "Weekly"): Promise<{ email: string; id: string }> {
-    const email = uniqueEmail("opt-in");
-    const id = await transaction(forTenant(orm.em, tenant), async (em) => {
-      const list = await createList(em, tenant, { name: listName, description: null, optin: "DOUBLE" }, env.MAX_LISTS);
-      const subscriber = await createSubscriber(em, vault, tenant, { email, firstName: null, lastName: null });
-      await addSubscribers(em, vault, tenant, list.id, [subscriber.id]);
-      return subscriber.id;
+  /** A subscriber of as many lists as asked for. */
+  async function onLists(email: string, lists: number, of = tenant, name = "Weekly") {
+    return transaction(forTenant(orm.em, of), async (em) => {
+      const subscriber = await createSubscriber(em, vault, of, { email, firstName: null, lastName: null });
+      const made: string[] = [];
+      for (let n = 0; n < lists; n++) {
+        const list = await createList(em, of, { name, description: null, optin: "DOUBLE" }, env.MAX_LISTS);
+        await addSubscribers(em, vault, of, list.id, [subscriber.id]);
+        made.push(list.id);
+      }
+      return { email, id: subscriber.id, lists: made };
     });
-    return { email, id };
   }
+  const subscribe = (listName?: string) => onLists(uniqueEmail("opt-in"), 1, tenant, listName);
   const subscriptionOf = (id: string) =>
     kysely(orm.em.fork())
       .selectFrom("subscriptions")
@@ -286,19 +290,6 @@ describe("Confirmation mails of double opt-in", () => {
   });
 
   describe("are limited", () => {
-    /** A subscriber of as many lists as asked for. */
-    async function onLists(email: string, lists: number, of = tenant): Promise<{ id: string; lists: string[] }> {
-      return transaction(forTenant(orm.em, of), async (em) => {
-        const subscriber = await createSubscriber(em, vault, of, { email, firstName: null, lastName: null });
-        const made: string[] = [];
-        for (let n = 0; n < lists; n++) {
-          const list = await createList(em, of, { name: "List", description: null, optin: "DOUBLE" }, env.MAX_LISTS);
-          await addSubscribers(em, vault, of, list.id, [subscriber.id]);
-          made.push(list.id);
-        }
-        return { id: subscriber.id, lists: made };
-      });
-    }
     const move = (id: string, email: string) =>
       transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, vault, tenant, id, { email }));
     async function passDay(): Promise<void> {
