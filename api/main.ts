@@ -89,8 +89,9 @@ async function main(): Promise<void> {
   const deps = await openDeps(env);
   const { metrics, readiness, progress } = deps;
   collectDefaultMetrics({ register: metrics });
+  let stopping = false;
   const { port: healthPort } = await serveHealth(env, {
-    ready: async () => (await readiness.read()).ready && progress.stalled().length === 0,
+    ready: async () => !stopping && (await readiness.read()).ready && progress.stalled().length === 0,
     stalled: () => progress.stalled(),
     metrics: () => metrics.metrics(),
   });
@@ -102,7 +103,6 @@ async function main(): Promise<void> {
   if (!isConnected) keepConnecting(deps).catch(endWith);
   startExaminations();
 
-  let stopping = false;
   const stop = async (reason: string) => {
     if (stopping) return;
     stopping = true;

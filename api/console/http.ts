@@ -1,5 +1,5 @@
 import { createExpressMiddleware } from "@trpc/server/adapters/express";
-import { type RequestHandler, Router } from "express";
+import { type Request, type RequestHandler, type Response, Router } from "express";
 import { z } from "zod";
 import { ENVIRONMENTS } from "../../db/entities/shared.ts";
 import { claimFor } from "../../db/pool.ts";
@@ -19,11 +19,10 @@ import { awaitHashKey } from "../../domain/secrets/admission.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { address } from "../fields.ts";
+import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
 import { thrownBy, toApiError } from "../rest/failures.ts";
-import { localsOf, MAX_BODY_BYTES, readBody } from "../rest/http.ts";
+import { localsOf, MAX_BODY_BYTES, mayBeLarge, readBody } from "../rest/http.ts";
 import { parseItem } from "../rest/input.ts";
-import { TURNS_OF_A_CALLER } from "../rest/procedures.ts";
-import { Turns } from "../rest/turns.ts";
 import { readCookie, setCookie } from "./cookies.ts";
 import { consolePages } from "./pages.ts";
 import { mailPreview } from "./preview.ts";
@@ -37,9 +36,6 @@ const LINKS_PER_NETWORK = 20;
 /** The largest `int` of Postgres. */
 const UNLIMITED = 2_147_483_647;
 const TOO_MANY_LINKS = "Too many links were asked for; wait a minute, then ask again.";
-
-/** Requests of an address under way at once that no team's turns bound. */
-const TURNS = new Turns(TURNS_OF_A_CALLER.read);
 
 const signInBody = z.strictObject({ email: address });
 const sessionBody = z.strictObject({ link: z.string().max(200) });
@@ -76,54 +72,68 @@ export function consoleHandler(deps: Deps): Router {
   });
   router.use(ownOrigin(env.PUBLIC_URL));
 
-  router.use(["/sign-in", "/session"], async (_req, res, next) => {
-    const { clientAddress } = localsOf(res);
-    if (clientAddress !== null) await TURNS.take(clientAddress, res);
-    next();
-  });
+  /** Bounds a call that is none of a team's. Its body is small, and waited for before anything that others may need. */
+  const own =
+    (handle: (req: Request, res: Response) => Promise<void>): RequestHandler =>
+    (req, res) => {
+      if (mayBeLarge(req)) throw new ApiError("payload_too_large");
+      return beforeDeadline(DEADLINE_MS.read, () => handle(req, res));
+    };
 
-  router.post("/sign-in", async (req, res) => {
-    const email = lookupAddress(parseItem(signInBody, await readBody(req), []).email);
-    const em = await connected();
-    const network = localsOf(res).clientAddress;
-    const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
-    // Where no network is known, any limit would let anyone lock out others.
-    const limit = network === null ? UNLIMITED : LINKS_PER_NETWORK;
-    // Counted in the same transaction: the commit takes the same time for an unknown address.
-    await transaction(em, async (tx) => {
-      await limits.limitRequests(tx, `sign-in/${network ?? vault.hash("session", email)}`, limit, TOO_MANY_LINKS);
-      await requestLink(tx, vault, email, browser);
-    });
-    setCookie(res, "sign_in", browser, isSecure);
-    res.status(202).json({});
-  });
+  router.post(
+    "/sign-in",
+    own(async (req, res) => {
+      const email = lookupAddress(parseItem(signInBody, await readBody(req), []).email);
+      const em = await connected();
+      const network = localsOf(res).clientAddress;
+      const browser = readCookie(req, "sign_in", isSecure) ?? newCookieToken();
+      // Where no network is known, any limit would let anyone lock out others.
+      const limit = network === null ? UNLIMITED : LINKS_PER_NETWORK;
+      // Counted in the same transaction: the commit takes the same time for an unknown address.
+      await transaction(em, async (tx) => {
+        await limits.limitRequests(tx, `sign-in/${network ?? vault.hash("session", email)}`, limit, TOO_MANY_LINKS);
+        await requestLink(tx, vault, email, browser);
+      });
+      setCookie(res, "sign_in", browser, isSecure);
+      res.status(202).json({});
+    }),
+  );
 
-  router.post("/session", async (req, res) => {
-    const { link } = parseItem(sessionBody, await readBody(req), []);
-    const em = await connected();
-    const open = () => openSession(em, vault, { link, browser: readCookie(req, "sign_in", isSecure) });
-    const token = await limits.limitFailures(em, localsOf(res).clientAddress, open);
-    setCookie(res, "session", token, isSecure);
-    setCookie(res, "sign_in", undefined, isSecure);
-    res.json({});
-  });
+  router.post(
+    "/session",
+    own(async (req, res) => {
+      const { link } = parseItem(sessionBody, await readBody(req), []);
+      const em = await connected();
+      const open = () => openSession(em, vault, { link, browser: readCookie(req, "sign_in", isSecure) });
+      const token = await limits.limitFailures(em, localsOf(res).clientAddress, open);
+      setCookie(res, "session", token, isSecure);
+      setCookie(res, "sign_in", undefined, isSecure);
+      res.json({});
+    }),
+  );
 
-  router.get("/session", async (req, res) => {
-    const token = readCookie(req, "session", isSecure);
-    if (token === undefined) throw new ApiError("api_key_missing", "Sign in first.");
-    const em = await connected();
-    const read = () => readSession(em, vault, token);
-    const session = await limits.limitFailures(em, localsOf(res).clientAddress, read, token);
-    await limits.limitRequests(em, `session/${vault.hash("session", token)}`, env.RATE_LIMIT_PER_MINUTE);
-    res.json(session);
-  });
+  router.get(
+    "/session",
+    own(async (req, res) => {
+      const token = readCookie(req, "session", isSecure);
+      if (token === undefined) throw new ApiError("api_key_missing", "Sign in first.");
+      const em = await connected();
+      const read = () => readSession(em, vault, token);
+      const session = await limits.limitFailures(em, localsOf(res).clientAddress, read, token);
+      await limits.limitRequests(em, `session/${vault.hash("session", token)}`, env.RATE_LIMIT_PER_MINUTE);
+      res.json(session);
+    }),
+  );
 
-  router.delete("/session", async (req, res) => {
-    const token = readCookie(req, "session", isSecure);
-    if (token !== undefined) await endSession(await connected(), vault, token, req.query["everywhere"] === "true");
-    setCookie(res, "session", undefined, isSecure);
-    res.json({});
-  });
+  router.delete(
+    "/session",
+    own(async (req, res) => {
+      const token = readCookie(req, "session", isSecure);
+      if (token !== undefined) await endSession(await connected(), vault, token, req.query["everywhere"] === "true");
+      setCookie(res, "session", undefined, isSecure);
+      res.json({});
+    }),
+  );
 
   router.use(
     "/trpc",

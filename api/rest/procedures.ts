@@ -129,7 +129,8 @@ const admitted = (definition: RouteDefinition) =>
     return ctx.hasDeadline ? admit() : beforeDeadline(DEADLINE_MS[definition.kind], admit);
   });
 
-const BEGAN = z.tuple([z.string(), z.iso.datetime()]);
+/** Postgres knows no year 0. */
+const BEGAN = z.tuple([z.string(), z.iso.datetime().regex(/^(?!0000)/)]);
 
 /** @throws {ApiError} `validation_failed` for a version that cannot be read */
 function editOf({ caller }: Admitted, headers: HeaderValues): Edit | null {

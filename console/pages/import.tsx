@@ -81,7 +81,7 @@ export function Page() {
             </p>
           )}
           {state === "CHECKED" && (
-            <Form submit="Import now" onSubmit={() => imports.run.mutate({ params })}>
+            <Form submit="Import now" onSubmit={() => imports.run.mutate({ params }, { context: { began: found } })}>
               <p>
                 Nothing has changed so far. The import writes people in steps: if it fails, those before stay, and you
                 import the others by the same file.

@@ -132,7 +132,13 @@ export function OneSequence() {
             kind="primary"
             isDisabled={steps.length === 0}
             note={steps.length === 0 ? "It has no steps. Write and save them first." : START}
-            act={({ members: who }) => sequences.start.mutate({ params, body: { include_members: who === "all" } })}
+            act={({ members: who }) => {
+              const began = { id: sequenceId, updated_at: sequence.steps_updated_at };
+              return sequences.start.mutate(
+                { params, body: { include_members: who === "all" } },
+                { context: { began } },
+              );
+            }}
           >
             <WhoEnters sequenceId={sequenceId} />
           </Act>

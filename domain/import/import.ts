@@ -268,7 +268,9 @@ async function importPeople(
   const { people, counts, ...file } = await importFile(...given);
   const { created, updated, suppressed } = counts;
   const duplicates = file.rows - file.refused - people;
-  const report = { ...file, duplicates, created, updated, unchanged: people - created - updated, suppressed };
+  // After a kill, the file is read again: some whom the steps before have counted may have been erased since.
+  const unchanged = Math.max(0, people - created - updated);
+  const report = { ...file, duplicates, created, updated, unchanged, suppressed };
   return { report, counts };
 }
 

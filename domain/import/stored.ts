@@ -9,6 +9,7 @@ import { transaction } from "../../db/transaction.ts";
 import { toJson } from "../../lib/json-object.ts";
 import { readFields } from "../audience/contact-fields.ts";
 import { readList } from "../audience/lists.ts";
+import { EditedMeanwhile } from "../edits.ts";
 import { ApiError, notFound, orNotFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Vault } from "../secrets/crypto.ts";
@@ -234,6 +235,7 @@ export interface StoredImport {
   progress: number;
   outcome: StoredOutcome | null;
   createdAt: string;
+  updatedAt: string;
   expiresAt: string;
 }
 
@@ -242,7 +244,8 @@ const importsOf = (em: EntityManager, tenant: Tenant) =>
     .selectFrom("imports")
     .where(ofTenant(tenant))
     .select(["id", "name", "size", "state", "progress"])
-    .select([isoInstant(sql.ref("created_at")).as("createdAt"), isoInstant(sql.ref("expires_at")).as("expiresAt")]);
+    .select([isoInstant(sql.ref("created_at")).as("createdAt"), isoInstant(sql.ref("expires_at")).as("expiresAt")])
+    .select(isoInstant(sql.ref("updated_at")).as("updatedAt"));
 
 /** @throws {ApiError} `not_found` */
 export async function readImport(em: EntityManager, tenant: Tenant, id: string): Promise<StoredImport> {
@@ -261,12 +264,20 @@ export const listImports = (em: EntityManager, tenant: Tenant, limit: number) =>
     .limit(limit)
     .execute();
 
+interface Command {
+  from: readonly ImportState[];
+  to: "CHECKING" | "RUNNING";
+  options?: StoredOptions;
+  /** The `updatedAt` that the import must still have. */
+  seen?: string | undefined;
+}
+
 /** Moves an import to a state that a workflow carries out; one that is there already stays. */
 async function command(
   em: EntityManager,
   tenant: Tenant,
   id: string,
-  { from, to, options }: { from: readonly ImportState[]; to: "CHECKING" | "RUNNING"; options?: StoredOptions },
+  { from, to, options, seen }: Command,
 ): Promise<void> {
   const set = { state: to, progress: 0, expires_at: inDays(FILE_KEPT) };
   const { numUpdatedRows } = await kysely(em)
@@ -275,9 +286,11 @@ async function command(
     .where(ofTenant(tenant))
     .where("id", "=", id)
     .where("state", "in", from)
+    .where(seen === undefined ? sql<boolean>`true` : sql<boolean>`updated_at = ${seen}::timestamptz`)
     .executeTakeFirstOrThrow();
   if (numUpdatedRows > 0n) return;
-  const { state } = await readImport(em, tenant, id);
+  const { state, updatedAt } = await readImport(em, tenant, id);
+  if (from.includes(state)) throw new EditedMeanwhile({ by: null, at: updatedAt });
   if (state === to || (to === "RUNNING" && state === "DONE")) return;
   throw new ApiError("resource_state_invalid", REFUSED[to]);
 }
@@ -293,9 +306,12 @@ export async function orderCheck(em: EntityManager, tenant: Tenant, id: string, 
   await command(em, tenant, id, { from: ["UPLOADED", "CHECKED", "FAILED"], to: "CHECKING", options });
 }
 
-/** Orders the import as it was checked. @throws {ApiError} `not_found`, `resource_state_invalid` */
-export const orderImport = (em: EntityManager, tenant: Tenant, id: string): Promise<void> =>
-  command(em, tenant, id, { from: ["CHECKED"], to: "RUNNING" });
+/**
+ * Orders the import as it was checked. @param seen the `updatedAt` of the report that the member has seen
+ * @throws {ApiError} `not_found`, `resource_state_invalid`, also when it was checked again since
+ */
+export const orderImport = (em: EntityManager, tenant: Tenant, id: string, seen?: string): Promise<void> =>
+  command(em, tenant, id, { from: ["CHECKED"], to: "RUNNING", seen });
 
 /** Deletes the file and its report; people who were imported stay. @throws {ApiError} as `orderImport` */
 export async function deleteImport(em: EntityManager, tenant: Tenant, id: string): Promise<void> {

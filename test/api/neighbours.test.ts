@@ -14,13 +14,13 @@ interface Neighbour extends TestTeam {
   subscriberId: string;
 }
 
-/** Of four connections, each key has one. */
 /** Before Postgres ends the transaction of the lock. */
 const IN_TIME = { withinMs: 20_000, what: "one statement that waits" };
 
 describe("The connections of an API process", () => {
   let app: TestApp;
   before(async () => {
+    // Each key has one of them.
     app = await serveRoutes(appRouter, { changes: { DATABASE_POOL_MAX: 4 } });
   });
   after(() => app.close());
@@ -119,6 +119,40 @@ describe("The connections of an API process", () => {
     });
     for (const { status } of await Promise.all(writes)) assert.ok(status === 200 || status === 503, `${status}`);
     for (const status of await Promise.all(own)) assert.equal(status, 200);
+  });
+
+  it("tell a caller of the console when to try again", async () => {
+    const own = await makeNeighbour();
+    const owner = await signIn((await makeMember(own.em, own.team.id, "OWNER")).id);
+    const answer = await whileLocked(own, "teams", own.team.id, async () => {
+      const headers = { "mailkeel-team": own.team.id };
+      const path = "/trpc/app.team.changeSettings";
+      return consoleFetch({ ...owner }, "POST", path, { body: { name: "News" } }, headers, app.origin);
+    });
+    assert.equal(answer.status, 503);
+    assert.ok(Number(answer.headers.get("retry-after")) > 0);
+  });
+
+  it("are given to a posted opt-out also when its program has gone", async () => {
+    const team = await makeNeighbour();
+    const [held, posted] = [await linkOf(team), await linkOf(team)];
+    const isOut = async () => {
+      const out = "select from subscriptions where subscriber_id = ? and status = 'UNSUBSCRIBED'";
+      return (await team.em.fork().execute(out, [posted.mail.subscriberId])).length > 0;
+    };
+    const first = await whileLocked(team, "subscribers", held.mail.subscriberId, async (untilOneWaits) => {
+      const first = statusOf(fetch(held.url, { method: "POST" }));
+      await untilOneWaits();
+      const gone = new AbortController();
+      const second = fetch(posted.url, { method: "POST", signal: gone.signal }).catch(() => undefined);
+      const waits = async () => /state="waiting",pool="api"\} [1-9]/.test(await app.deps.metrics.metrics());
+      await eventually(waits, { what: "the second opt-out to wait" });
+      gone.abort();
+      await second;
+      return { first };
+    });
+    assert.equal(await first.first, 200);
+    await eventually(isOut, { what: "the opt-out" });
   });
 
   it("serve other teams' links, and the team's calls, while the links of a team wait for a row", async () => {

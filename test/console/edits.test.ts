@@ -100,6 +100,33 @@ describe("A second editor in the console", () => {
     assert.equal(await editedBy(late), "Ada");
   });
 
+  it("starts no sequence whose steps were changed since they were read", async () => {
+    const params = { sequenceId: await makeSequence(sender, { isStarted: false }) };
+    const seen = (await ada.app.sequences.show.query({ params })).data.steps_updated_at;
+    const body = { steps: [step("a", { subject: "Unseen" })] };
+    const { steps } = (await bob.app.sequences.saveSteps.mutate({ params, body })).data;
+    assert.equal(steps, 1);
+    const start = (updated_at: string) =>
+      ada.app.sequences.start.mutate(
+        { params, body: { include_members: false } },
+        from(params.sequenceId, { updated_at }),
+      );
+    assert.equal(await editedBy(start(seen)), "Bob");
+    assert.equal((await ada.app.sequences.show.query({ params })).data.status, "DRAFT");
+    await start((await ada.app.sequences.show.query({ params })).data.steps_updated_at);
+  });
+
+  it("is told of a version that no clock of Postgres has", async () => {
+    const params = { segmentId: await addSegment(sender) };
+    const { data: segment } = await ada.app.audience.segment.query({ params });
+    const body = { name: "Changed", conditions: segment.conditions };
+    const odd = from(params.segmentId, { updated_at: "0000-01-01T00:00:00Z" });
+    assert.equal(
+      await refusalCodeOf(ada.app.audience.updateSegment.mutate({ params, body }, odd)),
+      "validation_failed",
+    );
+  });
+
   it("of a segment or a list hears of it", async () => {
     const params = { segmentId: await addSegment(sender) };
     const { data: segment } = await ada.app.audience.segment.query({ params });

@@ -5,7 +5,7 @@ import type { ImportKind } from "../../domain/import/stored.ts";
 import { importWorkflowId } from "../../temporal/ids.ts";
 import { clientAs, type consoleClient, refusalCodeOf } from "../support/console.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { testsOf } from "../support/long.ts";
 import { kill } from "../support/processes.ts";
 import { prune } from "../support/retention.ts";
@@ -226,6 +226,20 @@ describe("An import in the console", () => {
     assert.equal(await refusalCodeOf(early), "resource_state_invalid");
     for (const importId of made) await client.app.imports.remove.mutate({ params: { importId } });
     assert.equal(await refusalCodeOf(retrieve(client, whole)), "not_found");
+  });
+
+  it("is not carried out by other choices than those of the report that was read", async () => {
+    const email = uniqueEmail();
+    const importId = await upload(client, `email\n${email}\n`);
+    const read = await check(client, importId, "contacts");
+    assert.equal(read.report?.created, 1);
+    await check(client, importId, "suppressions");
+    const press = (updated_at: string) =>
+      client.app.imports.run.mutate({ params: { importId } }, { context: { began: `${importId} ${updated_at}` } });
+    assert.equal(await refusalCodeOf(press(read.updated_at)), "resource_state_invalid");
+    assert.equal((await retrieve(client, importId)).state, "CHECKED");
+    await press((await retrieve(client, importId)).updated_at);
+    assert.equal((await ended(client, importId)).report?.suppressed, 1);
   });
 
   longIt("ends as exactly one import when its worker is killed in the middle", async () => {

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { appRouter } from "../../api/router.ts";
 import type { Env } from "../../config/env.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -168,6 +170,28 @@ describe("Signing in to the console", () => {
       await consoleFetch({ ...wrong }, "GET", "/session", undefined, from, at),
     ].map(({ status }) => status);
     assert.deepEqual(codes, [401, 401, 401, 429]);
+  });
+
+  it("reads sessions while others at the address have sent a part of their sign-ins", async () => {
+    const { owner } = await makeTeam();
+    const [cookies, at] = [await signIn(owner.id), await serve()];
+    const { hostname, port } = new URL(at);
+    const network = newNetwork();
+    const head = `POST /console/sign-in HTTP/1.1\r\nhost: ${hostname}\r\norigin: ${(await stack()).origin}\r\nx-forwarded-for: ${network}\r\ncontent-type: application/json\r\ncontent-length: 99\r\nexpect: 100-continue\r\n\r\n`;
+    const sockets = await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        const socket = connect(Number(port), hostname);
+        socket.write(head);
+        await once(socket, "data");
+        socket.write("{");
+        return socket;
+      }),
+    );
+    const read = await consoleFetch({ ...cookies }, "GET", "/session", undefined, { "x-forwarded-for": network }, at);
+    assert.equal(read.status, 200);
+    const large = await consoleFetch({}, "POST", "/sign-in", { email: "a".repeat(100_000) }, {}, at);
+    assert.equal(large.status, 413);
+    for (const socket of sockets) socket.destroy();
   });
 
   it("limits how often one session is read", async () => {

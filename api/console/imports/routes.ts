@@ -29,7 +29,7 @@ const importParams = z.strictObject({ importId: idParam });
 const ofImport = z.strictObject({ params: importParams });
 const kind = z.enum(IMPORT_KINDS);
 
-const present = ({ options, outcome, createdAt, expiresAt, ...shown }: StoredImport) => ({
+const present = ({ options, outcome, createdAt, updatedAt, expiresAt, ...shown }: StoredImport) => ({
   ...shown,
   kind: options?.kind ?? null,
   list_id: options?.listId ?? null,
@@ -40,6 +40,7 @@ const present = ({ options, outcome, createdAt, expiresAt, ...shown }: StoredImp
   refused: outcome?.refused ?? [],
   failure: outcome?.failure ?? null,
   created_at: createdAt,
+  updated_at: updatedAt,
   expires_at: expiresAt,
 });
 
@@ -80,7 +81,7 @@ async function start({ temporal, tenant, log }: RequestContext, importId: string
 
 export const importsRouter = router({
   list: consoleQuery({ role: "VIEWER", input: z.strictObject({}) }, async ({ ctx }) =>
-    (await listImports(ctx.em, ctx.tenant, LISTED)).map(({ createdAt, expiresAt: _, ...shown }) => ({
+    (await listImports(ctx.em, ctx.tenant, LISTED)).map(({ createdAt, updatedAt: _at, expiresAt: _, ...shown }) => ({
       ...shown,
       created_at: createdAt,
     })),
@@ -148,7 +149,7 @@ export const importsRouter = router({
     },
   ),
   run: consoleMutation({ role: "EDITOR", ownCommit: true, input: ofImport }, async ({ ctx, input: { params } }) => {
-    await orderImport(ctx.em, ctx.tenant, params.importId);
+    await orderImport(ctx.em, ctx.tenant, params.importId, ctx.edit?.began?.updatedAt);
     await start(ctx, params.importId);
     return show(ctx.em, ctx.tenant, params.importId);
   }),

@@ -9,6 +9,7 @@ import { keyOfSessions } from "../../../domain/access/session-key.ts";
 import { lookupAddress } from "../../../domain/address.ts";
 import { readFields } from "../../../domain/audience/contact-fields.ts";
 import { countSegment, readSegments } from "../../../domain/audience/segments/segments.ts";
+import { noteEdit } from "../../../domain/edits.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../../domain/errors.ts";
 import { sentenceFor } from "../../../domain/mail/smtp-sentences.ts";
 import { mergeTags } from "../../../domain/mail/template.ts";
@@ -192,6 +193,7 @@ export const sequencesRouter = router({
       const start = { key: await ownKey(ctx), includeMembers: input.body.include_members };
       await transaction(ctx.em, async (tx) => {
         await limitStatements(tx, PATIENT_MS);
+        await noteEdit(tx, ctx.edit, { steps: true });
         await startSequence(tx, ctx.tenant, sequenceId, start);
       });
       return { id: sequenceId };
