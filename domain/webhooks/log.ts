@@ -6,12 +6,12 @@ import { ApiError, orNotFound } from "../errors.ts";
 import { isFailing } from "./endpoint-health.ts";
 import { type EventFacts, renderEvent } from "./request.ts";
 
-/** When a delivery is attempted next, as clients read it: at a failing endpoint's next probe; one that is due is on its way. */
+/** When a delivery is attempted next, as clients read it: at a failing endpoint's next probe; one due within a second is on its way. */
 const shownNextAttempt = (delivery: string): RawBuilder<string | null> => {
   const column = (name: string) => sql.ref(`${delivery}.${name}`);
   return sql<string | null>`case when ${column("next_attempt_at")} is not null then coalesce(
     (select h.probe_at from webhook_health h where h.webhook_id = ${column("webhook_id")} and ${isFailing("h")}),
-    case when ${column("status")} = 'RETRYING' or ${column("next_attempt_at")} > now() then ${column("next_attempt_at")} end) end`;
+    case when ${column("status")} = 'RETRYING' or ${column("next_attempt_at")} > now() + interval '1 second' then ${column("next_attempt_at")} end) end`;
 };
 
 /** Whether a delivery has ended with this attempt: neither another attempt nor a replay followed. */
