@@ -50,8 +50,8 @@ export interface Call {
    */
   authenticate: (scope: Scope | null, onCallerKnown: (summary: CallerSummary) => void) => Promise<Admitted>;
   answering: Answering;
-  /** A deadline runs around the call already. */
-  hasDeadline?: boolean;
+  /** How long the call may take; undefined where a deadline runs around it. */
+  deadlineMs?: number | undefined;
   /** The text of `dry_run`. @throws {ApiError} `validation_failed` for a query string that cannot be read */
   readDryRun: () => string | undefined;
 }

@@ -20,6 +20,7 @@ import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { address } from "../fields.ts";
 import { beforeDeadline, DEADLINE_MS } from "../rest/deadline.ts";
+import { retryAfter } from "../rest/envelope.ts";
 import { thrownBy, toApiError } from "../rest/failures.ts";
 import { localsOf, MAX_BODY_BYTES, mayBeLarge, readBody } from "../rest/http.ts";
 import { parseItem } from "../rest/input.ts";
@@ -150,6 +151,8 @@ export function consoleHandler(deps: Deps): Router {
           locals: localsOf(res),
           headers: req.headersDistinct,
           answering: res,
+          // A save may wait for a mail server, and before that for its turn at it.
+          deadlineMs: DEADLINE_MS.workflow,
           readDryRun: () => req.headersDistinct["mailkeel-dry-run"]?.[0],
           authenticate: (scope, onCallerKnown) => {
             const origin = { limits, clientAddress: localsOf(res).clientAddress, onCallerKnown };
@@ -162,11 +165,8 @@ export function consoleHandler(deps: Deps): Router {
       },
       responseMeta({ errors: [error] }) {
         if (!error) return {};
-        const { status, retryAfterSeconds } = toApiError(thrownBy(error));
-        return {
-          status,
-          ...(retryAfterSeconds !== undefined && { headers: { "Retry-After": `${retryAfterSeconds}` } }),
-        };
+        const refusal = toApiError(thrownBy(error));
+        return { status: refusal.status, headers: retryAfter(refusal) };
       },
       onError: ({ error, ctx }) => {
         const refusal = toApiError(thrownBy(error));

@@ -94,7 +94,6 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps): RequestHandler {
         return authenticate(deps.orm.em, deps.vault, req.headersDistinct, origin, deps.verifyToken);
       },
       answering: res,
-      hasDeadline: true,
       readDryRun: () => query().dryRun,
     };
     const readOwnBody = async () => {

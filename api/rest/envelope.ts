@@ -58,11 +58,14 @@ function challenge({ code, message }: ApiError, { resourceMetadata }: Links): st
   return `Bearer ${parts.join(", ")}`;
 }
 
+/** The header that says when to try again, where an error does. */
+export const retryAfter = ({ retryAfterSeconds }: ApiError): Record<string, string> =>
+  retryAfterSeconds === undefined ? {} : { "Retry-After": String(Math.ceil(retryAfterSeconds)) };
+
 /** The answer to a request that was refused or failed. The cause of a failure is in the log, under the request id. */
 export function renderError(requestId: string, error: ApiError, links: Links): HttpAnswer {
   const { status, type, code, message, param } = refusalFacts(error);
-  const headers: Record<string, string> = {};
-  if (error.retryAfterSeconds !== undefined) headers["Retry-After"] = String(Math.ceil(error.retryAfterSeconds));
+  const headers = retryAfter(error);
   if (status === 401 || CHALLENGED.has(error.code)) headers["WWW-Authenticate"] = challenge(error, links);
   const body = {
     error: {

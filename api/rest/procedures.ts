@@ -14,7 +14,7 @@ import { ApiError } from "../../domain/errors.ts";
 import { stableJson } from "../../lib/json-object.ts";
 import type { Call, Locals, RequestContext } from "../context.ts";
 import { type Answer, answerOf } from "./answer.ts";
-import { beforeDeadline, DEADLINE_MS } from "./deadline.ts";
+import { beforeDeadline } from "./deadline.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { refusalFacts, thrownBy, toApiError } from "./failures.ts";
 import {
@@ -98,35 +98,38 @@ export function noteCaller(locals: Locals, { tenant, caller }: Admitted): void {
 
 /**
  * Identifies the caller, checks its rights and the headers, and waits until the caller, and then its team, may have one more
- * request of the kind under way: the order is that of refusals. One step, because tRPC copies the context for each.
+ * request of the kind under way: the order is that of refusals.
  */
+async function admit(definition: RouteDefinition, ctx: Call) {
+  const { headers, locals, answering } = ctx;
+  const access = await ctx.authenticate(definition.scope, (summary) => putCallerHeaders(locals.headers, summary));
+  noteCaller(locals, access);
+  const { caller } = access;
+  const version = readVersion(headers, caller.apiVersion);
+  locals.headers[VERSION_HEADER] = version;
+  const { scope, alsoScope, dryRunScope } = definition;
+  if (scope) requireScope(access, scope);
+  if (alsoScope) requireScope(access, alsoScope);
+  if (definition.role) requireRole(access, definition.role);
+  const text = ctx.readDryRun();
+  if (text !== undefined && text !== "true" && text !== "false") {
+    throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
+  }
+  const dryRun = text === "true";
+  if (dryRun && !definition.dryRun) {
+    throw new ApiError("unsupported_parameter", "There is no dry run of this call.", { param: "dry_run" });
+  }
+  if (dryRun && dryRunScope) requireScope(access, dryRunScope);
+  const idempotencyKey = readIdempotencyKey(headers, definition);
+  await takeTurn(definition.isHeavy ? "heavy" : definition.kind, access, answering);
+  return { access, version, dryRun, idempotencyKey };
+}
+
+/** One step, because tRPC copies the context for each. */
 const admitted = (definition: RouteDefinition) =>
   t.procedure.meta(definition).use(({ ctx, next }) => {
-    const admit = async () => {
-      const { headers, locals, answering } = ctx;
-      const access = await ctx.authenticate(definition.scope, (summary) => putCallerHeaders(locals.headers, summary));
-      noteCaller(locals, access);
-      const { caller } = access;
-      const version = readVersion(headers, caller.apiVersion);
-      locals.headers[VERSION_HEADER] = version;
-      const { scope, alsoScope, dryRunScope } = definition;
-      if (scope) requireScope(access, scope);
-      if (alsoScope) requireScope(access, alsoScope);
-      if (definition.role) requireRole(access, definition.role);
-      const text = ctx.readDryRun();
-      if (text !== undefined && text !== "true" && text !== "false") {
-        throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
-      }
-      const dryRun = text === "true";
-      if (dryRun && !definition.dryRun) {
-        throw new ApiError("unsupported_parameter", "There is no dry run of this call.", { param: "dry_run" });
-      }
-      if (dryRun && dryRunScope) requireScope(access, dryRunScope);
-      const idempotencyKey = readIdempotencyKey(headers, definition);
-      await takeTurn(definition.isHeavy ? "heavy" : definition.kind, access, answering);
-      return next({ ctx: { access, version, dryRun, idempotencyKey } });
-    };
-    return ctx.hasDeadline ? admit() : beforeDeadline(DEADLINE_MS[definition.kind], admit);
+    const call = async () => next({ ctx: await admit(definition, ctx) });
+    return ctx.deadlineMs === undefined ? call() : beforeDeadline(ctx.deadlineMs, call);
   });
 
 /** Postgres knows no year 0. */

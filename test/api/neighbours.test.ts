@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { mock } from "node:test";
+import { DEADLINE_MS } from "../../api/rest/deadline.ts";
 import { appRouter } from "../../api/router.ts";
 import { unsubscribeUrl } from "../../domain/mail/links.ts";
 import { mailLetter } from "../public/ledger.ts";
@@ -121,13 +123,20 @@ describe("The connections of an API process", () => {
     for (const status of await Promise.all(own)) assert.equal(status, 200);
   });
 
-  it("tell a caller of the console when to try again", async () => {
+  it("tell a caller of the console by a deadline when to try again", async () => {
     const own = await makeNeighbour();
     const owner = await signIn((await makeMember(own.em, own.team.id, "OWNER")).id);
-    const answer = await whileLocked(own, "teams", own.team.id, async () => {
+    const answer = await whileLocked(own, "teams", own.team.id, async (untilOneWaits) => {
+      const timers = mock.method(globalThis, "setTimeout");
       const headers = { "mailkeel-team": own.team.id };
       const path = "/trpc/app.team.changeSettings";
-      return consoleFetch({ ...owner }, "POST", path, { body: { name: "News" } }, headers, app.origin);
+      const asked = consoleFetch({ ...owner }, "POST", path, { body: { name: "News" } }, headers, app.origin);
+      await untilOneWaits();
+      const deadline = timers.mock.calls.find(({ arguments: [, ms] }) => ms === DEADLINE_MS.workflow);
+      timers.mock.restore();
+      assert.ok(deadline);
+      deadline.arguments[0]();
+      return asked;
     });
     assert.equal(answer.status, 503);
     assert.ok(Number(answer.headers.get("retry-after")) > 0);
