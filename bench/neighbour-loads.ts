@@ -11,7 +11,7 @@ import { type Cookies, consoleClient, consoleFetch, refusalCodeOf, signIn } from
 import { makeMember, openStackDatabase, unique } from "../test/support/factories.ts";
 import { addSegment, freshKey } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
-import { makeEndpoint } from "../test/support/webhooks.ts";
+import { insertFailed, makeEndpoint } from "../test/support/webhooks.ts";
 import { makeAudience } from "./audience.ts";
 import { writeLedger } from "./ledger.ts";
 
@@ -177,6 +177,9 @@ export async function makeLoads(
     .listen(hangingPort, "127.0.0.1")
     .unref();
 
+  const replayed = await makeEndpoint(hostile, { url: `http://127.0.0.1:${hangingPort}/replays`, events: [] });
+  await insertFailed(hostile, replayed.id, people);
+
   async function startSequence(): Promise<string> {
     const body = { name: "S", segment_id: everyone, from_email: fromEmail };
     const { id } = (await owner.app.sequences.create.mutate({ body })).data;
@@ -292,6 +295,10 @@ export async function makeLoads(
         }
         return undefined;
       },
+    },
+    "bulk replays": {
+      lanes: 8,
+      ask: (lane) => rest(lane, "POST", `/webhooks/${replayed.id}/replays`, { since: "2026-01-01T00:00:00Z" }),
     },
     "counts of a slow segment": {
       lanes: 16,

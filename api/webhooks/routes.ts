@@ -291,6 +291,7 @@ const replayMany = route("POST /webhooks/{webhookId}/replays", {
   status: 202,
   scope: "webhooks:write",
   isPatient: true,
+  isHeavy: true,
   operationId: "replayWebhookDeliveries",
   summary: "Deliver many events to a webhook endpoint once more",
   description: paragraphs(

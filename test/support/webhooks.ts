@@ -170,3 +170,14 @@ export async function insertDelivery(team: TestTeam, webhookId: string, fields: 
     .returningAll()
     .executeTakeFirstOrThrow();
 }
+
+/** Many deliveries of one event that have failed for good. */
+export async function insertFailed(team: TestTeam, webhookId: string, count: number): Promise<void> {
+  const { event_id } = await insertDelivery(team, webhookId);
+  await sql`
+    insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, status)
+    select 'dlv_' || gen_random_uuid(), team_id, environment, webhook_id, event_id, event_type, 'FAILED'
+    from webhook_deliveries cross join generate_series(1, ${count}) where event_id = ${event_id}`.execute(
+    kysely(team.em),
+  );
+}

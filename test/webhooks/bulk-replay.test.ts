@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
-import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import {
   countReplayable,
@@ -19,6 +18,7 @@ import { together } from "../support/together.ts";
 import {
   emitSome,
   insertDelivery,
+  insertFailed,
   logOf,
   makeEndpoint,
   makeTeam,
@@ -62,17 +62,6 @@ describe("A bulk replay", () => {
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/${name}` });
     for (let n = 0; n < count; n++) await insertDelivery(team, endpoint.id, { status: "FAILED", response_status: 410 });
     return { team, endpoint };
-  }
-
-  /** The same by one statement. */
-  async function insertMany(team: Team, { id }: TestEndpoint, count: number): Promise<void> {
-    const { event_id } = await insertDelivery(team, id, { status: "SUCCEEDED" });
-    await sql`
-      insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, status)
-      select 'dlv_' || gen_random_uuid(), team_id, environment, webhook_id, event_id, event_type, 'FAILED'
-      from webhook_deliveries cross join generate_series(1, ${count}) where event_id = ${event_id}`.execute(
-      kysely(team.em),
-    );
   }
 
   const filter = (webhookId: string, of: Partial<ReplayFilter> = {}): ReplayFilter => ({
@@ -286,11 +275,11 @@ describe("A bulk replay", () => {
 
   it("queues the oldest of more than one statement takes, says that there are more, and the command takes them all", async () => {
     const { team, endpoint } = await failed("many", 0);
-    await insertMany(team, endpoint, MOST_AT_ONCE + 5);
+    await insertFailed(team, endpoint.id, MOST_AT_ONCE + 5);
     await commandEndpoint(team.em.fork(), endpoint.id, "pause");
     const { replayed, hasMore } = await replayAt(team, endpoint, 5_000);
     assert.deepEqual([replayed, hasMore, await left(team, endpoint)], [MOST_AT_ONCE, true, 5]);
-    await insertMany(team, endpoint, MOST_AT_ONCE);
+    await insertFailed(team, endpoint.id, MOST_AT_ONCE);
     const done = await replay(...SINCE, "--webhook", endpoint.id, "--per-second", "5000");
     assert.deepEqual([done.replayed, await left(team, endpoint)], [MOST_AT_ONCE + 5, 0]);
     assert.equal(await commandEndpoint(team.em.fork(), endpoint.id, "cancelWaiting"), 2 * MOST_AT_ONCE + 5);
