@@ -32,7 +32,7 @@ const OF_NOBODY: Claim = { key: "" };
 
 /**
  * Runs a call whose statements are for `key` until `claimFor` names another.
- * @param hasEnded whether nobody waits for the call any more: then it is refused its first connection
+ * @param hasEnded whether the caller has gone, or has its answer: then the call is refused its first connection
  */
 export function withClaim<T>(key: string, hasEnded: () => boolean, run: () => T): T {
   const claim: CallClaim = { key, hasBegun: false, hasEnded: () => !claim.hasBegun && hasEnded() };

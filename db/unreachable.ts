@@ -49,6 +49,6 @@ export const isLockTimeout = (error: unknown): boolean => causes(error).some((at
 
 export const isCancelled = (error: unknown): boolean => causes(error).some((at) => codeOf(at) === QUERY_CANCELED);
 
-/** The work had not begun when its caller had gone or got its answer: nobody waits for the reason. */
+/** The caller had gone, or got its answer, before the work began: it reads no reason. */
 export const isUnawaited = (error: unknown): boolean =>
   causes(error).some((at) => at instanceof NoPlaceError && !at.isAwaited);

@@ -1,8 +1,9 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { closeSync, openSync, readFileSync } from "node:fs";
+import { closeSync, openSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import type { GuardedCommand, ReadyMessage } from "./guard.ts";
+import { readStat, TICKS } from "./process-stat.ts";
 import { until } from "./until.ts";
 
 /** A mistake that the user can repair; the message names it and the remedy. */
@@ -15,8 +16,6 @@ const TETHER = `${import.meta.dirname}/tether.ts`;
 /** A starting child must use a hundredth of each minute: on a busy machine a start may take many. */
 const START_LOOK_MS = 60_000;
 const LEAST_SHARE = 0.01;
-/** Of `/proc/[pid]/stat`, in all kernels that Node runs on. */
-const TICK_MS = 10;
 /** How long a stopping child has beyond its own grace time before it is killed. */
 const KILL_MARGIN_MS = 3_000;
 /** How long a restart waits: twice as long each time, up to `most`. */
@@ -56,17 +55,6 @@ export interface ProcessEvents {
   restarted?: (name: string, pid: number) => void;
   /** A child is not ready yet, but works on it. */
   starting?: (name: string, ms: number) => void;
-}
-
-/** CPU time of a process; 0 where the system has no `/proc`: then the clock alone tells how long a start may take. */
-function cpuMsOf(pid: number): number {
-  try {
-    const [, afterName = ""] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
-    const [user, system] = afterName.split(" ").slice(11, 13).map(Number);
-    return ((user ?? 0) + (system ?? 0)) * TICK_MS;
-  } catch {
-    return 0;
-  }
 }
 
 export function isAlive(pid: number): boolean {
@@ -177,7 +165,8 @@ class ManagedProcess {
     const { lookMs } = this.#times;
     let usedMs = 0;
     const timer = setInterval(() => {
-      const nowMs = cpuMsOf(this.pid || (child.pid ?? 0));
+      // Without `/proc` the clock alone tells how long a start may take.
+      const nowMs = ((readStat(this.pid || (child.pid ?? 0))?.own ?? 0) * 1_000) / TICKS;
       if (nowMs - usedMs < lookMs * LEAST_SHARE) return over.abort(new Error(`it did nothing for ${lookMs / 1_000} s`));
       usedMs = nowMs;
       this.#events.starting?.(spec.name, performance.now() - this.#startedAt);

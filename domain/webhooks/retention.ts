@@ -10,7 +10,10 @@ export const EVENT_KEPT: RawBuilder<unknown> = sql`${sql.lit(`${EVENT_KEPT_DAYS}
 /** By then no attempt that began before its endpoint was deleted is still under way. */
 const LATE = sql`interval '1 hour'`;
 
-/** Keeps events for as long as a delivery that is due then. @param tenant undefined for several @param dueAt ISO 8601; null for now @returns how many still exist */
+/**
+ * Keeps events for as long as a delivery that is due then.
+ * @param tenant undefined for several @param dueAt ISO 8601; null for now @returns how many still exist
+ */
 export async function keepEvents(
   em: EntityManager,
   tenant: Tenant | undefined,

@@ -15,7 +15,7 @@ interface Began {
 /** The version of a record, as the client of the console names it. */
 const from = (id: string, { updated_at }: Began) => ({ context: { began: `${id} ${updated_at}` } });
 
-/** Who has changed the record since; `undefined` when the call is answered. */
+/** @returns the name of the member that a refusal names; `undefined` when the call is answered */
 const editedBy = (call: Promise<unknown>): Promise<string | null | undefined> =>
   call.then(
     () => undefined,

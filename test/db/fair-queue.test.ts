@@ -29,7 +29,7 @@ describe("A fair queue", () => {
     assert.equal(queue.waiting, 2);
   });
 
-  it("serves keys in turn, whatever the length of their lines", async () => {
+  it("serves keys in turn, however long their lines are", async () => {
     const { given, take, keys } = use(shared(1));
     for (const key of "aaaabbc") void take(key);
     for (let i = 0; i < 6; i++) {

@@ -189,7 +189,7 @@ describe("SMTP answers", () => {
     });
   }
 
-  it("suppress nobody for another address that they name: the recipient may be an alias", () => {
+  it("suppress no recipient for another address that they name: it may be an alias", () => {
     const suppressed = (response: string) => flagsOf({ stage: "rcpt", code: 550, enhanced: "5.1.1", response })[0];
     assert.notEqual(suppressed("550 5.1.1 <left@team.example>: User unknown"), "suppress");
     assert.equal(suppressed("550 5.1.1 <reader@mail.reader.example>: User unknown"), "suppress", "in another spelling");

@@ -324,7 +324,7 @@ const sparkpost: Kit = {
   parse: (event) => sparkpostSource(NO_VAULT).parse([event]),
 };
 
-/** What a report says, in one line. */
+/** A report as one line. */
 export const shown = (report: ParsedReport): string => {
   if ("unreadable" in report) return `unreadable: ${report.unreadable}`;
   const detail = report.suppressAs ?? (report.isSendersFault ? "sender's" : undefined);

@@ -236,7 +236,7 @@ describe("The refusals of a slice", () => {
     assert.deepEqual(again(UNKNOWN_WORDS, null), ["0 rejected"], "others were accepted");
     const alone = new Refusals({ ...NEW, isWave: true });
     alone.take(replies(CODED, 1));
-    assert.deepEqual(again(CODED, alone.run), ["0 rejected and suppressed"], "nobody else was refused");
+    assert.deepEqual(again(CODED, alone.run), ["0 rejected and suppressed"], "no other recipient was refused");
     let run = null;
     for (let seq = 0; seq < 10; seq++) {
       const next: Refusals = new Refusals({ ...NEW, isWave: true, refusals: run });
