@@ -1,7 +1,6 @@
 import { sql } from "kysely";
 import { ENVIRONMENTS } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
-import { limitStatements, PATIENT_MS } from "../../db/statements.ts";
 import { dueAt } from "./due.ts";
 import { isWaiting } from "./state.ts";
 
@@ -10,7 +9,6 @@ import { isWaiting } from "./state.ts";
  * transaction has written. One who is due, or was before a resume spread them, stays so.
  */
 export async function followTimeZone(em: EntityManager, teamId: string, timeZone: string): Promise<void> {
-  await limitStatements(em, PATIENT_MS);
   for (const environment of ENVIRONMENTS) {
     const tenant = { teamId, environment };
     // As `entering` of `readSequence`: who enters meanwhile has entered by the old zone before, or enters by the new one.

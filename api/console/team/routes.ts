@@ -175,6 +175,8 @@ const settings = consoleQuery({ role: "VIEWER", input: noInput }, async ({ ctx }
 const changeSettings = consoleMutation(
   {
     role: "ADMIN",
+    // Another time zone moves all who wait in sequences.
+    isPatient: true,
     input: bodyOf(
       z.strictObject({ name: name.optional(), time_zone: z.string().optional(), tracking: z.boolean().optional() }),
     ),
