@@ -8,49 +8,45 @@ import { importWorkflowId } from "../temporal/ids.ts";
 import { type ImportInput, importStart } from "../temporal/starts.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { LOOK_AGAIN_MS, placesForLongWork } from "./long-work.ts";
 import { forEachAlone, readLatestRun } from "./starts.ts";
 
-/** Of a process at once, each of another team: they leave places to the other work of their pool. */
-const IMPORTS_AT_ONCE = 3;
-const LOOK_AGAIN_MS = 2_000;
 /** A failure of the service that lasts so long is shown to the member, who may try again. */
 const MOST_FAILURES = 5;
 
 export type ImportActivities = ReturnType<typeof createImportActivities>;
 
 export function createImportActivities({ orm, vault, log, stopping }: ActivityDeps) {
-  const teams = new Set<string>();
+  const inPlace = placesForLongWork();
   /** Of each import in this process. An attempt that finds no place is none. */
   const failures = new Map<string, number>();
   return {
     /** Checks or imports a file, as the import's state orders. @returns its state at the end */
     runImport: ({ importId, teamId, environment }: ImportInput): Promise<{ state: string }> =>
       whileBeating(async () => {
-        if (teams.size >= IMPORTS_AT_ONCE || teams.has(teamId)) {
-          const retry = { nextRetryDelay: LOOK_AGAIN_MS };
-          throw ApplicationFailure.create({ message: "no_place", type: "no_place", ...retry });
-        }
         const { cancellationSignal } = Context.current();
         const tenant = { teamId, environment };
         const em = forTenant(orm.em, tenant);
         const signal = AbortSignal.any([stopping, cancellationSignal]);
-        teams.add(teamId);
-        try {
-          const state = await carryOutImport(em, vault, tenant, importId, signal);
-          failures.delete(importId);
-          return { state };
-        } catch (error) {
-          if (signal.aborted || isConflict(error) || isLockTimeout(error) || isUnreachable(error)) throw error;
-          const failed = (failures.get(importId) ?? 0) + 1;
-          failures.set(importId, failed);
-          if (failed < MOST_FAILURES) throw error;
-          failures.delete(importId);
-          log.error({ importId, teamId, err: error }, "an import failed for good");
-          await failImport(em, tenant, importId, "The service failed. Try again, or ask its operator.");
-          return { state: "FAILED" };
-        } finally {
-          teams.delete(teamId);
-        }
+        const end = await inPlace(teamId, async () => {
+          try {
+            const state = await carryOutImport(em, vault, tenant, importId, signal);
+            failures.delete(importId);
+            return { state };
+          } catch (error) {
+            if (signal.aborted || isConflict(error) || isLockTimeout(error) || isUnreachable(error)) throw error;
+            const failed = (failures.get(importId) ?? 0) + 1;
+            failures.set(importId, failed);
+            if (failed < MOST_FAILURES) throw error;
+            failures.delete(importId);
+            log.error({ importId, teamId, err: error }, "an import failed for good");
+            await failImport(em, tenant, importId, "The service failed. Try again, or ask its operator.");
+            return { state: "FAILED" };
+          }
+        });
+        if (end) return end;
+        const retry = { nextRetryDelay: LOOK_AGAIN_MS };
+        throw ApplicationFailure.create({ message: "no_place", type: "no_place", ...retry });
       }),
   };
 }

@@ -8,6 +8,7 @@ import { pauseSequence, readSequence } from "../domain/sequences/state.ts";
 import { advanceWaves, claimWave } from "../domain/sequences/waves.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { LOOK_AGAIN_MS, placesForLongWork } from "./long-work.ts";
 import { startSend } from "./starts.ts";
 
 export type SequenceCommand = "pause" | "resume" | "stop" | "mailDueNow";
@@ -17,6 +18,9 @@ export type SequenceRun = Awaited<ReturnType<SequenceActivities["runSequence"]>>
 /** How soon a wave is looked at again: a tenth of its age, between these. */
 const SOONEST_LOOK_MS = 1_000;
 const LATEST_LOOK_MS = 30_000;
+
+/** A team that starts many sequences at once notes their members one after another: each is work for Postgres alone. */
+const inPlace = placesForLongWork();
 
 export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => ({
   /**
@@ -28,11 +32,14 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
   runSequence: ({ campaignId, wave }: { campaignId: string; wave: number }) =>
     whileBeating(async () => {
       const em = orm.em.fork();
-      await noteMembers(em, vault, campaignId);
-      await advanceWaves(em, campaignId);
-      const { sendId, isBusy, isBlocked = false, capMs = 0 } = await claimWave(em, campaignId, wave);
+      const { teamId, areMembersNoted } = await readSequence(em, campaignId);
+      const note = () => noteMembers(em, vault, campaignId).then(() => true);
+      const mayClaim = areMembersNoted || (await inPlace(teamId, note));
+      if (mayClaim) await advanceWaves(em, campaignId);
+      const claimed = mayClaim ? await claimWave(em, campaignId, wave) : undefined;
+      const { sendId, isBusy, isBlocked = false, capMs = 0 } = claimed ?? { isBusy: false };
       const progress = await readProgress(em, campaignId);
-      const { teamId, environment, status, reason, waiting, mailedToday, nextDueAt } = progress;
+      const { environment, status, reason, waiting, mailedToday, nextDueAt } = progress;
       if (sendId) {
         const send = { id: sendId, teamId, environment, type: "campaign", resourceId: campaignId } as const;
         await startSend(Context.current().client, send);
@@ -42,7 +49,7 @@ export const createSequenceActivities = ({ orm, vault, log }: ActivityDeps) => (
       const lookMs = Math.min(Math.max((progress.claimedMs ?? 0) / 10, SOONEST_LOOK_MS), LATEST_LOOK_MS);
       // Beside a wave that holds only DEFERRED people the next one may begin.
       const dueMs = sendId || isBusy || progress.nextInMs === null ? null : Math.max(progress.nextInMs, capMs);
-      const nextInMs = hasWaves ? Math.min(lookMs, dueMs ?? lookMs) : dueMs;
+      const nextInMs = !mayClaim ? LOOK_AGAIN_MS : hasWaves ? Math.min(lookMs, dueMs ?? lookMs) : dueMs;
       return { status, reason, wave: progress.wave, isBlocked, waiting, mailedToday, nextDueAt, hasWaves, nextInMs };
     }),
 
