@@ -63,7 +63,7 @@ export function putCallerHeaders(
  * Requests of one caller that are under way at once in this process, from before its body is read until its answer has left;
  * those that `isHeavy` have a line of their own.
  */
-export const TURNS_OF_A_CALLER = { read: 8, heavy: 2, write: 8, workflow: 16 } as const satisfies Record<
+export const TURNS_OF_A_CALLER = { read: 8, heavy: 1, write: 8, workflow: 16 } as const satisfies Record<
   RouteKind | "heavy",
   number
 >;

@@ -114,9 +114,9 @@ describe("The turns of requests", () => {
     await askFor({ team, keys: [team.keys.live], atOnce: 8 });
   });
 
-  it("runs two heavy requests of a key at once, and its other reads beside them", async () => {
+  it("runs one heavy request of a key at a time, and its other reads beside it", async () => {
     const team = await makeTeam();
-    const asked = askFor({ team, keys: [team.keys.live], atOnce: 2, path: "/long" });
+    const asked = askFor({ team, keys: [team.keys.live], atOnce: 1, path: "/long" });
     assert.equal((await api(team.keys.live, app.base).get("/quick")).status, 200);
     await asked;
   });
@@ -163,8 +163,8 @@ describe("The turns of requests", () => {
       post(path, path === "/take" ? { text } : { jsonrpc: "2.0", id: 1, method: "ping", params: { text } });
     const uploads = keys.map((key) => stall(app, key, path, bytes || undefined));
     await Promise.all(uploads.map(({ begun }) => begun));
-    // Their key was looked up before that of a later request.
-    for (let i = 0; i < 3; i++) assert.equal((await client.get("/quick")).status, 200);
+    // Each key was looked up before that of a later request with it.
+    for (const key of keys) assert.equal((await api(key, app.base).get("/quick")).status, 200);
     let isAnswered = false;
     const further = send(client, text).finally(() => {
       isAnswered = true;
