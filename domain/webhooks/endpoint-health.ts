@@ -34,9 +34,6 @@ export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<Endp
   when ${sql.ref(`${health}.last_success_at`)} > now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
   else ${sql.lit("unproven" satisfies EndpointHealth)} end`;
 
-/** A success that changes nothing else is noted only if none was noted within this time, in seconds. */
-const NOTED_EVERY_SECONDS = 1;
-
 interface CountedOutcome {
   status: DeliveryStatus;
   isProbe: boolean;
@@ -85,8 +82,7 @@ export function noteAttempts(byEndpoint: ReadonlyMap<string, readonly CountedOut
     from json_to_recordset(${JSON.stringify(batches)}::json) as b ("webhookId" text, succeeded boolean, failures int,
       failed boolean, "isProbe" boolean, "askedMs" float8)
     join webhook_health before on before.webhook_id = b."webhookId"
-    where h.webhook_id = b."webhookId" and (b.failed or h.consecutive_failures > 0
-      or coalesce(h.last_success_at < now() - make_interval(secs => ${sql.lit(NOTED_EVERY_SECONDS)}), true))
+    where h.webhook_id = b."webhookId"
     returning h.webhook_id as "webhookId", case when h.failing_since = now()::timestamptz(3) then 'failing'
       when ${isFailing("before")} and not ${isFailing("h")} then 'working' end as change,
       h.consecutive_failures, h.last_success_at`;

@@ -19,6 +19,8 @@ export interface AttemptOutcome {
 
 export interface EndpointOutcome extends AttemptOutcome {
   webhookId: string;
+  /** It counts for the health of its endpoint; a test never does, nor a success that follows another one at once. */
+  isNoted: boolean;
   /** Until the next attempt of a RETRYING one. */
   retryInMs: number | null;
   isProbe: boolean;
@@ -36,7 +38,7 @@ export async function writeOutcomes(
   outcomes: readonly EndpointOutcome[],
 ): Promise<Map<string, EndpointChange>> {
   const counted = Map.groupBy(
-    outcomes.filter(({ isTest }) => !isTest),
+    outcomes.filter(({ isNoted }) => isNoted),
     ({ webhookId }) => webhookId,
   );
   // It waits for the disk: an outcome that a crash of Postgres took back would be repeated without a row that says why.
@@ -48,6 +50,10 @@ export async function writeOutcomes(
       from json_to_recordset(${JSON.stringify(outcomes)}::json) as o (id text, status text, "responseStatus" smallint,
         "responseBody" text, "errorMessage" text, "durationMs" int, "retryInMs" float8)
       where d.id = o.id and d.status = 'PENDING'`;
+  if (counted.size === 0) {
+    await written.execute(kysely(em));
+    return new Map();
+  }
   // Successes switch nothing off: without that part a statement takes Postgres a fifth less time to plan.
   const failed = outcomes.some(({ status }) => status !== "SUCCEEDED");
   const dead = failed ? sql`dead as (${switchOffDead("noted")}),` : sql``;
