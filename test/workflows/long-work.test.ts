@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { placesForLongWork } from "../../activities/long-work.ts";
 
 describe("Long work of a process", () => {
-  it("goes on for three teams at once, with one piece of each", async () => {
+  it("runs for three teams at once, one piece of each", async () => {
     const inPlace = placesForLongWork();
     const { promise: ended, resolve: end } = Promise.withResolvers<string>();
     const begun = ["a", "b", "c"].map((team) => inPlace(team, () => ended));
