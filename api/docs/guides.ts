@@ -50,7 +50,7 @@ liquid.registerFilter("number", numberText);
 const PAGE = readFileSync(`${import.meta.dirname}/page.liquid`, "utf8");
 
 /** @throws {Error} for a guide that names a fact or a filter that does not exist */
-const markdownOf = ({ file }: Guide, facts: Facts): string =>
+export const markdownOf = ({ file }: Guide, facts: Facts): string =>
   liquid.parseAndRenderSync(readFileSync(file, "utf8"), { ...facts, assets: ASSETS });
 
 /** Every guide in one Markdown text, for assistants: see llmstxt.org. */

@@ -1,14 +1,16 @@
+import { readFileSync } from "node:fs";
 import type { Tool } from "@modelcontextprotocol/server";
 import type { AnyTRPCRouter } from "@trpc/server";
 import { z } from "zod";
 import type { Access } from "../../domain/access/access.ts";
 import { roleHolds } from "../../domain/access/scopes.ts";
-import { isObject, type JsonObject } from "../../lib/json-object.ts";
+import type { JsonObject } from "../../lib/json-object.ts";
 import { shownAs } from "../openapi/schemas.ts";
-import type { RouteDefinition } from "../rest/definition.ts";
+import type { InputSchema, RouteDefinition } from "../rest/definition.ts";
 import { type Endpoint, endpointsOf } from "../rest/endpoints.ts";
-import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
-import type { RawInput } from "../rest/input.ts";
+import { parserOf, type RawInput } from "../rest/input.ts";
+import { subscriberBody } from "../subscribers/schema.ts";
+import { toolSchema } from "./schema.ts";
 
 /** The arguments of a call, as the parts of the request that they stand for. */
 export interface ToolRequest {
@@ -21,21 +23,25 @@ export interface ToolRequest {
 export interface OperationTool {
   tool: Tool;
   endpoint: Endpoint;
+  /** Of a tool that takes a list of records: a request for each. @throws {ApiError} `validation_failed` for another list */
+  requestsOf?: (args: JsonObject) => ToolRequest[];
   requestOf(args: JsonObject): ToolRequest;
 }
 
-const DRY_RUN = {
-  dry_run: { type: "boolean", description: "True: checks the call and answers its impact, and changes nothing." },
-};
-const IDEMPOTENCY_KEY = {
-  idempotency_key: {
-    type: "string",
-    minLength: 1,
-    maxLength: MAX_IDEMPOTENCY_KEY_LENGTH,
-    description:
-      "A new random text, such as a UUID, for each intended effect. A repeated call with the same key and arguments has one effect.",
-  },
-};
+/** For every client that shows them to its model, and by operationId what a tool says beside the operation's summary. */
+const [INSTRUCTIONS = "", ...SECTIONS] = readFileSync(`${import.meta.dirname}/tools.md`, "utf8").split("\n## ");
+const NOTES = Object.fromEntries(SECTIONS.map((section) => section.trim().split("\n")));
+
+export { INSTRUCTIONS };
+
+/** Operations that are no tools. */
+const NO_TOOLS: ReadonlySet<string> = new Set([
+  // A webhook is set up beside the program that gets its events: its secret does not belong in a conversation, and no text must
+  // lead an assistant to send the team's events to another URL.
+  ...["createWebhook", "updateWebhook", "deleteWebhook", "rotateWebhookSecret", "testWebhook", "listWebhookEventTypes"],
+  // The tool of the list, or of many records, does the same.
+  ...["retrieveWebhook", "retrieveWebhookDelivery", "replayWebhookDelivery", "retrieveAccount", "createContact"],
+]);
 
 /** A text about REST in the words of a tool: a header is an argument. */
 export const inToolWords = (text: string): string =>
@@ -50,37 +56,32 @@ function fieldsOf(part: z.ZodType | undefined): Record<string, z.ZodType> {
 /** Fields of the path, the query and the body stand beside each other: assistants fill flat arguments more reliably. */
 function inputSchemaOf({ operationId, input, documentedBody, dryRun, idempotency }: RouteDefinition) {
   const { params, query, body } = input.shape;
-  const parts = [params, query, documentedBody ?? body].map(fieldsOf);
-  const { properties, required, ...schema } = shownAs(z.strictObject(Object.assign({}, ...parts)));
-  const own = { ...(dryRun && DRY_RUN), ...(idempotency !== "none" && IDEMPOTENCY_KEY) };
-  const names = [...parts, own].flatMap((part) => Object.keys(part));
+  const key = z.string();
+  const own = {
+    ...(dryRun && { dry_run: z.boolean().optional() }),
+    ...(idempotency !== "none" && { idempotency_key: idempotency === "required" ? key : key.optional() }),
+  };
+  const parts = [...[params, query, documentedBody ?? body].map(fieldsOf), own];
+  const names = parts.flatMap((part) => Object.keys(part));
   if (new Set(names).size < names.length) throw new Error(`${operationId} has two arguments of one name`);
-  return {
-    ...schema,
-    type: "object",
-    properties: { ...(isObject(properties) && properties), ...own },
-    required: [
-      ...(Array.isArray(required) ? (required as string[]) : []),
-      ...(idempotency === "required" ? ["idempotency_key"] : []),
-    ],
-  } as Tool["inputSchema"];
+  return toolSchema(shownAs(z.strictObject(Object.assign({}, ...parts)))) as Tool["inputSchema"];
 }
 
 function toolOf(endpoint: Endpoint): OperationTool {
   const { meta } = endpoint;
-  const { operationId, summary, description, kind, method, status, scope, idempotency, input } = meta;
-  // A record that an editor may create leaves all others as they are. A webhook, which only an administrator may, sends data away.
-  const isHarmless = kind === "read" || (status === 201 && (scope === null || roleHolds("EDITOR", scope)));
+  const { operationId, summary, kind, method, status, scope, idempotency, input } = meta;
+  // A preview changes nothing, and a record that an editor may create leaves all others as they are.
+  const isHarmless =
+    operationId.startsWith("preview") || (status === 201 && (scope === null || roleHolds("EDITOR", scope)));
+  const note = NOTES[operationId];
   const tool: Tool = {
     name: operationId,
-    title: summary,
-    description: inToolWords(description),
+    description: note === undefined ? summary : `${summary}. ${note}`,
     inputSchema: inputSchemaOf(meta),
-    annotations: {
-      readOnlyHint: kind === "read",
-      destructiveHint: !isHarmless,
-      idempotentHint: method !== "POST" || idempotency === "required",
-    },
+    annotations:
+      kind === "read"
+        ? { readOnlyHint: true }
+        : { destructiveHint: !isHarmless, idempotentHint: method !== "POST" || idempotency === "required" },
   };
   const { params, query, body } = input.shape;
   const inPath = fieldsOf(params);
@@ -89,7 +90,13 @@ function toolOf(endpoint: Endpoint): OperationTool {
     if (Object.hasOwn(inPath, name)) return "params";
     return body && !Object.hasOwn(inQuery, name) ? "body" : "query";
   };
-  const requestOf = ({ dry_run, idempotency_key, ...args }: JsonObject): ToolRequest => {
+  const inBody = fieldsOf(body);
+  const requestOf = (all: JsonObject): ToolRequest => {
+    // Models write null for a value that they leave out.
+    const values = Object.entries(all).filter(
+      ([name, value]) => value !== null || inBody[name]?.safeParse(null).success,
+    );
+    const { dry_run, idempotency_key, ...args }: JsonObject = Object.fromEntries(values);
     const given = Object.groupBy(Object.entries(args), ([name]) => placeOf(name));
     // The API reads a query as text.
     const queryText = (given.query ?? []).map(([name, value]) => [
@@ -111,9 +118,38 @@ function toolOf(endpoint: Endpoint): OperationTool {
   return { tool, endpoint, requestOf };
 }
 
-/** Every operation of a router as a tool, by its name. */
-export const toolsOf = (routes: AnyTRPCRouter): ReadonlyMap<string, OperationTool> =>
-  new Map(endpointsOf(routes).map((endpoint) => [endpoint.meta.operationId, toolOf(endpoint)]));
+const subscribersInput = (person: z.ZodType): InputSchema =>
+  z.strictObject({ body: z.strictObject({ subscribers: z.array(person).min(1).max(100) }) });
+const checkSubscribers = parserOf({
+  input: subscribersInput(z.looseObject({})),
+  output: z.null(),
+  itemsIn: "subscribers",
+});
+
+/** The tool of `createSubscriber` takes a list of people: assistants fill one call more reliably than fifty. */
+function createSubscribers(endpoint: Endpoint): OperationTool {
+  const summary = "Create up to 100 subscribers, on no list yet";
+  const meta = { ...endpoint.meta, operationId: "createSubscribers", summary, input: subscribersInput(subscriberBody) };
+  const { requestOf, tool } = toolOf({ ...endpoint, meta });
+  const requestsOf = (args: JsonObject) => {
+    const { parts, dryRun, idempotencyKey: key } = requestOf(args);
+    checkSubscribers(parts);
+    const { subscribers } = parts.body as { subscribers: unknown[] };
+    return subscribers.map((body, place) => ({
+      ...{ parts: { ...parts, body }, dryRun },
+      idempotencyKey: key && `${key}/${place}`,
+    }));
+  };
+  return { tool, endpoint, requestOf, requestsOf };
+}
+
+/** The operations of a router as tools, by their names. */
+export function toolsOf(routes: AnyTRPCRouter): ReadonlyMap<string, OperationTool> {
+  const tools = endpointsOf(routes)
+    .filter(({ meta }) => !NO_TOOLS.has(meta.operationId))
+    .map((each) => (each.meta.operationId === "createSubscriber" ? createSubscribers(each) : toolOf(each)));
+  return new Map(tools.map((each) => [each.tool.name, each]));
+}
 
 /** The tools whose scopes a caller has. No token has the scope of a send, so no token is shown the tool that confirms one. */
 export const visibleTools = (tools: ReadonlyMap<string, OperationTool>, { scopes }: Pick<Access, "scopes">): Tool[] =>

@@ -14,23 +14,26 @@ import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { Server } from "@modelcontextprotocol/server";
 import { pino } from "pino";
 import { z } from "zod";
+import { toolsOf } from "../../api/mcp/tools.ts";
 import { DEADLINE_MS } from "../../api/rest/deadline.ts";
-import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { PLAIN_ANSWER_BYTES } from "../../api/rest/http.ts";
 import { ok, router } from "../../api/rest/route.ts";
 import { appRouter } from "../../api/router.ts";
+import { transaction } from "../../db/transaction.ts";
 import { SCOPES, SEND_SCOPES } from "../../domain/access/scopes.ts";
 import { ApiError, ERRORS, isErrorCode, type Retry } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
+import { attachList } from "../../domain/sends/drafts/drafts.ts";
 import { api, type Json } from "../support/api.ts";
 import { route, serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { freshKey, makeSender, type Sender } from "../support/sending.ts";
+import { freshKey, makeSender, people, type Sender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { claimsFor, openIssuer, signToken, type TestIssuer } from "./oauth-issuer.ts";
 
-const OPERATIONS = endpointsOf(appRouter).map(({ meta }) => meta);
+/** The largest list of tools, in bytes: a client reads it to its model before every conversation. */
+const MOST_TOOL_BYTES = 36_000;
 const INFO = { name: "test", version: "1.0.0" };
 /** Codes of messages that are refused as a whole, besides those without a good credential. */
 const BEFORE_A_TOOL: ReadonlySet<string> = new Set([
@@ -78,6 +81,7 @@ describe("The MCP server", () => {
   const namesOf = async (client: Client) => (await client.listTools()).tools.map(({ name }) => name).toSorted();
   const post = (body: string, headers: Record<string, string> = {}) =>
     fetch(url(), { method: "POST", body, headers: { "content-type": "application/json", ...headers } });
+  const message = (method: string, params: object = {}) => JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
 
   before(async () => {
     issuer = await openIssuer();
@@ -108,29 +112,158 @@ describe("The MCP server", () => {
   });
 
   it("shows a caller the tools of its scopes, and no token one of the send tier", async () => {
-    const operations = (allowed: (scope: string) => boolean) =>
-      OPERATIONS.filter(({ scope, alsoScope }) => [scope, alsoScope].every((name) => !name || allowed(name)))
-        .map(({ operationId }) => operationId)
+    const tools = (allowed: (scope: string) => boolean) =>
+      [...toolsOf(appRouter).values()]
+        .filter(({ endpoint: { meta } }) => [meta.scope, meta.alsoScope].every((scope) => !scope || allowed(scope)))
+        .map(({ tool }) => tool.name)
+        .concat("readGuide")
         .toSorted();
     const isKeys = (scope: string) => scope !== "suppressions:delete";
-    assert.deepEqual(await namesOf(withKey), operations(isKeys));
+    assert.deepEqual(await namesOf(withKey), tools(isKeys));
     const isTokens = (scope: string) => isKeys(scope) && !(SEND_SCOPES as string[]).includes(scope);
-    assert.deepEqual(await namesOf(withToken), operations(isTokens));
+    assert.deepEqual(await namesOf(withToken), tools(isTokens));
     const few = await connect((await sender.mint({ scopes: ["lists:read"] })).key);
-    assert.deepEqual(await namesOf(few), ["listLists", "retrieveList", "retrieveMe"]);
+    assert.deepEqual(await namesOf(few), ["listLists", "readGuide", "retrieveList", "retrieveMe"]);
     await few.close();
   });
 
-  it("describes each operation by its declaration", async () => {
-    const tools = Object.fromEntries((await withKey.listTools()).tools.map((tool) => [tool.name, tool]));
-    const { createList, createWebhook, listLists, sendNewsletter } = tools;
-    assert.deepEqual(listLists?.annotations, { readOnlyHint: true, destructiveHint: false, idempotentHint: true });
-    assert.deepEqual(createList?.annotations, { readOnlyHint: false, destructiveHint: false, idempotentHint: false });
-    assert.deepEqual(Object.keys(createList?.inputSchema.properties ?? {}).slice(-2), ["dry_run", "idempotency_key"]);
-    assert.deepEqual(sendNewsletter?.inputSchema.required, ["newsletterId", "confirmation_token", "idempotency_key"]);
-    for (const tool of [sendNewsletter, createWebhook]) assert.equal(tool?.annotations?.destructiveHint, true);
-    assert.doesNotMatch(JSON.stringify(tools), /Idempotency-Key/);
-    assert.match(sendNewsletter?.description ?? "", /only after the person has seen the numbers of the preview/);
+  it("describes all tools to a key that may do everything in few bytes", async () => {
+    const headers = { authorization: `Bearer ${sender.keys.live}`, "mcp-protocol-version": "2025-11-25" };
+    const answer = await (await post(message("tools/list"), headers)).text();
+    assert.ok(Buffer.byteLength(answer) <= MOST_TOOL_BYTES, `${Buffer.byteLength(answer)} bytes`);
+    assert.doesNotMatch(answer, /Idempotency-Key/);
+    const { tools } = JSON.parse(answer).result;
+    const send = tools.find(({ name }: Json) => name === "sendNewsletter");
+    assert.deepEqual(send.inputSchema.required, ["newsletterId", "confirmation_token", "idempotency_key"]);
+    assert.match(send.description, /only after the person has seen the numbers of the preview/);
+  });
+
+  it("brings a newsletter to five people by tools alone, once the app has attached the list", async () => {
+    const { data: list } = await call(withKey, "createList", { name: unique("Readers"), optin: "SINGLE" });
+    const subscribers = people(5, `${unique("to")}.example`).map(({ email, firstName }) => ({
+      email,
+      first_name: firstName,
+    }));
+    const { data: made } = await call(withKey, "createSubscribers", { subscribers, idempotency_key: freshKey() });
+    const ids = made.map(({ data }: Json) => data.id);
+    const { data: batch } = await call(withKey, "addListSubscribers", { listId: list.id, subscriber_ids: ids });
+    assert.deepEqual(batch.added, ids);
+    const { data: draft } = await call(withKey, "createNewsletter", {
+      ...{ name: unique("News"), subject: "For {{ first_name }}", body: "<p>Hello {{ first_name }}</p>" },
+      ...{ from_email: sender.fromEmail, idempotency_key: freshKey() },
+    });
+    const newsletterId = draft.id;
+    await transaction(sender.em, (tx) => attachList(tx, newsletterId, list.id));
+
+    const preview = await call(withKey, "previewNewsletterSend", { newsletterId, idempotency_key: freshKey() });
+    assert.equal(preview.data.recipients.eligible, 5);
+    const confirmation_token = preview.data.confirmation.token;
+    await call(withKey, "sendNewsletter", { newsletterId, confirmation_token, idempotency_key: freshKey() });
+    const isSent = async () => (await call(withKey, "retrieveNewsletter", { newsletterId })).data.status === "SENT";
+    await eventually(isSent, { what: "the newsletter to be sent" });
+    const { data: report } = await call(withKey, "retrieveAnalyticsOverview", { resource_id: newsletterId });
+    assert.deepEqual([report.totals.sent, report.days.length, report.days[0].sent], [5, 1, 5]);
+    const { data: all } = await call(withKey, "retrieveAnalyticsOverview", { resource_id: null });
+    assert.equal(all.days.length, 30);
+  });
+
+  it("makes up to a hundred subscribers in one call, refuses each for itself, and makes none twice under a key", async () => {
+    const taken = uniqueEmail();
+    await call(withKey, "createSubscribers", { subscribers: [{ email: taken }] });
+    // More than a caller may have under way at once.
+    const some = Array.from({ length: 20 }, () => ({ email: uniqueEmail(), first_name: null }));
+    const subscribers = [{ email: taken }, { email: "nobody" }, { email: uniqueEmail(), list: "x" }, ...some];
+    const tried = await call(withKey, "createSubscribers", { subscribers, dry_run: true });
+    assert.equal(tried.data.at(-1).meta.impact.would_create, 1);
+    const keyed = { subscribers, idempotency_key: freshKey() };
+    const { data } = await call(withKey, "createSubscribers", keyed);
+    const refusals = ["resource_already_exists", "validation_failed", "validation_failed"];
+    assert.deepEqual(
+      data.map((each: Json) => each.error?.code ?? each.data.email),
+      [...refusals, ...some.map(({ email }) => email)],
+    );
+    assert.equal(data[1].error.param, "email");
+    const ids = (answers: Json[]) => answers.map((each) => each.data?.id);
+    assert.deepEqual(ids((await call(withKey, "createSubscribers", keyed)).data), ids(data));
+
+    for (const [args, param] of [
+      [{}, "subscribers"],
+      [{ subscribers: [] }, "subscribers"],
+      [{ subscribers: ["x"] }, "subscribers[0]"],
+      [{ subscribers, listId: "list_none" }, "listId"],
+    ] as const) {
+      const { error } = await call(withKey, "createSubscribers", args);
+      assert.deepEqual([error.code, error.param], ["validation_failed", param]);
+    }
+    const hundredOne = Array.from({ length: 101 }, () => ({ email: uniqueEmail() }));
+    assert.equal((await call(withKey, "createSubscribers", { subscribers: hundredOne })).error.param, "subscribers");
+    const reader = await connect((await sender.mint({ scopes: ["subscribers:read"] })).key);
+    assert.equal((await call(reader, "createSubscribers", { subscribers })).error.code, "insufficient_scope");
+    await reader.close();
+  });
+
+  it("takes null for an argument that is left out, unless it clears a field", async () => {
+    const { data: list } = await call(withKey, "createList", {
+      ...{ name: unique("List"), description: "A note", optin: null, dry_run: null, idempotency_key: null },
+    });
+    assert.deepEqual([list.description, list.optin], ["A note", "SINGLE"]);
+    const page = await call(withKey, "listLists", { limit: 1, cursor: null, order: null, updated_since: null });
+    assert.equal(page.data[0].id, list.id);
+    const { data } = await call(withKey, "updateList", { listId: list.id, name: null, description: null });
+    assert.deepEqual([data.name, data.description], [list.name, null]);
+    assert.match((await call(withKey, "retrieveList", { listId: null })).error.message, /listId is required/);
+    const answer = await post(message("tools/call", { name: "retrieveMe", arguments: null }), {
+      authorization: `Bearer ${token}`,
+    });
+    assert.equal(((await answer.json()) as Json).result.isError, undefined);
+  });
+
+  it("agrees on no version of MCP that has batches, and refuses a batch", async () => {
+    const headers = { authorization: `Bearer ${token}` };
+    const agreed = async (protocolVersion: string) => {
+      const params = { protocolVersion, capabilities: {}, clientInfo: INFO };
+      return ((await (await post(message("initialize", params), headers)).json()) as Json).result.protocolVersion;
+    };
+    const versions = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+    assert.deepEqual(await Promise.all(versions.map(agreed)), ["2024-11-05", "2024-11-05", ...versions.slice(2)]);
+    const batch = (await (await post(`[${message("ping")}]`, headers)).json()) as Json;
+    assert.match(batch.error.message, /no batches/);
+  });
+
+  it("gives structured results to the versions of MCP that have them", async () => {
+    for (const [version, isStructured] of [
+      [undefined, false],
+      ["2025-03-26", false],
+      ["2025-06-18", true],
+    ] as const) {
+      const headers = { authorization: `Bearer ${token}`, ...(version && { "mcp-protocol-version": version }) };
+      const ask = async (...params: Parameters<typeof message>) =>
+        ((await (await post(message(...params), headers)).json()) as Json).result;
+      const [tool] = (await ask("tools/list")).tools;
+      assert.equal(tool.outputSchema?.type, isStructured ? "object" : undefined);
+      const { structuredContent, content } = await ask("tools/call", { name: "retrieveMe", arguments: {} });
+      assert.deepEqual(structuredContent, isStructured ? JSON.parse(content[0].text) : undefined);
+      const refused = await ask("tools/call", { name: "retrieveList", arguments: { listId: "list_none" } });
+      assert.deepEqual([refused.isError, refused.structuredContent], [true, undefined]);
+    }
+  });
+
+  it("has the guides as resources at the URLs of their pages, and a tool that reads them", async () => {
+    for (const client of [withKey, withToken]) {
+      const { resources } = await client.listResources();
+      const page = resources.find(({ name }) => name === "merge-tags");
+      assert.equal(page?.uri, `${new URL((await stack()).api).origin}/docs/merge-tags`);
+      const { contents } = await client.readResource({ uri: `${page.uri}#tags` });
+      const [{ text } = { text: "" }] = contents as { text: string }[];
+      assert.match(text, /^# Merge tags\n/);
+      assert.doesNotMatch(text, /\{\{ (base|origin) \}\}/);
+      const { content } = await client.callTool({ name: "readGuide", arguments: { guide: "merge-tags" } });
+      assert.deepEqual(content, [{ type: "text", text }]);
+      for (const guide of ["none", 1, { toString: 1 }])
+        await assert.rejects(client.callTool({ name: "readGuide", arguments: { guide } }), /The guides are /);
+      await assert.rejects(client.readResource({ uri: "file:///etc/passwd" }), /The guides are /);
+      assert.deepEqual((await client.listResourceTemplates()).resourceTemplates, []);
+    }
   });
 
   it("lets an assistant draft a newsletter: a dry run first, and once under a key", async () => {
@@ -195,22 +328,22 @@ describe("The MCP server", () => {
     assert.equal(await codeOf(post("{}", { authorization, "content-type": "text/plain" })), "unsupported_media_type");
     assert.equal(await codeOf(post("{}", { authorization, origin: "https://evil.example" })), "role_insufficient");
     const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
-    const message = (params: string) => `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`;
-    const called = message(`{"name":"createList","arguments":{"name":${nested(33)}}}`);
+    const calling = (params: string) => `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`;
+    const called = calling(`{"name":"createList","arguments":{"name":${nested(33)}}}`);
     assert.match(await (await post(called, { authorization })).text(), /nested over 32 levels/);
-    assert.equal(await codeOf(post(message(`{"_meta":${nested(50_000)}}`), { authorization })), "validation_failed");
+    assert.equal(await codeOf(post(calling(`{"_meta":${nested(50_000)}}`), { authorization })), "validation_failed");
     const get = await fetch(url());
     assert.deepEqual([get.status, get.headers.get("allow")], [405, "POST, OPTIONS"]);
   });
 
   it("counts and logs a call as over REST, with its status and the ID of its record", async () => {
-    const { data } = await call(withKey, "createContact", { email: uniqueEmail() });
+    const { data } = await call(withKey, "createCampaign", { name: "Logged" });
     // In another order than in the path.
-    const ids = { deliveryId: newId("delivery"), webhookId: newId("webhook") };
-    await call(withKey, "retrieveWebhookDelivery", ids);
+    const ids = { subscriberId: newId("subscriber"), listId: newId("list") };
+    await call(withKey, "removeListSubscriber", ids);
     for (const [tool, request, resourceId] of [
-      ["createContact", "POST /contacts 201", data.id],
-      ["retrieveWebhookDelivery", "GET /webhooks/{webhookId}/deliveries/{deliveryId} 404", ids.deliveryId],
+      ["createCampaign", "POST /campaigns 201", data.id],
+      ["removeListSubscriber", "DELETE /lists/{listId}/subscribers/{subscriberId} 404", ids.subscriberId],
     ]) {
       await eventually(() => ended.includes(request), { what: `${request} in ${ended}` });
       const line = logged.find((each) => each.tool === tool);
@@ -296,7 +429,6 @@ describe("The MCP server", () => {
   });
 
   it("opens no stream, and counts each message as a request", async () => {
-    const message = (method: string, params: object = {}) => JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
     const headers = { authorization: `Bearer ${(await sender.mint()).key}` };
     const left = async () => {
       const answer = await post(message("tools/list"), headers);
