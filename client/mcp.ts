@@ -15,7 +15,7 @@ const SERVER_ERROR = -32_000;
 interface Message {
   id?: unknown;
   method?: unknown;
-  params?: { name?: unknown; _meta?: Record<string, unknown> } | null;
+  params?: { name?: unknown; uri?: unknown; _meta?: Record<string, unknown> } | null;
 }
 
 /** Of the API, for a message that is refused as a whole. */
@@ -28,6 +28,7 @@ interface Refusal {
 interface Answer {
   jsonrpc?: unknown;
   error?: unknown;
+  result?: { protocolVersion?: unknown };
 }
 
 const isObject = (value: unknown): value is object =>
@@ -36,12 +37,16 @@ const isObject = (value: unknown): value is object =>
 const failure = (id: unknown, code: number, message: string, data?: object): string =>
   JSON.stringify({ jsonrpc: "2.0", id, error: { code, message, data } });
 
-/** The headers in which newer versions of MCP repeat a message's facts; older versions send none of them. */
+/** The header of the version that `initialize` agreed on, in all messages that follow. */
+let agreed: Record<string, string> = {};
+
+/** The headers in which newer versions of MCP repeat a message's facts; older versions have that of the version alone. */
 function factsOf({ method, params }: Message): Record<string, string> {
   const version = params?._meta?.["io.modelcontextprotocol/protocolVersion"];
-  if (typeof version !== "string" || typeof method !== "string") return {};
-  const name: Record<string, string> = typeof params?.name === "string" ? { "mcp-name": params.name } : {};
-  return { "mcp-protocol-version": version, "mcp-method": method, ...name };
+  if (typeof version !== "string" || typeof method !== "string") return agreed;
+  const name = params?.name ?? params?.uri;
+  const named: Record<string, string> = typeof name === "string" ? { "mcp-name": name } : {};
+  return { "mcp-protocol-version": version, "mcp-method": method, ...named };
 }
 
 /** An answer that is no message of MCP, in words: a refusal of the API, or the page of a proxy or of another site. */
@@ -82,6 +87,8 @@ async function answerTo(line: string, address: string, key: string): Promise<str
     const text = await response.text();
     const given = parsed(text);
     const answer: Answer = isObject(given) ? given : {};
+    const version = answer.result?.protocolVersion;
+    if (typeof version === "string") agreed = { "mcp-protocol-version": version };
     if (answer.jsonrpc !== undefined) return text;
     return refusal(describe(response, answer, address));
   } catch (error) {

@@ -471,6 +471,9 @@ describe("The MCP server", () => {
       const { data } = await call(client, "retrieveMe");
       assert.equal(data.team.id, sender.team.id);
       assert.equal(client.getProtocolEra(), mode === "auto" ? "modern" : "legacy");
+      assert.ok((await client.listTools()).tools[0]?.outputSchema, "the version is in each message's header");
+      const [guide] = (await client.listResources()).resources;
+      assert.ok(guide && (await client.readResource({ uri: guide.uri })).contents.length === 1);
       await client.close();
     });
   }
