@@ -30,6 +30,10 @@ export function toApiError(error: unknown): ApiError {
   // A call that tRPC itself refused, such as one of a procedure that does not exist.
   const code = error instanceof TRPCError && CALL_REFUSALS[error.code];
   if (code) return new ApiError(code, "The console does not know this call; reload the page.", { cause: error });
+  // Express gives a status to the error of a path that it cannot decode.
+  if (error instanceof URIError && "status" in error) {
+    return new ApiError("validation_failed", "The path is not correctly percent-encoded.", { cause: error });
+  }
   // A transaction that met a conflict at each of its tries, or waited too long for a lock, may still succeed later.
   const isForNow = isUnreachable(error) || isConflict(error) || isCancelled(error) || isLockTimeout(error);
   if (isForNow) return unavailable(error);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
-import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
+import { type ApiAnswer, type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
@@ -180,6 +180,19 @@ describe("HTTP", () => {
       const slashed = `${unique("a/b")}@example.com`;
       await client.post("/suppressions", { emails: [slashed] });
       assert.equal((await client.get(`/suppressions/${encodeURIComponent(slashed)}`)).status, 200);
+    });
+
+    it("that is not correctly encoded is no failure of the service, wherever it leads", async () => {
+      const { origin } = await stack();
+      const paths = ["/console/%ff", "/console/%", "/console/preview/%ff", "/console/trpc/%ff", "/hooks/ses/%ff"];
+      for (const path of paths) {
+        for (const method of ["GET", "POST"]) {
+          const { status } = await fetch(`${origin}${path}`, { method, headers: { origin } });
+          assert.ok([400, 404].includes(status), `${method} ${path}: ${status}`);
+        }
+      }
+      const refused = await fetch(`${origin}/hooks/sendgrid/%`, { method: "POST" });
+      assert.deepEqual([refused.status, ((await refused.json()) as Json).error.code], [400, "validation_failed"]);
     });
 
     it("with a slash in an id names no other endpoint", async () => {
