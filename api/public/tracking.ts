@@ -31,7 +31,7 @@ const GONE_HEAD = listOf({ ...SECURITY_HEADERS, ...PAGE_HEADERS, "Content-Length
 
 /** Paths of a pixel and of a link. A token of ours needs no escape. */
 const OPEN_PATH = /^\/o\/([^/?]+)\/?(?:\?|$)/;
-const CLICK_PATH = /^\/l\/([^/?]+)\/([^/?]+)\/?(?:\?|$)/;
+const CLICK_PATH = /^\/l\/([^/?]+)(?:\/([^/?]+))?\/?(?:\?|$)/;
 
 /**
  * Serves the pixels and links of tracked mails. The request alone says where a link leads, so both are answered without

@@ -223,6 +223,8 @@ describe("Tracking of opens and clicks", () => {
         `/o/${send}.${row}.${flipped(signature)}`,
         `/o/${send}.${row}`,
         "/o/x",
+        "/l/x",
+        "/l/x/",
       ]) {
         const answer = await hit(`${link.origin}${path}`);
         assert.equal(answer.status, 404, path);
