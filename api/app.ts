@@ -20,7 +20,7 @@ import { publicRouter } from "./public/router.ts";
 import { trackingHandler } from "./public/tracking.ts";
 import { answerOtherMethod, restHandler } from "./rest/adapter.ts";
 import { linksOf, renderSuccess } from "./rest/envelope.ts";
-import { localsOf, refuseLargeBodies, respond } from "./rest/http.ts";
+import { localsOf, refuseHosts, refuseLargeBodies, respond } from "./rest/http.ts";
 import { refusalHandler } from "./rest/refusal.ts";
 import { matchPlainCharacters } from "./rest/request-path.ts";
 import { appRouter } from "./router.ts";
@@ -132,7 +132,7 @@ export function createApp(deps: Deps, routes: AnyTRPCRouter = appRouter): Expres
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(matchPlainCharacters, beginRequest(deps.env), traceRequest, requestLog(deps), refuseLargeBodies);
+  app.use(matchPlainCharacters, beginRequest(deps.env), traceRequest, requestLog(deps), refuseHosts, refuseLargeBodies);
   app.use(trackingHandler(deps), claimConnections);
   app.use(mcpRouter(routes, deps));
   app.use(BASE_PATH, restHandler(routes, deps));

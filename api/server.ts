@@ -54,6 +54,7 @@ export function openServer(
       keepAliveTimeout: times.idleMs,
       connectionsCheckingInterval: times.checkMs,
       maxHeaderSize: MAX_HEADER_BYTES,
+      // Node would refuse a request without Host by an answer that has no body; the application does it in the envelope.
       requireHostHeader: false,
     },
     oneByOne(app),

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { promisify } from "node:util";
+import { MIMEType, promisify } from "node:util";
 import { gunzip, gzip, inflate } from "node:zlib";
 import type { Request, RequestHandler, Response } from "express";
 import getRawBody from "raw-body";
@@ -13,7 +13,10 @@ import { shortened } from "./messages.ts";
 export const MAX_BODY_BYTES = 2 * 1024 * 1024;
 /** How long the rest of a request is discarded after an answer that did not wait for it. */
 const LINGER_MS = 2_000;
-const MEDIA_TYPE = /^application\/(json|merge-patch\+json)\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
+/** Names of UTF-8, and of ASCII, which is a part of it. */
+const CHARSET = /^(?:utf-?8|(?:us-)?ascii)$/i;
+/** A host with or without a port (RFC 9110, 7.2). */
+const HOST = /^(?:\[[\da-f:.]+\]|[\w.~%!$&'()*+,;=-]*)(?::\d*)?$/i;
 /** Types of a PATCH's body: it leaves out what does not change, so it is a merge patch (RFC 7396), called so or not. */
 export const PATCH_TYPES = "application/merge-patch+json, application/json";
 
@@ -137,6 +140,13 @@ export const declaresTooMuch = ({ headers }: IncomingMessage): boolean =>
 export const refuseLargeBodies: RequestHandler = (req, _res, next) =>
   next(declaresTooMuch(req) ? tooLarge() : undefined);
 
+/** Refuses a request without one valid Host (RFC 9112, 3.2), which a proxy may have routed by another; HTTP/1.0 needs none. */
+export const refuseHosts: RequestHandler = ({ headersDistinct, httpVersion }, _res, next) => {
+  const [host, ...others] = headersDistinct["host"] ?? [];
+  const isRight = others.length === 0 && (host === undefined ? httpVersion === "1.0" : HOST.test(host));
+  next(isRight ? undefined : new ApiError("validation_failed", "Send one valid Host header.", { param: "Host" }));
+};
+
 /** Inflates a body, up to a number of bytes. */
 type Inflate = (bytes: Buffer, limit: { maxOutputLength: number }) => Promise<Buffer>;
 
@@ -146,14 +156,22 @@ const ENCODINGS: Readonly<Record<string, Inflate>> = {
   deflate: promisify(inflate),
 };
 
+/** The type of a body in UTF-8, whatever other parameters it has; undefined for any other body. */
+function mediaTypeOf(headers: IncomingHttpHeaders): string | undefined {
+  try {
+    const { essence, params } = new MIMEType(headers["content-type"] ?? "");
+    return CHARSET.test(params.get("charset") ?? "utf-8") ? essence : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The refusal of a body that is not JSON in UTF-8 in a known encoding, by its headers. */
 function mediaTypeRefusal({ method, headers }: IncomingMessage): ApiError | undefined {
-  const [, type] = MEDIA_TYPE.exec(headers["content-type"]?.trim() ?? "") ?? [];
-  if (type === undefined || (type.toLowerCase() !== "json" && method !== "PATCH")) {
-    const types = method === "PATCH" ? "application/merge-patch+json or application/json" : "application/json";
-    return new ApiError("unsupported_media_type", `Send the body as ${types} in UTF-8.`);
-  }
-  return Object.hasOwn(ENCODINGS, encodingOf(headers)) ? undefined : new ApiError("unsupported_media_type");
+  const types = method === "PATCH" ? PATCH_TYPES.split(", ") : ["application/json"];
+  if (types.includes(mediaTypeOf(headers) ?? "") && Object.hasOwn(ENCODINGS, encodingOf(headers))) return undefined;
+  const encodings = "uncompressed or with Content-Encoding gzip or deflate";
+  return new ApiError("unsupported_media_type", `Send the body as ${types.join(" or ")} in UTF-8, ${encodings}.`);
 }
 
 const encodingOf = (headers: IncomingHttpHeaders): string =>

@@ -232,6 +232,24 @@ describe("The API's server", () => {
     });
   }
 
+  for (const [what, lines, status] of [
+    ["no Host", ["GET / HTTP/1.1"], 400],
+    ["two", ["GET / HTTP/1.1", "host: x", "Host: x"], 400],
+    ["one that is none", ["GET / HTTP/1.1", "host: a b/c"], 400],
+    ["one with a login", ["GET / HTTP/1.1", "host: a@b"], 400],
+    ["two in HTTP/1.0", ["GET / HTTP/1.0", "host: x", "host: y"], 400],
+    ["none in HTTP/1.0", ["GET / HTTP/1.0"], 200],
+    ["an address of IPv6 with a port", ["GET / HTTP/1.1", "host: [::1]:3000"], 200],
+    ["a name with a port", ["GET / HTTP/1.1", "host: m_1.example.com:443"], 200],
+    ["a host in its target too", ["GET http://x/ HTTP/1.1", "host: x"], 200],
+  ] as const) {
+    it(`answers a request with ${what} by ${status}`, async () => {
+      const connection = open(usual.origin, [...lines, "connection: close", "", ""].join("\r\n"));
+      assert.equal(await connection.status(), status);
+      if (status === 400) assert.equal(connection.code, "validation_failed");
+    });
+  }
+
   it("takes a body in UTF-8 only, so that two others are never the same", async () => {
     const response = await fetch(`${usual.base}/echo`, {
       method: "POST",
