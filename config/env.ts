@@ -16,6 +16,12 @@ const smtpUrl = url("smtp:", "smtps:").refine((value) => URL.parse(value)?.hostn
   message: "must name a host",
 });
 
+/** An origin, without a slash at its end: the console's pages and the API stand at its root. */
+const origin = url("http:", "https:")
+  .transform((value) => new URL(value))
+  .refine(({ href, origin }) => href === `${origin}/`, "must have no path, no query and no login")
+  .transform(({ origin }) => origin);
+
 /** URL to whose end paths are added: behind a query or a fragment they would be no path. */
 const baseUrl = url("http:", "https:").refine((value) => !/[?#]/.test(value), {
   message: "must have no query and no fragment: paths are added to its end",
@@ -132,8 +138,8 @@ export const settings = z.object({
   CONFIRM_WAIT_MS: integer(100, 60_000).default(60_000),
   /** How long the recipients of a send may take to be counted, and then to be copied. */
   PLAN_SECONDS: integer(1, 1_500).default(900),
-  /** Base of the links in mails and of the public pages; https in production. */
-  PUBLIC_URL: baseUrl,
+  /** Where the API, the console and the links in mails are reached, without a path; https in production. */
+  PUBLIC_URL: origin,
   /**
    * Issuer of OAuth tokens, as their `iss` claim spells it; with OAUTH_JWKS_URL, or neither: then no token is taken.
    */

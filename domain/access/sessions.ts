@@ -6,7 +6,6 @@ import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { trimSlash } from "../mail/links.ts";
 import { awaitHashKey } from "../secrets/admission.ts";
 import type { Vault } from "../secrets/crypto.ts";
 import { type Access, type AccessKey, type AccessSession, MEMBER_FACTS, sessionScopes } from "./access.ts";
@@ -37,7 +36,7 @@ const sessionEnded = () => new ApiError("api_key_invalid", "The session has ende
 export const newCookieToken = (): string => randomBytes(32).toString("base64url");
 
 /** Where members open the console. */
-export const consoleUrl = (publicUrl: string): string => `${trimSlash(publicUrl)}/console`;
+export const consoleUrl = (publicUrl: string): string => `${publicUrl}/console`;
 
 /** The link with its token, which is the row's id and a signature of it. It stands behind `#`, so that no server logs it. */
 export const signInUrl = (vault: Vault, publicUrl: string, id: string): string =>

@@ -24,12 +24,10 @@ export interface ConfirmationMailRef {
 const confirmationText = (list: string, subscriber: string, { email, signUp }: ConfirmationMailRef): string =>
   `c/${list}.${subscriber}/${email}${signUp ? `/${signUp}` : ""}`;
 
-export const trimSlash = (url: string): string => (url.endsWith("/") ? url.slice(0, -1) : url);
-
 /** The unsubscribe link of one mail. It holds no address and costs one HMAC, because every mail needs one. */
 export function unsubscribeUrl(vault: Vault, publicUrl: string, { sendId, seq }: MailRef): string {
   const path = unsubscribePath(suffixOfId("send", sendId), seq.toString(36));
-  return `${trimSlash(publicUrl)}/${path}.${vault.sign("link", path)}`;
+  return `${publicUrl}/${path}.${vault.sign("link", path)}`;
 }
 
 /**
@@ -44,7 +42,7 @@ export function confirmUrl(
   const list = suffixOfId("list", listId);
   const subscriber = suffixOfId("subscriber", subscriberId);
   const path = `c/${list}.${subscriber}.${vault.sign("link", confirmationText(list, subscriber, mail))}`;
-  return `${trimSlash(publicUrl)}/${path}.${vault.sign("link", path)}`;
+  return `${publicUrl}/${path}.${vault.sign("link", path)}`;
 }
 
 /** Undefined for a token that this service did not sign. */

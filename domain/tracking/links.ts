@@ -1,5 +1,5 @@
 import { idOfSuffix, suffixOfId } from "../ids.ts";
-import { type MailRef, trimSlash } from "../mail/links.ts";
+import type { MailRef } from "../mail/links.ts";
 import { isRedirectable, type TrackedUrls } from "../mail/tracked-body.ts";
 import type { Vault } from "../secrets/crypto.ts";
 
@@ -10,14 +10,13 @@ import type { Vault } from "../secrets/crypto.ts";
 
 /** Once per send. @param placeholder stands for the `mailToken` of each mail */
 export function trackedUrls(vault: Vault, publicUrl: string, sendId: string, placeholder: string): TrackedUrls {
-  const base = trimSlash(publicUrl);
   const send = suffixOfId("send", sendId);
   return {
     placeholder,
-    openUrl: `${base}/o/${send}.${placeholder}`,
+    openUrl: `${publicUrl}/o/${send}.${placeholder}`,
     clickUrl: (url) => {
       const link = `${vault.sign("tracking", "link", send, url)}.${Buffer.from(url).toString("base64url")}`;
-      return `${base}/l/${send}.${placeholder}/${link}`;
+      return `${publicUrl}/l/${send}.${placeholder}/${link}`;
     },
   };
 }

@@ -257,7 +257,7 @@ describe("The app's command line", () => {
           ...["--port", relayPort],
         ];
         await refused(at(), /helo_refused.*SMTP_HELO_NAME.*421 4\.7\.0/);
-        const here = { ...(await settings()), PUBLIC_URL: "https://mail.example/base" };
+        const here = { ...(await settings()), PUBLIC_URL: "https://mail.example" };
         await json(at(), { env: here });
         await json(at(), { env: { ...here, SMTP_HELO_NAME: "out.example" } });
         assert.deepEqual(names.slice(-2), ["mail.example", "out.example"]);

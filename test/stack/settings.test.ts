@@ -87,6 +87,15 @@ describe("Settings that are wrong", () => {
     }
   });
 
+  it("are a PUBLIC_URL with a path or a login, which half of the links would lack", () => {
+    for (const end of ["/mail", "//", "/?", "#"]) {
+      assert.match(refusal(readEnv, { PUBLIC_URL: `https://mail.example${end}` }), /^ +PUBLIC_URL must have no path/m);
+    }
+    assert.match(refusal(readEnv, { PUBLIC_URL: "https://a:b@mail.example" }), /no login/);
+    const { PUBLIC_URL } = readEnv({ ...GIVEN, PUBLIC_URL: "https://Mail.Example:443/" });
+    assert.equal(PUBLIC_URL, "https://mail.example");
+  });
+
   it("are PROXY_HOPS without PROXY_ADDRESSES", () => {
     assert.match(refusal(readEnv, { PROXY_HOPS: "1" }), /^ +PROXY_ADDRESSES is not set/m);
   });
