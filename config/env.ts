@@ -53,10 +53,7 @@ const listeningAddress = z
 const isNetwork = (text: string): boolean =>
   ipaddr.IPv4.isValidCIDRFourPartDecimal(text) || ipaddr.IPv6.isValidCIDR(text);
 
-const flag = z
-  .enum(["true", "false"], { error: "must be true or false" })
-  .default("false")
-  .transform((value) => value === "true");
+const flag = z.stringbool({ truthy: ["true"], falsy: ["false"], error: "must be true or false" }).default(false);
 
 const list = (isItem: (item: string) => boolean, message: string, items = "") =>
   z
@@ -186,6 +183,8 @@ export const settings = z.object({
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   /** Collector that takes traces as OTLP over HTTP, e.g. http://127.0.0.1:4318; its headers by OTEL_EXPORTER_OTLP_HEADERS. */
   OTEL_EXPORTER_OTLP_ENDPOINT: baseUrl.optional(),
+  /** Sends no traces, also where OTEL_EXPORTER_OTLP_ENDPOINT is set. */
+  OTEL_SDK_DISABLED: flag,
   /** Share of requests and of background activities that are traced, from 0 to 1. */
   OTEL_TRACES_SAMPLER_ARG: z
     .string()

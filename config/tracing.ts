@@ -157,14 +157,14 @@ export function underSpan<T>(header: SpanHeader | undefined, work: () => Promise
   return current.run({ span, requestId: header.requestId, children: 0 }, work);
 }
 
-/** Loads the packages and begins to trace, where a collector is set. */
+/** Loads the packages and begins to trace, where a collector is set and the SDK is not disabled. */
 export async function openTracing(
-  env: Pick<Env, "OTEL_EXPORTER_OTLP_ENDPOINT" | "OTEL_TRACES_SAMPLER_ARG">,
+  env: Pick<Env, "OTEL_EXPORTER_OTLP_ENDPOINT" | "OTEL_TRACES_SAMPLER_ARG"> & Partial<Pick<Env, "OTEL_SDK_DISABLED">>,
   service: string,
   log: Pick<Logger, "warn">,
 ): Promise<void> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER_ARG: share } = env;
-  if (endpoint === undefined) return;
+  if (endpoint === undefined || env.OTEL_SDK_DISABLED) return;
   const [api, sdk, { OTLPTraceExporter }, resources] = await Promise.all([
     import("@opentelemetry/api"),
     import("@opentelemetry/sdk-trace"),

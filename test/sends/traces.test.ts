@@ -287,6 +287,12 @@ describe("Tracing", () => {
     );
   });
 
+  it("makes no span where the SDK is disabled", async () => {
+    const disabled = { ...SAMPLED, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1", OTEL_SDK_DISABLED: true };
+    await openTracing(disabled, "test", console);
+    await inSpan({ name: "disabled" }, async (span) => assert.equal(span, undefined));
+  });
+
   it("names no trace in the log that is not sampled", async () => {
     const silent = await listen(() => {});
     await openTracing({ OTEL_EXPORTER_OTLP_ENDPOINT: silent.url, OTEL_TRACES_SAMPLER_ARG: 0 }, "test", console);

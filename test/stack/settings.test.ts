@@ -53,6 +53,7 @@ const BAD = {
   ...{ WEBHOOK_TIMEOUT_MS: "99", POSTGRES_PORT: "x", TEMPORAL_PORT: "-1", TEMPORAL_UI_PORT: "1.5", SMTP_PORT: "65536" },
   ...{ MAIL_PORT: "1080 ", WEBHOOK_RECEIVER_PORT: "http" },
   ...{ HEARTBEAT_TIMEOUT_MS: "soon", OTEL_EXPORTER_OTLP_ENDPOINT: "localhost:4318", OTEL_TRACES_SAMPLER_ARG: "1.5" },
+  OTEL_SDK_DISABLED: "yes",
 } satisfies Record<Exclude<keyof Env | keyof StackSettings, FoundLater>, string>;
 
 /** Values that only their use would find wrong: mails would get links that lead nowhere, or would be tried for ever. */
@@ -94,6 +95,10 @@ describe("Settings that are wrong", () => {
     assert.match(refusal(readEnv, { PUBLIC_URL: "https://a:b@mail.example" }), /no login/);
     const { PUBLIC_URL } = readEnv({ ...GIVEN, PUBLIC_URL: "https://Mail.Example:443/" });
     assert.equal(PUBLIC_URL, "https://mail.example");
+  });
+
+  it("are not flags in capital letters", () => {
+    assert.equal(readEnv({ ...GIVEN, OTEL_SDK_DISABLED: "True" }).OTEL_SDK_DISABLED, true);
   });
 
   it("are PROXY_HOPS without PROXY_ADDRESSES", () => {
