@@ -16,6 +16,7 @@ const POLICY = "/usr/sbin/policy-rc.d";
 /** Debian's packages of each program. A browser shows no text without a font; Podman needs uidmap for users without root. */
 const PACKAGES = {
   chromium: "chromium fonts-dejavu-core",
+  nginx: "nginx",
   pgbouncer: "pgbouncer",
   podman: "podman runc mmdebstrap uidmap",
   postfix: "postfix",
