@@ -3,9 +3,9 @@ import type { Server, ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
-import { collectDefaultMetrics } from "prom-client";
 import { readEnv, SettingsError } from "../config/env.ts";
 import { portFailure, serveHealth } from "../config/health.ts";
+import { collectProcessMetrics } from "../config/process-metrics.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { startExaminations } from "../domain/mail/examination.ts";
 import { AdmissionError } from "../domain/secrets/admission.ts";
@@ -88,7 +88,7 @@ async function main(): Promise<void> {
   const env = readEnv(process.env, ["SYSTEM_SMTP_URL"]);
   const deps = await openDeps(env);
   const { metrics, readiness, progress } = deps;
-  collectDefaultMetrics({ register: metrics });
+  collectProcessMetrics(metrics);
   let stopping = false;
   const { port: healthPort } = await serveHealth(env, {
     ready: async () => !stopping && (await readiness.read()).ready && progress.stalled().length === 0,

@@ -1,5 +1,6 @@
-import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import { Counter, Gauge, Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
+import { collectProcessMetrics } from "../config/process-metrics.ts";
 import { OUTCOMES } from "../db/entities/send.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import { watchConnections } from "../db/pool-metrics.ts";
@@ -24,7 +25,7 @@ export interface PoolMetrics {
 export function createMetrics(pool: string, ready: () => boolean): PoolMetrics {
   const registry = new Registry();
   registry.setDefaultLabels({ pool });
-  collectDefaultMetrics({ register: registry });
+  collectProcessMetrics(registry);
   const registers = [registry];
 
   new Gauge({

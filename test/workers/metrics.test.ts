@@ -268,6 +268,15 @@ describe("Metrics of the API and of the worker pools", () => {
     }
   });
 
+  it("end in _total if they are counters, and only then", () => {
+    for (const text of texts) {
+      const types = [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = "", type]) => [name, type] as const);
+      assert.ok(types.length > 20);
+      const wrong = types.filter(([name, type]) => name.endsWith("_total") !== (type === "counter"));
+      assert.deepEqual(wrong, []);
+    }
+  });
+
   it("count each deferral, and each recipient of a send once, by outcome", async () => {
     const tries = (await outcomesOf(sender)).find(({ email }) => email === tooLate())?.attempts ?? assert.fail();
     assert.deepEqual(risen, { SENT: 5, REJECTED: 1, DEFERRED: 1 + (tries - 1), EXPIRED: 1 });
